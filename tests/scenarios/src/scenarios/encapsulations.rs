@@ -192,9 +192,11 @@ impl Encapsulation {
                 for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {
                     host.namespace.ip(&lines_of(lines, own, other))?;
                     // A gretap has a queue. The processor that sends a frame empties it, also of frames that another one put
-                    // there, and then these overtake. So nothing else sends by it: no neighbour discovery.
+                    // there, and then these overtake: a worker's neighbour solicitation or multicast report is enough.
                     host.namespace
                         .ip("link set in0 addrgenmode none\nlink set in0 up\n")?;
+                    let without = ["qdisc", "replace", "dev", "in0", "root", "noqueue"];
+                    host.namespace.run("tc", &without)?;
                 }
                 "in0"
             }
