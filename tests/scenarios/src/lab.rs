@@ -13,9 +13,11 @@ use netlink_packet_route::link::LinkFlags;
 use crate::address::Address;
 use crate::frame::{PacketSocket, EDP_HEADER};
 use crate::harness::{note, refused};
+use crate::knobs::Knobs;
 use crate::links::LOOPBACK;
 use crate::netns::Netns;
 use crate::patience::{factor, patience};
+use crate::processor;
 use crate::relay::Relay;
 use crate::socket::{interface_index, Socket};
 
@@ -426,6 +428,20 @@ impl Lab {
         for host in [&self.a, &self.b] {
             send_single_packets(&host.namespace)?;
             host.queue("add", &[&["netem"], arguments].concat())?;
+        }
+        Ok(())
+    }
+
+    /// Has nothing of ESP's leave twice on a busy machine, where acknowledgements are late, and packets of two processors,
+    /// each with a queue of its own for a veth's frames, overtake each other. To be called before connections are made and
+    /// threads started.
+    ///
+    /// # Errors
+    /// When a setting is refused.
+    pub fn calm(&self) -> Result<()> {
+        processor::stay()?;
+        for host in [&self.a, &self.b] {
+            Knobs(&host.namespace).set("retransmission_time_min", 1_000_000)?;
         }
         Ok(())
     }

@@ -9,7 +9,6 @@ use libc::SOL_SOCKET;
 
 use crate::control::{receive_with_control, Control};
 use crate::prelude::*;
-use crate::processor;
 
 // Of linux/net_tstamp.h.
 pub const TX_HARDWARE: u32 = 1 << 0;
@@ -28,19 +27,6 @@ pub const OPT_ID_TCP: u32 = 1 << 16;
 const ORIGIN: u8 = 4;
 /// `EP_RECVERR`.
 const EP_RECVERR: i32 = 3;
-
-/// Has nothing of ESP's leave twice on a busy machine, where acknowledgements are late, and packets of two processors
-/// overtake each other: it would be reported twice. To be called before connections are made and threads started.
-///
-/// # Errors
-/// When a setting is refused.
-pub fn calm(lab: &Lab) -> Outcome {
-    processor::stay()?;
-    for host in [&lab.a, &lab.b] {
-        Knobs(&host.namespace).set("retransmission_time_min", 1_000_000)?;
-    }
-    Ok(())
-}
 
 /// Sets `SO_TIMESTAMPING`.
 ///

@@ -9,7 +9,7 @@ use crate::address::{internet6, EP_SO_ZEROCOPY, ESP_SO_CHECKSUM, IPPROTO_ENET};
 use crate::alike::Ring;
 use crate::prelude::*;
 use crate::stamps::{
-    calm, report, reports, set, OPT_ID, OPT_TSONLY, SOFTWARE, TX_ACK, TX_SCHED, TX_SOFTWARE,
+    report, reports, set, OPT_ID, OPT_TSONLY, SOFTWARE, TX_ACK, TX_SCHED, TX_SOFTWARE,
 };
 
 scenarios! {
@@ -51,14 +51,14 @@ fn many(client: &Socket, server: &Socket) -> Outcome {
 
 /// A device that takes packets one by one is given the one that the stamp is of.
 fn cut(lab: &Lab) -> Outcome {
-    calm(lab)?;
+    lab.calm()?;
     send_single_packets(&lab.a.namespace)?;
     let (client, server) = lab.esp_pair(210)?;
     many(&client, &server)
 }
 
 fn sums(lab: &Lab) -> Outcome {
-    calm(lab)?;
+    lab.calm()?;
     for single in [false, true] {
         if single {
             send_single_packets(&lab.a.namespace)?;
@@ -79,7 +79,7 @@ fn sums(lab: &Lab) -> Outcome {
 
 /// The error queue has the notices too.
 fn without_copy(lab: &Lab) -> Outcome {
-    calm(lab)?;
+    lab.calm()?;
     let (client, server) = lab.esp_pair(212)?;
     client.set_int_option(SOL_EP, EP_SO_ZEROCOPY, 1)?;
     set(&client, TX_ACK | HOW)?;
@@ -165,7 +165,7 @@ fn receive_memory(socket: &Socket) -> Result<u32> {
 
 /// Reports take room of the receive buffer, and no more than there is; once they are taken, the stream goes on.
 fn untaken(lab: &Lab) -> Outcome {
-    calm(lab)?;
+    lab.calm()?;
     let (client, server) = lab.esp_pair(215)?;
     client.set_so(libc::SO_RCVBUF, 50_000)?;
     let limit = client.so(libc::SO_RCVBUF)? as u32;
@@ -209,7 +209,7 @@ fn record_pair(lab: &Lab, port: u16) -> Result<(Socket, Socket)> {
 }
 
 fn records(lab: &Lab) -> Outcome {
-    calm(lab)?;
+    lab.calm()?;
     let (client, server) = record_pair(lab, 216)?;
     set(&client, STAGES | HOW)?;
     for (number, length) in [3, 60_000, 1, 5_000].into_iter().enumerate() {
@@ -225,7 +225,7 @@ fn records(lab: &Lab) -> Outcome {
 
 /// One packet has more bytes than a run has room for.
 fn large(lab: &Lab) -> Outcome {
-    calm(lab)?;
+    lab.calm()?;
     lab.set_mtu(65_535)?;
     let (client, server) = lab.esp_pair(217)?;
     many(&client, &server)
@@ -250,7 +250,7 @@ fn records_by_uring(lab: &Lab) -> Outcome {
 }
 
 fn ipv6(lab: &Lab) -> Outcome {
-    calm(lab)?;
+    lab.calm()?;
     known(lab)?;
     let listener = listener(&lab.b, MAPPED, 219, 4)?;
     let made = lab
@@ -269,7 +269,7 @@ fn ipv6(lab: &Lab) -> Outcome {
 /// The packet is a frame of ESP, and what IP's control messages would tell of it is not in it.
 fn with_packets(lab: &Lab) -> Outcome {
     const OPT_CMSG: u32 = 1 << 10;
-    calm(lab)?;
+    lab.calm()?;
     known(lab)?;
     let listener = listener(&lab.b, MAPPED, 220, 4)?;
     let client = dial(&lab.a, MAPPED, 220)?;

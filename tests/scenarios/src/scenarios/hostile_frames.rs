@@ -6,7 +6,6 @@ use fastrand::Rng;
 
 use crate::frame::edp;
 use crate::prelude::*;
-use crate::stamps::calm;
 
 scenarios! {
     direct hostile_edp_frames_are_counted_and_dropped = edp_frames;
@@ -48,7 +47,7 @@ fn edp_frames(lab: &Lab) -> Outcome {
 /// A connection to be left alone, and the station that will not.
 fn victim(lab: &Lab) -> Result<(Socket, Socket, PacketSocket)> {
     // A packet that is heard twice tells of numbers that are over.
-    calm(lab)?;
+    lab.calm()?;
     let (client, server) = lab.esp_pair(910)?;
     exchange(&client, &server)?;
     Ok((client, server, lab.a.packets(ETH_P_ESP)?))

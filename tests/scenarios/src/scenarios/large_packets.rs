@@ -4,7 +4,6 @@
 
 use crate::held_page::{HeldPage, PAGE};
 use crate::prelude::*;
-use crate::processor;
 
 scenarios! {
     direct large_packets_of_65535_fit_the_backlog = largest, within(120);
@@ -30,12 +29,10 @@ const DROPS: usize = 8;
 /// A reader owns the socket while the first packets come, and when it works them off, those that they let go: windows come
 /// in one go then.
 fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
-    // Each processor has a queue of its own for a veth's frames, and those of two overtake each other.
-    processor::stay()?;
+    // What waits for its reader is late, and nothing else.
+    lab.calm()?;
     for host in [&lab.a, &lab.b] {
         host.set_mtu(mtu)?;
-        // What waits for its reader is late, and nothing else.
-        Knobs(&host.namespace).set("retransmission_time_min", 1_000_000)?;
     }
     let (client, server) = lab.esp_pair(port)?;
     let room = HeldPage::new(TAKEN, 0)?;

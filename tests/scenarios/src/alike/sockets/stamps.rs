@@ -8,7 +8,7 @@ use crate::alike::moments::send_apart;
 use crate::alike::prelude::*;
 use crate::control::{send_with_control, Control};
 use crate::stamps::{
-    calm, report, set, OPT_CMSG, OPT_ID, OPT_ID_TCP, OPT_STATS, OPT_TSONLY, RAW_HARDWARE, SOFTWARE,
+    report, set, OPT_CMSG, OPT_ID, OPT_ID_TCP, OPT_STATS, OPT_TSONLY, RAW_HARDWARE, SOFTWARE,
     TX_ACK, TX_HARDWARE, TX_SCHED, TX_SOFTWARE,
 };
 
@@ -47,7 +47,7 @@ scenarios! {
 
 /// Two connected sockets.
 fn pair(side: &Side<'_>) -> Result<(Socket, Socket)> {
-    calm(side.lab)?;
+    side.lab.calm()?;
     side.pair(7)
 }
 
@@ -192,7 +192,7 @@ fn hardware(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 /// On one host the way to the peer leads past the device.
 fn one_host(side: &Side<'_>, trace: &Trace) -> Outcome {
-    calm(side.lab)?;
+    side.lab.calm()?;
     let host = &side.lab.a;
     let (a, b) = if side.is_stream() {
         let listener = side.bound(host, 7)?;
@@ -246,7 +246,7 @@ fn options(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn accepted(side: &Side<'_>, trace: &Trace) -> Outcome {
-    calm(side.lab)?;
+    side.lab.calm()?;
     let listener = side.listener(7, 4)?;
     trace.see("set", set(&listener, TX_SOFTWARE | SOFTWARE | OPT_TSONLY));
     let client = side.dial(7)?;
@@ -304,7 +304,7 @@ fn part(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn before_connecting(side: &Side<'_>, trace: &Trace) -> Outcome {
-    calm(side.lab)?;
+    side.lab.calm()?;
     let listener = side.listener(7, 4)?;
     let client = side.socket(&side.lab.a)?;
     let numbers = TX_SOFTWARE | SOFTWARE | OPT_TSONLY | OPT_ID;
