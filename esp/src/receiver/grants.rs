@@ -47,7 +47,7 @@ const LEAST_TRAIN: u16 = 4;
 /// So many tell how closely packets follow each other.
 const FEW: u16 = 16;
 
-/// For so many times an eighth of a window after a loss windows stay below the one that was too large. It is tried again then, since buffers on
+/// For so many windows after a loss they stay below the one that was too large. It is tried again then, since buffers on
 /// the way may have been full of others' packets.
 const LEASE: u32 = 256;
 
@@ -281,7 +281,7 @@ impl Grants {
         let floor = self.floor.of(config);
         if window > floor {
             self.ceiling = (window / 4 * 3).max(floor);
-            self.lease = LEASE.saturating_mul(u32::from(window / 8).max(1));
+            self.lease = LEASE.saturating_mul(window.into());
         }
     }
 
@@ -411,8 +411,9 @@ impl Grants {
             None
         };
         if by_time.is_some() || !alone {
-            self.queues = if alone && self.is_shared(window) {
-                self.queues.saturating_add(1)
+            self.queues = if alone && self.is_behind_others(window) {
+                let between = train.is_some_and(|train| self.has_others_between(train));
+                self.queues.saturating_add(between.into())
             } else {
                 0
             };
@@ -440,13 +441,19 @@ impl Grants {
         self.window = self.wanted.min(fit).max(floor);
     }
 
-    /// Whether more packets were in front of the last turn's first one than its sender's own.
-    fn is_shared(&self, window: u16) -> bool {
-        let Some(pace) = self.pace else {
-            return false;
-        };
-        let own = Nanos::from(window).saturating_mul(pace);
-        self.lone.time() > own.saturating_mul(2).saturating_add(self.lone.aim())
+    /// Whether more packets were in front of the last turn's first one than its sender's own, or a host held it back.
+    fn is_behind_others(&self, window: u16) -> bool {
+        self.pace.is_some_and(|pace| {
+            let own = Nanos::from(window).saturating_mul(pace);
+            self.lone.time() > own.saturating_mul(2).saturating_add(self.lone.aim())
+        })
+    }
+
+    /// Whether there were others between these packets as well: not if a host held them back.
+    fn has_others_between(&self, train: Train) -> bool {
+        let elapsed = train.last.saturating_sub(train.first);
+        let own = |pace: Nanos| Nanos::from(train.packets).saturating_mul(pace);
+        self.pace.is_some_and(|pace| elapsed > own(pace).saturating_mul(2))
     }
 
     /// How many packets of a window make an acknowledgement due, if `least` do at least.
