@@ -334,7 +334,7 @@ fn process(
         }
         examine(esp, skb, header, packets, &mut outcome);
     }
-    if !esp.waiting_queue().is_empty() {
+    if sock.shared().unread.behind() > 0 {
         esp_behind::hand_over(esp, &mut outcome, now);
     }
     settle(esp, outcome, now)

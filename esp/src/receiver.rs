@@ -519,10 +519,6 @@ impl Receiver {
         if taken == 0 {
             return Err(DropReason::NoRoom);
         }
-        if header.has(flags::TXS) && skip == 0 && (count > 1 || !header.has(flags::TXF)) {
-            // What short transmissions brought before is no sign of the port's rate.
-            self.news = News::default();
-        }
         self.advance(taken, now);
         self.starved = taken < most;
         self.since = self.since.saturating_add(taken);
@@ -533,8 +529,9 @@ impl Receiver {
         };
         self.congested = is_congested(room, more, || self.grants.window(config));
         self.peer.take(self.given.distance(self.expected), taken);
+        let mut measured = false;
         if let Some(timed) = self.timed.filter(|t| t.seq.before(self.expected)) {
-            self.measure(timed, now);
+            measured = self.measure(timed, now);
         }
         let mut flags = header.flags;
         if skip > 0 {
@@ -543,7 +540,7 @@ impl Receiver {
         if taken < new {
             flags &= !flags::TXF;
         }
-        self.schedule_ack(header, flags, config, now);
+        self.schedule_ack(header, count, flags, measured, config, now);
         if self.is_receiving() && !self.is_handed() {
             let payload = if taken == count {
                 header.len
@@ -594,14 +591,26 @@ impl Receiver {
 
     /// Decides when data just taken is acknowledged (R2).
     #[inline]
-    fn schedule_ack(&mut self, header: &Header, flags: u8, config: &Config, now: Nanos) {
+    fn schedule_ack(
+        &mut self,
+        header: &Header,
+        count: u16,
+        flags: u8,
+        measured: bool,
+        config: &Config,
+        now: Nanos,
+    ) {
         let starts = flags & flags::TXS != 0;
         let ends = flags & flags::TXF != 0;
         if ends {
             self.incoming = Incoming::Idle;
             // The next transmission's packets may not be written yet.
             self.timed = None;
+            if starts && count > 1 {
+                self.forget_news(measured);
+            }
         } else if starts {
+            self.forget_news(measured);
             self.begin(header);
         }
         self.unreported |= starts || ends;
@@ -614,6 +623,16 @@ impl Receiver {
         } else if ends && self.due == Due::Not {
             self.due = Due::At(now.saturating_add(ACK_DELAY));
         }
+    }
+
+    /// What short transmissions have brought is no sign of the port's rate, but for a time that a longer one's first
+    /// packets have `measured`.
+    #[cold]
+    fn forget_news(&mut self, measured: bool) {
+        self.news = News {
+            time: self.news.time.filter(|_| measured),
+            ..News::default()
+        };
     }
 
     /// A transmission of more than this packet is announced.
@@ -629,7 +648,7 @@ impl Receiver {
     /// How many packets make an acknowledgement due.
     #[inline]
     fn packets_to_ack(&self, config: &Config) -> u16 {
-        let near = self.alone && self.only && self.grants.is_near();
+        let near = || self.alone && self.only && self.grants.is_near();
         let least = self.peer.packets_to_ack(near, config);
         if !self.is_long() {
             return least;
@@ -872,7 +891,7 @@ impl Receiver {
     }
 
     /// A packet left with [`ack_number`](Self::ack_number).
-    #[inline]
+    #[inline(always)]
     pub(super) fn ack_left(&mut self, kind: AckKind, config: &Config, now: Nanos) {
         if kind == AckKind::Request {
             self.request = Request::Not;

@@ -399,16 +399,30 @@ impl Connection {
     #[inline]
     fn acknowledged(&mut self, acked: Acked, opens: bool, now: Nanos, outcome: &mut Outcome) {
         outcome.acked = acked.data;
-        let takes = acked.data > 0 || acked.syn || acked.fin;
-        if let Reader::Closed { until, mut held } = self.reader {
-            if takes {
-                held = now.saturating_add(ORPHAN_HELD);
-                self.reader = Reader::Closed { until, held };
-            }
-            if (takes || !opens) && self.state != State::FinWait2 {
-                self.limit_orphan(now, held);
-            }
+        if let Reader::Closed { until, held } = self.reader {
+            self.bear(&acked, opens, until, held, now);
         }
+        if acked.syn | acked.fin {
+            self.turned(&acked, now, outcome);
+        }
+    }
+
+    /// Packets that nobody waits for any more were received, or the other side is still there.
+    #[cold]
+    fn bear(&mut self, acked: &Acked, opens: bool, until: Nanos, mut held: Nanos, now: Nanos) {
+        let takes = acked.data > 0 || acked.syn || acked.fin;
+        if takes {
+            held = now.saturating_add(ORPHAN_HELD);
+            self.reader = Reader::Closed { until, held };
+        }
+        if (takes || !opens) && self.state != State::FinWait2 {
+            self.limit_orphan(now, held);
+        }
+    }
+
+    /// Our SYN or FIN was received.
+    #[cold]
+    fn turned(&mut self, acked: &Acked, now: Nanos, outcome: &mut Outcome) {
         if acked.syn && self.state == State::SynReceived {
             self.establish(now, outcome);
         }

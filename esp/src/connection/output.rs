@@ -104,16 +104,19 @@ impl Connection {
         }
         let probe =
             self.sender.take_probe() | self.receiver.take_probe() | self.liveness.take_probe();
-        if self.state != State::Closed && probe {
-            self.sender.note_repeat();
-            self.receiver.probed(now);
-            // The peer has received the number before the first unacknowledged one,
-            // so it takes the probe for a duplicate.
-            let header = self.header(self.sender.una().sub(1), flags::ACK);
-            self.left(AckKind::Carried, now);
-            return Some(Transmit::Probe(header));
-        }
-        None
+        (self.state != State::Closed && probe).then(|| self.probe(now))
+    }
+
+    /// A packet that asks for an answer.
+    #[cold]
+    fn probe(&mut self, now: Nanos) -> Transmit {
+        self.sender.note_repeat();
+        self.receiver.probed(now);
+        // The peer has received the number before the first unacknowledged one,
+        // so it takes the probe for a duplicate.
+        let header = self.header(self.sender.una().sub(1), flags::ACK);
+        self.left(AckKind::Carried, now);
+        Transmit::Probe(header)
     }
 
     #[inline]
@@ -161,7 +164,7 @@ impl Connection {
     }
 
     /// A packet that carries an acknowledgement beside its purpose.
-    #[inline]
+    #[cold]
     fn control(&mut self, header: Header, resend: bool, now: Nanos) -> Transmit {
         self.left(AckKind::Carried, now);
         Transmit::Control { header, resend }

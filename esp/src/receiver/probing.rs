@@ -55,12 +55,13 @@ pub(super) struct Probing {
 }
 
 impl Receiver {
-    /// The packet has arrived that an acknowledgement let go.
+    /// The packet has arrived that an acknowledgement let go. Returns whether its time is known.
     #[inline]
-    pub(super) fn measure(&mut self, timed: Timed, now: Nanos) {
+    pub(super) fn measure(&mut self, timed: Timed, now: Nanos) -> bool {
         self.timed = None;
         let most = now.saturating_sub(timed.left);
-        if timed.probed == timed.left {
+        let known = timed.probed == timed.left;
+        if known {
             self.grants.note_time(timed.window, most, now);
             self.news.time = self.grants.least_time().map(|least| (most, least));
             self.turnaround.sample(most);
@@ -69,6 +70,7 @@ impl Receiver {
             self.turnaround
                 .sample_between(now.saturating_sub(timed.probed), most);
         }
+        known
     }
 
     /// A packet and its answer have taken this time.
