@@ -64,9 +64,8 @@ pub struct Outcome {
     /// Packets whose payload is next in the stream.
     pub taken: u16,
     /// Packets before these are missing: all of them are to be kept, with header and count, in the order of their
-    /// numbers. As long as [`takes_kept`](super::Connection::takes_kept) says so, the first ones are to be handed
-    /// over by [`on_kept`](super::Connection::on_kept), and once [`keeps`](super::Connection::keeps) does not, all
-    /// are to be freed.
+    /// numbers. As long as [`reaches`](super::Connection::reaches) says so of the first one, it is to be handed over by
+    /// [`on_kept`](super::Connection::on_kept); once [`keeps`](super::Connection::keeps) says no, all are to be freed.
     pub keep: bool,
     /// The packet's payload is to be thrown away. What it acknowledged counts
     /// nevertheless and stands in `acked`.

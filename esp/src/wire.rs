@@ -355,7 +355,9 @@ pub fn reset_for(header: &Header) -> Option<Header> {
         dst: header.src,
         len: 0,
         seq,
-        ack: header.seq.add(u16::from(header.takes_number())),
+        ack: header
+            .seq
+            .add(u16::from(header.takes_number() && !header.names_missing())),
         flags: bits | (header.flags & flags::CRC),
     })
 }

@@ -642,3 +642,29 @@ fn many_random_schedules_alter_no_byte() {
     }
     println!("{count} schedules");
 }
+
+/// The way back is out for longer than the receiver asks again for what it has named; then the answer to a probe shows that
+/// all of it is missing.
+#[test]
+fn a_stream_goes_on_after_the_way_back_was_out() {
+    for silent in [10, 20, 40] {
+        let mut pair = selective();
+        let first = pair.sides[A].conn().next_number();
+        let (mut left, mut back) = (false, 0);
+        pair.rule(move |from, _, header| {
+            let lost = from == A && header.payload() > 0 && first.distance(header.seq) == 20;
+            if lost && !left {
+                left = true;
+                return Fate::Lose;
+            }
+            if from == B && left && back < silent {
+                back += 1;
+                return Fate::Lose;
+            }
+            Fate::Pass
+        });
+        pair.send(A, &bytes(200 * MSS, 7));
+        pair.settle();
+        pair.assert_intact();
+    }
+}

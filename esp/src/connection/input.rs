@@ -36,8 +36,9 @@ impl Connection {
         outcome
     }
 
-    /// What stands for a packet that [names packets](Header::names_missing), for [`on_packets`](Self::on_packets):
-    /// its acknowledgement. To a side that has not told that it takes this, it is a request as any other.
+    /// The header that [`on_packets`](Self::on_packets) gets in place of one that [names
+    /// packets](Header::names_missing): an acknowledgement, or ACK|RRQ if this was not negotiated. Any other header is
+    /// returned as it is.
     #[cold]
     #[inline(never)]
     pub fn without_names(&self, header: &Header) -> Header {
@@ -53,7 +54,7 @@ impl Connection {
         }
     }
 
-    /// The payload of a packet that names packets, after what [stands for it](Self::without_names) had this outcome.
+    /// Takes in the names of such a packet, after [`on_packets`](Self::on_packets) returned `outcome`.
     #[cold]
     #[inline(never)]
     pub fn on_named(&mut self, header: &Header, named: &[u8], outcome: &Outcome, now: Nanos) {
@@ -67,12 +68,6 @@ impl Connection {
     /// The packets that the caller keeps cost so many bytes now.
     pub fn set_kept(&mut self, bytes: u32) {
         self.receiver.set_kept(bytes);
-    }
-
-    /// Whether a packet that the caller keeps is next: see [`Outcome::keep`].
-    #[inline]
-    pub fn takes_kept(&self) -> bool {
-        self.receiver.takes_kept()
     }
 
     /// Whether the caller keeps packets.

@@ -10,7 +10,7 @@
 //! * A missing packet is *lost* once [`LATER`] packets behind it have come, or a quarter of a round trip after it
 //!   was found missing, or if the answer to a probe shows it. Only then it is requested, and is a loss for the
 //!   windows. So packets that overtake others cost nothing.
-//! * A packet that comes less than half a round trip after it was requested was late: the request was needless.
+//! * A packet that comes less than half the least round trip after it was requested was late: the request was needless.
 //!   Each such request makes the receiver wait for more packets and longer, up to sixteen times as many, and more
 //!   than a round trip; losses undo that.
 //! * A request names the lost packets that no request has named before. It waits for its turn like any
@@ -62,31 +62,31 @@ pub(super) struct Behind {
     asked: Bits,
     /// Of these, those that are on their way, as far as is known.
     awaited: Bits,
-    /// Of these, those that the last request named,
+    /// Those of `awaited` that the last request named.
     newest: Bits,
-    /// and those that no request had named before.
+    /// Those of `newest` that no request had named before.
     fresh: Bits,
-    /// When that left.
+    /// When the last request left.
     asked_at: Nanos,
-    /// Before this time nothing comes for it.
+    /// No answer to the last request can come before this time.
     soon_until: Nanos,
     /// From requests to what they have named.
     answer: Rtt,
     /// Requests in a row that nothing has followed.
     tries: u8,
-    /// Missing packets before this one are lost.
+    /// Missing packets below this distance are lost.
     lost: u16,
-    /// Missing packets from there up to this one are lost if they have not come a quarter of a round trip
+    /// Missing packets from `lost` up to this distance may only be late.
     mark: u16,
-    /// after this time.
+    /// When `mark` was set.
     since: Nanos,
     /// Steps by which the receiver waits longer.
     slack: u8,
     /// Losses since the last step.
     losses: u8,
-    /// Where a stretch of a window begins,
+    /// The first number of the window in which losses are counted.
     stretch: Seq,
-    /// and how many packets of it were lost.
+    /// Packets lost in it.
     gone: u16,
 }
 
@@ -179,9 +179,19 @@ impl Receiver {
         self.behind.active && !self.behind.kept.is_empty()
     }
 
+    /// How many.
+    #[inline]
+    pub(super) fn kept_packets(&self) -> u16 {
+        if self.behind.active {
+            self.behind.kept.count()
+        } else {
+            0
+        }
+    }
+
     /// Whether one that it keeps has the expected number.
     #[inline]
-    pub(in super::super) fn takes_kept(&self) -> bool {
+    fn takes_kept(&self) -> bool {
         self.behind.active && self.behind.kept.has(0)
     }
 
@@ -205,6 +215,16 @@ impl Receiver {
     #[inline]
     pub(in super::super) fn drop_kept(&mut self) {
         if self.behind.active {
+            self.forget_kept();
+        }
+    }
+
+    /// What arrives in order is worth more than what waits.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn make_room(&mut self, room: Room) {
+        let queued = room.queued.saturating_add(room.arriving);
+        if !self.behind.handing && queued.saturating_add(self.behind.cost) > room.limit {
             self.forget_kept();
         }
     }
@@ -333,6 +353,10 @@ impl Receiver {
     pub(super) fn lose_before(&mut self, seq: Seq) {
         let end = self.expected.distance(seq).min(MOST);
         self.behind.lost = self.behind.lost.max(end);
+        // The answer left behind all that was retransmitted.
+        self.behind.awaited = Bits::default();
+        self.behind.newest = Bits::default();
+        self.behind.tries = 0;
         self.behind.settle();
         if !self.behind.wanted().is_empty() {
             self.request = Request::Probed;
@@ -377,7 +401,11 @@ impl Receiver {
         self.behind.newest = wanted;
         self.behind.asked_at = now;
         let (usual, _) = self.round_trip(config, rtt);
-        self.behind.soon_until = now.saturating_add(usual / 2);
+        let least = self
+            .grants
+            .least_time()
+            .map_or(usual, |least| least.min(usual));
+        self.behind.soon_until = now.saturating_add(least / 2);
         self.note_loss(lost, config);
         Some(lost.into())
     }

@@ -69,6 +69,7 @@ impl Receiver {
         self.see(to);
         // Distances from the number given last stay as they are.
         self.given = self.given.add(skipped);
+        self.allowed = self.allowed.add(skipped);
         self.announced = self.announced.map(|start| start.add(skipped));
         self.asked = None;
         self.starved = false;

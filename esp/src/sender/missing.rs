@@ -19,13 +19,13 @@ use super::{Outgoing, Sender};
 pub(super) struct Missing {
     /// There are any: of usual packets this is all that is looked at.
     active: bool,
-    /// Some are to leave again:
+    /// `named` is not empty.
     due: bool,
-    /// these.
+    /// Packets that are to be retransmitted.
     named: Bits,
-    /// Those that have left again
+    /// Packets that were retransmitted since `since`.
     again: Bits,
-    /// since then.
+    /// When the first of `again` was named.
     since: Nanos,
 }
 
@@ -67,7 +67,7 @@ impl Missing {
         self.active = self.due || !self.again.is_empty();
     }
 
-    /// All packets leave again, or none.
+    /// Forgets the named packets: all are retransmitted, or none.
     #[inline]
     pub(super) fn end(&mut self) {
         if self.active {
