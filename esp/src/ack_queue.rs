@@ -46,8 +46,8 @@
 
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};
-use budget::Budget;
-pub(super) use budget::{on_wire, News};
+pub(super) use budget::{least_time, on_wire, News};
+use budget::{link_rate, Budget};
 use hosts::Hosts;
 use shares::Shares;
 pub use shares::{CROWD, LAPSE, SHORT, UNSCHEDULED};
@@ -347,6 +347,10 @@ impl AckQueue {
         connection: &mut Connection,
         now: Nanos,
     ) -> Verdict {
+        if slot.has_listed_turn() && connection.waits_turn() {
+            // It was given and is yet to be taken.
+            return Verdict::Unchanged;
+        }
         let demand = connection.demand();
         if demand.is_turn() && connection.grants() {
             connection.set_start(self.start(slot, connection.is_long(), now));
@@ -359,12 +363,24 @@ impl AckQueue {
                 .note(connection.take_news(), self.waiting > 0, now);
         }
         let verdict = self.update(slot, demand, now);
+        if demand.is_turn() {
+            connection.set_port(self.scheduled, self.budget.link);
+            if !connection.is_adaptive() {
+                // What is not fitted any more gives no turns.
+                self.budget.end();
+            }
+        }
         if let Some(packets) = connection.in_flight().filter(|_| slot.is_scheduled()) {
-            self.count_in_flight(slot, packets);
             slot.window = connection.next_window();
+            let opened = if verdict == Verdict::Turn {
+                slot.window
+            } else {
+                0
+            };
+            self.count_in_flight(slot, packets.saturating_add(opened));
         }
         match verdict {
-            Verdict::Turn => connection.take_lone_turn(self.scheduled <= 1),
+            Verdict::Turn => connection.take_lone_turn(),
             Verdict::Joins(_) => connection.wait_turn(),
             Verdict::Unchanged if slot.is_waiting() => connection.wait_turn(),
             Verdict::Unchanged | Verdict::Leaves(_) => {}
@@ -764,6 +780,11 @@ impl AckQueue {
     #[inline]
     pub fn deadline(&self) -> Option<Nanos> {
         (self.waiting > 0).then(|| self.limit())
+    }
+
+    /// The device's link has so many Mbit/s; 0 if that is not known.
+    pub fn set_link(&mut self, megabits: u32) {
+        self.budget.link = link_rate(megabits);
     }
 
     /// Connections counted: the protocol's n.

@@ -619,6 +619,12 @@ impl Connection {
         self.receiver.wait_turn();
     }
 
+    /// Whether it waits.
+    #[inline]
+    pub(super) fn waits_turn(&self) -> bool {
+        self.receiver.waits_turn()
+    }
+
     /// The turn has come: [`poll_transmit`](Self::poll_transmit) lets the
     /// acknowledgement go.
     #[inline]
@@ -628,9 +634,21 @@ impl Connection {
 
     /// As [`take_turn`](Self::take_turn), while no other connection of the device wants one.
     #[inline]
-    pub(super) fn take_lone_turn(&mut self, only: bool) {
+    pub(super) fn take_lone_turn(&mut self) {
         self.receiver.take_turn(true);
-        self.receiver.set_only(only);
+    }
+
+    /// So many connections of the device have announced a transmission, with this one; its link has this rate, bytes in
+    /// 2^16 ns, or 0.
+    #[inline]
+    pub(super) fn set_port(&mut self, senders: u32, link: u32) {
+        self.receiver.set_port(senders, link);
+    }
+
+    /// Whether windows follow what arrives.
+    #[inline]
+    pub(super) fn is_adaptive(&self) -> bool {
+        self.config.is_adaptive()
     }
 
     /// So many packets with this header have arrived while a connection waited for its turn in the ACK queue: to be

@@ -160,7 +160,7 @@ pub(super) struct Receiver {
     /// It came while no other connection of the device wanted one.
     alone: bool,
     /// No other connection of the device had announced a transmission then.
-    only: bool,
+    senders: u16,
     /// What [`take_news`](Self::take_news) returns next.
     news: News,
     /// The start or the end of a transmission has come and no acknowledgement
@@ -213,7 +213,7 @@ impl Receiver {
             due: Due::Not,
             turn: Turn::Not,
             alone: false,
-            only: false,
+            senders: 0,
             news: News::default(),
             unreported: false,
             announced: None,
@@ -321,6 +321,12 @@ impl Receiver {
         }
     }
 
+    /// See [`Connection::waits_turn`](super::Connection::waits_turn).
+    #[inline]
+    pub(super) fn waits_turn(&self) -> bool {
+        self.turn == Turn::Waiting
+    }
+
     /// See [`Connection::take_turn`](super::Connection::take_turn). The reason for
     /// the turn may be gone, a hole filled; the turn is used all the same.
     #[inline]
@@ -334,8 +340,9 @@ impl Receiver {
 
     /// Whether no other connection of the device has announced a transmission.
     #[inline]
-    pub(super) fn set_only(&mut self, only: bool) {
-        self.only = only;
+    pub(super) fn set_port(&mut self, senders: u32, link: u32) {
+        self.senders = u16::try_from(senders).unwrap_or(u16::MAX);
+        self.grants.set_link(link);
     }
 
     /// Has the turn of an announcement that comes after a silence request the
@@ -430,7 +437,9 @@ impl Receiver {
         }
         let end = self.given.add(self.peer.window(config));
         Some(if self.expected.before(end) {
-            self.expected.distance(end)
+            self.expected
+                .distance(end)
+                .saturating_sub(self.kept_packets())
         } else {
             0
         })
@@ -515,6 +524,8 @@ impl Receiver {
         let taken = self.fitting(most, distance, each, room, config);
         if taken < most {
             self.drop_kept();
+        } else if self.has_hole() {
+            self.make_room(room);
         }
         if taken == 0 {
             return Err(DropReason::NoRoom);
@@ -648,7 +659,7 @@ impl Receiver {
     /// How many packets make an acknowledgement due.
     #[inline]
     fn packets_to_ack(&self, config: &Config) -> u16 {
-        let near = || self.alone && self.only && self.grants.is_near();
+        let near = || self.alone && self.senders <= 1 && self.grants.is_near();
         let least = self.peer.packets_to_ack(near, config);
         if !self.is_long() {
             return least;
@@ -879,7 +890,7 @@ impl Receiver {
         }
         if self.turn == Turn::Granted {
             self.grants
-                .adapt(self.announced.is_some(), self.alone, config);
+                .adapt(self.announced.is_some(), self.alone, self.senders, config);
         }
         let (grant, window) = self.grants.grant(config)?;
         if config.is_adaptive() {

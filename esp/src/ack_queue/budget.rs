@@ -8,7 +8,7 @@
 //!
 //! * The port's rate is the highest that the packets of one turn had lately. Over spans of at least [`SPAN`] in which a
 //!   connection always waited, bytes that came more slowly show that the port idled: the budget grows.
-//! * A port in full use lets the budget shrink slowly, down to what arrives in a round trip and a half.
+//! * A port in full use lets the budget shrink slowly, down to what arrives in two round trips.
 //! * If every turn of a span took [`DELAY`] longer than it might to bring its first packet, packets wait in the port:
 //!   the budget shrinks, whatever the rate.
 //! * No port takes any number. The budget stays below a ceiling, which a loss takes down to three quarters of what was in flight.
@@ -22,7 +22,7 @@ use super::super::timers::{Nanos, MICROSECOND, MILLISECOND};
 const SPAN: Nanos = 100 * MICROSECOND;
 const LEAST_COUNT: u32 = 16;
 
-/// So much longer than the least round trip packets may wait in the port, beside those of one turn.
+/// The first packet of a turn may be later than the least round trip by this and by the time of 32 packets.
 const DELAY: Nanos = 50 * MICROSECOND;
 
 /// After so much time without a packet a count begins anew.
@@ -35,8 +35,8 @@ const LEAST_CEILING: u32 = 8;
 /// The buffer of a fast port takes what comes in this time: 400 packets at 100 Gbit/s.
 const FAST: Nanos = 50 * MICROSECOND;
 
-/// What more comes in this time waits too long in a slow port: 24 packets at 1 Gbit/s. Where fewer than [`FEWEST`] come, a single
-/// turn fills the port.
+/// What more comes in this time waits too long in a slow port: 24 packets at 1 Gbit/s. Where fewer than [`FEWEST`] come,
+/// a single turn fills the port.
 const SLOW: Nanos = 300 * MICROSECOND;
 const FEWEST: u32 = 16;
 
@@ -77,12 +77,25 @@ pub(in super::super) fn on_wire(packets: u16, payload: u32) -> u32 {
     frames.max(packets.saturating_mul(SHORTEST))
 }
 
+/// The rate of a link of so many Mbit/s, bytes in 2^16 ns.
+pub(super) fn link_rate(megabits: u32) -> u32 {
+    let scaled = (u64::from(megabits) * 125) << RATE_SHIFT;
+    u32::try_from(scaled / 1_000_000).unwrap_or(u32::MAX)
+}
+
+/// The time that so many bytes take at least on a link of this rate; 0 if that is not known.
+#[inline]
+pub(in super::super) fn least_time(bytes: u32, rate: u32) -> Nanos {
+    let bytes = Nanos::from(bytes) << RATE_SHIFT;
+    bytes.checked_div(rate.into()).unwrap_or(0)
+}
+
 /// The budget of one device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
     /// Granted packets that have not arrived.
     pub(super) in_flight: u32,
-    /// Turns are given beside others while fewer are in flight.
+    /// More turns are given while fewer are in flight.
     most: u32,
     ceiling: u32,
     lease: u16,
@@ -92,6 +105,8 @@ pub(super) struct Budget {
     round_trip: Nanos,
     /// The port's rate, bytes in 2^16 ns.
     rate: u32,
+    /// That of the link, which the port's does not exceed; 0 if it is not known.
+    pub(super) link: u32,
     /// Bytes of the largest packet on the wire.
     packet: u32,
     /// When packets came last.
@@ -116,6 +131,7 @@ impl Default for Budget {
             full: 0,
             round_trip: 0,
             rate: 0,
+            link: 0,
             packet: SHORTEST,
             last: 0,
             waits: false,
@@ -127,7 +143,16 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Whether one more turn may be given beside others.
+    /// Windows are fixed: one turn at a time is given.
+    pub(super) fn end(&mut self) {
+        *self = Self {
+            in_flight: self.in_flight,
+            link: self.link,
+            ..Self::default()
+        };
+    }
+
+    /// Whether one more turn may be given.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.in_flight < self.most.max(self.least()) && self.arrive_in(SLOW) >= FEWEST
@@ -200,8 +225,10 @@ impl Budget {
 
     /// Fits the budget to what came while one waited.
     fn fit(&mut self) {
-        let rate = rate(self.count, self.elapsed);
+        let elapsed = self.elapsed.max(least_time(self.count, self.link));
+        let rate = rate(self.count, elapsed);
         self.rate = self.rate.saturating_sub(self.rate / 1024).max(rate);
+        self.packet = self.packet.saturating_sub(self.packet / 1024);
         self.lease = self.lease.saturating_sub(1);
         if rate >= self.rate / 8 * 7 && self.delay.is_some_and(|delay| delay > self.most_delay()) {
             self.most = self.most.saturating_sub((self.most / 8).max(1));
@@ -244,11 +271,10 @@ impl Budget {
 
     /// The time that so many full packets take at the port's rate.
     fn takes(&self, packets: u32) -> Nanos {
-        let bytes = Nanos::from(self.packet.saturating_mul(packets)) << RATE_SHIFT;
-        bytes.checked_div(self.rate.into()).unwrap_or(0)
+        least_time(self.packet.saturating_mul(packets), self.rate)
     }
 
-    /// Packets that arrive in a round trip and a half: so many never wait in the port.
+    /// Packets that arrive in two round trips: the least budget.
     #[inline]
     fn least(&self) -> u32 {
         let time = self.round_trip.saturating_mul(2);

@@ -80,6 +80,15 @@ impl Slot {
         matches!(self.position, Position::Waiting(_))
     }
 
+    /// Whether it has a turn from a list.
+    #[inline]
+    pub(super) fn has_listed_turn(&self) -> bool {
+        match self.position {
+            Position::Turn(turn) => !matches!(turn.kind, Kind::Announced | Kind::Alone),
+            Position::Unscheduled | Position::Waiting(_) => false,
+        }
+    }
+
     /// Whether the queue counts the connection.
     #[inline]
     pub fn is_scheduled(&self) -> bool {

@@ -5,7 +5,7 @@
 //! * A window holds the packets that arrive in [`SPAN`]: that covers a round trip and both
 //!   hosts' reaction, and a slow port's buffer takes it. The rate is that of the packets
 //!   which the last turn let go: from the first arrival to the last, so that it is the line's
-//!   also where the turns of many senders alternate. Beside others it is [`CROWD`], so that many turns fit the
+//!   also where the turns of many senders alternate. Several senders share that time, so that their turns fit the
 //!   [budget](super::super::ack_queue). A window doubles or halves at most.
 //! * A sender that is alone may need a larger window, or one below the configured [`Floor`]: see [`Lone`].
 //! * A loss shows that a queue on the way is too small for the window: a device's ring, or a port's buffer. So it
@@ -19,7 +19,7 @@
 //! * When the receiver's parameters become fixed, it grants such a sender the sender's own
 //!   parameters in the same way. Otherwise the sender would keep its last window for ever.
 
-use super::super::ack_queue::on_wire;
+use super::super::ack_queue::{least_time, on_wire};
 use super::super::config::{Config, LARGEST_WINDOW};
 use super::super::options::{Options, Window};
 use super::super::outcome::Room;
@@ -31,8 +31,8 @@ use super::lone::Lone;
 /// 1500 bytes.
 const SPAN: Nanos = 100 * MICROSECOND;
 
-/// The same beside others.
-const CROWD: Nanos = 12 * MICROSECOND;
+/// Beside others each lasts a part of that, but no less than this.
+const LEAST_SPAN: Nanos = 12 * MICROSECOND;
 
 /// A turn goes on while packets are yet to come for so long: that covers the time until the next sender's first ones arrive.
 /// What is more waits in the port, before whatever comes unscheduled.
@@ -189,10 +189,12 @@ pub(super) struct Grants {
     /// The packets since the last turn.
     train: Option<Train>,
     lone: Lone,
-    /// Of the least window, what the way has not shown to be too much; [`u16::MAX`] for all of it.
+    /// The least window.
     floor: Floor,
     /// The least time that a packet took lately behind another one.
     pace: Option<Nanos>,
+    /// The link's rate, which no packets exceed, bytes in 2^16 ns; 0 if it is not known.
+    link: u32,
     /// Packets that are to show it.
     few: Few,
     /// Senders to other devices share the way, whose turns nobody gives.
@@ -201,6 +203,8 @@ pub(super) struct Grants {
     queues: u8,
     /// So many turns until it is forgotten that packets were missing.
     lossy: u8,
+    /// See [`is_near`](Self::is_near).
+    near: bool,
     /// Packets of the turn before, their bytes, and in which time they came, until it is asked for.
     shown: Option<(u16, u32, Nanos)>,
 }
@@ -237,7 +241,7 @@ impl Grants {
         if self.window == 0 {
             config.window()
         } else {
-            self.window.max(self.floor.of(config))
+            self.window
         }
     }
 
@@ -258,17 +262,24 @@ impl Grants {
         Some(packets.saturating_mul(self.packet))
     }
 
+    /// The link has this rate, bytes in 2^16 ns; 0 if it is not known.
+    #[inline]
+    pub(super) fn set_link(&mut self, rate: u32) {
+        self.link = rate;
+    }
+
     /// Packets are missing.
     #[inline]
     pub(super) fn note_missing(&mut self) {
         self.lossy = LOSSY;
+        self.near = false;
     }
 
-    /// Whether a round trip is so short beside [`SPAN`] that a sender hardly waits for the acknowledgement of three quarters of
-    /// its window; a packet that was missing lately takes longer.
+    /// Whether the round trip was at most a third of [`SPAN`] when the last turn came, and no packet was missing lately.
+    /// Then three quarters of a window can be acknowledged at once.
     #[inline]
     pub(super) fn is_near(&self) -> bool {
-        self.lossy == 0 && self.lone.is_near(SPAN / 3)
+        self.near
     }
 
     /// Packets were lost: some queue on the way may be smaller than the window, as a device's ring. The sender keeps
@@ -342,7 +353,10 @@ impl Grants {
         self.few = Few::default();
         let packets = FEW.saturating_sub(few.left).saturating_add(packets);
         let payload = few.payload.saturating_add(payload.into());
-        self.shown = Some((packets, on_wire(packets, payload), elapsed));
+        let bytes = on_wire(packets, payload);
+        // What a card had collected, the processor takes in faster than it came.
+        let elapsed = elapsed.max(least_time(bytes, self.link));
+        self.shown = Some((packets, bytes, elapsed));
         let each = elapsed.checked_div(packets.into()).unwrap_or(0);
         self.pace = Some(self.pace.map_or(each, |least| {
             each.min(least.saturating_add(least.div_ceil(64)))
@@ -363,14 +377,15 @@ impl Grants {
                 },
             }
         } else {
-            self.window = 0;
-            self.wanted = 0;
-            self.lease = 0;
-            self.start = None;
-            self.lone.pressed = false;
-            self.floor = Floor::default();
-            self.shared = false;
-            self.handover = None;
+            // Nothing that was learnt is left.
+            *self = Self {
+                own: self.own,
+                largest: self.largest,
+                short: self.short,
+                told: self.told,
+                link: self.link,
+                ..Self::default()
+            };
             own
         };
         self.told |= wanted != own;
@@ -389,10 +404,12 @@ impl Grants {
     /// A turn has come: fits the window to what the last one has shown; `alone` tells that no other connection wanted one.
     /// Packets that came `unscheduled` tell no rate, since they came between those of others.
     #[inline]
-    pub(super) fn adapt(&mut self, unscheduled: bool, alone: bool, config: &Config) {
+    pub(super) fn adapt(&mut self, unscheduled: bool, alone: bool, senders: u16, config: &Config) {
         let train = self.train.take();
+        self.lone.pressed &= alone;
         let window = self.window(config);
         self.lossy = self.lossy.saturating_sub(1);
+        self.near = self.lossy == 0 && self.lone.is_near(SPAN / 3);
         if !config.is_adaptive() {
             return;
         }
@@ -404,7 +421,7 @@ impl Grants {
         }
         let by_rate = train
             .filter(|_| !unscheduled)
-            .and_then(|train| self.by_rate(train, alone, window));
+            .and_then(|train| self.by_rate(train, senders, window));
         let by_time = if alone {
             self.lone.wanted(window, most)
         } else {
@@ -453,7 +470,8 @@ impl Grants {
     fn has_others_between(&self, train: Train) -> bool {
         let elapsed = train.last.saturating_sub(train.first);
         let own = |pace: Nanos| Nanos::from(train.packets).saturating_mul(pace);
-        self.pace.is_some_and(|pace| elapsed > own(pace).saturating_mul(2))
+        self.pace
+            .is_some_and(|pace| elapsed > own(pace).saturating_mul(2))
     }
 
     /// How many packets of a window make an acknowledgement due, if `least` do at least.
@@ -467,7 +485,7 @@ impl Grants {
     }
 
     /// The window that holds what arrives in [`SPAN`] at the rate of these packets.
-    fn by_rate(&mut self, train: Train, alone: bool, window: u16) -> Option<u16> {
+    fn by_rate(&mut self, train: Train, senders: u16, window: u16) -> Option<u16> {
         let elapsed = train.last.saturating_sub(train.first);
         if elapsed == 0 {
             // All came at once, faster than anyone can tell.
@@ -485,6 +503,6 @@ impl Grants {
         let handover = arrive(HANDOVER.max(self.lone.aim())).saturating_add(STORED);
         let before = self.handover.unwrap_or(window).saturating_sub(1);
         self.handover = Some(handover.max(before));
-        Some(arrive(if alone { SPAN } else { CROWD }))
+        Some(arrive(LEAST_SPAN.max(SPAN / Nanos::from(senders.max(1)))))
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Lone {
 }
 
 impl Lone {
-    /// The first packet behind a window of so many came in this time after the turn. `window` is 0 if others had turns as well.
+    /// The first packet that a turn let go came after `time`. `window`: the one before it, or 0 if others waited for turns.
     pub(super) fn note(&mut self, window: u16, time: Nanos, now: Nanos) {
         let time = time.max(1);
         if now.saturating_sub(self.since) > MEMORY {
@@ -72,8 +72,7 @@ impl Lone {
     /// Whether a round trip takes no more than `time`.
     #[inline]
     pub(super) fn is_near(&self, time: Nanos) -> bool {
-        let [now, before] = self.least;
-        (1..=time).contains(&now) || (1..=time).contains(&before)
+        self.least().is_some_and(|least| least <= time)
     }
 
     /// The time that a window aims at.

@@ -112,6 +112,8 @@ pub struct Socket<P> {
     pub conn: Option<Connection>,
     /// The slot in the device's ACK queue.
     pub slot: Slot,
+    /// Whether the queue counts the connection, as far as it was asked.
+    pub counted: bool,
     /// The parameters of the next connection.
     pub config: Config,
     /// Whether a SYN opens a connection if there was none.
@@ -162,6 +164,7 @@ impl<P: Payload> Socket<P> {
         Self {
             conn: None,
             slot: Slot::default(),
+            counted: false,
             config,
             listens: false,
             tells: false,
@@ -527,8 +530,9 @@ impl<P: Payload> Socket<P> {
 
     /// The next packet that the engine wants sent.
     ///
-    /// # Panics When the engine sends a packet that is not queued, sends one again that has not left, or has
-    /// something to send though it awaits the window.
+    /// # Panics
+    /// When the engine sends a packet that is not queued, sends one again that has not left, or has something to send
+    /// though it awaits the window.
     pub fn poll(&mut self, now: Nanos) -> Option<Packet<P>> {
         let (head, write) = (self.head, &mut self.write);
         let records = self.records.is_some();
