@@ -52,8 +52,8 @@ pub(crate) struct AckQueue<P: Scheduled> {
     statistics: Arc<Statistics>,
     /// Connections that have a place.
     connections: AtomicU32,
-    /// Whether one waits for its turn, as it was when the lock was last released: then every packet counts, since it may be the
-    /// one that makes room in the budget.
+    /// Whether one waits for its turn, as it was when the lock was last released: then every packet counts, since it may
+    /// be the one that makes room in the budget.
     waits: AtomicBool,
     waiting: BhLock<Waiting<P>>,
     /// The link's speed, Mbit/s, or [`UNASKED`]. Written with the devices' configuration locked, where it changes.
@@ -124,6 +124,7 @@ pub(crate) fn serve<P: Scheduled>(queue: &Alarmed<AckQueue<P>>, now: u64, softir
             return;
         };
         let Some(sock) = waiting.sockets.pop(turn.list().index()) else {
+            queue.tell(waiting);
             return;
         };
         let slot = waiting.sockets.slot(&sock);
@@ -178,6 +179,12 @@ impl<P: Scheduled> AckQueue<P> {
             UNASKED => 0,
             speed => speed,
         }
+    }
+
+    /// The link has this speed, Mbit/s, or one that is [`UNASKED`]. With the devices' configuration locked.
+    fn set_speed(&self, speed: u32) {
+        self.speed.store(speed, Relaxed);
+        self.waiting.lock().order.set_link(self.speed());
     }
 
     /// When a packet of any connection last came by the device.
@@ -433,13 +440,14 @@ impl<P: Scheduled> AckQueues<P> {
         };
         let configuration = Configuration::lock();
         let speed = configuration.link_speed(net, ifindex).unwrap_or(0);
-        queue.speed.store(speed, Relaxed);
+        queue.set_speed(speed);
     }
 
     /// A device's link may have another speed now. With the devices' configuration locked.
     pub(crate) fn forget_speed(&self, ifindex: u32) {
-        if let Some(queue) = self.queues.lock().get(&ifindex) {
-            queue.speed.store(UNASKED, Relaxed);
+        let queue = self.queues.lock().get(&ifindex).cloned();
+        if let Some(queue) = queue {
+            queue.set_speed(UNASKED);
         }
     }
 

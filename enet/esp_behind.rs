@@ -11,7 +11,7 @@ use crate::{
     net::skb::{Buffer, Skb},
 };
 
-/// A request that names packets has come; what stands for it had this outcome.
+/// Takes in a request that names packets.
 #[cold]
 #[inline(never)]
 pub(crate) fn named(
@@ -98,13 +98,21 @@ fn take(esp: &mut LockedEsp<'_>) -> Option<Skb> {
     Some(skb)
 }
 
+/// Nothing is to be kept any more.
+pub(crate) fn drop_all(esp: &mut LockedEsp<'_>) {
+    if let Some((_, connection)) = parts(esp) {
+        connection.engine.drop_kept();
+    }
+    discard(esp);
+}
+
 /// Frees all that is kept.
-pub(crate) fn discard(esp: &mut LockedEsp<'_>) {
+fn discard(esp: &mut LockedEsp<'_>) {
     esp.waiting_queue().purge();
     charge(esp, 0);
 }
 
-/// What is kept costs so many bytes now.
+/// Sets the memory of kept packets, bytes.
 fn charge(esp: &mut LockedEsp<'_>, bytes: u32) {
     esp.sock().shared().unread.set_behind(bytes);
     if let Some((_, connection)) = parts(esp) {

@@ -222,7 +222,6 @@ pub(crate) fn over(esp: &mut LockedEsp<'_>) {
         // A clean end may leave packets behind too, where a reset took the place of acknowledging.
         let unacknowledged = &sock.shared().unacknowledged;
         connection.sending.discard(sock, unacknowledged);
-        connection.engine.drop_kept();
         connection.disarm(sock);
         if let Some(parent) = connection.life.take_parent() {
             // A child that failed before anyone could accept it.
@@ -230,7 +229,7 @@ pub(crate) fn over(esp: &mut LockedEsp<'_>) {
             ends = true;
         }
     }
-    esp_behind::discard(esp);
+    esp_behind::drop_all(esp);
     sock.state_change();
     if ends {
         end(sock);
