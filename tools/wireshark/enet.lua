@@ -77,6 +77,8 @@ local function add_option_fields(fields, name)
     fields.connection = ProtoField.uint16(name .. ".connection", "Capabilities of the connection", base.HEX)
     fields.takes_skips = ProtoField.bool(name .. ".connection.skips", "Skips", 16, nil, 0x0001)
     fields.selective = ProtoField.bool(name .. ".connection.selective", "Requests that name packets", 16, nil, 0x0002)
+    fields.announces_short = ProtoField.bool(name .. ".connection.short", "Short announcements", 16, nil, 0x0004)
+    fields.crowded = ProtoField.bool(name .. ".connection.crowded", "Many connections", 16, nil, 0x0008)
     fields.mask_nonce = ProtoField.uint32(name .. ".nonce", "Nonce for the masks of checksums", base.HEX)
     fields.option = ProtoField.bytes(name .. ".unknown", "Unknown option")
 end
@@ -109,6 +111,8 @@ local known_options = {
         local item = tree:add(fields.connection, value)
         item:add(fields.takes_skips, value)
         item:add(fields.selective, value)
+        item:add(fields.announces_short, value)
+        item:add(fields.crowded, value)
     end },
     { 4, function(tree, fields, value) tree:add(fields.mask_nonce, value) end },
 }
