@@ -24,7 +24,7 @@ use crate::{
     statistics::{Statistic, Statistics},
     sysctl::{Live, Seen},
 };
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use kernel::{
     rbtree::{RBTree, RBTreeNode},
     sync::Arc,
@@ -50,6 +50,11 @@ pub(crate) struct AckQueue<P: Scheduled> {
     arrivals: Arc<Arrivals>,
     live: Arc<Live>,
     statistics: Arc<Statistics>,
+    /// Connections that have a place.
+    connections: AtomicU32,
+    /// Whether one waits for its turn, as it was when the lock was last released: then every packet counts, since it may
+    /// be the one that makes room in the budget.
+    waits: AtomicBool,
     waiting: BhLock<Waiting<P>>,
     /// The link's speed, Mbit/s, or [`UNASKED`]. Written with the devices' configuration locked, where it changes.
     speed: AtomicU32,
@@ -115,9 +120,11 @@ pub(crate) fn serve<P: Scheduled>(queue: &Alarmed<AckQueue<P>>, now: u64, softir
             if let Some(at) = waiting.order.deadline() {
                 set_timer(queue, waiting, at);
             }
+            queue.tell(waiting);
             return;
         };
         let Some(sock) = waiting.sockets.pop(turn.list().index()) else {
+            queue.tell(waiting);
             return;
         };
         let slot = waiting.sockets.slot(&sock);
@@ -159,6 +166,8 @@ impl<P: Scheduled> AckQueue<P> {
             arrivals: queues.arrivals.clone(),
             live: queues.live.clone(),
             statistics: queues.statistics.clone(),
+            connections: AtomicU32::new(0),
+            waits: AtomicBool::new(false),
             waiting: BhLock::new_atomic(waiting, kernel::static_lock_class!())?,
             speed: AtomicU32::new(UNASKED),
         })
@@ -172,10 +181,25 @@ impl<P: Scheduled> AckQueue<P> {
         }
     }
 
+    /// The link has this speed, Mbit/s, or one that is [`UNASKED`]. With the devices' configuration locked.
+    fn set_speed(&self, speed: u32) {
+        self.speed.store(speed, Relaxed);
+        self.waiting.lock().order.set_link(self.speed());
+    }
+
     /// When a packet of any connection last came by the device.
     #[inline]
     fn last_arrival(&self) -> u64 {
         self.arrivals.last(self.ifindex)
+    }
+
+    /// To be called before the lock is released: tells others whether one waits.
+    #[inline]
+    fn tell(&self, waiting: &Waiting<P>) {
+        let waits = waiting.order.waiting() > 0;
+        if self.waits.load(Relaxed) != waits {
+            self.waits.store(waits, Relaxed);
+        }
     }
 }
 
@@ -193,7 +217,9 @@ impl<P: Scheduled> Place<P> {
     /// connection before.
     pub(crate) fn new(sock: &Sock<P>, peer: Mac, queue: Shared<P>) -> Self {
         let slot = Slot::of(peer.to_bits());
-        queue.waiting.lock().sockets.admit(sock, slot);
+        if queue.waiting.lock().sockets.admit(sock, slot) {
+            queue.connections.fetch_add(1, Relaxed);
+        }
         Place {
             queue,
             seen: Seen::default(),
@@ -204,6 +230,18 @@ impl<P: Scheduled> Place<P> {
     /// The queue.
     pub(crate) fn queue(&self) -> &Shared<P> {
         &self.queue
+    }
+
+    /// Whether many connections have a place in the queue: those that open are told so.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.queue.connections.load(Relaxed) as usize > esp::ack_queue::CROWD
+    }
+
+    /// Whether a connection waits for its turn: then packets that arrive are news.
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        self.queue.waits.load(Relaxed)
     }
 
     /// Hands new parameters to the engine, before it decides anything.
@@ -231,10 +269,10 @@ impl<P: Scheduled> Place<P> {
     pub(crate) fn update(&mut self, sock: &Sock<P>, engine: &mut Connection, now: u64) -> Due {
         let demand = engine.demand();
         let counted = demand != Demand::Nothing;
-        if !demand.is_turn() && counted == self.counted {
+        let queue = &self.queue;
+        if !demand.is_turn() && counted == self.counted && !queue.waits.load(Relaxed) {
             return Due::NOT;
         }
-        let queue = &self.queue;
         let mut guard = queue.waiting.lock();
         let waiting = &mut *guard;
         self.counted = counted;
@@ -260,6 +298,7 @@ impl<P: Scheduled> Place<P> {
                 set_timer(queue, waiting, at);
             }
         }
+        queue.tell(waiting);
         drop(guard);
         drop(released);
         Due(due)
@@ -281,6 +320,7 @@ impl<P: Scheduled> Place<P> {
         let waiting = &mut *guard;
         let now = timer::now();
         if let Some(slot) = waiting.sockets.slot(sock) {
+            queue.connections.fetch_sub(1, Relaxed);
             // The socket leaves its list as well, if it is in one.
             let _ = waiting.order.update(slot, Demand::Nothing, now);
             waiting.order.release(slot);
@@ -290,6 +330,7 @@ impl<P: Scheduled> Place<P> {
         if waiting.order.is_due(now) {
             set_timer(queue, waiting, now);
         }
+        queue.tell(waiting);
         drop(guard);
         drop(released);
     }
@@ -399,13 +440,14 @@ impl<P: Scheduled> AckQueues<P> {
         };
         let configuration = Configuration::lock();
         let speed = configuration.link_speed(net, ifindex).unwrap_or(0);
-        queue.speed.store(speed, Relaxed);
+        queue.set_speed(speed);
     }
 
     /// A device's link may have another speed now. With the devices' configuration locked.
     pub(crate) fn forget_speed(&self, ifindex: u32) {
-        if let Some(queue) = self.queues.lock().get(&ifindex) {
-            queue.speed.store(UNASKED, Relaxed);
+        let queue = self.queues.lock().get(&ifindex).cloned();
+        if let Some(queue) = queue {
+            queue.set_speed(UNASKED);
         }
     }
 

@@ -29,6 +29,7 @@ mod edp_peers;
 mod edp_sock;
 mod edp_socket;
 mod esp_accept;
+mod esp_behind;
 mod esp_connection;
 mod esp_cookies;
 mod esp_devices;

@@ -8,6 +8,7 @@ use crate::net::errno::prelude::*;
 use crate::{
     ack_queue::Due,
     esp::{self, Failure, Seq, State},
+    esp_behind,
     esp_output::{push, send_control, transmit},
     esp_sending::writable,
     esp_sock::{parts, Esp, LockedEsp},
@@ -228,6 +229,7 @@ pub(crate) fn over(esp: &mut LockedEsp<'_>) {
             ends = true;
         }
     }
+    esp_behind::drop_all(esp);
     sock.state_change();
     if ends {
         end(sock);

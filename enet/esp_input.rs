@@ -7,6 +7,7 @@ use crate::{
     address::Address,
     esp::{self, cookie::Answer, flags, Header, Options, HEADER_LEN, OPTIONS_MAX},
     esp_accept::Admission,
+    esp_behind,
     esp_connection::{self, settle},
     esp_devices,
     esp_life::Parent,
@@ -51,7 +52,7 @@ fn refuse(skb: Skb, device: &Device, reason: DropReason) {
 /// Throws a packet away that `sock` does not take.
 #[cold]
 #[inline(never)]
-fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
+pub(crate) fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
     events::esp_drop(sock, &skb, reason);
     skb.refuse(Some(sock), reason);
 }
@@ -294,6 +295,11 @@ fn process(
         begins_sums = header.is_summed() && !connection.sending.is_summed();
         without_sum = header.summed(false);
     }
+    let whole = header;
+    let names = header.has(flags::RRQ) && without_sum.names_missing();
+    if names {
+        without_sum = connection.engine.without_names(&without_sum);
+    }
     let header = &without_sum;
     if sock.tcp_state() == TcpState::SynRecv as u8 && completes(header) {
         if has_lost_listener(connection) {
@@ -310,9 +316,13 @@ fn process(
     sock.note_arrival(&skb);
     let room = connection.room(sock, skb.truesize());
     connection.place.refresh(&mut connection.engine);
-    let mut outcome = connection
-        .engine
-        .on_packets(header, packets.count, room, now);
+    let mut outcome = (connection.engine).on_packets(header, packets.count, room, now);
+    if names {
+        esp_behind::named(connection, &skb, whole, &outcome, now);
+    }
+    if connection.place.waits() {
+        connection.engine.note_arrived(header, packets.count, now);
+    }
     if begins_sums && outcome.is_of_open_connection() {
         esp_devices::sum(esp, now);
     }
@@ -323,6 +333,9 @@ fn process(
             esp_devices::answered(esp, &options(&skb), &mut outcome, now);
         }
         examine(esp, skb, header, packets, &mut outcome);
+    }
+    if sock.shared().unread.behind() > 0 {
+        esp_behind::hand_over(esp, &mut outcome, now);
     }
     settle(esp, outcome, now)
 }
@@ -414,6 +427,8 @@ fn examine(
     }
     if outcome.deliver {
         deliver(esp, skb, header, packets, outcome);
+    } else if outcome.keep {
+        esp_behind::keep(esp, skb, header);
     } else if let Some(reason) = outcome.drop {
         drop_packet(sock, skb, reason.into());
     } else {
@@ -423,8 +438,8 @@ fn examine(
 
 /// The packets of a received buffer.
 #[derive(Clone, Copy)]
-struct Packets {
-    count: u16,
+pub(crate) struct Packets {
+    pub(crate) count: u16,
     /// Payload bytes of each but the last.
     size: u16,
 }
@@ -433,7 +448,7 @@ impl Packets {
     /// Those of `skb` with `header`, `None` if they are foreign. How many there are is computed, as the buffer
     /// may have been cut or joined on its way.
     #[inline]
-    fn of(skb: &Skb, header: &Header) -> Option<Self> {
+    pub(crate) fn of(skb: &Skb, header: &Header) -> Option<Self> {
         match skb.contents() {
             Contents::Packets(size) if header.payload() > size => Some(Packets {
                 count: header.payload().div_ceil(size.max(1)),
@@ -456,7 +471,7 @@ impl Packets {
 
 /// Queues the payloads that are next in the stream.
 #[inline]
-fn deliver(
+pub(crate) fn deliver(
     esp: &mut LockedEsp<'_>,
     skb: Skb,
     header: &Header,

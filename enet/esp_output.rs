@@ -105,6 +105,12 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
                     resend,
                 )
             }
+            (Transmit::Request(header), Some(device)) => {
+                sock.shared()
+                    .promise
+                    .set_granted(connection.engine.granted());
+                request(sock, connection, device, &peer, header)
+            }
             (Transmit::Probe(header), Some(device)) => {
                 let packet = connection.sums(header);
                 probe(sock, &connection.sending, device, &peer, packet)
@@ -182,7 +188,16 @@ fn control(
         let mapped = connection.mapped.as_ref();
         let engine = &connection.engine;
         let (records, nonce) = (engine.records(), engine.nonce());
-        opening(device, header, engine.config(), mapped, records, nonce)?
+        let crowded = connection.place.is_crowded();
+        opening(
+            device,
+            header,
+            engine.config(),
+            mapped,
+            records,
+            nonce,
+            crowded,
+        )?
     } else {
         empty(device, &header, mask)?
     };
@@ -190,6 +205,25 @@ fn control(
         events::esp_sent(sock, &skb, resend.into());
     }
     classify(sock, sending, &mut skb);
+    device.send(skb, parameters::esp_type(), peer.mac)
+}
+
+/// Sends a request that names packets.
+#[cold]
+#[inline(never)]
+fn request(
+    sock: &Sock<Esp>,
+    connection: &Connection,
+    device: &Device,
+    peer: &Address,
+    header: Header,
+) -> Result {
+    let (header, mask) = connection.sums(header);
+    let named = connection.engine.named();
+    let named = named.get(..header.len.into()).unwrap_or(&named);
+    let mut skb = packet(device, &header, named, mask)?;
+    events::esp_sent(sock, &skb, 0);
+    classify(sock, &connection.sending, &mut skb);
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
@@ -225,7 +259,8 @@ fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result
 }
 
 /// A SYN or SYN|ACK, with the options of a host that has this device and the parameters `config`, of a connection
-/// that stands for one of TCP, of one with records up to a length, and of one with a nonce. A SYN that stands for one of
+/// that stands for one of TCP, of one with records up to a length, and of one with a nonce;
+/// `crowded` tells that many connections send to it. A SYN that stands for one of
 /// TCP has no records, so all are read: [`OPTIONS_MAX`](esp::OPTIONS_MAX).
 #[cold]
 fn opening(
@@ -235,9 +270,13 @@ fn opening(
     mapped: Option<&esp::Mapped>,
     records: Option<u32>,
     nonce: Option<u32>,
+    crowded: bool,
 ) -> Result<Skb> {
     const MOST: usize = OPTIONS_LEN + MAPPED_LEN + RECORDS_LEN + NONCE_LEN;
-    let options = Options::emit(esp::mss(device.mtu()), config);
+    let mut options = Options::emit(esp::mss(device.mtu()), config);
+    if crowded {
+        options = Options::crowded(options);
+    }
     let mapped = mapped.map(esp::Mapped::emit);
     let mapped: &[u8] = mapped.as_ref().map_or(&[], |option| option);
     let records = records.map(Options::emit_records);
@@ -308,8 +347,12 @@ pub(crate) fn send_farewell(
 
 /// Answers a SYN, and keeps nothing of it.
 pub(crate) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Option<u32>) {
-    let config = Space::of(device.net()).sysctl.config();
-    if let Ok(skb) = opening(device, answer, &config, None, records, None) {
+    // What the SYN told of requests is forgotten.
+    let config = esp::Config {
+        selective: false,
+        ..Space::of(device.net()).sysctl.config()
+    };
+    if let Ok(skb) = opening(device, answer, &config, None, records, None, true) {
         // If the answer is lost, the SYN comes again.
         let _ = device.send(skb, parameters::esp_type(), to);
     }

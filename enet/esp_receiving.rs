@@ -24,6 +24,8 @@ pub(crate) struct Unread {
     count: AtomicU32,
     /// The acts of a reader that acknowledgements wait for: [`FALL_ASLEEP`], [`MAKE_ROOM`].
     awaited: AtomicU8,
+    /// Memory of packets that are kept behind a hole, bytes.
+    behind: AtomicU32,
 }
 
 impl Unread {
@@ -49,6 +51,23 @@ impl Unread {
     #[inline]
     pub(crate) fn sub(&self, bytes: usize) {
         self.set(self.count().wrapping_sub(bytes as u32));
+    }
+
+    /// Memory of packets that are kept behind a hole, bytes.
+    #[inline]
+    pub(crate) fn behind(&self) -> u32 {
+        self.behind.load(Relaxed)
+    }
+
+    /// Sets that memory.
+    pub(crate) fn set_behind(&self, bytes: u32) {
+        self.behind.store(bytes, Relaxed);
+    }
+
+    /// Receive memory of packets that calls can read, bytes.
+    #[inline]
+    fn queued(&self, sock: &RawSock) -> u32 {
+        sock.receive_queued().saturating_sub(self.behind())
     }
 
     /// Whether an acknowledgement waits for the reader.
@@ -88,7 +107,7 @@ impl Unread {
         if enough {
             return unread > 0;
         }
-        let full = sock.receive_queued() >= sock.receive_limit() / 2
+        let full = self.queued(sock) >= sock.receive_limit() / 2
             || self.awaited.load(Relaxed) & MAKE_ROOM != 0;
         unread > 0 && full
     }
@@ -186,9 +205,9 @@ impl Receiving {
 
     /// The receive queue, for the engine, with `arriving` bytes of memory about to join it.
     #[inline]
-    pub(crate) fn room(&self, sock: &RawSock, arriving: u32) -> esp::Room {
+    pub(crate) fn room(&self, sock: &RawSock, unread: &Unread, arriving: u32) -> esp::Room {
         esp::Room {
-            queued: sock.receive_queued(),
+            queued: unread.queued(sock),
             limit: sock.receive_limit(),
             arriving,
             packet: self.packet_cost,
@@ -205,7 +224,7 @@ impl Receiving {
         unread: &Unread,
         arriving: u32,
     ) -> esp::Room {
-        let room = self.room(sock, arriving);
+        let room = self.room(sock, unread, arriving);
         if unread.count() > 0 {
             return room;
         }

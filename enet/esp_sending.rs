@@ -11,7 +11,7 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
-    esp::{self, flags, Connection, Header, Seq, HEADER_LEN, SUM_LEN},
+    esp::{self, ack_queue::SHORT, flags, Connection, Header, Seq, HEADER_LEN, SUM_LEN},
     net::{
         device::Device,
         message::Message,
@@ -294,14 +294,22 @@ impl Sending {
         rest: usize,
     ) -> Result<usize> {
         let mut taken = self.extend_last(sock, engine, msg, rest)?;
+        let mut most = rest;
         if taken == 0 && (rest > self.mss as usize || msg.is_in_place()) {
-            taken = self.append_store(sock, engine, msg, rest)?;
-            if taken == 0 {
-                msg.note_copy();
+            if engine.announces_short() && !msg.is_in_place() {
+                most = SHORT;
+            } else {
+                taken = self.append_store(sock, engine, msg, rest)?;
+                if taken == 0 {
+                    msg.note_copy();
+                }
             }
         }
         if taken == 0 {
-            taken = self.append(sock, engine, msg, rest)?;
+            taken = self.append(sock, engine, msg, most)?;
+            if most < rest {
+                engine.seal_last();
+            }
         }
         unacknowledged.add(taken);
         if taken == rest && ends_record(msg) {

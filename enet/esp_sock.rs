@@ -200,7 +200,7 @@ impl Connection {
             self.receiving
                 .room_of_records(sock, &sock.shared().unread, arriving)
         } else {
-            self.receiving.room(sock, arriving)
+            self.receiving.room(sock, &sock.shared().unread, arriving)
         }
     }
 

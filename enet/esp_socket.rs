@@ -8,6 +8,7 @@ use crate::{
     address::{Address, INTERFACE_ANY},
     esp::{self, Seq},
     esp_accept::{self, Offspring},
+    esp_behind,
     esp_connection::{self, is_connecting},
     esp_devices, esp_input, esp_options,
     esp_output::push,
@@ -387,6 +388,7 @@ impl Operations for Esp {
         esp.receive_queue().purge();
         drop(closing);
         softirq::disabled(|_| {
+            esp_behind::drop_all(&mut esp);
             if !is_connected(sock.tcp_state()) {
                 esp_connection::unlist(&esp);
                 sock.disarm_timer();
@@ -480,6 +482,10 @@ impl Operations for Esp {
             present(call.net(), tie(call))?;
         };
         drop(guard);
+        let ifindex = child.shared().peer().ifindex;
+        Space::of(call.net())
+            .esp_queues
+            .ask_speed(call.net(), ifindex);
         let mut guard = child.lock();
         new.graft(&mut guard.locked())
     }

@@ -61,6 +61,8 @@ pub(crate) struct Live {
     user_timeout: AtomicU32,
     /// Whether new connections ask for sums: 0, 1 or [`BY_SPEED`].
     checksum: AtomicU32,
+    /// Whether new connections keep packets behind a hole: 0 or 1.
+    selective: AtomicU32,
 }
 
 /// The change of [`Live`] that a connection saw last, 0 for none.
@@ -94,6 +96,7 @@ impl Live {
             round_trip_time: self.round_trip_time.load(Relaxed),
             retransmission_time_min: self.retransmission_time_min.load(Relaxed),
             user_timeout: self.user_timeout.load(Relaxed),
+            selective: self.selective.load(Relaxed) != 0,
         }
     }
 }
@@ -110,6 +113,7 @@ pub(crate) enum Setting {
     UserTimeout,
     Checksum,
     Mapped,
+    Selective,
     /// A buffer's size, and which of two limits is its.
     Buffer(fn(&Settings) -> &AtomicU32, fn(Limits) -> u32),
 }
@@ -175,6 +179,7 @@ impl Settings {
             retransmission_time_min: AtomicU32::new(config.retransmission_time_min),
             user_timeout: AtomicU32::new(config.user_timeout),
             checksum: AtomicU32::new(BY_SPEED),
+            selective: AtomicU32::new(config.selective.into()),
         };
         Ok(Settings {
             live: Arc::new(live, GFP_KERNEL_ACCOUNT)?,
@@ -288,6 +293,7 @@ impl Numbers for Settings {
         ),
         (c"retransmission_time_min", Setting::RetransmissionTimeMin),
         (c"round_trip_time", Setting::RoundTripTime),
+        (c"selective", Setting::Selective),
         (
             c"send_buff_size",
             Setting::Buffer(|all| &all.send_buffer, |limits| limits.send),
@@ -304,6 +310,7 @@ impl Numbers for Settings {
             Setting::UserTimeout => Ok(self.live.user_timeout.load(Relaxed)),
             Setting::Checksum => Ok(self.live.checksum.load(Relaxed)),
             Setting::Mapped => Ok(self.mapped.load(Relaxed)),
+            Setting::Selective => Ok(self.live.selective.load(Relaxed)),
             Setting::Buffer(buffer, which) => match buffer(self).load(Relaxed) {
                 0 => (self.new_limits)().map(which),
                 bytes => Ok(bytes),
@@ -330,6 +337,7 @@ impl Numbers for Settings {
             Setting::UserTimeout => store(&live.user_timeout, USER_TIMEOUT, number),
             Setting::Checksum => store(&live.checksum, 0..=BY_SPEED, number),
             Setting::Mapped => store(&self.mapped, 0..=1, number),
+            Setting::Selective => store(&live.selective, 0..=1, number),
             Setting::Buffer(buffer, which) => store(
                 buffer(self),
                 which(Limits::LEAST)..=which(Limits::most()),

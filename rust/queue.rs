@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The queue of received buffers that the core gives every socket (`sk_receive_queue`).
+//! The queue of received buffers that the core gives every socket (`sk_receive_queue`), and a second one of ours
+//! for those that wait for others (TCP: `out_of_order_queue`).
 //!
 //! A stream's queue is guarded by the socket lock and reached through it:
 //! [`Locked::receive_queue`](super::sock::Locked::receive_queue). A datagram socket's queue has a lock
@@ -124,6 +125,33 @@ impl Queue {
         // SAFETY: The reference goes to the queue, which is borrowed exclusively. The charge names a
         // socket that purges its queue before its memory goes.
         unsafe { bindings::skb_queue_owned(self.list(), raw, sock.as_ptr()) };
+    }
+
+    /// Puts a buffer behind the last one that it `follows`, or at the head, and charges it to the receive memory of
+    /// `sock`.
+    ///
+    /// # Safety
+    ///
+    /// The queue is that of `sock`.
+    pub(super) unsafe fn insert(
+        &mut self,
+        sock: &RawSock,
+        skb: Skb,
+        follows: impl Fn(&Buffer) -> bool,
+    ) {
+        let head = self.head();
+        // SAFETY: Head and buffers make a ring; the queue is borrowed exclusively.
+        let before =
+            |skb: *mut bindings::sk_buff| unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.prev };
+        let mut place = before(head);
+        // SAFETY: What is not the head is a buffer of this queue.
+        while place != head && !follows(unsafe { Buffer::from_raw(place) }) {
+            place = before(place);
+        }
+        let raw = skb.into_raw();
+        // SAFETY: `place` is in the ring. The reference goes to the queue, which is borrowed exclusively. The
+        // charge names a socket that purges its queue before its memory goes.
+        unsafe { bindings::skb_queue_owned_after(self.list(), place, raw, sock.as_ptr()) };
     }
 
     /// Takes the buffer at the head, which is charged no more.

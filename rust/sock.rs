@@ -290,6 +290,8 @@ pub(crate) struct Sock<P: Protocol> {
     pub(super) child_links: Links<P, ChildLink>,
     /// The socket is not counted in `/proc/net/protocols` any more.
     retired: AtomicBool,
+    /// Received buffers that wait for others: a list as `sk_receive_queue`, with the same guard and the same end.
+    waiting: UnsafeCell<bindings::sk_buff_head>,
     shared: P::Shared,
     state: UnsafeCell<P::State>,
 }
@@ -362,6 +364,7 @@ impl<P: Protocol> Sock<P> {
             ptr::write(ptr::addr_of_mut!((*this).links), Links::default());
             ptr::write(ptr::addr_of_mut!((*this).child_links), Links::default());
             ptr::write(ptr::addr_of_mut!((*this).retired), AtomicBool::new(false));
+            bindings::skb_queue_head_init(ptr::addr_of_mut!((*this).waiting).cast());
             ptr::write(ptr::addr_of_mut!((*this).shared), shared);
             ptr::write(ptr::addr_of_mut!((*this).state), UnsafeCell::new(state));
             (*sk).sk_destruct = Some(Self::destruct);
@@ -389,6 +392,7 @@ impl<P: Protocol> Sock<P> {
             super::timer::cancel(&*this);
             (*this).retire();
             Queue::from_raw(ptr::addr_of_mut!((*sk).sk_receive_queue)).purge();
+            Queue::from_raw((*this).waiting.get()).purge();
             // Reports that no call took; the core leaves them to the protocol.
             Queue::from_raw(ptr::addr_of_mut!((*sk).sk_error_queue)).purge();
             let front = (*this).front();
@@ -571,6 +575,21 @@ impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
         // SAFETY: The queue is this socket's.
         unsafe { self.receive_queue().push(sock, skb) };
     }
+
+    /// Received buffers that wait for others, charged to the receive memory as well.
+    #[inline]
+    pub(crate) fn waiting_queue(&mut self) -> &mut Queue {
+        // SAFETY: The list is part of the locked socket, was made with it, and is reached only through what the lock
+        // lends, which `self` is.
+        unsafe { Queue::from_raw(self.sock.waiting.get()) }
+    }
+
+    /// Queues a received buffer that waits for others, behind the last one that it `follows`.
+    pub(crate) fn queue_waiting(&mut self, skb: Skb, follows: impl Fn(&Buffer) -> bool) {
+        let sock = self.sock;
+        // SAFETY: The queue is this socket's.
+        unsafe { self.waiting_queue().insert(sock, skb, follows) };
+    }
 }
 
 /// A socket locked by the calling task. Dropping it processes the packets that came meanwhile.
@@ -590,13 +609,14 @@ impl<'a, P: Protocol> Guard<'a, P> {
         self.0
     }
 
-    /// Processes the packets that came while the lock was held: acknowledgements and windows must not wait for a long copy.
-    /// No other task gets the lock in between. `false` if there were none.
+    /// Processes the packets that came while the lock was held: acknowledgements and windows must not wait for a
+    /// long copy. No other task gets the lock in between. `false` if there were none.
     #[inline]
     pub(crate) fn flush_backlog(&mut self) -> bool {
         let waits = self.0.has_backlog();
         if waits {
-            // SAFETY: Process context, and the guard holds the lock; nothing borrows the state, since `self` is mutable.
+            // SAFETY: Process context, and the guard holds the lock; nothing borrows the state, since `self` is
+            // mutable.
             unsafe { bindings::__sk_flush_backlog(self.0.as_ptr()) };
         }
         waits

@@ -245,6 +245,7 @@ fn halves(criterion: &mut Criterion) {
                     },
                     options: Options::default(),
                     resend: false,
+                    named: [0; esp::MISSING_MOST],
                 };
                 let now = pair.now;
                 let outcome = pair.ends[1].take(&packet, now);

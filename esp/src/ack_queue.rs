@@ -41,16 +41,20 @@
 //! * **Trust.** A host that lets its turns pass may not hold the queue up again. Its
 //!   connections have turns beside those of others, until it has used some of them.
 //!
-//! The queue also shares [`UNSCHEDULED`] packets among the senders.
+//! The queue also shares [`UNSCHEDULED`] packets among the senders. While fewer granted packets are on their way than its `budget`
+//! has, a turn is given beside others.
 
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};
+pub(super) use budget::{least_time, on_wire, News};
+use budget::{link_rate, Budget};
 use hosts::Hosts;
 use shares::Shares;
-pub use shares::{LAPSE, UNSCHEDULED};
+pub use shares::{CROWD, LAPSE, SHORT, UNSCHEDULED};
 pub use slot::Slot;
 use slot::{Kind, Position, Turn};
 
+mod budget;
 mod hosts;
 mod shares;
 mod slot;
@@ -170,6 +174,7 @@ pub struct AckQueue {
     /// Connections in each list.
     lists: [u32; LISTS],
     hosts: Hosts,
+    budget: Budget,
 }
 
 impl Default for AckQueue {
@@ -194,6 +199,7 @@ impl Default for AckQueue {
             later: 0,
             lists: [0; LISTS],
             hosts: Hosts::default(),
+            budget: Budget::default(),
         }
     }
 }
@@ -241,6 +247,8 @@ enum Step {
     Turn,
     /// It has a turn beside another one.
     Beside,
+    /// It has a turn although others have theirs, since the budget has room.
+    Budget,
     /// It may have a place in a round.
     Move,
 }
@@ -269,6 +277,8 @@ impl NextTurn<'_> {
         let queue = self.queue;
         if self.step == Step::Turn {
             queue.end_turns();
+        }
+        if matches!(self.step, Step::Turn | Step::Budget) {
             queue.pass(self.list);
         }
         let list = match slot.position {
@@ -294,7 +304,11 @@ impl NextTurn<'_> {
                 queue.overdue = queue.overdue.saturating_add(1);
                 queue.beside = Some(self.now);
             }
-            Step::Turn => queue.departed = self.now,
+            Step::Turn | Step::Budget => {
+                queue.departed = self.now;
+                let more = queue.in_flight(slot).saturating_add(slot.window);
+                queue.count_in_flight(slot, more);
+            }
         }
         let kind = match list {
             List::ASIDE => {
@@ -333,6 +347,10 @@ impl AckQueue {
         connection: &mut Connection,
         now: Nanos,
     ) -> Verdict {
+        if slot.has_listed_turn() && connection.waits_turn() {
+            // It was given and is yet to be taken.
+            return Verdict::Unchanged;
+        }
         let demand = connection.demand();
         if demand.is_turn() && connection.grants() {
             connection.set_start(self.start(slot, connection.is_long(), now));
@@ -340,9 +358,29 @@ impl AckQueue {
         if demand == Demand::Nothing {
             self.refund(slot, connection);
         }
+        if connection.grants() {
+            self.budget
+                .note(connection.take_news(), self.waiting > 0, now);
+        }
         let verdict = self.update(slot, demand, now);
+        if demand.is_turn() {
+            connection.set_port(self.scheduled, self.budget.link);
+            if !connection.is_adaptive() {
+                // What is not fitted any more gives no turns.
+                self.budget.end();
+            }
+        }
+        if let Some(packets) = connection.in_flight().filter(|_| slot.is_scheduled()) {
+            slot.window = connection.next_window();
+            let opened = if verdict == Verdict::Turn {
+                slot.window
+            } else {
+                0
+            };
+            self.count_in_flight(slot, packets.saturating_add(opened));
+        }
         match verdict {
-            Verdict::Turn => connection.take_turn(),
+            Verdict::Turn => connection.take_lone_turn(),
             Verdict::Joins(_) => connection.wait_turn(),
             Verdict::Unchanged if slot.is_waiting() => connection.wait_turn(),
             Verdict::Unchanged | Verdict::Leaves(_) => {}
@@ -384,9 +422,28 @@ impl AckQueue {
         }
     }
 
+    /// A connection's packets that count as in flight. Those of turns that the time has ended do not.
+    #[inline]
+    fn in_flight(&self, slot: &Slot) -> u16 {
+        if slot.counted == self.epoch {
+            slot.in_flight
+        } else {
+            0
+        }
+    }
+
+    /// So many packets of a connection are in flight.
+    #[inline]
+    fn count_in_flight(&mut self, slot: &mut Slot, packets: u16) {
+        self.budget.change(self.in_flight(slot), packets);
+        slot.in_flight = packets;
+        slot.counted = self.epoch;
+    }
+
     /// A connection is no longer counted.
     #[inline]
     fn unschedule(&mut self, slot: &mut Slot) {
+        self.count_in_flight(slot, 0);
         slot.position = Position::Unscheduled;
         self.scheduled = self.scheduled.saturating_sub(1);
         if self.scheduled == 0 {
@@ -425,7 +482,7 @@ impl AckQueue {
             return Verdict::Unchanged;
         };
         self.take_back(slot.host, turn, false, now);
-        if self.active() <= 1 {
+        if self.active() <= 1 || (self.waiting == 0 && self.budget.has_room()) {
             slot.position = Position::Turn(Turn {
                 epoch: self.epoch,
                 since: now,
@@ -589,6 +646,7 @@ impl AckQueue {
             && (self.waiting >= self.active()
                 || now >= self.limit()
                 || self.beside(now).is_some()
+                || self.budget.has_room()
                 || (self.to_move > 0 && self.to_move().is_some()))
     }
 
@@ -641,8 +699,10 @@ impl AckQueue {
             (list, Step::Move)
         } else if let Some(list) = self.beside(now) {
             (list, Step::Beside)
-        } else {
+        } else if self.waiting >= self.active() || now >= self.limit() {
             (self.choose(), Step::Turn)
+        } else {
+            (self.choose(), Step::Budget)
         };
         Some(NextTurn {
             queue: self,
@@ -711,6 +771,7 @@ impl AckQueue {
         if self.waiting < self.active() {
             self.overdue = self.scheduled.saturating_sub(self.waiting);
             self.epoch = self.epoch.wrapping_add(1);
+            self.budget.in_flight = 0;
         }
     }
 
@@ -719,6 +780,11 @@ impl AckQueue {
     #[inline]
     pub fn deadline(&self) -> Option<Nanos> {
         (self.waiting > 0).then(|| self.limit())
+    }
+
+    /// The device's link has so many Mbit/s; 0 if that is not known.
+    pub fn set_link(&mut self, megabits: u32) {
+        self.budget.link = link_rate(megabits);
     }
 
     /// Connections counted: the protocol's n.

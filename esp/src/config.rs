@@ -32,6 +32,9 @@ pub struct Config {
     /// How long, in milliseconds, the other side may owe an answer and be
     /// silent.
     pub user_timeout: u32,
+    /// The caller keeps packets behind a hole, and takes requests that name packets: see
+    /// [`Outcome::keep`](super::Outcome::keep).
+    pub selective: bool,
 }
 
 impl Default for Config {
@@ -46,6 +49,7 @@ impl Default for Config {
             // 100 Mbit/s: a packet behind it is not lost.
             retransmission_time_min: 10_000,
             user_timeout: 15_000,
+            selective: false,
         }
     }
 }

@@ -44,7 +44,7 @@
 //!   the user has ended both halves, data ends the connection in the same way, as
 //!   with TCP.
 
-use super::ack_queue::Demand;
+use super::ack_queue::{Demand, News};
 use super::config::{Config, Stats, LARGEST_WINDOW};
 use super::cookie::MOST_WINDOW;
 use super::masks::Masks;
@@ -116,6 +116,10 @@ pub struct Connection {
     config: Config,
     /// The window that a SYN or SYN|ACK told: a larger one would surprise the other side.
     told_window: u16,
+    /// Whether it told that requests may name packets.
+    told_selective: bool,
+    /// Whether the other side's did.
+    peer_selective: bool,
     /// The user's value in place of [`Config::user_timeout`], 0 for none.
     user_timeout: u32,
     /// How often a SYN leaves.
@@ -147,6 +151,8 @@ impl Connection {
             failure: None,
             config,
             told_window: LARGEST_WINDOW,
+            told_selective: false,
+            peer_selective: false,
             user_timeout: 0,
             syn_tries: SYN_TRIES,
             sender: Sender::new(Seq(0)),
@@ -179,6 +185,7 @@ impl Connection {
         self.reset = PendingReset::None;
         self.challenged = None;
         self.tells_version = false;
+        self.peer_selective = false;
         self.handshake = Handshake::Usual;
         self.state = State::SynSent;
     }
@@ -201,9 +208,21 @@ impl Connection {
         if options.takes_skips {
             self.sender.may_skip();
         }
+        self.peer_selective = options.selective;
+        self.agree();
+        if options.crowded {
+            self.sender.set_crowded();
+        }
         self.masks.take(options.nonce);
         if let (Some(records), Some(largest)) = (&mut self.records, options.records) {
             records.tell(largest);
+        }
+    }
+
+    /// Both sides have told whether requests may name packets, or one has.
+    fn agree(&mut self) {
+        if self.told_selective && self.peer_selective {
+            self.receiver.be_selective();
         }
     }
 
@@ -394,6 +413,13 @@ impl Connection {
             && !self.liveness.has_probe()
     }
 
+    /// Whether a transmission that begins now is to be announced by a packet of [`SHORT`](super::ack_queue::SHORT) bytes, and
+    /// [sealed](Self::seal_last), if it has more than one packet: many others announce theirs at the same receiver.
+    #[inline]
+    pub fn announces_short(&self) -> bool {
+        self.sender.announces_short(&self.config)
+    }
+
     /// Whether bytes may be appended to the last queued packet (S5): it has never
     /// left, and no record ends with it.
     #[inline]
@@ -547,6 +573,11 @@ impl Connection {
         self.receiver.flush();
     }
 
+    /// What the [request](super::Transmit::Request) names that has just been given out: its payload.
+    pub fn named(&self) -> [u8; super::wire::MISSING_MOST] {
+        self.receiver.named().0
+    }
+
     /// The connection's demand to the [ACK queue](super::AckQueue): to be
     /// counted while a transmission is announced and the receiver is not congested,
     /// and a turn for an acknowledgement, or for a request of a hole, that is due and
@@ -569,7 +600,8 @@ impl Connection {
         self.receiver.is_long()
     }
 
-    /// The part of its window that the transmission did not use which has just ended, in [`PARTS`](super::ack_queue::PARTS).
+    /// The part of its window that the transmission did not use which has just ended, in
+    /// [`PARTS`](super::ack_queue::PARTS).
     #[inline]
     pub(super) fn unused(&self) -> u8 {
         self.receiver.unused(&self.config)
@@ -587,11 +619,63 @@ impl Connection {
         self.receiver.wait_turn();
     }
 
+    /// Whether it waits.
+    #[inline]
+    pub(super) fn waits_turn(&self) -> bool {
+        self.receiver.waits_turn()
+    }
+
     /// The turn has come: [`poll_transmit`](Self::poll_transmit) lets the
     /// acknowledgement go.
     #[inline]
     pub fn take_turn(&mut self) {
-        self.receiver.take_turn();
+        self.receiver.take_turn(false);
+    }
+
+    /// As [`take_turn`](Self::take_turn), while no other connection of the device wants one.
+    #[inline]
+    pub(super) fn take_lone_turn(&mut self) {
+        self.receiver.take_turn(true);
+    }
+
+    /// So many connections of the device have announced a transmission, with this one; its link has this rate, bytes in
+    /// 2^16 ns, or 0.
+    #[inline]
+    pub(super) fn set_port(&mut self, senders: u32, link: u32) {
+        self.receiver.set_port(senders, link);
+    }
+
+    /// Whether windows follow what arrives.
+    #[inline]
+    pub(super) fn is_adaptive(&self) -> bool {
+        self.config.is_adaptive()
+    }
+
+    /// So many packets with this header have arrived while a connection waited for its turn in the ACK queue: to be
+    /// called after they were taken in, and before the queue is asked.
+    pub fn note_arrived(&mut self, header: &Header, count: u16, now: Nanos) {
+        if header.payload() > 0 {
+            self.receiver.note_arrived(count, header.len, now);
+        }
+    }
+
+    /// What the other side's packets have shown since this was last asked.
+    #[inline]
+    pub(super) fn take_news(&mut self) -> News {
+        self.receiver.take_news()
+    }
+
+    /// Packets that the other side may send and that have not come. `None` while an acknowledgement is to leave that opens a
+    /// window.
+    #[inline]
+    pub(super) fn in_flight(&self) -> Option<u16> {
+        self.receiver.in_flight(&self.config)
+    }
+
+    /// The window that the next turn opens, packets.
+    #[inline]
+    pub(super) fn next_window(&self) -> u16 {
+        self.receiver.next_window(&self.config)
     }
 
     /// Whether the peer owes a sign of life soon.
@@ -648,6 +732,7 @@ impl Connection {
     pub fn earliest_news(&self, now: Nanos) -> Nanos {
         let quiet = self.state == State::Established
             && !self.receiver.is_receiving()
+            && !self.receiver.has_hole()
             && !self.receiver.waits_for_room();
         if quiet {
             now.saturating_add(self.config.least_news())
@@ -693,7 +778,7 @@ impl Connection {
                 self.sender.expire(&self.config, &self.rtt, tries, now)
             }
             Timer::Request => {
-                self.receiver.on_request_timer(now);
+                self.receiver.on_request_timer(&self.config, &self.rtt, now);
                 false
             }
             Timer::DelayedAck => {

@@ -24,6 +24,7 @@
 #![cfg_attr(MODULE, allow(dead_code, unused_imports, unreachable_pub))]
 
 pub mod ack_queue;
+mod bits;
 pub mod config;
 pub mod connection;
 pub mod cookie;
@@ -50,4 +51,4 @@ pub use self::outcome::{DropReason, Outcome, Room, Transmit, WriteQueue};
 pub use self::seq::Seq;
 pub use self::state::{Failure, State};
 pub use self::timers::Nanos;
-pub use self::wire::{flags, mss, reset_for, Grant, Header, HEADER_LEN, SUM_LEN};
+pub use self::wire::{flags, mss, reset_for, Grant, Header, HEADER_LEN, MISSING_MOST, SUM_LEN};

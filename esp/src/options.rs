@@ -13,7 +13,10 @@
 //!            8                             36  source and destination of a mapped connection (SYN only):
 //!                                              IPv6 address and port, of IPv4 the mapped address
 //!            9                              4  the connection has records: the longest one that is taken, bytes
-//!           10                              2  capabilities of the connection: bit 0, it takes skips
+//!           10                              2  capabilities of the connection: bit 0, it takes skips; bit 1,
+//!                                              requests that name packets; bit 2, its announcements are
+//!                                              short when it is granted none behind them; bit 3, many send
+//!                                              to it: they are short before it grants anything
 //!           11                              4  a nonce for the masks of sums
 //! ```
 //!
@@ -46,6 +49,15 @@ mod kind {
 
 /// The bit of the capabilities that says that skips are taken.
 const TAKES_SKIPS: u8 = 1;
+
+/// The bit of the capabilities that says that requests may name packets.
+const SELECTIVE: u8 = 2;
+
+/// The bit that says that announcements are short when nothing may follow them.
+const ANNOUNCES_SHORT: u8 = 4;
+
+/// The bit that says that announcements had better be short.
+const CROWDED: u8 = 8;
 
 /// Bytes of the option that [`Options::emit_records`] gives.
 pub const RECORDS_LEN: usize = 6;
@@ -148,6 +160,12 @@ pub struct Options {
     pub records: Option<u32>,
     /// It takes skips: see [`Header::is_skip`](super::Header::is_skip).
     pub takes_skips: bool,
+    /// It takes requests that name packets: see [`Header::names_missing`](super::Header::names_missing).
+    pub selective: bool,
+    /// Its announcements are short when it is granted nothing behind them.
+    pub announces_short: bool,
+    /// Many connections send to it: announcements are short until it grants more.
+    pub crowded: bool,
     /// Its part of what the masks of sums are made of.
     pub nonce: Option<u32>,
 }
@@ -163,6 +181,9 @@ impl Options {
             mapped: None,
             records: None,
             takes_skips: false,
+            selective: false,
+            announces_short: false,
+            crowded: false,
             nonce: None,
         }
     }
@@ -206,8 +227,15 @@ impl Options {
             kind::CAPABILITIES,
             2,
             0,
-            TAKES_SKIPS,
+            TAKES_SKIPS | ANNOUNCES_SHORT | if config.selective { SELECTIVE } else { 0 },
         ]
+    }
+
+    /// The same options of a host to whose device many connections send.
+    pub fn crowded(mut options: [u8; OPTIONS_LEN]) -> [u8; OPTIONS_LEN] {
+        let [.., bits] = &mut options;
+        *bits |= CROWDED;
+        options
     }
 
     /// Reads the payload of a SYN or SYN|ACK. Of an option that comes twice, the last
@@ -238,6 +266,9 @@ impl Options {
                 }
                 (kind::CAPABILITIES, &[_, bits]) => {
                     options.takes_skips = bits & TAKES_SKIPS != 0;
+                    options.selective = bits & SELECTIVE != 0;
+                    options.announces_short = bits & ANNOUNCES_SHORT != 0;
+                    options.crowded = bits & CROWDED != 0;
                 }
                 (kind::NONCE, &[n0, n1, n2, n3]) => {
                     options.nonce = Some(u32::from_be_bytes([n0, n1, n2, n3]));

@@ -63,6 +63,10 @@ pub struct Outcome {
     pub skip: u16,
     /// Packets whose payload is next in the stream.
     pub taken: u16,
+    /// Packets before these are missing: all of them are to be kept, with header and count, in the order of their
+    /// numbers. As long as [`reaches`](super::Connection::reaches) says so of the first one, it is to be handed over by
+    /// [`on_kept`](super::Connection::on_kept); once [`keeps`](super::Connection::keeps) says no, all are to be freed.
+    pub keep: bool,
     /// The packet's payload is to be thrown away. What it acknowledged counts
     /// nevertheless and stands in `acked`.
     pub drop: Option<DropReason>,
@@ -93,6 +97,7 @@ impl Outcome {
     pub fn is_of_open_connection(&self) -> bool {
         self.failed.is_none()
             && !self.closed
+            && !self.keep
             && matches!(self.drop, None | Some(DropReason::Duplicate))
     }
 }
@@ -143,6 +148,9 @@ pub enum Transmit {
     },
     /// A packet without payload that asks the other side for an answer.
     Probe(Header),
+    /// A request whose payload is the first [`Header::len`] bytes of
+    /// [`Connection::named`](super::Connection::named).
+    Request(Header),
 }
 
 impl Transmit {
@@ -151,7 +159,7 @@ impl Transmit {
     pub fn count(&self) -> u16 {
         match self {
             Self::Data { count, .. } => *count,
-            Self::Control { .. } | Self::Probe(_) => 1,
+            Self::Control { .. } | Self::Probe(_) | Self::Request(_) => 1,
         }
     }
 
@@ -159,9 +167,10 @@ impl Transmit {
     #[inline]
     pub fn header(&self) -> &Header {
         match self {
-            Self::Data { header, .. } | Self::Control { header, .. } | Self::Probe(header) => {
-                header
-            }
+            Self::Data { header, .. }
+            | Self::Control { header, .. }
+            | Self::Probe(header)
+            | Self::Request(header) => header,
         }
     }
 }

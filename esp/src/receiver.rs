@@ -2,8 +2,8 @@
 
 //! The receiving half: order, acknowledgements and requests.
 //!
-//! Packets are taken in order only; the sender goes back to the first missing
-//! one. Choices beyond the theses:
+//! Packets are taken in order only. The sender goes back to the first missing
+//! one, or retransmits those that are named: see [`behind`]. Choices beyond the theses:
 //!
 //! * An acknowledgement has one of three urgencies. It leaves *now* if it opens a
 //!   window that the sender waits for (announcement, `packets_to_ack`) or answers
@@ -33,7 +33,7 @@
 //! * An empty packet carries the number of the next packet that takes one. If that
 //!   shows a new hole, the receiver requests it as well.
 
-use super::ack_queue::{Demand, PARTS};
+use super::ack_queue::{on_wire, Demand, News, PARTS, SHORT};
 use super::config::{Config, LARGEST_WINDOW};
 use super::masks::Wrapped;
 use super::options::Options;
@@ -43,10 +43,13 @@ use super::rtt::Rtt;
 use super::seq::Seq;
 use super::timers::{Nanos, ACK_DELAY};
 use super::wire::{flags, Grant, Header, HOLD};
+use behind::Behind;
 use grants::Grants;
 use probing::{Probing, Timed};
 
+mod behind;
 mod grants;
+mod lone;
 mod numbers;
 mod probing;
 
@@ -121,6 +124,8 @@ enum Incoming {
 pub(super) enum Taken {
     /// It takes no number.
     Empty,
+    /// It is to be kept: packets before it are missing.
+    Kept,
     /// Data packets, behind some that were received before.
     Data {
         skip: u16,
@@ -139,6 +144,8 @@ pub(super) struct Receiver {
     wrapped: Wrapped,
     /// The acknowledgement number that left last and opened a window.
     given: Seq,
+    /// Behind the last number that the sender may use by all that it was given.
+    allowed: Seq,
     /// Behind the highest number known to be in use.
     seen: Seq,
     incoming: Incoming,
@@ -150,11 +157,19 @@ pub(super) struct Receiver {
     before: u16,
     due: Due,
     turn: Turn,
+    /// It came while no other connection of the device wanted one.
+    alone: bool,
+    /// No other connection of the device had announced a transmission then.
+    senders: u16,
+    /// What [`take_news`](Self::take_news) returns next.
+    news: News,
     /// The start or the end of a transmission has come and no acknowledgement
     /// has left since.
     unreported: bool,
     /// The number of a packet with TXS, until it is acknowledged.
     announced: Option<Seq>,
+    /// That packet was a short one, which nothing follows unscheduled.
+    brief: bool,
     /// An answer is due, congested or not.
     answer: bool,
     request: Request,
@@ -177,6 +192,7 @@ pub(super) struct Receiver {
     turnaround: Rtt,
     peer: PeerWindow,
     grants: Grants,
+    behind: Behind,
 }
 
 impl Receiver {
@@ -188,6 +204,7 @@ impl Receiver {
             expected,
             wrapped: Wrapped::default().advanced(irs, expected),
             given: expected,
+            allowed: expected,
             seen: expected,
             incoming: Incoming::Idle,
             congested: false,
@@ -195,8 +212,12 @@ impl Receiver {
             before: 0,
             due: Due::Not,
             turn: Turn::Not,
+            alone: false,
+            senders: 0,
+            news: News::default(),
             unreported: false,
             announced: None,
+            brief: false,
             answer: false,
             request: Request::Not,
             asked: None,
@@ -210,6 +231,7 @@ impl Receiver {
             turnaround: Rtt::default(),
             peer: PeerWindow::default(),
             grants: Grants::default(),
+            behind: Behind::default(),
         }
     }
 
@@ -255,6 +277,7 @@ impl Receiver {
 
     /// Nothing is received any more.
     pub(super) fn end(&mut self) {
+        self.drop_kept();
         if self.is_receiving() {
             self.incoming = Incoming::Idle;
         }
@@ -298,14 +321,28 @@ impl Receiver {
         }
     }
 
+    /// See [`Connection::waits_turn`](super::Connection::waits_turn).
+    #[inline]
+    pub(super) fn waits_turn(&self) -> bool {
+        self.turn == Turn::Waiting
+    }
+
     /// See [`Connection::take_turn`](super::Connection::take_turn). The reason for
     /// the turn may be gone, a hole filled; the turn is used all the same.
     #[inline]
-    pub(super) fn take_turn(&mut self) {
+    pub(super) fn take_turn(&mut self, alone: bool) {
         if self.is_scheduled() {
             self.turn = Turn::Granted;
+            self.alone = alone;
             self.due = Due::Now;
         }
+    }
+
+    /// Whether no other connection of the device has announced a transmission.
+    #[inline]
+    pub(super) fn set_port(&mut self, senders: u32, link: u32) {
+        self.senders = u16::try_from(senders).unwrap_or(u16::MAX);
+        self.grants.set_link(link);
     }
 
     /// Has the turn of an announcement that comes after a silence request the
@@ -314,7 +351,7 @@ impl Receiver {
     /// an acknowledgement.
     #[inline]
     pub(super) fn request_unscheduled(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
-        if self.turn != Turn::Granted || self.request != Request::Not {
+        if self.turn != Turn::Granted || self.request != Request::Not || self.keeps() {
             return;
         }
         let Some(start) = self.announced else { return };
@@ -330,7 +367,12 @@ impl Receiver {
     /// number `start`.
     #[inline]
     fn unscheduled_end(&self, start: Seq, config: &Config) -> Seq {
-        start.add(self.peer.unscheduled(config)).add(1)
+        let packets = if self.brief {
+            0
+        } else {
+            self.peer.unscheduled(config)
+        };
+        start.add(packets).add(1)
     }
 
     /// The sender's SYN had these options.
@@ -374,6 +416,41 @@ impl Receiver {
         self.heard = at;
     }
 
+    /// See [`Connection::take_news`](super::Connection::take_news).
+    #[inline]
+    pub(super) fn take_news(&mut self) -> News {
+        News {
+            train: self.grants.take_train(),
+            ..core::mem::take(&mut self.news)
+        }
+    }
+
+    /// See [`Connection::in_flight`](super::Connection::in_flight).
+    #[inline]
+    pub(super) fn in_flight(&self, config: &Config) -> Option<u16> {
+        if self.turn == Turn::Granted {
+            return None;
+        }
+        if self.announced.is_some() {
+            // What comes unscheduled has a part of the port's buffer of its own.
+            return Some(0);
+        }
+        let end = self.given.add(self.peer.window(config));
+        Some(if self.expected.before(end) {
+            self.expected
+                .distance(end)
+                .saturating_sub(self.kept_packets())
+        } else {
+            0
+        })
+    }
+
+    /// See [`Connection::next_window`](super::Connection::next_window).
+    #[inline]
+    pub(super) fn next_window(&self, config: &Config) -> u16 {
+        self.peer.window(config)
+    }
+
     /// A connection that is not scheduled needs no turn.
     #[inline]
     fn leave_ack_queue(&mut self) {
@@ -406,7 +483,7 @@ impl Receiver {
             if header.is_skip() {
                 self.on_skip(Seq(header.len), header.seq);
             } else {
-                self.on_empty(header.seq, config, lost);
+                self.on_empty(header.seq, config, now, lost);
             }
             return Ok(Taken::Empty);
         }
@@ -414,15 +491,18 @@ impl Receiver {
         if header.seq != self.expected {
             skip = header.seq.distance(self.expected);
             if skip >= count || !header.seq.before(self.expected) {
-                return Err(self.on_other(header, count, room, config, lost));
+                return self.on_other(header, count, room, config, now, lost);
             }
-            self.on_old(room, config);
+            if !self.is_handed() {
+                self.on_old(room, config);
+            }
         }
         if self.has_ended() {
             return Err(DropReason::BadState);
         }
         if header.has(flags::FIN) {
             self.advance(1, now);
+            self.drop_kept();
             self.incoming = Incoming::Ended;
             // Nothing can follow, so there is no window to withhold.
             self.congested = false;
@@ -442,6 +522,11 @@ impl Receiver {
         let new = count.saturating_sub(skip);
         let most = new.min(LARGEST_WINDOW.saturating_sub(distance));
         let taken = self.fitting(most, distance, each, room, config);
+        if taken < most {
+            self.drop_kept();
+        } else if self.has_hole() {
+            self.make_room(room);
+        }
         if taken == 0 {
             return Err(DropReason::NoRoom);
         }
@@ -455,8 +540,9 @@ impl Receiver {
         };
         self.congested = is_congested(room, more, || self.grants.window(config));
         self.peer.take(self.given.distance(self.expected), taken);
+        let mut measured = false;
         if let Some(timed) = self.timed.filter(|t| t.seq.before(self.expected)) {
-            self.measure(timed, now);
+            measured = self.measure(timed, now);
         }
         let mut flags = header.flags;
         if skip > 0 {
@@ -465,12 +551,30 @@ impl Receiver {
         if taken < new {
             flags &= !flags::TXF;
         }
-        self.schedule_ack(header.seq, flags, config, now);
-        if self.is_receiving() {
-            self.grants.take(taken, room, now);
+        self.schedule_ack(header, count, flags, measured, config, now);
+        if self.is_receiving() && !self.is_handed() {
+            let payload = if taken == count {
+                header.len
+            } else {
+                header.len / count.max(1) * taken
+            };
+            self.grants.take(taken, payload, room, now);
         }
         self.leave_ack_queue();
         Ok(Taken::Data { skip, taken })
+    }
+
+    /// See [`Connection::note_arrived`](super::Connection::note_arrived).
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_arrived(&mut self, count: u16, payload: u16, now: Nanos) {
+        let (packets, bytes) = match self.news.arrived {
+            (packets, bytes, at) if at == now => (packets, bytes),
+            // Nobody has asked: it did not count.
+            _ => (0, 0),
+        };
+        let bytes = bytes.saturating_add(on_wire(count, payload.into()));
+        self.news.arrived = (packets.saturating_add(count), bytes, now);
     }
 
     #[inline]
@@ -482,8 +586,10 @@ impl Receiver {
         self.asked = None;
         // The sender has got the answer: a skip with the same number would be one of another wrap.
         self.skipped = None;
-        // A request that waits for its turn asks for the rest of the hole then.
-        if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
+        if self.has_hole() {
+            self.close_hole(packets, now);
+        } else if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
+            // One that waits for its turn asks for the rest of the hole then.
             self.request = Request::Not;
         }
         self.starved = false;
@@ -496,33 +602,65 @@ impl Receiver {
 
     /// Decides when data just taken is acknowledged (R2).
     #[inline]
-    fn schedule_ack(&mut self, seq: Seq, flags: u8, config: &Config, now: Nanos) {
+    fn schedule_ack(
+        &mut self,
+        header: &Header,
+        count: u16,
+        flags: u8,
+        measured: bool,
+        config: &Config,
+        now: Nanos,
+    ) {
         let starts = flags & flags::TXS != 0;
         let ends = flags & flags::TXF != 0;
         if ends {
             self.incoming = Incoming::Idle;
             // The next transmission's packets may not be written yet.
             self.timed = None;
+            if starts && count > 1 {
+                self.forget_news(measured);
+            }
         } else if starts {
-            self.before = 0;
-            self.incoming = Incoming::Transmission;
-            self.announced = Some(seq);
+            self.forget_news(measured);
+            self.begin(header);
         }
         self.unreported |= starts || ends;
         // Packets behind the end of this message are missing: the sender goes on at
         // once when this one is acknowledged.
         let behind = ends && self.expected.before(self.seen);
-        if (starts && !ends) || behind || self.since >= self.packets_to_ack(config) {
+        let mended = self.take_mended();
+        if (starts && !ends) || behind || mended || self.since >= self.packets_to_ack(config) {
             self.due = Due::Now;
         } else if ends && self.due == Due::Not {
             self.due = Due::At(now.saturating_add(ACK_DELAY));
         }
     }
 
+    /// What short transmissions have brought is no sign of the port's rate, but for a time that a longer one's first
+    /// packets have `measured`.
+    #[cold]
+    fn forget_news(&mut self, measured: bool) {
+        self.news = News {
+            time: self.news.time.filter(|_| measured),
+            ..News::default()
+        };
+    }
+
+    /// A transmission of more than this packet is announced.
+    #[inline(never)]
+    fn begin(&mut self, header: &Header) {
+        self.before = 0;
+        self.incoming = Incoming::Transmission;
+        self.announced = Some(header.seq);
+        self.brief = self.grants.are_short() && usize::from(header.len) <= SHORT;
+        self.allowed = self.given;
+    }
+
     /// How many packets make an acknowledgement due.
     #[inline]
     fn packets_to_ack(&self, config: &Config) -> u16 {
-        let least = self.peer.packets_to_ack(config);
+        let near = || self.alone && self.senders <= 1 && self.grants.is_near();
+        let least = self.peer.packets_to_ack(near, config);
         if !self.is_long() {
             return least;
         }
@@ -532,13 +670,20 @@ impl Receiver {
     /// A packet that takes no number: one with an earlier number is a probe, a later
     /// number shows that packets are missing.
     #[inline]
-    fn on_empty(&mut self, seq: Seq, config: &Config, lost: &mut u32) {
+    fn on_empty(&mut self, seq: Seq, config: &Config, now: Nanos, lost: &mut u32) {
         if seq.before(self.expected) {
             self.answer = true;
         } else if self.has_ended() {
             // Nothing can be missing.
         } else if seq == self.expected {
             self.end_probing();
+        } else if self.is_selective() {
+            self.see(seq);
+            if self.probing.is_some() {
+                self.end_probing();
+                self.lose_before(seq);
+            }
+            self.find_missing(now);
         } else if seq.after(self.seen) || self.probing.is_some() {
             self.hole(seq, config, lost);
             self.see(seq);
@@ -561,23 +706,27 @@ impl Receiver {
         count: u16,
         room: Room,
         config: &Config,
+        now: Nanos,
         lost: &mut u32,
-    ) -> DropReason {
+    ) -> Result<Taken, DropReason> {
         if header.seq.before(self.expected) {
             self.on_old(room, config);
-            return DropReason::Duplicate;
+            return Err(DropReason::Duplicate);
         }
         if self.has_ended() {
-            return DropReason::BadState;
+            return Err(DropReason::BadState);
+        }
+        if self.is_selective() {
+            return self.keep(header, count, room, now);
         }
         let distance = self.given.distance(header.seq);
         let known = self.fitting(count, distance, 0, room, config);
         if known == 0 {
-            return DropReason::NoRoom;
+            return Err(DropReason::NoRoom);
         }
         self.hole(header.seq, config, lost);
         self.see(header.seq.add(known));
-        DropReason::OutOfSequence
+        Err(DropReason::OutOfSequence)
     }
 
     /// Requests the packets before `seq`: once (R1), and after each probe.
@@ -591,6 +740,8 @@ impl Receiver {
         if !known {
             self.asked = Some(self.expected);
             *lost = u32::from(self.expected.distance(seq));
+            self.news.lost = true;
+            self.grants.note_missing();
             self.grants.on_loss(config);
         }
         self.request = if probed {
@@ -644,8 +795,10 @@ impl Receiver {
         }
         if self.starved {
             self.starved = false;
-            self.asked = Some(self.expected);
-            self.request = Request::Hole;
+            if !self.keeps() {
+                self.asked = Some(self.expected);
+                self.request = Request::Hole;
+            }
         }
         if was_congested {
             self.quiet = now;
@@ -736,7 +889,8 @@ impl Receiver {
             return None;
         }
         if self.turn == Turn::Granted {
-            self.grants.adapt(self.announced.is_some(), config);
+            self.grants
+                .adapt(self.announced.is_some(), self.alone, self.senders, config);
         }
         let (grant, window) = self.grants.grant(config)?;
         if config.is_adaptive() {
@@ -748,7 +902,7 @@ impl Receiver {
     }
 
     /// A packet left with [`ack_number`](Self::ack_number).
-    #[inline]
+    #[inline(always)]
     pub(super) fn ack_left(&mut self, kind: AckKind, config: &Config, now: Nanos) {
         if kind == AckKind::Request {
             self.request = Request::Not;
@@ -767,6 +921,12 @@ impl Receiver {
         self.time(kind, config, now);
         self.given = self.expected;
         self.announced = None;
+        if self.is_receiving() {
+            let allowed = self.given.add(self.peer.window(config));
+            if self.allowed.before(allowed) {
+                self.allowed = allowed;
+            }
+        }
         if !self.is_receiving() || self.turn == Turn::Granted || kind == AckKind::Request {
             self.before = self.before.saturating_add(self.since);
             self.since = 0;

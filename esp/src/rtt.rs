@@ -32,6 +32,15 @@ impl Rtt {
         self.estimate.map_or(0, |estimate| estimate.smoothed)
     }
 
+    /// What hardly any round trip exceeds, 0 as long as none was measured.
+    #[inline]
+    pub(super) fn longest(&self) -> Nanos {
+        self.estimate.map_or(0, |estimate| {
+            let margin = estimate.variation.saturating_mul(4);
+            estimate.smoothed.saturating_add(margin)
+        })
+    }
+
     /// Whether a round trip was measured.
     #[inline]
     pub(super) fn is_known(&self) -> bool {

@@ -45,9 +45,11 @@ use super::seq::Seq;
 use super::timers::{from_micros, Nanos, ACK_DELAY, WINDOW_PROBE_MIN};
 use super::wire::{flags, Grant};
 use granted::Granted;
+use missing::Missing;
 use pausing::Pause;
 
 mod granted;
+mod missing;
 mod pausing;
 
 /// What a number stands for.
@@ -124,6 +126,7 @@ pub(super) struct Sender {
     pause: Option<Pause>,
     /// The receiver takes skips.
     skips: bool,
+    missing: Missing,
     grants: Granted,
     /// Since the FIN left, a packet was sent that the other side may have had
     /// before: a retransmission, or a probe.
@@ -158,6 +161,7 @@ impl Sender {
             timed: None,
             pause: None,
             skips: false,
+            missing: Missing::default(),
             grants: Granted::default(),
             repeated: false,
             tries: 0,
@@ -168,6 +172,17 @@ impl Sender {
     /// Each transmission is a record, whose bounds the queue knows.
     pub(super) fn keep_records(&mut self) {
         self.records = true;
+    }
+
+    /// Many others send to the receiver.
+    pub(super) fn set_crowded(&mut self) {
+        self.grants.set_crowded();
+    }
+
+    /// See [`Connection::announces_short`](super::Connection::announces_short).
+    #[inline]
+    pub(super) fn announces_short(&self, config: &Config) -> bool {
+        !self.open && !self.records && self.grants.is_short(config) && self.unsent() == 0
     }
 
     /// The receiver grants windows.
@@ -251,7 +266,8 @@ impl Sender {
     #[inline]
     pub(super) fn has_nothing_to_send(&self) -> bool {
         let left = self.next == self.high && self.high == self.tail;
-        left && self.syn_acked && !(self.fin | self.resend_first | self.probe)
+        let again = self.resend_first | self.missing.is_due();
+        left && self.syn_acked && !(self.fin | self.probe | again)
     }
 
     /// Whether packets wait for the window to open, and nothing else is to be done for them now.
@@ -259,7 +275,7 @@ impl Sender {
     pub(super) fn awaits_window(&self, config: &Config) -> bool {
         self.syn_acked
             && self.high != self.tail
-            && !(self.resend_first | self.probe)
+            && !(self.resend_first | self.probe | self.missing.is_due())
             && self.granted.distance(self.next) >= self.window(config)
             && (self.timer.is_some() || !self.is_blocked())
     }
@@ -303,7 +319,8 @@ impl Sender {
         if self.resend_first {
             self.una
         } else {
-            self.next
+            let missing = self.missing.first();
+            missing.map_or(self.next, |first| self.una.add(first))
         }
     }
 
@@ -420,6 +437,9 @@ impl Sender {
         if !self.syn_acked {
             return None;
         }
+        if let Some(first) = self.missing.first() {
+            return Some(self.resend_missing(first, now, queue));
+        }
         let room = self
             .window(config)
             .saturating_sub(self.granted.distance(self.next));
@@ -496,13 +516,13 @@ impl Sender {
         } else {
             Some(0)
         };
-        let mut most = room;
-        if let Some(behind) = behind {
+        let there = seq.distance(self.tail).saturating_sub(u16::from(self.hold));
+        let mut most = room.min(there);
+        // The announcement itself may leave, whatever may follow it.
+        if let Some(behind) = behind.filter(|behind| *behind > 0 || most > 1) {
             let announced = self.grants.unscheduled(config).saturating_add(1);
             most = most.min(announced.saturating_sub(behind));
         }
-        let there = seq.distance(self.tail).saturating_sub(u16::from(self.hold));
-        most = most.min(there);
         if most > 1 {
             most = most.min(queue.run(seq));
         }
@@ -647,6 +667,11 @@ impl Sender {
         advance <= self.granted.distance(self.high) && (self.syn_acked || advance > 0)
     }
 
+    /// Whether an acknowledgement was acceptable a window ago.
+    pub(super) fn is_recent(&self, ack: Seq, config: &Config) -> bool {
+        self.syn_acked && ack.distance(self.granted) <= self.window(config)
+    }
+
     /// Takes in an acceptable acknowledgement (S7); a hold if not `opens`.
     #[inline]
     pub(super) fn on_ack(
@@ -685,6 +710,7 @@ impl Sender {
             acked.data = acked.data.saturating_sub(1);
         }
         self.wrapped = self.wrapped.advanced(self.una, ack);
+        self.missing.shift(self.una.distance(ack));
         self.una = ack;
         if self.next.before(ack) {
             self.next = ack;
@@ -702,8 +728,7 @@ impl Sender {
         if opens && self.recover.is_some() {
             // What was outstanding at the timeout and is not acknowledged now was thrown away behind
             // the packet that was missing.
-            self.next = ack;
-            self.resend_first = false;
+            self.go_back();
         }
         self.tries = 0;
         if self.is_paused() {
@@ -745,17 +770,35 @@ impl Sender {
         if ack != self.una || !self.is_outstanding() || self.is_paused() {
             return;
         }
-        let mean = rtt.smoothed();
-        let guard = mean.min(from_micros(config.round_trip_time)).max(mean / 2);
-        let too_soon = self
-            .first_left
-            .is_some_and(|(seq, at)| seq == self.una && now.saturating_sub(at) < guard);
-        if too_soon {
+        if self.has_just_left(Self::guard(config, rtt), now) {
             return;
         }
+        self.go_back();
+        self.recover = None;
+        self.restart_timer(config, rtt, now);
+    }
+
+    /// All packets leave again from the first unacknowledged one on.
+    fn go_back(&mut self) {
         self.next = self.una;
         self.resend_first = false;
-        self.recover = None;
+        self.missing.end();
+    }
+
+    /// A packet does not leave again for a request within this time.
+    fn guard(config: &Config, rtt: &Rtt) -> Nanos {
+        let mean = rtt.smoothed();
+        mean.min(from_micros(config.round_trip_time)).max(mean / 2)
+    }
+
+    /// Whether the first unacknowledged packet has left within the last `guard`.
+    fn has_just_left(&self, guard: Nanos, now: Nanos) -> bool {
+        self.first_left
+            .is_some_and(|(seq, at)| seq == self.una && now.saturating_sub(at) < guard)
+    }
+
+    /// A request shows that the other side is there: the timer, if it runs, starts anew.
+    fn restart_timer(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if self.timer.is_some() {
             self.timer = Some(now.saturating_add(rtt.timeout(config.least_timeout(), self.tries)));
         }

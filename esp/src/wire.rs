@@ -59,6 +59,12 @@ pub(super) const SKIP: u8 = flags::ACK | flags::RRQ | flags::TXS | flags::TXF;
 /// acknowledgement number the one that was expected before.
 pub(super) const SKIPPED: u8 = flags::ACK | flags::RRQ | flags::TXS;
 
+/// The flags of a request that names packets in its payload. A peer that tells its version sends no data with them.
+pub(super) const NAMING: u8 = SKIPPED;
+
+/// Bytes of the longest list of missing packets.
+pub const MISSING_MOST: usize = super::bits::BYTES;
+
 /// What a receiver lets a sender have on its way, in packets. On the wire each is a byte, that of
 /// `start` first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -212,6 +218,14 @@ impl Header {
         self.len == 0 && self.flags & !flags::CRC == SKIPPED
     }
 
+    /// Whether the payload names missing packets, from a peer that tells a version: bit n of byte m stands for the
+    /// packet with the acknowledgement number + 8 m + n. The packet takes no number, and is for
+    /// [`Connection::on_named`](super::Connection::on_named).
+    #[inline]
+    pub const fn names_missing(&self) -> bool {
+        self.len > 0 && self.flags & !flags::CRC == NAMING
+    }
+
     /// Whether the packet asks for others again.
     #[inline]
     pub const fn is_request(&self) -> bool {
@@ -341,7 +355,9 @@ pub fn reset_for(header: &Header) -> Option<Header> {
         dst: header.src,
         len: 0,
         seq,
-        ack: header.seq.add(u16::from(header.takes_number())),
+        ack: header
+            .seq
+            .add(u16::from(header.takes_number() && !header.names_missing())),
         flags: bits | (header.flags & flags::CRC),
     })
 }

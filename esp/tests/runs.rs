@@ -67,7 +67,7 @@ fn drain(conn: &mut Connection, queue: &mut Kept, now: Nanos) -> Vec<(Header, bo
                 }
             }
             Transmit::Control { header, resend } => sent.push((header, resend)),
-            Transmit::Probe(header) => sent.push((header, false)),
+            Transmit::Probe(header) | Transmit::Request(header) => sent.push((header, false)),
         }
     }
     sent

@@ -46,7 +46,11 @@ impl Host for Station {
 
 impl Station {
     fn new() -> Self {
-        let mut socket = Socket::new(Config::default(), PAYLOAD, 1 << 20);
+        let config = Config {
+            selective: true,
+            ..Config::default()
+        };
+        let mut socket = Socket::new(config, PAYLOAD, 1 << 20);
         socket.isn = Seq(4096);
         socket.tells = true;
         Self {

@@ -5,7 +5,8 @@
 esp_second.py listen INTERFACE MAC PORT [WORD...]              echoes one connection's bytes
 esp_second.py connect INTERFACE MAC PEER PORT BYTES [WORD...]  sends BYTES bytes, compares the echo
 
-WORDs: no-options, checksum, want-checksum (fails without), masks (fails without), wrap (numbers soon do). MAC is its own address, which the interface does not have, so
+WORDs: no-options, checksum, want-checksum (fails without), masks (fails without), wrap (numbers soon do),
+selective (loses packets and keeps those behind a hole; fails if the module does not). MAC is its own address, which the interface does not have, so
 that the module on this host leaves its packets alone. Names in brackets are rules of docs/protocol.md.
 """
 
@@ -79,9 +80,15 @@ class Connection:
         # Receiving.
         self.expected, self.asked, self.received = None, None, bytearray()
         self.in_transmission, self.unacknowledged, self.quiet = False, 0, 0.0
+        # Packets behind a hole by number, and whether requests name those that are missing.
+        self.selective, self.names, self.kept = "selective" in words, False, {}
+        self.out, self.came = 0, 0
         self.ended, self.opened, self.heard = False, False, time.monotonic()
 
     def put(self, flags, number, payload=b""):
+        self.out += 1
+        if self.selective and payload and not flags & SYN and self.out % 41 == 0:
+            return  # lost
         acknowledgement = self.expected if flags & ACK else 0
         flags |= CRC if self.summed else 0
         packet = HEADER.pack(*self.ports, len(payload), number & 0xFFFF, acknowledgement, flags) + payload
@@ -100,6 +107,8 @@ class Connection:
         if not self.tells:
             return b""
         told = struct.pack("!BBBBBHBBHH", 1, 1, 1, 4, 2, self.own_payload, 5, 4, BURST, INITIAL)
+        if self.selective:
+            told += struct.pack("!BBH", 10, 2, 2)
         if self.nonce is not None and (self.expected is None or self.other_nonce is not None):
             told += struct.pack("!BBI", 11, 4, self.nonce)
         return told
@@ -107,15 +116,17 @@ class Connection:
     def take_options(self, data):
         while len(data) >= 2 and len(data) >= 2 + data[1]:
             kind, value, data = data[0], data[2 : 2 + data[1]], data[2 + data[1] :]
-            if len(value) != {1: 1, 4: 2, 5: 4, 11: 4}.get(kind, len(value)):
+            if len(value) != {1: 1, 4: 2, 5: 4, 10: 2, 11: 4}.get(kind, len(value)):
                 break
             if kind == 4:
                 self.payload = min(self.own_payload, max(57, int.from_bytes(value, "big")))
+            if kind == 10:
+                self.names = self.selective and value[1] & 2 != 0
             if kind == 11:
                 self.other_nonce = int.from_bytes(value, "big")
 
-    def acknowledge(self, flags=ACK):
-        self.put(flags, self.una + self.left)
+    def acknowledge(self, flags=ACK, named=b""):
+        self.put(flags, self.una + self.left, named)
         self.unacknowledged = 0
 
     def probe(self):
@@ -140,7 +151,15 @@ class Connection:
             self.left += 1
             self.since_sent = time.monotonic()
 
-    def take_ack(self, number, flags, length):
+    def send_named(self, number, named):
+        """Sends the named packets again that have left and are unacknowledged."""
+        for place in range(8 * len(named)):
+            index = (number + place - self.una) & 0xFFFF
+            if named[place // 8] >> place % 8 & 1 and index < self.left:
+                payload, flags = self.queue[index]
+                self.put(flags, self.una + index, payload)
+
+    def take_ack(self, number, flags, length, naming=False):
         acked = (number - self.una) & 0xFFFF
         if acked > self.left:
             return
@@ -152,21 +171,33 @@ class Connection:
             self.since_sent = time.monotonic()
         if length or flags != ACK | TXS:  # no hold
             self.window = BURST
-        if flags & RRQ and acked == 0:
+        if flags & RRQ and acked == 0 and not naming:
             self.left = 0  # go back [S8]
         self.send_allowed()
 
     def ask(self):
         """Requests the expected packet, once for each hole [R1]."""
-        if self.asked != self.expected:
-            self.asked = self.expected
-            self.acknowledge(ACK | RRQ)
+        if self.asked == self.expected:
+            return
+        self.asked = self.expected
+        if not self.kept:
+            return self.acknowledge(ACK | RRQ)
+        last = max((number - self.expected) & 0xFFFF for number in self.kept)
+        missing = [i for i in range(last) if (self.expected + i) & 0xFFFF not in self.kept]
+        self.acknowledge(ACK | RRQ | TXS, sum(1 << i for i in missing).to_bytes(last // 8 + 1, "little"))
 
     def take_numbered(self, number, flags, payload):
         if before(number, self.expected):
             return self.acknowledge()
         if number != self.expected:
+            if self.names and (number - self.expected) & 0xFFFF < 256:
+                self.kept[number] = flags, payload
             return self.ask()
+        self.take_expected(flags, payload)
+        while self.expected in self.kept:
+            self.take_expected(*self.kept.pop(self.expected))
+
+    def take_expected(self, flags, payload):
         self.expected = (self.expected + 1) & 0xFFFF
         self.expected_wide += 1
         self.asked = None
@@ -205,6 +236,9 @@ class Connection:
             return True
         if (frame[6:12], (destination, source)) != (self.peer, self.ports):
             return False
+        self.came += 1
+        if self.selective and length and not flags & SYN and self.came % 37 == 0:
+            return True  # lost
         self.heard = self.quiet = time.monotonic()
         self.summed |= summed
         if flags & RST:
@@ -222,7 +256,11 @@ class Connection:
             return True
         if flags & ACK:
             self.opened |= acknowledgement == (self.isn + 1) & 0xFFFF or self.una != self.isn
-            self.take_ack(acknowledgement, flags, length)
+            naming = length > 0 and flags == ACK | RRQ | TXS
+            self.take_ack(acknowledgement, flags, length, naming)
+            if naming:
+                self.send_named(acknowledgement, payload if self.names else b"")
+                return True
         if length or flags & FIN:
             self.take_numbered(number, flags, payload)
         elif before(number, self.expected):
@@ -299,5 +337,7 @@ match sys.argv[1:]:
         sys.exit(__doc__)
 if "want-checksum" in words and not ended.summed:
     sys.exit("the module sent no checksums")
+if "selective" in words and not ended.names:
+    sys.exit("the module takes no requests that name packets")
 if "masks" in words and ended.other_nonce is None:
     sys.exit("the module told no nonce")

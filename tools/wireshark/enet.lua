@@ -76,6 +76,9 @@ local function add_option_fields(fields, name)
     fields.records = ProtoField.uint32(name .. ".records", "Longest record")
     fields.connection = ProtoField.uint16(name .. ".connection", "Capabilities of the connection", base.HEX)
     fields.takes_skips = ProtoField.bool(name .. ".connection.skips", "Skips", 16, nil, 0x0001)
+    fields.selective = ProtoField.bool(name .. ".connection.selective", "Requests that name packets", 16, nil, 0x0002)
+    fields.announces_short = ProtoField.bool(name .. ".connection.short", "Short announcements", 16, nil, 0x0004)
+    fields.crowded = ProtoField.bool(name .. ".connection.crowded", "Many connections", 16, nil, 0x0008)
     fields.mask_nonce = ProtoField.uint32(name .. ".nonce", "Nonce for the masks of checksums", base.HEX)
     fields.option = ProtoField.bytes(name .. ".unknown", "Unknown option")
 end
@@ -105,7 +108,11 @@ local known_options = {
     end },
     { 4, function(tree, fields, value) tree:add(fields.records, value) end },
     { 2, function(tree, fields, value)
-        tree:add(fields.connection, value):add(fields.takes_skips, value)
+        local item = tree:add(fields.connection, value)
+        item:add(fields.takes_skips, value)
+        item:add(fields.selective, value)
+        item:add(fields.announces_short, value)
+        item:add(fields.crowded, value)
     end },
     { 4, function(tree, fields, value) tree:add(fields.mask_nonce, value) end },
 }
@@ -314,6 +321,7 @@ esp_fields.syn = ProtoField.bool("enet_esp.flags.syn", "Opens the connection (SY
 esp_fields.hold = ProtoField.bool("enet_esp.hold", "Acknowledges receipt, opens no window")
 esp_fields.grant_start = ProtoField.uint8("enet_esp.grant.start", "Granted: packets behind an announcement")
 esp_fields.grant_window = ProtoField.uint8("enet_esp.grant.window", "Granted: packets behind an acknowledgement")
+esp_fields.named = ProtoField.bytes("enet_esp.named", "Missing packets, one bit each")
 esp_fields.skip_una = ProtoField.uint16("enet_esp.skip.una", "Skips what has not arrived, from this number on")
 esp_fields.retransmission = ProtoField.bool("enet_esp.analysis.retransmission", "Retransmission")
 esp_fields.lost = ProtoField.uint16("enet_esp.analysis.lost", "Packets missing before this one")
@@ -402,9 +410,18 @@ function esp.dissector(tvb, pinfo, root)
         length = 0
     end
     local skipped = length == 0 and flags & ~CRC == ACK | RRQ | TXS
+    -- From a host that tells no version these would be data.
+    local named = {}
+    if length > 0 and flags & ~CRC == ACK | RRQ | TXS then
+        for at = 0, math.min(length, 32, tvb:captured_len() - header) * 8 - 1 do
+            if tvb(header + at // 8, 1):uint() >> at % 8 & 1 ~= 0 then
+                named[#named + 1] = (ack + at) & 0xffff
+            end
+        end
+    end
     local talk, forward = conversation(esp, pinfo, srcport, dstport)
     if not pinfo.visited then
-        local again, lost = follow(talk[forward], flags, seq, length)
+        local again, lost = follow(talk[forward], flags, seq, #named > 0 and 0 or length)
         findings[pinfo.number] = { again = again, lost = lost }
     end
     local found = findings[pinfo.number] or { again = false, lost = 0 }
@@ -422,6 +439,8 @@ function esp.dissector(tvb, pinfo, root)
         info = info .. string.format(" Start=%d Window=%d", tvb(4, 1):uint(), tvb(5, 1):uint())
     elseif skip then
         info = info .. string.format(" Una=%d", tvb(4, 2):uint())
+    elseif #named > 0 then
+        info = info .. " Missing=" .. table.concat(named, ",")
     end
     if found.again then
         info = "[Retransmission] " .. info
@@ -462,7 +481,10 @@ function esp.dissector(tvb, pinfo, root)
     if has(flags, RST) then
         bits:add_proto_expert_info(esp_experts.reset)
     end
-    if has(flags, RRQ) and not (grant or skip or skipped) then
+    if #named > 0 then
+        tree:add(esp_fields.named, tvb(header, math.min(length, 32, tvb:captured_len() - header)))
+        bits:add_proto_expert_info(esp_experts.request, "Requests " .. table.concat(named, ", "))
+    elseif has(flags, RRQ) and not (grant or skip or skipped) then
         bits:add_proto_expert_info(esp_experts.request, string.format("Requests all packets from %d on", ack))
     end
     if hold then

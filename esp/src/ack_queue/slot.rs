@@ -14,6 +14,11 @@ pub struct Slot {
     /// The sender's host.
     pub(super) host: u64,
     pub(super) priority: u32,
+    /// Its packets that the budget counts as in flight, in an epoch.
+    pub(super) in_flight: u16,
+    pub(super) counted: u32,
+    /// The window that its next turn opens.
+    pub(super) window: u16,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -73,6 +78,15 @@ impl Slot {
     #[inline]
     pub fn is_waiting(&self) -> bool {
         matches!(self.position, Position::Waiting(_))
+    }
+
+    /// Whether it has a turn from a list.
+    #[inline]
+    pub(super) fn has_listed_turn(&self) -> bool {
+        match self.position {
+            Position::Turn(turn) => !matches!(turn.kind, Kind::Announced | Kind::Alone),
+            Position::Unscheduled | Position::Waiting(_) => false,
+        }
     }
 
     /// Whether the queue counts the connection.

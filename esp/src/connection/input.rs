@@ -36,6 +36,78 @@ impl Connection {
         outcome
     }
 
+    /// The header that [`on_packets`](Self::on_packets) gets in place of one that [names
+    /// packets](Header::names_missing): an acknowledgement, or ACK|RRQ if this was not negotiated. Any other header is
+    /// returned as it is.
+    #[cold]
+    #[inline(never)]
+    pub fn without_names(&self, header: &Header) -> Header {
+        if !header.names_missing() || !self.tells_version {
+            return *header;
+        }
+        let takes = self.receiver.is_selective();
+        let bits = if takes { 0 } else { flags::RRQ };
+        Header {
+            len: 0,
+            flags: flags::ACK | bits,
+            ..*header
+        }
+    }
+
+    /// Takes in the names of such a packet, after [`on_packets`](Self::on_packets) returned `outcome`.
+    #[cold]
+    #[inline(never)]
+    pub fn on_named(&mut self, header: &Header, named: &[u8], outcome: &Outcome, now: Nanos) {
+        let takes = self.tells_version && self.receiver.is_selective();
+        if takes && outcome.drop.is_none() && self.state != State::Closed {
+            self.sender
+                .on_named(header.ack, named, &self.config, &self.rtt, now);
+        }
+    }
+
+    /// The packets that the caller keeps cost so many bytes now.
+    pub fn set_kept(&mut self, bytes: u32) {
+        self.receiver.set_kept(bytes);
+    }
+
+    /// Whether the caller keeps packets.
+    #[inline]
+    pub fn keeps(&self) -> bool {
+        self.receiver.keeps()
+    }
+
+    /// The caller has freed the packets that it kept.
+    pub fn drop_kept(&mut self) {
+        self.receiver.drop_kept();
+    }
+
+    /// Whether the first of the packets with the number `seq` that the caller keeps is to be handed over now: nothing
+    /// before it is missing.
+    #[inline]
+    pub fn reaches(&self, seq: Seq) -> bool {
+        !seq.after(self.receiver.expected())
+    }
+
+    /// As [`on_packets`](Self::on_packets), of the first packets that were kept and are [reached](Self::reaches).
+    /// Those that have been taken since are dropped.
+    #[cold]
+    pub fn on_kept(&mut self, header: &Header, count: u16, room: Room, now: Nanos) -> Outcome {
+        let mut outcome = Outcome::default();
+        let last = header.seq.add(count.saturating_sub(1));
+        let taken = if self.state == State::Closed || !self.reaches(header.seq) {
+            Err(DropReason::BadState)
+        } else if !self.receiver.is_new(last) {
+            Err(DropReason::Duplicate)
+        } else {
+            self.receiver.hand(true);
+            let taken = self.on_payload(header, count, room, now, &mut outcome);
+            self.receiver.hand(false);
+            taken
+        };
+        outcome.drop = taken.err();
+        outcome
+    }
+
     #[inline]
     fn take_in(
         &mut self,
@@ -62,6 +134,9 @@ impl Connection {
             }
             if header.is_skipped() {
                 return self.on_skipped(header, now, outcome);
+            }
+            if header.names_missing() && self.tells_version {
+                return Err(DropReason::Malformed);
             }
         }
         if !self.receiver.is_plausible(header.seq) {
@@ -124,9 +199,8 @@ impl Connection {
         self.receiver = Receiver::new(header.seq, now);
         self.receiver.answer();
         self.liveness.restart(now);
-        self.state = State::Established;
         outcome.answered = true;
-        outcome.established = true;
+        self.establish(now, outcome);
         Ok(())
     }
 
@@ -153,8 +227,16 @@ impl Connection {
             .on_ack(header.ack, true, &self.config, &mut self.rtt, now);
         self.liveness.restart(now);
         if self.state == State::SynReceived {
-            self.state = State::Established;
-            outcome.established = true;
+            self.establish(now, outcome);
+        }
+    }
+
+    /// The handshake is complete, and has shown how long the way is.
+    fn establish(&mut self, now: Nanos, outcome: &mut Outcome) {
+        self.state = State::Established;
+        outcome.established = true;
+        if self.rtt.is_known() {
+            self.receiver.note_way(self.rtt.smoothed(), now);
         }
     }
 
@@ -174,7 +256,8 @@ impl Connection {
             }
             return Err(DropReason::BadState);
         }
-        // The RST that answers a challenge ACK names the number behind all that was sent, as the one that answers the FIN does.
+        // The RST that answers a challenge ACK names the number behind all that was sent, as the one that answers
+        // the FIN does.
         let answers_data = self.challenged.is_none();
         let forgotten =
             !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack, answers_data);
@@ -249,7 +332,7 @@ impl Connection {
         outcome: &mut Outcome,
     ) -> Result<(), DropReason> {
         if !self.sender.is_acceptable(header.ack) {
-            return Err(DropReason::BadAck);
+            return self.on_older(header);
         }
         self.liveness.restart(now);
         if self.sender.doubts() {
@@ -271,6 +354,19 @@ impl Connection {
             outcome.cut = !self.sender.is_outstanding();
         }
         Ok(())
+    }
+
+    /// Data with an acknowledgement that is not acceptable. Others may have overtaken them, and have acknowledged more.
+    #[cold]
+    fn on_older(&self, header: &Header) -> Result<(), DropReason> {
+        let overtaken = self.receiver.is_selective()
+            && header.takes_number()
+            && self.sender.is_recent(header.ack, &self.config);
+        if overtaken {
+            Ok(())
+        } else {
+            Err(DropReason::BadAck)
+        }
     }
 
     /// The other side has skipped the numbers that are too large to leave again, and tells which of them it had
@@ -298,19 +394,32 @@ impl Connection {
     #[inline]
     fn acknowledged(&mut self, acked: Acked, opens: bool, now: Nanos, outcome: &mut Outcome) {
         outcome.acked = acked.data;
-        let takes = acked.data > 0 || acked.syn || acked.fin;
-        if let Reader::Closed { until, mut held } = self.reader {
-            if takes {
-                held = now.saturating_add(ORPHAN_HELD);
-                self.reader = Reader::Closed { until, held };
-            }
-            if (takes || !opens) && self.state != State::FinWait2 {
-                self.limit_orphan(now, held);
-            }
+        if let Reader::Closed { until, held } = self.reader {
+            self.bear(&acked, opens, until, held, now);
         }
+        if acked.syn | acked.fin {
+            self.turned(&acked, now, outcome);
+        }
+    }
+
+    /// Packets that nobody waits for any more were received, or the other side is still there.
+    #[cold]
+    fn bear(&mut self, acked: &Acked, opens: bool, until: Nanos, mut held: Nanos, now: Nanos) {
+        let takes = acked.data > 0 || acked.syn || acked.fin;
+        if takes {
+            held = now.saturating_add(ORPHAN_HELD);
+            self.reader = Reader::Closed { until, held };
+        }
+        if (takes || !opens) && self.state != State::FinWait2 {
+            self.limit_orphan(now, held);
+        }
+    }
+
+    /// Our SYN or FIN was received.
+    #[cold]
+    fn turned(&mut self, acked: &Acked, now: Nanos, outcome: &mut Outcome) {
         if acked.syn && self.state == State::SynReceived {
-            self.state = State::Established;
-            outcome.established = true;
+            self.establish(now, outcome);
         }
         if acked.fin {
             match self.state {
@@ -348,6 +457,10 @@ impl Connection {
         self.stats.seq_lost = self.stats.seq_lost.wrapping_add(lost);
         match taken? {
             Taken::Empty => {}
+            Taken::Kept => {
+                outcome.keep = true;
+                self.count_rest(count, 0);
+            }
             Taken::Data { skip, taken } => {
                 outcome.deliver = true;
                 outcome.skip = skip;

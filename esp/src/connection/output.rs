@@ -8,7 +8,7 @@ use super::super::sender::{Kind, Outgoing};
 use super::super::seq::Seq;
 use super::super::state::State;
 use super::super::timers::Nanos;
-use super::super::wire::{flags, Header, SKIP, SKIPPED};
+use super::super::wire::{flags, Header, NAMING, SKIP, SKIPPED};
 use super::{Connection, Handshake, PendingReset};
 
 impl Connection {
@@ -38,6 +38,10 @@ impl Connection {
                 });
             }
             self.stats.arq_tx = self.stats.arq_tx.wrapping_add(1);
+            if let Some(lost) = self.receiver.name_lost(&self.config, &self.rtt, now) {
+                self.stats.seq_lost = self.stats.seq_lost.wrapping_add(lost);
+                return Some(self.naming(now));
+            }
             return Some(self.empty(AckKind::Request, now));
         }
         let waiting = self.sender.awaits_peer();
@@ -100,22 +104,27 @@ impl Connection {
         }
         let probe =
             self.sender.take_probe() | self.receiver.take_probe() | self.liveness.take_probe();
-        if self.state != State::Closed && probe {
-            self.sender.note_repeat();
-            self.receiver.probed(now);
-            // The peer has received the number before the first unacknowledged one,
-            // so it takes the probe for a duplicate.
-            let header = self.header(self.sender.una().sub(1), flags::ACK);
-            self.left(AckKind::Carried, now);
-            return Some(Transmit::Probe(header));
-        }
-        None
+        (self.state != State::Closed && probe).then(|| self.probe(now))
+    }
+
+    /// A packet that asks for an answer.
+    #[cold]
+    fn probe(&mut self, now: Nanos) -> Transmit {
+        self.sender.note_repeat();
+        self.receiver.probed(now);
+        // The peer has received the number before the first unacknowledged one,
+        // so it takes the probe for a duplicate.
+        let header = self.header(self.sender.una().sub(1), flags::ACK);
+        self.left(AckKind::Carried, now);
+        Transmit::Probe(header)
     }
 
     #[inline]
     fn numbered(&mut self, leaving: Outgoing, now: Nanos) -> Transmit {
         if leaving.kind == Kind::Syn {
             self.told_window = self.config.window();
+            self.told_selective = self.config.selective;
+            self.agree();
         }
         let first_answer = leaving.kind == Kind::Syn && self.handshake == Handshake::Crossing;
         if first_answer {
@@ -155,7 +164,7 @@ impl Connection {
     }
 
     /// A packet that carries an acknowledgement beside its purpose.
-    #[inline]
+    #[cold]
     fn control(&mut self, header: Header, resend: bool, now: Nanos) -> Transmit {
         self.left(AckKind::Carried, now);
         Transmit::Control { header, resend }
@@ -174,6 +183,18 @@ impl Connection {
             header,
             resend: false,
         }
+    }
+
+    /// A request that names packets.
+    #[cold]
+    fn naming(&mut self, now: Nanos) -> Transmit {
+        let header = Header {
+            len: self.receiver.named().1,
+            ack: self.receiver.ack_number(AckKind::Request),
+            ..self.header(self.sender.high(), NAMING)
+        };
+        self.left(AckKind::Request, now);
+        Transmit::Request(header)
     }
 
     /// A packet with an acknowledgement leaves.

@@ -64,10 +64,12 @@ impl Receiver {
         }
         self.skipped = Some((self.expected, to));
         self.wrapped = self.wrapped.advanced(self.expected, to);
+        self.drop_kept();
         self.expected = to;
         self.see(to);
         // Distances from the number given last stay as they are.
         self.given = self.given.add(skipped);
+        self.allowed = self.allowed.add(skipped);
         self.announced = self.announced.map(|start| start.add(skipped));
         self.asked = None;
         self.starved = false;

@@ -27,7 +27,7 @@ use super::super::config::Config;
 use super::super::rtt::{doubled, Rtt};
 use super::super::seq::Seq;
 use super::super::timers::{
-    from_micros, Nanos, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX, RETRANSMIT_MAX,
+    earlier, from_micros, is_due, Nanos, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX, RETRANSMIT_MAX,
 };
 use super::{AckKind, Due, Receiver, Request, Turn};
 
@@ -38,6 +38,8 @@ pub(super) struct Timed {
     pub(super) left: Nanos,
     /// When a probe that may have let it go instead left last, or `left`.
     pub(super) probed: Nanos,
+    /// The window before it, if the sender was alone, and 0 if not.
+    pub(super) window: u16,
 }
 
 /// The expected packet has not arrived, and its sender is probed.
@@ -53,18 +55,27 @@ pub(super) struct Probing {
 }
 
 impl Receiver {
-    /// The packet has arrived that an acknowledgement let go.
+    /// The packet has arrived that an acknowledgement let go. Returns whether its time is known.
     #[inline]
-    pub(super) fn measure(&mut self, timed: Timed, now: Nanos) {
+    pub(super) fn measure(&mut self, timed: Timed, now: Nanos) -> bool {
         self.timed = None;
         let most = now.saturating_sub(timed.left);
-        if timed.probed == timed.left {
+        let known = timed.probed == timed.left;
+        if known {
+            self.grants.note_time(timed.window, most, now);
+            self.news.time = self.grants.least_time().map(|least| (most, least));
             self.turnaround.sample(most);
             self.tries = 0;
         } else if self.turnaround.is_known() {
             self.turnaround
                 .sample_between(now.saturating_sub(timed.probed), most);
         }
+        known
+    }
+
+    /// A packet and its answer have taken this time.
+    pub(in super::super) fn note_way(&mut self, time: Nanos, now: Nanos) {
+        self.grants.note_time(0, time, now);
     }
 
     /// The packet that was probed for has arrived: it was late.
@@ -129,21 +140,24 @@ impl Receiver {
     /// Starts measuring a round trip with an acknowledgement that leaves.
     #[inline]
     pub(super) fn time(&mut self, kind: AckKind, config: &Config, now: Nanos) {
-        if kind == AckKind::Request {
+        if kind == AckKind::Request && self.names_expected() {
             self.timed = Some(Timed {
                 seq: self.expected,
                 left: now,
                 probed: now,
+                window: 0,
             });
         } else if self.timed.is_none() && self.turn == Turn::Granted {
-            let seq = match self.announced {
-                Some(start) => self.unscheduled_end(start, config),
-                None => self.given.add(self.peer.window(config)),
+            let (seq, window) = match self.announced {
+                Some(start) => (self.unscheduled_end(start, config), 0),
+                None if self.alone => (self.allowed, self.given.distance(self.allowed)),
+                None => (self.allowed, 0),
             };
             self.timed = Some(Timed {
                 seq,
                 left: now,
                 probed: now,
+                window,
             });
         }
     }
@@ -152,6 +166,12 @@ impl Receiver {
     /// due.
     #[inline]
     pub(in super::super) fn request_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
+        earlier(self.probe_timer(config, rtt), self.hole_timer(config, rtt))
+    }
+
+    /// When the expected packet has not come for so long that its sender is probed.
+    #[inline]
+    fn probe_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let runs = self.is_scheduled()
             && self.turn == Turn::Not
             && self.request == Request::Not
@@ -178,7 +198,14 @@ impl Receiver {
     }
 
     /// The request timer has expired: a probe is due.
-    pub(in super::super) fn on_request_timer(&mut self, now: Nanos) {
+    pub(in super::super) fn on_request_timer(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
+        let probes = is_due(self.probe_timer(config, rtt), now);
+        if is_due(self.hole_timer(config, rtt), now) {
+            self.on_hole_timer(config, rtt, now);
+        }
+        if !probes {
+            return;
+        }
         let mut probing = self.probing.unwrap_or(Probing {
             due: true,
             since: self.quiet,

@@ -16,6 +16,8 @@ pub(super) struct Granted {
     grant: Grant,
     /// The most packets of it that follow announcements.
     most_unscheduled: u8,
+    /// Many others send to the receiver, which has granted nothing yet.
+    crowded: bool,
 }
 
 impl Default for Granted {
@@ -23,6 +25,7 @@ impl Default for Granted {
         Self {
             grant: Grant::default(),
             most_unscheduled: u8::MAX,
+            crowded: false,
         }
     }
 }
@@ -49,11 +52,29 @@ impl Granted {
     #[inline]
     pub(super) fn unscheduled(&self, config: &Config) -> u16 {
         let least = config.initial_ack_burst_length;
-        if config.is_adaptive() {
+        if self.is_short(config) {
+            0
+        } else if config.is_adaptive() {
             least.max(self.grant.start.min(self.most_unscheduled).into())
         } else {
             least
         }
+    }
+
+    /// The receiver has told that many send to it.
+    pub(super) fn set_crowded(&mut self) {
+        self.crowded = true;
+    }
+
+    /// Whether an announcement is to be short, since nothing may follow it.
+    #[inline]
+    pub(super) fn is_short(&self, config: &Config) -> bool {
+        let none = if self.grant.window > 0 {
+            self.grant.start == 0
+        } else {
+            self.crowded
+        };
+        none && config.is_adaptive()
     }
 
     /// A timeout found an announcement unacknowledged.

@@ -16,7 +16,7 @@ use super::super::rtt::Rtt;
 use super::super::seq::Seq;
 use super::super::timers::{Nanos, FRAME_LIFE};
 use super::super::wire::{flags, Header};
-use super::Sender;
+use super::{Missing, Sender};
 
 /// Packets that have left are too large to leave again, so none leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +41,7 @@ impl Sender {
     /// See [`Connection::pause`](super::super::Connection::pause).
     pub(in super::super) fn pause(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         self.resend_first = false;
+        self.missing = Missing::default();
         self.recover = None;
         self.timed = None;
         self.tries = 0;
@@ -118,6 +119,7 @@ impl Sender {
                 self.open = kept(from) & flags::TXS == 0;
             }
             self.wrapped = self.wrapped.advanced(self.una, first);
+            self.missing = Missing::default();
             self.una = first;
             self.next = first;
             // They use up nothing of the window.

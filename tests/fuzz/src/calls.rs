@@ -221,6 +221,7 @@ impl World {
             },
             options: packet.options(),
             resend: false,
+            named: [0; esp::MISSING_MOST],
         };
         let outcome = self.socket.on_packet(&packet, room, self.now);
         let refused = matches!(

@@ -58,6 +58,7 @@ impl Host {
             initial_ack_burst_length: u16::from(self.initial % 8).min(self.burst()),
             packets_to_ack: (u16::from(self.to_ack % 48) + 1).min(self.burst()),
             round_trip_time: u32::from(self.round_trip) % 5_000,
+            selective: self.to_ack >= 64,
             ..Config::default()
         }
     }
@@ -127,7 +128,7 @@ impl Window {
 
     /// Its owner sends this. `recut`: numbers may have been given anew, so that none tells what leaves first.
     fn pass(&mut self, header: &Header, recut: bool) {
-        if header.payload() == 0 || header.has(flags::SYN) {
+        if header.payload() == 0 || header.has(flags::SYN) || header.names_missing() {
             return;
         }
         let granted = self.granted.expect("no data before the handshake");

@@ -89,18 +89,23 @@ pub fn check(family: &Family, threads: usize) -> Report {
 /// The violation with the fewest faults, and among these the fewest packets.
 fn shortest(cases: &Arc<Vec<Case>>, most: Budget) -> Option<Violation> {
     let counts = (0..=most.losses)
-        .flat_map(|losses| (0..=most.duplicates).map(move |twice| (losses, twice)));
+        .flat_map(|losses| (0..=most.duplicates).map(move |twice| (losses, twice)))
+        .flat_map(|(losses, twice)| (0..=most.reorders).map(move |late| (losses, twice, late)));
     let mut budgets: Vec<_> = counts
-        .flat_map(|(losses, duplicates)| {
+        .flat_map(|(losses, duplicates, reorders)| {
             [false, true].map(|death| Budget {
                 losses,
                 duplicates,
+                reorders,
                 death,
             })
         })
         .filter(|budget| most.death || !budget.death)
         .collect();
-    budgets.sort_by_key(|b| (b.losses + b.duplicates + u8::from(b.death), b.losses));
+    budgets.sort_by_key(|b| {
+        let all = b.losses + b.duplicates + b.reorders + u8::from(b.death);
+        (all, b.losses)
+    });
     budgets.into_iter().find_map(|budget| {
         let checker = Worlds::new(Arc::clone(cases), budget)
             .checker()

@@ -104,8 +104,12 @@ impl Endpoint {
     pub fn on_packet(&mut self, packet: &Packet<Span>, outcome: &Outcome, scene: &mut Scene<'_>) {
         self.judge(outcome, scene);
         let forced = scene.is_made_wrong(Sabotage::DeliverAll) && !packet.payload.is_empty();
-        if outcome.deliver || forced {
+        let delivered = self.socket.take_delivered();
+        if delivered.is_empty() && forced {
             self.on_data(packet.payload, scene);
+        }
+        for span in delivered {
+            self.on_data(span, scene);
         }
     }
 

@@ -54,6 +54,7 @@ pub struct Family {
 pub const FULL: Budget = Budget {
     losses: 3,
     duplicates: 1,
+    reorders: 0,
     death: false,
 };
 
@@ -369,7 +370,8 @@ fn unequal(scale: Scale) -> Family {
     family("unequal hosts", Sights::REQUEST | Sights::CONGESTED, cases)
 }
 
-/// Hosts with unequal parameters that tell each other their windows. The wire may lose, repeat or delay the SYN and the SYN|ACK.
+/// Hosts with unequal parameters that tell each other their windows. The wire may lose, repeat or delay the SYN and
+/// the SYN|ACK.
 fn told(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [
@@ -675,6 +677,7 @@ fn dying_sender(scale: Scale) -> Family {
         budget: Budget {
             losses: 0,
             duplicates: 0,
+            reorders: 0,
             death: true,
         },
         ..family("dying sender", Sights::WAITED | Sights::OVERRUN, cases)
@@ -706,6 +709,63 @@ fn dying_and_losses(scale: Scale) -> Family {
     }
 }
 
+/// Packets that others overtake, without selective retransmission.
+fn overtaken(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    for config in grid(scale.of(1, 2, &[3, 2, 4]), &[1, 2], &[1]) {
+        for messages in scale.of(1, 3, &[&[4][..], &[1, 2], &[2, 2]]) {
+            cases.push(open(config, vec![[Program::SILENT, writes(messages)]]));
+        }
+    }
+    let budget = Budget {
+        losses: 1,
+        duplicates: 1,
+        reorders: 2,
+        death: false,
+    };
+    Family {
+        budget,
+        ..family("overtaken", Sights::REQUEST | Sights::RESENT, cases)
+    }
+}
+
+/// Packets are kept behind a hole, by both ends or one, and lost, doubled and overtaken.
+fn selective(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let ends = [[true, true], [true, false], [false, true]];
+    for config in grid(scale.of(1, 3, &[4, 6, 2, 3]), &[1, 2], &[1]) {
+        for ends in scale.of(1, 3, &ends) {
+            for messages in scale.of(1, 4, &[&[5][..], &[1, 2], &[2, 2], &[3], &[1, 1, 1]]) {
+                for records in [false, true] {
+                    for close in [Close::Never, Close::Written] {
+                        let reverse = answers(Program::bytes(1), 0, &[1]);
+                        let sender = closes(close, writes(messages));
+                        cases.push(Case {
+                            configs: ends.map(|selective| Config {
+                                selective,
+                                ..config
+                            }),
+                            told: true,
+                            records,
+                            ..open(config, vec![[reverse, sender]])
+                        });
+                    }
+                }
+            }
+        }
+    }
+    let budget = Budget {
+        losses: 2,
+        duplicates: 1,
+        reorders: 1,
+        death: false,
+    };
+    Family {
+        budget,
+        ..family("selective", Sights::REQUEST | Sights::RESENT, cases)
+    }
+}
+
 /// All families.
 pub fn families(scale: Scale) -> Vec<Family> {
     let all = [
@@ -729,11 +789,14 @@ pub fn families(scale: Scale) -> Vec<Family> {
         lives,
         dying_sender,
         dying_and_losses,
+        overtaken,
+        selective,
     ];
     let mut families: Vec<_> = all.iter().map(|family| family(scale)).collect();
     if scale == Scale::Quick {
         for family in &mut families {
             family.budget.losses = family.budget.losses.min(1);
+            family.budget.reorders = family.budget.reorders.min(1);
         }
     }
     families

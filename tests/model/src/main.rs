@@ -71,11 +71,12 @@ fn main() -> ExitCode {
     // A panic of the engine is a finding with a trace, and told there.
     panic::set_hook(Box::new(|_| {}));
     println!(
-        "{:<16} {:>5} {:>4} {:>3} {:>3} {:>9} {:>9} {:>10} {:>8} {:>7}  {:<12} seen",
+        "{:<16} {:>5} {:>4} {:>3} {:>4} {:>3} {:>9} {:>9} {:>10} {:>8} {:>7}  {:<12} seen",
         "family",
         "cases",
         "lost",
         "dup",
+        "over",
         "die",
         "states",
         "ends",
@@ -116,11 +117,12 @@ fn print_row(family: &Family, report: &Report) {
         .max()
         .unwrap_or(0);
     println!(
-        "{:<16} {:>5} {:>4} {:>3} {:>3} {:>9} {:>9} {:>7.1} ms {:>5} ms {:>5.1} s  {:<12} {}",
+        "{:<16} {:>5} {:>4} {:>3} {:>4} {:>3} {:>9} {:>9} {:>7.1} ms {:>5} ms {:>5.1} s  {:<12} {}",
         family.name,
         family.cases.len(),
         family.budget.losses,
         family.budget.duplicates,
+        family.budget.reorders,
         u8::from(family.budget.death),
         report.states,
         report.ends,

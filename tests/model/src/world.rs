@@ -26,6 +26,8 @@ pub enum Fate {
     Double,
     /// It arrives, and once more when what it was about is long over.
     Echo,
+    /// It arrives behind others that are sent after it.
+    Overtaken,
     /// The host that sends it dies with it: nothing that it sends or is sent arrives any more.
     Die,
 }
@@ -37,6 +39,8 @@ pub struct Budget {
     pub losses: u8,
     /// Packets that may arrive twice.
     pub duplicates: u8,
+    /// Packets that others may overtake.
+    pub reorders: u8,
     /// Whether sender 1 may die.
     pub death: bool,
 }
@@ -46,6 +50,7 @@ impl Budget {
     pub const NONE: Self = Self {
         losses: 0,
         duplicates: 0,
+        reorders: 0,
         death: false,
     };
 
@@ -54,6 +59,7 @@ impl Budget {
             Fate::Pass => {}
             Fate::Lose => self.losses = self.losses.saturating_sub(1),
             Fate::Double | Fate::Echo => self.duplicates = self.duplicates.saturating_sub(1),
+            Fate::Overtaken => self.reorders = self.reorders.saturating_sub(1),
             Fate::Die => self.death = false,
         }
     }
@@ -65,6 +71,9 @@ const SPACING: Nanos = US;
 /// How much later the second arrives of a packet that arrives twice, [`Fate::Echo`]: all is recovered by then, and the
 /// next transmission may be under way.
 const ECHO: Nanos = 15 * MS;
+
+/// How much later a packet enters the port that others overtake: three of them, or a timer in between.
+const DELAY: Nanos = 7 * SPACING / 2;
 
 /// The host that dies, if one does.
 const MORTAL: u8 = 1;
@@ -218,6 +227,7 @@ impl World {
             (Fate::Lose, budget.losses > 0),
             (Fate::Double, budget.duplicates > 0),
             (Fate::Echo, budget.duplicates > 0),
+            (Fate::Overtaken, budget.reorders > 0),
             (Fate::Die, budget.death && mortal),
         ];
         possible
@@ -255,6 +265,7 @@ impl World {
                 Fate::Lose => "   *** LOST",
                 Fate::Double => "   *** TWICE",
                 Fate::Echo => "   *** AGAIN, LATER",
+                Fate::Overtaken => "   *** OVERTAKEN",
                 Fate::Die => "   *** THE SENDER DIES",
             };
             format!(
@@ -274,8 +285,9 @@ impl World {
             Fate::Echo => {
                 self.echoed = true;
                 self.forward(case, packet);
-                self.late.push_back((self.now + ECHO, packet));
+                self.put_late(self.now + ECHO, packet);
             }
+            Fate::Overtaken => self.put_late(self.now + DELAY, packet),
             Fate::Die => {
                 self.dead = Some(packet.from);
                 self.ports[usize::from(packet.from)].clear();
@@ -283,6 +295,12 @@ impl World {
                 self.drop_dead();
             }
         }
+    }
+
+    /// A packet enters its port at a later time.
+    fn put_late(&mut self, at: Nanos, packet: Packet) {
+        let place = self.late.partition_point(|(other, _)| *other <= at);
+        self.late.insert(place, (at, packet));
     }
 
     /// A packet gets through the switch.

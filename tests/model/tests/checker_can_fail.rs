@@ -48,6 +48,7 @@ fn explore(case: Case, losses: u8, duplicates: u8) -> Report {
         budget: Budget {
             losses,
             duplicates,
+            reorders: 0,
             death: false,
         },
         must_see: Sights::NONE,

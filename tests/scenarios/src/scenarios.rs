@@ -36,6 +36,7 @@ mod esp_options;
 mod esp_orphans;
 mod esp_records;
 mod esp_runs;
+mod esp_selective;
 mod esp_short_messages;
 mod esp_stamps;
 mod esp_vanish;
@@ -128,6 +129,7 @@ pub fn all() -> Vec<&'static Scenario> {
         transmit_queues::ALL,
         esp_records::ALL,
         esp_runs::ALL,
+        esp_selective::ALL,
         esp_short_messages::ALL,
         receive_steering::ALL,
         busy_polling::ALL,

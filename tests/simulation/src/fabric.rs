@@ -222,7 +222,8 @@ impl Fabric {
         if packet.header.is_request() {
             let peer = self.peer(from);
             let peer = self.endpoint(peer);
-            let missing = peer.silent_after == 0 || peer.has_lost(packet.header.ack);
+            let lost = packet.requested().any(|seq| peer.has_lost(seq));
+            let missing = peer.silent_after == 0 || lost;
             let asking = self.endpoint(from);
             asking.spurious_requests += u64::from(!missing && !asking.mute);
         }
@@ -300,7 +301,7 @@ impl Fabric {
         let from = self.peer(to);
         let from = self.endpoint(from);
         from.mute = true;
-        if packet.header.payload() > 0 {
+        if packet.header.payload() > 0 && !packet.header.names_missing() {
             from.lose(packet.header.seq);
         }
     }

@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 
-use esp::ack_queue::LISTS;
-use esp::{reset_for, AckQueue, Nanos, Outcome, State, Verdict};
+use esp::ack_queue::{CROWD, LISTS};
+use esp::{reset_for, AckQueue, Demand, Nanos, Outcome, State, Verdict};
 
 use crate::payload::Payload;
 use crate::socket::{Packet, Socket};
@@ -17,6 +17,8 @@ pub struct Device {
     pub queue: AckQueue,
     /// Sockets that wait for their turn, in lists, first in, first out.
     pub waiting: [VecDeque<usize>; LISTS],
+    /// Connections that were ever accepted.
+    pub connections: usize,
     /// When a packet last arrived.
     heard: Nanos,
     /// Sockets of others have the turn: none is given here.
@@ -43,6 +45,12 @@ impl Device {
         if self.held && conn.demand().is_turn() {
             conn.wait_turn();
         }
+        let demand = conn.demand();
+        let counted = demand != Demand::Nothing;
+        if !demand.is_turn() && counted == socket.counted && self.queue.waiting() == 0 {
+            return Verdict::Unchanged;
+        }
+        socket.counted = counted;
         let verdict = self.queue.schedule(&mut socket.slot, conn, now);
         match verdict {
             Verdict::Unchanged | Verdict::Turn => {}
@@ -118,6 +126,8 @@ pub trait Host {
         device.note_arrival(now);
         let listens = socket.listens && socket.agrees_with(&packet.options);
         if socket.conn.is_none() && listens && packet.header.opens() {
+            device.connections += 1;
+            socket.crowded |= device.connections > CROWD;
             socket.accept(packet, now);
             self.transmit(id, now);
             self.serve(id, now);
@@ -131,6 +141,11 @@ pub trait Host {
         }
         let room = socket.room();
         let outcome = socket.on_packet(packet, room, now);
+        if device.queue.waiting() > 0 {
+            let conn = socket.conn.as_mut();
+            conn.expect("a connection")
+                .note_arrived(&packet.header, 1, now);
+        }
         self.settle(id, &outcome, now);
         outcome
     }

@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 
+use esp::ack_queue::SHORT;
 use esp::records::Part;
 use esp::{
     flags, Config, Connection, Failure, Header, Nanos, Options, Outcome, Room, Seq, Slot, State,
-    Transmit, OPTIONS_LEN,
+    Transmit, MISSING_MOST, OPTIONS_LEN,
 };
 
 use crate::payload::Payload;
@@ -25,6 +26,8 @@ pub struct Packet<P> {
     pub options: Options,
     /// The sender's engine says that it has left before.
     pub resend: bool,
+    /// What a request names.
+    pub named: [u8; MISSING_MOST],
 }
 
 impl<P: Payload> Packet<P> {
@@ -35,7 +38,28 @@ impl<P: Payload> Packet<P> {
             payload: P::default(),
             options: Options::default(),
             resend: false,
+            named: [0; MISSING_MOST],
         }
+    }
+
+    /// The packets that a request asks for: those that it names, or the first.
+    pub fn requested(&self) -> impl Iterator<Item = Seq> + '_ {
+        let names = self.header.names_missing();
+        (0..8 * MISSING_MOST as u16)
+            .filter(move |n| {
+                if names {
+                    (self.named[usize::from(n / 8)] >> (n % 8)) & 1 != 0
+                } else {
+                    *n == 0
+                }
+            })
+            .map(|n| self.header.ack.add(n))
+    }
+
+    /// The part of the payload that names packets.
+    fn named(&self) -> &[u8] {
+        let len = usize::from(self.header.len).min(MISSING_MOST);
+        &self.named[..len]
     }
 }
 
@@ -48,6 +72,10 @@ impl Packet<VecDeque<u8>> {
         } else {
             packet.payload.extend(payload);
         }
+        if header.names_missing() {
+            let len = payload.len().min(MISSING_MOST);
+            packet.named[..len].copy_from_slice(&payload[..len]);
+        }
         packet
     }
 }
@@ -55,7 +83,9 @@ impl Packet<VecDeque<u8>> {
 impl Socket<VecDeque<u8>> {
     /// The bytes behind the header of a packet that this socket sends: its options, or its payload.
     pub fn bytes_of(&self, packet: Packet<VecDeque<u8>>) -> Vec<u8> {
-        if packet.options == Options::default() {
+        if packet.header.names_missing() && packet.payload.is_empty() {
+            packet.named().to_vec()
+        } else if packet.options == Options::default() {
             packet.payload.into()
         } else {
             let mut told = self.told().to_vec();
@@ -82,12 +112,16 @@ pub struct Socket<P> {
     pub conn: Option<Connection>,
     /// The slot in the device's ACK queue.
     pub slot: Slot,
+    /// Whether the queue counts the connection, as far as it was asked.
+    pub counted: bool,
     /// The parameters of the next connection.
     pub config: Config,
     /// Whether a SYN opens a connection if there was none.
     pub listens: bool,
     /// Whether its SYN or SYN|ACK has options.
     pub tells: bool,
+    /// It tells that many connections send to its device.
+    pub crowded: bool,
     /// The first number.
     pub isn: Seq,
     /// Payload of a full packet, bytes.
@@ -106,6 +140,10 @@ pub struct Socket<P> {
     /// The number of the write queue's head, if there is one.
     head: Seq,
     receive: VecDeque<P>,
+    /// What the last packet has had delivered, in order.
+    delivered: Vec<P>,
+    /// Packets behind a hole, in the order of their numbers.
+    kept: VecDeque<Packet<P>>,
     /// Packets of the receive queue that belong to whole records, by record, if there are records.
     whole: VecDeque<usize>,
     /// Packets of the one behind these.
@@ -126,9 +164,11 @@ impl<P: Payload> Socket<P> {
         Self {
             conn: None,
             slot: Slot::default(),
+            counted: false,
             config,
             listens: false,
             tells: false,
+            crowded: false,
             isn: Seq(0),
             mss,
             limit,
@@ -139,6 +179,8 @@ impl<P: Payload> Socket<P> {
             write: VecDeque::new(),
             head: Seq(0),
             receive: VecDeque::new(),
+            delivered: Vec::new(),
+            kept: VecDeque::new(),
             whole: VecDeque::new(),
             begun: 0,
             established: false,
@@ -170,6 +212,14 @@ impl<P: Payload> Socket<P> {
         }
     }
 
+    /// The parameters of the next connection: without options, nothing is negotiated.
+    fn negotiable(&self) -> Config {
+        Config {
+            selective: self.config.selective && self.tells,
+            ..self.config
+        }
+    }
+
     /// When the engine's timer expires.
     pub fn deadline(&self) -> Option<Nanos> {
         self.conn.as_ref()?.deadline()
@@ -177,7 +227,12 @@ impl<P: Payload> Socket<P> {
 
     /// The options of its SYN or SYN|ACK, as they stand on the wire.
     fn told(&self) -> [u8; OPTIONS_LEN] {
-        Options::emit(self.mss as u32, &self.config)
+        let told = Options::emit(self.mss as u32, &self.config);
+        if self.crowded {
+            Options::crowded(told)
+        } else {
+            told
+        }
     }
 
     /// What a full packet costs in the receive buffer.
@@ -228,7 +283,7 @@ impl<P: Payload> Socket<P> {
 
     /// Opens the connection from port to port.
     pub fn connect(&mut self, [own, peer]: [u16; 2], now: Nanos) {
-        let mut conn = Connection::new(own, peer, self.config);
+        let mut conn = Connection::new(own, peer, self.negotiable());
         if let Some(largest) = self.records {
             conn.use_records(largest);
         }
@@ -239,7 +294,7 @@ impl<P: Payload> Socket<P> {
     /// Accepts the connection that a SYN opens.
     pub fn accept(&mut self, syn: &Packet<P>, now: Nanos) {
         let header = &syn.header;
-        let mut conn = Connection::accept(header.dst, header, self.isn, self.config, now);
+        let mut conn = Connection::accept(header.dst, header, self.isn, self.negotiable(), now);
         if let Some(largest) = self.records {
             conn.use_records(largest);
         }
@@ -273,12 +328,17 @@ impl<P: Payload> Socket<P> {
         if self.write.is_empty() {
             self.head = conn.next_number();
         }
+        let short = conn.announces_short() && message.len() > self.mss;
+        let most = if short { SHORT.min(self.mss) } else { self.mss };
         self.write.push_back(Queued {
-            payload: message.take(self.mss),
+            payload: message.take(most),
             flags: None,
             bounds: 0,
         });
         conn.enqueue(1);
+        if short {
+            conn.seal_last();
+        }
         assert_eq!(usize::from(conn.unacked()), self.write.len());
         true
     }
@@ -317,14 +377,82 @@ impl<P: Payload> Socket<P> {
     /// # Panics
     /// When the engine contradicts itself, or there is no connection.
     pub fn on_packet(&mut self, packet: &Packet<P>, room: Room, now: Nanos) -> Outcome {
+        self.delivered.clear();
         let conn = self.conn.as_mut().expect("a connection");
-        let mut outcome = conn.on_packet(&packet.header, room, now);
+        let names = packet.header.names_missing();
+        let header = conn.without_names(&packet.header);
+        let mut outcome = conn.on_packet(&header, room, now);
+        if names {
+            conn.on_named(&packet.header, packet.named(), &outcome, now);
+        }
         if outcome.answered {
             conn.take_answer(&packet.options, &mut outcome);
         }
+        if outcome.keep {
+            assert_eq!(outcome.drop, None, "kept and dropped");
+            self.keep(packet);
+        }
+        self.take(packet, &mut outcome);
+        while let Some(next) = self.next_kept() {
+            let room = self.room();
+            let mut more = self.conn().on_kept(&next.header, 1, room, now);
+            assert!(!more.keep, "a packet that is reached is taken or dropped");
+            self.take(&next, &mut more);
+            outcome.deliver |= more.deliver;
+            outcome.fin |= more.fin;
+            outcome.closed |= more.closed;
+            outcome.failed = outcome.failed.or(more.failed);
+        }
+        if !self.conn().keeps() {
+            self.kept.clear();
+            self.charge_kept();
+        }
+        outcome
+    }
+
+    /// Keeps a packet behind a hole.
+    fn keep(&mut self, packet: &Packet<P>) {
+        let place = self
+            .kept
+            .partition_point(|kept| kept.header.seq.before(packet.header.seq));
+        self.kept.insert(place, packet.clone());
+        self.charge_kept();
+        assert!(self.kept.len() <= 255, "no more than a window is kept");
+    }
+
+    /// Takes the first of the packets that were kept, if it is reached.
+    fn next_kept(&mut self) -> Option<Packet<P>> {
+        let first = self.kept.front()?;
+        if !self.conn.as_ref()?.reaches(first.header.seq) {
+            return None;
+        }
+        let first = self.kept.pop_front();
+        self.charge_kept();
+        first
+    }
+
+    /// Tells the engine what the packets cost that are kept.
+    fn charge_kept(&mut self) {
+        let cost = self.kept.len() as u32 * self.packet_cost();
+        self.conn().set_kept(cost);
+    }
+
+    /// What the last packet has had delivered, in order: its own payload, and those that were kept behind it.
+    pub fn take_delivered(&mut self) -> Vec<P> {
+        std::mem::take(&mut self.delivered)
+    }
+
+    /// Packets that are kept behind a hole.
+    pub fn to_hand(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Takes in what the engine says of a packet.
+    fn take(&mut self, packet: &Packet<P>, outcome: &mut Outcome) {
+        let conn = self.conn.as_mut().expect("a connection");
         if outcome.deliver && conn.has_records() {
             let bytes = packet.payload.len() as u32;
-            let part = conn.take_part(packet.header.flags, 1, bytes, &mut outcome);
+            let part = conn.take_part(packet.header.flags, 1, bytes, outcome);
             assert_eq!(part.is_some(), outcome.deliver, "a part is delivered");
             self.begun += usize::from(part.is_some());
             if let Some(Part::Last(_)) = part {
@@ -332,19 +460,19 @@ impl<P: Payload> Socket<P> {
                 self.begun = 0;
             }
         }
-        self.note(&outcome);
+        self.note(outcome);
         if outcome.deliver {
             assert!(outcome.drop.is_none(), "delivered and dropped");
             assert_eq!((outcome.skip, outcome.taken), (0, 1));
             assert!(!packet.payload.is_empty(), "an empty packet is delivered");
             assert!(!self.eof, "no data behind the end");
             self.receive.push_back(packet.payload.clone());
+            self.delivered.push(packet.payload.clone());
         }
         if outcome.fin {
             assert!(!self.eof, "one end of stream");
             self.eof = true;
         }
-        outcome
     }
 
     /// Runs the engine's timers; [`settle`](crate::Host::settle) is to follow.
@@ -403,8 +531,8 @@ impl<P: Payload> Socket<P> {
     /// The next packet that the engine wants sent.
     ///
     /// # Panics
-    /// When the engine sends a packet that is not queued, sends one again that has not left, or has something to send though it
-    /// awaits the window.
+    /// When the engine sends a packet that is not queued, sends one again that has not left, or has something to send
+    /// though it awaits the window.
     pub fn poll(&mut self, now: Nanos) -> Option<Packet<P>> {
         let (head, write) = (self.head, &mut self.write);
         let records = self.records.is_some();
@@ -445,6 +573,12 @@ impl<P: Payload> Socket<P> {
                 });
             }
             Transmit::Probe(header) => return Some(Packet::control(header)),
+            Transmit::Request(header) => {
+                return Some(Packet {
+                    named: conn.named(),
+                    ..Packet::control(header)
+                });
+            }
         };
         let queued = write.get_mut(place(header.seq));
         let queued = queued.expect("only queued packets leave");
@@ -464,6 +598,7 @@ impl<P: Payload> Socket<P> {
             payload: queued.payload.clone(),
             options: Options::default(),
             resend,
+            named: [0; MISSING_MOST],
         })
     }
 

@@ -196,7 +196,7 @@ fn on_the_wire(lab: &Lab) -> Outcome {
     ensure!(
         before(
             &syn,
-            &[1, 1, 1, 4, 2, 0x07, 0xc5, 5, 4, 0, 40, 0, 1, 7, 1, 0, 10, 2, 0, 1]
+            &[1, 1, 1, 4, 2, 0x07, 0xc5, 5, 4, 0, 40, 0, 1, 7, 1, 0, 10, 2, 0, 5]
         ),
         "SYN {syn:02x?}"
     );
@@ -204,7 +204,7 @@ fn on_the_wire(lab: &Lab) -> Outcome {
     ensure!(
         before(
             &answer,
-            &[1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255, 10, 2, 0, 1]
+            &[1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255, 10, 2, 0, 5]
         ),
         "SYN|ACK {answer:02x?}"
     );
@@ -273,8 +273,11 @@ fn second_implementation(lab: &Lab) -> Outcome {
         ([882, 883], 9000, true, &["want-checksum"]),
         ([884, 885], 9000, false, &["checksum", "masks", "wrap"]),
         ([886, 887], 1500, true, &["want-checksum", "masks", "wrap"]),
+        ([888, 889], 1500, false, &["selective", "wrap"]),
     ] {
         lab.a.set_mtu(mtu)?;
+        let selective = words.contains(&"selective");
+        Knobs(&lab.a.namespace).set("selective", selective.into())?;
         second_connects(lab, ports[0], sums, words)
             .with_context(|| format!("connect {words:?}"))?;
         second_listens(lab, ports[1], sums, words).with_context(|| format!("listen {words:?}"))?;

@@ -54,7 +54,12 @@ pub fn stream(host: &Host, family: i32, protocol: i32) -> Result<Socket> {
 }
 
 /// A listener of `b` and a client of `a`, and what each of the two is.
-fn connect(lab: &Lab, listens: (i32, i32), connects: (i32, i32), port: u16) -> Result<[Socket; 2]> {
+pub fn connect(
+    lab: &Lab,
+    listens: (i32, i32),
+    connects: (i32, i32),
+    port: u16,
+) -> Result<[Socket; 2]> {
     let listener = stream(&lab.b, listens.0, listens.1)?;
     listener.bind_bytes(&match listens.0 {
         libc::AF_INET6 => internet6([0; 16], port),

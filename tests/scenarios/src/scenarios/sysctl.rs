@@ -26,7 +26,7 @@ scenarios! {
 }
 
 /// All files with their numbers, but for the buffers.
-const DEFAULTS: [(&str, u32); 9] = [
+const DEFAULTS: [(&str, u32); 10] = [
     ("burst_length", 21),
     ("burst_length_max", 255),
     ("initial_ack_burst_length", 1),
@@ -36,6 +36,7 @@ const DEFAULTS: [(&str, u32); 9] = [
     ("user_timeout", 15_000),
     ("checksum", 2),
     ("mapped", 1),
+    ("selective", 0),
 ];
 
 /// The buffers: the file, the name in `net.core`, and the socket option.
@@ -164,6 +165,7 @@ fn ranges() -> Outcome {
     spans(knobs, "user_timeout", 100, 86_400_000)?;
     spans(knobs, "checksum", 0, 2)?;
     spans(knobs, "mapped", 0, 1)?;
+    spans(knobs, "selective", 0, 1)?;
     for (name, core_name, option) in BUFFERS {
         // What the core makes of the smallest wish is the least that it accepts.
         let socket = namespace.within(Socket::esp)??;
@@ -395,7 +397,12 @@ fn tool() -> Outcome {
     );
     let blocks = blocks();
     let headings: Vec<_> = blocks.iter().map(|(heading, _)| *heading).collect();
-    same(headings, ["Bounds", "Fixed windows"], "the sample file")?;
+    let expected = [
+        "Bounds",
+        "Links that lose or reorder frames",
+        "Fixed windows",
+    ];
+    same(headings, expected, "the sample file")?;
     let directory = "/etc/sysctl.d";
     fs::create_dir_all(directory)?;
     let file = format!("{directory}/90-esp.conf");

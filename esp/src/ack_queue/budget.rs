@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How many granted packets may be on their way to a device at once.
+//!
+//! A turn ends when its sender asks for the next one. If its packets trickle in, or a round trip lasts longer than they do,
+//! the port idles meanwhile. So a turn is also given beside others while fewer packets than the budget are in flight:
+//! granted and not arrived. The budget follows the port's use:
+//!
+//! * The port's rate is the highest that the packets of one turn had lately. Over spans of at least [`SPAN`] in which a
+//!   connection always waited, bytes that came more slowly show that the port idled: the budget grows.
+//! * A port in full use lets the budget shrink slowly, down to what arrives in two round trips.
+//! * If every turn of a span took [`DELAY`] longer than it might to bring its first packet, packets wait in the port:
+//!   the budget shrinks, whatever the rate.
+//! * No port takes any number. The budget stays below a ceiling, which a loss takes down to three quarters of what was in flight.
+//!   It rises again while the port idles, slowly until as many spans have passed as [`LEASE`].
+//!
+//! The budget counts packets, since turns do, and rates count bytes: many packets are small.
+
+use super::super::timers::{Nanos, MICROSECOND, MILLISECOND};
+
+/// Bytes are counted over at least this time, and as many as [`LEAST_COUNT`] full packets have.
+const SPAN: Nanos = 100 * MICROSECOND;
+const LEAST_COUNT: u32 = 16;
+
+/// The first packet of a turn may be later than the least round trip by this and by the time of 32 packets.
+const DELAY: Nanos = 50 * MICROSECOND;
+
+/// After so much time without a packet a count begins anew.
+const PAUSE: Nanos = 2 * MILLISECOND;
+
+/// So many packets a port with a buffer of 128 KiB takes beside those that come [unscheduled](super::UNSCHEDULED).
+const FIRST_CEILING: u32 = 42;
+const LEAST_CEILING: u32 = 8;
+
+/// The buffer of a fast port takes what comes in this time: 400 packets at 100 Gbit/s.
+const FAST: Nanos = 50 * MICROSECOND;
+
+/// What more comes in this time waits too long in a slow port: 24 packets at 1 Gbit/s. Where fewer than [`FEWEST`] come,
+/// a single turn fills the port.
+const SLOW: Nanos = 300 * MICROSECOND;
+const FEWEST: u32 = 16;
+
+/// No port has a buffer for more, bytes.
+const LARGEST: u64 = 1_200_000;
+
+/// For so many spans after a loss the ceiling rises slowly.
+const LEASE: u16 = 256;
+
+/// After so many spans in full use the budget shrinks.
+const FULL: u8 = 16;
+
+/// Rates are bytes in 2^16 ns.
+const RATE_SHIFT: u32 = 16;
+
+/// Of a packet, beside its payload, and of the shortest one in all: bytes on the wire.
+const FRAMING: u32 = 49;
+const SHORTEST: u32 = 84;
+
+/// What the packets of a connection have shown since the queue last asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(in super::super) struct News {
+    /// Packets that were taken last, their bytes on the wire, and when.
+    pub(in super::super) arrived: (u16, u32, Nanos),
+    /// Others were found missing.
+    pub(in super::super) lost: bool,
+    /// So many packets of a turn came in a time, and their bytes on the wire.
+    pub(in super::super) train: Option<(u16, u32, Nanos)>,
+    /// The time that the first packet of a turn took, and the least one.
+    pub(in super::super) time: Option<(Nanos, Nanos)>,
+}
+
+/// What `packets` with so many bytes of payload in all take on the wire.
+#[inline]
+pub(in super::super) fn on_wire(packets: u16, payload: u32) -> u32 {
+    let packets = u32::from(packets);
+    let frames = packets.saturating_mul(FRAMING).saturating_add(payload);
+    frames.max(packets.saturating_mul(SHORTEST))
+}
+
+/// The rate of a link of so many Mbit/s, bytes in 2^16 ns.
+pub(super) fn link_rate(megabits: u32) -> u32 {
+    let scaled = (u64::from(megabits) * 125) << RATE_SHIFT;
+    u32::try_from(scaled / 1_000_000).unwrap_or(u32::MAX)
+}
+
+/// The time that so many bytes take at least on a link of this rate; 0 if that is not known.
+#[inline]
+pub(in super::super) fn least_time(bytes: u32, rate: u32) -> Nanos {
+    let bytes = Nanos::from(bytes) << RATE_SHIFT;
+    bytes.checked_div(rate.into()).unwrap_or(0)
+}
+
+/// The budget of one device.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Budget {
+    /// Granted packets that have not arrived.
+    pub(super) in_flight: u32,
+    /// More turns are given while fewer are in flight.
+    most: u32,
+    ceiling: u32,
+    lease: u16,
+    /// Spans in a row in which the port was in full use.
+    full: u8,
+    /// The least round trip that a connection had lately.
+    round_trip: Nanos,
+    /// The port's rate, bytes in 2^16 ns.
+    rate: u32,
+    /// That of the link, which the port's does not exceed; 0 if it is not known.
+    pub(super) link: u32,
+    /// Bytes of the largest packet on the wire.
+    packet: u32,
+    /// When packets came last.
+    last: Nanos,
+    /// Whether a connection waited then.
+    waits: bool,
+    /// For how long one has waited since the budget was last fitted.
+    elapsed: Nanos,
+    /// Bytes that came meanwhile.
+    count: u32,
+    /// The least delay of a turn since then.
+    delay: Option<Nanos>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            in_flight: 0,
+            most: 0,
+            ceiling: FIRST_CEILING,
+            lease: 0,
+            full: 0,
+            round_trip: 0,
+            rate: 0,
+            link: 0,
+            packet: SHORTEST,
+            last: 0,
+            waits: false,
+            elapsed: 0,
+            count: 0,
+            delay: None,
+        }
+    }
+}
+
+impl Budget {
+    /// Windows are fixed: one turn at a time is given.
+    pub(super) fn end(&mut self) {
+        *self = Self {
+            in_flight: self.in_flight,
+            link: self.link,
+            ..Self::default()
+        };
+    }
+
+    /// Whether one more turn may be given.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.in_flight < self.most.max(self.least()) && self.arrive_in(SLOW) >= FEWEST
+    }
+
+    /// Instead of `before`, a connection has `after` packets in flight.
+    #[inline]
+    pub(super) fn change(&mut self, before: u16, after: u16) {
+        let others = self.in_flight.saturating_sub(before.into());
+        self.in_flight = others.saturating_add(after.into());
+    }
+
+    /// A connection has news; `waits` tells whether one waits for its turn.
+    #[inline]
+    pub(super) fn note(&mut self, news: News, waits: bool, now: Nanos) {
+        if news.lost {
+            self.on_loss();
+        }
+        if let Some((packets, bytes, time)) = news.train {
+            // Counted in the shortest packets, a slow port would seem to have room for many.
+            self.measure_packet(packets, bytes);
+            self.rate = self.rate.max(rate(bytes, time));
+            if self.lease == 0 {
+                self.ceiling = self.ceiling.max(self.arrive_in(FAST));
+            }
+        }
+        if let Some((time, least)) = news.time {
+            let delay = time.saturating_sub(least);
+            self.round_trip = match self.round_trip {
+                0 => least,
+                known => least.min(known.saturating_add(known / 64)),
+            };
+            self.delay = Some(self.delay.map_or(delay, |least| least.min(delay)));
+        }
+        let (packets, bytes, _) = news.arrived;
+        if packets > 0 {
+            self.measure_packet(packets, bytes);
+            self.arrive(bytes, waits, now);
+        } else if !waits {
+            self.waits = false;
+        }
+    }
+
+    /// So many packets had these bytes.
+    #[inline]
+    fn measure_packet(&mut self, packets: u16, bytes: u32) {
+        let each = bytes.checked_div(packets.into()).unwrap_or(0);
+        self.packet = self.packet.max(each);
+    }
+
+    /// Bytes came. Those count that come while a connection waits, and the time between them.
+    #[inline]
+    fn arrive(&mut self, bytes: u32, waits: bool, now: Nanos) {
+        let gap = now.saturating_sub(self.last);
+        let waited = self.waits && gap <= PAUSE;
+        self.last = now;
+        self.waits = waits;
+        if !waited {
+            return;
+        }
+        self.elapsed = self.elapsed.saturating_add(gap);
+        self.count = self.count.saturating_add(bytes);
+        if self.elapsed >= SPAN && self.count >= self.packet.saturating_mul(LEAST_COUNT) {
+            self.fit();
+            self.elapsed = 0;
+            self.count = 0;
+            self.delay = None;
+        }
+    }
+
+    /// Fits the budget to what came while one waited.
+    fn fit(&mut self) {
+        let elapsed = self.elapsed.max(least_time(self.count, self.link));
+        let rate = rate(self.count, elapsed);
+        self.rate = self.rate.saturating_sub(self.rate / 1024).max(rate);
+        self.packet = self.packet.saturating_sub(self.packet / 1024);
+        self.lease = self.lease.saturating_sub(1);
+        if rate >= self.rate / 8 * 7 && self.delay.is_some_and(|delay| delay > self.most_delay()) {
+            self.most = self.most.saturating_sub((self.most / 8).max(1));
+            return;
+        }
+        let empty = self.delay.is_some_and(|delay| delay <= self.takes(2));
+        if rate >= self.rate / 16 * 15 && !empty {
+            let base = self.arrive_in(FAST).max(FIRST_CEILING);
+            if self.ceiling > base {
+                self.ceiling = self.ceiling.saturating_sub(1);
+            }
+            self.full = self.full.saturating_add(1);
+            if self.full >= FULL {
+                self.full = 0;
+                self.most = self.most.saturating_sub((self.most / 64).max(1));
+            }
+            return;
+        }
+        self.full = 0;
+        let more = if rate < self.rate / 2 || rate >= self.rate / 16 * 15 {
+            self.most.max(16)
+        } else if rate < self.rate / 4 * 3 {
+            (self.most / 2).max(8)
+        } else {
+            (self.most / 8).max(4)
+        };
+        let wanted = self.most.saturating_add(more);
+        if wanted > self.ceiling {
+            let more = if self.lease > 0 { 0 } else { self.ceiling / 64 };
+            self.ceiling = self.ceiling.saturating_add(more.max(1));
+        }
+        self.ceiling = self.ceiling.min(self.arrive_in(SLOW));
+        self.most = wanted.min(self.ceiling);
+    }
+
+    /// So long packets may wait in the port.
+    fn most_delay(&self) -> Nanos {
+        DELAY.saturating_add(self.takes(32))
+    }
+
+    /// The time that so many full packets take at the port's rate.
+    fn takes(&self, packets: u32) -> Nanos {
+        least_time(self.packet.saturating_mul(packets), self.rate)
+    }
+
+    /// Packets that arrive in two round trips: the least budget.
+    #[inline]
+    fn least(&self) -> u32 {
+        let time = self.round_trip.saturating_mul(2);
+        self.arrive_in(time.min(SLOW)).min(self.ceiling)
+    }
+
+    /// Full packets that arrive in this time at the port's rate.
+    #[inline]
+    fn arrive_in(&self, time: Nanos) -> u32 {
+        let bytes = Nanos::from(self.rate).saturating_mul(time) >> RATE_SHIFT;
+        let packets = bytes.min(LARGEST).checked_div(self.packet.into());
+        packets
+            .and_then(|packets| u32::try_from(packets).ok())
+            .unwrap_or(0)
+    }
+
+    /// Packets were lost: the port, or another queue on the way, takes less than was in flight.
+    fn on_loss(&mut self) {
+        if self.lease == LEASE {
+            return;
+        }
+        let flight = self.in_flight.min(self.most.max(self.least()));
+        if flight > 0 {
+            self.ceiling = (flight / 4 * 3).max(LEAST_CEILING);
+            self.most = self.most.min(self.ceiling);
+            self.lease = LEASE;
+        }
+    }
+}
+
+/// So many bytes in a time.
+#[inline]
+fn rate(bytes: u32, time: Nanos) -> u32 {
+    let scaled = Nanos::from(bytes) << RATE_SHIFT;
+    u32::try_from(scaled.checked_div(time).unwrap_or(0)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A set of numbers behind a first one.
+
+/// Words of a set.
+const WORDS: usize = 4;
+
+/// Bytes of a set.
+pub(super) const BYTES: usize = WORDS * 8;
+
+/// So many numbers a set can have, from 0 on.
+pub(super) const MOST: u16 = 256;
+
+/// A set of numbers below [`MOST`], counted from a first one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Bits([u64; WORDS]);
+
+impl Bits {
+    /// Whether it has no number.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0 == [0; WORDS]
+    }
+
+    /// Whether it has the number `n`.
+    #[inline]
+    pub(super) fn has(&self, n: u16) -> bool {
+        (self.word(n / 64) >> (n % 64)) & 1 != 0
+    }
+
+    /// All numbers below `n`.
+    pub(super) fn below(n: u16) -> Self {
+        let mut left = n;
+        Self([(); WORDS].map(|()| {
+            let here = left.min(64);
+            left = left.saturating_sub(here);
+            u64::MAX
+                .checked_shr(64_u32.saturating_sub(here.into()))
+                .unwrap_or(0)
+        }))
+    }
+
+    /// `count` numbers from `first` on, those of them that a set can have.
+    pub(super) fn run(first: u16, count: u16) -> Self {
+        Self::below(first.saturating_add(count)).without(Self::below(first))
+    }
+
+    /// The numbers of either.
+    pub(super) fn and_also(self, other: Self) -> Self {
+        self.by_words(other, |a, b| a | b)
+    }
+
+    /// The numbers of both.
+    pub(super) fn within(self, other: Self) -> Self {
+        self.by_words(other, |a, b| a & b)
+    }
+
+    /// The numbers that `other` has not.
+    pub(super) fn without(self, other: Self) -> Self {
+        self.by_words(other, |a, b| a & !b)
+    }
+
+    fn by_words(self, other: Self, op: impl Fn(u64, u64) -> u64) -> Self {
+        let mut words = self.0;
+        for (to, from) in words.iter_mut().zip(other.0) {
+            *to = op(*to, from);
+        }
+        Self(words)
+    }
+
+    /// The same numbers, counted from the number `n`: those before it are gone.
+    pub(super) fn from(self, n: u16) -> Self {
+        let (words, bits) = (n / 64, u32::from(n % 64));
+        let mut at = words;
+        Self([(); WORDS].map(|()| {
+            let low = self.word(at) >> bits;
+            at = at.saturating_add(1);
+            let high = self.word(at).checked_shl(64_u32.saturating_sub(bits));
+            low | high.unwrap_or(0)
+        }))
+    }
+
+    /// How many numbers it has.
+    pub(super) fn count(&self) -> u16 {
+        let ones = self.0.iter().map(|word| word.count_ones()).sum::<u32>();
+        u16::try_from(ones).unwrap_or(MOST)
+    }
+
+    /// The lowest number.
+    pub(super) fn first(&self) -> Option<u16> {
+        (0..).zip(self.0).find_map(|(place, word)| {
+            (word != 0).then(|| Self::place(place, word.trailing_zeros()))
+        })
+    }
+
+    /// The highest number.
+    pub(super) fn last(&self) -> Option<u16> {
+        let mut last = None;
+        for (place, word) in (0..).zip(self.0) {
+            if word != 0 {
+                last = Some(Self::place(
+                    place,
+                    63_u32.saturating_sub(word.leading_zeros()),
+                ));
+            }
+        }
+        last
+    }
+
+    /// The highest number but `others`, 0 if there is none.
+    pub(super) fn highest_but(&self, others: u16) -> u16 {
+        let mut set = *self;
+        for _ in 0..others {
+            let Some(last) = set.last() else { return 0 };
+            set = set.within(Self::below(last));
+        }
+        set.last().unwrap_or(0)
+    }
+
+    /// How many consecutive numbers it has from `first` on.
+    pub(super) fn run_from(&self, first: u16) -> u16 {
+        Self::below(MOST)
+            .without(self.from(first))
+            .first()
+            .unwrap_or(MOST)
+    }
+
+    /// The set as it stands on the wire: the bit of the value 1 << n in byte m is the number 8 m + n.
+    pub(super) fn emit(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        let all = self.0.iter().flat_map(|word| word.to_le_bytes());
+        for (to, byte) in bytes.iter_mut().zip(all) {
+            *to = byte;
+        }
+        bytes
+    }
+
+    /// Reads the set; bytes that are not there have no numbers.
+    pub(super) fn parse(bytes: &[u8]) -> Self {
+        let mut bytes = bytes.iter().copied();
+        Self([(); WORDS].map(|()| u64::from_le_bytes([(); 8].map(|()| bytes.next().unwrap_or(0)))))
+    }
+
+    #[inline]
+    fn word(&self, place: u16) -> u64 {
+        self.0.get(usize::from(place)).copied().unwrap_or(0)
+    }
+
+    fn place(word: u16, bit: u32) -> u16 {
+        word.saturating_mul(64)
+            .saturating_add(u16::try_from(bit).unwrap_or(0))
+    }
+}

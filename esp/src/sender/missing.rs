@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets that the other side has named as missing: these leave again, and no others.
+//!
+//! A request is hostile input. Numbers that have not left, or that the window does not reach, are ignored, and no
+//! packet leaves again twice within a round trip: so a forged request costs no more than one that goes back to the
+//! first packet.
+
+use super::super::bits::Bits;
+use super::super::config::Config;
+use super::super::outcome::WriteQueue;
+use super::super::rtt::Rtt;
+use super::super::seq::Seq;
+use super::super::timers::Nanos;
+use super::{Outgoing, Sender};
+
+/// Packets by their distance from the first unacknowledged one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Missing {
+    /// There are any: of usual packets this is all that is looked at.
+    active: bool,
+    /// `named` is not empty.
+    due: bool,
+    /// Packets that are to be retransmitted.
+    named: Bits,
+    /// Packets that were retransmitted since `since`.
+    again: Bits,
+    /// When the first of `again` was named.
+    since: Nanos,
+}
+
+impl Missing {
+    /// Whether a packet is to leave again.
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// The distance of the first one.
+    #[inline]
+    pub(super) fn first(&self) -> Option<u16> {
+        if self.due {
+            self.named.first()
+        } else {
+            None
+        }
+    }
+
+    /// So many packets were acknowledged.
+    #[inline]
+    pub(super) fn shift(&mut self, packets: u16) {
+        if self.active {
+            self.take_out(packets);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_out(&mut self, packets: u16) {
+        self.named = self.named.from(packets);
+        self.again = self.again.from(packets);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        self.due = !self.named.is_empty();
+        self.active = self.due || !self.again.is_empty();
+    }
+
+    /// Forgets the named packets: all are retransmitted, or none.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        if self.active {
+            self.named = Bits::default();
+            self.due = false;
+        }
+    }
+}
+
+impl Sender {
+    /// The other side lacks these packets, by their distance from `ack`, which it has acknowledged in the same packet.
+    pub(in super::super) fn on_named(
+        &mut self,
+        ack: Seq,
+        named: &[u8],
+        config: &Config,
+        rtt: &Rtt,
+        now: Nanos,
+    ) {
+        if !self.is_outstanding() || self.is_paused() {
+            return;
+        }
+        let guard = Self::guard(config, rtt);
+        if self.missing.again.is_empty() && self.has_just_left(guard, now) {
+            return;
+        }
+        let window = self
+            .window(config)
+            .saturating_sub(self.granted.distance(self.una));
+        let sent = self.una.distance(self.next).min(window);
+        let mut named = Bits::parse(named)
+            .from(ack.distance(self.una))
+            .within(Bits::below(sent));
+        if now.saturating_sub(self.missing.since) >= guard {
+            self.missing.again = Bits::default();
+        }
+        named = named.without(self.missing.again);
+        if named.is_empty() {
+            return;
+        }
+        if self.missing.again.is_empty() {
+            self.missing.since = now;
+        }
+        self.missing.named = self.missing.named.and_also(named);
+        self.missing.settle();
+        if named.has(0) {
+            self.resend_first = false;
+        }
+        self.restart_timer(config, rtt, now);
+    }
+
+    /// Missing packets leave again, the first of them at the distance `first`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn resend_missing(
+        &mut self,
+        first: u16,
+        now: Nanos,
+        queue: &mut impl WriteQueue,
+    ) -> Outgoing {
+        let seq = self.una.add(first);
+        let outgoing = self.again(seq, self.missing.named.run_from(first), queue);
+        let left = Bits::run(first, outgoing.count);
+        self.missing.named = self.missing.named.without(left);
+        self.missing.again = self.missing.again.and_also(left);
+        self.missing.settle();
+        if first == 0 {
+            self.first_left = Some((seq, now));
+        }
+        outgoing
+    }
+}
