@@ -47,6 +47,19 @@ impl Station {
     /// # Errors
     /// When the handshake does not go as it should.
     pub fn connect_telling(lab: &Lab, port: u16, options: &[u8]) -> Result<(Self, Socket)> {
+        Self::connect_far(lab, port, options, Duration::ZERO)
+    }
+
+    /// The same of a station so far away that its answer takes this time.
+    ///
+    /// # Errors
+    /// When the handshake does not go as it should.
+    pub fn connect_far(
+        lab: &Lab,
+        port: u16,
+        options: &[u8],
+        round_trip: Duration,
+    ) -> Result<(Self, Socket)> {
         // Frames are received in the order in which they are sent: each processor has a queue of its own.
         processor::stay()?;
         send_single_packets(&lab.a.namespace)?;
@@ -72,6 +85,7 @@ impl Station {
         let syn = station.wait_for(|header| header.flags & flag::SYN != 0)?;
         station.host_port = syn.source;
         station.expected = syn.sequence.wrapping_add(1);
+        std::thread::sleep(round_trip);
         station.send(flag::SYN | flag::ACK, options)?;
         station.next = station.next.wrapping_add(1);
         await_events(&client, libc::POLLOUT)?;

@@ -10,6 +10,7 @@ scenarios! {
     direct esp_packets_behind_a_hole_are_charged_until_they_are_read = charged;
     direct esp_packets_behind_a_hole_take_no_more_than_the_receive_buffer = bounded;
     direct esp_packets_behind_a_hole_go_with_their_connection = forgotten;
+    direct esp_overtaken_packets_are_not_requested = overtaken;
     direct esp_hosts_with_and_without_selective_retransmission = mixed, within(180);
 }
 
@@ -138,6 +139,35 @@ fn forgotten(lab: &Lab) -> Outcome {
     ensure!(charge(&socket)? >= 40_000, "packets are kept");
     drop(socket);
     station.wait_for(|header| header.flags & flag::RST != 0)?;
+    Ok(())
+}
+
+/// Of a packet that three others overtake nothing is asked for, if they come well within a quarter of the round trip.
+fn overtaken(lab: &Lab) -> Outcome {
+    Knobs(&lab.a.namespace).set("selective", 1)?;
+    const ROUNDS: u16 = 15;
+    let far = Duration::from_millis(100);
+    let (mut station, socket) = Station::connect_far(lab, 965, &OPTIONS, far)?;
+    station.send_data(flag::TXS, &[0; 1000])?;
+    let start = station.next;
+    for round in 0..ROUNDS {
+        for place in [1, 2, 3, 0] {
+            station.next = start.wrapping_add(4 * round + place);
+            station.send_data(0, &[place as u8; 1000])?;
+        }
+    }
+    station.next = start.wrapping_add(4 * ROUNDS);
+    let bytes = socket.receive_all(1000 + 4000 * usize::from(ROUNDS))?;
+    for (number, part) in bytes[1000..].chunks(1000).enumerate() {
+        ensure!(
+            part[0] == (number % 4) as u8,
+            "packet {number} is out of order"
+        );
+    }
+    let stats = socket.esp_counters()?;
+    ensure!(stats.pkt_rx_oos >= 3 * u32::from(ROUNDS), "{stats:?}");
+    // A busy machine may send the last of four late.
+    ensure!(stats.arq_tx < 4, "{stats:?}");
     Ok(())
 }
 
