@@ -353,6 +353,7 @@ fn a_rack_keeps_what_holds() {
     let held = [
         "loss of 0.01 %, 10 Gbit/s",
         "loss of 0.1 %, 10 Gbit/s",
+        "loss of 1 %, 10 Gbit/s",
         "loss of 0.01 %, 25 Gbit/s",
         "loss of 0.1 %, 25 Gbit/s",
         "loss of 1 %, 25 Gbit/s",
@@ -371,6 +372,7 @@ fn a_rack_keeps_what_holds() {
         "a host of a 10th of the rate beside a full one, 1 Gbit/s",
         "a host of a 10th of the rate beside a full one, 10 Gbit/s",
         "a host of a 10th of the rate beside a full one, 100 Gbit/s",
+        "shuffle of 16 hosts, 100 Gbit/s",
         "64 pairs over one uplink, 10 Gbit/s",
         "64 pairs over one uplink, 10 Gbit/s: Jain",
         "incast of 64 KiB from 64, 1 Gbit/s",
