@@ -632,7 +632,7 @@ impl Connection {
         self.receiver.take_turn(false);
     }
 
-    /// As [`take_turn`](Self::take_turn), while no other connection of the device wants one.
+    /// As [`take_turn`](Self::take_turn), at once: no other connection of the device waited for one.
     #[inline]
     pub(super) fn take_lone_turn(&mut self) {
         self.receiver.take_turn(true);

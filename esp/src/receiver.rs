@@ -157,9 +157,9 @@ pub(super) struct Receiver {
     before: u16,
     due: Due,
     turn: Turn,
-    /// It came while no other connection of the device wanted one.
+    /// It came at once: no other connection of the device waited for one.
     alone: bool,
-    /// No other connection of the device had announced a transmission then.
+    /// So many connections of the device had announced a transmission when it was asked for.
     senders: u16,
     /// What [`take_news`](Self::take_news) returns next.
     news: News,
@@ -338,7 +338,7 @@ impl Receiver {
         }
     }
 
-    /// Whether no other connection of the device has announced a transmission.
+    /// See [`Connection::set_port`](super::Connection::set_port).
     #[inline]
     pub(super) fn set_port(&mut self, senders: u32, link: u32) {
         self.senders = u16::try_from(senders).unwrap_or(u16::MAX);

@@ -7,9 +7,9 @@
 //!   which the last turn let go: from the first arrival to the last, so that it is the line's
 //!   also where the turns of many senders alternate. Several senders share that time, so that their turns fit the
 //!   [budget](super::super::ack_queue). A window doubles or halves at most.
-//! * A sender that is alone may need a larger window, or one below the configured [`Floor`]: see [`Lone`].
+//! * A sender whose turns come at once may need a larger window, or one below the configured [`Floor`]: see [`Lone`].
 //! * A loss shows that a queue on the way is too small for the window: a device's ring, or a port's buffer. So it
-//!   takes a quarter off, and bounds the windows of the next turns.
+//!   takes a quarter off, and bounds those of the next [`LEASE`] windows.
 //! * Behind an announcement come as many packets as the ACK queue of the device has given this
 //!   sender. Nobody schedules those, so all senders together have no more than a small port's
 //!   buffer takes.
@@ -31,7 +31,7 @@ use super::lone::Lone;
 /// 1500 bytes.
 const SPAN: Nanos = 100 * MICROSECOND;
 
-/// Beside others each lasts a part of that, but no less than this.
+/// Of several senders each has an equal part of that, but no less than this.
 const LEAST_SPAN: Nanos = 12 * MICROSECOND;
 
 /// A turn goes on while packets are yet to come for so long: that covers the time until the next sender's first ones arrive.

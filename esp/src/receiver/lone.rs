@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The window of a sender that is alone at the device: by the time that a window's first packet takes.
+//! The window of a sender whose turns come at once: by the time that a window's first packet takes.
 //!
 //! A window is too small for the way if its sender stands still at its end. Then the first packet that the next turn lets go
 //! comes a bare round trip after it. If the window is large enough, packets wait somewhere, and that one comes behind them.
