@@ -268,14 +268,13 @@ impl<P: Scheduled> Place<P> {
     #[inline]
     pub(crate) fn update(&mut self, sock: &Sock<P>, engine: &mut Connection, now: u64) -> Due {
         let demand = engine.demand();
-        let counted = demand != Demand::Nothing;
         let queue = &self.queue;
-        if !demand.is_turn() && counted == self.counted && !queue.waits.load(Relaxed) {
+        if !demand.is_news(self.counted, queue.waits.load(Relaxed)) {
             return Due::NOT;
         }
         let mut guard = queue.waiting.lock();
         let waiting = &mut *guard;
-        self.counted = counted;
+        self.counted = demand.counts();
         let Some(slot) = waiting.sockets.slot(sock) else {
             // The connection has left: nothing holds its acknowledgement up.
             engine.take_turn();

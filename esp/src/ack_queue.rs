@@ -49,6 +49,8 @@ use super::timers::{Nanos, MILLISECOND};
 pub(super) use budget::{least_time, on_wire, News};
 use budget::{link_rate, Budget};
 use hosts::Hosts;
+pub use next_turn::NextTurn;
+use next_turn::Step;
 use shares::Shares;
 pub use shares::{CROWD, LAPSE, SHORT, UNSCHEDULED};
 pub use slot::Slot;
@@ -56,6 +58,7 @@ use slot::{Kind, Position, Turn};
 
 mod budget;
 mod hosts;
+mod next_turn;
 mod shares;
 mod slot;
 
@@ -223,6 +226,19 @@ impl Demand {
     pub fn is_turn(self) -> bool {
         matches!(self, Demand::First | Demand::Turn)
     }
+
+    /// Whether the queue is to count the connection.
+    #[inline]
+    pub fn counts(self) -> bool {
+        self != Demand::Nothing
+    }
+
+    /// Whether the queue is to be asked: for a turn, if it has `counted` the connection and is to do so no more or the
+    /// reverse, and while any connection `waits` for its turn, since each packet may make room in the budget.
+    #[inline]
+    pub fn is_news(self, counted: bool, waits: bool) -> bool {
+        self.is_turn() || self.counts() != counted || waits
+    }
 }
 
 /// The queue's answer to a connection's demand, and the change of the caller's
@@ -238,102 +254,6 @@ pub enum Verdict {
     Joins(List),
     /// The connection is in this list and has to leave it.
     Leaves(List),
-}
-
-/// What becomes of a list's head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// It has the turn.
-    Turn,
-    /// It has a turn beside another one.
-    Beside,
-    /// It has a turn although others have theirs, since the budget has room.
-    Budget,
-    /// It may have a place in a round.
-    Move,
-}
-
-/// A turn for the connection at a list's head. Nothing changes before it is given.
-#[derive(Debug)]
-#[must_use]
-pub struct NextTurn<'a> {
-    queue: &'a mut AckQueue,
-    now: Nanos,
-    list: List,
-    step: Step,
-}
-
-impl NextTurn<'_> {
-    /// The list.
-    #[inline]
-    pub fn list(&self) -> List {
-        self.list
-    }
-
-    /// The list's head, whose slot this is, has left it. Its connection's
-    /// [`take_turn`](Connection::take_turn) is to follow, unless the answer is a list: then it joins that one's tail.
-    #[inline]
-    pub fn give(self, slot: &mut Slot) -> Option<List> {
-        let queue = self.queue;
-        if self.step == Step::Turn {
-            queue.end_turns();
-        }
-        if matches!(self.step, Step::Turn | Step::Budget) {
-            queue.pass(self.list);
-        }
-        let list = match slot.position {
-            Position::Waiting(list) => list,
-            Position::Unscheduled | Position::Turn(_) => return None,
-        };
-        queue.leave(list);
-        let mut epoch = queue.epoch;
-        match self.step {
-            Step::Move => {
-                queue.to_move = queue.to_move.saturating_sub(1);
-                if list != queue.later(0) {
-                    queue.later ^= 1;
-                }
-                let list = queue.place(slot, false, true);
-                queue.join(list);
-                slot.position = Position::Waiting(list);
-                return Some(list);
-            }
-            Step::Beside => {
-                // As one that is overdue already.
-                epoch = epoch.wrapping_sub(1);
-                queue.overdue = queue.overdue.saturating_add(1);
-                queue.beside = Some(self.now);
-            }
-            Step::Turn | Step::Budget => {
-                queue.departed = self.now;
-                let more = queue.in_flight(slot).saturating_add(slot.window);
-                queue.count_in_flight(slot, more);
-            }
-        }
-        let kind = match list {
-            List::ASIDE => {
-                queue.aside = false;
-                Kind::Aside
-            }
-            List::FIRST if self.step == Step::Beside => Kind::Beside,
-            _ => {
-                queue.aside = true;
-                queue.long = list.is_round() || List::LATER.contains(&list);
-                queue.to_move = MOVES;
-                if list == List::FIRST {
-                    Kind::First
-                } else {
-                    Kind::Listed
-                }
-            }
-        };
-        slot.position = Position::Turn(Turn {
-            epoch,
-            since: self.now,
-            kind,
-        });
-        None
-    }
 }
 
 impl AckQueue {
@@ -366,7 +286,7 @@ impl AckQueue {
         if demand.is_turn() {
             connection.set_port(self.scheduled, self.budget.link);
             if !connection.is_adaptive() {
-                // What is not fitted any more gives no turns.
+                // Nothing fits the budget to fixed windows, so it gives no turns.
                 self.budget.end();
             }
         }

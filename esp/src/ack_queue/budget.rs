@@ -35,7 +35,7 @@ const LEAST_CEILING: u32 = 8;
 /// The buffer of a fast port takes what comes in this time: 400 packets at 100 Gbit/s.
 const FAST: Nanos = 50 * MICROSECOND;
 
-/// What more comes in this time waits too long in a slow port: 24 packets at 1 Gbit/s. Where fewer than [`FEWEST`] come,
+/// A slow port holds no more packets than it sends in this time: 24 at 1 Gbit/s. If it sends fewer than [`FEWEST`] in it,
 /// a single turn fills the port.
 const SLOW: Nanos = 300 * MICROSECOND;
 const FEWEST: u32 = 16;
@@ -79,8 +79,8 @@ pub(in super::super) fn on_wire(packets: u16, payload: u32) -> u32 {
 
 /// The rate of a link of so many Mbit/s, bytes in 2^16 ns.
 pub(super) fn link_rate(megabits: u32) -> u32 {
-    let scaled = (u64::from(megabits) * 125) << RATE_SHIFT;
-    u32::try_from(scaled / 1_000_000).unwrap_or(u32::MAX)
+    // 1 Mbit/s is 125 bytes a millisecond.
+    rate(megabits.saturating_mul(125), MILLISECOND)
 }
 
 /// The time that so many bytes take at least on a link of this rate; 0 if that is not known.
@@ -105,7 +105,7 @@ pub(super) struct Budget {
     round_trip: Nanos,
     /// The port's rate, bytes in 2^16 ns.
     rate: u32,
-    /// That of the link, which the port's does not exceed; 0 if it is not known.
+    /// The link's rate bounds the port's, in the same unit; 0 if it is not known.
     pub(super) link: u32,
     /// Bytes of the largest packet on the wire.
     packet: u32,

@@ -354,7 +354,7 @@ impl Grants {
         let packets = FEW.saturating_sub(few.left).saturating_add(packets);
         let payload = few.payload.saturating_add(payload.into());
         let bytes = on_wire(packets, payload);
-        // What a card had collected, the processor takes in faster than it came.
+        // The processor takes packets in faster than they arrived if the card has collected them.
         let elapsed = elapsed.max(least_time(bytes, self.link));
         self.shown = Some((packets, bytes, elapsed));
         let each = elapsed.checked_div(packets.into()).unwrap_or(0);
@@ -377,7 +377,7 @@ impl Grants {
                 },
             }
         } else {
-            // Nothing that was learnt is left.
+            // Forgets all that arrivals have shown.
             *self = Self {
                 own: self.own,
                 largest: self.largest,
@@ -460,18 +460,21 @@ impl Grants {
 
     /// Whether more packets were in front of the last turn's first one than its sender's own, or a host held it back.
     fn is_behind_others(&self, window: u16) -> bool {
-        self.pace.is_some_and(|pace| {
-            let own = Nanos::from(window).saturating_mul(pace);
-            self.lone.time() > own.saturating_mul(2).saturating_add(self.lone.aim())
-        })
+        self.twice_the_time(window)
+            .is_some_and(|own| self.lone.time() > own.saturating_add(self.lone.aim()))
     }
 
     /// Whether there were others between these packets as well: not if a host held them back.
     fn has_others_between(&self, train: Train) -> bool {
         let elapsed = train.last.saturating_sub(train.first);
-        let own = |pace: Nanos| Nanos::from(train.packets).saturating_mul(pace);
-        self.pace
-            .is_some_and(|pace| elapsed > own(pace).saturating_mul(2))
+        self.twice_the_time(train.packets)
+            .is_some_and(|own| elapsed > own)
+    }
+
+    /// Twice the time of so many packets at their closest pace; `None` if that is not known.
+    fn twice_the_time(&self, packets: u16) -> Option<Nanos> {
+        let own = |pace| Nanos::from(packets).saturating_mul(pace);
+        self.pace.map(|pace| own(pace).saturating_mul(2))
     }
 
     /// How many packets of a window make an acknowledgement due, if `least` do at least.

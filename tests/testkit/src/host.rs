@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use esp::ack_queue::{CROWD, LISTS};
-use esp::{reset_for, AckQueue, Demand, Nanos, Outcome, State, Verdict};
+use esp::{reset_for, AckQueue, Nanos, Outcome, State, Verdict};
 
 use crate::payload::Payload;
 use crate::socket::{Packet, Socket};
@@ -46,11 +46,10 @@ impl Device {
             conn.wait_turn();
         }
         let demand = conn.demand();
-        let counted = demand != Demand::Nothing;
-        if !demand.is_turn() && counted == socket.counted && self.queue.waiting() == 0 {
+        if !demand.is_news(socket.counted, self.queue.waiting() > 0) {
             return Verdict::Unchanged;
         }
-        socket.counted = counted;
+        socket.counted = demand.counts();
         let verdict = self.queue.schedule(&mut socket.slot, conn, now);
         match verdict {
             Verdict::Unchanged | Verdict::Turn => {}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A turn that is due, for the connection at a list's head.
+
+use super::super::timers::Nanos;
+use super::slot::{Kind, Position, Turn};
+use super::{AckQueue, List, Slot, MOVES};
+
+/// What becomes of a list's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It has the turn.
+    Turn,
+    /// It has a turn beside another one.
+    Beside,
+    /// It has a turn although others have theirs, since the budget has room.
+    Budget,
+    /// It may have a place in a round.
+    Move,
+}
+
+/// A turn for the connection at a list's head. Nothing changes before it is given.
+#[derive(Debug)]
+#[must_use]
+pub struct NextTurn<'a> {
+    pub(super) queue: &'a mut AckQueue,
+    pub(super) now: Nanos,
+    pub(super) list: List,
+    pub(super) step: Step,
+}
+
+impl NextTurn<'_> {
+    /// The list.
+    #[inline]
+    pub fn list(&self) -> List {
+        self.list
+    }
+
+    /// The list's head, whose slot this is, has left it. Its connection's
+    /// [`take_turn`](super::super::Connection::take_turn) is to follow, unless the answer is a list: then it joins that one's tail.
+    #[inline]
+    pub fn give(self, slot: &mut Slot) -> Option<List> {
+        let queue = self.queue;
+        if self.step == Step::Turn {
+            queue.end_turns();
+        }
+        if matches!(self.step, Step::Turn | Step::Budget) {
+            queue.pass(self.list);
+        }
+        let list = match slot.position {
+            Position::Waiting(list) => list,
+            Position::Unscheduled | Position::Turn(_) => return None,
+        };
+        queue.leave(list);
+        let mut epoch = queue.epoch;
+        match self.step {
+            Step::Move => {
+                queue.to_move = queue.to_move.saturating_sub(1);
+                if list != queue.later(0) {
+                    queue.later ^= 1;
+                }
+                let list = queue.place(slot, false, true);
+                queue.join(list);
+                slot.position = Position::Waiting(list);
+                return Some(list);
+            }
+            Step::Beside => {
+                // As one that is overdue already.
+                epoch = epoch.wrapping_sub(1);
+                queue.overdue = queue.overdue.saturating_add(1);
+                queue.beside = Some(self.now);
+            }
+            Step::Turn | Step::Budget => {
+                queue.departed = self.now;
+                let more = queue.in_flight(slot).saturating_add(slot.window);
+                queue.count_in_flight(slot, more);
+            }
+        }
+        let kind = match list {
+            List::ASIDE => {
+                queue.aside = false;
+                Kind::Aside
+            }
+            List::FIRST if self.step == Step::Beside => Kind::Beside,
+            _ => {
+                queue.aside = true;
+                queue.long = list.is_round() || List::LATER.contains(&list);
+                queue.to_move = MOVES;
+                if list == List::FIRST {
+                    Kind::First
+                } else {
+                    Kind::Listed
+                }
+            }
+        };
+        slot.position = Position::Turn(Turn {
+            epoch,
+            since: self.now,
+            kind,
+        });
+        None
+    }
+}
