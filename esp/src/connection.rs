@@ -44,7 +44,6 @@
 //!   the user has ended both halves, data ends the connection in the same way, as
 //!   with TCP.
 
-use super::ack_queue::{Demand, News};
 use super::config::{Config, Stats, LARGEST_WINDOW};
 use super::cookie::MOST_WINDOW;
 use super::masks::Masks;
@@ -65,6 +64,7 @@ use super::wire::{flags, Header};
 mod input;
 mod masks;
 mod output;
+mod turns;
 
 /// Whether both sides have sent a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -576,106 +576,6 @@ impl Connection {
     /// What the [request](super::Transmit::Request) names that has just been given out: its payload.
     pub fn named(&self) -> [u8; super::wire::MISSING_MOST] {
         self.receiver.named().0
-    }
-
-    /// The connection's demand to the [ACK queue](super::AckQueue): to be
-    /// counted while a transmission is announced and the receiver is not congested,
-    /// and a turn for an acknowledgement, or for a request of a hole, that is due and
-    /// opens the window. It stays due until [`take_turn`](Self::take_turn).
-    #[inline]
-    pub fn demand(&self) -> Demand {
-        self.receiver.demand()
-    }
-
-    /// Whether the other side's windows are granted: then the ACK queue says how
-    /// many packets may come [unscheduled](Self::set_start).
-    #[inline]
-    pub(super) fn grants(&self) -> bool {
-        self.receiver.grants(&self.config)
-    }
-
-    /// Whether the transmission that arrives is a long one.
-    #[inline]
-    pub(super) fn is_long(&self) -> bool {
-        self.receiver.is_long()
-    }
-
-    /// The part of its window that the transmission did not use which has just ended, in
-    /// [`PARTS`](super::ack_queue::PARTS).
-    #[inline]
-    pub(super) fn unused(&self) -> u8 {
-        self.receiver.unused(&self.config)
-    }
-
-    /// So many packets may come behind an announcement that is not acknowledged.
-    #[inline]
-    pub(super) fn set_start(&mut self, packets: u16) {
-        self.receiver.set_start(packets);
-    }
-
-    /// The turn is not now: the connection waits for it.
-    #[inline]
-    pub fn wait_turn(&mut self) {
-        self.receiver.wait_turn();
-    }
-
-    /// Whether it waits.
-    #[inline]
-    pub(super) fn waits_turn(&self) -> bool {
-        self.receiver.waits_turn()
-    }
-
-    /// The turn has come: [`poll_transmit`](Self::poll_transmit) lets the
-    /// acknowledgement go.
-    #[inline]
-    pub fn take_turn(&mut self) {
-        self.receiver.take_turn(false);
-    }
-
-    /// As [`take_turn`](Self::take_turn), at once: no other connection of the device waited for one.
-    #[inline]
-    pub(super) fn take_lone_turn(&mut self) {
-        self.receiver.take_turn(true);
-    }
-
-    /// So many connections of the device have announced a transmission, with this one; its link has this rate, bytes in
-    /// 2^16 ns, or 0.
-    #[inline]
-    pub(super) fn set_port(&mut self, senders: u32, link: u32) {
-        self.receiver.set_port(senders, link);
-    }
-
-    /// Whether windows follow what arrives.
-    #[inline]
-    pub(super) fn is_adaptive(&self) -> bool {
-        self.config.is_adaptive()
-    }
-
-    /// So many packets with this header have arrived while a connection waited for its turn in the ACK queue: to be
-    /// called after they were taken in, and before the queue is asked.
-    pub fn note_arrived(&mut self, header: &Header, count: u16, now: Nanos) {
-        if header.payload() > 0 {
-            self.receiver.note_arrived(count, header.len, now);
-        }
-    }
-
-    /// What the other side's packets have shown since this was last asked.
-    #[inline]
-    pub(super) fn take_news(&mut self) -> News {
-        self.receiver.take_news()
-    }
-
-    /// Packets that the other side may send and that have not come. `None` while an acknowledgement is to leave that opens a
-    /// window.
-    #[inline]
-    pub(super) fn in_flight(&self) -> Option<u16> {
-        self.receiver.in_flight(&self.config)
-    }
-
-    /// The window that the next turn opens, packets.
-    #[inline]
-    pub(super) fn next_window(&self) -> u16 {
-        self.receiver.next_window(&self.config)
     }
 
     /// Whether the peer owes a sign of life soon.

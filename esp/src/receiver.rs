@@ -33,7 +33,7 @@
 //! * An empty packet carries the number of the next packet that takes one. If that
 //!   shows a new hole, the receiver requests it as well.
 
-use super::ack_queue::{on_wire, Demand, News, PARTS, SHORT};
+use super::ack_queue::{News, SHORT};
 use super::config::{Config, LARGEST_WINDOW};
 use super::masks::Wrapped;
 use super::options::Options;
@@ -52,6 +52,7 @@ mod grants;
 mod lone;
 mod numbers;
 mod probing;
+mod turns;
 
 /// A transmission of more packets is a long one.
 const LONG: u16 = 256;
@@ -284,97 +285,6 @@ impl Receiver {
         self.leave_ack_queue();
     }
 
-    /// Whether a transmission is announced and the receiver is not congested.
-    #[inline]
-    pub(super) fn is_scheduled(&self) -> bool {
-        self.is_receiving() && !self.congested
-    }
-
-    /// See [`Connection::demand`](super::Connection::demand).
-    #[inline]
-    pub(super) fn demand(&self) -> Demand {
-        if !self.is_scheduled() {
-            Demand::Nothing
-        } else if !self.wants_turn() {
-            Demand::Count
-        } else if self.announced.is_some() {
-            Demand::First
-        } else {
-            Demand::Turn
-        }
-    }
-
-    /// Whether an acknowledgement or a request needs a turn and has not asked for
-    /// it.
-    #[inline]
-    fn wants_turn(&self) -> bool {
-        self.is_scheduled()
-            && self.turn == Turn::Not
-            && (self.due == Due::Now || self.request == Request::Hole)
-    }
-
-    /// See [`Connection::wait_turn`](super::Connection::wait_turn).
-    #[inline]
-    pub(super) fn wait_turn(&mut self) {
-        if self.is_scheduled() {
-            self.turn = Turn::Waiting;
-        }
-    }
-
-    /// See [`Connection::waits_turn`](super::Connection::waits_turn).
-    #[inline]
-    pub(super) fn waits_turn(&self) -> bool {
-        self.turn == Turn::Waiting
-    }
-
-    /// See [`Connection::take_turn`](super::Connection::take_turn). The reason for
-    /// the turn may be gone, a hole filled; the turn is used all the same.
-    #[inline]
-    pub(super) fn take_turn(&mut self, alone: bool) {
-        if self.is_scheduled() {
-            self.turn = Turn::Granted;
-            self.alone = alone;
-            self.due = Due::Now;
-        }
-    }
-
-    /// See [`Connection::set_port`](super::Connection::set_port).
-    #[inline]
-    pub(super) fn set_port(&mut self, senders: u32, link: u32) {
-        self.senders = u16::try_from(senders).unwrap_or(u16::MAX);
-        self.grants.set_link(link);
-    }
-
-    /// Has the turn of an announcement that comes after a silence request the
-    /// unscheduled packets that have not arrived: by now they are lost, or were
-    /// never sent. A sender without unacknowledged packets takes the request for
-    /// an acknowledgement.
-    #[inline]
-    pub(super) fn request_unscheduled(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
-        if self.turn != Turn::Granted || self.request != Request::Not || self.keeps() {
-            return;
-        }
-        let Some(start) = self.announced else { return };
-        if self.expected.before(self.unscheduled_end(start, config))
-            && now >= self.quiet.saturating_add(self.patience(config, rtt))
-        {
-            self.request = Request::Hole;
-            self.asked = Some(self.expected);
-        }
-    }
-
-    /// The number behind the last unscheduled packet after the announcement with the
-    /// number `start`.
-    #[inline]
-    fn unscheduled_end(&self, start: Seq, config: &Config) -> Seq {
-        let packets = if self.brief {
-            0
-        } else {
-            self.peer.unscheduled(config)
-        };
-        start.add(packets).add(1)
-    }
-
     /// The sender's SYN had these options.
     pub(super) fn take_options(&mut self, options: &Options) {
         if let Some(window) = options.window {
@@ -383,80 +293,10 @@ impl Receiver {
         self.grants.take_options(options);
     }
 
-    /// Whether the sender gets grants.
-    #[inline]
-    pub(super) fn grants(&self, config: &Config) -> bool {
-        self.grants.is_on(config)
-    }
-
-    /// Whether the transmission is a long one.
-    #[inline]
-    pub(super) fn is_long(&self) -> bool {
-        self.before.saturating_add(self.since) > LONG
-    }
-
-    /// The part of the window given last that has not come, in [`PARTS`].
-    #[inline]
-    pub(super) fn unused(&self, config: &Config) -> u8 {
-        let window = u32::from(self.peer.window(config).max(1));
-        let used = u32::from(self.since).saturating_mul(PARTS.into());
-        let used = used.checked_div(window).unwrap_or(0);
-        PARTS.saturating_sub(u8::try_from(used).unwrap_or(PARTS))
-    }
-
-    /// The sender may have so many packets behind its next announcement.
-    #[inline]
-    pub(super) fn set_start(&mut self, packets: u16) {
-        self.grants.set_start(packets);
-    }
-
     /// When a packet of any connection last arrived at the device.
     #[inline]
     pub(super) fn note_arrival(&mut self, at: Nanos) {
         self.heard = at;
-    }
-
-    /// See [`Connection::take_news`](super::Connection::take_news).
-    #[inline]
-    pub(super) fn take_news(&mut self) -> News {
-        News {
-            train: self.grants.take_train(),
-            ..core::mem::take(&mut self.news)
-        }
-    }
-
-    /// See [`Connection::in_flight`](super::Connection::in_flight).
-    #[inline]
-    pub(super) fn in_flight(&self, config: &Config) -> Option<u16> {
-        if self.turn == Turn::Granted {
-            return None;
-        }
-        if self.announced.is_some() {
-            // What comes unscheduled has a part of the port's buffer of its own.
-            return Some(0);
-        }
-        let end = self.given.add(self.peer.window(config));
-        Some(if self.expected.before(end) {
-            self.expected
-                .distance(end)
-                .saturating_sub(self.kept_packets())
-        } else {
-            0
-        })
-    }
-
-    /// See [`Connection::next_window`](super::Connection::next_window).
-    #[inline]
-    pub(super) fn next_window(&self, config: &Config) -> u16 {
-        self.peer.window(config)
-    }
-
-    /// A connection that is not scheduled needs no turn.
-    #[inline]
-    fn leave_ack_queue(&mut self) {
-        if !self.is_scheduled() {
-            self.turn = Turn::Not;
-        }
     }
 
     /// Whether a number that leaves now may open the window.
@@ -564,19 +404,6 @@ impl Receiver {
         Ok(Taken::Data { skip, taken })
     }
 
-    /// See [`Connection::note_arrived`](super::Connection::note_arrived).
-    #[cold]
-    #[inline(never)]
-    pub(super) fn note_arrived(&mut self, count: u16, payload: u16, now: Nanos) {
-        let (packets, bytes) = match self.news.arrived {
-            (packets, bytes, at) if at == now => (packets, bytes),
-            // Nobody has asked: it did not count.
-            _ => (0, 0),
-        };
-        let bytes = bytes.saturating_add(on_wire(count, payload.into()));
-        self.news.arrived = (packets.saturating_add(count), bytes, now);
-    }
-
     #[inline]
     fn advance(&mut self, packets: u16, now: Nanos) {
         let next = self.expected.add(packets);
@@ -634,16 +461,6 @@ impl Receiver {
         } else if ends && self.due == Due::Not {
             self.due = Due::At(now.saturating_add(ACK_DELAY));
         }
-    }
-
-    /// What short transmissions have brought is no sign of the port's rate, but for a time that a longer one's first
-    /// packets have `measured`.
-    #[cold]
-    fn forget_news(&mut self, measured: bool) {
-        self.news = News {
-            time: self.news.time.filter(|_| measured),
-            ..News::default()
-        };
     }
 
     /// A transmission of more than this packet is announced.

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A receiver's part in the ACK queue: what it demands, the turns that it gets, and the news that it has for the queue.
+
+use super::super::ack_queue::{on_wire, Demand, News, PARTS};
+use super::super::config::Config;
+use super::super::rtt::Rtt;
+use super::super::seq::Seq;
+use super::super::timers::Nanos;
+use super::{Due, Receiver, Request, Turn, LONG};
+
+impl Receiver {
+    /// Whether a transmission is announced and the receiver is not congested.
+    #[inline]
+    pub(in super::super) fn is_scheduled(&self) -> bool {
+        self.is_receiving() && !self.congested
+    }
+
+    /// See [`Connection::demand`](super::super::Connection::demand).
+    #[inline]
+    pub(in super::super) fn demand(&self) -> Demand {
+        if !self.is_scheduled() {
+            Demand::Nothing
+        } else if !self.wants_turn() {
+            Demand::Count
+        } else if self.announced.is_some() {
+            Demand::First
+        } else {
+            Demand::Turn
+        }
+    }
+
+    /// Whether an acknowledgement or a request needs a turn and has not asked for
+    /// it.
+    #[inline]
+    pub(super) fn wants_turn(&self) -> bool {
+        self.is_scheduled()
+            && self.turn == Turn::Not
+            && (self.due == Due::Now || self.request == Request::Hole)
+    }
+
+    /// See [`Connection::wait_turn`](super::super::Connection::wait_turn).
+    #[inline]
+    pub(in super::super) fn wait_turn(&mut self) {
+        if self.is_scheduled() {
+            self.turn = Turn::Waiting;
+        }
+    }
+
+    /// See [`Connection::waits_turn`](super::super::Connection::waits_turn).
+    #[inline]
+    pub(in super::super) fn waits_turn(&self) -> bool {
+        self.turn == Turn::Waiting
+    }
+
+    /// See [`Connection::take_turn`](super::super::Connection::take_turn). The reason for
+    /// the turn may be gone, a hole filled; the turn is used all the same.
+    #[inline]
+    pub(in super::super) fn take_turn(&mut self, alone: bool) {
+        if self.is_scheduled() {
+            self.turn = Turn::Granted;
+            self.alone = alone;
+            self.due = Due::Now;
+        }
+    }
+
+    /// See [`Connection::set_port`](super::super::Connection::set_port).
+    #[inline]
+    pub(in super::super) fn set_port(&mut self, senders: u32, link: u32) {
+        self.senders = u16::try_from(senders).unwrap_or(u16::MAX);
+        self.grants.set_link(link);
+    }
+
+    /// Has the turn of an announcement that comes after a silence request the
+    /// unscheduled packets that have not arrived: by now they are lost, or were
+    /// never sent. A sender without unacknowledged packets takes the request for
+    /// an acknowledgement.
+    #[inline]
+    pub(in super::super) fn request_unscheduled(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
+        if self.turn != Turn::Granted || self.request != Request::Not || self.keeps() {
+            return;
+        }
+        let Some(start) = self.announced else { return };
+        if self.expected.before(self.unscheduled_end(start, config))
+            && now >= self.quiet.saturating_add(self.patience(config, rtt))
+        {
+            self.request = Request::Hole;
+            self.asked = Some(self.expected);
+        }
+    }
+
+    /// The number behind the last unscheduled packet after the announcement with the
+    /// number `start`.
+    #[inline]
+    pub(super) fn unscheduled_end(&self, start: Seq, config: &Config) -> Seq {
+        let packets = if self.brief {
+            0
+        } else {
+            self.peer.unscheduled(config)
+        };
+        start.add(packets).add(1)
+    }
+
+    /// Whether the sender gets grants.
+    #[inline]
+    pub(in super::super) fn grants(&self, config: &Config) -> bool {
+        self.grants.is_on(config)
+    }
+
+    /// Whether the transmission is a long one.
+    #[inline]
+    pub(in super::super) fn is_long(&self) -> bool {
+        self.before.saturating_add(self.since) > LONG
+    }
+
+    /// The part of the window given last that has not come, in [`PARTS`].
+    #[inline]
+    pub(in super::super) fn unused(&self, config: &Config) -> u8 {
+        let window = u32::from(self.peer.window(config).max(1));
+        let used = u32::from(self.since).saturating_mul(PARTS.into());
+        let used = used.checked_div(window).unwrap_or(0);
+        PARTS.saturating_sub(u8::try_from(used).unwrap_or(PARTS))
+    }
+
+    /// The sender may have so many packets behind its next announcement.
+    #[inline]
+    pub(in super::super) fn set_start(&mut self, packets: u16) {
+        self.grants.set_start(packets);
+    }
+
+    /// See [`Connection::take_news`](super::super::Connection::take_news).
+    #[inline]
+    pub(in super::super) fn take_news(&mut self) -> News {
+        News {
+            train: self.grants.take_train(),
+            ..core::mem::take(&mut self.news)
+        }
+    }
+
+    /// See [`Connection::in_flight`](super::super::Connection::in_flight).
+    #[inline]
+    pub(in super::super) fn in_flight(&self, config: &Config) -> Option<u16> {
+        if self.turn == Turn::Granted {
+            return None;
+        }
+        if self.announced.is_some() {
+            // What comes unscheduled has a part of the port's buffer of its own.
+            return Some(0);
+        }
+        let end = self.given.add(self.peer.window(config));
+        Some(if self.expected.before(end) {
+            self.expected
+                .distance(end)
+                .saturating_sub(self.kept_packets())
+        } else {
+            0
+        })
+    }
+
+    /// See [`Connection::next_window`](super::super::Connection::next_window).
+    #[inline]
+    pub(in super::super) fn next_window(&self, config: &Config) -> u16 {
+        self.peer.window(config)
+    }
+
+    /// A connection that is not scheduled needs no turn.
+    #[inline]
+    pub(super) fn leave_ack_queue(&mut self) {
+        if !self.is_scheduled() {
+            self.turn = Turn::Not;
+        }
+    }
+
+    /// See [`Connection::note_arrived`](super::super::Connection::note_arrived).
+    #[cold]
+    #[inline(never)]
+    pub(in super::super) fn note_arrived(&mut self, count: u16, payload: u16, now: Nanos) {
+        let (packets, bytes) = match self.news.arrived {
+            (packets, bytes, at) if at == now => (packets, bytes),
+            // Nobody has asked: it did not count.
+            _ => (0, 0),
+        };
+        let bytes = bytes.saturating_add(on_wire(count, payload.into()));
+        self.news.arrived = (packets.saturating_add(count), bytes, now);
+    }
+
+    /// Forgets the news of short transmissions, since they tell no rate of the port. Keeps the time that the first
+    /// packets of this longer one have `measured`.
+    #[cold]
+    pub(super) fn forget_news(&mut self, measured: bool) {
+        self.news = News {
+            time: self.news.time.filter(|_| measured),
+            ..News::default()
+        };
+    }
+}
