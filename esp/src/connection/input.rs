@@ -395,16 +395,24 @@ impl Connection {
     fn acknowledged(&mut self, acked: Acked, opens: bool, now: Nanos, outcome: &mut Outcome) {
         outcome.acked = acked.data;
         if let Reader::Closed { until, held } = self.reader {
-            self.bear(&acked, opens, until, held, now);
+            self.hold_orphan(&acked, opens, until, held, now);
         }
         if acked.syn | acked.fin {
-            self.turned(&acked, now, outcome);
+            self.on_control_acked(&acked, now, outcome);
         }
     }
 
-    /// Packets that nobody waits for any more were received, or the other side is still there.
+    /// The peer of an orphan acknowledges. Progress restarts the orphan's life and moves its latest end; an
+    /// acknowledgement that opens no window restarts its life only.
     #[cold]
-    fn bear(&mut self, acked: &Acked, opens: bool, until: Nanos, mut held: Nanos, now: Nanos) {
+    fn hold_orphan(
+        &mut self,
+        acked: &Acked,
+        opens: bool,
+        until: Nanos,
+        mut held: Nanos,
+        now: Nanos,
+    ) {
         let takes = acked.data > 0 || acked.syn || acked.fin;
         if takes {
             held = now.saturating_add(ORPHAN_HELD);
@@ -415,9 +423,9 @@ impl Connection {
         }
     }
 
-    /// Our SYN or FIN was received.
+    /// The peer acknowledges our SYN or FIN: advances the connection's state.
     #[cold]
-    fn turned(&mut self, acked: &Acked, now: Nanos, outcome: &mut Outcome) {
+    fn on_control_acked(&mut self, acked: &Acked, now: Nanos, outcome: &mut Outcome) {
         if acked.syn && self.state == State::SynReceived {
             self.establish(now, outcome);
         }

@@ -219,7 +219,7 @@ impl Receiver {
         }
     }
 
-    /// What arrives in order is worth more than what waits.
+    /// Drops all kept packets if the receive buffer cannot hold them beside the arriving one, which is in order.
     #[cold]
     #[inline(never)]
     pub(super) fn make_room(&mut self, room: Room) {

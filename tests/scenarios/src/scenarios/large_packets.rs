@@ -29,7 +29,7 @@ const DROPS: usize = 8;
 /// A reader owns the socket while the first packets come, and when it works them off, those that they let go: windows come
 /// in one go then.
 fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
-    // What waits for its reader is late, and nothing else.
+    // Only packets that wait for the reader are to be late.
     lab.calm()?;
     for host in [&lab.a, &lab.b] {
         host.set_mtu(mtu)?;
