@@ -4,12 +4,11 @@
 //! Ethernet header).
 
 use std::io;
-use std::mem::MaybeUninit;
 
 use anyhow::{Context as _, Result};
 use nix::sys::socket::MsgFlags;
 use sockaddr_en::MacAddr;
-use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, SockFilter, Socket, Type};
 
 use super::datagram::{DatagramSocket, Datagrams};
 use super::{at_interface, peer_mac, remedied, Context, Kind, Prepared, Takes};
@@ -35,20 +34,19 @@ fn prepare(context: &Context) -> Result<Prepared> {
     let context = context.clone();
     Ok(Prepared::new(at_interface(&interface, 0), move |peer| {
         let mac = peer_mac(peer)?;
+        socket
+            .attach_filter(&frames_of(mac))
+            .context("letting a packet socket take only the peer's frames")?;
         let address = link_address(context.ethertype, interface.index, mac);
-        let socket = PacketSocket {
-            socket,
-            mac,
-            address,
-        };
+        let socket = PacketSocket { socket, address };
         Datagrams::boxed(socket, interface.mtu, &context)
     }))
 }
 
-/// A packet socket and its peer: the kernel connects none of these.
+/// A packet socket and its peer's address. The kernel does not connect a packet socket: its filter takes only the
+/// peer's frames, so that it is read by the same call as the sockets that are connected.
 struct PacketSocket {
     socket: Socket,
-    mac: MacAddr,
     address: SockAddr,
 }
 
@@ -56,19 +54,6 @@ impl DatagramSocket for PacketSocket {
     fn send(&self, datagram: &[u8], flags: MsgFlags) -> io::Result<usize> {
         self.socket
             .send_to_with_flags(datagram, &self.address, flags.bits())
-    }
-
-    /// Frames of other hosts are passed over.
-    fn recv(&self, buffer: &mut [u8], flags: MsgFlags) -> io::Result<usize> {
-        // SAFETY: the layouts are the same, and socket2 promises to write no uninitialised bytes
-        // in receive calls, so the buffer stays initialised.
-        let buffer = unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) };
-        loop {
-            let (length, sender) = self.socket.recv_from_with_flags(buffer, flags.bits())?;
-            if sender_mac(&sender) == Some(self.mac) {
-                return Ok(length);
-            }
-        }
     }
 }
 
@@ -89,16 +74,24 @@ fn link_address(ethertype: u16, interface: u32, mac: MacAddr) -> SockAddr {
     unsafe { SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as libc::socklen_t) }
 }
 
-/// The Ethernet address in a packet socket's address.
-fn sender_mac(address: &SockAddr) -> Option<MacAddr> {
-    if i32::from(address.family()) != libc::AF_PACKET {
-        return None;
-    }
-    // SAFETY: the pointer is to a whole `SockAddrStorage`, aligned for and larger than any socket
-    // address; all of it is initialised, and any bytes are a `sockaddr_ll`.
-    let address = unsafe { address.as_ptr().cast::<libc::sockaddr_ll>().read() };
-    let octets = address.sll_addr.get(..usize::from(address.sll_halen))?;
-    octets.try_into().ok().map(MacAddr)
+/// A filter that takes only the frames of `sender`. Offsets from `SKF_LL_OFF` (`linux/filter.h`) on are from the Ethernet
+/// header.
+fn frames_of(sender: MacAddr) -> [SockFilter; 6] {
+    const SOURCE: u32 = libc::SKF_LL_OFF as u32 + 6;
+    const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
+    const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+    let step = |code: u32, if_false, value| SockFilter::new(code as u16, 0, if_false, value);
+    let [a, b, c, d, e, f] = sender.0;
+    [
+        step(LOAD_WORD, 0, SOURCE),
+        step(IF_EQUAL, 3, u32::from_be_bytes([a, b, c, d])),
+        step(LOAD_HALF, 0, SOURCE + 4),
+        step(IF_EQUAL, 1, u32::from(u16::from_be_bytes([e, f]))),
+        step(RETURN, 0, u32::MAX),
+        step(RETURN, 0, 0),
+    ]
 }
 
 fn explain_permission(error: io::Error) -> anyhow::Error {
@@ -110,28 +103,48 @@ fn explain_permission(error: io::Error) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::MaybeUninit;
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn link_addresses_keep_their_parts() {
         let mac = MacAddr([2, 0, 0, 0, 0, 9]);
         let address = link_address(0x1234, 7, mac);
-        assert_eq!(sender_mac(&address), Some(mac));
         // SAFETY: the address was made from a `sockaddr_ll` just now.
         let raw = unsafe { address.as_ptr().cast::<libc::sockaddr_ll>().read() };
         assert_eq!(raw.sll_protocol.to_ne_bytes(), [0x12, 0x34]);
         assert_eq!(raw.sll_ifindex, 7);
     }
 
+    /// Two frames by the loopback device, the first one of another sender.
     #[test]
-    fn other_address_lengths_are_no_ethernet_address() {
-        let mut storage = SockAddrStorage::zeroed();
-        // SAFETY: as in `link_address`.
-        let raw = unsafe { storage.view_as::<libc::sockaddr_ll>() };
-        raw.sll_family = libc::AF_PACKET as libc::sa_family_t;
-        raw.sll_halen = 255;
-        // SAFETY: as in `link_address`.
-        let address = unsafe { SockAddr::new(storage, 20) };
-        assert_eq!(sender_mac(&address), None);
+    fn frames_of_other_hosts_are_not_read() {
+        const TYPE: u16 = 0x4E48;
+        let (other, peer) = (MacAddr([2, 0, 0, 0, 0, 8]), MacAddr([2, 0, 0, 0, 0, 9]));
+        let open = |kind| Socket::new(Domain::PACKET, kind, Some(Protocol::from(0)));
+        let (reader, writer) = match (open(Type::DGRAM), open(Type::RAW)) {
+            (Ok(reader), Ok(writer)) => (reader, writer),
+            (Err(error), _) | (_, Err(error)) => {
+                eprintln!("left out, packet sockets are for root: {error}");
+                return;
+            }
+        };
+        let loopback = link_address(TYPE, 1, MacAddr::UNSPECIFIED);
+        reader.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        reader.bind(&loopback).unwrap();
+        reader.attach_filter(&frames_of(peer)).unwrap();
+        for (sender, text) in [(other, b"other"), (peer, b"peer!")] {
+            let parts: [&[u8]; 4] = [&[0; 6], &sender.0, &TYPE.to_be_bytes(), text];
+            writer.send_to(&parts.concat(), &loopback).unwrap();
+        }
+        let mut text = [MaybeUninit::uninit(); 8];
+        let length = reader.recv(&mut text).unwrap();
+        // SAFETY: `recv` wrote the first `length` bytes.
+        let read = text[..length]
+            .iter()
+            .map(|byte| unsafe { byte.assume_init() });
+        assert!(read.eq(*b"peer!"));
     }
 }
