@@ -584,6 +584,7 @@ fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
             bindings::TCP_MD5SIG
             | bindings::TCP_MD5SIG_EXT
             | bindings::TCP_AO_ADD_KEY
+            | bindings::TCP_MAXSEG
             | bindings::TCP_REPAIR,
         ) => Some(EOPNOTSUPP),
         (SOL_IPV6, bindings::IPV6_V6ONLY) if is_v6 => Some(EINVAL),

@@ -172,6 +172,8 @@ fn connections(lab: &Lab) -> Outcome {
         refused(sign(end, 9), libc::EOPNOTSUPP, "TCP_MD5SIG")?;
         let repair = end.set_int_option(libc::IPPROTO_TCP, TCP_REPAIR, 1);
         refused(repair, libc::EOPNOTSUPP, "TCP_REPAIR")?;
+        let segments = end.set_int_option(libc::IPPROTO_TCP, libc::TCP_MAXSEG, 500);
+        refused(segments, libc::EOPNOTSUPP, "TCP_MAXSEG")?;
     }
     exchange(&client, &server)
 }
