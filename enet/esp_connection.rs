@@ -83,8 +83,7 @@ pub(crate) fn settle(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -
         // A peer that never answered has no connection that could have timed out.
         let timed_out = failure == Failure::TimedOut && !is_connecting(before);
         let error = error_for(failure, before);
-        // A mapped connection tells its program once, as TCP's does.
-        if (timed_out || failure == Failure::TooLarge) && esp.state.mapped.is_none() {
+        if timed_out || failure == Failure::TooLarge {
             fail_for_good(esp, error);
         } else {
             fail(esp, error);
@@ -182,22 +181,28 @@ fn established(esp: &mut LockedEsp<'_>) {
 /// Ends the connection with an error, without a packet to the peer.
 pub(crate) fn fail(esp: &mut LockedEsp<'_>, error: Error) {
     let sock = esp.sock();
-    let dead = sock.is_dead();
-    if !dead {
+    let told = !sock.is_dead();
+    // TCP may still carry it: then the program is not to hear of ESP's failure.
+    let undecided = esp.state.mapped.is_some() && is_connecting(sock.tcp_state());
+    if told && undecided {
+        sock.set_own_error(error);
+    } else if told {
         sock.set_error(error);
     }
     set_state(sock, TcpState::Close);
     esp.add_shutdown(uapi::SHUTDOWN_MASK);
-    if !dead {
+    if told && !undecided {
         sock.wake_error();
     }
     over(esp);
 }
 
-/// As [`fail`], with an error that every later call reports.
+/// As [`fail`], with an error that every later call reports. A mapped connection tells its program once, as TCP's does.
 pub(crate) fn fail_for_good(esp: &mut LockedEsp<'_>, error: Error) {
-    if let Some(connection) = esp.state.connection() {
-        connection.life.end_with(error);
+    if esp.state.mapped.is_none() {
+        if let Some(connection) = esp.state.connection() {
+            connection.life.end_with(error);
+        }
     }
     fail(esp, error);
 }

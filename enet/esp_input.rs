@@ -285,6 +285,13 @@ fn process(
     else {
         return mismatch(esp, skb, header, peer, softirq);
     };
+    if header.opens() && !crosses(connection, &skb) {
+        drop_packet(sock, skb, DropReason::NoSocket);
+        if let Some(reset) = esp::reset_for(header) {
+            esp_output::send_control(esp, reset);
+        }
+        return Due::NOT;
+    }
     let mut begins_sums = false;
     let mut without_sum = *header;
     if header.is_summed() || connection.sending.is_summed() {
@@ -353,6 +360,15 @@ fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
         return !connection.engine.takes_mask(header, mask);
     }
     connection.sending.is_summed() && !header.opens()
+}
+
+/// Whether the SYN of `skb` may cross that of `connection`: both stand for the same connection of TCP, or both for none. Whoever
+/// connects from the port of a server of TCP would get its clients otherwise.
+#[cold]
+#[inline(never)]
+fn crosses(connection: &Connection, skb: &Skb) -> bool {
+    connection.engine.state() != esp::State::SynSent
+        || options(skb).mapped == connection.mapped.map(esp::Mapped::swapped)
 }
 
 /// The options of a SYN or SYN|ACK.

@@ -368,6 +368,10 @@ pub(crate) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
 /// bound to a VRF, its children are too, and have a device in it.
 pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
     let shared = sock.shared();
+    // A twin's device may be any, and may go: it waits, as TCP's listener does.
+    if shared.twin.is_some() {
+        return INTERFACE_ANY;
+    }
     let state = sock.tcp_state();
     // A listener may have had a peer that refused it.
     let peer = if state == TcpState::Listen as u8 {

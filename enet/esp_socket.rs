@@ -232,6 +232,7 @@ impl Esp {
             esp_devices::sum(esp, now);
         }
         sock.start_flow();
+        let _ = sock.take_own_error();
         let _ = sock.take_error();
         space.statistics.count(Statistic::EspActiveOpens);
         esp_connection::set_state(sock, TcpState::SynSent);
@@ -447,7 +448,7 @@ impl Operations for Esp {
             })
             .map_err(|e| if e == EAGAIN { pending } else { e })?;
         if call.tcp_state() == TcpState::Close as u8 {
-            let failure = call.take_error();
+            let failure = call.take_own_error().and_then(|()| call.take_error());
             call.set_state(SocketState::Unconnected);
             guard.locked().count_disconnect();
             Self::disconnect(&mut guard);

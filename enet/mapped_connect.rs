@@ -12,7 +12,7 @@ use crate::{
     address::Address,
     edp::{peers::Known, query::Nonce},
     edp_control, esp,
-    esp_sock::{Chosen, Esp, Shared, State},
+    esp_sock::{key, Chosen, Esp, Shared, State},
     mapped_ends,
     mapped_list::Carrier,
     mapped_record::{Attempt, Phase, Record},
@@ -24,6 +24,7 @@ use crate::{
         rcu,
         route::NoHop,
         sock::TcpState,
+        softirq,
     },
     space::Space,
     statistics::Statistic,
@@ -136,6 +137,13 @@ pub(crate) fn connect<M: Mapped>(
     if let Some(companion) = call.companion() {
         M::look_at_listener(call, companion);
         match companion.record.phase() {
+            // `io_uring` polls, then connects again, and takes only this for an attempt that goes on.
+            Phase::Tcp if companion.record.take_switch() => {
+                return match call.connect(name, nonblocking) {
+                    Err(EALREADY) => Err(EINPROGRESS),
+                    other => other,
+                };
+            }
             Phase::Tcp => {}
             Phase::Listening => return call.connect(name, nonblocking),
             Phase::Connecting => return finish(call, nonblocking, EALREADY),
@@ -201,7 +209,8 @@ fn attempt<M: Mapped>(
         // It has listened before.
         return Err(Statistic::MappedTcpOption);
     }
-    Space::of(sock.net()).sysctl.limit_buffers(sock);
+    let space = Space::of(sock.net());
+    space.sysctl.limit_buffers(sock);
     let mut attempt = record.decide();
     if record.phase() != Phase::Tcp {
         // Another call was first; this one waits for the same connection.
@@ -220,7 +229,7 @@ fn attempt<M: Mapped>(
     drop(guard);
     match Esp::connect(&call.on(companion), &plan.to.emit(), true) {
         Ok(()) | Err(EINPROGRESS) => {}
-        Err(EADDRNOTAVAIL) if chosen != 0 => return Ok(Some(EADDRNOTAVAIL)),
+        Err(EADDRNOTAVAIL) if is_open(space, chosen, &plan) => return Ok(Some(EADDRNOTAVAIL)),
         Err(_) => return Err(Statistic::MappedTcpError),
     }
     *attempt = Some(Attempt::new(name, plan.to));
@@ -228,6 +237,25 @@ fn attempt<M: Mapped>(
     record.set_phase(Phase::Connecting);
     call.set_asked(true);
     Ok(None)
+}
+
+/// Whether the connection that `plan` is to open from port `own` is open already. ESP finds connections by ports and Ethernet
+/// addresses, so that one in its way may be another one: between other IP addresses, or not mapped.
+#[cold]
+fn is_open(space: &Space, own: u16, plan: &Plan) -> bool {
+    softirq::disabled(|softirq| {
+        let section = rcu::Read::enter();
+        let Some(other) = space.esp_connections.find(&key(own, &plan.to), &section) else {
+            return false;
+        };
+        let mut guard = other.lock_bh(softirq);
+        let Some(esp) = guard.locked() else {
+            // A call has it, and may be opening it.
+            return true;
+        };
+        let ends = esp.state.mapped;
+        ends == Some(plan.ends) || ends == Some(plan.ends.swapped())
+    })
 }
 
 /// Waits for the connection, as `connect` does; `pending` is what it says if it does not wait.
@@ -262,7 +290,7 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
         return Server::Tcp;
     };
     let record = &companion.record;
-    let attempt = record.decide();
+    let mut attempt = record.decide();
     match record.phase() {
         Phase::Connecting => {}
         Phase::Esp => return Server::Companion,
@@ -289,6 +317,16 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
             return Server::Companion;
         }
         Err(EALREADY | EINPROGRESS) => return Server::Nobody,
+        // It was open, and the peer has reset it: the program hears that of it, and TCP does not open it again.
+        Err(ECONNRESET) => {
+            record.set_phase(Phase::Tcp);
+            call.set_asked(false);
+            if let Some(attempt) = &mut *attempt {
+                attempt.give_up(ECONNRESET);
+            }
+            call.report_error(ECONNRESET);
+            return Server::Tcp;
+        }
         Err(ECONNREFUSED) => Statistic::MappedTcpRefused,
         Err(ETIMEDOUT) => Statistic::MappedTcpSilent,
         Err(_) => Statistic::MappedTcpError,
@@ -303,6 +341,7 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
             space.edp_peers.doubt(&attempt.to);
         }
         space.mapped_refusals.add(&attempt.to);
+        record.note_switch();
         match call.connect(attempt.name(), true) {
             Ok(()) | Err(EINPROGRESS) => {}
             Err(error) => call.report_error(error),

@@ -85,6 +85,8 @@ pub(crate) struct Record {
     accepted: bool,
     /// `connect` has said that there is a connection.
     told: AtomicBool,
+    /// TCP's SYN has left in the place of ESP's, and no `connect` has been told since.
+    switched: AtomicBool,
     /// Whom `accept` asks first.
     turn: AtomicBool,
     /// Held by whoever decides; sleeps.
@@ -103,6 +105,7 @@ impl Record {
             phase: AtomicU8::new(phase as u8),
             accepted,
             told: AtomicBool::new(accepted),
+            switched: AtomicBool::new(false),
             turn: AtomicBool::new(false),
             attempt: KBox::pin_init(new_mutex!(None), GFP_KERNEL_ACCOUNT)?,
         })
@@ -141,6 +144,16 @@ impl Record {
     /// A new attempt: `connect` has said nothing yet.
     pub(crate) fn tell_again(&self) {
         self.told.store(false, Relaxed);
+    }
+
+    /// TCP's SYN has left in the place of ESP's.
+    pub(crate) fn note_switch(&self) {
+        self.switched.store(true, Relaxed);
+    }
+
+    /// Whether that has happened, and this is the first `connect` to be told.
+    pub(crate) fn take_switch(&self) -> bool {
+        self.switched.swap(false, Relaxed)
     }
 
     /// Whether `accept` asks TCP first this time.

@@ -78,6 +78,26 @@ impl<P: Protocol> Sock<P> {
         fence(Release);
     }
 
+    /// As [`set_error`](Self::set_error), but for [`take_own_error`](Self::take_own_error) alone: no call on the socket in front
+    /// of a companion sees it.
+    pub(crate) fn set_own_error(&self, error: Error) {
+        self.own_error_cell().store(-error.to_errno(), Relaxed);
+        fence(Release);
+    }
+
+    /// Takes the error that [`set_own_error`](Self::set_own_error) stored, if any. Without a front it is the pending one.
+    pub(crate) fn take_own_error(&self) -> Result {
+        match self.own_error_cell().swap(0, Relaxed) {
+            0 => Ok(()),
+            errno => Err(Error::from_errno(-errno)),
+        }
+    }
+
+    fn own_error_cell(&self) -> &AtomicI32 {
+        // SAFETY: An aligned word of this socket.
+        unsafe { AtomicI32::from_ptr(field!(self, sk_err)) }
+    }
+
     /// Stores an error for the next call and wakes tasks that wait for one.
     pub(crate) fn report_error(&self, error: Error) {
         self.set_error(error);

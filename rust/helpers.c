@@ -107,7 +107,7 @@ H(void, sk_inherit_times, (struct sock *to, const struct sock *from), unsigned l
 H(void, sk_inherit_txtime, (struct sock *to, const struct sock *from), to->sk_txtime_deadline_mode = from->sk_txtime_deadline_mode; to->sk_txtime_report_errors = from->sk_txtime_report_errors)
 H(u32, tcp_user_timeout, (const struct sock *sk), return READ_ONCE(inet_csk(sk)->icsk_user_timeout))
 H(bool, tcp_has_child, (const struct sock *sk), return inet_sk_state_load(sk) != TCP_LISTEN || !reqsk_queue_empty(&inet_csk(sk)->icsk_accept_queue))
-H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tcp_sk(sk)->rx_opt.user_mss || TCP_KEYS(sk))
+H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tcp_sk(sk)->rx_opt.user_mss || rcu_access_pointer(inet_sk(sk)->inet_opt) || TCP_KEYS(sk))
 H(bool, inet_v6only, (const struct sock *sk), return ipv6_only_sock(sk))
 H(u16, inet_own_end, (const struct sock *sk, u8 *address), struct in6_addr own = {}; if (sk->sk_family == AF_INET6) own = *inet6_rcv_saddr(sk); else ipv6_addr_set_v4mapped(inet_sk(sk)->inet_rcv_saddr, &own); memcpy(address, &own, sizeof(own)); return READ_ONCE(inet_sk(sk)->inet_num))
 H(int, inet_write_name, (void *name, bool v6, const u8 *address, u16 port), if (v6) { struct sockaddr_in6 sin6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) }; memcpy(&sin6.sin6_addr, address, 16); memcpy(name, &sin6, sizeof(sin6)); return sizeof(sin6); } struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = htons(port) }; memcpy(&sin.sin_addr, address + 12, 4); memcpy(name, &sin, sizeof(sin)); return sizeof(sin))
@@ -121,7 +121,7 @@ H(void, sk_inherit_busy_poll, (struct sock *to, const struct sock *from), )
 #endif
 
 /* routes and neighbours */
-H(struct rtable *, route_output, (struct sock *sk, __be32 *saddr, __be32 daddr, __be16 dport), struct flowi4 fl4 = { .flowi4_oif = READ_ONCE(sk->sk_bound_dev_if), .flowi4_mark = READ_ONCE(sk->sk_mark), .flowi4_proto = IPPROTO_TCP, .flowi4_uid = sk_uid(sk), .daddr = daddr, .saddr = *saddr, .fl4_dport = dport }; struct rtable *rt = ip_route_output_flow(sock_net(sk), &fl4, sk); *saddr = fl4.saddr; return rt)
+H(struct rtable *, route_output, (struct sock *sk, __be32 *saddr, __be32 daddr, __be16 dport), struct flowi4 fl4 = { .flowi4_oif = READ_ONCE(sk->sk_bound_dev_if), .flowi4_mark = READ_ONCE(sk->sk_mark), .flowi4_proto = IPPROTO_TCP, .flowi4_uid = sk_uid(sk), .daddr = daddr, .saddr = *saddr, .fl4_dport = dport, .fl4_sport = sk_is_inet(sk) ? inet_sk(sk)->inet_sport : 0, .flowi4_dscp = sk_is_inet(sk) ? inet_sk_dscp(inet_sk(sk)) : 0 }; struct rtable *rt = ip_route_output_flow(sock_net(sk), &fl4, sk); *saddr = fl4.saddr; return rt)
 H(bool, rt_is_on_link, (const struct rtable *rt), return rt->rt_type == RTN_UNICAST && !rt->rt_uses_gateway && !rt->rt_gw_family && !dst_xfrm(&rt->dst))
 H(struct net_device *, rt_dev_rcu, (const struct rtable *rt), return dst_dev_rcu(&rt->dst))
 H(void, rt_put, (struct rtable *rt), ip_rt_put(rt))

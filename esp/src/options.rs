@@ -89,6 +89,14 @@ pub struct Mapped {
 }
 
 impl Mapped {
+    /// The same connection as its other end tells of it.
+    pub fn swapped(self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+        }
+    }
+
     /// The option as it stands on the wire.
     pub fn emit(&self) -> [u8; MAPPED_LEN] {
         let mut bytes = [0; MAPPED_LEN];

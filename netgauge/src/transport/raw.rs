@@ -132,7 +132,9 @@ mod tests {
             }
         };
         let loopback = link_address(TYPE, 1, MacAddr::UNSPECIFIED);
-        reader.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        reader
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
         reader.bind(&loopback).unwrap();
         reader.attach_filter(&frames_of(peer)).unwrap();
         for (sender, text) in [(other, b"other"), (peer, b"peer!")] {

@@ -52,6 +52,7 @@ mod library;
 mod lifetimes;
 mod macsec;
 mod manual;
+mod mapped_attempts;
 mod mapped_disconnecting;
 mod mapped_esp;
 mod mapped_listening;
@@ -115,6 +116,7 @@ pub fn all() -> Vec<&'static Scenario> {
         mapped_tcp::ALL,
         mapped_esp::ALL,
         mapped_listening::ALL,
+        mapped_attempts::ALL,
         mapped_disconnecting::ALL,
         mapped_objections::ALL,
         mapped_options::ALL,

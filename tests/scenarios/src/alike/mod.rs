@@ -20,7 +20,7 @@ mod signals;
 mod sockets;
 mod streams;
 mod trace;
-mod uring;
+pub mod uring;
 
 #[cfg(test)]
 mod document;
