@@ -11,6 +11,7 @@ mod figures;
 mod link;
 mod series;
 pub mod shares;
+mod strings;
 
 use std::time::Duration;
 
@@ -59,6 +60,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let wanted = Wanted(options.only.clone());
     let budgets = Budgets::read(layout)?;
     let mut guest = boot(layout)?;
+    strings::check(&mut guest)?;
     let mut figures = counted(&mut guest, &wanted)?;
     if [MESSAGE, BYTE].iter().any(|name| wanted.is_share(name)) {
         figures.extend(in_kernel(&mut guest, &figures)?);
@@ -78,9 +80,13 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
 pub fn check(layout: &Layout) -> Result<Part> {
     let budgets = Budgets::read(layout)?;
     let mut guest = boot(layout)?;
+    let mut part = Part::new("bench");
+    part.take(
+        "string instructions are not counted by the byte",
+        strings::check(&mut guest),
+    );
     let figures = counted(&mut guest, &Wanted::default())?;
     guest.end()?;
-    let mut part = Part::new("bench");
     for verdict in budgets.judge(&figures) {
         part.take(&verdict.name(), verdict.outcome());
     }
