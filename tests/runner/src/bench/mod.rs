@@ -9,6 +9,7 @@
 mod budgets;
 mod figures;
 mod link;
+mod memory;
 mod series;
 pub mod shares;
 mod strings;
@@ -50,6 +51,9 @@ pub struct Options {
     /// Measure only the figures with these names, such as `byte` or `*byte*`; * matches any text.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
+    /// Count loads, stores, locked instructions and the misses of modelled caches instead, beside the instructions.
+    #[arg(long, conflicts_with = "only")]
+    memory: bool,
 }
 
 /// Prints the figures with their budgets; true when every transport could be measured and no budget is exceeded.
@@ -57,6 +61,9 @@ pub struct Options {
 /// # Errors
 /// When something does not build, the guest does not boot, its kernel reports a fault, or the budgets cannot be read.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
+    if options.memory {
+        return memory::run(layout).map(|()| true);
+    }
     let wanted = Wanted(options.only.clone());
     let budgets = Budgets::read(layout)?;
     let mut guest = boot(layout)?;
