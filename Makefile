@@ -67,7 +67,8 @@ help:
 	@echo
 	@echo ' Measurements, in guests whose clock counts instructions:'
 	@echo '  make bench      instructions per half round trip and per byte, by protocol; fails if one exceeds its budget in'
-	@echo '                  netgauge/budgets.toml; OPTIONS="--only *byte*" measures less'
+	@echo '                  netgauge/budgets.toml; OPTIONS="--only *byte*" measures less; OPTIONS=--memory counts loads, stores,'
+	@echo '                  locked instructions and misses of modelled caches instead'
 	@echo '  make profile    the instructions of a message by function; PROTOCOL="esp tcp" compares, OPTIONS="--block 1048576" is of a stream, "--flood" of a flood'
 	@echo '  make incast     many senders to one receiver on a switch with small buffers: goodput, drops, fairness;'
 	@echo '                  OPTIONS="--protocols esp --senders 32" measures less, OPTIONS=--help lists all'

@@ -2,6 +2,7 @@
 
 //! Commands in a guest, one after the other, each with its output and its exit status.
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -152,6 +153,9 @@ impl Commands {
     ) -> Result<Self> {
         let how = match clock {
             Clock::Instructions => " whose clock counts instructions",
+            Clock::Watched => {
+                " whose clock counts instructions, and whose accesses of memory are counted"
+            }
             Clock::Free(_) => "",
         };
         step::say(&format!("booting a guest with {}{how}", layout.release));
@@ -265,6 +269,14 @@ impl Commands {
     /// When QEMU does not answer.
     pub fn monitor(&self) -> Result<Monitor> {
         self.guest.monitor()
+    }
+
+    /// What tells the counts of a guest that is watched.
+    ///
+    /// # Errors
+    /// When the plugin does not answer.
+    pub fn counts(&self) -> Result<UnixStream> {
+        self.guest.counts()
     }
 
     /// Ends the guest.

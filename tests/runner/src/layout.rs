@@ -137,6 +137,11 @@ impl Layout {
         self.cargo_release().join(name)
     }
 
+    /// The plugin of QEMU's that counts what a guest does to memory; it is the host's.
+    pub fn plugin(&self) -> PathBuf {
+        self.cargo_target().join("release/libqemu_memory.so")
+    }
+
     /// An example of a crate, built by cargo for the guests.
     pub fn example(&self, name: &str) -> PathBuf {
         self.cargo_release().join("examples").join(name)

@@ -30,6 +30,8 @@ pub enum Clock {
     Free(u32),
     /// One processor whose clock advances one nanosecond per instruction, so that time counts instructions.
     Instructions,
+    /// The same, and the plugin of `tests/plugin` counts what it does to memory; that makes it several times as slow.
+    Watched,
 }
 
 /// An emulated wire with a virtio-net device at each end: what one sends, the other receives, and nothing is lost on it.
@@ -269,6 +271,14 @@ impl Guest {
         Monitor::connect(&self.directory.path().join(MONITOR))
     }
 
+    /// What tells the counts of a guest that is watched, see [`Clock::Watched`].
+    ///
+    /// # Errors
+    /// When the plugin does not answer.
+    pub fn counts(&self) -> Result<UnixStream> {
+        UnixStream::connect(self.directory.path().join(COUNTS)).context("QEMU's plugin")
+    }
+
     /// Where the kernel's messages are kept.
     pub fn console(&self) -> &Path {
         &self.console
@@ -335,6 +345,7 @@ impl Monitor {
 /// Names of a guest's sockets.
 const PROGRAMS: &str = "programs";
 const MONITOR: &str = "monitor";
+const COUNTS: &str = "counts";
 
 /// What the monitor calls a guest's end of its wire.
 pub const WIRE: &str = "wire";
@@ -413,7 +424,7 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
             command.args(["-smp", &processors.to_string()]);
             ("tcg,thread=multi", architecture.processor(), "")
         }
-        Clock::Instructions => {
+        Clock::Instructions | Clock::Watched => {
             command.args(["-smp", "1", "-icount", "shift=0,sleep=off"]);
             ("tcg", architecture.counted_processor(), "mitigations=off ")
         }
@@ -492,6 +503,14 @@ fn command(layout: &Layout, boot: &Boot<'_>, directory: &Path) -> Result<Command
     ));
     command.args(["-serial", "chardev:programs", "-qmp"]);
     command.arg(format!("unix:{directory}/{MONITOR},server=on,wait=off"));
+    if boot.clock == Clock::Watched {
+        let plugin = layout.plugin();
+        command.arg("-plugin");
+        command.arg(format!(
+            "file={},socket={directory}/{COUNTS}",
+            plugin.display()
+        ));
+    }
     Ok(command)
 }
 

@@ -43,6 +43,7 @@ mod scenarios;
 mod socket;
 mod stamps;
 mod station;
+mod strings;
 mod studies;
 mod switch;
 mod team;

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 
 use crate::prelude::*;
 use crate::scale::{churn, free_memory, port_rests, slabs, Crowd, Protocol, BOTH};
+use crate::strings::costs;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -18,6 +19,8 @@ pub enum Study {
     Cost,
     /// Instructions of a message on 100 connections in turn, for `make bench`.
     Turns,
+    /// Instructions of a byte that the kernel sets or copies, for `make bench`.
+    Strings,
     /// A minute of connections opened and closed at a rate.
     Churn,
     /// How long a port stays taken after its connection.
@@ -48,6 +51,7 @@ pub fn run(study: Study) -> Result<()> {
         Study::Memory => memory(&lab),
         Study::Cost => cost(&lab),
         Study::Turns => turns(&lab),
+        Study::Strings => strings(),
         Study::Churn => churning(&lab),
         Study::Ports => ports(&lab),
     }?;
@@ -122,6 +126,14 @@ fn turns(lab: &Lab) -> Result<()> {
         crowd.half_round_trip_in_turn(IN_TURN, 5)?;
         let half = crowd.half_round_trip_in_turn(IN_TURN, 20)?;
         println!("{protocol} {half:.0}");
+    }
+    Ok(())
+}
+
+/// A line for each way to set or copy, for a program to read.
+fn strings() -> Result<()> {
+    for (name, cost) in costs()? {
+        println!("{name} {cost:.3}");
     }
     Ok(())
 }

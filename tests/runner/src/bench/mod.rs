@@ -9,8 +9,10 @@
 mod budgets;
 mod figures;
 mod link;
+mod memory;
 mod series;
 pub mod shares;
+mod strings;
 
 use std::time::Duration;
 
@@ -49,6 +51,9 @@ pub struct Options {
     /// Measure only the figures with these names, such as `byte` or `*byte*`; * matches any text.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
+    /// Count loads, stores, locked instructions and the misses of modelled caches instead, beside the instructions.
+    #[arg(long, conflicts_with = "only")]
+    memory: bool,
 }
 
 /// Prints the figures with their budgets; true when every transport could be measured and no budget is exceeded.
@@ -56,9 +61,13 @@ pub struct Options {
 /// # Errors
 /// When something does not build, the guest does not boot, its kernel reports a fault, or the budgets cannot be read.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
+    if options.memory {
+        return memory::run(layout).map(|()| true);
+    }
     let wanted = Wanted(options.only.clone());
     let budgets = Budgets::read(layout)?;
     let mut guest = boot(layout)?;
+    strings::check(&mut guest)?;
     let mut figures = counted(&mut guest, &wanted)?;
     if [MESSAGE, BYTE].iter().any(|name| wanted.is_share(name)) {
         figures.extend(in_kernel(&mut guest, &figures)?);
@@ -78,9 +87,13 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
 pub fn check(layout: &Layout) -> Result<Part> {
     let budgets = Budgets::read(layout)?;
     let mut guest = boot(layout)?;
+    let mut part = Part::new("bench");
+    part.take(
+        "string instructions are not counted by the byte",
+        strings::check(&mut guest),
+    );
     let figures = counted(&mut guest, &Wanted::default())?;
     guest.end()?;
-    let mut part = Part::new("bench");
     for verdict in budgets.judge(&figures) {
         part.take(&verdict.name(), verdict.outcome());
     }

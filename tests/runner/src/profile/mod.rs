@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::Value;
 
-use self::symbols::Symbols;
+pub use self::symbols::Symbols;
 pub use self::trace::{is_kernel, Counts, Place};
 pub use self::tracer::Tracer;
 use crate::bench::{self, Link, UNLIMITED};

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A model of the data caches of one processor: two levels of lines, of which a set keeps those that were used last.
+//!
+//! A store takes its line into the cache as a load does. What is evicted costs nothing, nothing is fetched ahead, and
+//! instructions are fetched from elsewhere.
+
+/// Bytes of a line.
+const LINE: u64 = 64;
+
+/// A line that no address is in.
+const NOTHING: u64 = u64::MAX;
+
+/// One level.
+#[derive(Debug)]
+pub struct Cache {
+    /// The lines of each set, one set after the other; within a set the line that was used last comes first.
+    lines: Vec<u64>,
+    ways: usize,
+    sets: u64,
+}
+
+impl Cache {
+    /// An empty one. Both numbers are powers of two.
+    fn new(bytes: u64, ways: usize) -> Self {
+        let sets = bytes / LINE / ways as u64;
+        debug_assert!(sets.is_power_of_two());
+        Self {
+            lines: vec![NOTHING; sets as usize * ways],
+            ways,
+            sets,
+        }
+    }
+
+    /// Uses a line, and tells whether it was there.
+    fn has(&mut self, line: u64) -> bool {
+        let start = (line % self.sets) as usize * self.ways;
+        let set = &mut self.lines[start..start + self.ways];
+        let found = set.iter().position(|other| *other == line);
+        // The last one makes room where it was not there.
+        let position = found.unwrap_or(self.ways - 1);
+        set[..=position].rotate_right(1);
+        set[0] = line;
+        found.is_some()
+    }
+}
+
+/// Both levels, and how often a line was not there.
+#[derive(Debug)]
+pub struct Caches {
+    first: Cache,
+    second: Cache,
+    /// Lines that the first level did not have.
+    pub first_misses: u64,
+    /// Lines of those that the second one did not have either.
+    pub second_misses: u64,
+}
+
+impl Default for Caches {
+    /// 32 KiB in sets of 8 lines, and 1 MiB in sets of 16.
+    fn default() -> Self {
+        Self {
+            first: Cache::new(32 << 10, 8),
+            second: Cache::new(1 << 20, 16),
+            first_misses: 0,
+            second_misses: 0,
+        }
+    }
+}
+
+impl Caches {
+    /// Loads or stores `bytes` bytes at a physical address.
+    pub fn access(&mut self, address: u64, bytes: u64) {
+        let last = address.saturating_add(bytes.max(1) - 1);
+        for line in address / LINE..=last / LINE {
+            if !self.first.has(line) {
+                self.first_misses += 1;
+                if !self.second.has(line) {
+                    self.second_misses += 1;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the accesses miss in the first level and in the second.
+    fn misses(caches: &mut Caches, addresses: impl IntoIterator<Item = u64>) -> (u64, u64) {
+        let before = (caches.first_misses, caches.second_misses);
+        for address in addresses {
+            caches.access(address, 8);
+        }
+        (
+            caches.first_misses - before.0,
+            caches.second_misses - before.1,
+        )
+    }
+
+    #[test]
+    fn a_line_misses_once() {
+        let mut caches = Caches::default();
+        assert_eq!(misses(&mut caches, (0..64).step_by(8)), (1, 1));
+        assert_eq!(misses(&mut caches, (0..64).step_by(8)), (0, 0));
+        assert_eq!(misses(&mut caches, [64]), (1, 1));
+    }
+
+    #[test]
+    fn an_access_across_two_lines_uses_both() {
+        let mut caches = Caches::default();
+        assert_eq!(misses(&mut caches, [60]), (2, 2));
+        assert_eq!(misses(&mut caches, [0, 64]), (0, 0));
+        // The last byte of a line, and the first one of the next.
+        caches.access(191, 1);
+        caches.access(192, 1);
+        assert_eq!((caches.first_misses, caches.second_misses), (4, 4));
+    }
+
+    #[test]
+    fn an_access_at_the_end_of_memory_ends_there() {
+        let mut caches = Caches::default();
+        caches.access(u64::MAX, 8);
+        assert_eq!(caches.first_misses, 1);
+    }
+
+    #[test]
+    fn the_line_that_was_used_longest_ago_makes_room() {
+        let mut caches = Caches::default();
+        // Addresses of one set of the first level, and of different sets of the second.
+        let same_set = |number: u64| number * 4096;
+        assert_eq!(misses(&mut caches, (0..8).map(same_set)), (8, 8));
+        // The first is used again, so that the second is the oldest when a ninth comes.
+        assert_eq!(misses(&mut caches, [same_set(0), same_set(8)]), (1, 1));
+        assert_eq!(misses(&mut caches, [same_set(0)]), (0, 0));
+        assert_eq!(misses(&mut caches, [same_set(1)]), (1, 0));
+        // That took the place of the third.
+        assert_eq!(misses(&mut caches, [same_set(2)]), (1, 0));
+        assert_eq!(misses(&mut caches, [same_set(8)]), (0, 0));
+    }
+
+    #[test]
+    fn sizes_and_ways_are_those_of_the_model() {
+        let run = |bytes: u64| {
+            let mut caches = Caches::default();
+            let lines = || (0..bytes).step_by(LINE as usize);
+            assert_eq!(misses(&mut caches, lines()), (bytes / 64, bytes / 64));
+            misses(&mut caches, lines())
+        };
+        // What fits is there the second time; of what is one line longer in each set nothing is.
+        assert_eq!(run(32 << 10), (0, 0));
+        assert_eq!(run(36 << 10), (36 << 4, 0));
+        assert_eq!(run(1 << 20), (1 << 14, 0));
+        assert_eq!(run((1 << 20) + (64 << 10)), (17 << 10, 17 << 10));
+        // 16 lines of one set of the second level, of which the first has 8.
+        let mut caches = Caches::default();
+        let same_set = |number: u64| number << 16;
+        assert_eq!(misses(&mut caches, (0..16).map(same_set)), (16, 16));
+        assert_eq!(misses(&mut caches, (0..16).map(same_set)), (16, 0));
+        assert_eq!(misses(&mut caches, (0..17).map(same_set)), (17, 1));
+    }
+}
