@@ -173,6 +173,7 @@ packages:
 package-test: packages
 	@mk/package-test
 	@mk/package-test upgrade
+	@mk/package-test image
 
 # RELEASE is the kernel to build for there, and not the one that enet-modules is for
 package-test-dkms:
