@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 	packages package-test package-test-dkms mpi-test mpi-hosts
 
 # 'make KDIR=...' reaches the scripts through the environment
-export KDIR RELEASE ONLY KERNELS INSTALL_MOD_PATH ENET_CACHE COUNTED
+export KDIR RELEASE ONLY KERNELS LAST INSTALL_MOD_PATH ENET_CACHE COUNTED
 ifeq ($(strip $(KDIR)),)
 unexport KDIR
 endif
@@ -47,7 +47,8 @@ help:
 	@echo '  make install    build for the running kernel (or KDIR or RELEASE) and install, with depmod, headers and manual pages'
 	@echo '  make packages   build Debian packages in build/packages: enet-modules-RELEASE, enet-dkms, enet-tools, netgauge,'
 	@echo '                  openmpi-btl-esp, libsockaddr-en-dev, python3-sockaddr-en; MODULE_KEY=FILE MODULE_CERT=FILE sign the module. make package-test installs them'
-	@echo '                  by apt in a fresh system and boots it; make package-test-dkms does so with DKMS and the newest kernel'
+	@echo '                  by apt in a fresh system and boots it, then upgrades the last version'\''s with connections open, rolls back and purges;'
+	@echo '                  LAST=COMMIT names that version; make package-test-dkms installs with DKMS and the newest kernel'
 	@echo '  make mpi-test   build the Open MPI component of mpi/, and run four ranks over its test mode; needs no module;'
 	@echo '                  make mpi-hosts runs Open MPI over ESP between hosts in a guest, ONLY="name ..." selects tests'
 	@echo '  make programs   run iperf3, redis, nginx, postgres and others of Debian, unchanged, over mapped sockets between hosts in a'
@@ -172,6 +173,8 @@ packages:
 
 package-test: packages
 	@mk/package-test
+	@mk/package-test upgrade
+	@mk/package-test image
 
 # RELEASE is the kernel to build for there, and not the one that enet-modules is for
 package-test-dkms:

@@ -68,10 +68,10 @@ mod ties;
 mod uapi;
 
 use crate::net::{
-    compat::parameter,
     device::Notifier,
     family::{FamilyRegistration, ProtocolRegistration},
     inet, namespace, offload, packet_type,
+    parameter::modinfo,
 };
 
 module! {
@@ -82,27 +82,11 @@ module! {
     license: "GPL",
     // The last two are of mapped sockets: a program whose sockets are mapped loads the module by them.
     alias: ["net-pf-28", "net-pf-2-proto-259-type-1", "net-pf-10-proto-259-type-1"],
-    params: {
-        family: u16 {
-            default: 28,
-            description: "Number of the socket family (default 28)",
-        },
-        edp_type: u16 {
-            default: 0x88b5,
-            description: "Ethernet type of EDP frames (default 0x88B5)",
-        },
-        esp_type: u16 {
-            default: 0x88b6,
-            description: "Ethernet type of ESP frames (default 0x88B6)",
-        },
-    },
 }
 
-/// The version of the crates and packages, as `modinfo -F version enet` and `/sys/module/enet/version` print it. `module!` has no
-/// field for it.
-#[used]
-#[link_section = ".modinfo"]
-static VERSION: [u8; 14] = *b"version=0.1.0\0";
+// The version of the crates and packages, as `modinfo -F version enet` and `/sys/module/enet/version` print it. `module!` has no
+// field for it.
+modinfo!("version=0.1.0");
 
 /// The module's registrations. Fields are dropped in the order in which they stand: first nobody
 /// can make sockets any more, then no frame comes in, then the connections end that outlived their
@@ -124,30 +108,30 @@ struct Enet {
 
 impl kernel::Module for Enet {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        let parameters = parameters::set(
-            parameter(&module_parameters::family),
-            parameter(&module_parameters::edp_type),
-            parameter(&module_parameters::esp_type),
-        )?;
+        parameters::check()?;
+        let (family, edp_type, esp_type) = (
+            parameters::family(),
+            parameters::edp_type(),
+            parameters::esp_type(),
+        );
         // The reverse of the order above: what is made first is used by what follows.
-        let esp = ProtocolRegistration::new(parameters.family, module)?;
-        let edp = ProtocolRegistration::new(parameters.family, module)?;
+        let esp = ProtocolRegistration::new(family, module)?;
+        let edp = ProtocolRegistration::new(family, module)?;
         let sysctl = net::sysctl::Root::new(module)?;
         let space = namespace::Registration::new(module)?;
         let settings = net::sysctl::Registration::new(module)?;
         let files = net::procfs::Registration::new(module)?;
         let devices = Notifier::register(module)?;
-        let esp_runs = offload::Registration::new(parameters.esp_type, module)?;
-        let esp_frames =
-            packet_type::Registration::joining::<esp_runs::Runs>(parameters.esp_type, module)?;
-        let edp_frames = packet_type::Registration::new(parameters.edp_type, module)?;
+        let esp_runs = offload::Registration::new(esp_type, module)?;
+        let esp_frames = packet_type::Registration::joining::<esp_runs::Runs>(esp_type, module)?;
+        let edp_frames = packet_type::Registration::new(edp_type, module)?;
         // The last two let programs make sockets, which hold the module: after the first of them nothing may fail any more that
         // depends on memory or parameters.
         let mapped = inet::Prepared::new(uapi::IPPROTO_ENET, module)?;
-        let family = FamilyRegistration::new(parameters.family, module).inspect_err(|_| {
+        let family = FamilyRegistration::new(family, module).inspect_err(|_| {
             pr_err!(
                 "family {} is taken by another module; pass family= another number\n",
-                parameters.family
+                family
             )
         })?;
         let mapped = mapped.register()?;

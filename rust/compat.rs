@@ -5,7 +5,6 @@
 //! No other file asks which kernel this is. Kbuild sets `enet_kernel_7_3` from Linux 7.3 on.
 
 use super::bindings;
-use kernel::module_param::ModuleParamAccess;
 
 /// A timer's callback returns this to leave the timer as it is.
 #[cfg(enet_kernel_7_3)]
@@ -15,11 +14,3 @@ pub(super) const HRTIMER_NORESTART: bindings::hrtimer_restart =
 #[cfg(not(enet_kernel_7_3))]
 pub(super) const HRTIMER_NORESTART: bindings::hrtimer_restart =
     bindings::hrtimer_restart_HRTIMER_NORESTART;
-
-/// The value of a module parameter.
-pub(crate) fn parameter<T: Copy>(parameter: &ModuleParamAccess<T>) -> T {
-    #[cfg(enet_kernel_7_3)]
-    return parameter.value();
-    #[cfg(not(enet_kernel_7_3))]
-    return *parameter.value();
-}

@@ -64,6 +64,7 @@ pub(crate) mod options;
 pub(crate) mod packet_type;
 pub(crate) mod page_ring;
 pub(crate) mod pages;
+pub(crate) mod parameter;
 pub(crate) mod percpu;
 pub(crate) mod procfs;
 pub(crate) mod queue;

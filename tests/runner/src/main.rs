@@ -4,6 +4,7 @@
 //!
 //! It runs inside the toolbox that `mk/toolbox` makes; `make` calls it.
 
+mod allowance;
 mod architecture;
 mod bench;
 mod beside;

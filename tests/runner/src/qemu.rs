@@ -19,6 +19,7 @@ use anyhow::{bail, ensure, Context, Result};
 use serde_json::{json, Value};
 use tempfile::TempDir;
 
+use crate::allowance::Allowance;
 use crate::layout::{Layout, Purpose};
 use crate::shared::Shared;
 use crate::step;
@@ -74,7 +75,8 @@ pub struct Boot<'a> {
     pub shared: &'a [Shared],
     /// Its console is for a person: the kernel says nothing there but what is wrong.
     pub quiet: bool,
-    /// It is ended so long after its kernel has started init, whatever it does, unless it is given more time.
+    /// It is ended so long after its kernel has started init, whatever it does, unless it is given more time. What it waits for the
+    /// host's processors does not count.
     pub deadline: Duration,
 }
 
@@ -114,7 +116,7 @@ pub struct Guest {
     /// Lines that came before somebody asked for them.
     heard: VecDeque<Port>,
     open_ports: u32,
-    deadline: Instant,
+    allowance: Allowance,
     console: PathBuf,
     // Holds the sockets of the second serial port and of the monitor.
     directory: TempDir,
@@ -154,15 +156,19 @@ impl Guest {
 
     /// Whether the kernel gets to init. A slow one may take its time, as long as it goes on; what it says is kept.
     fn comes_up(&mut self) -> bool {
-        let deadline = Instant::now() + TO_INIT;
+        self.extend(TO_INIT);
+        let mut silence = Allowance::new(self.child.id(), SILENCE);
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = self.allowance.wait().min(silence.wait());
             if left.is_zero() {
                 return false;
             }
-            let Ok(line) = self.lines.recv_timeout(left.min(SILENCE)) else {
-                return false;
+            let line = match self.lines.recv_timeout(left) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return false,
             };
+            silence = Allowance::new(self.child.id(), SILENCE);
             let up = match &line {
                 Port::Console(text) => text.contains(INIT_STARTS),
                 Port::Program(_) => true,
@@ -199,6 +205,7 @@ impl Guest {
         let to_programs = programs.try_clone()?;
         let from_console = child.stdout.take().context("QEMU without an output")?;
         let (sender, lines) = mpsc::channel();
+        let allowance = Allowance::new(child.id(), boot.deadline);
         let log = File::create(&console).with_context(|| console.display().to_string())?;
         read_lines(from_console, Some(log), sender.clone(), Port::Console);
         read_lines(programs, None, sender, Port::Program);
@@ -209,7 +216,7 @@ impl Guest {
             to_programs,
             heard: VecDeque::new(),
             open_ports: 2,
-            deadline: Instant::now() + boot.deadline,
+            allowance,
             console,
             directory,
         })
@@ -221,7 +228,7 @@ impl Guest {
     /// When the guest has not ended by its deadline; it is ended then.
     pub fn next(&mut self) -> Result<Said> {
         while self.open_ports > 0 {
-            let left = self.deadline.saturating_duration_since(Instant::now());
+            let left = self.allowance.wait();
             let line = match self.heard.pop_front() {
                 Some(line) => Ok(line),
                 // A guest that never stops talking would always have a line there.
@@ -233,7 +240,9 @@ impl Guest {
                 Ok(Port::Program(line)) => return Ok(interpret(line)),
                 Ok(Port::Closed) => self.open_ports -= 1,
                 Err(RecvTimeoutError::Disconnected) => self.open_ports = 0,
+                Err(RecvTimeoutError::Timeout) if !left.is_zero() => {}
                 Err(RecvTimeoutError::Timeout) => {
+                    self.await_last_words();
                     self.end();
                     bail!(
                         "guest {} did not end in time; the end of {}:\n{}",
@@ -260,7 +269,14 @@ impl Guest {
 
     /// Gives the guest this long from now on.
     pub fn extend(&mut self, time: Duration) {
-        self.deadline = Instant::now() + time;
+        self.allowance = Allowance::new(self.child.id(), time);
+    }
+
+    /// Has the guest's init say what hangs, where it listens for that; the console's log has it.
+    fn await_last_words(&mut self) {
+        if self.tell("").is_ok() {
+            thread::sleep(LAST_WORDS);
+        }
     }
 
     /// QEMU's monitor.
@@ -362,6 +378,9 @@ const SILENCE: Duration = Duration::from_secs(90);
 /// How long QEMU may take to start, and a kernel to get to init; some five seconds on a machine that is not busy. One that
 /// hangs and complains about it is not silent.
 const TO_INIT: Duration = Duration::from_secs(900);
+
+/// How long a guest that hangs may speak of it.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How often it is tried.
 const BOOTS: u32 = 3;
@@ -615,7 +634,7 @@ mod tests {
             to_programs: UnixStream::pair().unwrap().0,
             heard: VecDeque::new(),
             open_ports: 2,
-            deadline: Instant::now() + Duration::from_secs(3600),
+            allowance: Allowance::new(0, Duration::from_secs(3600)),
             console: PathBuf::new(),
             directory: TempDir::new().unwrap(),
         };

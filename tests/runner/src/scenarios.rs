@@ -23,8 +23,8 @@ use crate::{programs, python, step};
 /// processors of the host busy, and more of them only wait for each other.
 const GUESTS: usize = 2;
 
-/// How long a guest may take to boot, and for one scenario; those have deadlines of their own, which are shorter.
-const DEADLINE: Duration = Duration::from_secs(400);
+/// How long a guest may take to boot, and for one scenario; those have deadlines of their own, which are shorter, 300 s at most.
+const DEADLINE: Duration = Duration::from_secs(500);
 
 /// Addresses of the virtio-net devices of guests with four processors.
 const VIRTIO: [&str; 2] = ["02:00:00:00:03:03", "02:00:00:00:03:04"];

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use nix::sched::{setns, CloneFlags};
@@ -24,7 +24,7 @@ use crate::knobs::Knobs;
 use crate::lab::{await_events, eventually, Lab, Wiring};
 use crate::memory;
 use crate::module;
-use crate::patience::allow;
+use crate::patience::{self, Allowance};
 use crate::socket::{check, Socket};
 
 /// How a scenario ends: with a reason when it failed.
@@ -303,6 +303,7 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     let flags = nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK;
     let (reader, writer) = pipe2(flags).context("pipe")?;
     std::io::stdout().flush()?;
+    patience::clock_counts(scenario.counted);
     // SAFETY: this process has a single thread here, so the child may go on like any program.
     let child = match unsafe { fork() }.context("fork")? {
         ForkResult::Child => {
@@ -314,8 +315,8 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     // Both sides set the group, so that neither is early.
     let _ = setpgid(child, child);
     drop(writer);
-    let deadline = allow(scenario.deadline);
-    let ended = await_end(child, deadline);
+    let started = Instant::now();
+    let ended = await_end(child, Allowance::new(scenario.deadline));
     if let Ok(false) = ended {
         notes.extend(where_it_hangs(child));
     }
@@ -332,7 +333,11 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     let last = said.last().cloned().unwrap_or_default();
     notes.splice(0..0, said);
     if !ended? {
-        bail!("still running after {deadline:?}; last word: {last}");
+        bail!(
+            "still running after {:.0?}, which {:?} are here; last word: {last}",
+            started.elapsed(),
+            scenario.deadline
+        );
     }
     match status {
         WaitStatus::Exited(_, 0) => Ok(()),
@@ -343,8 +348,8 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     }
 }
 
-/// True when the child ended within `deadline`; it stays to be waited for.
-fn await_end(child: Pid, deadline: Duration) -> Result<bool> {
+/// True when the child ended within its time; it stays to be waited for.
+fn await_end(child: Pid, mut allowance: Allowance) -> Result<bool> {
     // SAFETY: pidfd_open takes two integers.
     let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, child.as_raw(), 0) })?;
     // SAFETY: the kernel just returned this descriptor and nothing else owns it.
@@ -354,9 +359,14 @@ fn await_end(child: Pid, deadline: Duration) -> Result<bool> {
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one pollfd, alive and writable for the call.
-    let ready = check(unsafe { libc::poll(&mut entry, 1, deadline.as_millis() as i32) })?;
-    Ok(ready == 1)
+    while let Some(wait) = allowance.wait() {
+        // SAFETY: one pollfd, alive and writable for the call.
+        let ready = check(unsafe { libc::poll(&mut entry, 1, wait.as_millis().max(1) as i32) })?;
+        if ready == 1 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What the threads of this process wait for.

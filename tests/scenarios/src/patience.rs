@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! How long things may take in this guest.
+//!
+//! Bounds are for the stock kernel on processors that the guest has for itself. The runner says how much slower another kernel is. How
+//! much slower the processors are is measured here, since it changes: other guests and builds use them too, and the guest's clock
+//! goes on while it waits for its turn.
 
 use std::env;
-use std::sync::OnceLock;
-use std::time::Duration;
+use std::fs;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::time::{clock_gettime, ClockId};
 
 /// By how much the guest is slower than one with the stock kernel, as the runner says.
 const VARIABLE: &str = "ENET_PATIENCE";
@@ -14,9 +24,11 @@ pub fn patience() -> Duration {
     allow(Duration::from_secs(20))
 }
 
-/// `time`, enough for the stock kernel, for the one that is here.
+/// `time`, enough for the stock kernel on processors of its own, for the ones that are here: a deadline that nothing meets but a
+/// broken module. Times that are compared with others take [`factor`].
 pub fn allow(time: Duration) -> Duration {
-    time.saturating_mul(factor())
+    let usual = time.saturating_mul(factor());
+    usual.saturating_mul(slowness()) / ALONE
 }
 
 /// How many times as long as in the stock kernel things may take.
@@ -26,4 +38,171 @@ pub fn factor() -> u32 {
         let text = env::var(VARIABLE).unwrap_or_default();
         text.parse().unwrap_or(1).max(1)
     })
+}
+
+/// What is left of a deadline, which counts what the guest would have done of it on processors of its own. Time in which the guest has
+/// nothing to do counts in full, so that one that hangs comes to its end.
+#[derive(Debug)]
+pub struct Allowance {
+    left: Duration,
+    since: Instant,
+    idle: Duration,
+}
+
+impl Allowance {
+    /// `time` from now on, in the stock kernel.
+    pub fn new(time: Duration) -> Self {
+        Self {
+            left: time.saturating_mul(factor()),
+            since: Instant::now(),
+            idle: idle(),
+        }
+    }
+
+    /// How long to wait before asking again; none when it is used up.
+    pub fn wait(&mut self) -> Option<Duration> {
+        if self.since.elapsed() >= self.left.min(LATELY) {
+            self.count();
+        }
+        let wait = self.left.min(LATELY).saturating_sub(self.since.elapsed());
+        (self.left >= LEAST).then(|| wait.max(LEAST))
+    }
+
+    fn count(&mut self) {
+        let slowness = slowness();
+        let (passed, idle) = (self.since.elapsed(), idle());
+        let all = passed * processors();
+        let busy = all.saturating_sub(idle.saturating_sub(self.idle));
+        self.left = self.left.saturating_sub(counted(passed, busy, slowness));
+        self.since += passed;
+        self.idle = idle;
+    }
+}
+
+/// What counts of `passed`, in which the processors together were busy for `busy`. One thread that does all keeps one of them busy.
+fn counted(passed: Duration, busy: Duration, slowness: u32) -> Duration {
+    let busy = busy.min(passed);
+    passed - busy + busy * ALONE / slowness
+}
+
+/// How long the processors together have had nothing to do.
+fn idle() -> Duration {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    // "cpu", then hundredths of a second: user, nice, system, idle, iowait
+    let mut words = text.split_whitespace().skip(4);
+    let mut next = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    let hundredths: u64 = next() + next();
+    Duration::from_millis(10 * hundredths)
+}
+
+fn processors() -> u32 {
+    thread::available_parallelism().map_or(1, |count| count.get() as u32)
+}
+
+/// Less is not worth waiting for.
+const LEAST: Duration = Duration::from_millis(1);
+
+/// For how long a measurement holds.
+const LATELY: Duration = Duration::from_secs(5);
+
+/// How slow processors are that do nothing else.
+const ALONE: u32 = 100;
+
+/// More is not believed: a guest that hangs must end.
+const SLOWEST: u32 = 20 * ALONE;
+
+/// Whether the clock counts instructions: then nothing else takes time from the guest, and measuring would.
+static COUNTED: AtomicBool = AtomicBool::new(false);
+
+/// Tells whether the guest's clock counts instructions.
+pub fn clock_counts(counts: bool) {
+    COUNTED.store(counts, Ordering::Relaxed);
+}
+
+/// How long a computation takes here at present, in parts of what it takes on processors that do nothing else, which are [`ALONE`].
+fn slowness() -> u32 {
+    static MEASURED: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
+    if COUNTED.load(Ordering::Relaxed) {
+        return ALONE;
+    }
+    // A process may have been forked while another thread had the lock.
+    let Ok(mut measured) = MEASURED.try_lock() else {
+        return slowness_of(&measure());
+    };
+    match *measured {
+        Some((moment, found)) if moment.elapsed() < LATELY => found,
+        _ => {
+            let found = slowness_of(&measure());
+            *measured = Some((Instant::now(), found));
+            found
+        }
+    }
+}
+
+/// So many pieces, half a millisecond each, span several turns of the host's scheduler.
+const PIECES: usize = 24;
+
+/// How long the same computation takes, again and again. The thread's clock leaves out the guest's other threads, but not what else
+/// the host's processor does meanwhile.
+fn measure() -> [Duration; PIECES] {
+    std::array::from_fn(|_| {
+        let started = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+        let mut number = 1_u64;
+        for _ in 0..50_000 {
+            number = black_box(number.wrapping_mul(3));
+        }
+        let ended = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+        match (started, ended) {
+            (Ok(started), Ok(ended)) => Duration::from(ended).saturating_sub(started.into()),
+            _ => Duration::ZERO,
+        }
+    })
+}
+
+/// Within a turn of the host's scheduler a piece takes the least time; pieces that wait for turns take more.
+fn slowness_of(pieces: &[Duration]) -> u32 {
+    let sum: Duration = pieces.iter().sum();
+    let least = pieces.iter().min().map_or(0, Duration::as_nanos);
+    let alone = least * pieces.len() as u128;
+    let found = (sum.as_nanos() * u128::from(ALONE)).checked_div(alone);
+    found.map_or(ALONE, |found| {
+        found.clamp(ALONE.into(), SLOWEST.into()) as u32
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn what_waits_for_turns_is_slow() {
+        assert_eq!(slowness_of(&[MS; 10]), 100);
+        let mut pieces = [MS; 10];
+        pieces[4] = 31 * MS;
+        assert_eq!(slowness_of(&pieces), 400);
+        pieces[5] = 5000 * MS;
+        assert_eq!(slowness_of(&pieces), SLOWEST);
+        assert_eq!(slowness_of(&[Duration::ZERO; 3]), 100);
+    }
+
+    #[test]
+    fn what_is_idle_counts_in_full() {
+        assert_eq!(counted(1000 * MS, Duration::ZERO, 400), 1000 * MS);
+        assert_eq!(counted(1000 * MS, 500 * MS, 400), 625 * MS);
+        assert_eq!(counted(1000 * MS, 2000 * MS, 400), 250 * MS);
+    }
+
+    #[test]
+    fn an_allowance_ends() {
+        clock_counts(true);
+        let mut allowance = Allowance::new(100 * MS);
+        let started = Instant::now();
+        while let Some(wait) = allowance.wait() {
+            assert!(wait <= 100 * MS);
+            thread::sleep(wait);
+        }
+        assert!(started.elapsed() >= 99 * MS);
+    }
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::traffic::Traffic;
 use super::wires::{Way, Wire};
 use crate::harness::own_threads;
+use crate::patience::Allowance;
 use crate::prelude::*;
 use crate::relay::Tally;
 use crate::traffic::Ledger;
@@ -151,17 +152,14 @@ fn is_deserted(host: &Host) -> Result<bool> {
 
 /// Ends the process, saying what hangs, when nothing has got on for too long before `ended`.
 fn watch(lab: &Lab, ledger: &Ledger, ended: Receiver<()>) {
-    let (mut progress, mut since) = (ledger.progress(), Instant::now());
-    while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
+    let (mut progress, mut allowance) = (ledger.progress(), Allowance::new(STALL));
+    while allowance.wait().is_some() {
+        if ended.recv_timeout(Duration::from_millis(200)) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
         if ledger.progress() != progress {
-            (progress, since) = (ledger.progress(), Instant::now());
+            (progress, allowance) = (ledger.progress(), Allowance::new(STALL));
         }
-        if since.elapsed() > STALL {
-            break;
-        }
-    }
-    if since.elapsed() <= STALL {
-        return;
     }
     note(&format!("the wire: {:?}", lab.relay().tally()));
     for (name, host) in [("a", &lab.a), ("b", &lab.b)] {

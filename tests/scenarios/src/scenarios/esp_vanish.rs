@@ -3,6 +3,7 @@
 //! Peers that vanish, and peers that only seem to.
 
 use crate::address::ESP_SO_USER_TIMEOUT;
+use crate::patience::factor;
 use crate::prelude::*;
 use crate::relay::Mode;
 
@@ -79,7 +80,8 @@ fn user_timeout(lab: &Lab) -> Outcome {
     }
     let took = start.elapsed();
     // By default it is 15 s.
-    ensure!(took < allow(Duration::from_secs(10)), "after {took:?}");
+    let most = Duration::from_secs(10) * factor();
+    ensure!(took < most, "after {took:?}");
     patient.set_nonblocking(true)?;
     refused(patient.receive(&mut byte, 0), libc::EAGAIN, "the patient")?;
     // Nothing is left to wait out the minute.

@@ -126,11 +126,10 @@ fn streams(lab: &Lab) -> Outcome {
         "the bytes changed on the way"
     );
 
-    let limit = Duration::from_secs(5);
     let stream = lab
         .a
         .namespace
-        .within(|| EspStream::connect_timeout(&there, limit))?
+        .within(|| EspStream::connect_timeout(&there, patience()))?
         .context("connect with a time limit")?;
     drop(listener);
     drop(stream);

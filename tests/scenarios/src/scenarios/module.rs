@@ -2,6 +2,9 @@
 
 //! The module's life: loading, use, refusal to go, going, parameters.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
 use crate::frame::ETH_P_ALL;
 use crate::prelude::*;
 use crate::relay::Mode;
@@ -13,6 +16,7 @@ scenarios! {
     guest module_loads_and_unloads_20_times = load_often;
     guest module_parameter_family = other_family;
     guest module_parameters_ethertypes = other_types;
+    guest module_parameters_are_in_sysfs = shown_parameters;
     guest module_unloads_after_connections_on_a_dead_link = unload_after_cut, within(90);
     guest module_refuses_invalid_parameters = clashing_parameters;
 }
@@ -156,6 +160,28 @@ fn other_types() -> Outcome {
     server.receive_exact(&mut bytes[..5])?;
     wire.wait_for(patience(), is(esp_type))
         .context("an ESP frame of the new type")?;
+    Ok(())
+}
+
+/// What is given is shown, what is not as its default, to everybody; nothing of it can be written.
+fn shown_parameters() -> Outcome {
+    let _restore = Restore;
+    for (given, shown) in [
+        (&[][..], ["28", "34997", "34998"]),
+        (&["family=45", "esp_type=0x9a11"], ["45", "34997", "39441"]),
+    ] {
+        module::unload()?;
+        module::load(given)?;
+        let directory = Path::new("/sys/module/enet/parameters");
+        ensure!(directory.read_dir()?.count() == shown.len(), "other files");
+        for (name, value) in ["family", "edp_type", "esp_type"].iter().zip(shown) {
+            let path = directory.join(name);
+            let found = fs::read_to_string(&path).context(*name)?;
+            ensure!(found.trim() == value, "{given:?}: {name} is {found:?}");
+            let mode = path.metadata()?.permissions().mode() & 0o777;
+            ensure!(mode == 0o444, "{name} has the mode {mode:o}");
+        }
+    }
     Ok(())
 }
 

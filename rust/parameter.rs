@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Numbers that are given when the module is loaded, and shown in `/sys/module/NAME/parameters`.
+//!
+//! `module!` has parameters too, but gives each the mode 0, which sysfs leaves out. These are what `module_param(NAME, ushort, 0444)`
+//! makes in C: the kernel's own functions read and print them.
+//!
+//! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
+
+use core::{
+    ptr::{addr_of, addr_of_mut},
+    sync::atomic::{AtomicU16, Ordering::Relaxed},
+};
+use kernel::{
+    bindings,
+    module_param::KernelParam,
+    str::{as_char_ptr_in_const_context, CStr},
+};
+
+/// Readable by everybody, writable by nobody: the value stays what it is once the module is loaded.
+const MODE: u16 = 0o444;
+
+/// A parameter's value. [`parameter`] makes one.
+pub(crate) struct Parameter(AtomicU16);
+
+impl Parameter {
+    #[doc(hidden)]
+    pub(crate) const fn new(default: u16) -> Self {
+        Self(AtomicU16::new(default))
+    }
+
+    /// What was given, or else the default.
+    #[inline]
+    pub(crate) fn value(&self) -> u16 {
+        self.0.load(Relaxed)
+    }
+
+    /// The entry by which the kernel finds it.
+    ///
+    /// The kernel reads and writes the value through this pointer to an `unsigned short`, which lives as long as the module. It writes
+    /// while it loads the module, before anything of the module runs, and never afterwards because of [`MODE`].
+    #[doc(hidden)]
+    pub(crate) const fn entry(&'static self, name: &'static CStr) -> KernelParam {
+        KernelParam::new(bindings::kernel_param {
+            name: as_char_ptr_in_const_context(name),
+            mod_: addr_of_mut!(bindings::__this_module),
+            ops: addr_of!(bindings::param_ops_ushort),
+            perm: MODE,
+            level: -1,
+            flags: 0,
+            __bindgen_anon_1: bindings::kernel_param__bindgen_ty_1 {
+                arg: self.0.as_ptr().cast(),
+            },
+        })
+    }
+}
+
+/// `text` as an array, as the section `.modinfo` has it; evaluated by the compiler alone.
+#[doc(hidden)]
+pub(crate) const fn array<const N: usize>(text: &str) -> [u8; N] {
+    match text.as_bytes().first_chunk() {
+        Some(bytes) => *bytes,
+        None => panic!(),
+    }
+}
+
+/// A string of `modinfo`.
+#[doc(hidden)]
+macro_rules! modinfo {
+    ($($part:expr),*) => {
+        const _: () = {
+            const TEXT: &str = concat!($($part,)* "\0");
+            #[used]
+            #[link_section = ".modinfo"]
+            static INFO: [u8; TEXT.len()] = $crate::net::parameter::array(TEXT);
+        };
+    };
+}
+pub(crate) use modinfo;
+
+/// `static NAME: Parameter = parameter("name", default, "what modinfo says");`
+macro_rules! parameter {
+    ($(#[$doc:meta])* static $static:ident = parameter($name:literal, $default:expr, $description:literal);) => {
+        $(#[$doc])*
+        static $static: $crate::net::parameter::Parameter = $crate::net::parameter::Parameter::new($default);
+        const _: () = {
+            #[used]
+            #[link_section = "__param"]
+            static ENTRY: ::kernel::module_param::KernelParam = $static.entry(::kernel::c_str!($name));
+        };
+        $crate::net::parameter::modinfo!("parmtype=", $name, ":ushort");
+        $crate::net::parameter::modinfo!("parm=", $name, ":", $description);
+    };
+}
+pub(crate) use parameter;
