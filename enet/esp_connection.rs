@@ -191,7 +191,9 @@ pub(crate) fn fail(esp: &mut LockedEsp<'_>, error: Error) {
     }
     set_state(sock, TcpState::Close);
     esp.add_shutdown(uapi::SHUTDOWN_MASK);
-    if told && !undecided {
+    if told && undecided {
+        sock.signal_error();
+    } else if told {
         sock.wake_error();
     }
     over(esp);

@@ -12,6 +12,7 @@ use crate::{
     address::Address,
     edp::{peers::Known, query::Nonce},
     edp_control, esp,
+    esp_connection::is_connecting,
     esp_sock::{key, Chosen, Esp, Shared, State},
     mapped_ends,
     mapped_list::Carrier,
@@ -138,7 +139,9 @@ pub(crate) fn connect<M: Mapped>(
         M::look_at_listener(call, companion);
         match companion.record.phase() {
             // `io_uring` polls, then connects again, and takes only this for an attempt that goes on.
-            Phase::Tcp if companion.record.take_switch() => {
+            Phase::Tcp
+                if is_connecting(call.sock().tcp_state()) && companion.record.take_switch() =>
+            {
                 return match call.connect(name, nonblocking) {
                     Err(EALREADY) => Err(EINPROGRESS),
                     other => other,

@@ -144,6 +144,7 @@ impl Record {
     /// A new attempt: `connect` has said nothing yet.
     pub(crate) fn tell_again(&self) {
         self.told.store(false, Relaxed);
+        self.switched.store(false, Relaxed);
     }
 
     /// TCP's SYN has left in the place of ESP's.

@@ -63,14 +63,17 @@ impl RawSock {
 
     /// Tells `SIGIO` owners that the connection they asked for is there.
     pub(crate) fn signal_connected(&self) {
+        self.signal(bindings::POLL_OUT as c_int);
+    }
+
+    /// Tells `SIGIO` owners alone of an error: tasks that wait are woken to look again.
+    pub(crate) fn signal_error(&self) {
+        self.signal(bindings::POLL_ERR as c_int);
+    }
+
+    fn signal(&self, band: c_int) {
         // SAFETY: The socket is valid.
-        unsafe {
-            bindings::sk_wake_async(
-                self.as_ptr(),
-                bindings::SOCK_WAKE_IO as c_int,
-                bindings::POLL_OUT as c_int,
-            )
-        };
+        unsafe { bindings::sk_wake_async(self.as_ptr(), bindings::SOCK_WAKE_IO as c_int, band) };
     }
 
     /// Sends `SIGPIPE` to the calling task.
