@@ -33,7 +33,8 @@ run-debug-guests = kernel=$$(mk/debug-kernel path) && $(in-toolbox) $(runner-pro
 help:
 	@echo 'enet: Ethernet sockets (PF_ENET) for Linux. Needs a Debian host and root; fetches everything else.'
 	@echo
-	@echo '  make demo       show in a minute what a message costs by tcp, udp, raw, edp and esp, and what 16 senders to one get'
+	@echo '  make demo       show in a minute, in an emulated guest, what a message costs by tcp, udp, raw, edp and esp, how long questions'
+	@echo '                  take beside streams, what 32 senders to one get, and redis as it is and by enet run; draws build/demo.svg'
 	@echo '  make test       run every test: crates, module, scenarios in a stock kernel, lints; prints the count at the end'
 	@echo '  make test-debug run the scenarios in a debug kernel: KASAN, lockdep, kmemleak, and more;'
 	@echo '                  builds that kernel first (a quarter of an hour, once); ONLY="name ..." selects scenarios'

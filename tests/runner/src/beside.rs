@@ -31,9 +31,11 @@ const TURN: u32 = 21 * 1514 * 8;
 pub struct Row {
     size: u64,
     errors: u64,
-    alone_median_ns: u64,
+    /// Without streams: the middle question's time, nanoseconds.
+    pub alone_median_ns: u64,
     median_ns: u64,
-    p99_ns: u64,
+    /// Beside streams: the time that 99 % of the questions do not exceed.
+    pub p99_ns: u64,
     p99_slowdown: f64,
     longest_pause_ns: u64,
     share: Share,

@@ -51,7 +51,8 @@ pub struct Options {
 /// # Errors
 /// When the guest does not boot, or the hosts cannot be set up.
 pub fn run(layout: &Layout, name: &'static str, options: &Options) -> Result<Part> {
-    let initramfs = initramfs::with_module(layout, &format!("guest-{name}"), Vec::new())?;
+    let initramfs =
+        initramfs::with_module(layout, &format!("guest-{name}"), Vec::new(), Vec::new())?;
     let directory = TempDir::with_prefix(format!("{name}-")).context("a temporary directory")?;
     let serve = |tag, served: &Path, read_only| {
         Shared::serve(layout, directory.path(), tag, served, read_only)

@@ -77,6 +77,9 @@ pub struct Options {
     /// Times from an answer to the next question beside them, milliseconds.
     #[arg(long, value_delimiter = ',', default_value = "0,50")]
     pause: Vec<u32>,
+    /// Bytes of a question.
+    #[arg(long, value_delimiter = ',', default_value = "100,10000")]
+    question: Vec<u32>,
     /// MiB of the stream that is measured with and without loss; 0 leaves it out.
     #[arg(long, default_value_t = 256)]
     stream: u32,
@@ -109,9 +112,8 @@ struct Row {
 
 /// Of all rounds.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub struct Spread {
-    /// The worst round's.
-    pub worst: f64,
+struct Spread {
+    worst: f64,
     median: f64,
 }
 
@@ -130,12 +132,12 @@ struct Port {
 
 /// What was measured of one protocol with so many senders of so much.
 #[derive(Clone, Debug)]
-pub struct Cell {
+struct Cell {
     /// Goodput as a share of the port's rate.
-    pub share: Spread,
+    share: Spread,
     fairness: Spread,
     /// Frames that the receiver's port dropped, in all rounds.
-    pub drops: u64,
+    drops: u64,
     marks: u64,
 }
 
@@ -224,16 +226,68 @@ fn options(arguments: &[&str]) -> Options {
     <Line as clap::Parser>::parse_from([&["incast"], arguments].concat()).options
 }
 
-/// The measurement of the demonstration: 16 senders of 64 KiB, in five rounds each, by protocol.
+/// What the demonstration measures on a switch.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Bytes of a question.
+    pub question: u32,
+    /// Hosts that stream beside it.
+    pub streams: u32,
+    /// Hosts that send at the same time.
+    pub senders: u32,
+    /// KiB that each of them sends.
+    pub kib: u32,
+}
+
+/// What it has measured of one protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// The time that 99 % of the questions do not exceed, nanoseconds.
+    pub p99_ns: u64,
+    /// The middle one's without streams, nanoseconds.
+    pub alone_ns: u64,
+    /// Goodput of the middle round as a share of the port's rate.
+    pub share: f64,
+    /// How many rounds there were.
+    pub rounds: u32,
+    /// Frames that the receiver's port dropped, in all rounds.
+    pub drops: u64,
+}
+
+/// Makes the usual switch and measures on it by each of these protocols, with so many rounds. The switch stays.
 ///
 /// # Errors
 /// When the guest ends, or a protocol cannot be measured.
-pub fn sample(guest: &mut Commands, protocols: &[&str]) -> Result<Vec<Cell>> {
-    let options = options(&["--rounds", "5"]);
-    make_switch(guest, &options, 17, "")?;
-    let measured = protocols.iter().map(|protocol| {
-        measure(guest, &options, (protocol, 64, 16))?
-            .map_err(|error| anyhow!("{protocol}: {error}"))
+pub fn sample(
+    guest: &mut Commands,
+    protocols: &[(&str, u32)],
+    sizes: &Sizes,
+) -> Result<Vec<Sample>> {
+    let mut options = options(&[&format!("--question={}", sizes.question)]);
+    make_switch(
+        guest,
+        &options,
+        sizes.senders.max(sizes.streams + 1) + 1,
+        "",
+    )?;
+    let measured = protocols.iter().map(|(protocol, rounds)| {
+        options.rounds = *rounds;
+        step::say(&format!(
+            "{protocol}: questions beside {} streams, then {} senders at the same time",
+            sizes.streams, sizes.senders
+        ));
+        let line = ask(guest, &options, protocol, (sizes.streams, 0))?;
+        let row = line.rows.first().context("no question was measured")?;
+        let many = (*protocol, sizes.kib, sizes.senders);
+        let cell =
+            measure(guest, &options, many)?.map_err(|error| anyhow!("{protocol}: {error}"))?;
+        Ok(Sample {
+            p99_ns: row.p99_ns,
+            alone_ns: row.alone_median_ns,
+            share: cell.share.median,
+            rounds: *rounds,
+            drops: cell.drops,
+        })
     });
     measured.collect()
 }
@@ -283,9 +337,11 @@ fn ask(
         QUESTIONS_WITH_PAUSES
     };
     let netns: Vec<_> = (0..=clients).map(|host| format!("h{host}")).collect();
+    let sizes: Vec<_> = options.question.iter().map(u32::to_string).collect();
+    let sizes = sizes.join(",");
     let line = format!(
         "enet-switch reset && chrt -f 1 netgauge -x beside --netns {} --server-index 0 {} --clients {clients} \
-         -c {questions} --pause {pause} --rate {} --format json 2>/tmp/errors; status=$?; enet-switch drops --json; cat /tmp/errors; \
+         -s {sizes} -c {questions} --pause {pause} --rate {} --format json 2>/tmp/errors; status=$?; enet-switch drops --json; cat /tmp/errors; \
          exit $status",
         netns.join(","),
         mode(protocol),

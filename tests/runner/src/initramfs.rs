@@ -117,11 +117,16 @@ pub struct Contents {
     pub module: PathBuf,
 }
 
-/// Builds the module, and an archive with it and `programs` alone in the directory `place` of the products.
+/// Builds the module, and an archive with it, `programs` and `files` alone in the directory `place` of the products.
 ///
 /// # Errors
 /// When the module does not build, and as [`build`].
-pub fn with_module(layout: &Layout, place: &str, programs: Vec<PathBuf>) -> Result<PathBuf> {
+pub fn with_module(
+    layout: &Layout,
+    place: &str,
+    programs: Vec<PathBuf>,
+    files: Vec<(PathBuf, PathBuf)>,
+) -> Result<PathBuf> {
     let _lock = layout.lock()?;
     programs::build_module(layout)?;
     build(
@@ -129,7 +134,7 @@ pub fn with_module(layout: &Layout, place: &str, programs: Vec<PathBuf>) -> Resu
         &Contents {
             place: layout.build().join(place),
             programs,
-            files: Vec::new(),
+            files,
             module: layout.module(),
         },
     )

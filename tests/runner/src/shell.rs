@@ -57,7 +57,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<Option<Part>> {
     );
     let share = layout.build().join("share");
     fs::create_dir_all(&share).with_context(|| share.display().to_string())?;
-    let initramfs = initramfs::with_module(layout, "guest-shell", Vec::new())?;
+    let initramfs = initramfs::with_module(layout, "guest-shell", Vec::new(), Vec::new())?;
     let directory = TempDir::with_prefix("shell-").context("a temporary directory")?;
     let serve = |tag, served: &Path, read_only| {
         Shared::serve(layout, directory.path(), tag, served, read_only)

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is shown, and how it is printed.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// A title and bars of one measure.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// What is measured.
+    pub title: String,
+    /// In the order in which they are shown.
+    pub bars: Vec<Bar>,
+    /// The length of a bar that takes all the room.
+    pub longest: f64,
+}
+
+/// One number.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// Of what.
+    pub name: String,
+    /// The number with its unit.
+    pub value: String,
+    /// The number.
+    pub length: f64,
+    /// What else there is to say of it; may be empty.
+    pub note: String,
+}
+
+impl Panel {
+    /// With the longest bar as long as there is room.
+    pub fn new(title: String, bars: Vec<Bar>) -> Self {
+        let longest = bars.iter().map(|bar| bar.length).fold(0.0, f64::max);
+        Self {
+            title,
+            bars,
+            longest,
+        }
+    }
+
+    /// The same with all room for a bar of this length.
+    pub fn of(self, longest: f64) -> Self {
+        Self { longest, ..self }
+    }
+
+    /// The part of the room that a bar takes.
+    pub fn share(&self, bar: &Bar) -> f64 {
+        if self.longest > 0.0 {
+            (bar.length / self.longest).clamp(0.0, 1.0)
+        } else {
+            0.0
+        }
+    }
+}
+
+/// What is emulated, and what that cannot show.
+pub fn emulated(release: &str) -> [String; 3] {
+    [
+        format!("Emulated, with Linux {release}: time is counted instructions, 1 ns each, of one"),
+        "processor; hosts are network namespaces, linked by a switch with ports of 200 Mbit/s and 128 KiB.".to_owned(),
+        "Left out: misses of caches, what devices and their interrupts cost, several processors at once.".to_owned(),
+    ]
+}
+
+const NEXT: &str = "\
+Next:
+  make shell      a shell in such a guest, to try it by hand
+  make bench      the same for more sizes and links; make incast for more senders and other TCPs
+  make programs   more programs, unchanged
+  make install    the module for this machine's kernel; then README.md, \"Load\"";
+
+/// What is printed; the picture is in `file`.
+pub fn page(release: &str, panels: &[Panel], file: &Path) -> String {
+    let mut text = format!("\n{}\n", emulated(release).join("\n"));
+    for panel in panels {
+        let _ = writeln!(text, "\n{}", panel.title);
+        for bar in &panel.bars {
+            let line = format!(
+                "  {:8} {:>8}  {:40}  {}",
+                bar.name,
+                bar.value,
+                marks(panel.share(bar)),
+                bar.note
+            );
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+    }
+    let _ = write!(text, "\nAs a picture: {}\n\n{NEXT}", file.display());
+    text
+}
+
+/// A bar of `share` of the longest.
+fn marks(share: f64) -> String {
+    const LONGEST: f64 = 40.0;
+    "#".repeat((share * LONGEST).round() as usize)
+}
+
+/// A whole number with commas between its thousands.
+pub fn thousands(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_commas() {
+        for (number, text) in [
+            (0.0, "0"),
+            (999.4, "999"),
+            (1000.0, "1,000"),
+            (16_179.0, "16,179"),
+            (1_234_567.0, "1,234,567"),
+        ] {
+            assert_eq!(thousands(number), text);
+        }
+    }
+}

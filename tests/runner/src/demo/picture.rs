@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The page as a picture.
+
+use anyhow::{anyhow, Result};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::page::{Bar, Panel};
+
+/// Pixels: the width of all, of the left and right margins, and of names and numbers before the bars.
+const WIDTH: i32 = 900;
+const MARGIN: i32 = 20;
+const NAMES: i32 = 80;
+const VALUES: i32 = 90;
+/// The longest bar; what is right of it is for notes.
+const LONGEST: i32 = 400;
+
+/// Heights of a title, a bar with the room around it, and of the room behind a panel.
+const TITLE: i32 = 26;
+const ROW: i32 = 22;
+const GAP: i32 = 16;
+const LINE: i32 = 18;
+
+const TEXT: RGBColor = RGBColor(40, 40, 40);
+const GREY: RGBColor = RGBColor(150, 160, 170);
+/// Of what this project is.
+const OURS: RGBColor = RGBColor(0, 110, 190);
+const OUR_NAMES: [&str; 3] = ["edp", "esp", "enet run"];
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
+
+/// Draws it: the panels, and these lines below.
+///
+/// # Errors
+/// When plotters has one.
+pub fn svg(panels: &[Panel], below: &[String]) -> Result<String> {
+    let rows: usize = panels.iter().map(|panel| panel.bars.len()).sum();
+    let height = 2 * MARGIN
+        + panels.len() as i32 * (TITLE + GAP)
+        + rows as i32 * ROW
+        + below.len() as i32 * LINE;
+    let mut text = String::new();
+    let area =
+        SVGBackend::with_string(&mut text, (WIDTH as u32, height as u32)).into_drawing_area();
+    draw(&area, panels, below)
+        .and_then(|()| area.present())
+        .map_err(|error| anyhow!("drawing: {error}"))?;
+    drop(area);
+    text.push('\n');
+    Ok(text)
+}
+
+fn draw<'a>(area: &Area<'a>, panels: &[Panel], below: &[String]) -> Drawn<'a> {
+    area.fill(&WHITE)?;
+    let mut y = MARGIN;
+    for panel in panels {
+        write(area, &panel.title, (MARGIN, y), 15, HPos::Left)?;
+        y += TITLE;
+        for bar in &panel.bars {
+            draw_bar(area, bar, panel.share(bar), y)?;
+            y += ROW;
+        }
+        y += GAP;
+    }
+    for line in below {
+        write(area, line, (MARGIN, y), 12, HPos::Left)?;
+        y += LINE;
+    }
+    Ok(())
+}
+
+fn draw_bar<'a>(area: &Area<'a>, bar: &Bar, share: f64, y: i32) -> Drawn<'a> {
+    let colour = if OUR_NAMES.contains(&bar.name.as_str()) {
+        OURS
+    } else {
+        GREY
+    };
+    let start = MARGIN + NAMES + VALUES;
+    let end = start + (share * f64::from(LONGEST)).round() as i32;
+    write(area, &bar.name, (MARGIN, y), 13, HPos::Left)?;
+    write(area, &bar.value, (start - 10, y), 13, HPos::Right)?;
+    area.draw(&Rectangle::new(
+        [(start, y - 7), (end, y + 7)],
+        colour.filled(),
+    ))?;
+    write(area, &bar.note, (start + LONGEST + 10, y), 12, HPos::Left)
+}
+
+/// Writes a text, if there is one, at the height of whose middle `at` is.
+fn write<'a>(area: &Area<'a>, text: &str, at: (i32, i32), size: i32, side: HPos) -> Drawn<'a> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let style = ("sans-serif", size).into_font().color(&TEXT);
+    let style = style.pos(Pos::new(side, VPos::Center));
+    area.draw(&Text::new(text, at, style))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_has_the_titles_numbers_and_bars() {
+        let bar = |name: &str, length: f64| Bar {
+            name: name.to_owned(),
+            value: format!("{length:.0} us"),
+            length,
+            note: "a note".to_owned(),
+        };
+        let panel = Panel::new("Times".to_owned(), vec![bar("tcp", 50.0), bar("esp", 5.0)]);
+        let svg = svg(&[panel], &["Emulated: all & more".to_owned()]).unwrap();
+        for text in ["Times", "50 us", "5 us", "a note", "all &amp; more"] {
+            assert!(svg.contains(text), "{text}: {svg}");
+        }
+        // the longest has all the room, the other one a tenth of it
+        for width in [LONGEST, LONGEST / 10] {
+            assert!(svg.contains(&format!("width=\"{width}\"")), "{svg}");
+        }
+        assert!(svg.contains("#006EBE"), "{svg}");
+    }
+}
