@@ -232,7 +232,9 @@ fn attempt<M: Mapped>(
     drop(guard);
     match Esp::connect(&call.on(companion), &plan.to.emit(), true) {
         Ok(()) | Err(EINPROGRESS) => {}
-        Err(EADDRNOTAVAIL) if is_open(space, chosen, &plan) => return Ok(Some(EADDRNOTAVAIL)),
+        Err(EADDRNOTAVAIL) if has_connection(space, chosen, &plan) => {
+            return Ok(Some(EADDRNOTAVAIL))
+        }
         Err(_) => return Err(Statistic::MappedTcpError),
     }
     *attempt = Some(Attempt::new(name, plan.to));
@@ -245,7 +247,7 @@ fn attempt<M: Mapped>(
 /// Whether the connection that `plan` is to open from port `own` is open already. ESP finds connections by ports and Ethernet
 /// addresses, so that one in its way may be another one: between other IP addresses, or not mapped.
 #[cold]
-fn is_open(space: &Space, own: u16, plan: &Plan) -> bool {
+fn has_connection(space: &Space, own: u16, plan: &Plan) -> bool {
     softirq::disabled(|softirq| {
         let section = rcu::Read::enter();
         let Some(other) = space.esp_connections.find(&key(own, &plan.to), &section) else {

@@ -103,7 +103,7 @@ fn explain_permission(error: io::Error) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::mem::MaybeUninit;
+    use std::io::Read;
     use std::time::Duration;
 
     use super::*;
@@ -141,12 +141,8 @@ mod tests {
             let parts: [&[u8]; 4] = [&[0; 6], &sender.0, &TYPE.to_be_bytes(), text];
             writer.send_to(&parts.concat(), &loopback).unwrap();
         }
-        let mut text = [MaybeUninit::uninit(); 8];
-        let length = reader.recv(&mut text).unwrap();
-        // SAFETY: `recv` wrote the first `length` bytes.
-        let read = text[..length]
-            .iter()
-            .map(|byte| unsafe { byte.assume_init() });
-        assert!(read.eq(*b"peer!"));
+        let mut text = [0; 8];
+        let length = (&reader).read(&mut text).unwrap();
+        assert_eq!(&text[..length], b"peer!");
     }
 }
