@@ -322,13 +322,9 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
             return Server::Companion;
         }
         Err(EALREADY | EINPROGRESS) => return Server::Nobody,
-        // It was open, and the peer has reset it: the program hears that of it, and TCP does not open it again.
+        // The peer has reset an open connection: the program hears of that, and TCP opens no other one.
         Err(ECONNRESET) => {
-            record.set_phase(Phase::Tcp);
-            call.set_asked(false);
-            if let Some(attempt) = &mut *attempt {
-                attempt.give_up(ECONNRESET);
-            }
+            end_attempt(call, record, &mut attempt, ECONNRESET);
             call.report_error(ECONNRESET);
             return Server::Tcp;
         }
@@ -355,17 +351,27 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
     Server::Tcp
 }
 
+/// Ends the attempt: `connect` fails with `error`, and TCP, which serves the socket now, does not repeat it.
+fn end_attempt<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    record: &Record,
+    attempt: &mut Option<Attempt>,
+    error: Error,
+) {
+    if let Some(attempt) = attempt {
+        attempt.give_up(error);
+    }
+    record.set_phase(Phase::Tcp);
+    call.set_asked(false);
+}
+
 /// `shutdown` while ESP's SYN is on its way.
 pub(crate) fn give_up<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) -> Result {
     let mut attempt = companion.record.decide();
     if companion.record.phase() != Phase::Connecting {
         return Err(ENOTCONN);
     }
-    if let Some(attempt) = &mut *attempt {
-        attempt.give_up(ECONNABORTED);
-    }
-    companion.record.set_phase(Phase::Tcp);
-    call.set_asked(false);
+    end_attempt(call, &companion.record, &mut attempt, ECONNABORTED);
     let Some(companion) = call.companion() else {
         return Err(ENOTCONN);
     };

@@ -23,6 +23,19 @@ use core::{
 };
 use kernel::ffi::c_int;
 
+fn set(cell: &AtomicI32, error: Error) {
+    cell.store(-error.to_errno(), Relaxed);
+    fence(Release);
+}
+
+#[inline]
+fn take(cell: &AtomicI32) -> Result {
+    match cell.swap(0, Relaxed) {
+        0 => Ok(()),
+        errno => Err(Error::from_errno(-errno)),
+    }
+}
+
 impl<P: Protocol> Sock<P> {
     /// The socket in front of a companion, which has a reference to it until its end, or this one. Valid as long as this
     /// socket.
@@ -65,32 +78,24 @@ impl<P: Protocol> Sock<P> {
     /// Takes the pending error, if any.
     #[inline]
     pub(crate) fn take_error(&self) -> Result {
-        match self.error_cell().swap(0, Relaxed) {
-            0 => Ok(()),
-            errno => Err(Error::from_errno(-errno)),
-        }
+        take(self.error_cell())
     }
 
     /// Stores an error for the next call. Set it before the state that it explains: a reader of both
     /// without the lock then never sees a failure without its reason.
     pub(crate) fn set_error(&self, error: Error) {
-        self.error_cell().store(-error.to_errno(), Relaxed);
-        fence(Release);
+        set(self.error_cell(), error);
     }
 
     /// As [`set_error`](Self::set_error), but for [`take_own_error`](Self::take_own_error) alone: no call on the socket in front
     /// of a companion sees it.
     pub(crate) fn set_own_error(&self, error: Error) {
-        self.own_error_cell().store(-error.to_errno(), Relaxed);
-        fence(Release);
+        set(self.own_error_cell(), error);
     }
 
     /// Takes the error that [`set_own_error`](Self::set_own_error) stored, if any. Without a front it is the pending one.
     pub(crate) fn take_own_error(&self) -> Result {
-        match self.own_error_cell().swap(0, Relaxed) {
-            0 => Ok(()),
-            errno => Err(Error::from_errno(-errno)),
-        }
+        take(self.own_error_cell())
     }
 
     fn own_error_cell(&self) -> &AtomicI32 {

@@ -45,6 +45,7 @@ mod objections;
 pub(crate) use objections::Objection;
 mod serving;
 mod tables;
+mod tcp_options;
 pub(crate) use tables::{Prepared, Registration, Tables};
 
 const AF_INET6: u16 = bindings::AF_INET6 as u16;

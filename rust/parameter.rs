@@ -17,7 +17,7 @@ use kernel::{
     str::{as_char_ptr_in_const_context, CStr},
 };
 
-/// Readable by everybody, writable by nobody: the value stays what it is once the module is loaded.
+/// All may read and none may write: the value does not change once the module is loaded.
 const MODE: u16 = 0o444;
 
 /// A parameter's value. [`parameter`] makes one.
@@ -29,7 +29,7 @@ impl Parameter {
         Self(AtomicU16::new(default))
     }
 
-    /// What was given, or else the default.
+    /// The number that the module was loaded with, or else the default.
     #[inline]
     pub(crate) fn value(&self) -> u16 {
         self.0.load(Relaxed)

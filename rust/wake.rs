@@ -12,7 +12,7 @@ use super::{
     uapi,
 };
 use core::ptr;
-use kernel::ffi::c_int;
+use kernel::ffi::{c_int, c_uint};
 
 impl RawSock {
     /// Wakes tasks that wait for an error.
@@ -51,29 +51,22 @@ impl RawSock {
         } else {
             bindings::POLL_IN
         };
-        // SAFETY: The socket is valid.
-        unsafe {
-            bindings::sk_wake_async(
-                self.as_ptr(),
-                bindings::SOCK_WAKE_WAITD as c_int,
-                band as c_int,
-            )
-        };
+        self.signal(bindings::SOCK_WAKE_WAITD, band);
     }
 
     /// Tells `SIGIO` owners that the connection they asked for is there.
     pub(crate) fn signal_connected(&self) {
-        self.signal(bindings::POLL_OUT as c_int);
+        self.signal(bindings::SOCK_WAKE_IO, bindings::POLL_OUT);
     }
 
     /// Tells `SIGIO` owners alone of an error: tasks that wait are woken to look again.
     pub(crate) fn signal_error(&self) {
-        self.signal(bindings::POLL_ERR as c_int);
+        self.signal(bindings::SOCK_WAKE_IO, bindings::POLL_ERR);
     }
 
-    fn signal(&self, band: c_int) {
+    fn signal(&self, how: c_uint, band: c_uint) {
         // SAFETY: The socket is valid.
-        unsafe { bindings::sk_wake_async(self.as_ptr(), bindings::SOCK_WAKE_IO as c_int, band) };
+        unsafe { bindings::sk_wake_async(self.as_ptr(), how as c_int, band as c_int) };
     }
 
     /// Sends `SIGPIPE` to the calling task.

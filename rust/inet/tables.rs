@@ -2,6 +2,7 @@
 
 //! The tables that the kernel calls streams by, and their registration.
 
+use super::tcp_options::{exchanges_table, of_connection, refusal};
 use super::*;
 
 const AF_INET: c_int = bindings::AF_INET as c_int;
@@ -559,49 +560,6 @@ unsafe extern "C" fn shutdown<M: Streams>(socket: *mut bindings::socket, how: c_
             }
             result
         }
-    }
-}
-
-/// Whether an option would exchange the descriptor's table of functions for another one, and with it the
-/// module that the descriptor holds.
-fn exchanges_table(level: c_int, name: c_int) -> bool {
-    const TCP_ULP: (c_int, c_int) = (SOL_TCP, bindings::TCP_ULP as c_int);
-    const IPV6_ADDRFORM: (c_int, c_int) = (
-        bindings::SOL_IPV6 as c_int,
-        bindings::IPV6_ADDRFORM as c_int,
-    );
-    (level, name) == TCP_ULP || (level, name) == IPV6_ADDRFORM
-}
-
-/// With what an option is refused while the companion has the connection, or may get it: one that TCP alone honours, see
-/// [`StreamCall::needs_tcp`], and one that is for sockets that are not bound, as TCP's socket in front looks.
-fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
-    const SOL_IPV6: c_int = bindings::SOL_IPV6 as c_int;
-    match (level, name as c_uint) {
-        (SOL_SOCKET, bindings::SO_ATTACH_FILTER | bindings::SO_ATTACH_BPF) => Some(EOPNOTSUPP),
-        (
-            SOL_TCP,
-            bindings::TCP_MD5SIG
-            | bindings::TCP_MD5SIG_EXT
-            | bindings::TCP_AO_ADD_KEY
-            | bindings::TCP_MAXSEG
-            | bindings::TCP_REPAIR,
-        ) => Some(EOPNOTSUPP),
-        (SOL_IPV6, bindings::IPV6_V6ONLY) if is_v6 => Some(EINVAL),
-        _ => None,
-    }
-}
-
-/// Which part of a connection an option tells, of those that TCP and IP know of their own connection only.
-fn of_connection(level: c_int, name: c_int, is_v6: bool) -> Option<fn(&StreamInfo) -> u32> {
-    const SOL_IP: c_int = bindings::SOL_IP as c_int;
-    const SOL_IPV6: c_int = bindings::SOL_IPV6 as c_int;
-    match (level, name as c_uint) {
-        (SOL_TCP, bindings::TCP_MAXSEG) => Some(|info| info.mss),
-        (SOL_IP, bindings::IP_MTU) => Some(|info| info.mtu),
-        (SOL_IPV6, bindings::IPV6_MTU) if is_v6 => Some(|info| info.mtu),
-        (SOL_IPV6, bindings::IPV6_ADDRFORM) if is_v6 => Some(|_| AF_INET6.into()),
-        _ => None,
     }
 }
 

@@ -228,6 +228,11 @@ struct Row {
 }
 
 impl Row {
+    /// All that the table shows of it.
+    fn numbers(&self) -> impl Iterator<Item = f64> + '_ {
+        self.counts.numbers.into_iter().chain([self.clock])
+    }
+
     /// By how much the plugin's instructions exceed those by the clock.
     fn deviation(&self) -> f64 {
         self.counts.instructions() / self.clock - 1.0
@@ -416,7 +421,7 @@ fn table(section: &Section, rows: &[Row]) -> String {
     text += "         clock\n";
     for row in rows {
         let _ = write!(text, "{:10}", row.transport);
-        for number in row.counts.numbers.into_iter().chain([row.clock]) {
+        for number in row.numbers() {
             let digits = if number < 100.0 { 2 } else { 0 };
             let _ = write!(text, "{number:>14.digits$}");
         }
@@ -428,8 +433,7 @@ fn table(section: &Section, rows: &[Row]) -> String {
             continue;
         };
         let _ = write!(text, "{:10}", format!("esp/{base}"));
-        let numbers = |row: &Row| row.counts.numbers.into_iter().chain([row.clock]);
-        for (number, other) in numbers(esp).zip(numbers(other)) {
+        for (number, other) in esp.numbers().zip(other.numbers()) {
             let ratio = if other < LEAST {
                 "-".to_owned()
             } else {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What becomes of ESP's attempt for a mapped client, and who else hears of it.
+//! How ESP's attempt for a mapped client ends, and who hears of it.
+
+use std::os::fd::AsRawFd;
 
 use io_uring::{opcode, types::Fd};
 
@@ -8,6 +10,7 @@ use super::mapped_esp::{is_esp, known, listener, MAPPED, PLAIN};
 use super::mapped_tcp::stream;
 use crate::address::internet;
 use crate::alike::uring::Ring;
+use crate::bpf::{attach, if_larger, keep, KEEP_ALL, LOAD_LENGTH};
 use crate::prelude::*;
 
 scenarios! {
@@ -23,27 +26,8 @@ scenarios! {
 
 /// Has a socket hear no packet without payload: a SYN has options.
 fn ignore_empty(socket: &Socket) -> Outcome {
-    const CODES: [(u16, u8, u8, u32); 4] = [
-        ((libc::BPF_LD | libc::BPF_W | libc::BPF_LEN) as u16, 0, 0, 0),
-        (
-            (libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K) as u16,
-            0,
-            1,
-            11,
-        ),
-        ((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, u32::MAX),
-        ((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0),
-    ];
-    let filter = CODES.map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k });
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_ptr().cast_mut(),
-    };
-    // SAFETY: the structure is plain data, readable for its size; the filter that it points to lives across the call.
-    let bytes = unsafe {
-        std::slice::from_raw_parts((&raw const program).cast::<u8>(), size_of_val(&program))
-    };
-    socket.set_option(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, bytes)?;
+    let program = [LOAD_LENGTH, if_larger(11), KEEP_ALL, keep(0)];
+    attach(socket, &program)?;
     Ok(())
 }
 
@@ -51,6 +35,15 @@ fn ignore_empty(socket: &Socket) -> Outcome {
 fn client_from(lab: &Lab, port: u16) -> Result<Socket> {
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.bind_bytes(&internet([0; 4], port))?;
+    Ok(client)
+}
+
+/// A mapped socket of host a that has begun to connect to `port` of host b.
+fn attempt(lab: &Lab, port: u16) -> Result<Socket> {
+    let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+    client.set_nonblocking(true)?;
+    let begun = client.connect_bytes(&internet([10, 0, 0, 2], port));
+    refused(begun, libc::EINPROGRESS, "connect")?;
     Ok(client)
 }
 
@@ -104,11 +97,8 @@ fn listener_of_no_device(lab: &Lab) -> Outcome {
 fn quiet_attempt(lab: &Lab) -> Outcome {
     known(lab)?;
     let server = listener(&lab.b, PLAIN, 5974, 4)?;
-    let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
-    client.set_nonblocking(true)?;
     let before = lab.a.counter("EspInPkts")?;
-    let attempt = client.connect_bytes(&internet([10, 0, 0, 2], 5974));
-    refused(attempt, libc::EINPROGRESS, "connect")?;
+    let client = attempt(lab, 5974)?;
     // ESP's attempt is refused, and no call of the program has looked since.
     lab.a.await_counter("EspInPkts", before + 1)?;
     same(client.pending_error()?, 0, "SO_ERROR")?;
@@ -126,11 +116,7 @@ fn by_ring(lab: &Lab) -> Outcome {
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     let to = internet([10, 0, 0, 2], 5975);
     let mut ring = Ring::new()?;
-    let connect = opcode::Connect::new(
-        Fd(std::os::fd::AsRawFd::as_raw_fd(&client)),
-        to.as_ptr().cast(),
-        to.len() as u32,
-    );
+    let connect = opcode::Connect::new(Fd(client.as_raw_fd()), to.as_ptr().cast(), to.len() as u32);
     // SAFETY: the address lives to the end of this function, and the operation is waited for.
     unsafe { ring.start(1, connect.build()) }?;
     let completion = ring.wait(1)?;
@@ -153,7 +139,7 @@ fn ports_in_use(lab: &Lab) -> Outcome {
     ensure!(!is_esp(&client));
     let (accepted, _) = server.accept(0)?;
     exchange(&client, &accepted)?;
-    // The same connection once more, which TCP and ESP refuse alike.
+    // ESP carries one from another port.
     let client = client_from(lab, 5978)?;
     client.set_so(libc::SO_REUSEADDR, 1)?;
     client.connect_bytes(&internet([10, 0, 0, 2], 5976))?;
@@ -164,11 +150,8 @@ fn ports_in_use(lab: &Lab) -> Outcome {
 fn reset_at_once(lab: &Lab) -> Outcome {
     known(lab)?;
     let server = listener(&lab.b, MAPPED, 5979, 4)?;
-    let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
-    client.set_nonblocking(true)?;
     let before = lab.a.counter("EspInPkts")?;
-    let attempt = client.connect_bytes(&internet([10, 0, 0, 2], 5979));
-    refused(attempt, libc::EINPROGRESS, "connect")?;
+    let client = attempt(lab, 5979)?;
     let (accepted, _) = server.accept(0)?;
     accepted.set_linger(Some(0))?;
     drop(accepted);

@@ -10,6 +10,7 @@ use nix::sys::sendfile::sendfile;
 use nix::unistd::{pipe, read};
 
 use crate::address::{EPPROTO_EZDP, SO_MTU, SO_STATS};
+use crate::bpf::{attach, KEEP_ALL};
 use crate::knobs;
 use crate::memory::{Injection, Trial, Within};
 use crate::prelude::*;
@@ -441,35 +442,11 @@ fn large_packets() -> Outcome {
     })
 }
 
-/// A packet filter that takes everything: `ret #-1`.
-const TAKE_ALL: libc::sock_filter = libc::sock_filter {
-    code: 0x06,
-    jt: 0,
-    jf: 0,
-    k: u32::MAX,
-};
-
-fn attach_filter(socket: &Socket) -> io::Result<()> {
-    let mut filter = [TAKE_ALL; 60];
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_mut_ptr(),
-    };
-    // SAFETY: the structure is plain data, readable for its size; the filter that it points to lives across the call.
-    let bytes = unsafe {
-        std::slice::from_raw_parts(
-            std::ptr::from_ref(&program).cast::<u8>(),
-            size_of::<libc::sock_fprog>(),
-        )
-    };
-    socket.set_option(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, bytes)
-}
-
 /// A call on a socket, by name.
 type Named = (&'static str, fn(&Socket) -> io::Result<()>);
 
 const OPTIONS: &[Named] = &[
-    ("SO_ATTACH_FILTER", attach_filter),
+    ("SO_ATTACH_FILTER", |socket| attach(socket, &[KEEP_ALL; 60])),
     ("SO_TIMESTAMP", |socket| {
         socket.set_so(libc::SO_TIMESTAMP, 1)
     }),

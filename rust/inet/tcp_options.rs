@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Options that TCP's socket in front cannot take, or cannot tell, for a connection that its companion carries.
+
+use super::*;
+
+/// Whether an option would exchange the descriptor's table of functions for another one, and with it the
+/// module that the descriptor holds.
+pub(super) fn exchanges_table(level: c_int, name: c_int) -> bool {
+    const TCP_ULP: (c_int, c_int) = (SOL_TCP, bindings::TCP_ULP as c_int);
+    const IPV6_ADDRFORM: (c_int, c_int) = (
+        bindings::SOL_IPV6 as c_int,
+        bindings::IPV6_ADDRFORM as c_int,
+    );
+    (level, name) == TCP_ULP || (level, name) == IPV6_ADDRFORM
+}
+
+/// With what an option is refused while the companion has the connection, or may get it: one that TCP alone honours, see
+/// [`StreamCall::needs_tcp`], and one that is for sockets that are not bound, as TCP's socket in front looks.
+pub(super) fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
+    const SOL_IPV6: c_int = bindings::SOL_IPV6 as c_int;
+    match (level, name as c_uint) {
+        (SOL_SOCKET, bindings::SO_ATTACH_FILTER | bindings::SO_ATTACH_BPF) => Some(EOPNOTSUPP),
+        (
+            SOL_TCP,
+            bindings::TCP_MD5SIG
+            | bindings::TCP_MD5SIG_EXT
+            | bindings::TCP_AO_ADD_KEY
+            | bindings::TCP_MAXSEG
+            | bindings::TCP_REPAIR,
+        ) => Some(EOPNOTSUPP),
+        (SOL_IPV6, bindings::IPV6_V6ONLY) if is_v6 => Some(EINVAL),
+        _ => None,
+    }
+}
+
+/// Which part of a connection an option tells, of those that TCP and IP know of their own connection only.
+pub(super) fn of_connection(
+    level: c_int,
+    name: c_int,
+    is_v6: bool,
+) -> Option<fn(&StreamInfo) -> u32> {
+    const SOL_IP: c_int = bindings::SOL_IP as c_int;
+    const SOL_IPV6: c_int = bindings::SOL_IPV6 as c_int;
+    match (level, name as c_uint) {
+        (SOL_TCP, bindings::TCP_MAXSEG) => Some(|info| info.mss),
+        (SOL_IP, bindings::IP_MTU) => Some(|info| info.mtu),
+        (SOL_IPV6, bindings::IPV6_MTU) if is_v6 => Some(|info| info.mtu),
+        (SOL_IPV6, bindings::IPV6_ADDRFORM) if is_v6 => Some(|_| AF_INET6.into()),
+        _ => None,
+    }
+}
