@@ -6,7 +6,7 @@ use super::super::timers::Nanos;
 use super::slot::{Kind, Position, Turn};
 use super::{AckQueue, List, Slot, MOVES};
 
-/// What becomes of a list's head.
+/// How the queue serves a list's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// It has the turn.

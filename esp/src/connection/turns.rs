@@ -89,7 +89,7 @@ impl Connection {
         }
     }
 
-    /// What the other side's packets have shown since this was last asked.
+    /// Takes the note of the other side's packets since the last call.
     #[inline]
     pub(in super::super) fn take_news(&mut self) -> News {
         self.receiver.take_news()

@@ -144,7 +144,7 @@ impl Receiver {
             return None;
         }
         if self.announced.is_some() {
-            // What comes unscheduled has a part of the port's buffer of its own.
+            // Unscheduled packets have their own part of the port's buffer.
             return Some(0);
         }
         let end = self.given.add(self.peer.window(config));

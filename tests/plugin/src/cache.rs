@@ -87,7 +87,7 @@ impl Caches {
 mod tests {
     use super::*;
 
-    /// What the accesses miss in the first level and in the second.
+    /// The misses of these accesses in the first level and in the second.
     fn misses(caches: &mut Caches, addresses: impl IntoIterator<Item = u64>) -> (u64, u64) {
         let before = (caches.first_misses, caches.second_misses);
         for address in addresses {
@@ -148,7 +148,7 @@ mod tests {
             assert_eq!(misses(&mut caches, lines()), (bytes / 64, bytes / 64));
             misses(&mut caches, lines())
         };
-        // What fits is there the second time; of what is one line longer in each set nothing is.
+        // Lines that fit hit the second time; with one line more in each set, none does.
         assert_eq!(run(32 << 10), (0, 0));
         assert_eq!(run(36 << 10), (36 << 4, 0));
         assert_eq!(run(1 << 20), (1 << 14, 0));

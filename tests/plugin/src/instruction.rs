@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What an instruction of x86-64 is, by its bytes.
+//! Tells locked and repeated string instructions of x86-64 by their bytes.
 
 /// The kinds that are counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -231,7 +231,7 @@ fn options(arguments: &[&str]) -> Options {
 pub struct Sizes {
     /// Bytes of a question.
     pub question: u32,
-    /// Hosts that stream beside it.
+    /// Hosts that stream to the same one meanwhile.
     pub streams: u32,
     /// Hosts that send at the same time.
     pub senders: u32,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make demo`: what a message costs by transport, what a user feels of a switch port that many send to, and what a program
-//! gains that nobody changed; in a minute, on one screen and in one picture.
+//! `make demo`: the cost of a message by transport, the delay at a switch port that many hosts send to, and the gain of an unmodified
+//! program; in a minute, on one screen and in one picture.
 //!
 //! `mk/demo` has built the module and the programs: fewer than tests need.
 
@@ -43,7 +43,7 @@ const SIZES: Sizes = Sizes {
 /// Programs of the workspace that the guest has.
 const PROGRAMS: [&str; 3] = ["enet", "enet-switch", "netgauge"];
 
-/// Programs of Debian's that it has beside its tools.
+/// Programs of Debian that the guest has beside its tools.
 const UNCHANGED: [&str; 3] = ["redis-benchmark", "redis-cli", "redis-server"];
 
 /// What was measured.

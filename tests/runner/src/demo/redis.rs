@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A program of Debian's that nobody changed: GETs from redis while others stream to its host, all by TCP, and all by
-//! `enet run`.
+//! An unmodified program of Debian: GETs from redis while other hosts stream to its host, all by TCP, and all by `enet run`.
 
 use std::path::PathBuf;
 
@@ -16,7 +15,7 @@ use crate::step;
 /// The script that does it, in the guest.
 const SCRIPT: &str = "usr/bin/redis-gets";
 
-/// What all programs are run by: nothing, so that TCP carries their connections, or ESP does. Then the requests, enough for
+/// The command that runs all programs: none, so that TCP carries their connections, or `enet run`. Then the requests, enough for
 /// figures that repeat: a second or so of them.
 const RUNS: [(&str, u32); 2] = [("", 300), ("enet run --quiet --require --", 3000)];
 
