@@ -2,10 +2,11 @@
 
 //! The ACK queue: the order of the acknowledgements that open senders' windows (Treydte 2007).
 //!
-//! There is one queue per receiving device and namespace. The engine's [`esp::AckQueue`] decides; here
-//! are the lists of sockets that wait. The queue's lock is a leaf: a socket takes it with its own lock
-//! held, and the queue releases it before it gives a socket its turn. It gives a turn in softirq
-//! context, behind a packet or from its timer, never in a task that has some other socket locked.
+//! There is one queue per receiving device and namespace. The engine's [`esp::AckQueue`] decides;
+//! here are the lists of sockets that wait. The queue's lock is a leaf: a socket takes it with its
+//! own lock held, and the queue releases it before it gives a socket its turn. It gives a turn in
+//! softirq context, behind a packet or from its timer, never in a task that has some other socket
+//! locked.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -35,13 +36,14 @@ pub(crate) trait Scheduled: Protocol<Slot = esp::Slot> {
     /// The socket's turn has come.
     fn take_turn(locked: &mut Locked<'_, Self>, now: u64);
 
-    /// The socket's turn has come while a task owns it. The task takes it when it releases the lock.
+    /// The socket's turn has come while a task owns it. The task takes it when it releases the
+    /// lock.
     fn miss_turn(sock: &Sock<Self>);
 }
 
-/// A device's queue, as sockets hold it. No one may drop the last reference with a socket's spin lock
-/// held, for which the queue's timer may be waiting. So a connection keeps its reference when it is
-/// over, until the socket ends or a task makes it anew.
+/// A device's queue, as sockets hold it. No one may drop the last reference with a socket's spin
+/// lock held, for which the queue's timer may be waiting. So a connection keeps its reference when
+/// it is over, until the socket ends or a task makes it anew.
 pub(crate) type Shared<P> = Arc<Alarmed<AckQueue<P>>>;
 
 /// The ACK queue of one receiving device.
@@ -52,11 +54,12 @@ pub(crate) struct AckQueue<P: Scheduled> {
     statistics: Arc<Statistics>,
     /// Connections that have a place.
     connections: AtomicU32,
-    /// Whether one waits for its turn, as it was when the lock was last released: then every packet counts, since it may
-    /// be the one that makes room in the budget.
+    /// Whether one waits for its turn, as it was when the lock was last released: then every packet
+    /// counts, since it may be the one that makes room in the budget.
     waits: AtomicBool,
     waiting: BhLock<Waiting<P>>,
-    /// The link's speed, Mbit/s, or [`UNASKED`]. Written with the devices' configuration locked, where it changes.
+    /// The link's speed, Mbit/s, or [`UNASKED`]. Written with the devices' configuration locked,
+    /// where it changes.
     speed: AtomicU32,
 }
 
@@ -78,8 +81,8 @@ impl<P: Scheduled> Ring for AckQueue<P> {
     }
 }
 
-/// Whether a connection is to leave the ACK queue now. Either call [`serve`], in softirq context without
-/// a socket's lock, or have [the timer](Place::serve_by_timer) do so.
+/// Whether a connection is to leave the ACK queue now. Either call [`serve`], in softirq context
+/// without a socket's lock, or have [the timer](Place::serve_by_timer) do so.
 #[derive(Clone, Copy)]
 #[must_use]
 pub(crate) struct Due(bool);
@@ -181,7 +184,8 @@ impl<P: Scheduled> AckQueue<P> {
         }
     }
 
-    /// The link has this speed, Mbit/s, or one that is [`UNASKED`]. With the devices' configuration locked.
+    /// The link has this speed, Mbit/s, or one that is [`UNASKED`]. With the devices' configuration
+    /// locked.
     fn set_speed(&self, speed: u32) {
         self.speed.store(speed, Relaxed);
         self.waiting.lock().order.set_link(self.speed());
@@ -213,8 +217,8 @@ pub(crate) struct Place<P: Scheduled> {
 }
 
 impl<P: Scheduled> Place<P> {
-    /// A place for the connection of `sock` with the host `peer`. The socket has left the queue of any
-    /// connection before.
+    /// A place for the connection of `sock` with the host `peer`. The socket has left the queue of
+    /// any connection before.
     pub(crate) fn new(sock: &Sock<P>, peer: Mac, queue: Shared<P>) -> Self {
         let slot = Slot::of(peer.to_bits());
         if queue.waiting.lock().sockets.admit(sock, slot) {
@@ -341,8 +345,8 @@ impl<P: Scheduled> Place<P> {
 /// Devices whose indices are congruent share an entry: the question whether somebody may still be
 /// sending is then answered with yes a little longer.
 ///
-/// An entry may be [`GRAIN`] older than the last packet: silence is measured in milliseconds. So the processors that serve
-/// one device seldom take its cache line from each other.
+/// An entry may be [`GRAIN`] older than the last packet: silence is measured in milliseconds. So
+/// the processors that serve one device seldom take its cache line from each other.
 #[derive(Default)]
 pub(crate) struct Arrivals([Arrival; 16]);
 
@@ -403,8 +407,8 @@ impl<P: Scheduled> AckQueues<P> {
         &self.arrivals
     }
 
-    /// The queue of a device. With a spin lock held, only in the read section that has found the device:
-    /// as long as that lasts, the namespace keeps the queue.
+    /// The queue of a device. With a spin lock held, only in the read section that has found the
+    /// device: as long as that lasts, the namespace keeps the queue.
     ///
     /// # Errors
     ///
@@ -422,13 +426,14 @@ impl<P: Scheduled> AckQueues<P> {
         Ok(queue)
     }
 
-    /// Whether a connection has asked for the queue of that device. If not, any that does so from now on sees what the
-    /// caller has changed before.
+    /// Whether a connection has asked for the queue of that device. If not, any that does so from
+    /// now on sees what the caller has changed before.
     pub(crate) fn has(&self, ifindex: u32) -> bool {
         self.queues.lock().get(&ifindex).is_some()
     }
 
-    /// Asks a device for its link's speed, unless that is known since it changed last. May sleep; no lock is held.
+    /// Asks a device for its link's speed, unless that is known since it changed last. May sleep;
+    /// no lock is held.
     pub(crate) fn ask_speed(&self, net: &Net, ifindex: u32) {
         let section = rcu::Read::enter();
         let real = Device::find(net, ifindex, &section).filter(|device| device.has_parent());

@@ -34,7 +34,8 @@ impl Listener for Devices {
         note_departure();
         space.esp_queues.forget(ifindex);
         space.edp_peers.forget(ifindex);
-        // A socket that joins its table later does not find the device, which is unlisted since before a grace period.
+        // A socket that joins its table later does not find the device, which is unlisted since
+        // before a grace period.
         space.esp_listeners.for_each(|sock| {
             if tie(sock) == ifindex {
                 sock.report_error(ENETDOWN);

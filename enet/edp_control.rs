@@ -122,7 +122,8 @@ fn learn(
     Ok(())
 }
 
-/// Asks the host with address `to`, which `device` leads to. Nobody waits: an error is like a lost query.
+/// Asks the host with address `to`, which `device` leads to. Nobody waits: an error is like a lost
+/// query.
 pub(crate) fn ask(device: &Device, nonce: Nonce, to: Mac, space: &Space) {
     let query = query::query(nonce);
     let header = Header {
@@ -136,8 +137,8 @@ pub(crate) fn ask(device: &Device, nonce: Nonce, to: Mac, space: &Space) {
     }
 }
 
-/// A buffer with `header` and room for the message that it states, if that leaves by `device` in one
-/// frame.
+/// A buffer with `header` and room for the message that it states, if that leaves by `device` in
+/// one frame.
 fn message(device: &Device, header: &Header) -> Result<Skb, DropReason> {
     if u32::from(header.len) > wire::mtu(device.mtu(), header.summed) {
         return Err(DropReason::Malformed);

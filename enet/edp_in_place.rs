@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Datagrams whose payload stays in the program's pages until they have left (EZDP, `MSG_ZEROCOPY`).
+//! Datagrams whose payload stays in the program's pages until they have left (EZDP,
+//! `MSG_ZEROCOPY`).
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -39,7 +40,8 @@ pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
     let cookie = msg.cookie(sock)?;
     let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
     let skb = sock.alloc_send(headroom, HEADER_LEN + sum_len(summed), nonblocking)?;
-    // A call that fails gives the number of its notice back, so it is the only one that takes numbers.
+    // A call that fails gives the number of its notice back, so it is the only one that takes
+    // numbers.
     let _guard = sock.lock();
     msg.begin_in_place(sock, len, None)?;
     let result = datagram.fill(sock, skb, msg).and_then(|mut skb| {

@@ -16,7 +16,8 @@ use crate::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Checks that `len` bytes of payload leave by `device` in one frame, with a sum if they are `summed`.
+/// Checks that `len` bytes of payload leave by `device` in one frame, with a sum if they are
+/// `summed`.
 ///
 /// # Errors
 ///
@@ -29,9 +30,9 @@ pub(crate) fn fits(device: &Device, len: usize, summed: bool) -> Result {
     Ok(())
 }
 
-/// Checks that the peer takes `len` bytes of payload, with a sum if they are `summed`. What every host takes
-/// passes at once. If the peer's limit is not known, the peer is asked, and the datagram leaves: it does
-/// not wait for the answer.
+/// Checks that the peer takes `len` bytes of payload, with a sum if they are `summed`. What every
+/// host takes passes at once. If the peer's limit is not known, the peer is asked, and the datagram
+/// leaves: it does not wait for the answer.
 ///
 /// # Errors
 ///
@@ -135,7 +136,8 @@ impl Edp {
         Ok(device)
     }
 
-    /// The header of a datagram with `len` bytes of payload, and a sum behind them if it is `summed`.
+    /// The header of a datagram with `len` bytes of payload, and a sum behind them if it is
+    /// `summed`.
     pub(crate) fn header(
         sock: &Sock<Self>,
         to: &Address,
@@ -150,7 +152,8 @@ impl Edp {
         }
     }
 
-    /// Where a datagram of `len` bytes goes, whether it is summed, and the bytes that the device needs in front of it.
+    /// Where a datagram of `len` bytes goes, whether it is summed, and the bytes that the device
+    /// needs in front of it.
     #[inline]
     pub(crate) fn prepare(
         sock: &Sock<Self>,

@@ -52,7 +52,8 @@ impl Peers {
         })
     }
 
-    /// Lends the bucket of the host with address `mac` behind device `ifindex`, with the host and the time.
+    /// Lends the bucket of the host with address `mac` behind device `ifindex`, with the host and
+    /// the time.
     fn with<R>(
         &self,
         mac: Mac,
@@ -85,7 +86,8 @@ impl Peers {
         .unwrap_or(Known::Nothing)
     }
 
-    /// Takes what the host with address `source` answered by `device`. `false` if it was not asked so.
+    /// Takes what the host with address `source` answered by `device`. `false` if it was not asked
+    /// so.
     pub(crate) fn answer(
         &self,
         source: Mac,

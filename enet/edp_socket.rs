@@ -144,8 +144,8 @@ impl Operations for Edp {
         let mut guard = call.lock();
         guard.locked().add_shutdown(halves);
         call.state_change();
-        // Without a peer it is refused, but ends the halves and wakes calls that sleep all the same: the
-        // way to get a thread out of a call.
+        // Without a peer it is refused, but ends the halves and wakes calls that sleep all the
+        // same: the way to get a thread out of a call.
         call.shared().peer.get().map(drop).ok_or(ENOTCONN)
     }
 

@@ -2,10 +2,10 @@
 
 //! PF_ENET: sockets straight on Ethernet.
 //!
-//! The module registers a socket family with two protocols, EDP (datagrams) and ESP (reliable
-//! byte streams and records). The protocols decide in `edp/` and `esp/`, which know neither memory nor clocks;
-//! the files here own buffers, locks, timers and wake-ups and move the bytes; what is unsafe about
-//! that is in `rust/`.
+//! The module registers a socket family with two protocols, EDP (datagrams) and ESP (reliable byte
+//! streams and records). The protocols decide in `edp/` and `esp/`, which know neither memory nor
+//! clocks; the files here own buffers, locks, timers and wake-ups and move the bytes; what is
+//! unsafe about that is in `rust/`.
 
 use kernel::prelude::*;
 
@@ -80,12 +80,13 @@ module! {
     authors: ["The enet authors"],
     description: "PF_ENET: datagrams (EDP) and reliable streams (ESP) straight on Ethernet",
     license: "GPL",
-    // The last two are of mapped sockets: a program whose sockets are mapped loads the module by them.
+    // The last two are of mapped sockets: a program whose sockets are mapped loads the module by
+    // them.
     alias: ["net-pf-28", "net-pf-2-proto-259-type-1", "net-pf-10-proto-259-type-1"],
 }
 
-// The version of the crates and packages, as `modinfo -F version enet` and `/sys/module/enet/version` print it. `module!` has no
-// field for it.
+// The version of the crates and packages, as `modinfo -F version enet` and
+// `/sys/module/enet/version` print it. `module!` has no field for it.
 modinfo!("version=0.1.0");
 
 /// The module's registrations. Fields are dropped in the order in which they stand: first nobody
@@ -125,8 +126,8 @@ impl kernel::Module for Enet {
         let esp_runs = offload::Registration::new(esp_type, module)?;
         let esp_frames = packet_type::Registration::joining::<esp_runs::Runs>(esp_type, module)?;
         let edp_frames = packet_type::Registration::new(edp_type, module)?;
-        // The last two let programs make sockets, which hold the module: after the first of them nothing may fail any more that
-        // depends on memory or parameters.
+        // The last two let programs make sockets, which hold the module: after the first of them
+        // nothing may fail any more that depends on memory or parameters.
         let mapped = inet::Prepared::new(uapi::IPPROTO_ENET, module)?;
         let family = FamilyRegistration::new(family, module).inspect_err(|_| {
             pr_err!(

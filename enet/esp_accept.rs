@@ -2,8 +2,8 @@
 
 //! A listener's children: half-open ones, and full ones that wait for `accept`.
 //!
-//! They are in two lists whose links are in the children, so neither `listen` nor a packet from the wire allocates anything
-//! for the queue, however long the backlog may be.
+//! They are in two lists whose links are in the children, so neither `listen` nor a packet from the
+//! wire allocates anything for the queue, however long the backlog may be.
 //!
 //! The queue has a lock of its own, a leaf: a child takes it with its own lock held, the listener
 //! likewise, and neither ever takes the other's lock for it.
@@ -30,8 +30,9 @@ const HALF_OPEN: usize = 0;
 /// The list of full connections, in the order in which they became so.
 const READY: usize = 1;
 
-/// For how long there must have been no room for another half-open child before SYNs are answered by
-/// cookies, nanoseconds. Many clients that come at once answer sooner, and their SYNs come again.
+/// For how long there must have been no room for another half-open child before SYNs are answered
+/// by cookies, nanoseconds. Many clients that come at once answer sooner, and their SYNs come
+/// again.
 const GRACE: u64 = 10_000_000;
 
 /// For how long after a cookie there need not have been, nanoseconds: a flood goes on.
@@ -96,8 +97,8 @@ impl<P: Offspring> Queue<P> {
         Ok(Arc::new(lock, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// The answer to a SYN that comes at `now`. Only what `accept` has room for is answered, as TCP has
-    /// it: the client of a connection that nobody can take would wait in vain.
+    /// The answer to a SYN that comes at `now`. Only what `accept` has room for is answered, as TCP
+    /// has it: the client of a connection that nobody can take would wait in vain.
     pub(crate) fn admit(&mut self, now: u64) -> Admission {
         if self.listener.is_none() || !self.has_room() {
             return Admission::Refused;
@@ -129,8 +130,8 @@ impl<P: Offspring> Queue<P> {
         self.ready < self.limit
     }
 
-    /// Whether there is a place for a child whose peer has answered a cookie. It may be one more half-open child than there
-    /// may be otherwise, until its packet has made it a full one.
+    /// Whether there is a place for a child whose peer has answered a cookie. It may be one more
+    /// half-open child than there may be otherwise, until its packet has made it a full one.
     pub(crate) fn has_place(&self) -> bool {
         let children = self.half_open.saturating_add(self.ready);
         self.listener.is_some() && self.has_room() && children < self.limit.saturating_mul(2)
@@ -159,8 +160,8 @@ impl<P: Offspring> Queue<P> {
         Some(held)
     }
 
-    /// The half-open child `sock` is connected: it waits for `accept` now. Returns the listener to wake, none
-    /// if it has closed.
+    /// The half-open child `sock` is connected: it waits for `accept` now. Returns the listener to
+    /// wake, none if it has closed.
     pub(crate) fn complete(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let listener = self.listener.clone()?;
         let held = self.children.remove(sock)?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Received packets behind a hole, which wait for those before them. The engine says which are kept, and when they
-//! are next in the stream. They are charged as those in the receive queue are, and are the first to go where there
-//! is no room.
+//! Received packets behind a hole, which wait for those before them. The engine says which are
+//! kept, and when they are next in the stream. They are charged as those in the receive queue are,
+//! and are the first to go where there is no room.
 
 use crate::{
     esp::{self, Header, Seq, HEADER_LEN, MISSING_MOST},
@@ -50,7 +50,8 @@ fn seq_of(buffer: &Buffer) -> Seq {
     Header::parse(buffer.head()).map_or(Seq(0), |header| header.seq)
 }
 
-/// Hands packets over that are next in the stream, and frees all if the engine has them kept no more.
+/// Hands packets over that are next in the stream, and frees all if the engine has them kept no
+/// more.
 #[cold]
 #[inline(never)]
 pub(crate) fn hand_over(esp: &mut LockedEsp<'_>, outcome: &mut esp::Outcome, now: u64) {

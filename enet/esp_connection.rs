@@ -129,9 +129,9 @@ fn free_acknowledged(esp: &mut LockedEsp<'_>, count: u16) {
     }
 }
 
-/// Cuts the packets from the number `from` on so that none is too large for the device. If there is no
-/// memory for that, the rest is cut later: the engine pauses for a while, as after another change of the
-/// device. Ends the connection if the packets would be too many.
+/// Cuts the packets from the number `from` on so that none is too large for the device. If there is
+/// no memory for that, the rest is cut later: the engine pauses for a while, as after another
+/// change of the device. Ends the connection if the packets would be too many.
 pub(crate) fn cut(esp: &mut LockedEsp<'_>, from: Seq) {
     let Some((sock, connection)) = parts(esp) else {
         return;
@@ -199,7 +199,8 @@ pub(crate) fn fail(esp: &mut LockedEsp<'_>, error: Error) {
     over(esp);
 }
 
-/// As [`fail`], with an error that every later call reports. A mapped connection tells its program once, as TCP's does.
+/// As [`fail`], with an error that every later call reports. A mapped connection tells its program
+/// once, as TCP's does.
 pub(crate) fn fail_for_good(esp: &mut LockedEsp<'_>, error: Error) {
     if esp.state.mapped.is_none() {
         if let Some(connection) = esp.state.connection() {

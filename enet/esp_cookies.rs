@@ -2,9 +2,10 @@
 
 //! SYN cookies that have made a connection: none of them makes another one.
 //!
-//! A copy of a client's first packet may arrive when its connection has ended. What is kept of a cookie is a mark of
-//! 32 bits in a table that does not grow: a mark that falls on another one's place takes it. So a flood of clients that
-//! answer cookies shortens the time for which a copy is known, and costs no memory.
+//! A copy of a client's first packet may arrive when its connection has ended. What is kept of a
+//! cookie is a mark of 32 bits in a table that does not grow: a mark that falls on another one's
+//! place takes it. So a flood of clients that answer cookies shortens the time for which a copy is
+//! known, and costs no memory.
 
 use crate::esp::cookie::MARKS;
 use crate::net::errno::prelude::*;

@@ -19,9 +19,9 @@ use crate::{
 };
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
-/// Has the connections by device `ifindex` look at it anew. Does not wait for tasks that own a socket,
-/// which user memory may hold up for ever: they look when they release it. Of a device that no connection has used yet
-/// there are none, so the others are not searched.
+/// Has the connections by device `ifindex` look at it anew. Does not wait for tasks that own a
+/// socket, which user memory may hold up for ever: they look when they release it. Of a device that
+/// no connection has used yet there are none, so the others are not searched.
 pub(crate) fn tell(space: &Space, ifindex: u32) {
     // A processor that sees the number sees the change.
     let change = space.device_changes.fetch_add(1, AcqRel).wrapping_add(1);
@@ -42,14 +42,15 @@ pub(crate) fn tell(space: &Space, ifindex: u32) {
             }
         });
     };
-    // Repeat until there is none: a walk may leave some out. Connections that are made from now on are
-    // not among them, however fast they come: see `begin`. One that is put among the connections at this moment is found
-    // by the walk, or finds the device as it is now when it looks at it: the fences are in `Map`.
+    // Repeat until there is none: a walk may leave some out. Connections that are made from now on
+    // are not among them, however fast they come: see `begin`. One that is put among the
+    // connections at this moment is found by the walk, or finds the device as it is now when it
+    // looks at it: the fences are in `Map`.
     while space.esp_connections.for_each_held(is_new, tell) {}
 }
 
-/// Has a connection count as told of the changes so far: to be called after its ACK queue was asked for, before it is put
-/// among the connections, and before its device is looked at.
+/// Has a connection count as told of the changes so far: to be called after its ACK queue was asked
+/// for, before it is put among the connections, and before its device is looked at.
 pub(crate) fn begin(sock: &Sock<Esp>) {
     let changes = Space::of(sock.net()).device_changes.load(Acquire);
     sock.shared().set_told(changes);
@@ -107,8 +108,8 @@ fn resized(esp: &mut LockedEsp<'_>, mtu: u32) {
     }
 }
 
-/// The peer's answer to a SYN has told what it takes, and whether it has records. What that lets go is the caller's to
-/// send.
+/// The peer's answer to a SYN has told what it takes, and whether it has records. What that lets go
+/// is the caller's to send.
 #[cold]
 #[inline(never)]
 pub(crate) fn answered(
@@ -155,8 +156,8 @@ pub(crate) fn sum(esp: &mut LockedEsp<'_>, now: u64) {
     }
 }
 
-/// Packets have another size from now on, and those from `oversized` on are too large. Returns whether
-/// that changes what is to be sent.
+/// Packets have another size from now on, and those from `oversized` on are too large. Returns
+/// whether that changes what is to be sent.
 fn refit(esp: &mut LockedEsp<'_>, oversized: Option<Seq>, now: u64) -> bool {
     let Some((_, connection)) = parts(esp) else {
         return false;

@@ -57,9 +57,9 @@ pub(crate) fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
     skb.refuse(Some(sock), reason);
 }
 
-/// The mask of the sum of a packet with `len` bytes of payload, which its connection is to [judge](lacks_sum), or its
-/// listener. `None` if the sum is wrong whatever they know. Packets that were joined have had sums, and those of this host
-/// have none before they are cut.
+/// The mask of the sum of a packet with `len` bytes of payload, which its connection is to
+/// [judge](lacks_sum), or its listener. `None` if the sum is wrong whatever they know. Packets that
+/// were joined have had sums, and those of this host have none before they are cut.
 #[cold]
 #[inline(never)]
 fn mask(skb: &Skb, header: &Header, len: usize) -> Option<u32> {
@@ -105,8 +105,9 @@ impl Handler for Frames {
         skb.set_note(Masked { peer, mask: sum });
         let mut sock = space.esp_connections.find(&key(header.dst, &peer), section);
         if sock.is_none() {
-            // The options of a SYN are read once more when it is answered, and must be the same then. A page that they
-            // came in may be another program's, and change; the linear part is the buffer's own.
+            // The options of a SYN are read once more when it is answered, and must be the same
+            // then. A page that they came in may be another program's, and change; the linear part
+            // is the buffer's own.
             if header.opens() && !skb.gather(HEADER_LEN.saturating_add(len.min(OPTIONS_MAX))) {
                 return refuse(skb, device, DropReason::NoMemory);
             }
@@ -149,7 +150,8 @@ impl Handler for Frames {
     }
 }
 
-/// Keeps a packet for the task that owns `sock`, beyond the least limit of the backlog, if the peer may have sent it.
+/// Keeps a packet for the task that owns `sock`, beyond the least limit of the backlog, if the peer
+/// may have sent it.
 #[cold]
 #[inline(never)]
 fn keep_promise(guard: &mut BhGuard<'_, Esp>, sock: &Sock<Esp>, skb: Skb, packets: Packets) {
@@ -193,9 +195,10 @@ fn listener<'a>(
         })
 }
 
-/// The listener for a connection from `peer` that stands for one of TCP. Its sender says who it is: it has to be
-/// the neighbour with that address, and to mean one of ours. As with TCP, a listener at the address goes before one at all of them,
-/// and then one that is bound to a device or a VRF. Of several others that share the port each gets a share of the peers.
+/// The listener for a connection from `peer` that stands for one of TCP. Its sender says who it is:
+/// it has to be the neighbour with that address, and to mean one of ours. As with TCP, a listener
+/// at the address goes before one at all of them, and then one that is bound to a device or a VRF.
+/// Of several others that share the port each gets a share of the peers.
 #[cold]
 #[inline(never)]
 fn mapped_listener<'a>(
@@ -238,8 +241,8 @@ fn mapped_listener<'a>(
     Some(listener)
 }
 
-/// Whether a listener takes connections: a twin does as long as TCP's socket in front of it listens, where it did when
-/// the twin began.
+/// Whether a listener takes connections: a twin does as long as TCP's socket in front of it
+/// listens, where it did when the twin began.
 fn is_open(listener: &Sock<Esp>) -> bool {
     let twin = listener.shared().twin.as_ref();
     twin.is_none_or(|twin| listener.front_listens_at() == Some(twin.own))
@@ -347,8 +350,9 @@ fn process(
     settle(esp, outcome, now)
 }
 
-/// Whether a packet has not the sum that it is to have, or has one too late: none may begin when packets have left that could not
-/// leave again with one. The sender of a SYN cannot know yet that this end makes sums.
+/// Whether a packet has not the sum that it is to have, or has one too late: none may begin when
+/// packets have left that could not leave again with one. The sender of a SYN cannot know yet that
+/// this end makes sums.
 #[cold]
 #[inline(never)]
 fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
@@ -362,8 +366,9 @@ fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
     connection.sending.is_summed() && !header.opens()
 }
 
-/// Whether the SYN of `skb` may cross that of `connection`: both stand for the same connection of TCP, or both for none. Whoever
-/// connects from the port of a server of TCP would get its clients otherwise.
+/// Whether the SYN of `skb` may cross that of `connection`: both stand for the same connection of
+/// TCP, or both for none. Whoever connects from the port of a server of TCP would get its clients
+/// otherwise.
 #[cold]
 #[inline(never)]
 fn crosses(connection: &Connection, skb: &Skb) -> bool {
@@ -394,7 +399,8 @@ fn completes(header: &Header) -> bool {
     header.has(flags::ACK) && !header.has(flags::SYN | flags::RST)
 }
 
-/// Whether the listener of a half-open child takes no connections any more, though no call has closed it.
+/// Whether the listener of a half-open child takes no connections any more, though no call has
+/// closed it.
 #[cold]
 #[inline(never)]
 fn has_lost_listener(connection: &Connection) -> bool {
@@ -461,8 +467,8 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
-    /// Those of `skb` with `header`, `None` if they are foreign. How many there are is computed, as the buffer
-    /// may have been cut or joined on its way.
+    /// Those of `skb` with `header`, `None` if they are foreign. How many there are is computed, as
+    /// the buffer may have been cut or joined on its way.
     #[inline]
     pub(crate) fn of(skb: &Skb, header: &Header) -> Option<Self> {
         match skb.contents() {
@@ -641,8 +647,8 @@ fn answer(
     }
 }
 
-/// Hashes what a listener's cookies are made of. One of records and one of streams that have the same port after each
-/// other do not take each other's.
+/// Hashes what a listener's cookies are made of. One of records and one of streams that have the
+/// same port after each other do not take each other's.
 fn cookie_hash(listener: &Sock<Esp>) -> impl Fn([u64; 3]) -> u64 + '_ {
     let kind = u64::from(listener.keeps_records()) << 63;
     move |[client, here, epoch]| {
@@ -659,8 +665,8 @@ fn client(peer: &Address) -> esp::cookie::Client {
     }
 }
 
-/// Makes the connection of a packet that answers a cookie, and hands the packet to it. Any other packet is
-/// of no connection.
+/// Makes the connection of a packet that answers a cookie, and hands the packet to it. Any other
+/// packet is of no connection.
 fn take_answer(
     esp: &mut LockedEsp<'_>,
     skb: Skb,
@@ -688,12 +694,14 @@ fn take_answer(
             let mark = client(peer).mark(&syn, header, cookie_hash(listener));
             Some((syn, mark)).filter(|_| !space.cookie_marks.contains(mark))
         }
-        // The first packet behind a cookie may be lost, and a later one is no reason to end the connection.
+        // The first packet behind a cookie may be lost, and a later one is no reason to end the
+        // connection.
         Some(Answer::Later) => return drop_packet(listener, skb, DropReason::NoSocket),
         None => None,
     };
     let Some((syn, mark)) = first else {
-        // A packet that waited for the listener's lock may be of a connection that another one has made meanwhile.
+        // A packet that waited for the listener's lock may be of a connection that another one has
+        // made meanwhile.
         let section = rcu::Read::enter();
         let connection = space.esp_connections.find(&key(header.dst, peer), &section);
         if connection.is_none() {
@@ -728,7 +736,8 @@ fn take_answer(
     }
 }
 
-/// Makes a child of a listener that has a place for it, if there is memory, and no child for the peer already.
+/// Makes a child of a listener that has a place for it, if there is memory, and no child for the
+/// peer already.
 fn spawn(
     esp: &mut LockedEsp<'_>,
     device: &Device,

@@ -13,8 +13,8 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Memory of a connection beside the data in its write queue, bytes, rounded up.
 const CONNECTION: usize = 4096;
 
-/// Memory of all connections whose descriptors are closed, bytes. The limit is the machine's, as TCP's
-/// is: a namespace more does not raise it.
+/// Memory of all connections whose descriptors are closed, bytes. The limit is the machine's, as
+/// TCP's is: a namespace more does not raise it.
 static ORPHANED: AtomicUsize = AtomicUsize::new(0);
 
 /// The queue that a half-open child is in, until it is connected or over.
@@ -83,9 +83,10 @@ impl<P: Offspring> Life<P> {
         self.ended
     }
 
-    /// Counts a connection whose descriptor is closed and which goes on without, with `queued` bytes of
-    /// memory in its write queue. `false` if all of these hold a 32nd of the machine's memory already:
-    /// no descriptors bound their number, and a peer that does not read lets them live.
+    /// Counts a connection whose descriptor is closed and which goes on without, with `queued`
+    /// bytes of memory in its write queue. `false` if all of these hold a 32nd of the machine's
+    /// memory already: no descriptors bound their number, and a peer that does not read lets them
+    /// live.
     pub(crate) fn count_orphan(&mut self, queued: usize) -> bool {
         let bytes = queued.saturating_add(CONNECTION);
         if ORPHANED.fetch_add(bytes, Relaxed) > limits::memory_size() / 32 {

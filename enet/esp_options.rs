@@ -82,7 +82,8 @@ fn statistics(sock: &Sock<Esp>) -> [u32; 8] {
     ]
 }
 
-/// `ESP_SO_CHECKSUM`: of an open connection, what its ends agreed on; else what the next one asks for.
+/// `ESP_SO_CHECKSUM`: of an open connection, what its ends agreed on; else what the next one asks
+/// for.
 fn is_summed(sock: &Sock<Esp>) -> bool {
     let mut guard = sock.lock();
     let esp = guard.locked();
@@ -126,7 +127,8 @@ fn apply_user_timeout(sock: &Sock<Esp>, millis: u32) {
     }
 }
 
-/// `ESP_SO_CHECKSUM`: what the next connection asks for. The two ends of an open one have agreed already.
+/// `ESP_SO_CHECKSUM`: what the next connection asks for. The two ends of an open one have agreed
+/// already.
 fn set_checksum(sock: &Sock<Esp>, on: bool) -> Result {
     let mut guard = sock.lock();
     let esp = guard.locked();

@@ -37,8 +37,8 @@ pub(crate) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
         if connection.engine.unsent() == 0 {
             send_from(sock, connection, first, now);
         } else {
-            // Nobody receives each packet of a task before the next one is sent: on a device that takes packets one by
-            // one, they could not be joined, and each would cost a softirq.
+            // Nobody receives each packet of a task before the next one is sent: on a device that
+            // takes packets one by one, they could not be joined, and each would cost a softirq.
             softirq::disabled(|_| send_from(sock, connection, first, now));
         }
     }
@@ -258,10 +258,10 @@ fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result
     whole.then_some(skb).ok_or(ENOBUFS)
 }
 
-/// A SYN or SYN|ACK, with the options of a host that has this device and the parameters `config`, of a connection
-/// that stands for one of TCP, of one with records up to a length, and of one with a nonce;
-/// `crowded` tells that many connections send to it. A SYN that stands for one of
-/// TCP has no records, so all are read: [`OPTIONS_MAX`](esp::OPTIONS_MAX).
+/// A SYN or SYN|ACK, with the options of a host that has this device and the parameters `config`,
+/// of a connection that stands for one of TCP, of one with records up to a length, and of one with
+/// a nonce; `crowded` tells that many connections send to it. A SYN that stands for one of TCP has
+/// no records, so all are read: [`OPTIONS_MAX`](esp::OPTIONS_MAX).
 #[cold]
 fn opening(
     device: &Device,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The receiving part of an ESP connection: what packets cost in the receive queue, and what readers
-//! and acknowledgements wait for. The queue itself is the core's.
+//! The receiving part of an ESP connection: what packets cost in the receive queue, and what
+//! readers and acknowledgements wait for. The queue itself is the core's.
 
 use crate::{
     esp::{self, records, Connection},
@@ -113,8 +113,8 @@ impl Unread {
     }
 }
 
-/// The packets that the peer may have on their way: the lock holder writes it, and the packet handler reads it
-/// while a task owns the socket.
+/// The packets that the peer may have on their way: the lock holder writes it, and the packet
+/// handler reads it while a task owns the socket.
 #[derive(Default)]
 pub(crate) struct Promise {
     /// Packets behind the number given last.
@@ -131,18 +131,21 @@ impl Promise {
     }
 
     /// Memory that packets may take in any case while a task owns the socket, bytes: some of what
-    /// [`backlog_limit`](Self::backlog_limit) says, which takes longer to compute and is needed for few packets.
+    /// [`backlog_limit`](Self::backlog_limit) says, which takes longer to compute and is needed for
+    /// few packets.
     #[inline]
     pub(crate) fn least_backlog_limit(sock: &RawSock) -> u32 {
         let limit = sock.receive_limit();
         limit.saturating_mul(2).saturating_add(sock.send_limit())
     }
 
-    /// Memory that packets may take while a task owns the socket, bytes; one that arrives costs `packet` bytes.
+    /// Memory that packets may take while a task owns the socket, bytes; one that arrives costs
+    /// `packet` bytes.
     ///
-    /// All that was granted fits. A packet counts until all of the backlog is processed, also when it is in the receive
-    /// queue by then: twice. Meanwhile nothing is read, so the queue takes no more than it has room for and was promised.
-    /// Acknowledgements of what this end has sent come beside that.
+    /// All that was granted fits. A packet counts until all of the backlog is processed, also when
+    /// it is in the receive queue by then: twice. Meanwhile nothing is read, so the queue takes no
+    /// more than it has room for and was promised. Acknowledgements of what this end has sent come
+    /// beside that.
     #[cold]
     #[inline(never)]
     pub(crate) fn backlog_limit(&self, sock: &RawSock, packet: u32) -> u32 {
@@ -214,8 +217,8 @@ impl Receiving {
         }
     }
 
-    /// As [`room`](Self::room), if the queue has records. One that arrives has room of its own if there is none to be
-    /// read: nobody could make room for it.
+    /// As [`room`](Self::room), if the queue has records. One that arrives has room of its own if
+    /// there is none to be read: nobody could make room for it.
     #[cold]
     #[inline(never)]
     pub(crate) fn room_of_records(

@@ -2,8 +2,8 @@
 
 //! Records into and out of an ESP connection: the calls of sockets of type `SOCK_SEQPACKET`.
 //!
-//! `unread` counts the bytes of whole records only, so a socket is readable when one is there. A buffer of
-//! the receive queue has bytes of one record, and says whether that ends with them.
+//! `unread` counts the bytes of whole records only, so a socket is readable when one is there. A
+//! buffer of the receive queue has bytes of one record, and says whether that ends with them.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -33,8 +33,8 @@ use crate::{
 };
 use kernel::ffi::c_long;
 
-/// Part of a record whose memory is more than so many times its bytes are copied, so that a record's memory is bounded
-/// as its length is.
+/// Part of a record whose memory is more than so many times its bytes are copied, so that a
+/// record's memory is bounded as its length is.
 const MOST_WASTE: u32 = 4;
 
 /// Room for such parts, bytes.
@@ -57,7 +57,8 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     let mut result = ready_to_send::<true>(call, &mut guard, &mut timeout);
     let mut wish = Wish::default();
     if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
-        // Control messages are checked as TCP does; but for stamps its packets are the socket's, not one call's.
+        // Control messages are checked as TCP does; but for stamps its packets are the socket's,
+        // not one call's.
         result = msg.stamp_wish(call).map(|wanted| wish = wanted);
     }
     if result.is_ok() {
@@ -74,8 +75,8 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
 ///
 /// # Errors
 ///
-/// `EINVAL` if there is nothing in it, since a packet without payload takes no number; `EMSGSIZE` if it is longer than
-/// the send buffer can become, or than the peer takes.
+/// `EINVAL` if there is nothing in it, since a packet without payload takes no number; `EMSGSIZE`
+/// if it is longer than the send buffer can become, or than the peer takes.
 fn packets_of(esp: &mut LockedEsp<'_>, len: usize) -> Result<u16> {
     let (sock, connection) = parts(esp).ok_or(EPIPE)?;
     let record = u32::try_from(len).map_err(|_| EMSGSIZE)?;
@@ -244,7 +245,8 @@ pub(crate) fn next_len(sock: &Sock<Esp>) -> u32 {
     sum
 }
 
-/// Queues payload that is next in order: the `bytes` of a buffer with a run of so many packets, that has these flags.
+/// Queues payload that is next in order: the `bytes` of a buffer with a run of so many packets,
+/// that has these flags.
 #[inline(never)]
 pub(crate) fn deliver(
     esp: &mut LockedEsp<'_>,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! ESP packets that share a buffer: cut when a device wants them one by one, joined when they come so.
+//! ESP packets that share a buffer: cut when a device wants them one by one, joined when they come
+//! so.
 
 use crate::{
     esp::{Header, HEADER_LEN},

@@ -3,11 +3,12 @@
 //! The sending part of an ESP connection: the write queue, which keeps every packet until it is
 //! acknowledged, and what new packets are made of.
 //!
-//! A buffer of the queue is one of two kinds. A message of one packet is a buffer of its own, whose clone
-//! leaves with a header in front. A longer one goes to a *store*, which has many packets in pages. If all of
-//! them leave at once, its clone does as well. Any other transmission, of one packet or of a run of them, is a
-//! view of its pages. All packets of a store but the last have the same size. Only the first can have TXS and
-//! only the last TXF, as nothing joins a store whose last packet has left.
+//! A buffer of the queue is one of two kinds. A message of one packet is a buffer of its own, whose
+//! clone leaves with a header in front. A longer one goes to a *store*, which has many packets in
+//! pages. If all of them leave at once, its clone does as well. Any other transmission, of one
+//! packet or of a run of them, is a view of its pages. All packets of a store but the last have the
+//! same size. Only the first can have TXS and only the last TXF, as nothing joins a store whose
+//! last packet has left.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -35,20 +36,23 @@ pub(crate) use records::takes_record;
 /// The longest time that `MSG_MORE` holds the last packet back, nanoseconds, as with TCP.
 const CORK_NANOS: u64 = 200_000_000;
 
-/// The most acknowledged packets that are kept to be filled again: more than one acknowledgement frees.
+/// The most acknowledged packets that are kept to be filled again: more than one acknowledgement
+/// frees.
 const MOST_SPARES: u16 = 32;
 
 /// The most packets in a write queue, as the engine's `can_enqueue` has it.
 const MOST_QUEUED: u16 = 0x7ffd;
 
-/// Headroom from which on a device is taken for one that puts headers of its own in front: an Ethernet and an IP header at
-/// least, beside ours. The kernel hands a tunnel's frames to its receiver on the same machine by one of two ways, one for clones
-/// and one for other buffers, and frames of one overtake those of the other.
+/// Headroom from which on a device is taken for one that puts headers of its own in front: an
+/// Ethernet and an IP header at least, beside ours. The kernel hands a tunnel's frames to its
+/// receiver on the same machine by one of two ways, one for clones and one for other buffers, and
+/// frames of one overtake those of the other.
 const TUNNEL_HEADROOM: usize = 64;
 
-/// The most payload bytes of packets that leave in one buffer: with all headers, also those of a tunnel with options and tags,
-/// they are fewer than 65,536 bytes, which is what devices take (`gso_ipv4_max_size`), and what an outer IP header can tell. A
-/// store has no more, unless one packet has: it can leave whole.
+/// The most payload bytes of packets that leave in one buffer: with all headers, also those of a
+/// tunnel with options and tags, they are fewer than 65,536 bytes, which is what devices take
+/// (`gso_ipv4_max_size`), and what an outer IP header can tell. A store has no more, unless one
+/// packet has: it can leave whole.
 const MOST_IN_RUN: usize = 65_536 - 128;
 
 /// Payload bytes that the peer has not acknowledged: written by the lock holder, read by anyone.
@@ -161,8 +165,8 @@ pub(crate) struct Sending {
     headroom: usize,
     /// Packets that the device takes at once, as it was then.
     most_packets: u16,
-    /// The processor that packets name as the sender's. It changes only while none is unacknowledged:
-    /// transmit queues overtake each other.
+    /// The processor that packets name as the sender's. It changes only while none is
+    /// unacknowledged: transmit queues overtake each other.
     processor: Processor,
 }
 
@@ -226,13 +230,15 @@ impl Sending {
         }
     }
 
-    /// Whether packets are stamped: then all are the socket's own, so that those that are not do not overtake them.
+    /// Whether packets are stamped: then all are the socket's own, so that those that are not do
+    /// not overtake them.
     #[inline]
     pub(crate) fn is_stamped(&self) -> bool {
         self.stamped
     }
 
-    /// Stamps the byte queued last. Nothing joins its packet, so that each send has reports of its own.
+    /// Stamps the byte queued last. Nothing joins its packet, so that each send has reports of its
+    /// own.
     pub(crate) fn stamp_last(&mut self, engine: &mut Connection, stamp: &Stamp) {
         if let Some(last) = self.queue.last_mut() {
             last.ask_stamp(stamp);
@@ -259,8 +265,8 @@ impl Sending {
         engine.hold_last(false);
     }
 
-    /// At the end of a send call: holds the last packet back if `more` was announced, or lets it go. A
-    /// full packet leaves: it would gain nothing.
+    /// At the end of a send call: holds the last packet back if `more` was announced, or lets it
+    /// go. A full packet leaves: it would gain nothing.
     #[inline]
     pub(crate) fn cork(&mut self, engine: &mut Connection, more: bool, now: impl FnOnce() -> u64) {
         if !more || self.queue.last().is_none_or(is_whole) {
@@ -278,8 +284,8 @@ impl Sending {
         self.queue.last().filter(|_| engine.last_takes_more())
     }
 
-    /// Takes at most `rest` bytes of the message into the last packet (S5) or a new one, and returns
-    /// how many.
+    /// Takes at most `rest` bytes of the message into the last packet (S5) or a new one, and
+    /// returns how many.
     ///
     /// # Errors
     ///
@@ -338,7 +344,8 @@ impl Sending {
         if is_store(last) {
             return fill(sock, &mut self.pages, last, engine, msg, rest);
         }
-        // A packet that was cut may share its bytes with one that left before. Bytes that stay in place begin a store.
+        // A packet that was cut may share its bytes with one that left before. Bytes that stay in
+        // place begin a store.
         if last.is_cloned() || msg.is_in_place() {
             return Ok(0);
         }
@@ -350,8 +357,9 @@ impl Sending {
         Ok(take)
     }
 
-    /// Appends the whole message to the last packet, which takes more: see [`Connection::last_takes_more`]. `false` if that has
-    /// no room for it in a buffer of its own, or the message cannot be read.
+    /// Appends the whole message to the last packet, which takes more: see
+    /// [`Connection::last_takes_more`]. `false` if that has no room for it in a buffer of its own,
+    /// or the message cannot be read.
     #[inline(always)]
     pub(crate) fn join_last(
         &mut self,
@@ -441,8 +449,9 @@ impl Sending {
         charge(sock, buffer.truesize());
     }
 
-    /// The `count` packets that `header` names, of a [run](esp::WriteQueue::run), to be transmitted. The write queue
-    /// keeps their payload, and the flags they leave with. If they have sums, `mask` is that of each.
+    /// The `count` packets that `header` names, of a [run](esp::WriteQueue::run), to be
+    /// transmitted. The write queue keeps their payload, and the flags they leave with. If they
+    /// have sums, `mask` is that of each.
     ///
     /// # Errors
     ///
@@ -466,7 +475,8 @@ impl Sending {
             flags: header.flags,
             ..note
         });
-        // While an earlier transmission is still with a device, or a receiver on this host, the kernel makes a copy of it.
+        // While an earlier transmission is still with a device, or a receiver on this host, the
+        // kernel makes a copy of it.
         if clones & !self.summed & !self.stamped {
             // Most packets have neither sum nor stamp, and pay for both with this one test.
             return kept
@@ -485,8 +495,8 @@ impl Sending {
         Ok(skb)
     }
 
-    /// As [`packets`](Self::packets), of one packet outside of stores, which is to be no clone: that has no room of its own for
-    /// a sum.
+    /// As [`packets`](Self::packets), of one packet outside of stores, which is to be no clone:
+    /// that has no room of its own for a sum.
     #[cold]
     #[inline(never)]
     fn copy(&mut self, header: Header, mask: u32) -> Result<Skb> {
@@ -546,8 +556,8 @@ impl Sending {
         whole.then_some(view).ok_or(ENOBUFS)
     }
 
-    /// Keeps with which `flag` of `flags`, TXS or TXF, the packet `seq` leaves, if its buffer keeps that:
-    /// see [`flags_in`].
+    /// Keeps with which `flag` of `flags`, TXS or TXF, the packet `seq` leaves, if its buffer keeps
+    /// that: see [`flags_in`].
     #[inline]
     fn keep(&mut self, seq: Seq, flag: u8, flags: u8) {
         let Some(buffer) = self.queue.seek(seq.0) else {
@@ -671,8 +681,8 @@ impl esp::WriteQueue for Sending {
         let mut fragments = first.fragments_in(note.offset(index), usize::MAX);
         let mut whole = goes_on(first);
         let notice = first.notice_id();
-        // A run goes on in the next store if that has packets of the same size, of the same transmission, whose pages are told
-        // of together.
+        // A run goes on in the next store if that has packets of the same size, of the same
+        // transmission, whose pages are told of together.
         while run < most && whole {
             cursor.advance();
             let Some(next) = cursor.current().filter(|next| is_store(next)) else {
@@ -692,8 +702,8 @@ impl esp::WriteQueue for Sending {
     }
 }
 
-/// Fills a store with at most `rest` bytes of the message, as many as it, the send buffer and the numbers
-/// take, and tells the engine of the packets. Returns how many bytes were taken.
+/// Fills a store with at most `rest` bytes of the message, as many as it, the send buffer and the
+/// numbers take, and tells the engine of the packets. Returns how many bytes were taken.
 #[inline(never)]
 fn fill(
     sock: &RawSock,
@@ -747,7 +757,8 @@ fn is_whole(buffer: &Buffer) -> bool {
     unacknowledged_in(buffer) == usize::from(note.count).saturating_mul(note.size.into())
 }
 
-/// Payload bytes of a full packet on a device with an MTU of `mtu` bytes. Some devices let theirs be 0.
+/// Payload bytes of a full packet on a device with an MTU of `mtu` bytes. Some devices let theirs
+/// be 0.
 fn packet_payload(mtu: u32) -> u32 {
     esp::mss(mtu).max(1)
 }

@@ -204,8 +204,8 @@ impl Connection {
         }
     }
 
-    /// A packet that leaves, and is none of the write queue: its header with a sum if the connection has sums, and the
-    /// sum's mask.
+    /// A packet that leaves, and is none of the write queue: its header with a sum if the
+    /// connection has sums, and the sum's mask.
     #[inline]
     pub(crate) fn sums(&self, header: esp::Header) -> (esp::Header, u32) {
         let summed = self.sending.is_summed();
@@ -229,8 +229,8 @@ impl Connection {
         self.engine.mask(header)
     }
 
-    /// Arms the socket's timer if the engine needs it earlier than it is armed. Timers are not pushed
-    /// back, which costs more than an early expiry: that is a no-op.
+    /// Arms the socket's timer if the engine needs it earlier than it is armed. Timers are not
+    /// pushed back, which costs more than an early expiry: that is a no-op.
     #[inline]
     pub(crate) fn arm(&mut self, sock: &Sock<Esp>, now: u64) {
         if self.armed <= self.engine.earliest_news(now) && !self.sending.is_corked() {
@@ -268,7 +268,8 @@ pub(crate) enum Role {
     Connection(Connection),
 }
 
-/// What `setsockopt` has set. It lasts from one connection to the next, and a listener's children have it too.
+/// What `setsockopt` has set. It lasts from one connection to the next, and a listener's children
+/// have it too.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Chosen {
     /// `ESP_SO_USER_TIMEOUT`, milliseconds; 0 if it is not set.
@@ -283,7 +284,8 @@ impl Chosen {
         self.checksum.unwrap_or_else(|| settings.checksum_at(speed))
     }
 
-    /// Whether a listener's connection has sums if the other end does not ask for them: that one's device is as fast.
+    /// Whether a listener's connection has sums if the other end does not ask for them: that one's
+    /// device is as fast.
     pub(crate) fn sums(&self, settings: &Settings) -> bool {
         self.sums_at(settings, 0)
     }
@@ -364,8 +366,9 @@ pub(crate) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
     }
 }
 
-/// The interface that a socket is tied to, 0 if to none. A connection is tied to that which its packets go by: where a listener is
-/// bound to a VRF, its children are too, and have a device in it.
+/// The interface that a socket is tied to, 0 if to none. A connection is tied to that which its
+/// packets go by: where a listener is bound to a VRF, its children are too, and have a device in
+/// it.
 pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
     let shared = sock.shared();
     // A twin's device may be any, and may go: it waits, as TCP's listener does.

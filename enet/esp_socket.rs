@@ -157,8 +157,9 @@ impl Esp {
         )
     }
 
-    /// Asks the device by which a connection to `address` would go for its link's speed, if that decides whether the
-    /// connection has sums. The device must be asked before the socket is locked.
+    /// Asks the device by which a connection to `address` would go for its link's speed, if that
+    /// decides whether the connection has sums. The device must be asked before the socket is
+    /// locked.
     fn ask_speed(sock: &Sock<Esp>, address: &[u8]) {
         let space = Space::of(sock.net());
         if !space.sysctl.checksum_by_speed() || sock.tcp_state() != TcpState::Close as u8 {
@@ -178,8 +179,8 @@ impl Esp {
         let mut peer = Address::parse(address)?;
         let shared = sock.shared();
         peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
-        // A device that goes is unlisted, then waits for readers, then looks for its connections: within
-        // one section it cannot be found and then miss this one.
+        // A device that goes is unlisted, then waits for readers, then looks for its connections:
+        // within one section it cannot be found and then miss this one.
         let section = rcu::Read::enter();
         let device = Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?;
         usable(device)?;
@@ -375,8 +376,8 @@ impl Operations for Esp {
         Self::stop_listening(&mut guard);
         let mut esp = guard.locked();
         esp.add_shutdown(uapi::SHUTDOWN_MASK);
-        // With bytes that nobody will read, or a wish to close hard, the peer must learn that not all
-        // was taken (RFC 2525, section 2.17, of TCP).
+        // With bytes that nobody will read, or a wish to close hard, the peer must learn that not
+        // all was taken (RFC 2525, section 2.17, of TCP).
         let hard = !esp.receive_queue().is_empty() || sock.linger() == Some(0);
         let state = sock.tcp_state();
         if hard || is_connecting(state) {

@@ -14,7 +14,8 @@ use crate::{
     notes::Unread,
 };
 
-/// `splice` out of a stream: what is there, or after a wait what comes, up to `len` bytes, as TCP does it.
+/// `splice` out of a stream: what is there, or after a wait what comes, up to `len` bytes, as TCP
+/// does it.
 pub(crate) fn splice(
     call: &Call<'_, Esp>,
     pipe: &mut Pipe<'_>,

@@ -25,8 +25,8 @@ use crate::{
 use core::{mem, sync::atomic::Ordering::Relaxed};
 use kernel::ffi::c_long;
 
-/// Windows that the send buffer holds: TCP keeps twice the congestion window, which is what is on its way, and that
-/// is two windows here.
+/// Windows that the send buffer holds: TCP keeps twice the congestion window, which is what is on
+/// its way, and that is two windows here.
 const WINDOWS_IN_BUFFER: u32 = 4;
 
 /// The file that `MSG_MORE` announced has come to its end.
@@ -65,7 +65,8 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     let mut result = ready_to_send::<false>(call, &mut guard, &mut timeout);
     let mut wish = Wish::default();
     if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
-        // Control messages are checked as TCP does; but for stamps its packets are the socket's, not one call's.
+        // Control messages are checked as TCP does; but for stamps its packets are the socket's,
+        // not one call's.
         let wanted = msg.stamp_wish(call).and_then(Wish::of_bytes);
         result = wanted.map(|wanted| wish = wanted);
     }
@@ -118,8 +119,9 @@ fn begin_in_place(esp: &mut LockedEsp<'_>, msg: &mut Message<'_>, len: usize) ->
     msg.begin_in_place(sock, len, last)
 }
 
-/// Appends a short message to the last packet, if that waits for the window anyway and has room, so that nothing else is to be
-/// done: most messages of a program that sends without waiting for answers. `false` if the message has not been touched.
+/// Appends a short message to the last packet, if that waits for the window anyway and has room, so
+/// that nothing else is to be done: most messages of a program that sends without waiting for
+/// answers. `false` if the message has not been touched.
 #[inline]
 fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, flags: i32) -> bool {
     const USUAL: i32 = uapi::MSG_DONTWAIT | uapi::MSG_NOSIGNAL;
@@ -154,7 +156,8 @@ fn stamp(esp: &mut LockedEsp<'_>, wish: &mut Wish, sent: usize) {
     }
 }
 
-/// The error of a send call that fails with `error`: a pending one comes before a broken pipe, which also signals.
+/// The error of a send call that fails with `error`: a pending one comes before a broken pipe,
+/// which also signals.
 pub(crate) fn failed(call: &Call<'_, Esp>, flags: i32, error: Error) -> Error {
     if error == EPIPE {
         if let Err(pending) = call.take_error() {
@@ -167,8 +170,9 @@ pub(crate) fn failed(call: &Call<'_, Esp>, flags: i32, error: Error) -> Error {
     error
 }
 
-/// At the end of a send call: holds the last packet back if `more` was announced. True if the packet has to wait for the window
-/// anyway, as others were `queued` before, and nothing else is to be done.
+/// At the end of a send call: holds the last packet back if `more` was announced. True if the
+/// packet has to wait for the window anyway, as others were `queued` before, and nothing else is to
+/// be done.
 #[inline]
 fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
     let Some((_, connection)) = parts(esp) else {
@@ -181,7 +185,8 @@ fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
 }
 
 /// Waits for a connection attempt that is under way, and reports why sending is not possible.
-// The parameter gives streams and records a wait each, which is inlined with one caller: 8 instructions of a message.
+// The parameter gives streams and records a wait each, which is inlined with one caller: 8
+// instructions of a message.
 #[inline(always)]
 pub(crate) fn ready_to_send<const RECORDS: bool>(
     call: &Call<'_, Esp>,
@@ -287,8 +292,8 @@ pub(crate) fn await_room(
     waited
 }
 
-/// Raises the send buffer's limit to some windows, as TCP does, so that a writer fills them while others are on their
-/// way.
+/// Raises the send buffer's limit to some windows, as TCP does, so that a writer fills them while
+/// others are on their way.
 pub(crate) fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
     if let Some((sock, connection)) = parts(esp) {
         let wanted = WINDOWS_IN_BUFFER
@@ -482,9 +487,9 @@ pub(crate) fn poll_device(call: &Call<'_, Esp>, once: bool) {
     call.poll_device(once);
 }
 
-/// Sleeps before the socket is locked, if that is all a call would do with it: nothing has come, and
-/// no acknowledgement waits for the reader to fall asleep. A call that waits for more than a byte
-/// sleeps under the lock, where it counts as a reader.
+/// Sleeps before the socket is locked, if that is all a call would do with it: nothing has come,
+/// and no acknowledgement waits for the reader to fall asleep. A call that waits for more than a
+/// byte sleeps under the lock, where it counts as a reader.
 #[inline]
 fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -> Result {
     let sock = call.sock();

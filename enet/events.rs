@@ -83,8 +83,8 @@ pub(crate) fn esp_state(sock: &Sock<Esp>, old: u8) {
     trace::esp_set_state(sock, &packet, old, sock.tcp_state());
 }
 
-/// An event's view of `skb`, whose data start with a header, between the socket and its peer. All of it
-/// is read again from where it stands, so that the usual way need not keep it.
+/// An event's view of `skb`, whose data start with a header, between the socket and its peer. All
+/// of it is read again from where it stands, so that the usual way need not keep it.
 fn esp_of_socket(sock: &Sock<Esp>, skb: &Buffer) -> (esp::Header, Packet) {
     let shared = sock.shared();
     let header = esp::Header::parse(skb.head()).unwrap_or(NO_HEADER);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Mapped sockets: streams of `AF_INET` and `AF_INET6` whose connections ESP carries, where both hosts speak it
-//! and are on one Ethernet, and TCP everywhere else.
+//! Mapped sockets: streams of `AF_INET` and `AF_INET6` whose connections ESP carries, where both
+//! hosts speak it and are on one Ethernet, and TCP everywhere else.
 //!
-//! Which of the two it is, is decided while the program connects and before it learns that it is connected,
-//! and does not change later. A listener of TCP's has a twin of ESP's, and `accept` takes from both.
+//! Which of the two it is, is decided while the program connects and before it learns that it is
+//! connected, and does not change later. A listener of TCP's has a twin of ESP's, and `accept`
+//! takes from both.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -62,12 +63,14 @@ impl Streams for Mapped {
         let result = match call.companion() {
             None => call.connect(address, nonblocking),
             Some(companion) => {
-                // The phase is read with the decision held: until then TCP's SYN may leave in place of ESP's.
+                // The phase is read with the decision held: until then TCP's SYN may leave in place
+                // of ESP's.
                 let mut attempt = companion.record.decide();
                 if is_taken(companion) {
                     disconnect(call, companion, &mut attempt)
                 } else {
-                    // A call may wait for an attempt that has gone to TCP, and not have come to TCP's `connect` yet.
+                    // A call may wait for an attempt that has gone to TCP, and not have come to
+                    // TCP's `connect` yet.
                     give_up(&mut attempt);
                     call.connect(address, nonblocking)
                 }
@@ -110,12 +113,14 @@ impl Streams for Mapped {
         };
         let mut attempt = companion.record.decide();
         if is_taken(companion) {
-            // `connect` has made the companion since the first look. As with TCP, one of the two calls fails.
+            // `connect` has made the companion since the first look. As with TCP, one of the two
+            // calls fails.
             return disconnect(call, companion, &mut attempt);
         }
-        // TCP listens alone too if the companion is another's twin: the socket has tried to connect, or has listened
-        // elsewhere, before. A `shutdown` that has ended TCP's listener already may have come before there was a
-        // companion that it could look at; one that comes later looks, and waits for the decision.
+        // TCP listens alone too if the companion is another's twin: the socket has tried to
+        // connect, or has listened elsewhere, before. A `shutdown` that has ended TCP's listener
+        // already may have come before there was a companion that it could look at; one that comes
+        // later looks, and waits for the decision.
         let own = call.own_end();
         let twin = companion.sock().shared().twin.as_ref();
         if twin.is_none_or(|twin| twin.own != own) || call.ordered_state() != TcpState::Listen as u8
@@ -281,7 +286,8 @@ fn is_taken(companion: &Companion<Mapped>) -> bool {
     matches!(companion.record.phase(), Phase::Connecting | Phase::Esp)
 }
 
-/// Has TCP not repeat an attempt to connect, and a call that waits for it fail as if TCP had been disconnected.
+/// Has TCP not repeat an attempt to connect, and a call that waits for it fail as if TCP had been
+/// disconnected.
 fn give_up(attempt: &mut Option<Attempt>) {
     if let Some(attempt) = attempt {
         attempt.give_up(EPIPE);

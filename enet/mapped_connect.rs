@@ -2,10 +2,10 @@
 
 //! Which protocol carries a connection that a mapped socket opens.
 //!
-//! ESP is tried if the peer is on the own Ethernet and has told that it takes such connections. Until one of
-//! the two is sure, calls are nobody's: the program is still connecting. If ESP is refused, or not answered for
-//! some round trips, TCP's SYN leaves, by whichever call comes first: `connect`, `poll`, or another that waits
-//! for the connection.
+//! ESP is tried if the peer is on the own Ethernet and has told that it takes such connections.
+//! Until one of the two is sure, calls are nobody's: the program is still connecting. If ESP is
+//! refused, or not answered for some round trips, TCP's SYN leaves, by whichever call comes first:
+//! `connect`, `poll`, or another that waits for the connection.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -58,8 +58,8 @@ impl Query {
     }
 }
 
-/// Finds out whether ESP may carry a connection to the address that a program passed, and whether the peer is to
-/// be asked.
+/// Finds out whether ESP may carry a connection to the address that a program passed, and whether
+/// the peer is to be asked.
 ///
 /// # Errors
 ///
@@ -138,7 +138,8 @@ pub(crate) fn connect<M: Mapped>(
     if let Some(companion) = call.companion() {
         M::look_at_listener(call, companion);
         match companion.record.phase() {
-            // `io_uring` polls, then connects again, and takes only this for an attempt that goes on.
+            // `io_uring` polls, then connects again, and takes only this for an attempt that goes
+            // on.
             Phase::Tcp
                 if is_connecting(call.sock().tcp_state()) && companion.record.take_switch() =>
             {
@@ -244,8 +245,9 @@ fn attempt<M: Mapped>(
     Ok(None)
 }
 
-/// Whether the connection that `plan` is to open from port `own` is open already. ESP finds connections by ports and Ethernet
-/// addresses, so that one in its way may be another one: between other IP addresses, or not mapped.
+/// Whether the connection that `plan` is to open from port `own` is open already. ESP finds
+/// connections by ports and Ethernet addresses, so that one in its way may be another one: between
+/// other IP addresses, or not mapped.
 #[cold]
 fn has_connection(space: &Space, own: u16, plan: &Plan) -> bool {
     softirq::disabled(|softirq| {
@@ -322,7 +324,8 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
             return Server::Companion;
         }
         Err(EALREADY | EINPROGRESS) => return Server::Nobody,
-        // The peer has reset an open connection: the program hears of that, and TCP opens no other one.
+        // The peer has reset an open connection: the program hears of that, and TCP opens no other
+        // one.
         Err(ECONNRESET) => {
             end_attempt(call, record, &mut attempt, ECONNRESET);
             call.report_error(ECONNRESET);
@@ -351,7 +354,8 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
     Server::Tcp
 }
 
-/// Ends the attempt: `connect` fails with `error`, and TCP, which serves the socket now, does not repeat it.
+/// Ends the attempt: `connect` fails with `error`, and TCP, which serves the socket now, does not
+/// repeat it.
 fn end_attempt<M: Mapped>(
     call: &StreamCall<'_, M>,
     record: &Record,

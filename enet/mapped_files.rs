@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `/proc/net/enet_mapped`: what carries the connections of mapped sockets. `/proc/net/enet_policy`: for whom ESP may.
+//! `/proc/net/enet_mapped`: what carries the connections of mapped sockets.
+//! `/proc/net/enet_policy`: for whom ESP may.
 
 use crate::net::errno::prelude::*;
 use crate::{

@@ -2,8 +2,8 @@
 
 //! Which protocol carries the connection of each mapped socket, and why.
 //!
-//! TCP's own tables know nothing of that, so it is kept here, by the descriptor's inode: from the decision until the
-//! descriptor goes.
+//! TCP's own tables know nothing of that, so it is kept here, by the descriptor's inode: from the
+//! decision until the descriptor goes.
 
 use crate::net::errno::prelude::*;
 use crate::{esp, statistics::Statistic};

@@ -39,7 +39,8 @@ pub(crate) struct Attempt {
     len: usize,
     /// The destination as ESP has it.
     pub(crate) to: crate::address::Address,
-    /// With what `connect` fails, since another call has given the attempt up: TCP does not repeat it.
+    /// With what `connect` fails, since another call has given the attempt up: TCP does not repeat
+    /// it.
     given_up: Option<Error>,
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Destinations that refused a mapped connection of ESP: for a while the next ones go to TCP at once.
+//! Destinations that refused a mapped connection of ESP: for a while the next ones go to TCP at
+//! once.
 //!
 //! They are kept in memory that does not grow: one that falls on another's place takes it.
 
@@ -15,8 +16,8 @@ const PLACES: usize = 256;
 /// For how long, nanoseconds.
 const LASTS: u64 = 10_000_000_000;
 
-/// Bits of a place that tell which destination it is of; the others are the end of its time, in units of
-/// 2^20 nanoseconds.
+/// Bits of a place that tell which destination it is of; the others are the end of its time, in
+/// units of 2^20 nanoseconds.
 const TAG: u64 = (1 << 20) - 1;
 
 /// A namespace's destinations.

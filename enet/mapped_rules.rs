@@ -2,8 +2,9 @@
 
 //! For which peers and server ports mapped sockets may use ESP, by control group.
 //!
-//! The rules of a group hold for the sockets that its processes made, those of group 0 for all of the namespace. A rule that
-//! denies goes before all that allow; where a group has such that allow, one of them has to.
+//! The rules of a group hold for the sockets that its processes made, those of group 0 for all of
+//! the namespace. A rule that denies goes before all that allow; where a group has such that allow,
+//! one of them has to.
 
 use crate::net::errno::prelude::*;
 use crate::net::{bh_lock::BhLock, sock::RawSock};

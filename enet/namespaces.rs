@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The beginning and the end of a namespace's share, and whose settings the files under `/proc/sys` show.
+//! The beginning and the end of a namespace's share, and whose settings the files under `/proc/sys`
+//! show.
 
 use crate::{
     esp_socket,
@@ -17,9 +18,10 @@ use kernel::sync::Arc;
 static OPERATIONS: Operations<Space> = Operations::new();
 static SETTINGS: sysctl::Operations<Settings> = sysctl::Operations::new();
 
-// SAFETY: What asks for a namespace's share are socket calls, packet handlers, the listener for devices,
-// files under `/proc/net` and `/proc/sys`, connections and timers. The module's registrations of all but the last two begin
-// after that of `Space` and end before it, since its field stands behind theirs in `Enet`; `end` ends the connections, and a socket without a
+// SAFETY: What asks for a namespace's share are socket calls, packet handlers, the listener for
+// devices, files under `/proc/net` and `/proc/sys`, connections and timers. The module's
+// registrations of all but the last two begin after that of `Space` and end before it, since its
+// field stands behind theirs in `Enet`; `end` ends the connections, and a socket without a
 // connection asks for nothing when it is freed.
 unsafe impl PerNet for Space {
     fn operations() -> &'static Operations<Self> {

@@ -18,8 +18,8 @@ use kernel::bitmap::BitmapVec;
 /// Buckets of a table of ports, as a power of two.
 const BITS: u32 = 10;
 
-/// Destinations whose ports are counted apart. Others that fall on the same number skip each other's
-/// ports.
+/// Destinations whose ports are counted apart. Others that fall on the same number skip each
+/// other's ports.
 const DESTINATIONS: usize = 256;
 
 /// The ports of one protocol in one namespace.
@@ -202,14 +202,14 @@ pub(crate) fn take<P: Protocol, L: Link>(
     Ok(())
 }
 
-/// Takes a port, on all interfaces, for a socket that has none and connects to the destination of that
-/// `hash`: the first in the destination's order for which `connect` succeeds. A port may serve any number
-/// of such sockets, as long as `connect` tells that the whole connection is new.
+/// Takes a port, on all interfaces, for a socket that has none and connects to the destination of
+/// that `hash`: the first in the destination's order for which `connect` succeeds. A port may serve
+/// any number of such sockets, as long as `connect` tells that the whole connection is new.
 ///
 /// # Errors
 ///
-/// `EADDRNOTAVAIL` if no port can be had, `EINVAL` if the socket has one; those of `connect`, but for
-/// `EEXIST`, which says that the port has that connection already.
+/// `EADDRNOTAVAIL` if no port can be had, `EINVAL` if the socket has one; those of `connect`, but
+/// for `EEXIST`, which says that the port has that connection already.
 pub(crate) fn take_to_connect<P: Protocol, L: Link>(
     ports: &Ports<P, L>,
     sock: &Sock<P>,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `/proc/net/edp`, `/proc/net/esp`: the sockets of a namespace. `/proc/net/enet`: its counters. All its files.
+//! `/proc/net/edp`, `/proc/net/esp`: the sockets of a namespace. `/proc/net/enet`: its counters.
+//! All its files.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -28,7 +29,8 @@ pub(crate) struct EspFile;
 /// `/proc/net/enet`.
 pub(crate) struct EnetFile;
 
-/// The files of a namespace. They are registered after [`Space`], which they show, so that it is whole when a program opens one.
+/// The files of a namespace. They are registered after [`Space`], which they show, so that it is
+/// whole when a program opens one.
 pub(crate) struct Files;
 
 static FILES: Operations<Files> = Operations::new();

@@ -4,8 +4,8 @@
 //!
 //! The four numbers of the window are checked together and kept together, in one word: so writers
 //! on several processors cannot make a set that none of them would have been allowed to make, and a
-//! packet never sees half of a change. The times depend on no other number and are words of their own.
-//! A count of changes tells connections when to look.
+//! packet never sees half of a change. The times depend on no other number and are words of their
+//! own. A count of changes tells connections when to look.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -23,8 +23,8 @@ use kernel::{str::CStr, sync::Arc};
 const BURST_LENGTH: RangeInclusive<u16> = 1..=0x7fff;
 /// Packets: a grant is a byte on the wire.
 const MOST_GRANTED: u16 = 0xff;
-/// Microseconds. Below 10 every packet would be asked for again while it is on its way; 1 s is where
-/// the peer may be taken for gone.
+/// Microseconds. Below 10 every packet would be asked for again while it is on its way; 1 s is
+/// where the peer may be taken for gone.
 const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
 /// Microseconds. Twice what an acknowledgement may wait for data to carry it, up to a second.
 const RETRANSMISSION_TIME_MIN: RangeInclusive<u32> = 2_000..=1_000_000;
@@ -104,7 +104,8 @@ impl Live {
 /// The setting behind a file.
 #[derive(Clone, Copy)]
 pub(crate) enum Setting {
-    /// The window, which nobody grants any more when it is written: its largest size becomes the same.
+    /// The window, which nobody grants any more when it is written: its largest size becomes the
+    /// same.
     BurstLength,
     /// One of the numbers that bound each other.
     Packets(fn(&mut Window) -> &mut u16),
@@ -165,7 +166,8 @@ impl Window {
 }
 
 impl Settings {
-    /// The settings until something is written. `new_limits` finds the core's limits for a new socket.
+    /// The settings until something is written. `new_limits` finds the core's limits for a new
+    /// socket.
     ///
     /// # Errors
     ///
@@ -218,15 +220,15 @@ impl Settings {
         self.mapped.load(Relaxed) != 0
     }
 
-    /// Gives a socket that nobody else has yet the buffers that were set, if they were: a new one, or
-    /// a listener's child, unless the user fixed the listener's.
+    /// Gives a socket that nobody else has yet the buffers that were set, if they were: a new one,
+    /// or a listener's child, unless the user fixed the listener's.
     pub(crate) fn limit_buffers(&self, sock: &RawSock) {
         let set = |buffer: &AtomicU32| Some(buffer.load(Relaxed)).filter(|&bytes| bytes != 0);
         sock.set_limits(set(&self.send_buffer), set(&self.receive_buffer));
     }
 
-    /// Raises the limit of the send buffer to `bytes`, if it is less, unless somebody has set it: by the file, or as the
-    /// socket's user. `net.core.wmem_max` bounds it.
+    /// Raises the limit of the send buffer to `bytes`, if it is less, unless somebody has set it:
+    /// by the file, or as the socket's user. `net.core.wmem_max` bounds it.
     pub(crate) fn grow_send_buffer(&self, sock: &RawSock, bytes: u32) {
         let bytes = bytes.min(Limits::most().send);
         if self.send_buffer.load(Relaxed) == 0 && sock.send_limit() < bytes {
@@ -234,7 +236,8 @@ impl Settings {
         }
     }
 
-    /// As [`grow_send_buffer`](Self::grow_send_buffer), of the receive buffer, which `net.core.rmem_max` bounds.
+    /// As [`grow_send_buffer`](Self::grow_send_buffer), of the receive buffer, which
+    /// `net.core.rmem_max` bounds.
     pub(crate) fn grow_receive_buffer(&self, sock: &RawSock, bytes: u32) {
         let bytes = bytes.min(Limits::most().receive);
         if self.receive_buffer.load(Relaxed) == 0 && sock.receive_limit() < bytes {

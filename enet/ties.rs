@@ -32,8 +32,8 @@ pub(crate) fn usable(device: &Device) -> Result {
     Ok(())
 }
 
-/// Checks that a socket can be bound to interface `ifindex`, any if that is 0. If the socket joins its
-/// table in the same read section, a device that goes does not miss it.
+/// Checks that a socket can be bound to interface `ifindex`, any if that is 0. If the socket joins
+/// its table in the same read section, a device that goes does not miss it.
 ///
 /// # Errors
 ///
@@ -83,8 +83,8 @@ pub(crate) fn present(net: &Net, ifindex: u32) -> Result {
         .ok_or(ENODEV)
 }
 
-/// The MTU of the device that a socket is tied to. Nothing of the device is held when this returns: the caller may wait for the
-/// socket's lock, or for user memory.
+/// The MTU of the device that a socket is tied to. Nothing of the device is held when this returns:
+/// the caller may wait for the socket's lock, or for user memory.
 ///
 /// # Errors
 ///
@@ -103,8 +103,8 @@ pub(crate) fn note_departure() {
     DEPARTURES.fetch_add(1, Release);
 }
 
-/// A socket's proof that the device it is tied to is there: the device's index, and how many had gone
-/// when it was last found.
+/// A socket's proof that the device it is tied to is there: the device's index, and how many had
+/// gone when it was last found.
 #[derive(Default)]
 pub(crate) struct DeviceGeneration(AtomicU64);
 

@@ -16,8 +16,8 @@ pub(crate) trait Ring: Send + Sync + Sized + 'static {
 }
 
 /// A value in an [`Arc`], with its timer. The timer holds no reference: the value's end cancels it
-/// and waits for a callback that runs. So the last reference is not to be dropped with a lock held that
-/// [`Ring::ring`] takes: that would be a deadlock.
+/// and waits for a callback that runs. So the last reference is not to be dropped with a lock held
+/// that [`Ring::ring`] takes: that would be a deadlock.
 #[repr(C)]
 pub(crate) struct Alarmed<T: Ring> {
     timer: UnsafeCell<bindings::hrtimer>,
@@ -38,7 +38,8 @@ impl<T: Ring> Alarmed<T> {
     ///
     /// `ENOMEM`.
     pub(crate) fn new_atomic(value: T) -> Result<Arc<Self>> {
-        // Without memory no `Alarmed` is ever there, whose end would cancel a timer that was not set up.
+        // Without memory no `Alarmed` is ever there, whose end would cancel a timer that was not
+        // set up.
         let place = UniqueArc::<Self>::new_uninit(GFP_ATOMIC)?;
         let this = Arc::from(place.write(Alarmed {
             // SAFETY: All zeroes are overwritten by `setup_raw` next.
@@ -46,13 +47,14 @@ impl<T: Ring> Alarmed<T> {
             value,
             _pinned: PhantomPinned,
         }));
-        // SAFETY: In its `Arc` the timer does not move, since the type is not `Unpin`, and it is not
-        // running.
+        // SAFETY: In its `Arc` the timer does not move, since the type is not `Unpin`, and it is
+        // not running.
         unsafe { timer::setup_raw(this.timer.get(), fire::<T>) };
         Ok(this)
     }
 
-    /// Arms the timer for `at`, nanoseconds of the monotonic clock, in place of what it was armed for.
+    /// Arms the timer for `at`, nanoseconds of the monotonic clock, in place of what it was armed
+    /// for.
     pub(crate) fn arm(&self, at: u64) {
         // SAFETY: The timer was set up by `new_atomic`, the only way to make such a value, and is
         // cancelled before its memory goes, in `drop`.
@@ -83,8 +85,8 @@ unsafe extern "C" fn fire<T: Ring>(timer: *mut bindings::hrtimer) -> bindings::h
 
 impl<T: Ring> Drop for Alarmed<T> {
     fn drop(&mut self) {
-        // SAFETY: Set up by `new_atomic`; nobody can arm it any more. Waits for a callback on another
-        // processor.
+        // SAFETY: Set up by `new_atomic`; nobody can arm it any more. Waits for a callback on
+        // another processor.
         unsafe { bindings::hrtimer_cancel(self.timer.get()) };
     }
 }

@@ -18,8 +18,8 @@ use kernel::{sync::LockClassKey, types::NotThreadSafe};
 /// Data behind a lock that is taken with bottom halves disabled.
 pub(crate) struct BhLock<T>(KBox<Locked<T>>);
 
-/// A lock and its data, where they stay. They share no cache line with another lock: processors that take different
-/// locks do not wait for each other.
+/// A lock and its data, where they stay. They share no cache line with another lock: processors
+/// that take different locks do not wait for each other.
 #[repr(C, align(64))]
 struct Locked<T> {
     lock: UnsafeCell<bindings::spinlock_t>,
@@ -32,8 +32,9 @@ unsafe impl<T: Send> Send for BhLock<T> {}
 unsafe impl<T: Send> Sync for BhLock<T> {}
 
 impl<T> BhLock<T> {
-    /// A lock around `data`, charged to the memory cgroup of the calling task. The lock checker takes all locks of a `class`
-    /// (`kernel::static_lock_class!()`) for one: those that are held together need different ones.
+    /// A lock around `data`, charged to the memory cgroup of the calling task. The lock checker
+    /// takes all locks of a `class` (`kernel::static_lock_class!()`) for one: those that are held
+    /// together need different ones.
     ///
     /// # Errors
     ///
@@ -62,7 +63,8 @@ impl<T> BhLock<T> {
             data: UnsafeCell::new(data),
         };
         let locked = KBox::new(locked, flags)?;
-        // SAFETY: The lock does not move any more: nothing takes it out of its box. The class is static.
+        // SAFETY: The lock does not move any more: nothing takes it out of its box. The class is
+        // static.
         unsafe { bindings::spin_lock_init(locked.lock.get(), class.as_ptr().cast()) };
         Ok(BhLock(locked))
     }

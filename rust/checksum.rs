@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A CRC32c (Castagnoli, as iSCSI and SCTP have it) behind a packet, big-endian, with a [mask](super::masks) added. The
-//! kernel's own function computes it, by the processor's instruction where there is one.
+//! A CRC32c (Castagnoli, as iSCSI and SCTP have it) behind a packet, big-endian, with a
+//! [mask](super::masks) added. The kernel's own function computes it, by the processor's
+//! instruction where there is one.
 //!
-//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_seq_read`; `skb_crc32c` is not
-//! in every kernel), [`include/linux/crc32c.h`](srctree/include/linux/crc32c.h)
+//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_seq_read`;
+//! `skb_crc32c` is not in every kernel), [`include/linux/crc32c.h`](srctree/include/linux/crc32c.h)
 
 use super::{
     bindings,
@@ -25,9 +26,9 @@ pub(crate) const SUM_LEN: usize = 4;
 unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     let mut crc = !0;
     let mut done = 0;
-    // SAFETY: The caller's promise. All zeroes is a state; the first function fills it in. Each block that the
-    // second one returns is readable until it is called again. It is called until there is none, so that
-    // no page stays mapped.
+    // SAFETY: The caller's promise. All zeroes is a state; the first function fills it in. Each
+    // block that the second one returns is readable until it is called again. It is called until
+    // there is none, so that no page stays mapped.
     unsafe {
         let mut state: bindings::skb_seq_state = mem::zeroed();
         bindings::skb_prepare_seq_read(skb, from, from.wrapping_add(len), &mut state);
@@ -46,12 +47,13 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     !crc
 }
 
-/// The mask that was added to the sum behind the first `len` bytes of the data from `from` on; another number if
-/// anything of the packet has changed. `None` if the sum cannot be read.
+/// The mask that was added to the sum behind the first `len` bytes of the data from `from` on;
+/// another number if anything of the packet has changed. `None` if the sum cannot be read.
 ///
 /// # Safety
 ///
-/// `skb` is valid, and nobody changes its descriptor. `len` bytes of data and a sum start at `from`.
+/// `skb` is valid, and nobody changes its descriptor. `len` bytes of data and a sum start at
+/// `from`.
 pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> Option<u32> {
     let mut there = [0; SUM_LEN];
     // SAFETY: The caller's promise; `there` takes as many bytes as are copied.
@@ -69,9 +71,9 @@ pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> O
 ///
 /// `skb` is valid and the caller's alone, with more than `from` bytes of data.
 pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -> bool {
-    // SAFETY: The caller's promise: the head may be reallocated, and what belongs to the buffer changed. A
-    // fragment below the limit is free. Its page has a reference from `netdev_alloc_frag`, and the bytes
-    // there are nobody else's.
+    // SAFETY: The caller's promise: the head may be reallocated, and what belongs to the buffer
+    // changed. A fragment below the limit is free. Its page has a reference from
+    // `netdev_alloc_frag`, and the bytes there are nobody else's.
     unsafe {
         // The owner of shared pages may write to them, and the sum is to be that of what leaves.
         let room = Buffer::from_raw(skb).fragments() < MOST_FRAGMENTS;
@@ -99,7 +101,8 @@ pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -
 }
 
 impl Skb {
-    /// Appends the sum of all the data, with `mask` added. `false` without memory, or if a clone shares them.
+    /// Appends the sum of all the data, with `mask` added. `false` without memory, or if a clone
+    /// shares them.
     #[cold]
     #[inline(never)]
     pub(crate) fn append_sum(&mut self, mask: u32) -> bool {
@@ -109,8 +112,8 @@ impl Skb {
 }
 
 impl Buffer {
-    /// The mask that was added to the sum behind the first `len` bytes of the data; another number if anything of
-    /// the packet has changed. `None` if there is no sum.
+    /// The mask that was added to the sum behind the first `len` bytes of the data; another number
+    /// if anything of the packet has changed. `None` if there is no sum.
     #[cold]
     #[inline(never)]
     pub(crate) fn mask_behind(&self, len: usize) -> Option<u32> {

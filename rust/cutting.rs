@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Cuts the payload of a buffer into packets, as `skb_segment` does, for the buffers that are usual here: all payload in
-//! pages.
+//! Cuts the payload of a buffer into packets, as `skb_segment` does, for the buffers that are usual
+//! here: all payload in pages.
 //!
-//! `skb_segment` allocates the head of each packet from a slab, which zeroes it (`init_on_alloc`) though all of it is
-//! written anyway. Here a head is a page fragment, as drivers have it for what they receive. For a device that takes
-//! no pages (no `NETIF_F_SG`), the fragment also gets a copy of the payload.
+//! `skb_segment` allocates the head of each packet from a slab, which zeroes it (`init_on_alloc`)
+//! though all of it is written anyway. Here a head is a page fragment, as drivers have it for what
+//! they receive. For a device that takes no pages (no `NETIF_F_SG`), the fragment also gets a copy
+//! of the payload.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
 //! [`net/core/skbuff.c`](srctree/net/core/skbuff.c)
@@ -17,7 +18,8 @@ use super::{
 };
 use core::{ptr, slice};
 
-/// Packets linked by `next`, with the last one in the first one's `prev`, as `skb_segment` returns them.
+/// Packets linked by `next`, with the last one in the first one's `prev`, as `skb_segment` returns
+/// them.
 struct Packets {
     first: *mut bindings::sk_buff,
     last: *mut bindings::sk_buff,
@@ -53,8 +55,8 @@ impl Drop for Packets {
 pub(super) struct Headers {
     /// Those that the packets' data are to begin with.
     pub(super) own: usize,
-    /// Those in front of these: a tunnel has put them there, or a label switch. Each packet has a copy of them in its headroom,
-    /// which its layer takes for its own.
+    /// Those in front of these: a tunnel has put them there, or a label switch. Each packet has a
+    /// copy of them in its headroom, which its layer takes for its own.
     pub(super) outer: usize,
 }
 
@@ -65,9 +67,10 @@ impl Headers {
     }
 }
 
-/// Cuts the data of `whole` into packets of `size` bytes, each behind the `headers` in front of the data. The packets refer
-/// to the same pages, if a device with these `features` takes such. Returns the first of the list, which is the
-/// caller's; null without memory, or if `whole` is not of the usual kind: `skb_segment` decides then.
+/// Cuts the data of `whole` into packets of `size` bytes, each behind the `headers` in front of the
+/// data. The packets refer to the same pages, if a device with these `features` takes such. Returns
+/// the first of the list, which is the caller's; null without memory, or if `whole` is not of the
+/// usual kind: `skb_segment` decides then.
 pub(super) fn cut(
     whole: &Buffer,
     headers: Headers,
@@ -110,14 +113,15 @@ pub(super) fn cut(
     first
 }
 
-/// A packet of `whole` without data: its `headers` and all that is known of it, with `room` for data behind them. `None`
-/// without memory, or if that is more than a page.
+/// A packet of `whole` without data: its `headers` and all that is known of it, with `room` for
+/// data behind them. `None` without memory, or if that is more than a page.
 fn part(whole: &Buffer, headers: Headers, room: usize) -> Option<Skb> {
     let all = headers.all()?;
     let before = whole.headroom().checked_sub(all)?;
     let mut part = Skb::alloc_fragment(before, all.checked_add(room)?)?;
-    // SAFETY: Both buffers are valid, and the new one is ours. Its headers are as far from its beginning as those of `whole`, so
-    // the offsets that are copied are right. As many bytes are in front of the data of `whole`, as was just checked.
+    // SAFETY: Both buffers are valid, and the new one is ours. Its headers are as far from its
+    // beginning as those of `whole`, so the offsets that are copied are right. As many bytes are in
+    // front of the data of `whole`, as was just checked.
     let bytes = unsafe {
         bindings::skb_take_header(part.as_ptr(), whole.as_ptr());
         slice::from_raw_parts((*whole.as_ptr()).data.sub(all), all)

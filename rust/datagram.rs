@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The core's functions for datagram sockets: charged buffers, the receive queue, readiness. The queue
-//! has a lock of its own, which these functions take.
+//! The core's functions for datagram sockets: charged buffers, the receive queue, readiness. The
+//! queue has a lock of its own, which these functions take.
 //!
 //! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
 //! [`net/core/datagram.c`](srctree/net/core/datagram.c)
@@ -18,13 +18,13 @@ use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, mem, ops::Deref, ptr::NonNull};
 use kernel::ffi::c_int;
 
-/// A received datagram, for the length of a receive call. A look at the queue (`MSG_PEEK`) shares it
-/// with the queue, so it is only read.
+/// A received datagram, for the length of a receive call. A look at the queue (`MSG_PEEK`) shares
+/// it with the queue, so it is only read.
 ///
 /// # Invariants
 ///
-/// The pointer is a valid buffer of which this value holds one reference, and which may be charged to
-/// the socket that `'a` keeps.
+/// The pointer is a valid buffer of which this value holds one reference, and which may be charged
+/// to the socket that `'a` keeps.
 pub(crate) struct Received<'a>(NonNull<bindings::sk_buff>, PhantomData<&'a ()>);
 
 impl Received<'_> {
@@ -61,7 +61,8 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
     /// # Errors
     ///
     /// `EAGAIN` without room, `EPIPE` after shutdown, `ENOBUFS` without memory, `EINTR` and
-    /// `ERESTARTSYS` after a signal, `ENODEV` while the module goes, and the socket's own pending error.
+    /// `ERESTARTSYS` after a signal, `ENODEV` while the module goes, and the socket's own pending
+    /// error.
     #[inline]
     pub(crate) fn alloc_send(
         &self,
@@ -79,7 +80,8 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
             .then(|| Skb::alloc_charged(self, headroom, size))
             .flatten()
         {
-            // SAFETY: The buffer is ours. The socket is borrowed, so it lives, and is freed after what it owns.
+            // SAFETY: The buffer is ours. The socket is borrowed, so it lives, and is freed after
+            // what it owns.
             unsafe { bindings::skb_set_owner_w(skb.as_ptr(), self.as_ptr()) };
             return Ok(skb);
         }

@@ -45,9 +45,9 @@ impl Mac {
     }
 }
 
-/// A network device. It is only ever lent: by a read section of RCU in which it was found, or by the kernel for the time of
-/// a call. There is no owned reference, since `ip link del` waits for those without end: a task that has one must not fault
-/// on user memory or wait for a lock.
+/// A network device. It is only ever lent: by a read section of RCU in which it was found, or by
+/// the kernel for the time of a call. There is no owned reference, since `ip link del` waits for
+/// those without end: a task that has one must not fault on user memory or wait for a lock.
 #[repr(transparent)]
 pub(crate) struct Device(Opaque<bindings::net_device>);
 
@@ -76,8 +76,8 @@ impl Device {
         }
     }
 
-    /// Whether its namespace lists a device with its index: this one, or one that has got the index since this one was
-    /// taken off the list.
+    /// Whether its namespace lists a device with its index: this one, or one that has got the index
+    /// since this one was taken off the list.
     fn is_index_listed(&self) -> bool {
         let section = rcu::Read::enter();
         Device::find(self.net(), self.index(), &section).is_some()
@@ -93,9 +93,9 @@ impl Device {
     /// Namespace the device is in.
     #[inline]
     pub(crate) fn net(&self) -> &Net {
-        // SAFETY: The device is valid; a single load, since it may move to another namespace meanwhile. A namespace is there for
-        // a grace period after its last device has left, and what has lent us the device keeps that from ending, or the
-        // device from moving.
+        // SAFETY: The device is valid; a single load, since it may move to another namespace
+        // meanwhile. A namespace is there for a grace period after its last device has left, and
+        // what has lent us the device keeps that from ending, or the device from moving.
         unsafe { Net::from_raw(ptr::read_volatile(&raw const (*self.as_ptr()).nd_net.net)) }
     }
 
@@ -129,7 +129,8 @@ impl Device {
         Mac(unsafe { ptr::read((*self.as_ptr()).dev_addr.cast()) })
     }
 
-    /// Whether it is a part of something, such as a card or a virtual machine, and not made by software alone.
+    /// Whether it is a part of something, such as a card or a virtual machine, and not made by
+    /// software alone.
     pub(crate) fn has_parent(&self) -> bool {
         // SAFETY: The device is valid.
         unsafe { bindings::dev_has_parent(self.as_ptr()) }
@@ -142,8 +143,8 @@ impl Device {
         unsafe { bindings::ll_reserved_space(self.as_ptr()) as usize }
     }
 
-    /// How many packets of a frame's size each may be handed over as one buffer (`gso_max_segs`). As with TCP, a device
-    /// without segmentation has the core cut them.
+    /// How many packets of a frame's size each may be handed over as one buffer (`gso_max_segs`).
+    /// As with TCP, a device without segmentation has the core cut them.
     #[inline]
     pub(crate) fn most_packets(&self) -> u16 {
         // SAFETY: The device is valid. A single load, as the core does it.
@@ -157,7 +158,8 @@ impl Device {
         unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).hard_header_len)).into() }
     }
 
-    /// Whether its frames begin with Ethernet's header and nothing else, as the core's function writes it.
+    /// Whether its frames begin with Ethernet's header and nothing else, as the core's function
+    /// writes it.
     #[inline]
     fn has_plain_header(&self) -> bool {
         // SAFETY: The device is valid, and its table of functions lives as long.
@@ -208,8 +210,8 @@ impl Device {
         let raw = skb.as_ptr();
         let own = self.address();
         let inside = to == own;
-        // SAFETY: The buffer is ours. The device stays valid over the call, and a queue that keeps the buffer for longer is
-        // flushed before the device goes.
+        // SAFETY: The buffer is ours. The device stays valid over the call, and a queue that keeps
+        // the buffer for longer is flushed before the device goes.
         unsafe { bindings::skb_leave_by(raw, self.as_ptr(), ethertype.to_be()) };
         let plain = room >= ETHERNET_HEADER && skb.headroom() >= room && self.has_plain_header();
         if plain {
@@ -223,16 +225,19 @@ impl Device {
             if let Some(last) = header.last_chunk_mut() {
                 *last = ethertype.to_be_bytes();
             }
-            // SAFETY: There is so much headroom, of a buffer that the device's header is to be written to.
+            // SAFETY: There is so much headroom, of a buffer that the device's header is to be
+            // written to.
             unsafe { skb.prepend(&header) };
         } else {
             let from = from.as_ref().map_or(ptr::null(), |mac| mac.0.as_ptr());
-            // SAFETY: The buffer is ours and has room for the header. `from` is null or six bytes, as `to` is.
+            // SAFETY: The buffer is ours and has room for the header. `from` is null or six bytes,
+            // as `to` is.
             let written = unsafe {
                 let to = to.0.as_ptr().cast();
                 let from = from.cast();
                 if inside {
-                    // The device's additions for the wire (a VLAN's tag) have no place in a frame that stays here.
+                    // The device's additions for the wire (a VLAN's tag) have no place in a frame
+                    // that stays here.
                     bindings::eth_header(raw, self.as_ptr(), ethertype, to, from, len)
                 } else {
                     bindings::dev_hard_header(raw, self.as_ptr(), ethertype, to, from, len)
@@ -258,9 +263,9 @@ impl Device {
     /// Hands a complete frame to the receive path, as if the device had received it.
     fn loop_back(&self, skb: Skb) -> Result {
         let raw = skb.into_raw();
-        // SAFETY: We own the buffer and give it away to `netif_rx`. Before that it is stamped, and loses its
-        // sending socket, since a receiver will hold it, and gets what a driver would have set.
-        // The frame starts with the Ethernet header that `eth_type_trans` wants to see.
+        // SAFETY: We own the buffer and give it away to `netif_rx`. Before that it is stamped, and
+        // loses its sending socket, since a receiver will hold it, and gets what a driver would
+        // have set. The frame starts with the Ethernet header that `eth_type_trans` wants to see.
         let verdict = unsafe {
             if !bindings::netif_running(self.as_ptr()) {
                 bindings::kfree_skb(raw);
@@ -281,24 +286,24 @@ impl Device {
     }
 }
 
-/// The lock of the devices' configuration (RTNL). Devices neither come nor go while it is held, and [listeners](Listener) are
-/// called with it.
+/// The lock of the devices' configuration (RTNL). Devices neither come nor go while it is held, and
+/// [listeners](Listener) are called with it.
 pub(crate) struct Configuration(NotThreadSafe);
 
 impl Configuration {
-    /// Locks it; may sleep. Whoever has it must not lock it again, which includes listeners, nor have a lock that is taken
-    /// within it, which includes a socket's.
+    /// Locks it; may sleep. Whoever has it must not lock it again, which includes listeners, nor
+    /// have a lock that is taken within it, which includes a socket's.
     pub(crate) fn lock() -> Self {
         // SAFETY: Locks a mutex of the core's.
         unsafe { bindings::rtnl_lock() };
         Configuration(NotThreadSafe)
     }
 
-    /// Asks the driver of the device with index `ifindex` in `net` for its link's speed, Mbit/s. `None` if there is no such
-    /// device, or the driver knows no speed.
+    /// Asks the driver of the device with index `ifindex` in `net` for its link's speed, Mbit/s.
+    /// `None` if there is no such device, or the driver knows no speed.
     pub(crate) fn link_speed(&self, net: &Net, ifindex: u32) -> Option<u32> {
-        // SAFETY: `self` holds RTNL, so the device stays. The helper takes the device's own lock, if it has one; a task that
-        // holds that lock never waits for RTNL.
+        // SAFETY: `self` holds RTNL, so the device stays. The helper takes the device's own lock,
+        // if it has one; a task that holds that lock never waits for RTNL.
         let speed = unsafe { bindings::dev_link_speed(net.as_ptr(), ifindex as c_int) };
         (speed != 0).then_some(speed)
     }
@@ -374,9 +379,10 @@ impl<L: Listener> Notifier<L> {
             CHANGE_MTU => L::device_event(Event::Resized, device),
             CHANGE | UP | DOWN => L::device_event(Event::Linked, device),
             POST_TYPE_CHANGE if !device.is_ethernet() => L::device_event(Event::Gone, device),
-            // The core also reports devices that stay, when a listener unregisters. It repeats the report of a device that
-            // somebody still holds, each second: another device may have the index by then, and the first report came with
-            // the device configuration locked, before any other could get it.
+            // The core also reports devices that stay, when a listener unregisters. It repeats the
+            // report of a device that somebody still holds, each second: another device may have
+            // the index by then, and the first report came with the device configuration locked,
+            // before any other could get it.
             UNREGISTER if !device.is_index_listed() => L::device_event(Event::Gone, device),
             _ => {}
         }

@@ -77,7 +77,8 @@ errnos! {
     EPROTONOSUPPORT ESOCKTNOSUPPORT ESPIPE ETIMEDOUT
 }
 
-/// The names that the module's files use, in place of the kernel crate's prelude with its own errors.
+/// The names that the module's files use, in place of the kernel crate's prelude with its own
+/// errors.
 pub(crate) mod prelude {
     pub(crate) use super::*;
     pub(crate) use core::pin::Pin;

@@ -69,7 +69,8 @@ pub(crate) trait Operations: Protocol {
     fn name(sock: &Sock<Self>, end: End) -> Result<[u8; ADDRESS_LEN]>;
     /// Readiness, `EPOLL*`. The task is in the wait queue already.
     fn poll(call: &Call<'_, Self>) -> u32;
-    /// The answer to an `ioctl` that the protocol knows; `ENOIOCTLCMD` hands it to the device layer.
+    /// The answer to an `ioctl` that the protocol knows; `ENOIOCTLCMD` hands it to the device
+    /// layer.
     fn ioctl(sock: &Sock<Self>, command: u32) -> Result<u32>;
     /// `listen`.
     fn listen(_call: &Call<'_, Self>, _backlog: u32) -> Result {
@@ -175,8 +176,8 @@ impl<P: Operations> Vtable<P> {
         proto.backlog_rcv = Some(backlog::<P>);
         proto.release_cb = Some(super::timer::release_cb::<P>);
         proto.ioctl = Some(answer::<P>);
-        // `owner` stays null where sockets outlive their descriptors, which pin the module by `ops.owner`: module exit
-        // ends a connection that only waits for its peer to say goodbye.
+        // `owner` stays null where sockets outlive their descriptors, which pin the module by
+        // `ops.owner`: module exit ends a connection that only waits for its peer to say goodbye.
 
         // SAFETY: As above.
         let mut ops: bindings::proto_ops = unsafe { mem::zeroed() };
@@ -243,8 +244,8 @@ impl<'a> NewSocket<'a> {
         unsafe { (*self.socket).type_ as u32 }
     }
 
-    /// Makes a socket of protocol `P` behind the descriptor. Nobody else has it before the call that
-    /// asked for it returns.
+    /// Makes a socket of protocol `P` behind the descriptor. Nobody else has it before the call
+    /// that asked for it returns.
     ///
     /// # Errors
     ///
@@ -266,9 +267,9 @@ impl<'a> NewSocket<'a> {
         } else {
             vtable.ops.get()
         };
-        // SAFETY: The namespace of a running call. What is allocated is ours until `sock_init_data` ties
-        // it to the descriptor, whose reference is the one it is born with; its own parts are made before
-        // anyone can call it.
+        // SAFETY: The namespace of a running call. What is allocated is ours until `sock_init_data`
+        // ties it to the descriptor, whose reference is the one it is born with; its own parts are
+        // made before anyone can call it.
         unsafe {
             let sk = vtable.alloc(self.net, false)?;
             bindings::sock_init_data(self.socket, sk);
@@ -293,8 +294,8 @@ pub(super) fn without_descriptor<P: Operations>(
     shared: P::Shared,
     state: P::State,
 ) -> Result<SockRef<P>> {
-    // SAFETY: `other` holds the namespace. What is allocated is ours, with the reference that it is born with;
-    // its own parts are made before anyone else has it.
+    // SAFETY: `other` holds the namespace. What is allocated is ours, with the reference that it is
+    // born with; its own parts are made before anyone else has it.
     unsafe {
         let sk = P::vtable().alloc(bindings::sock_net(other.as_ptr()), false)?;
         bindings::sock_init_data(ptr::null_mut(), sk);
@@ -418,11 +419,11 @@ unsafe extern "C" fn backlog<P: Protocol>(
     sk: *mut bindings::sock,
     skb: *mut bindings::sk_buff,
 ) -> c_int {
-    // SAFETY: Enabled again below. The protocol finds bottom halves disabled, as when it gets a packet
-    // from the device.
+    // SAFETY: Enabled again below. The protocol finds bottom halves disabled, as when it gets a
+    // packet from the device.
     unsafe { bindings::local_bh_disable() };
-    // SAFETY: The core calls this with the socket locked, while nothing is borrowed from the guard, and
-    // gives the buffer away.
+    // SAFETY: The core calls this with the socket locked, while nothing is borrowed from the guard,
+    // and gives the buffer away.
     unsafe {
         let sock = Sock::<P>::from_raw(sk);
         if let Some(skb) = Skb::from_raw(skb) {
@@ -438,8 +439,8 @@ unsafe extern "C" fn backlog<P: Protocol>(
 ///
 /// Called by the core, once for a descriptor, whose socket is of `P` if it has one.
 unsafe extern "C" fn release<P: Operations>(socket: *mut bindings::socket) -> c_int {
-    // SAFETY: Called once for a descriptor; `sk` is null if `create` failed. The descriptor's reference
-    // is given back when the protocol is through with it.
+    // SAFETY: Called once for a descriptor; `sk` is null if `create` failed. The descriptor's
+    // reference is given back when the protocol is through with it.
     unsafe {
         let sk = (*socket).sk;
         if !sk.is_null() {
@@ -494,7 +495,8 @@ unsafe extern "C" fn accept<P: Operations>(
     new: *mut bindings::socket,
     arg: *mut bindings::proto_accept_arg,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`; `arg` is valid, and `new` a descriptor without a socket.
+    // SAFETY: A call that runs on `socket`; `arg` is valid, and `new` a descriptor without a
+    // socket.
     unsafe {
         let nonblocking = (*arg).flags & bindings::O_NONBLOCK as c_int != 0;
         let new = NewDescriptor::new(new);
@@ -535,8 +537,8 @@ unsafe extern "C" fn poll<P: Operations>(
     socket: *mut bindings::socket,
     wait: *mut bindings::poll_table_struct,
 ) -> bindings::__poll_t {
-    // SAFETY: A call that runs on `socket`, with file and table of its own; the wait queue is entered
-    // before readiness is looked at.
+    // SAFETY: A call that runs on `socket`, with file and table of its own; the wait queue is
+    // entered before readiness is looked at.
     unsafe {
         bindings::sock_poll_wait(file, socket, wait);
         P::poll(&Call::new(socket))

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pending error, the error queue and other fields that the core looks at on behalf of a descriptor. A companion has a
-//! socket of TCP's [in front](super::inet), which is the descriptor's: these fields are that one's then.
+//! The pending error, the error queue and other fields that the core looks at on behalf of a
+//! descriptor. A companion has a socket of TCP's [in front](super::inet), which is the
+//! descriptor's: these fields are that one's then.
 //!
-//! Only a socket of a protocol of ours is asked for its front. The pointer to it is `sk_user_data`, which other sockets use
-//! for other things: on one of TCP's it belongs to whoever has attached to it, such as `KCM` or a sockmap.
+//! Only a socket of a protocol of ours is asked for its front. The pointer to it is `sk_user_data`,
+//! which other sockets use for other things: on one of TCP's it belongs to whoever has attached to
+//! it, such as `KCM` or a sockmap.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -37,11 +39,12 @@ fn take(cell: &AtomicI32) -> Result {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// The socket in front of a companion, which has a reference to it until its end, or this one. Valid as long as this
-    /// socket.
+    /// The socket in front of a companion, which has a reference to it until its end, or this one.
+    /// Valid as long as this socket.
     #[inline]
     pub(super) fn front(&self) -> *mut bindings::sock {
-        // SAFETY: A single load of a field of a valid socket. The pointer of a socket of `P` is written by `super::inet` only.
+        // SAFETY: A single load of a field of a valid socket. The pointer of a socket of `P` is
+        // written by `super::inet` only.
         let front = unsafe { ptr::read_volatile(field!(self, sk_user_data)) };
         if front.is_null() {
             self.as_ptr()
@@ -81,19 +84,20 @@ impl<P: Protocol> Sock<P> {
         take(self.error_cell())
     }
 
-    /// Stores an error for the next call. Set it before the state that it explains: a reader of both
-    /// without the lock then never sees a failure without its reason.
+    /// Stores an error for the next call. Set it before the state that it explains: a reader of
+    /// both without the lock then never sees a failure without its reason.
     pub(crate) fn set_error(&self, error: Error) {
         set(self.error_cell(), error);
     }
 
-    /// As [`set_error`](Self::set_error), but for [`take_own_error`](Self::take_own_error) alone: no call on the socket in front
-    /// of a companion sees it.
+    /// As [`set_error`](Self::set_error), but for [`take_own_error`](Self::take_own_error) alone:
+    /// no call on the socket in front of a companion sees it.
     pub(crate) fn set_own_error(&self, error: Error) {
         set(self.own_error_cell(), error);
     }
 
-    /// Takes the error that [`set_own_error`](Self::set_own_error) stored, if any. Without a front it is the pending one.
+    /// Takes the error that [`set_own_error`](Self::set_own_error) stored, if any. Without a front
+    /// it is the pending one.
     pub(crate) fn take_own_error(&self) -> Result {
         take(self.own_error_cell())
     }
@@ -109,7 +113,8 @@ impl<P: Protocol> Sock<P> {
         self.wake_error();
     }
 
-    /// Whether the error queue has reports. A companion's notices are in the queue of the socket in front of it.
+    /// Whether the error queue has reports. A companion's notices are in the queue of the socket in
+    /// front of it.
     #[inline]
     pub(super) fn has_reports(&self) -> bool {
         // SAFETY: The queues are parts of valid sockets.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Send calls whose bytes stay where they are: buffers refer to the user's pages, and a *notice* tells the program
-//! when the kernel needs the pages no more. With `MSG_ZEROCOPY` the notice is a report in the error queue, as TCP and
-//! UDP give it; `io_uring` (`IORING_OP_SEND_ZC`) brings a notice of its own.
+//! Send calls whose bytes stay where they are: buffers refer to the user's pages, and a *notice*
+//! tells the program when the kernel needs the pages no more. With `MSG_ZEROCOPY` the notice is a
+//! report in the error queue, as TCP and UDP give it; `io_uring` (`IORING_OP_SEND_ZC`) brings a
+//! notice of its own.
 //!
-//! The call refers to its notice, and so does each buffer with such pages. The last of them that goes completes it.
+//! The call refers to its notice, and so does each buffer with such pages. The last of them that
+//! goes completes it.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`struct ubuf_info`),
 //! [`net/core/skbuff.c`](srctree/net/core/skbuff.c) (`msg_zerocopy_realloc`)
@@ -30,7 +32,8 @@ const SOCK_STREAM: u32 = bindings::sock_type_SOCK_STREAM;
 ///
 /// # Invariants
 ///
-/// The pointer is valid as long as the call runs: the value has a reference, or the caller's is lent.
+/// The pointer is valid as long as the call runs: the value has a reference, or the caller's is
+/// lent.
 pub(super) struct Notice {
     raw: NonNull<bindings::ubuf_info>,
     /// The reference is this value's own.
@@ -38,8 +41,8 @@ pub(super) struct Notice {
 }
 
 impl Notice {
-    /// Ends the call's use of the notice. After a call that failed a notice of its own is never told, and its
-    /// number is the next call's.
+    /// Ends the call's use of the notice. After a call that failed a notice of its own is never
+    /// told, and its number is the next call's.
     fn end(self, sent: bool) {
         if self.own && sent {
             // SAFETY: Gives back the reference of the invariant.
@@ -71,8 +74,8 @@ impl RawSock {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Has `MSG_ZEROCOPY` mean something, or nothing. The core lets nobody set `SO_ZEROCOPY` on sockets of families
-    /// that it does not know.
+    /// Has `MSG_ZEROCOPY` mean something, or nothing. The core lets nobody set `SO_ZEROCOPY` on
+    /// sockets of families that it does not know.
     pub(crate) fn set_sends_in_place(&self, on: bool) {
         let _guard = self.lock();
         // SAFETY: The lock is held, under which flags are written.
@@ -89,23 +92,24 @@ impl Message<'_> {
         self.flags() & MSG_ZEROCOPY != 0
     }
 
-    /// Whether the bytes of a send call on `sock` may stay in place: a call that brings a notice need not ask the
-    /// socket, and pages that `splice` gives are none of the program's.
+    /// Whether the bytes of a send call on `sock` may stay in place: a call that brings a notice
+    /// need not ask the socket, and pages that `splice` gives are none of the program's.
     #[inline]
     pub(crate) fn may_stay_in_place(&self, sock: &RawSock) -> bool {
         let may = sock.sends_in_place() || self.lent_notice().is_some();
         may && self.flags() & MSG_SPLICE_PAGES == 0
     }
 
-    /// Gives a send call of `len` bytes on `sock`, which the caller has locked, a notice: from now on buffers refer to
-    /// its pages. Nothing changes if they [may not](Self::may_stay_in_place) stay in place.
+    /// Gives a send call of `len` bytes on `sock`, which the caller has locked, a notice: from now
+    /// on buffers refer to its pages. Nothing changes if they [may not](Self::may_stay_in_place)
+    /// stay in place.
     ///
     /// If the bytes join those of `last`, both calls share a notice where possible.
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` without memory, or if the user may not have more pages pinned (`RLIMIT_MEMLOCK`), or the socket
-    /// no more notices (`net.core.optmem_max`).
+    /// `ENOBUFS` without memory, or if the user may not have more pages pinned (`RLIMIT_MEMLOCK`),
+    /// or the socket no more notices (`net.core.optmem_max`).
     pub(crate) fn begin_in_place<P: Protocol>(
         &mut self,
         sock: &Sock<P>,
@@ -120,9 +124,10 @@ impl Message<'_> {
             self.notice = Some(Notice { raw, own: false });
             return Ok(());
         }
-        // SAFETY: A message is that of a running call, in a task. Notices are reported to the socket in front of a
-        // companion, which holds it. `last` is valid, and only a notice of the very socket that is locked is
-        // shared, not one of a socket in front: others have no buffer with one but under its lock.
+        // SAFETY: A message is that of a running call, in a task. Notices are reported to the
+        // socket in front of a companion, which holds it. `last` is valid, and only a notice of the
+        // very socket that is locked is shared, not one of a socket in front: others have no buffer
+        // with one but under its lock.
         let raw = unsafe {
             let front = sock.front();
             let own = front == sock.as_ptr();
@@ -166,8 +171,8 @@ impl Message<'_> {
         }
     }
 
-    /// Ends what [`begin_in_place`](Self::begin_in_place) began, with the socket still locked. A call that has not
-    /// `sent` anything leaves no notice.
+    /// Ends what [`begin_in_place`](Self::begin_in_place) began, with the socket still locked. A
+    /// call that has not `sent` anything leaves no notice.
     #[inline]
     pub(crate) fn end_in_place(&mut self, sent: bool) {
         if let Some(notice) = self.notice.take() {
@@ -209,7 +214,8 @@ impl Buffer {
         NoticeId(self.notice())
     }
 
-    /// Makes the buffer refer to the notice of `store`, if that has one. `false` if it refers to another.
+    /// Makes the buffer refer to the notice of `store`, if that has one. `false` if it refers to
+    /// another.
     #[inline]
     pub(super) fn follow_notice(&mut self, store: &Buffer) -> bool {
         let notice = store.notice();
@@ -218,14 +224,15 @@ impl Buffer {
         }
         let own = self.notice();
         if own.is_null() {
-            // SAFETY: The buffer is borrowed exclusively, and the store's reference keeps the notice.
+            // SAFETY: The buffer is borrowed exclusively, and the store's reference keeps the
+            // notice.
             unsafe { bindings::skb_set_notice(self.as_ptr(), notice) };
         }
         own.is_null() || own == notice
     }
 
-    /// Makes the buffer hold a reference to each page that it refers to: `io_uring` lends some without. More pages may
-    /// be added then.
+    /// Makes the buffer hold a reference to each page that it refers to: `io_uring` lends some
+    /// without. More pages may be added then.
     #[inline]
     pub(super) fn hold_pages(&mut self) {
         if self.has_page_flag(bindings::SKBFL_MANAGED_FRAG_REFS as u32) {
@@ -234,8 +241,8 @@ impl Buffer {
         }
     }
 
-    /// Appends at most `len` bytes of a message [in place](Message::is_in_place), by reference to the user's pages, as
-    /// [`append`](Self::append) does. No clone shares the buffer.
+    /// Appends at most `len` bytes of a message [in place](Message::is_in_place), by reference to
+    /// the user's pages, as [`append`](Self::append) does. No clone shares the buffer.
     pub(super) fn append_in_place(
         &mut self,
         sock: &RawSock,
@@ -246,8 +253,9 @@ impl Buffer {
             return Ok(0);
         };
         let queued = sock.write_queued().load(Relaxed);
-        // SAFETY: All are valid, and the buffer is borrowed exclusively and no clone shares it. The function charges a
-        // stream, which the socket is, and a buffer's owner otherwise. On failure it leaves the data as they were.
+        // SAFETY: All are valid, and the buffer is borrowed exclusively and no clone shares it. The
+        // function charges a stream, which the socket is, and a buffer's owner otherwise. On
+        // failure it leaves the data as they were.
         let taken = unsafe {
             if u32::from((*sock.as_ptr()).sk_type) != SOCK_STREAM {
                 return Err(EOPNOTSUPP);
@@ -274,20 +282,21 @@ impl Buffer {
 }
 
 impl<P: Protocol<Kind = Datagram>> Sock<P> {
-    /// Appends `len` bytes of a message [in place](Message::is_in_place) to `skb`, by reference to the user's pages,
-    /// which are charged to the socket.
+    /// Appends `len` bytes of a message [in place](Message::is_in_place) to `skb`, by reference to
+    /// the user's pages, which are charged to the socket.
     ///
     /// # Errors
     ///
-    /// `EFAULT` for memory that is not the user's. `EMSGSIZE` if the bytes lie in more pages than a buffer refers to, or
-    /// if the buffer is not charged to the socket. The message is as it was then, and the buffer of no use.
+    /// `EFAULT` for memory that is not the user's. `EMSGSIZE` if the bytes lie in more pages than a
+    /// buffer refers to, or if the buffer is not charged to the socket. The message is as it was
+    /// then, and the buffer of no use.
     pub(crate) fn put_in_place(&self, skb: &mut Skb, msg: &mut Message<'_>, len: usize) -> Result {
         let Some(notice) = msg.notice.as_ref().map(|notice| notice.raw) else {
             return Err(EMSGSIZE);
         };
         let before = skb.len();
-        // SAFETY: All are valid, and the buffer is ours. One that is charged to the socket can be charged for more.
-        // Bytes that were taken of the message are given back to it.
+        // SAFETY: All are valid, and the buffer is ours. One that is charged to the socket can be
+        // charged for more. Bytes that were taken of the message are given back to it.
         unsafe {
             if !ptr::eq(skb.owner(), self.as_ptr()) || skb.is_cloned() {
                 return Err(EMSGSIZE);

@@ -2,16 +2,17 @@
 
 //! Stream sockets of the Internet families under a protocol number of the module's own.
 //!
-//! The kernel makes such a socket as it makes one of TCP, and TCP's it then is: the descriptor's `struct sock`
-//! is TCP's in every respect as long as the descriptor lasts, and a connection of it may outlive this
-//! module. Only the descriptor's table of functions is the module's, a copy of TCP's in which some calls
-//! come here first.
+//! The kernel makes such a socket as it makes one of TCP, and TCP's it then is: the descriptor's
+//! `struct sock` is TCP's in every respect as long as the descriptor lasts, and a connection of it
+//! may outlive this module. Only the descriptor's table of functions is the module's, a copy of
+//! TCP's in which some calls come here first.
 //!
-//! A descriptor may get a *companion*, a socket of the module's own protocol, once. The two share the
-//! descriptor's wait queue, so whoever waits is woken by either; they share one pending error, which is TCP's
-//! socket's; and the options of the socket level are TCP's socket's, of which the companion has copies. Which of
-//! the two serves a call is for the [`Streams`] to say. Since the descriptor's socket never changes, a
-//! call that has come to the wrong one finds a TCP socket that is not connected.
+//! A descriptor may get a *companion*, a socket of the module's own protocol, once. The two share
+//! the descriptor's wait queue, so whoever waits is woken by either; they share one pending error,
+//! which is TCP's socket's; and the options of the socket level are TCP's socket's, of which the
+//! companion has copies. Which of the two serves a call is for the [`Streams`] to say. Since the
+//! descriptor's socket never changes, a call that has come to the wrong one finds a TCP socket that
+//! is not connected.
 //!
 //! The companion hangs on the inode of the descriptor, whose private pointer the socket file system
 //! leaves alone.
@@ -97,12 +98,13 @@ impl InternetEnd {
         self.address == [0; 16] || self.v4() == Some([0; 4])
     }
 
-    /// Reads what a program passed to `connect` on a socket of `AF_INET6`, or else of `AF_INET`; `None` for what is not a
-    /// whole address of that family. TCP refuses all others.
+    /// Reads what a program passed to `connect` on a socket of `AF_INET6`, or else of `AF_INET`;
+    /// `None` for what is not a whole address of that family. TCP refuses all others.
     pub(crate) fn parse(bytes: &[u8], is_v6: bool) -> Option<Self> {
         const INET: [u8; 2] = (bindings::AF_INET as u16).to_ne_bytes();
         const INET6: [u8; 2] = AF_INET6.to_ne_bytes();
-        // The shortest that the kernel takes; the newer end of `struct sockaddr_in6` may be missing.
+        // The shortest that the kernel takes; the newer end of `struct sockaddr_in6` may be
+        // missing.
         const INET_LEN: usize = 16;
         const INET6_LEN: usize = 24;
         let (family, rest) = bytes.split_first_chunk::<2>()?;
@@ -121,8 +123,8 @@ impl InternetEnd {
     }
 }
 
-/// How the streams under the module's protocol number are served. The functions run in socket calls, and may
-/// sleep, also in `poll`.
+/// How the streams under the module's protocol number are served. The functions run in socket
+/// calls, and may sleep, also in `poll`.
 pub(crate) trait Streams: Sized + 'static {
     /// The companions' protocol.
     type Protocol: Operations;
@@ -228,8 +230,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
 
     /// The companion, if there is one.
     pub(crate) fn companion(&self) -> Option<&'a Companion<M>> {
-        // SAFETY: What hangs on the inode is a companion that `accompany` or `serve` has published whole, or
-        // nothing. It stays until the descriptor's end, which waits for calls.
+        // SAFETY: What hangs on the inode is a companion that `accompany` or `serve` has published
+        // whole, or nothing. It stays until the descriptor's end, which waits for calls.
         unsafe {
             bindings::socket_companion(self.socket)
                 .cast::<Companion<M>>()
@@ -239,8 +241,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
 
     /// The call as one on the companion.
     pub(crate) fn on(&self, companion: &'a Companion<M>) -> Call<'a, M::Protocol> {
-        // SAFETY: The companion is of this descriptor and stays as long as it, and has its wait queue. A companion
-        // cannot be lent for longer than the call that it was got by.
+        // SAFETY: The companion is of this descriptor and stays as long as it, and has its wait
+        // queue. A companion cannot be lent for longer than the call that it was got by.
         unsafe { Call::of(&companion.sock, self.socket) }
     }
 
@@ -267,8 +269,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         // SAFETY: The socket is new.
         unsafe { sock.join_group(self.sock()) };
         let companion = KBox::new(Companion::<M> { sock, record }, GFP_KERNEL_ACCOUNT)?;
-        // SAFETY: The socket is new and the call holds the descriptor. If another call was first, the socket
-        // is cut off again before it goes.
+        // SAFETY: The socket is new and the call holds the descriptor. If another call was first,
+        // the socket is cut off again before it goes.
         unsafe { attach(self.socket, &companion.sock) };
         self.adopt(&companion);
         let raw = KBox::into_raw(companion);
@@ -306,21 +308,22 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         } else {
             table.passing()
         };
-        // SAFETY: The call holds the descriptor. Both tables are static, whole, and of the same owner; the core
-        // reads the pointer once for each call.
+        // SAFETY: The call holds the descriptor. Both tables are static, whole, and of the same
+        // owner; the core reads the pointer once for each call.
         unsafe { bindings::socket_set_ops(self.socket, ops) };
     }
 
-    /// From now on the companion serves what `io_uring` asks of TCP's socket, or no more. Without effect on a socket whose
-    /// table another owner has exchanged, as a sockmap does: that one restores the table that it has found.
+    /// From now on the companion serves what `io_uring` asks of TCP's socket, or no more. Without
+    /// effect on a socket whose table another owner has exchanged, as a sockmap does: that one
+    /// restores the table that it has found.
     pub(crate) fn set_served(&self, served: bool) {
         let sk = self.sock().as_ptr();
         let table = M::tables().of(self.sock().family());
-        // SAFETY: The call holds the descriptor, so the aligned pointer in its socket is valid, and is accessed as an atomic one
-        // here and in single loads by the core.
+        // SAFETY: The call holds the descriptor, so the aligned pointer in its socket is valid, and
+        // is accessed as an atomic one here and in single loads by the core.
         let place = unsafe { AtomicPtr::from_ptr(&raw mut (*sk).__sk_common.skc_prot) };
-        // Either table is whole and static, with the same functions but for one. The module's is there as long as the
-        // descriptor, which ends with TCP's own.
+        // Either table is whole and static, with the same functions but for one. The module's is
+        // there as long as the descriptor, which ends with TCP's own.
         let _ = place.compare_exchange(table.proto(!served), table.proto(served), Relaxed, Relaxed);
     }
 
@@ -344,8 +347,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         } else {
             0
         };
-        // SAFETY: The socket is TCP's; the address is aligned kernel memory with room for any, of which `len`
-        // bytes are the user's.
+        // SAFETY: The socket is TCP's; the address is aligned kernel memory with room for any, of
+        // which `len` bytes are the user's.
         to_result(unsafe {
             ptr::copy_nonoverlapping(address.as_ptr(), storage.as_mut_ptr().cast(), len);
             call(
@@ -379,7 +382,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
     /// TCP's readiness. The task is in the wait queue already.
     fn poll(&self, file: *mut bindings::file) -> u32 {
         match self.tcp_ops().poll {
-            // SAFETY: The socket is TCP's, and the file the call's; without a table nothing is entered.
+            // SAFETY: The socket is TCP's, and the file the call's; without a table nothing is
+            // entered.
             Some(call) => unsafe { call(file, self.socket, ptr::null_mut()) },
             None => 0,
         }
@@ -405,13 +409,13 @@ impl<'a, M: Streams> StreamCall<'a, M> {
     }
 }
 
-/// Ties a companion to a descriptor, to its wait queue, and to its socket, to which the companion gets a reference
-/// until its own end.
+/// Ties a companion to a descriptor, to its wait queue, and to its socket, to which the companion
+/// gets a reference until its own end.
 ///
 /// # Safety
 ///
-/// Nobody else ties the companion meanwhile: it is new, or locked and has neither descriptor nor front. It is cut off
-/// before the descriptor goes.
+/// Nobody else ties the companion meanwhile: it is new, or locked and has neither descriptor nor
+/// front. It is cut off before the descriptor goes.
 unsafe fn attach<P: Operations>(socket: *mut bindings::socket, companion: &Sock<P>) {
     // SAFETY: Both are valid, and the socket's own pointer is the module's.
     unsafe { bindings::sk_accompany(companion.as_ptr(), socket) };

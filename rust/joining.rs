@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Joining received packets (generic receive offload): a driver hands over many packets at a time, and those
-//! that follow each other become one buffer before anybody looks at them, without a copy. Here every packet
-//! also gets its connection's hash, by which receive packet steering chooses a processor.
+//! Joining received packets (generic receive offload): a driver hands over many packets at a time,
+//! and those that follow each other become one buffer before anybody looks at them, without a copy.
+//! Here every packet also gets its connection's hash, by which receive packet steering chooses a
+//! processor.
 //!
 //! C headers: [`include/net/gro.h`](srctree/include/net/gro.h),
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
@@ -29,7 +30,8 @@ use kernel::ffi::c_int;
 /// The module is going: nothing is held any more.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Buffers with several packets that drivers hold for more. GRO must flush them through [`complete`] before the module goes.
+/// Buffers with several packets that drivers hold for more. GRO must flush them through
+/// [`complete`] before the module goes.
 static HELD: AtomicPtr<PerCpu<1>> = AtomicPtr::new(ptr::null_mut());
 
 /// Makes connections' hashes unforeseeable.
@@ -38,8 +40,8 @@ static SEED: AtomicU32 = AtomicU32::new(0);
 /// The Ethernet type of the packets, network order.
 static TYPE: AtomicU16 = AtomicU16::new(0);
 
-/// How often the drivers are polled, once a jiffy, until they hold nothing. Buffers of a device that was removed meanwhile are
-/// freed without [`complete`], and counted for ever.
+/// How often the drivers are polled, once a jiffy, until they hold nothing. Buffers of a device
+/// that was removed meanwhile are freed without [`complete`], and counted for ever.
 const POLLS: u32 = 250;
 
 /// What is behind the header of a packet, or of several that were joined.
@@ -87,7 +89,8 @@ impl Joining {
         // SAFETY: Called without locks, in a task.
         unsafe { bindings::synchronize_net() };
         for _ in 0..POLLS {
-            // From now on the numbers only fall, so that a sum of 0 is right however long adding takes.
+            // From now on the numbers only fall, so that a sum of 0 is right however long adding
+            // takes.
             if self.0.sum(0) == 0 {
                 break;
             }
@@ -113,7 +116,8 @@ impl Drop for Joining {
 /// Called within [`receive`] or [`complete`].
 #[inline]
 unsafe fn count_held(n: usize) {
-    // SAFETY: What the pointer refers to is freed after the registration has ended, which waits for these functions.
+    // SAFETY: What the pointer refers to is freed after the registration has ended, which waits for
+    // these functions.
     if let Some(held) = unsafe { HELD.load(Ordering::Acquire).as_ref() } {
         held.add(0, n);
     }
@@ -137,7 +141,8 @@ unsafe fn notes(skb: *mut bindings::sk_buff) -> *mut bindings::napi_gro_cb {
 /// The core hands the packet over for joining.
 #[inline]
 unsafe fn pass(skb: *mut bindings::sk_buff) {
-    // SAFETY: The caller's promise: the buffer has the core's notes, and nobody else writes them during the call.
+    // SAFETY: The caller's promise: the buffer has the core's notes, and nobody else writes them
+    // during the call.
     unsafe { (*notes(skb)).flush = 1 };
 }
 
@@ -145,15 +150,15 @@ unsafe fn pass(skb: *mut bindings::sk_buff) {
 ///
 /// # Safety
 ///
-/// Called by the core in a softirq, with the list of the buffers that the driver holds, and one more that is
-/// the core's alone.
+/// Called by the core in a softirq, with the list of the buffers that the driver holds, and one
+/// more that is the core's alone.
 pub(super) unsafe extern "C" fn receive<P: Packets>(
     list: *mut bindings::list_head,
     skb: *mut bindings::sk_buff,
 ) -> *mut bindings::sk_buff {
-    // SAFETY: The caller's promise, for all calls here; the buffers of the list are the core's alone, too. A
-    // header that the core returns has as many bytes as were asked for, and stays where it is as long as
-    // nothing is pulled. Buffers in the list have theirs in the linear part.
+    // SAFETY: The caller's promise, for all calls here; the buffers of the list are the core's
+    // alone, too. A header that the core returns has as many bytes as were asked for, and stays
+    // where it is as long as nothing is pulled. Buffers in the list have theirs in the linear part.
     unsafe {
         let at = (*notes(skb)).data_offset as u32;
         let header: *const u8 =
@@ -198,18 +203,21 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
 struct Found {
     /// The buffer, or null.
     held: *mut bindings::sk_buff,
-    /// Whether the packet may join it. Otherwise the buffer is only let go, so that nothing overtakes it.
+    /// Whether the packet may join it. Otherwise the buffer is only let go, so that nothing
+    /// overtakes it.
     alike: bool,
 }
 
 /// The held buffer of the connection that `skb` belongs to.
 ///
-/// What each layer in front has found of a held one is right if no bit of it is lost: the core begins with the hash, which
-/// is ours since the held one came, unless it was in a tunnel. So what is in front of a `plain` packet is compared here.
+/// What each layer in front has found of a held one is right if no bit of it is lost: the core
+/// begins with the hash, which is ours since the held one came, unless it was in a tunnel. So what
+/// is in front of a `plain` packet is compared here.
 ///
 /// # Safety
 ///
-/// As [`receive`]; `front` is where the data start that the core has made readable, and headers start `at` bytes into them.
+/// As [`receive`]; `front` is where the data start that the core has made readable, and headers
+/// start `at` bytes into them.
 unsafe fn find<P: Packets>(
     list: *mut bindings::list_head,
     skb: *mut bindings::sk_buff,
@@ -217,8 +225,9 @@ unsafe fn find<P: Packets>(
     at: u32,
     plain: bool,
 ) -> Found {
-    // SAFETY: The caller's promise: the list links buffers, by their first field. The linear part of a held one begins with
-    // what was pulled, and ours have pulled their header; what has pulled as much in the same way is one of ours.
+    // SAFETY: The caller's promise: the list links buffers, by their first field. The linear part
+    // of a held one begins with what was pulled, and ours have pulled their header; what has pulled
+    // as much in the same way is one of ours.
     unsafe {
         let header = slice::from_raw_parts(front.add(at as usize), P::HEADER_LEN);
         let mut place = (*list).next;
@@ -255,8 +264,8 @@ fn sum_len<P: Packets>(header: &[u8]) -> usize {
     }
 }
 
-/// Joins a packet to those of `held`, if it comes behind them, its memory can move, and the sums have one
-/// [mask](masks), which is kept in their place: whoever knows the connection judges that.
+/// Joins a packet to those of `held`, if it comes behind them, its memory can move, and the sums
+/// have one [mask](masks), which is kept in their place: whoever knows the connection judges that.
 ///
 /// # Safety
 ///
@@ -268,8 +277,8 @@ unsafe fn join<P: Packets>(
     at: u32,
     len: usize,
 ) -> Option<More> {
-    // SAFETY: The caller's promise. Nobody else has a clone of either buffer, as `gro_movable` finds, so the
-    // header may be written and references to pages may move.
+    // SAFETY: The caller's promise. Nobody else has a clone of either buffer, as `gro_movable`
+    // finds, so the header may be written and references to pages may move.
     unsafe {
         let info = Buffer::from_raw(held).shared();
         let count = (*notes(held)).count;
@@ -314,7 +323,8 @@ unsafe fn join<P: Packets>(
 ///
 /// # Safety
 ///
-/// The buffers are valid and the core's alone, with a header at `at`. A sum is at the end of each that has one packet.
+/// The buffers are valid and the core's alone, with a header at `at`. A sum is at the end of each
+/// that has one packet.
 #[cold]
 #[inline(never)]
 unsafe fn common_mask(
@@ -339,17 +349,19 @@ unsafe fn common_mask(
     (first == mask).then_some(mask)
 }
 
-/// Takes the sum off the end of a buffer. What `way` found stays so: at least a byte of payload is in front.
+/// Takes the sum off the end of a buffer. What `way` found stays so: at least a byte of payload is
+/// in front.
 ///
 /// # Safety
 ///
-/// The buffer is valid, the core's alone and shared with nobody, and has so many bytes behind its header.
+/// The buffer is valid, the core's alone and shared with nobody, and has so many bytes behind its
+/// header.
 #[cold]
 #[inline(never)]
 unsafe fn cut_sum(skb: *mut bindings::sk_buff) {
     let mut left = SUM_LEN as u32;
-    // SAFETY: The caller's promise. A fragment below the count is initialised, and one without bytes gives
-    // its reference back as it stops to count. The rest is in the linear part.
+    // SAFETY: The caller's promise. A fragment below the count is initialised, and one without
+    // bytes gives its reference back as it stops to count. The rest is in the linear part.
     unsafe {
         let info = Buffer::from_raw(skb).shared();
         (*skb).len = (*skb).len.wrapping_sub(left);
@@ -370,8 +382,8 @@ unsafe fn cut_sum(skb: *mut bindings::sk_buff) {
     }
 }
 
-/// How the `len` bytes of payload of `skb`, from `from` on, can move to `held`; `None` if they cannot, or if a
-/// clone shares one of the two.
+/// How the `len` bytes of payload of `skb`, from `from` on, can move to `held`; `None` if they
+/// cannot, or if a clone shares one of the two.
 ///
 /// # Safety
 ///
@@ -391,12 +403,13 @@ pub(super) unsafe fn movable(
     }
 }
 
-/// Moves the last `len` bytes of `skb` behind the data of `held`. What is left of `skb` is only good to be freed.
-/// Whether it has lost its linear part, too.
+/// Moves the last `len` bytes of `skb` behind the data of `held`. What is left of `skb` is only
+/// good to be freed. Whether it has lost its linear part, too.
 ///
 /// # Safety
 ///
-/// [`movable`] has found this `way`, nobody shares the buffers, and nothing has become longer since.
+/// [`movable`] has found this `way`, nobody shares the buffers, and nothing has become longer
+/// since.
 pub(super) unsafe fn append(
     held: *mut bindings::sk_buff,
     skb: *mut bindings::sk_buff,
@@ -446,15 +459,15 @@ unsafe fn way(
     (more && fragments < MOST_FRAGMENTS).then_some(Move::Head { from })
 }
 
-/// Moves the references to pages of `skb` behind those of `held`, without the first `skip` bytes. Returns
-/// the memory that moved.
+/// Moves the references to pages of `skb` behind those of `held`, without the first `skip` bytes.
+/// Returns the memory that moved.
 ///
 /// # Safety
 ///
 /// `way` has just said so, and nobody shares the buffers.
 unsafe fn move_pages(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, skip: u32) -> u32 {
-    // SAFETY: The caller's promise: the array has room, and the references get another owner, since the old
-    // one counts none any more.
+    // SAFETY: The caller's promise: the array has room, and the references get another owner, since
+    // the old one counts none any more.
     unsafe {
         let to = append_fragments(held, skb, 0);
         (*to).offset = (*to).offset.wrapping_add(skip);
@@ -469,16 +482,17 @@ unsafe fn move_pages(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, 
     }
 }
 
-/// Moves the linear part of `skb` from `from` on, and its references to pages, behind those of `held`.
-/// Returns the memory that moved; the core frees the rest, which is the descriptor. If the two have an owner, `held` stands for all that the
-/// owner is charged for from then on: `napi_skb_free_stolen_head` gives no owner anything back.
+/// Moves the linear part of `skb` from `from` on, and its references to pages, behind those of
+/// `held`. Returns the memory that moved; the core frees the rest, which is the descriptor. If the
+/// two have an owner, `held` stands for all that the owner is charged for from then on:
+/// `napi_skb_free_stolen_head` gives no owner anything back.
 ///
 /// # Safety
 ///
 /// As [`move_pages`].
 unsafe fn move_head(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, from: u32) -> u32 {
-    // SAFETY: The caller's promise: the array has room, the linear part is a page's, whose reference gets
-    // another owner together with those to other pages.
+    // SAFETY: The caller's promise: the array has room, the linear part is a page's, whose
+    // reference gets another owner together with those to other pages.
     unsafe {
         let to = append_fragments(held, skb, 1);
         bindings::frag_of_head(to, skb, from);
@@ -493,8 +507,8 @@ unsafe fn move_head(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, f
     }
 }
 
-/// Copies the references to pages of `skb` behind those of `held` and `gap` more. Returns the first place
-/// behind those that were there.
+/// Copies the references to pages of `skb` behind those of `held` and `gap` more. Returns the first
+/// place behind those that were there.
 ///
 /// # Safety
 ///
@@ -527,7 +541,8 @@ unsafe fn append_fragments(
 ///
 /// # Safety
 ///
-/// Called by the core with a buffer that is its alone, whose header starts `at` bytes into the data.
+/// Called by the core with a buffer that is its alone, whose header starts `at` bytes into the
+/// data.
 pub(super) unsafe extern "C" fn complete<P: Packets>(
     skb: *mut bindings::sk_buff,
     at: c_int,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much memory a socket's buffers may take: the core's defaults, its bounds, and a socket's own limits.
+//! How much memory a socket's buffers may take: the core's defaults, its bounds, and a socket's own
+//! limits.
 //!
 //! All sizes are in bytes, overhead included, as `SO_SNDBUF` and `SO_RCVBUF` report them.
 //!
@@ -52,8 +53,8 @@ impl Limits {
     /// `ENOBUFS`, `ENODEV` if the protocol is not registered.
     pub(crate) fn of_new_socket<P: Operations>() -> Result<Self> {
         // SAFETY: The socket is a kernel socket of the initial namespace, which stays, without a
-        // descriptor, and its own parts are never made: nothing but the two numbers is looked at before
-        // it is freed, by the core's destructor.
+        // descriptor, and its own parts are never made: nothing but the two numbers is looked at
+        // before it is freed, by the core's destructor.
         unsafe {
             let sk = P::vtable().alloc(ptr::addr_of_mut!(bindings::init_net), true)?;
             bindings::sock_init_data(ptr::null_mut(), sk);
@@ -93,8 +94,8 @@ impl RawSock {
     pub(crate) fn set_limits(&self, send: Option<u32>, receive: Option<u32>) {
         let sk = self.as_ptr();
         let size = |bytes: u32| c_int::try_from(bytes).unwrap_or(c_int::MAX);
-        // SAFETY: Aligned words of a valid socket, read and written in single accesses as the core does
-        // it.
+        // SAFETY: Aligned words of a valid socket, read and written in single accesses as the core
+        // does it.
         unsafe {
             let fixed = u32::from((*sk).sk_userlocks);
             if let Some(bytes) = send.filter(|_| fixed & bindings::SOCK_SNDBUF_LOCK == 0) {

@@ -8,7 +8,8 @@ use core::{cell::UnsafeCell, mem};
 /// A structure that stays where it is. Whoever has a list link it has it taken off before it goes.
 pub(super) struct Listed<T>(Pin<KBox<UnsafeCell<T>>>);
 
-// SAFETY: Nothing but the address can be had of it, and nothing runs when it goes: `new` takes no others.
+// SAFETY: Nothing but the address can be had of it, and nothing runs when it goes: `new` takes no
+// others.
 unsafe impl<T> Send for Listed<T> {}
 // SAFETY: As above.
 unsafe impl<T> Sync for Listed<T> {}

@@ -3,10 +3,10 @@
 //! Hash tables of sockets that grow and shrink with what is in them, searched under RCU.
 //!
 //! The kernel's `rhashtable`: its hash has a secret seed, so that nobody on the wire can choose
-//! keys that meet in one bucket, and each bucket has a lock of its own. A map holds a reference to each
-//! of its sockets. Sockets are freed after a grace period (`SOCK_RCU_FREE`), so what a search finds is
-//! valid for the read section without a reference. As in [`table`](super::table), a search that a
-//! moving socket carries onto another chain starts over.
+//! keys that meet in one bucket, and each bucket has a lock of its own. A map holds a reference to
+//! each of its sockets. Sockets are freed after a grace period (`SOCK_RCU_FREE`), so what a search
+//! finds is valid for the read section without a reference. As in [`table`](super::table), a search
+//! that a moving socket carries onto another chain starts over.
 //!
 //! C header: [`include/linux/rhashtable.h`](srctree/include/linux/rhashtable.h)
 
@@ -44,8 +44,8 @@ pub(super) struct Entry {
     head: UnsafeCell<bindings::rhash_head>,
     /// Changed only while `member` is null.
     key: [AtomicU32; 4],
-    /// The table of the map that the socket is in, or null. Written with the socket locked, or by that
-    /// map's end.
+    /// The table of the map that the socket is in, or null. Written with the socket locked, or by
+    /// that map's end.
     member: AtomicPtr<bindings::rhashtable>,
 }
 
@@ -109,7 +109,8 @@ impl<P: Protocol> Map<P> {
     #[inline]
     pub(crate) fn find<'a>(&self, key: &Key, _section: &'a rcu::Read) -> Option<&'a Sock<P>> {
         // SAFETY: The table is initialized and its keys have the size that the helper assumes; the
-        // read section lasts. What is found was inserted as a `Sock<P>`, and is freed after the section.
+        // read section lasts. What is found was inserted as a `Sock<P>`, and is freed after the
+        // section.
         unsafe {
             bindings::rhashtable_lookup_key(self.table.get(), key.as_ptr().cast())
                 .cast::<Sock<P>>()
@@ -119,8 +120,9 @@ impl<P: Protocol> Map<P> {
 
     /// Puts a socket in under `key`. The map holds it until [`Self::remove`].
     ///
-    /// Of a change that another processor makes before it [walks](Self::for_each_held) through the map, one of two is true:
-    /// the walk comes to the socket, or the caller sees the change in all that it reads after this.
+    /// Of a change that another processor makes before it [walks](Self::for_each_held) through the
+    /// map, one of two is true: the walk comes to the socket, or the caller sees the change in all
+    /// that it reads after this.
     ///
     /// # Errors
     ///
@@ -138,16 +140,16 @@ impl<P: Protocol> Map<P> {
         for (word, value) in entry.key.iter().zip(key) {
             word.store(*value, Relaxed);
         }
-        // SAFETY: The table is initialized; the link is that of a valid socket that was in no table,
-        // and `member` keeps others from using it from now on.
+        // SAFETY: The table is initialized; the link is that of a valid socket that was in no
+        // table, and `member` keeps others from using it from now on.
         let result =
             to_result(unsafe { bindings::rhashtable_insert(self.table.get(), entry.head.get()) });
         match result {
             Ok(()) => {
                 // The map's reference.
                 forget(held);
-                // Pairs with that of `for_each_held`. Without both, each side could read what it asks for before its own
-                // store reaches the other.
+                // Pairs with that of `for_each_held`. Without both, each side could read what it
+                // asks for before its own store reaches the other.
                 fence(SeqCst);
                 Ok(())
             }
@@ -177,9 +179,9 @@ impl<P: Protocol> Map<P> {
     }
 
     /// Calls `f` for every socket from `from` on, in a read section, until it fails. `from` then is
-    /// the socket that it failed for. One that comes or goes meanwhile may be left out, and if the map
-    /// grows or shrinks meanwhile, others may be left out or visited twice. Process context: lets other tasks run in
-    /// between.
+    /// the socket that it failed for. One that comes or goes meanwhile may be left out, and if the
+    /// map grows or shrinks meanwhile, others may be left out or visited twice. Process context:
+    /// lets other tasks run in between.
     ///
     /// # Errors
     ///
@@ -205,8 +207,8 @@ impl<P: Protocol> Map<P> {
     }
 
     /// Calls `f` with a reference to every socket that `chosen` picks, in process context, outside
-    /// of any read section: it may sleep, and take the socket out. Tells whether there was any. Lets
-    /// other tasks run in between.
+    /// of any read section: it may sleep, and take the socket out. Tells whether there was any.
+    /// Lets other tasks run in between.
     pub(crate) fn for_each_held(
         &self,
         chosen: impl Fn(&Sock<P>) -> bool,
@@ -227,8 +229,9 @@ impl<P: Protocol> Map<P> {
         any
     }
 
-    /// Calls `look` for every socket from `from` on, in a read section, and `act`, outside of it, with
-    /// what that returned. `from` is moved behind each socket for which `look` returned nothing.
+    /// Calls `look` for every socket from `from` on, in a read section, and `act`, outside of it,
+    /// with what that returned. `from` is moved behind each socket for which `look` returned
+    /// nothing.
     fn visit<T>(
         &self,
         from: &mut Walk,
@@ -238,10 +241,11 @@ impl<P: Protocol> Map<P> {
         let mut visited = 0_u32;
         let mut iter = MaybeUninit::<bindings::rhashtable_iter>::uninit();
         let iter = iter.as_mut_ptr();
-        // SAFETY: The table is initialized. The iterator is initialized by entering, stays where it is,
-        // and leaves the table before it goes; starting and stopping alternate, and any number will do as
-        // a place to go on from. What `next` returns is null at the end, an error when the table was
-        // resized, which is no reason to stop, or a socket that the read section keeps.
+        // SAFETY: The table is initialized. The iterator is initialized by entering, stays where it
+        // is, and leaves the table before it goes; starting and stopping alternate, and any number
+        // will do as a place to go on from. What `next` returns is null at the end, an error when
+        // the table was resized, which is no reason to stop, or a socket that the read section
+        // keeps.
         unsafe {
             bindings::rhashtable_walk_enter(self.table.get(), iter);
             bindings::rhashtable_walk_start(iter);
@@ -283,8 +287,8 @@ impl<P: Protocol> Map<P> {
 
 impl<P: Protocol> Drop for Map<P> {
     fn drop(&mut self) {
-        // SAFETY: Initialized in `new`; nobody else uses it any more. What is left in it are sockets of
-        // `P`.
+        // SAFETY: Initialized in `new`; nobody else uses it any more. What is left in it are
+        // sockets of `P`.
         unsafe {
             bindings::rhashtable_free_and_destroy(
                 self.table.get(),

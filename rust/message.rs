@@ -15,12 +15,13 @@ use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, mem::MaybeUninit, ptr, slice};
 use kernel::ffi::c_int;
 
-/// Up to so many bytes are copied by way of the stack. The kernel checks every copy from or to a user whose length varies
-/// (`CONFIG_HARDENED_USERCOPY`): that a piece of the stack is one takes far less than to find the slab of a heap's object.
+/// Up to so many bytes are copied by way of the stack. The kernel checks every copy from or to a
+/// user whose length varies (`CONFIG_HARDENED_USERCOPY`): that a piece of the stack is one takes
+/// far less than to find the slab of a heap's object.
 pub(super) const SHORT: usize = 64;
 
-/// Priority, mark and time to leave of a send call's frames: from its control messages, or else from
-/// the socket's options.
+/// Priority, mark and time to leave of a send call's frames: from its control messages, or else
+/// from the socket's options.
 pub(crate) struct Cookie(bindings::sockcm_cookie);
 
 impl Cookie {
@@ -175,8 +176,9 @@ impl Message<'_> {
         let mut copy = MaybeUninit::<[u8; SHORT]>::uninit();
         let copy: *mut u8 = copy.as_mut_ptr().cast();
         let len = bytes.len().min(SHORT);
-        // SAFETY: There is room for `len` bytes, which are initialised before they are copied on. The function checks the
-        // bounds of the user's memory, and leaves the message as it was when it fails.
+        // SAFETY: There is room for `len` bytes, which are initialised before they are copied on.
+        // The function checks the bounds of the user's memory, and leaves the message as it was
+        // when it fails.
         let whole = unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), copy, len);
             bindings::copy_to_iter_full(copy.cast(), len, self.iter())
@@ -188,8 +190,8 @@ impl Message<'_> {
         }
     }
 
-    /// Gives the report at the head of the socket's error queue (`MSG_ERRQUEUE`): the packet that it
-    /// is about, at most `len` bytes of it, and what was wrong as a control message `kind` of
+    /// Gives the report at the head of the socket's error queue (`MSG_ERRQUEUE`): the packet that
+    /// it is about, at most `len` bytes of it, and what was wrong as a control message `kind` of
     /// `level`. The bytes given.
     ///
     /// # Errors

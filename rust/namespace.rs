@@ -65,9 +65,9 @@ impl<T: PerNet> Operations<T> {
 ///
 /// # Safety
 ///
-/// Nothing asks for the state of a namespace ([`PerNet::of`]) once the registration has ended: sockets,
-/// packet handlers, listeners for devices and files that do so are gone before, or are ended by
-/// [`PerNet::end`].
+/// Nothing asks for the state of a namespace ([`PerNet::of`]) once the registration has ended:
+/// sockets, packet handlers, listeners for devices and files that do so are gone before, or are
+/// ended by [`PerNet::end`].
 pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
     /// Where the registration lives.
     fn operations() -> &'static Operations<Self>;
@@ -84,8 +84,8 @@ pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
     #[inline]
     fn of(net: &Net) -> &Self {
         // SAFETY: While anyone holds a reference to a namespace that sockets or devices can be in,
-        // the state made by `init` is there: it ends in `exit`, when nothing is left in it, or with the
-        // registration, after which the implementation promises not to ask.
+        // the state made by `init` is there: it ends in `exit`, when nothing is left in it, or with
+        // the registration, after which the implementation promises not to ask.
         unsafe {
             let id = *Self::operations().id.get();
             &*bindings::net_generic(net.as_ptr(), id).cast::<Self>()
@@ -154,8 +154,8 @@ impl<T: PerNet> Registration<T> {
 
     /// # Safety
     ///
-    /// Called by the core, once for a namespace that `init` succeeded for, when it or the module ends:
-    /// before `exit`, and before it waits for all read sections.
+    /// Called by the core, once for a namespace that `init` succeeded for, when it or the module
+    /// ends: before `exit`, and before it waits for all read sections.
     unsafe extern "C" fn pre_exit(net: *mut bindings::net) {
         // SAFETY: The core passes a valid namespace, whose state `exit` has not dropped yet.
         T::of(unsafe { Net::from_raw(net) }).end();
@@ -163,12 +163,14 @@ impl<T: PerNet> Registration<T> {
 
     /// # Safety
     ///
-    /// Called by the core, once for a namespace that `init` succeeded for, when it or the module ends.
+    /// Called by the core, once for a namespace that `init` succeeded for, when it or the module
+    /// ends.
     unsafe extern "C" fn exit(net: *mut bindings::net) {
         // SAFETY: `init` made the state, and the core calls `exit` once, when no socket with a
-        // descriptor and no device is left in the namespace, or none that packets of this module come
-        // by. The last users without one were ended by `pre_exit`, after which the core has waited for
-        // the read sections in which a timer or a packet may still have looked at the state.
+        // descriptor and no device is left in the namespace, or none that packets of this module
+        // come by. The last users without one were ended by `pre_exit`, after which the core has
+        // waited for the read sections in which a timer or a packet may still have looked at the
+        // state.
         unsafe {
             let id = *T::operations().id.get();
             ptr::drop_in_place(bindings::net_generic(net, id).cast::<T>());

@@ -2,8 +2,8 @@
 
 //! A queue of buffers in the order of their numbers, as a stream keeps for retransmission.
 //!
-//! The queue owns its buffers and links them through themselves, so it allocates nothing, may be moved,
-//! and is guarded by whatever guards the value.
+//! The queue owns its buffers and links them through themselves, so it allocates nothing, may be
+//! moved, and is guarded by whatever guards the value.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
@@ -25,9 +25,9 @@ pub(crate) trait Numbered: Note {
 ///
 /// # Invariants
 ///
-/// `first` is null or a buffer whose `next` is the one behind it, and so on to `last`, whose `next` is
-/// null. Of each buffer the queue holds the only reference. `last` is null if `first` is, and `place`
-/// is null or one of the buffers.
+/// `first` is null or a buffer whose `next` is the one behind it, and so on to `last`, whose `next`
+/// is null. Of each buffer the queue holds the only reference. `last` is null if `first` is, and
+/// `place` is null or one of the buffers.
 pub(crate) struct NumberedQueue<N: Numbered> {
     first: *mut bindings::sk_buff,
     last: *mut bindings::sk_buff,
@@ -114,7 +114,8 @@ impl<N: Numbered> NumberedQueue<N> {
     #[inline]
     pub(crate) fn push(&mut self, skb: Skb) {
         let raw = skb.into_raw();
-        // SAFETY: The buffer is ours alone; by the invariant `last` is null or a buffer of the queue.
+        // SAFETY: The buffer is ours alone; by the invariant `last` is null or a buffer of the
+        // queue.
         unsafe {
             *next_mut(raw) = ptr::null_mut();
             if self.last.is_null() {
@@ -130,8 +131,8 @@ impl<N: Numbered> NumberedQueue<N> {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Skb> {
         let raw = self.first;
-        // SAFETY: By the invariant null, or a buffer whose only reference is the queue's and becomes
-        // ours.
+        // SAFETY: By the invariant null, or a buffer whose only reference is the queue's and
+        // becomes ours.
         let skb = unsafe { Skb::from_raw(raw) }?;
         // SAFETY: The buffer was just in the queue, and leaves it without a neighbour.
         unsafe {
@@ -234,8 +235,8 @@ impl<N: Numbered> Cursor<'_, N> {
             return self.queue.push(skb);
         }
         let raw = skb.into_raw();
-        // SAFETY: By the invariant `at` is a buffer of the queue, with one behind it; the new one is
-        // ours alone.
+        // SAFETY: By the invariant `at` is a buffer of the queue, with one behind it; the new one
+        // is ours alone.
         unsafe {
             *next_mut(raw) = next(self.at);
             *next_mut(self.at) = raw;

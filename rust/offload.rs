@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Several packets in one buffer. [`joining`] makes such of received packets. A protocol sends a run of equal
-//! packets as one buffer with one header (generic segmentation offload): a virtual device passes it on whole,
-//! for a real one the core has it cut right before the driver.
+//! Several packets in one buffer. [`joining`] makes such of received packets. A protocol sends a
+//! run of equal packets as one buffer with one header (generic segmentation offload): a virtual
+//! device passes it on whole, for a real one the core has it cut right before the driver.
 //!
 //! The buffers bear SCTP's type of segmentation, which virtual devices take and no card does.
 //!
@@ -24,8 +24,8 @@ use core::{marker::PhantomData, slice};
 /// The segmentation that marks our packets.
 const OURS: u32 = bindings::SKB_GSO_SCTP as u32;
 
-/// The marks of layers that put headers around a buffer on its way out. Each cuts them off, and adds them again, itself. On
-/// receipt such a layer takes its mark away with its header.
+/// The marks of layers that put headers around a buffer on its way out. Each cuts them off, and
+/// adds them again, itself. On receipt such a layer takes its mark away with its header.
 const AROUND: u32 = (bindings::SKB_GSO_GRE
     | bindings::SKB_GSO_GRE_CSUM
     | bindings::SKB_GSO_IPXIP4
@@ -46,14 +46,15 @@ pub(crate) enum Contents {
 }
 
 impl Buffer {
-    /// What is in the buffer. Only this kernel's own protocols make the kind that counts as ours: what a
-    /// virtual machine or a tun device hands over is marked as untrusted.
+    /// What is in the buffer. Only this kernel's own protocols make the kind that counts as ours:
+    /// what a virtual machine or a tun device hands over is marked as untrusted.
     #[inline]
     pub(crate) fn contents(&self) -> Contents {
         self.contents_within(0)
     }
 
-    /// As [`contents`](Self::contents), of a buffer that layers with these marks may have put headers around.
+    /// As [`contents`](Self::contents), of a buffer that layers with these marks may have put
+    /// headers around.
     #[inline]
     fn contents_within(&self, around: u32) -> Contents {
         /// Marks packets that are the buffers of a list, each of its own size.
@@ -70,8 +71,9 @@ impl Buffer {
         }
     }
 
-    /// Says that the data are `count` packets, of `size` bytes each but for the last; also to clones that are
-    /// made afterwards. Their header may be put in front later. `false` if there is a clone already.
+    /// Says that the data are `count` packets, of `size` bytes each but for the last; also to
+    /// clones that are made afterwards. Their header may be put in front later. `false` if there is
+    /// a clone already.
     #[inline]
     pub(crate) fn set_packets(&mut self, size: u16, count: u16) -> bool {
         if self.is_cloned() {
@@ -102,25 +104,27 @@ pub(crate) trait Packets: 'static {
     /// [`Self::HEADER_LEN`].
     const FLOW_LEN: usize;
 
-    /// Whether a [sum](checksum) follows each packet with `header` when it is alone in its buffer: the core
-    /// joins packets whose sums have the same [mask](masks), and makes sums with it when it has cut them. Several packets have
-    /// none.
+    /// Whether a [sum](checksum) follows each packet with `header` when it is alone in its buffer:
+    /// the core joins packets whose sums have the same [mask](masks), and makes sums with it when
+    /// it has cut them. Several packets have none.
     fn is_summed(header: &[u8]) -> bool;
 
-    /// Makes `header`, the one of the whole buffer, that of `part`. It has [`Self::HEADER_LEN`] bytes, as all
-    /// headers here.
+    /// Makes `header`, the one of the whole buffer, that of `part`. It has [`Self::HEADER_LEN`]
+    /// bytes, as all headers here.
     fn cut(header: &mut [u8], part: Part);
 
-    /// Whether a packet with `header` and `len` bytes of payload or padding is held for others to join it.
+    /// Whether a packet with `header` and `len` bytes of payload or padding is held for others to
+    /// join it.
     fn begins(header: &[u8], len: usize) -> bool;
 
-    /// Makes `whole`, the header of `held` packets, that of one more, which has `header` and `len` bytes of
-    /// payload or padding. `None` if it does not come behind them; then `whole` does not change. What is joined must be
-    /// cut into the same packets again.
+    /// Makes `whole`, the header of `held` packets, that of one more, which has `header` and `len`
+    /// bytes of payload or padding. `None` if it does not come behind them; then `whole` does not
+    /// change. What is joined must be cut into the same packets again.
     fn join(whole: &mut [u8], header: &[u8], held: Held, len: usize) -> Option<More>;
 }
 
-/// The registration of a protocol whose buffers the core can have cut and joined, ended when dropped.
+/// The registration of a protocol whose buffers the core can have cut and joined, ended when
+/// dropped.
 pub(crate) struct Registration<P: Packets> {
     block: Listed<bindings::packet_offload>,
     joining: Joining,
@@ -151,8 +155,9 @@ impl<P: Packets> Registration<P> {
     ///
     /// # Safety
     ///
-    /// Called by the core with a buffer that is its alone, and whose data start behind the Ethernet header, or what a layer
-    /// in between has put there instead; `SKB_GSO_CB` says where the outermost header starts.
+    /// Called by the core with a buffer that is its alone, and whose data start behind the Ethernet
+    /// header, or what a layer in between has put there instead; `SKB_GSO_CB` says where the
+    /// outermost header starts.
     unsafe extern "C" fn segment(
         skb: *mut bindings::sk_buff,
         features: bindings::netdev_features_t,
@@ -166,8 +171,8 @@ impl<P: Packets> Registration<P> {
         if !unsafe { bindings::pskb_may_pull(skb, P::HEADER_LEN as u32) } {
             return EINVAL.to_ptr();
         }
-        // SAFETY: The Ethernet header lies in front of the data, and what the core knows of outer ones is in the buffer. The
-        // features are those of the device that it is cut for.
+        // SAFETY: The Ethernet header lies in front of the data, and what the core knows of outer
+        // ones is in the buffer. The features are those of the device that it is cut for.
         let (in_front, outer, summed_around) = unsafe {
             (
                 bindings::skb_mac_distance(skb) as usize,
@@ -195,8 +200,9 @@ impl<P: Packets> Registration<P> {
         let mut packet = packets;
         let mut index = 0_u16;
         while !packet.is_null() {
-            // SAFETY: The packets are a list of new buffers, which are ours until we return them. Each has
-            // the headers, which are its own, in its linear part, as `skb_segment` has put them there.
+            // SAFETY: The packets are a list of new buffers, which are ours until we return them.
+            // Each has the headers, which are its own, in its linear part, as `skb_segment` has put
+            // them there.
             unsafe {
                 let next = (*packet).__bindgen_anon_1.__bindgen_anon_1.next;
                 let part = Part {
@@ -209,7 +215,8 @@ impl<P: Packets> Registration<P> {
                 let header = slice::from_raw_parts_mut(header, P::HEADER_LEN);
                 P::cut(header, part);
                 let summed = P::is_summed(header);
-                // An outer sum adds words up, which all headers in front of ours consist of, but not ours.
+                // An outer sum adds words up, which all headers in front of ours consist of, but
+                // not ours.
                 let from = in_front as u32;
                 if summed && !checksum::append(packet, from, mask)
                     || summed_around && !bindings::skb_sum_for_outer(packet, from)
@@ -218,7 +225,8 @@ impl<P: Packets> Registration<P> {
                     return ENOMEM.to_ptr();
                 }
                 if part.last {
-                    // A stamp is of the last byte, and the last packet is the one that bears the buffer's owner.
+                    // A stamp is of the last byte, and the last packet is the one that bears the
+                    // buffer's owner.
                     bindings::skb_pass_stamp(packet, skb);
                 }
                 packet = next;

@@ -14,8 +14,9 @@ use kernel::ffi::c_int;
 
 /// The receiver of the frames of one Ethernet type.
 pub(crate) trait Handler: 'static {
-    /// Takes a frame that came by `device`, of whatever namespace. Its data starts behind the Ethernet
-    /// header. The device stays in its namespace, under its index, for as long as the read section lasts.
+    /// Takes a frame that came by `device`, of whatever namespace. Its data starts behind the
+    /// Ethernet header. The device stays in its namespace, under its index, for as long as the read
+    /// section lasts.
     fn receive(skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>);
 }
 
@@ -38,7 +39,8 @@ impl<H: Handler> Registration<H> {
         Self::with_list(ethertype, None, module)
     }
 
-    /// As [`Self::new`], for a protocol whose packets are [joined](received_list) if several come at once.
+    /// As [`Self::new`], for a protocol whose packets are [joined](received_list) if several come
+    /// at once.
     pub(crate) fn joining<P: Packets>(ethertype: u16, module: &'static ThisModule) -> Result<Self> {
         Self::with_list(ethertype, Some(Self::call_list::<P>), module)
     }
@@ -64,15 +66,16 @@ impl<H: Handler> Registration<H> {
 
     /// # Safety
     ///
-    /// Called by the core in a softirq and a read section, with a buffer to give away and the device
-    /// that it came by.
+    /// Called by the core in a softirq and a read section, with a buffer to give away and the
+    /// device that it came by.
     unsafe extern "C" fn call(
         skb: *mut bindings::sk_buff,
         dev: *mut bindings::net_device,
         _block: *mut bindings::packet_type,
         _original: *mut bindings::net_device,
     ) -> c_int {
-        // SAFETY: The core passes a reference to a buffer, and calls handlers with a device that is valid meanwhile.
+        // SAFETY: The core passes a reference to a buffer, and calls handlers with a device that is
+        // valid meanwhile.
         if let Some(skb) = unsafe { own(skb) } {
             // SAFETY: As above, for the device that it passes.
             unsafe { Self::receive(skb, dev) };
@@ -88,7 +91,8 @@ impl<H: Handler> Registration<H> {
         _block: *mut bindings::packet_type,
         _original: *mut bindings::net_device,
     ) {
-        // SAFETY: The caller's promise: the list links buffers, each with the device that it came by, and is ours.
+        // SAFETY: The caller's promise: the list links buffers, each with the device that it came
+        // by, and is ours.
         unsafe {
             let take = |skb: Skb| {
                 let device = bindings::skb_device(skb.as_ptr());
@@ -121,8 +125,9 @@ impl<H: Handler> Registration<H> {
         let (section, softirq) = unsafe { (rcu::Read::within(), Softirq::assume()) };
         // SAFETY: The caller's promise.
         let device = unsafe { Device::from_raw(dev) };
-        // To move a device to another namespace, the core sets it down, and waits for read sections before it changes
-        // namespace and index, one after the other. Frames that a queue kept until then are of neither place.
+        // To move a device to another namespace, the core sets it down, and waits for read sections
+        // before it changes namespace and index, one after the other. Frames that a queue kept
+        // until then are of neither place.
         if device.is_up() {
             H::receive(skb, device, &section, softirq);
         } else {
@@ -131,8 +136,9 @@ impl<H: Handler> Registration<H> {
     }
 }
 
-/// Exchanges a received buffer, perhaps shared with other handlers, for one that nobody else changes. `None` without
-/// memory. Also clears the time to leave: when a sender on this machine wanted that is not when it came.
+/// Exchanges a received buffer, perhaps shared with other handlers, for one that nobody else
+/// changes. `None` without memory. Also clears the time to leave: when a sender on this machine
+/// wanted that is not when it came.
 ///
 /// # Safety
 ///

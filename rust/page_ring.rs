@@ -2,10 +2,10 @@
 
 //! Pages that a stream has filled, kept to be filled again.
 //!
-//! The kernel zeroes most pages when it gives them out (`init_on_alloc`). That costs a stream more than half of
-//! what copying its data does. As `skb_page_frag_refill` does with the page that a task filled last, a page is
-//! filled again when nobody else refers to it: the data was acknowledged, no device has it and no receiver on
-//! this host.
+//! The kernel zeroes most pages when it gives them out (`init_on_alloc`). That costs a stream more
+//! than half of what copying its data does. As `skb_page_frag_refill` does with the page that a
+//! task filled last, a page is filled again when nobody else refers to it: the data was
+//! acknowledged, no device has it and no receiver on this host.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h), `struct page_frag`
 
@@ -22,7 +22,8 @@ struct Page {
     size: u32,
 }
 
-// SAFETY: Pages are not tied to the CPU or task that made them, and the reference is this value's own.
+// SAFETY: Pages are not tied to the CPU or task that made them, and the reference is this value's
+// own.
 unsafe impl Send for Page {}
 
 impl Page {
@@ -83,9 +84,9 @@ impl PageRing {
         }
     }
 
-    /// Has `pages` offer bytes that are free to be written: the rest of its page, a page that the ring has and nobody
-    /// else refers to, or a new one. A page that is full joins the ring, which keeps `bytes` at most. `false`
-    /// without memory. The task may sleep.
+    /// Has `pages` offer bytes that are free to be written: the rest of its page, a page that the
+    /// ring has and nobody else refers to, or a new one. A page that is full joins the ring, which
+    /// keeps `bytes` at most. `false` without memory. The task may sleep.
     ///
     /// # Safety
     ///

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Data in pages. A *store* is a buffer that a stream fills and keeps. What leaves is a clone, or a *view*: a
-//! buffer of its own that refers to a part of a store. So one copy of the data serves every transmission of
-//! it, and nothing that a device may still read is written again. A store may refer to pages of others instead: of a
-//! file (`sendfile`, `splice`), or of the program, which gets a [notice](super::in_place).
+//! Data in pages. A *store* is a buffer that a stream fills and keeps. What leaves is a clone, or a
+//! *view*: a buffer of its own that refers to a part of a store. So one copy of the data serves
+//! every transmission of it, and nothing that a device may still read is written again. A store may
+//! refer to pages of others instead: of a file (`sendfile`, `splice`), or of the program, which
+//! gets a [notice](super::in_place).
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
 //! [`net/core/sock.c`](srctree/net/core/sock.c) (`skb_page_frag_refill`)
@@ -19,14 +20,15 @@ use crate::net::errno::prelude::*;
 use core::ptr;
 use kernel::ffi::c_int;
 
-/// The flag of a send call that gives pages, which its protocol may keep (`include/linux/socket.h`).
+/// The flag of a send call that gives pages, which its protocol may keep
+/// (`include/linux/socket.h`).
 const MSG_SPLICE_PAGES: c_int = bindings::MSG_SPLICE_PAGES as c_int;
 
 /// References to pages that one buffer holds at most.
 pub(crate) const MOST_FRAGMENTS: usize = bindings::MAX_SKB_FRAGS as usize;
 
-/// References to pages that one buffer which a program fills holds at most: an administrator may want fewer
-/// (`net.core.max_skb_frags`).
+/// References to pages that one buffer which a program fills holds at most: an administrator may
+/// want fewer (`net.core.max_skb_frags`).
 #[inline]
 pub(crate) fn most_fragments() -> usize {
     // SAFETY: Reads a number.
@@ -102,18 +104,20 @@ impl Buffer {
         }
     }
 
-    /// Appends at most `len` bytes that the message of a send call on `sock` holds next, and returns how
-    /// many: fewer, or none, if the buffer refers to as many pages as it can or has a clone, and none on a
-    /// socket that must not use the task's pages. The message goes on behind those taken.
+    /// Appends at most `len` bytes that the message of a send call on `sock` holds next, and
+    /// returns how many: fewer, or none, if the buffer refers to as many pages as it can or has a
+    /// clone, and none on a socket that must not use the task's pages. The message goes on behind
+    /// those taken.
     ///
-    /// The bytes are copied into pages of the running task, as TCP does it, unless the call gives its own
-    /// (`MSG_SPLICE_PAGES`), or the bytes stay [in place](Message::is_in_place). Pages that become full join the stream's `ring`, which keeps as much as the send
-    /// buffer takes, and gives them to the task again.
+    /// The bytes are copied into pages of the running task, as TCP does it, unless the call gives
+    /// its own (`MSG_SPLICE_PAGES`), or the bytes stay [in place](Message::is_in_place). Pages that
+    /// become full join the stream's `ring`, which keeps as much as the send buffer takes, and
+    /// gives them to the task again.
     ///
     /// # Errors
     ///
-    /// If none could be taken: `EFAULT` for bytes that cannot be read, `ENOBUFS` without memory. The buffer may cost more
-    /// than before all the same.
+    /// If none could be taken: `EFAULT` for bytes that cannot be read, `ENOBUFS` without memory.
+    /// The buffer may cost more than before all the same.
     #[inline]
     pub(crate) fn append(
         &mut self,
@@ -132,9 +136,9 @@ impl Buffer {
         if msg.flags() & MSG_SPLICE_PAGES != 0 {
             return self.append_spliced(msg, len);
         }
-        // SAFETY: The socket is valid. The result is null, or the page fragment of the task that runs this:
-        // only its own calls use that, and none of them comes in between, since sockets that memory
-        // reclaim uses are marked to yield null here.
+        // SAFETY: The socket is valid. The result is null, or the page fragment of the task that
+        // runs this: only its own calls use that, and none of them comes in between, since sockets
+        // that memory reclaim uses are marked to yield null here.
         let Some(pages) = (unsafe { bindings::sk_task_frag(sock.as_ptr()).as_mut() }) else {
             return Ok(0);
         };
@@ -149,8 +153,9 @@ impl Buffer {
             let Some(place) = self.place_for(page, offset) else {
                 break;
             };
-            // SAFETY: From its offset on the page is the task's alone, and `part` bytes of it are there. It is no
-            // high memory, which the flags of `refill` do not ask for. The message is that of the running call.
+            // SAFETY: From its offset on the page is the task's alone, and `part` bytes of it are
+            // there. It is no high memory, which the flags of `refill` do not ask for. The message
+            // is that of the running call.
             let copied = unsafe {
                 let copied = bindings::copy_to_page(page, offset, part, msg.iter());
                 if copied < part {
@@ -161,7 +166,8 @@ impl Buffer {
             if copied < part {
                 return if taken > 0 { Ok(taken) } else { Err(EFAULT) };
             }
-            // SAFETY: The page is valid, the bytes were just written, and no clone shares the buffer.
+            // SAFETY: The page is valid, the bytes were just written, and no clone shares the
+            // buffer.
             unsafe { self.refer(place, page, offset, part as u32) };
             pages.offset = offset.wrapping_add(part as u32);
             taken = taken.saturating_add(part);
@@ -171,8 +177,9 @@ impl Buffer {
 
     /// As [`append`](Self::append), by reference to the pages that the call gives.
     fn append_spliced(&mut self, msg: &mut Message<'_>, len: usize) -> Result<usize> {
-        // SAFETY: The buffer is borrowed exclusively and no clone shares it; the message is that of the
-        // running call. The function takes a reference to each page, and stops at the buffer's bounds.
+        // SAFETY: The buffer is borrowed exclusively and no clone shares it; the message is that of
+        // the running call. The function takes a reference to each page, and stops at the buffer's
+        // bounds.
         let taken = unsafe {
             bindings::skb_splice_from_iter(
                 self.as_ptr(),
@@ -182,7 +189,8 @@ impl Buffer {
         };
         match usize::try_from(taken) {
             Ok(taken) => {
-                // SAFETY: The buffer is borrowed exclusively. The pages' owner may go on writing to them.
+                // SAFETY: The buffer is borrowed exclusively. The pages' owner may go on writing to
+                // them.
                 unsafe { (*self.shared()).flags |= bindings::SKBFL_SHARED_FRAG as u8 };
                 Ok(taken)
             }
@@ -191,12 +199,13 @@ impl Buffer {
         }
     }
 
-    /// Where bytes of `page` from `offset` on can be referred to: at the end of the last fragment, or in a new
-    /// one. `None` if there is no room for that.
+    /// Where bytes of `page` from `offset` on can be referred to: at the end of the last fragment,
+    /// or in a new one. `None` if there is no room for that.
     #[inline]
     fn place_for(&self, page: *mut bindings::page, offset: u32) -> Option<Place> {
         let count = self.fragments();
-        // SAFETY: The buffer is valid and borrowed, and the function looks at the last fragment only.
+        // SAFETY: The buffer is valid and borrowed, and the function looks at the last fragment
+        // only.
         let joins = unsafe {
             bindings::skb_can_coalesce(self.as_ptr(), count as c_int, page, offset as c_int)
         };
@@ -211,13 +220,14 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// The page is valid and has these bytes, initialised. `place` was just [found](Self::place_for) for
-    /// them, and no clone shares the buffer.
+    /// The page is valid and has these bytes, initialised. `place` was just
+    /// [found](Self::place_for) for them, and no clone shares the buffer.
     #[inline]
     unsafe fn refer(&mut self, place: Place, page: *mut bindings::page, offset: u32, len: u32) {
         let skb = self.as_ptr();
-        // SAFETY: The buffer is borrowed exclusively, and the caller's promises: there is a last fragment, of
-        // this page, or room for one more, which gets a reference to the page of its own.
+        // SAFETY: The buffer is borrowed exclusively, and the caller's promises: there is a last
+        // fragment, of this page, or room for one more, which gets a reference to the page of its
+        // own.
         unsafe {
             match place {
                 Place::Last => bindings::skb_grow_last_frag(skb, len as c_int),
@@ -243,8 +253,9 @@ impl Buffer {
         }
     }
 
-    /// Appends a view of `len` bytes of `store` from `offset` on. `false` if they are not all there and in
-    /// pages, or if this buffer cannot refer to all of them, or has a clone, or is of another notice.
+    /// Appends a view of `len` bytes of `store` from `offset` on. `false` if they are not all there
+    /// and in pages, or if this buffer cannot refer to all of them, or has a clone, or is of
+    /// another notice.
     #[inline]
     pub(crate) fn append_view(&mut self, store: &Buffer, offset: usize, len: usize) -> bool {
         let whole = store.span(offset, len).is_some() && store.is_paged();
@@ -253,9 +264,10 @@ impl Buffer {
         }
         let (mut offset, mut left) = (offset as u32, len as u32);
         for i in 0..store.fragments() {
-            // SAFETY: Both buffers are valid, and different ones, as this one is borrowed exclusively. A
-            // fragment below the count is initialised, and refers to a page that the store keeps. The new
-            // one is within the array, and gets a reference of its own before it counts.
+            // SAFETY: Both buffers are valid, and different ones, as this one is borrowed
+            // exclusively. A fragment below the count is initialised, and refers to a page that the
+            // store keeps. The new one is within the array, and gets a reference of its own before
+            // it counts.
             unsafe {
                 let frag = *ptr::addr_of!((*store.shared()).frags)
                     .cast::<bindings::skb_frag_t>()

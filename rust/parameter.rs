@@ -2,8 +2,8 @@
 
 //! Numbers that are given when the module is loaded, and shown in `/sys/module/NAME/parameters`.
 //!
-//! `module!` has parameters too, but gives each the mode 0, which sysfs leaves out. These are what `module_param(NAME, ushort, 0444)`
-//! makes in C: the kernel's own functions read and print them.
+//! `module!` has parameters too, but gives each the mode 0, which sysfs leaves out. These are what
+//! `module_param(NAME, ushort, 0444)` makes in C: the kernel's own functions read and print them.
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 
@@ -37,8 +37,9 @@ impl Parameter {
 
     /// The entry by which the kernel finds it.
     ///
-    /// The kernel reads and writes the value through this pointer to an `unsigned short`, which lives as long as the module. It writes
-    /// while it loads the module, before anything of the module runs, and never afterwards because of [`MODE`].
+    /// The kernel reads and writes the value through this pointer to an `unsigned short`, which
+    /// lives as long as the module. It writes while it loads the module, before anything of the
+    /// module runs, and never afterwards because of [`MODE`].
     #[doc(hidden)]
     pub(crate) const fn entry(&'static self, name: &'static CStr) -> KernelParam {
         KernelParam::new(bindings::kernel_param {

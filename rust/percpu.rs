@@ -18,8 +18,8 @@ pub(crate) struct PerCpu<const N: usize>(NonNull<c_void>);
 
 // SAFETY: The memory is not tied to the task that allocated it.
 unsafe impl<const N: usize> Send for PerCpu<N> {}
-// SAFETY: Adding to a processor's words is atomic for all that may interrupt or preempt it there (`this_cpu_add`), in a softirq
-// of another task, too; words are read whole.
+// SAFETY: Adding to a processor's words is atomic for all that may interrupt or preempt it there
+// (`this_cpu_add`), in a softirq of another task, too; words are read whole.
 unsafe impl<const N: usize> Sync for PerCpu<N> {}
 
 impl<const N: usize> PerCpu<N> {

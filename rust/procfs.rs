@@ -2,8 +2,8 @@
 
 //! Files under `/proc/net`, one set per namespace, with a line for each of many things.
 //!
-//! The core asks for records and gives each a page of room. A record here is as many lines as fit, so
-//! the text is made once, and a reader that stops in between holds nothing.
+//! The core asks for records and gives each a page of room. A record here is as many lines as fit,
+//! so the text is made once, and a reader that stops in between holds nothing.
 //!
 //! C headers: [`include/linux/proc_fs.h`](srctree/include/linux/proc_fs.h),
 //! [`include/linux/seq_file.h`](srctree/include/linux/seq_file.h)
@@ -88,8 +88,8 @@ impl Output {
         let bytes = line.as_bytes();
         // SAFETY: The file being shown.
         let fits = bytes.len() < unsafe { bindings::seq_room(self.file) };
-        // A record that has no room for its first line says so, by a line that does not fit; one that has
-        // lines must not, or it would lose them.
+        // A record that has no room for its first line says so, by a line that does not fit; one
+        // that has lines must not, or it would lose them.
         if fits || !self.begun {
             // SAFETY: The file being shown, and bytes that are readable for their length.
             unsafe { bindings::seq_write(self.file, bytes.as_ptr().cast(), bytes.len()) };
@@ -143,7 +143,8 @@ pub(crate) trait Show: 'static {
 
 /// A file that takes text, too.
 pub(crate) trait Edit: Show {
-    /// Takes what was written in one call, from a writer that may configure the namespace's network.
+    /// Takes what was written in one call, from a writer that may configure the namespace's
+    /// network.
     ///
     /// # Errors
     ///
@@ -209,7 +210,8 @@ impl<F: Files> Registration<F> {
     }
 }
 
-/// The files of one namespace. Only the registration makes it and ends it, so that none outlives the directory that it is in.
+/// The files of one namespace. Only the registration makes it and ends it, so that none outlives
+/// the directory that it is in.
 struct State<F: Files> {
     _directory: Directory,
     _files: PhantomData<fn() -> F>,
@@ -235,12 +237,13 @@ unsafe impl<F: Files> PerNet for State<F> {
     }
 }
 
-/// `/proc/net` of one namespace, and the files that were made there, which are removed when this is dropped. It is lent while
-/// they are made.
+/// `/proc/net` of one namespace, and the files that were made there, which are removed when this is
+/// dropped. It is lent while they are made.
 ///
 /// # Invariants
 ///
-/// `entry` is the directory of a namespace that is not gone, and `files` are the names of what was made there.
+/// `entry` is the directory of a namespace that is not gone, and `files` are the names of what was
+/// made there.
 pub(crate) struct Directory {
     entry: *mut bindings::proc_dir_entry,
     files: KVec<&'static CStr>,
@@ -329,15 +332,16 @@ impl Drop for Directory {
 
 /// # Safety
 ///
-/// `file` is an open file that a [`Directory`] made, in one of the calls by which the core has it shown, of
-/// which there is one at a time.
+/// `file` is an open file that a [`Directory`] made, in one of the calls by which the core has it
+/// shown, of which there is one at a time.
 unsafe fn reader<'a>(file: *mut bindings::seq_file) -> &'a mut Reader {
-    // SAFETY: The core has made room for a `Reader`, zeroed but for its own part, and nobody else uses
-    // it.
+    // SAFETY: The core has made room for a `Reader`, zeroed but for its own part, and nobody else
+    // uses it.
     unsafe { &mut *(*file).private.cast::<Reader>() }
 }
 
-/// What stands for the record at a place: any pointer but null and the error values, if a line is left.
+/// What stands for the record at a place: any pointer but null and the error values, if a line is
+/// left.
 fn record(reader: &Reader) -> *mut c_void {
     if reader.done {
         ptr::null_mut()
@@ -348,8 +352,8 @@ fn record(reader: &Reader) -> *mut c_void {
 
 /// # Safety
 ///
-/// Called by the core, with an open file that a [`Directory`] made, and the number of a record: 0, or that
-/// of the one after those that were shown.
+/// Called by the core, with an open file that a [`Directory`] made, and the number of a record: 0,
+/// or that of the one after those that were shown.
 unsafe extern "C" fn start(file: *mut bindings::seq_file, number: *mut i64) -> *mut c_void {
     // SAFETY: As the core promises.
     let (reader, number) = unsafe { (reader(file), *number) };
@@ -384,7 +388,8 @@ unsafe extern "C" fn stop(_file: *mut bindings::seq_file, _record: *mut c_void) 
 ///
 /// As for [`start`].
 unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _record: *mut c_void) -> c_int {
-    // SAFETY: The file was made for a namespace, which its opener holds; the rest is as the core promises.
+    // SAFETY: The file was made for a namespace, which its opener holds; the rest is as the core
+    // promises.
     let (net, reader) = unsafe { (Net::from_raw(bindings::seq_file_net(file)), reader(file)) };
     let mut out = Output { file, begun: false };
     reader.done = S::show(net, &mut reader.place, &mut out).is_ok();
@@ -393,14 +398,15 @@ unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _record: *mut 
 
 /// # Safety
 ///
-/// Called by the core, in a `write` call on an open file that [`Directory::add_editable`] made, with a copy of `len` bytes in the kernel's
-/// memory.
+/// Called by the core, in a `write` call on an open file that [`Directory::add_editable`] made,
+/// with a copy of `len` bytes in the kernel's memory.
 unsafe extern "C" fn write<S: Edit>(
     file: *mut bindings::file,
     text: *mut c_char,
     len: usize,
 ) -> c_int {
-    // SAFETY: A file of `/proc/net` has a `seq_file`, made for a namespace, which its opener holds; the rest is as the core promises.
+    // SAFETY: A file of `/proc/net` has a `seq_file`, made for a namespace, which its opener holds;
+    // the rest is as the core promises.
     let (net, text) = unsafe {
         let net = Net::from_raw(bindings::seq_file_net(bindings::file_seq(file)));
         // Whoever opened the file has to have the right, not only whoever writes by its descriptor.

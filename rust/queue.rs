@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The queue of received buffers that the core gives every socket (`sk_receive_queue`), and a second one of ours
-//! for those that wait for others (TCP: `out_of_order_queue`).
+//! The queue of received buffers that the core gives every socket (`sk_receive_queue`), and a
+//! second one of ours for those that wait for others (TCP: `out_of_order_queue`).
 //!
 //! A stream's queue is guarded by the socket lock and reached through it:
-//! [`Locked::receive_queue`](super::sock::Locked::receive_queue). A datagram socket's queue has a lock
-//! of its own, which the core's functions take: see [`super::datagram`].
+//! [`Locked::receive_queue`](super::sock::Locked::receive_queue). A datagram socket's queue has a
+//! lock of its own, which the core's functions take: see [`super::datagram`].
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
@@ -21,8 +21,8 @@ use core::{
 
 /// A queue of received buffers, borrowed from the lock that guards it.
 ///
-/// As [`Buffer`], the type has no size in Rust: a `&mut Queue` cannot be used to move one queue into
-/// the place of another.
+/// As [`Buffer`], the type has no size in Rust: a `&mut Queue` cannot be used to move one queue
+/// into the place of another.
 ///
 /// # Invariants
 ///
@@ -71,7 +71,8 @@ impl Queue {
 
     #[inline]
     fn next(&self, skb: *mut bindings::sk_buff) -> Option<*mut bindings::sk_buff> {
-        // SAFETY: Only called with the head, or a buffer of this queue, which the borrow keeps there.
+        // SAFETY: Only called with the head, or a buffer of this queue, which the borrow keeps
+        // there.
         let next = unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next };
         (next != self.head()).then_some(next)
     }
@@ -122,13 +123,13 @@ impl Queue {
     #[inline]
     pub(super) unsafe fn push(&mut self, sock: &RawSock, skb: Skb) {
         let raw = skb.into_raw();
-        // SAFETY: The reference goes to the queue, which is borrowed exclusively. The charge names a
-        // socket that purges its queue before its memory goes.
+        // SAFETY: The reference goes to the queue, which is borrowed exclusively. The charge names
+        // a socket that purges its queue before its memory goes.
         unsafe { bindings::skb_queue_owned(self.list(), raw, sock.as_ptr()) };
     }
 
-    /// Puts a buffer behind the last one that it `follows`, or at the head, and charges it to the receive memory of
-    /// `sock`.
+    /// Puts a buffer behind the last one that it `follows`, or at the head, and charges it to the
+    /// receive memory of `sock`.
     ///
     /// # Safety
     ///
@@ -149,16 +150,16 @@ impl Queue {
             place = before(place);
         }
         let raw = skb.into_raw();
-        // SAFETY: `place` is in the ring. The reference goes to the queue, which is borrowed exclusively. The
-        // charge names a socket that purges its queue before its memory goes.
+        // SAFETY: `place` is in the ring. The reference goes to the queue, which is borrowed
+        // exclusively. The charge names a socket that purges its queue before its memory goes.
         unsafe { bindings::skb_queue_owned_after(self.list(), place, raw, sock.as_ptr()) };
     }
 
     /// Takes the buffer at the head, which is charged no more.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Skb> {
-        // SAFETY: The queue is borrowed exclusively. The result is null, or the queue's reference, which
-        // becomes ours; without its charge it may outlive the socket.
+        // SAFETY: The queue is borrowed exclusively. The result is null, or the queue's reference,
+        // which becomes ours; without its charge it may outlive the socket.
         unsafe { Skb::from_raw(bindings::skb_dequeue_owned(self.list())) }
     }
 

@@ -33,7 +33,8 @@ impl Read {
     }
 }
 
-/// Lets other tasks run, if any has waited long enough. Process context, outside of any read section.
+/// Lets other tasks run, if any has waited long enough. Process context, outside of any read
+/// section.
 pub(super) fn reschedule() {
     // SAFETY: May sleep, as the callers may.
     unsafe { bindings::cond_resched() };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Joining received packets that the core hands over as one list, as it does for a driver with NAPI whose packets it
-//! does not join itself (`ethtool -K DEVICE gro off`). Neighbours in the list that follow each other in one connection
-//! become one buffer, as by [`joining`], so that the connection takes them at once.
+//! Joining received packets that the core hands over as one list, as it does for a driver with NAPI
+//! whose packets it does not join itself (`ethtool -K DEVICE gro off`). Neighbours in the list that
+//! follow each other in one connection become one buffer, as by [`joining`], so that the connection
+//! takes them at once.
 //!
 //! C headers: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h) (`list_func`),
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
@@ -67,8 +68,8 @@ impl Run {
             return Err(skb);
         };
         self.held.count = self.held.count.wrapping_add(1);
-        // SAFETY: As above, and nothing has changed but bytes of the header. The reference to the second buffer, whose
-        // payload has moved, is given away.
+        // SAFETY: As above, and nothing has changed but bytes of the header. The reference to the
+        // second buffer, whose payload has moved, is given away.
         unsafe {
             let took_head = joining::append(first, other, way, len as u32);
             bindings::kfree_skb_partial(skb.into_raw(), took_head);

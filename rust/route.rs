@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Routes and neighbours of IPv4: where a packet to an address would go, and by which Ethernet address.
+//! Routes and neighbours of IPv4: where a packet to an address would go, and by which Ethernet
+//! address.
 //!
 //! C headers: [`include/net/route.h`](srctree/include/net/route.h),
 //! [`include/net/arp.h`](srctree/include/net/arp.h)
@@ -50,15 +51,16 @@ fn neighbour(device: &Device, ip: [u8; 4]) -> Option<Mac> {
     known.then(|| Mac(*address.first_chunk().unwrap_or(&[0; 6])))
 }
 
-/// The device of a route, for as long as the read section lasts. A route does not hold its device: when the device goes, the
-/// core puts another into its place (`dst_dev_put`), which is not Ethernet's.
+/// The device of a route, for as long as the read section lasts. A route does not hold its device:
+/// when the device goes, the core puts another into its place (`dst_dev_put`), which is not
+/// Ethernet's.
 ///
 /// # Safety
 ///
 /// `route` is a valid route.
 unsafe fn device_of(route: *mut bindings::rtable, _section: &rcu::Read) -> &Device {
-    // SAFETY: The caller's promise. The pointer is loaded once, in the read section; a device is freed after all the sections
-    // in which a route may have led to it.
+    // SAFETY: The caller's promise. The pointer is loaded once, in the read section; a device is
+    // freed after all the sections in which a route may have led to it.
     unsafe { Device::from_raw(bindings::rt_dev_rcu(route)) }
 }
 
@@ -74,16 +76,16 @@ pub(crate) fn is_own(device: &Device, ip: [u8; 4]) -> bool {
 }
 
 impl RawSock {
-    /// The destination of what the socket would send from `from` (zeroes for any of the own addresses) to port `port`
-    /// of `to`.
+    /// The destination of what the socket would send from `from` (zeroes for any of the own
+    /// addresses) to port `port` of `to`.
     ///
     /// # Errors
     ///
     /// If it is not on the own Ethernet, or its Ethernet address is not known.
     pub(crate) fn next_hop(&self, from: [u8; 4], to: [u8; 4], port: u16) -> Result<Hop, NoHop> {
         let mut source = u32::from_ne_bytes(from);
-        // SAFETY: The socket is valid; the function asks for generic fields of it only, and returns a route that is
-        // ours, or an error.
+        // SAFETY: The socket is valid; the function asks for generic fields of it only, and returns
+        // a route that is ours, or an error.
         let route = unsafe {
             bindings::route_output(
                 self.as_ptr(),

@@ -2,8 +2,8 @@
 
 //! Options that users set by `setsockopt`, which the core stores and the protocol reads.
 //!
-//! The core stores some of it without the socket's lock, so it is read in single loads. The buffers'
-//! limits are in [`super::limits`].
+//! The core stores some of it without the socket's lock, so it is read in single loads. The
+//! buffers' limits are in [`super::limits`].
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -27,8 +27,8 @@ impl RawSock {
         unsafe { u32::from((*self.as_ptr()).sk_type) == SOCK_SEQPACKET }
     }
 
-    /// The time `SO_LINGER` asks close to wait, in jiffies; `None` if it is off. A descriptor that is
-    /// closed because its process ends need not wait, see [`super::sock::task_is_exiting`].
+    /// The time `SO_LINGER` asks close to wait, in jiffies; `None` if it is off. A descriptor that
+    /// is closed because its process ends need not wait, see [`super::sock::task_is_exiting`].
     pub(crate) fn linger(&self) -> Option<c_long> {
         // SAFETY: Reads a flag and a number of a valid socket, which `close` has locked.
         unsafe {
@@ -85,8 +85,9 @@ impl RawSock {
     /// `SO_PRIORITY`.
     #[inline]
     pub(crate) fn priority(&self) -> u32 {
-        // SAFETY: The socket is valid for the borrow. Another task may set the field meanwhile: it is an aligned
-        // word, which is read by a single load, as the core reads it without the lock.
+        // SAFETY: The socket is valid for the borrow. Another task may set the field meanwhile: it
+        // is an aligned word, which is read by a single load, as the core reads it without the
+        // lock.
         unsafe { ptr::read_volatile(field!(self, sk_priority)) }
     }
 
@@ -111,8 +112,9 @@ impl RawSock {
         times != 0 || self.has_flag(bindings::sock_flags_SOCK_RCVTSTAMP)
     }
 
-    /// Whether queueing disciplines look at the socket of its frames: to report what leaves too late
-    /// (`SO_TXTIME`), or to keep to its rate (`SO_MAX_PACING_RATE`). Stamps are another reason.
+    /// Whether queueing disciplines look at the socket of its frames: to report what leaves too
+    /// late (`SO_TXTIME`), or to keep to its rate (`SO_MAX_PACING_RATE`). Stamps are another
+    /// reason.
     #[inline]
     pub(crate) fn owns_frames(&self) -> bool {
         // SAFETY: A single load, as the core does it.
@@ -146,7 +148,8 @@ impl RawSock {
         ];
         macro_rules! copy {
             ($($field:ident)+) => {
-                // SAFETY: The same field of two valid sockets, a number that the core too reads and writes at any time.
+                // SAFETY: The same field of two valid sockets, a number that the core too reads and
+                // writes at any time.
                 $(unsafe {
                     ptr::write_volatile(field!(self, $field), ptr::read_volatile(field!(other, $field)));
                 })+
@@ -164,8 +167,8 @@ impl RawSock {
             let device = ptr::read_volatile(field!(other, __sk_common.skc_bound_dev_if));
             ptr::write_volatile(field!(self, __sk_common.skc_bound_dev_if), device);
         }
-        // SAFETY: Bits of two valid sockets beside each other in a byte of their own, of which this one's nobody else writes, by the
-        // caller's promise.
+        // SAFETY: Bits of two valid sockets beside each other in a byte of their own, of which this
+        // one's nobody else writes, by the caller's promise.
         unsafe { bindings::sk_inherit_txtime(self.as_ptr(), other.as_ptr()) };
         for flag in FLAGS {
             // SAFETY: By the caller's promise.
@@ -214,18 +217,20 @@ impl RawSock {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Takes over the options of `front`, before which this is the companion. A `SO_RCVLOWAT` that is another than
-    /// before is left to the protocol.
+    /// Takes over the options of `front`, before which this is the companion. A `SO_RCVLOWAT` that
+    /// is another than before is left to the protocol.
     pub(super) fn adopt_options(&self, front: &RawSock) -> Option<c_int> {
         let _guard = self.lock();
         // SAFETY: The lock is held.
         unsafe {
             self.copy_options(front);
-            // Signals are of the descriptor, whose list the core looks at; the flag only says that it may.
+            // Signals are of the descriptor, whose list the core looks at; the flag only says that
+            // it may.
             bindings::sock_set_flag(self.as_ptr(), bindings::sock_flags_SOCK_FASYNC);
             bindings::sk_inherit_busy_poll(self.as_ptr(), front.as_ptr());
-            // The limit of `SO_MAX_PACING_RATE` is what the queueing discipline reads here. TCP computes the rate anew with
-            // each acknowledgment, up to that limit; this protocol has no rate of its own.
+            // The limit of `SO_MAX_PACING_RATE` is what the queueing discipline reads here. TCP
+            // computes the rate anew with each acknowledgment, up to that limit; this protocol has
+            // no rate of its own.
             let limit = ptr::read_volatile(field!(front, sk_max_pacing_rate));
             ptr::write_volatile(field!(self, sk_pacing_rate), limit);
         }

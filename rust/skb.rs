@@ -35,8 +35,8 @@ impl Context {
     }
 }
 
-/// The processor that a frame names as its sender's. With the flow's hash it decides which of a device's
-/// transmit queues the frame takes, also on the devices below.
+/// The processor that a frame names as its sender's. With the flow's hash it decides which of a
+/// device's transmit queues the frame takes, also on the devices below.
 #[derive(Clone, Copy)]
 pub(crate) struct Processor(u32);
 
@@ -51,8 +51,8 @@ impl Processor {
 
 /// Bytes of the control block (`skb->cb`) that a protocol may use, in words.
 ///
-/// The last word of the block belongs to the socket layer (`struct sock_skb_cb`), and of a buffer that is kept
-/// for retransmission the word behind these to [stamps](super::stamps).
+/// The last word of the block belongs to the socket layer (`struct sock_skb_cb`), and of a buffer
+/// that is kept for retransmission the word behind these to [stamps](super::stamps).
 pub(crate) type Words = [u64; 2];
 
 const _: () = assert!(mem::size_of::<Words>() <= 40 && mem::align_of::<Words>() <= 8);
@@ -73,8 +73,8 @@ type Offset = bindings::sk_buff_data_t;
 
 /// An `sk_buff` that is borrowed: from the [`Skb`] that owns it, or from a queue that holds it.
 ///
-/// The type has no size in Rust: it marks where a C structure lies. So `mem::swap` and the like move
-/// nothing, and a `&mut Buffer` cannot take a buffer out of the queue that it is in.
+/// The type has no size in Rust: it marks where a C structure lies. So `mem::swap` and the like
+/// move nothing, and a `&mut Buffer` cannot take a buffer out of the queue that it is in.
 #[repr(C)]
 pub(crate) struct Buffer {
     _opaque: [u8; 0],
@@ -177,8 +177,8 @@ impl Buffer {
         if at == UNSET || end > (data as usize).wrapping_sub(head as usize) {
             return None;
         }
-        // SAFETY: The header ends where the data start or before, as just checked, so all of it lies
-        // in the buffer's memory, and it consists of bytes: any address is aligned for it.
+        // SAFETY: The header ends where the data start or before, as just checked, so all of it
+        // lies in the buffer's memory, and it consists of bytes: any address is aligned for it.
         unsafe {
             let header: *const bindings::ethhdr = head.add(at.into()).cast();
             Some(Mac((*header).h_source))
@@ -319,8 +319,8 @@ impl Buffer {
         self.head().first_chunk().copied()
     }
 
-    /// Copies the first `n` bytes of data into the linear part, which no sender's page is. `false` without memory for
-    /// that, or if there are not so many.
+    /// Copies the first `n` bytes of data into the linear part, which no sender's page is. `false`
+    /// without memory for that, or if there are not so many.
     pub(crate) fn gather(&mut self, n: usize) -> bool {
         let Ok(n) = u32::try_from(n) else {
             return false;
@@ -335,8 +335,8 @@ impl Buffer {
     pub(crate) fn pull(&mut self, n: usize) {
         let skb = self.as_ptr();
         if n <= self.linear_len() {
-            // SAFETY: At least `n` bytes are in the linear part, as just checked, of a buffer that is
-            // borrowed exclusively.
+            // SAFETY: At least `n` bytes are in the linear part, as just checked, of a buffer that
+            // is borrowed exclusively.
             unsafe {
                 (*skb).len = (*skb).len.wrapping_sub(n as u32);
                 (*skb).data = (*skb).data.add(n);
@@ -351,7 +351,8 @@ impl Buffer {
         len >= self.len() || unsafe { bindings::pskb_trim_rcsum(self.as_ptr(), len as u32) == 0 }
     }
 
-    /// Puts `bytes` in front of the data. `false` without enough headroom, or if a clone may use it.
+    /// Puts `bytes` in front of the data. `false` without enough headroom, or if a clone may use
+    /// it.
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let skb = self.as_ptr();
@@ -385,9 +386,9 @@ impl Buffer {
         }
     }
 
-    /// A buffer of the same data with `header` in front: a clone, or a copy as long as an earlier clone
-    /// may use the headroom. `None` without memory or headroom, or unless this buffer has given up the
-    /// right to its headroom.
+    /// A buffer of the same data with `header` in front: a clone, or a copy as long as an earlier
+    /// clone may use the headroom. `None` without memory or headroom, or unless this buffer has
+    /// given up the right to its headroom.
     #[inline]
     pub(crate) fn with_header(&self, header: &[u8], context: Context) -> Option<Skb> {
         // SAFETY: The buffer is valid.
@@ -400,13 +401,14 @@ impl Buffer {
             return None;
         }
         let mut clone = self.try_clone(context)?;
-        // SAFETY: The headroom was just checked. The clone is the only one, and this buffer does not
-        // write there, as it has given up the right to.
+        // SAFETY: The headroom was just checked. The clone is the only one, and this buffer does
+        // not write there, as it has given up the right to.
         unsafe { clone.prepend(header) };
         Some(clone)
     }
 
-    /// Appends `bytes` to the linear data. `false` without enough tailroom, or if a clone shares it.
+    /// Appends `bytes` to the linear data. `false` without enough tailroom, or if a clone shares
+    /// it.
     // A header is a few stores then, not a call.
     #[inline(always)]
     pub(crate) fn put(&mut self, bytes: &[u8]) -> bool {
@@ -421,14 +423,14 @@ impl Buffer {
         true
     }
 
-    /// Appends `len` bytes of `from`, from `offset` on. `false` if either is too short for it, or if
-    /// a clone shares this buffer's data.
+    /// Appends `len` bytes of `from`, from `offset` on. `false` if either is too short for it, or
+    /// if a clone shares this buffer's data.
     pub(crate) fn put_copy(&mut self, from: &Buffer, offset: usize, len: usize) -> bool {
         let Some((start, count)) = from.span(offset, len).filter(|_| self.takes(len)) else {
             return false;
         };
-        // SAFETY: The tailroom was just checked, and nobody else has it; the span lies in the source's
-        // data, and the bytes count as data only when all of them are written.
+        // SAFETY: The tailroom was just checked, and nobody else has it; the span lies in the
+        // source's data, and the bytes count as data only when all of them are written.
         unsafe {
             if bindings::skb_copy_bits(from.as_ptr(), start, self.end().cast(), count) != 0 {
                 return false;
@@ -456,8 +458,9 @@ impl Buffer {
         } else {
             self.end()
         };
-        // SAFETY: The tailroom was just checked, and nobody else has it; a short message fits into the array.
-        // `copy_from_iter_full` leaves the iterator as it was when it fails, and then nothing is appended.
+        // SAFETY: The tailroom was just checked, and nobody else has it; a short message fits into
+        // the array. `copy_from_iter_full` leaves the iterator as it was when it fails, and then
+        // nothing is appended.
         unsafe {
             if !bindings::copy_from_iter_full(to.cast(), len, msg.iter()) {
                 return Err(EFAULT);
@@ -483,15 +486,16 @@ impl Buffer {
         }
     }
 
-    /// Sets what the cookie of a send call asks of a frame of `sock`: priority, mark, time to leave.
+    /// Sets what the cookie of a send call asks of a frame of `sock`: priority, mark, time to
+    /// leave.
     #[inline]
     pub(crate) fn set_cookie(&mut self, sock: &RawSock, cookie: &message::Cookie) {
         // SAFETY: The buffer is borrowed exclusively, the other two are valid for the borrows.
         unsafe { bindings::skb_set_cookie(self.as_ptr(), sock.as_ptr(), cookie.as_ptr()) };
     }
 
-    /// Sets the priority, the mark and the flow hash that frames of `sock` carry, and the processor that
-    /// they name as the sender's.
+    /// Sets the priority, the mark and the flow hash that frames of `sock` carry, and the processor
+    /// that they name as the sender's.
     #[inline]
     pub(crate) fn set_class(&mut self, sock: &RawSock, sender: Processor) {
         // SAFETY: The buffer is borrowed exclusively, and the socket is valid for the borrow; its
@@ -499,8 +503,8 @@ impl Buffer {
         unsafe { bindings::skb_set_class(self.as_ptr(), sock.as_ptr(), sender.0) };
     }
 
-    /// Provides at least `headroom` bytes in front of the data, and the right to write there. `false`
-    /// without memory.
+    /// Provides at least `headroom` bytes in front of the data, and the right to write there.
+    /// `false` without memory.
     #[cold]
     pub(super) fn make_headroom(&mut self, headroom: usize) -> bool {
         // SAFETY: The buffer is borrowed exclusively: its head may be replaced by a larger one.
@@ -510,20 +514,20 @@ impl Buffer {
 }
 
 /// A socket buffer this value owns. Dropping it frees the buffer as dropped for no stated reason:
-/// right where an error makes it useless. [`Self::consume`], [`Self::refuse`] and [`Self::purge`] give
-/// drop monitors a reason.
+/// right where an error makes it useless. [`Self::consume`], [`Self::refuse`] and [`Self::purge`]
+/// give drop monitors a reason.
 ///
 /// # Invariants
 ///
-/// The pointer is a valid `sk_buff` of which this value holds one reference. No one else changes its
-/// descriptor, and it is not charged to a socket's receive memory.
+/// The pointer is a valid `sk_buff` of which this value holds one reference. No one else changes
+/// its descriptor, and it is not charged to a socket's receive memory.
 pub(crate) struct Skb(NonNull<bindings::sk_buff>);
 
 // SAFETY: A buffer is not tied to the CPU or task that made it.
 unsafe impl Send for Skb {}
 
-/// Bytes between the beginnings of fragments of a task's page: a cache line, so that a buffer's header is as well aligned
-/// as what the core allocates.
+/// Bytes between the beginnings of fragments of a task's page: a cache line, so that a buffer's
+/// header is as well aligned as what the core allocates.
 const FRAGMENT_ALIGN: u32 = 64;
 
 /// Bytes that a buffer with so much room takes; `None` if that is more than a page.
@@ -544,8 +548,8 @@ impl Skb {
     ///
     /// # Safety
     ///
-    /// `skb` is null, or a valid buffer that fulfils the type's invariant, of which one reference is
-    /// given away.
+    /// `skb` is null, or a valid buffer that fulfils the type's invariant, of which one reference
+    /// is given away.
     #[inline]
     pub(super) unsafe fn from_raw(skb: *mut bindings::sk_buff) -> Option<Self> {
         NonNull::new(skb).map(Skb)
@@ -564,13 +568,13 @@ impl Skb {
     #[inline]
     pub(crate) fn alloc(headroom: usize, size: usize, context: Context) -> Option<Self> {
         let total = u32::try_from(headroom.checked_add(size)?).ok()?;
-        // SAFETY: Any size may be asked for; the flags say whether it may sleep. The result is null, or a
-        // fresh buffer with so much room.
+        // SAFETY: Any size may be asked for; the flags say whether it may sleep. The result is
+        // null, or a fresh buffer with so much room.
         unsafe { Self::fresh(bindings::alloc_skb_fclone(total, context.gfp()), headroom) }
     }
 
-    /// As [`alloc`](Self::alloc), for a buffer that is not cloned: it is smaller, and up to a page it is a
-    /// [fragment](Self::alloc_fragment).
+    /// As [`alloc`](Self::alloc), for a buffer that is not cloned: it is smaller, and up to a page
+    /// it is a [fragment](Self::alloc_fragment).
     #[inline]
     pub(crate) fn alloc_single(headroom: usize, size: usize, context: Context) -> Option<Self> {
         if let Some(skb) = Self::alloc_fragment(headroom, size) {
@@ -581,16 +585,19 @@ impl Skb {
         unsafe { Self::fresh(bindings::alloc_skb(total, context.gfp()), headroom) }
     }
 
-    /// A new buffer in a fragment of a page, as drivers have it for what they receive: the kernel zeroes what it allocates
-    /// (`init_on_alloc`), and fragments are not allocated one by one. `None` also for more than a page.
+    /// A new buffer in a fragment of a page, as drivers have it for what they receive: the kernel
+    /// zeroes what it allocates (`init_on_alloc`), and fragments are not allocated one by one.
+    /// `None` also for more than a page.
     ///
-    /// The fragment is charged to no memory cgroup, and as long as it is used, so is its page, of 32 KiB as a rule. What a
-    /// task asks for is allocated by [`alloc_charged`](Self::alloc_charged).
+    /// The fragment is charged to no memory cgroup, and as long as it is used, so is its page, of
+    /// 32 KiB as a rule. What a task asks for is allocated by
+    /// [`alloc_charged`](Self::alloc_charged).
     #[inline]
     pub(super) fn alloc_fragment(headroom: usize, size: usize) -> Option<Self> {
         let whole = fragment_size(headroom, size)?;
-        // SAFETY: Any size up to a page may be asked for. The fragment is ours, and so large that a buffer with `total` bytes of
-        // room fits into it; it becomes the buffer's, or is given back.
+        // SAFETY: Any size up to a page may be asked for. The fragment is ours, and so large that a
+        // buffer with `total` bytes of room fits into it; it becomes the buffer's, or is given
+        // back.
         unsafe {
             let head = bindings::netdev_alloc_frag(whole);
             if head.is_null() {
@@ -604,15 +611,15 @@ impl Skb {
         }
     }
 
-    /// As [`alloc_fragment`](Self::alloc_fragment), for a send call on `sock`, in a fragment of the running task's page,
-    /// which is charged to the task's memory cgroup. `None` also on a socket that must not use that page. The task may
-    /// sleep.
+    /// As [`alloc_fragment`](Self::alloc_fragment), for a send call on `sock`, in a fragment of the
+    /// running task's page, which is charged to the task's memory cgroup. `None` also on a socket
+    /// that must not use that page. The task may sleep.
     #[inline]
     pub(super) fn alloc_charged(sock: &RawSock, headroom: usize, size: usize) -> Option<Self> {
         let whole = fragment_size(headroom, size)?;
-        // SAFETY: The socket is valid. The result is null, or the page fragment of the task that runs this: only its own
-        // calls use that, and none of them comes in between, since sockets that memory reclaim uses are marked to yield
-        // null here.
+        // SAFETY: The socket is valid. The result is null, or the page fragment of the task that
+        // runs this: only its own calls use that, and none of them comes in between, since sockets
+        // that memory reclaim uses are marked to yield null here.
         let pages = unsafe { bindings::sk_task_frag(sock.as_ptr()).as_mut() }?;
         // Not beyond the page, whose size is a multiple.
         pages.offset = pages.offset.wrapping_add(FRAGMENT_ALIGN - 1) & !(FRAGMENT_ALIGN - 1);
@@ -620,9 +627,10 @@ impl Skb {
         if !unsafe { bindings::skb_page_frag_refill(whole, pages, Context::Task.gfp()) } {
             return None;
         }
-        // SAFETY: From its offset on the page is the task's alone, and has `whole` bytes, since that is a page at most. They
-        // become the buffer's, which gets a reference to the page, and no other part of the page is the buffer's. Pages are
-        // no high memory, which the flags do not ask for. Without a buffer the reference is given back.
+        // SAFETY: From its offset on the page is the task's alone, and has `whole` bytes, since
+        // that is a page at most. They become the buffer's, which gets a reference to the page, and
+        // no other part of the page is the buffer's. Pages are no high memory, which the flags do
+        // not ask for. Without a buffer the reference is given back.
         unsafe {
             let head = bindings::page_frag_head(pages);
             let skb = bindings::build_skb_here(head, whole);
@@ -664,8 +672,9 @@ impl Skb {
         }
     }
 
-    /// Forgets what a clone has left, if the buffer is *plain*: as [`Self::alloc`] makes one, but for its bytes. Nobody else
-    /// has them then, all are linear, and no socket, route or device has left anything with it. `false` if it is not.
+    /// Forgets what a clone has left, if the buffer is *plain*: as [`Self::alloc`] makes one, but
+    /// for its bytes. Nobody else has them then, all are linear, and no socket, route or device has
+    /// left anything with it. `false` if it is not.
     #[inline]
     pub(super) fn renew_plain(&mut self) -> bool {
         // SAFETY: The buffer is ours; the helper writes only if it is ours alone.
@@ -683,7 +692,8 @@ impl Skb {
     ///
     /// # Safety
     ///
-    /// The buffer [is plain](Self::renew_plain), and has at least that [`capacity`](Self::capacity).
+    /// The buffer [is plain](Self::renew_plain), and has at least that
+    /// [`capacity`](Self::capacity).
     #[inline]
     pub(super) unsafe fn clear(&self, headroom: usize) {
         let skb = self.as_ptr();

@@ -6,8 +6,8 @@
 //! itself (atomics, locks). `state` belongs to the holder of the socket lock: a task through
 //! [`Sock::lock`], or the receive path through [`Sock::lock_bh`]. Both lend it as [`Locked`].
 //!
-//! References are counted: a descriptor has one, each table and queue that lists a socket has one, and
-//! every [`SockRef`] is one.
+//! References are counted: a descriptor has one, each table and queue that lists a socket has one,
+//! and every [`SockRef`] is one.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -48,8 +48,8 @@ pub(crate) enum TcpState {
     Closing = 11,
 }
 
-/// The [`Protocol::Kind`] of streams: the socket lock guards the receive queue, which is reached through
-/// [`Locked`].
+/// The [`Protocol::Kind`] of streams: the socket lock guards the receive queue, which is reached
+/// through [`Locked`].
 pub(crate) enum Stream {}
 
 /// The [`Protocol::Kind`] of datagrams: the receive queue has a lock of its own, which the core's
@@ -69,8 +69,8 @@ pub(crate) trait Protocol: Sized + 'static {
     /// The protocol wakes writers itself; a packet that leaves its device does not
     /// (`SOCK_USE_WRITE_QUEUE`).
     const WAKES_WRITERS: bool;
-    /// A socket may go on without a descriptor. Module exit ends those that do, so they do not hold the module. Without
-    /// this each socket holds it until its memory is freed.
+    /// A socket may go on without a descriptor. Module exit ends those that do, so they do not hold
+    /// the module. Without this each socket holds it until its memory is freed.
     const OUTLIVES_DESCRIPTOR: bool;
 
     /// The tables the kernel calls the protocol by.
@@ -83,7 +83,8 @@ pub(crate) trait Protocol: Sized + 'static {
     fn awaits_release(_shared: &Self::Shared) -> bool {
         false
     }
-    /// A task is about to release the lock, or works off the backlog in between, and the backlog is empty.
+    /// A task is about to release the lock, or works off the backlog in between, and the backlog is
+    /// empty.
     #[inline]
     fn before_release(_locked: &mut Locked<'_, Self>, _softirq: Softirq<'_>) {}
 }
@@ -228,8 +229,8 @@ impl RawSock {
         unsafe { bindings::may_bind_port(bindings::sock_net(self.as_ptr()), port) }
     }
 
-    /// Remembers the processor that brought `skb` (`SO_INCOMING_CPU`), its device's queue (`SO_BUSY_POLL`),
-    /// and the flow that it belongs to (receive flow steering).
+    /// Remembers the processor that brought `skb` (`SO_INCOMING_CPU`), its device's queue
+    /// (`SO_BUSY_POLL`), and the flow that it belongs to (receive flow steering).
     #[inline]
     pub(crate) fn note_arrival(&self, skb: &Buffer) {
         // SAFETY: Both are valid; single stores, as the core does them without the lock.
@@ -290,14 +291,15 @@ pub(crate) struct Sock<P: Protocol> {
     pub(super) child_links: Links<P, ChildLink>,
     /// The socket is not counted in `/proc/net/protocols` any more.
     retired: AtomicBool,
-    /// Received buffers that wait for others: a list as `sk_receive_queue`, with the same guard and the same end.
+    /// Received buffers that wait for others: a list as `sk_receive_queue`, with the same guard and
+    /// the same end.
     waiting: UnsafeCell<bindings::sk_buff_head>,
     shared: P::Shared,
     state: UnsafeCell<P::State>,
 }
 
-// SAFETY: `raw` and `shared` are `Sync`; `state`, which is `Send`, is reached through the lock only,
-// and what is in its links through the lists that a socket belongs to.
+// SAFETY: `raw` and `shared` are `Sync`; `state`, which is `Send`, is reached through the lock
+// only, and what is in its links through the lists that a socket belongs to.
 unsafe impl<P: Protocol> Sync for Sock<P> {}
 
 impl<P: Protocol> Deref for Sock<P> {
@@ -413,8 +415,8 @@ impl<P: Protocol> Sock<P> {
         }
     }
 
-    /// A reference to the socket; `None` if its last one is gone, and only a read section still keeps
-    /// its memory.
+    /// A reference to the socket; `None` if its last one is gone, and only a read section still
+    /// keeps its memory.
     #[inline]
     pub(crate) fn try_hold(&self) -> Option<SockRef<P>> {
         // SAFETY: The socket is valid. A reference is made of what was just taken.
@@ -429,8 +431,8 @@ impl<P: Protocol> Sock<P> {
         Guard(self, NotThreadSafe)
     }
 
-    /// Locks a child for the task that has its listener locked. A child never locks its listener, so
-    /// there is one order.
+    /// Locks a child for the task that has its listener locked. A child never locks its listener,
+    /// so there is one order.
     pub(crate) fn lock_child(&self) -> Guard<'_, P> {
         const SINGLE_DEPTH_NESTING: i32 = 1;
         // SAFETY: As in `lock`; the class tells the lock checker of the order.
@@ -441,8 +443,8 @@ impl<P: Protocol> Sock<P> {
     /// Takes the socket's spin lock.
     #[inline]
     pub(crate) fn lock_bh<'a>(&'a self, _softirq: Softirq<'a>) -> BhGuard<'a, P> {
-        // SAFETY: Locks a valid socket, with bottom halves disabled. The nested class keeps a child's
-        // lock, taken while its listener's is held, apart from it for the lock checker.
+        // SAFETY: Locks a valid socket, with bottom halves disabled. The nested class keeps a
+        // child's lock, taken while its listener's is held, apart from it for the lock checker.
         let owned = unsafe { bindings::bh_lock_sock_nested(self.as_ptr()) };
         BhGuard {
             sock: self,
@@ -491,7 +493,8 @@ impl<P: Protocol> SockRef<P> {
 impl<P: Protocol> Clone for SockRef<P> {
     #[inline]
     fn clone(&self) -> Self {
-        // SAFETY: By the invariant the socket's count is not zero; the new reference is the clone's.
+        // SAFETY: By the invariant the socket's count is not zero; the new reference is the
+        // clone's.
         unsafe {
             bindings::sock_hold(self.as_ptr());
             SockRef::from_raw(self.as_ptr())
@@ -563,8 +566,8 @@ impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
     /// Received buffers that no call has taken.
     #[inline]
     pub(crate) fn receive_queue(&mut self) -> &mut Queue {
-        // SAFETY: The queue is part of the locked socket, and a stream's is reached only through what
-        // the lock lends, which `self` is.
+        // SAFETY: The queue is part of the locked socket, and a stream's is reached only through
+        // what the lock lends, which `self` is.
         unsafe { Queue::from_raw(ptr::addr_of_mut!((*self.sock.as_ptr()).sk_receive_queue)) }
     }
 
@@ -579,8 +582,8 @@ impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
     /// Received buffers that wait for others, charged to the receive memory as well.
     #[inline]
     pub(crate) fn waiting_queue(&mut self) -> &mut Queue {
-        // SAFETY: The list is part of the locked socket, was made with it, and is reached only through what the lock
-        // lends, which `self` is.
+        // SAFETY: The list is part of the locked socket, was made with it, and is reached only
+        // through what the lock lends, which `self` is.
         unsafe { Queue::from_raw(self.sock.waiting.get()) }
     }
 
@@ -609,14 +612,15 @@ impl<'a, P: Protocol> Guard<'a, P> {
         self.0
     }
 
-    /// Processes the packets that came while the lock was held: acknowledgements and windows must not wait for a
-    /// long copy. No other task gets the lock in between. `false` if there were none.
+    /// Processes the packets that came while the lock was held: acknowledgements and windows must
+    /// not wait for a long copy. No other task gets the lock in between. `false` if there were
+    /// none.
     #[inline]
     pub(crate) fn flush_backlog(&mut self) -> bool {
         let waits = self.0.has_backlog();
         if waits {
-            // SAFETY: Process context, and the guard holds the lock; nothing borrows the state, since `self` is
-            // mutable.
+            // SAFETY: Process context, and the guard holds the lock; nothing borrows the state,
+            // since `self` is mutable.
             unsafe { bindings::__sk_flush_backlog(self.0.as_ptr()) };
         }
         waits
@@ -711,13 +715,14 @@ impl<P: Protocol> NewChild<P> {
             (*sk).sk_ack_backlog = 0;
             (*sk).sk_max_ack_backlog = 0;
             (*sk).sk_shutdown = 0;
-            // The number by which programs tell sockets apart: it gets one of its own when it is asked.
+            // The number by which programs tell sockets apart: it gets one of its own when it is
+            // asked.
             (*sk).__sk_common.skc_cookie.counter = 0;
             // The listener's own, of which the copy has no reference.
             bindings::sk_forget_front(sk);
         }
-        // SAFETY: `sk_clone` made two references: a descriptor's, which the child does not have yet,
-        // and ours.
+        // SAFETY: `sk_clone` made two references: a descriptor's, which the child does not have
+        // yet, and ours.
         let sock = unsafe {
             bindings::sock_put(sk);
             SockRef::from_raw(sk)

@@ -23,12 +23,13 @@ use core::{
     },
 };
 
-/// One of the two sets of links by which a socket can be in lists: by each in those of one [`SockLists`] at a time.
+/// One of the two sets of links by which a socket can be in lists: by each in those of one
+/// [`SockLists`] at a time.
 ///
 /// # Safety
 ///
-/// [`of`](Self::of) returns a part of the socket that it is given, always the same one, and another than any other set of
-/// links does.
+/// [`of`](Self::of) returns a part of the socket that it is given, always the same one, and another
+/// than any other set of links does.
 pub(crate) unsafe trait Link<P: Protocol>: Sized + 'static {
     /// The value that lists store with a socket.
     type Slot: Default + Send;
@@ -61,7 +62,8 @@ unsafe impl<P: Protocol> Link<P> for ChildLink {
     }
 }
 
-/// A socket's links and slot. It belongs to one [`SockLists`] at most, and only that one looks inside.
+/// A socket's links and slot. It belongs to one [`SockLists`] at most, and only that one looks
+/// inside.
 #[repr(C)]
 pub(crate) struct Links<P: Protocol, L: Link<P>> {
     /// Linked while `held` is a socket.
@@ -87,7 +89,8 @@ impl<P: Protocol, L: Link<P>> Default for Links<P, L> {
     }
 }
 
-/// `N` lists of sockets, each of which is in one of them at most, guarded by whatever guards the value.
+/// `N` lists of sockets, each of which is in one of them at most, guarded by whatever guards the
+/// value.
 ///
 /// # Invariants
 ///
@@ -99,8 +102,8 @@ pub(crate) struct SockLists<P: Protocol, const N: usize, L: Link<P> = SlotLink> 
     _sockets: PhantomData<(SockRef<P>, fn() -> L)>,
 }
 
-// SAFETY: The lists, and the slots of their sockets, which are `Send`, are reached through exclusive
-// references only, from any processor.
+// SAFETY: The lists, and the slots of their sockets, which are `Send`, are reached through
+// exclusive references only, from any processor.
 unsafe impl<P: Protocol, const N: usize, L: Link<P>> Send for SockLists<P, N, L> {}
 
 impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
@@ -160,7 +163,8 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
             .compare_exchange(ptr::null_mut(), self.owner(), Acquire, Relaxed)
             .is_ok();
         if won {
-            // SAFETY: The socket belongs to these lists from now on, which are borrowed exclusively.
+            // SAFETY: The socket belongs to these lists from now on, which are borrowed
+            // exclusively.
             unsafe { *links.slot.get() = slot };
         }
         won
@@ -181,8 +185,8 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
         Some(unsafe { &mut *links.slot.get() })
     }
 
-    /// Appends a socket that belongs to the lists to one of them, unless it is in one already, or its last
-    /// reference is gone.
+    /// Appends a socket that belongs to the lists to one of them, unless it is in one already, or
+    /// its last reference is gone.
     #[inline]
     pub(crate) fn push(&mut self, sock: &Sock<P>, list: usize) {
         let Some(links) = self.own(sock) else {
@@ -205,8 +209,8 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
     #[inline]
     pub(crate) fn pop(&mut self, list: usize) -> Option<SockRef<P>> {
         let head = self.head(list);
-        // SAFETY: The head is initialised, and by the invariant its nodes are in the links of sockets,
-        // whose first field they are.
+        // SAFETY: The head is initialised, and by the invariant its nodes are in the links of
+        // sockets, whose first field they are.
         let links = unsafe {
             if bindings::list_empty(head) {
                 return None;
@@ -242,7 +246,8 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
 
 impl<P: Protocol, const N: usize, L: Link<P>> Drop for SockLists<P, N, L> {
     fn drop(&mut self) {
-        // A socket that still belongs to the lists is not linked after this: nothing points to a head.
+        // A socket that still belongs to the lists is not linked after this: nothing points to a
+        // head.
         for list in 0..N {
             while self.pop(list).is_some() {}
         }

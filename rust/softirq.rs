@@ -8,12 +8,12 @@ use super::bindings;
 use core::marker::PhantomData;
 use kernel::types::NotThreadSafe;
 
-/// Evidence that the code runs in a softirq, or has disabled bottom halves: no softirq can interrupt it and
-/// wait for a lock that it holds.
+/// Evidence that the code runs in a softirq, or has disabled bottom halves: no softirq can
+/// interrupt it and wait for a lock that it holds.
 ///
-/// It does not exclude other softirqs on this processor. On PREEMPT_RT softirqs run in tasks, and a softirq of another task
-/// may preempt the code. So data that several may change needs a lock or an atomic instruction also if each processor has its
-/// own.
+/// It does not exclude other softirqs on this processor. On PREEMPT_RT softirqs run in tasks, and a
+/// softirq of another task may preempt the code. So data that several may change needs a lock or an
+/// atomic instruction also if each processor has its own.
 #[derive(Clone, Copy)]
 pub(crate) struct Softirq<'a>(PhantomData<&'a ()>, NotThreadSafe);
 

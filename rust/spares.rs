@@ -18,7 +18,8 @@ const MOST_SLACK: usize = 1024;
 /// # Invariants
 ///
 /// `first` is null or a buffer whose `next` is the one below it, and so on; of each the stack holds
-/// the only reference, there are `count` of them, and each was [plain](Skb::renew_plain) when it came.
+/// the only reference, there are `count` of them, and each was [plain](Skb::renew_plain) when it
+/// came.
 pub(crate) struct Spares {
     first: *mut bindings::sk_buff,
     count: u16,
@@ -36,8 +37,8 @@ impl Spares {
         }
     }
 
-    /// Keeps a buffer to be filled again. It is freed if there are `most` already, if somebody still
-    /// has its bytes, or if it bears traces of more than having been filled.
+    /// Keeps a buffer to be filled again. It is freed if there are `most` already, if somebody
+    /// still has its bytes, or if it bears traces of more than having been filled.
     #[inline]
     pub(crate) fn put(&mut self, mut skb: Skb, most: u16) {
         if self.count >= most || !skb.renew_plain() {

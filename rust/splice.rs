@@ -29,13 +29,14 @@ impl Pipe<'_> {
         }
     }
 
-    /// Puts at most `len` bytes of the stream's next received buffer, from `offset` on, into the pipe, by reference to
-    /// the pages that they are in, and by copy if they are not. Returns how many.
+    /// Puts at most `len` bytes of the stream's next received buffer, from `offset` on, into the
+    /// pipe, by reference to the pages that they are in, and by copy if they are not. Returns how
+    /// many.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if the pipe is full, `EPIPE` if nobody reads from it. `EFAULT` if so many bytes are not there.
-    /// `EOPNOTSUPP` on a socket that must not use the task's pages.
+    /// `EAGAIN` if the pipe is full, `EPIPE` if nobody reads from it. `EFAULT` if so many bytes are
+    /// not there. `EOPNOTSUPP` on a socket that must not use the task's pages.
     pub(crate) fn put(
         &mut self,
         sock: &RawSock,
@@ -45,13 +46,14 @@ impl Pipe<'_> {
     ) -> Result<usize> {
         skb.span(offset, len).ok_or(EFAULT)?;
         let sock = sock.as_ptr();
-        // SAFETY: The socket is valid. The result is the page fragment of the task that runs this, or null.
+        // SAFETY: The socket is valid. The result is the page fragment of the task that runs this,
+        // or null.
         if unsafe { bindings::sk_task_frag(sock) }.is_null() {
             return Err(EOPNOTSUPP);
         }
-        // SAFETY: The buffer is valid, and the span lies in its data; the function only reads them, and takes
-        // references to pages. The pipe is the call's. Copies go to the task's page fragment, which only its own calls
-        // use.
+        // SAFETY: The buffer is valid, and the span lies in its data; the function only reads them,
+        // and takes references to pages. The pipe is the call's. Copies go to the task's page
+        // fragment, which only its own calls use.
         let put = unsafe {
             bindings::skb_splice_bits(
                 skb.as_ptr(),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Time stamps of what is sent (`SO_TIMESTAMPING`). A buffer that is to be stamped says so in the part that it shares with its
-//! clones, as TCP's do. The core stamps it in front of the queueing discipline, the driver when it leaves, and both queue a
-//! report for the buffer's socket. What was acknowledged the protocol reports.
+//! Time stamps of what is sent (`SO_TIMESTAMPING`). A buffer that is to be stamped says so in the
+//! part that it shares with its clones, as TCP's do. The core stamps it in front of the queueing
+//! discipline, the driver when it leaves, and both queue a report for the buffer's socket. What was
+//! acknowledged the protocol reports.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`SKBTX_*`),
 //! [`net/core/skbuff.c`](srctree/net/core/skbuff.c) (`__skb_tstamp_tx`)
@@ -23,7 +24,8 @@ use kernel::ffi::c_int;
 /// The stages that can be stamped.
 const STAGES: u32 = bindings::ENET_STAMP_STAGES;
 
-/// What a send call wants stamped: by its control messages, or else by the socket's option. The default is nothing.
+/// What a send call wants stamped: by its control messages, or else by the socket's option. The
+/// default is nothing.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wish {
     flags: u32,
@@ -50,7 +52,8 @@ impl Wish {
         self.flags == 0
     }
 
-    /// The stamp of the last of `bytes` bytes that a call on the stream `sock` has sent, which it counts.
+    /// The stamp of the last of `bytes` bytes that a call on the stream `sock` has sent, which it
+    /// counts.
     pub(crate) fn stamp_bytes(self, sock: &RawSock, bytes: u32) -> Option<Stamp> {
         let mut number = 0;
         if self.flags & ENET_STAMP_NUMBERS != 0 {
@@ -122,7 +125,8 @@ impl RawSock {
     }
 
     fn stamp_counter(&self) -> &AtomicI32 {
-        // SAFETY: An aligned word in a valid socket, which the core too only accesses as an atomic one.
+        // SAFETY: An aligned word in a valid socket, which the core too only accesses as an atomic
+        // one.
         unsafe { AtomicI32::from_ptr(field!(self, sk_tskey.counter)) }
     }
 
@@ -141,9 +145,10 @@ impl RawSock {
         self.stamp_flags() & ENET_STAMP_NUMBERS != 0
     }
 
-    /// Has the core take numbers (`SOF_TIMESTAMPING_OPT_ID`) for a socket of TCP's whose connection is its companion's,
-    /// which it refuses to begin without a connection of TCP's. Returns what was set before, to be
-    /// [set again](Self::undo_stamp_numbers) if the core refuses the rest; `None` if that changes nothing.
+    /// Has the core take numbers (`SOF_TIMESTAMPING_OPT_ID`) for a socket of TCP's whose connection
+    /// is its companion's, which it refuses to begin without a connection of TCP's. Returns what
+    /// was set before, to be [set again](Self::undo_stamp_numbers) if the core refuses the rest;
+    /// `None` if that changes nothing.
     pub(super) fn begin_stamp_numbers(&self) -> Option<u32> {
         // SAFETY: Process context; the lock is that under which the core writes the flags.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
@@ -176,7 +181,8 @@ impl RawSock {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Level and type of the control message with a report: a companion's are those of the socket in front of it.
+    /// Level and type of the control message with a report: a companion's are those of the socket
+    /// in front of it.
     pub(super) fn report_kind(&self, level: c_int, kind: c_int) -> (c_int, c_int) {
         const AF_INET6: u16 = bindings::AF_INET6 as u16;
         let Some(front) = self.tcp_front() else {
@@ -189,9 +195,9 @@ impl<P: Protocol> Sock<P> {
         (level as c_int, kind as c_int)
     }
 
-    /// The socket that gets the reports: a companion's is the one in front of it, whose program finds what it expects of
-    /// TCP then. But TCP's functions would look for a header of IP in a report with the packet, and for TCP's statistics:
-    /// such the companion keeps itself.
+    /// The socket that gets the reports: a companion's is the one in front of it, whose program
+    /// finds what it expects of TCP then. But TCP's functions would look for a header of IP in a
+    /// report with the packet, and for TCP's statistics: such the companion keeps itself.
     fn reporter(&self) -> *mut bindings::sock {
         let flags = self.stamp_flags() & (ENET_STAMP_ALONE | ENET_STAMP_STATS);
         if flags == ENET_STAMP_ALONE {
@@ -203,11 +209,11 @@ impl<P: Protocol> Sock<P> {
 }
 
 impl Buffer {
-    /// Asks for `stamp`. The buffer is kept until it is acknowledged, and what has left of it is a clone of it, or
-    /// [gets the stamp](Self::pass_stamp).
+    /// Asks for `stamp`. The buffer is kept until it is acknowledged, and what has left of it is a
+    /// clone of it, or [gets the stamp](Self::pass_stamp).
     pub(crate) fn ask_stamp(&mut self, stamp: &Stamp) {
-        // SAFETY: The buffer is borrowed exclusively. What it shares with clones is read at any time, in single loads. The
-        // helper writes no byte of the note.
+        // SAFETY: The buffer is borrowed exclusively. What it shares with clones is read at any
+        // time, in single loads. The helper writes no byte of the note.
         unsafe { bindings::skb_ask_stamp(self.as_ptr(), stamp.flags, stamp.number) };
     }
 
@@ -237,13 +243,14 @@ impl Buffer {
 }
 
 impl Skb {
-    /// Makes `sock` the owner, until the frame has left or somebody receives it: the socket that gets the reports. A socket
-    /// whose last reference is gone owns nothing more, and none does when the module goes. To be called before the frame gets
-    /// its class.
+    /// Makes `sock` the owner, until the frame has left or somebody receives it: the socket that
+    /// gets the reports. A socket whose last reference is gone owns nothing more, and none does
+    /// when the module goes. To be called before the frame gets its class.
     pub(crate) fn set_owner<P: Protocol>(&mut self, sock: &Sock<P>) {
         if let Some(held) = sock.try_hold().filter(|held| P::vtable().pin(held)) {
-            // SAFETY: The buffer is ours. A socket with a reference can own more, and is freed after what it owns: the module is
-            // there until then. The reporter is it, or one that it has a reference to.
+            // SAFETY: The buffer is ours. A socket with a reference can own more, and is freed
+            // after what it owns: the module is there until then. The reporter is it, or one that
+            // it has a reference to.
             unsafe { bindings::skb_set_owner_w(self.as_ptr(), held.reporter()) };
         }
     }

@@ -70,26 +70,28 @@ pub(crate) struct Registration<N: PerNamespace>(
 );
 
 impl<N: PerNamespace> Registration<N> {
-    /// Makes the files of every namespace there is, and of those to come, once: in the [`Root`], for all to read and for
-    /// administrators of the namespace to write.
+    /// Makes the files of every namespace there is, and of those to come, once: in the [`Root`],
+    /// for all to read and for administrators of the namespace to write.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if that was done before; `ENOMEM`, also if the core refuses the files, which it then says in the log.
+    /// `EEXIST` if that was done before; `ENOMEM`, also if the core refuses the files, which it
+    /// then says in the log.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         namespace::Registration::new(module).map(Registration)
     }
 }
 
-/// The directory that all namespaces have their files in, removed when dropped. It is made before the
-/// first of them and removed after the last.
+/// The directory that all namespaces have their files in, removed when dropped. It is made before
+/// the first of them and removed after the last.
 ///
 /// Names right under `/proc/sys` are the same for everyone: without a directory that is, the first
 /// namespace to be looked at would be seen by all. The core does so with `/proc/sys/net`.
 ///
 /// # Invariants
 ///
-/// `header` is a registration of no entries, in place of which `_table` stands, which does not move.
+/// `header` is a registration of no entries, in place of which `_table` stands, which does not
+/// move.
 pub(crate) struct Root<N: Numbers> {
     header: NonNull<bindings::ctl_table_header>,
     _table: KBox<bindings::ctl_table>,
@@ -130,20 +132,21 @@ impl<N: Numbers> Drop for Root<N> {
     }
 }
 
-/// The files of one namespace, removed when dropped, and the numbers behind them. Only the registration makes it and ends it, so
-/// that none outlives the namespace's own tree of such files.
+/// The files of one namespace, removed when dropped, and the numbers behind them. Only the
+/// registration makes it and ends it, so that none outlives the namespace's own tree of such files.
 ///
 /// # Invariants
 ///
-/// `header` is a registration of `_table`, the entries of which point to `_numbers` and name a place
-/// in `N::FILES`. Neither of the two moves or is changed while it lasts.
+/// `header` is a registration of `_table`, the entries of which point to `_numbers` and name a
+/// place in `N::FILES`. Neither of the two moves or is changed while it lasts.
 struct Directory<N: PerNamespace> {
     header: NonNull<bindings::ctl_table_header>,
     _numbers: Arc<N>,
     _table: KVec<bindings::ctl_table>,
 }
 
-// SAFETY: The registration belongs to no task, and unregistering locks; the numbers are `Send` and `Sync`.
+// SAFETY: The registration belongs to no task, and unregistering locks; the numbers are `Send` and
+// `Sync`.
 unsafe impl<N: PerNamespace> Send for Directory<N> {}
 // SAFETY: Nothing can be done through a shared reference.
 unsafe impl<N: PerNamespace> Sync for Directory<N> {}
@@ -237,8 +240,8 @@ unsafe extern "C" fn handle<N: Numbers>(
     one.procname = entry.procname;
     one.data = ptr::from_mut(&mut number).cast();
     one.maxlen = mem::size_of::<u32>() as c_int;
-    // SAFETY: The entry has the size of the number that it points to, and both outlive the call; the
-    // rest is what the core passed, unchanged.
+    // SAFETY: The entry has the size of the number that it points to, and both outlive the call;
+    // the rest is what the core passed, unchanged.
     let code = unsafe { bindings::proc_douintvec(&one, write, buffer, len, position) };
     // The core ignores an empty write, or one that is not at the file's start.
     if code != 0 || !told {

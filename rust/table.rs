@@ -5,9 +5,9 @@
 //! A table holds a reference to each of its sockets. Sockets are freed after a grace period
 //! (`SOCK_RCU_FREE`), so what a search finds is valid for the read section without a reference.
 //!
-//! A socket may move to another bucket, or to another table, without a grace period in between. It then
-//! carries a search that has just come to it onto another chain. So the end of a chain names its
-//! bucket, and a search that meets another end starts over.
+//! A socket may move to another bucket, or to another table, without a grace period in between. It
+//! then carries a search that has just come to it onto another chain. So the end of a chain names
+//! its bucket, and a search that meets another end starts over.
 //!
 //! C header: [`include/linux/rculist_nulls.h`](srctree/include/linux/rculist_nulls.h)
 
@@ -115,8 +115,8 @@ pub(crate) struct Walk {
 ///
 /// # Invariants
 ///
-/// The nodes in the chains are those of sockets whose [`Membership`] is this table's first bucket; the
-/// table holds one reference to each.
+/// The nodes in the chains are those of sockets whose [`Membership`] is this table's first bucket;
+/// the table holds one reference to each.
 pub(crate) struct Table<P: Protocol, L: Link> {
     /// They stay where they are.
     buckets: KVVec<Bucket>,
@@ -154,8 +154,8 @@ impl<'a, P: Protocol, L: Link> Iterator for Chain<'a, P, L> {
         if is_end(link) {
             return None;
         }
-        // SAFETY: A node of a chain is inside a socket of `P` that is freed after the read section. If
-        // the socket leaves its table, its `next` stays as it is until it is in another.
+        // SAFETY: A node of a chain is inside a socket of `P` that is freed after the read section.
+        // If the socket leaves its table, its `next` stays as it is until it is in another.
         unsafe {
             self.link = AtomicPtr::from_ptr(ptr::addr_of_mut!((*link).next)).load(Acquire);
             Some(&*link.byte_sub(L::OFFSET).cast::<Sock<P>>())
@@ -211,8 +211,8 @@ impl<P: Protocol, L: Link> Table<P, L> {
         }
     }
 
-    /// The first socket in the bucket of `hash` for which `matches` holds. If sockets move meanwhile,
-    /// `matches` may be asked about one again.
+    /// The first socket in the bucket of `hash` for which `matches` holds. If sockets move
+    /// meanwhile, `matches` may be asked about one again.
     #[inline]
     pub(crate) fn find<'a>(
         &self,
@@ -256,8 +256,8 @@ impl<P: Protocol, L: Link> Table<P, L> {
         }
     }
 
-    /// Calls `f` for every socket in the table, in a read section for each bucket. Process context: lets other tasks run
-    /// in between.
+    /// Calls `f` for every socket in the table, in a read section for each bucket. Process context:
+    /// lets other tasks run in between.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Sock<P>)) {
         for hash in 0..=self.mask {
             let section = rcu::Read::enter();
@@ -270,9 +270,10 @@ impl<P: Protocol, L: Link> Table<P, L> {
         }
     }
 
-    /// Calls `f` for every socket from `from` on, in a read section for each bucket, until it fails.
-    /// `from` then is the socket that it failed for. A socket that comes, goes or moves meanwhile may be
-    /// left out, and may keep another from being visited, or have it visited twice.
+    /// Calls `f` for every socket from `from` on, in a read section for each bucket, until it
+    /// fails. `from` then is the socket that it failed for. A socket that comes, goes or moves
+    /// meanwhile may be left out, and may keep another from being visited, or have it visited
+    /// twice.
     ///
     /// # Errors
     ///

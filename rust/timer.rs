@@ -2,10 +2,10 @@
 
 //! The one high-resolution timer of a socket.
 //!
-//! The timer holds no reference: when it is started beside its running callback, nobody can tell how
-//! many references are due. Instead the socket's end waits for the callback, after the last reference
-//! and an RCU grace period. The lock holder decides what the timer is armed for. Others may arm it to
-//! have the socket looked at; the lock holder may put that off.
+//! The timer holds no reference: when it is started beside its running callback, nobody can tell
+//! how many references are due. Instead the socket's end waits for the callback, after the last
+//! reference and an RCU grace period. The lock holder decides what the timer is armed for. Others
+//! may arm it to have the socket looked at; the lock holder may put that off.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
@@ -29,7 +29,8 @@ pub(super) fn setup<P: Protocol>(sock: &Sock<P>) {
     unsafe { setup_raw(sock.timer.get(), fire::<P>) };
 }
 
-/// A timer's callback, in softirq context. On PREEMPT_RT too: the mode decides that, and a thread runs the softirq.
+/// A timer's callback, in softirq context. On PREEMPT_RT too: the mode decides that, and a thread
+/// runs the softirq.
 pub(super) type Callback =
     unsafe extern "C" fn(*mut bindings::hrtimer) -> bindings::hrtimer_restart;
 

@@ -88,8 +88,8 @@ fn sleep(sock: &RawSock, timeout: &mut c_long, nap: impl FnOnce(c_long) -> c_lon
     Ok(())
 }
 
-/// Sleeps until `ready`, or until `timeout` (jiffies) has run down, with the socket not locked: changes that `ready` looks at
-/// must wake the descriptor's readers.
+/// Sleeps until `ready`, or until `timeout` (jiffies) has run down, with the socket not locked:
+/// changes that `ready` looks at must wake the descriptor's readers.
 ///
 /// # Errors
 ///
@@ -134,15 +134,16 @@ impl<P: Protocol> Call<'_, P> {
         unsafe { bindings::sk_can_busy_loop(self.as_ptr()) }
     }
 
-    /// Takes in frames from the device's queue that the last packet came by: once, or until a packet
-    /// is in the receive queue or `SO_BUSY_POLL`'s time is up.
+    /// Takes in frames from the device's queue that the last packet came by: once, or until a
+    /// packet is in the receive queue or `SO_BUSY_POLL`'s time is up.
     pub(crate) fn poll_device(&self, once: bool) {
-        // SAFETY: The socket is valid. The function finds the device's queue by its number, and keeps
-        // it meanwhile.
+        // SAFETY: The socket is valid. The function finds the device's queue by its number, and
+        // keeps it meanwhile.
         unsafe { bindings::sk_busy_loop(self.as_ptr(), once.into()) };
     }
 
-    /// As [`Guard::wait`], without the socket locked: changes that `ready` looks at must wake readers.
+    /// As [`Guard::wait`], without the socket locked: changes that `ready` looks at must wake
+    /// readers.
     ///
     /// # Errors
     ///

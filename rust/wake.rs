@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Waking tasks that wait for something about a socket, in a call or in `poll`, and sending `SIGIO`.
-//! How a call sleeps is in [`super::wait`].
+//! Waking tasks that wait for something about a socket, in a call or in `poll`, and sending
+//! `SIGIO`. How a call sleeps is in [`super::wait`].
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -24,8 +24,8 @@ impl RawSock {
     /// Wakes readers.
     #[inline]
     pub(crate) fn data_ready(&self) {
-        // SAFETY: The callback was set by `sock_init_data`, or by a user in the kernel, and takes its own socket. A single load,
-        // as the core does it: such users exchange it.
+        // SAFETY: The callback was set by `sock_init_data`, or by a user in the kernel, and takes
+        // its own socket. A single load, as the core does it: such users exchange it.
         unsafe {
             if let Some(ready) = ptr::read_volatile(&raw const (*self.as_ptr()).sk_data_ready) {
                 ready(self.as_ptr());

@@ -128,7 +128,8 @@ impl Bucket {
         entry.told(now).map(|(told, _)| told)
     }
 
-    /// The largest datagram that `peer` takes, bytes, if it has told that and the answer counts at `now`.
+    /// The largest datagram that `peer` takes, bytes, if it has told that and the answer counts at
+    /// `now`.
     pub fn largest(&self, peer: &Peer, now: u64) -> Option<u16> {
         self.told(peer, now).map(|told| told.largest)
     }

@@ -188,8 +188,9 @@ proptest! {
         ..ProptestConfig::with_cases(300)
     })]
 
-    /// The cache asks a peer once a second at most, whatever datagrams leave and whatever answers come. It
-    /// gives a peer's limit if that peer told it in the last minute, in answer to the last query.
+    /// The cache asks a peer once a second at most, whatever datagrams leave and whatever answers
+    /// come. It gives a peer's limit if that peer told it in the last minute, in answer to the last
+    /// query.
     #[test]
     fn queries_are_rare_and_limits_are_the_peers_own(
         steps in prop::collection::vec((0u8..8, 0u64..700_000_000, any::<u16>(), any::<bool>(), any::<bool>()), 1..300),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records in the write queue: each begins and ends with a buffer, and its buffers say so before they leave.
+//! Records in the write queue: each begins and ends with a buffer, and its buffers say so before
+//! they leave.
 
 use super::{discharge, packets_in, Sending, MOST_IN_RUN, MOST_QUEUED};
 use crate::net::errno::prelude::*;
@@ -21,7 +22,8 @@ use core::sync::atomic::Ordering::Relaxed;
 pub(super) const BOUNDS: u8 = flags::TXS | flags::TXF;
 
 impl Sending {
-    /// How many packets a record of `len` bytes has, `None` if they are more than the numbers can tell apart.
+    /// How many packets a record of `len` bytes has, `None` if they are more than the numbers can
+    /// tell apart.
     pub(crate) fn packets_of(&self, len: usize) -> Option<u16> {
         Some(packets_in(len, self.mss as usize)).filter(|&packets| packets <= MOST_QUEUED)
     }
@@ -101,7 +103,8 @@ impl Sending {
         Ok(packets)
     }
 
-    /// A store with the first of the `rest` bytes, if they are more than one packet, and the socket can have one.
+    /// A store with the first of the `rest` bytes, if they are more than one packet, and the socket
+    /// can have one.
     fn store_of_record(
         &mut self,
         sock: &RawSock,
@@ -132,7 +135,8 @@ impl Sending {
     }
 }
 
-/// A packet is cut, and `part` is put behind what is left of it: the first part that is cut off has the end.
+/// A packet is cut, and `part` is put behind what is left of it: the first part that is cut off has
+/// the end.
 pub(super) fn hand_on_bounds(packet: &mut Buffer, part: &mut Buffer, is_first: bool) {
     let note: Kept = packet.note();
     let end = if is_first { flags::TXF } else { 0 };
@@ -146,8 +150,8 @@ pub(super) fn hand_on_bounds(packet: &mut Buffer, part: &mut Buffer, is_first: b
     });
 }
 
-/// Whether the send buffer and the numbers take a record of `packets` packets: as with datagrams, one that has any room
-/// left takes a whole one.
+/// Whether the send buffer and the numbers take a record of `packets` packets: as with datagrams,
+/// one that has any room left takes a whole one.
 pub(crate) fn takes_record(sock: &RawSock, engine: &Connection, packets: u16) -> bool {
     sock.write_queued().load(Relaxed) < sock.send_limit() && engine.free_numbers() >= packets
 }

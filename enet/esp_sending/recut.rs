@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Cuts the write queue's packets anew when they have become too large: the device or the peer takes less, or each packet
-//! gets a sum.
+//! Cuts the write queue's packets anew when they have become too large: the device or the peer
+//! takes less, or each packet gets a sum.
 
 use super::{
     charge, is_store, packet_payload, packets_in, records, unacknowledged_in, Sending, MOST_QUEUED,
@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl Sending {
-    /// Fits the packets to come to a device MTU of `mtu` bytes. Returns the first packet of a queued buffer
-    /// with packets that are too large, if any.
+    /// Fits the packets to come to a device MTU of `mtu` bytes. Returns the first packet of a
+    /// queued buffer with packets that are too large, if any.
     pub(crate) fn resize(&mut self, mtu: u32) -> Option<Seq> {
         self.device_payload = packet_payload(mtu);
         self.fit()
@@ -31,7 +31,8 @@ impl Sending {
         self.fit()
     }
 
-    /// Gives each packet to come a sum, which takes a part of its room. Returns as [`Self::resize`] does.
+    /// Gives each packet to come a sum, which takes a part of its room. Returns as [`Self::resize`]
+    /// does.
     pub(crate) fn sum(&mut self) -> Option<Seq> {
         self.summed = true;
         self.fit()
@@ -48,13 +49,14 @@ impl Sending {
         Some(Seq(oversized.note::<Kept>().seq))
     }
 
-    /// Cuts the packets from the number `from` on so that none is too large for the device, and tells
-    /// the engine.
+    /// Cuts the packets from the number `from` on so that none is too large for the device, and
+    /// tells the engine.
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` without memory for all of it: some packets are as large as they were. `EMSGSIZE` if
-    /// there would be more packets than numbers can tell apart; the engine knows of no change then.
+    /// `ENOBUFS` without memory for all of it: some packets are as large as they were. `EMSGSIZE`
+    /// if there would be more packets than numbers can tell apart; the engine knows of no change
+    /// then.
     pub(crate) fn cut(&mut self, sock: &RawSock, engine: &mut Connection, from: Seq) -> Result {
         let flags = esp::WriteQueue::flags(self, from);
         let divided = self.divide(sock, engine.first_unacked().distance(from), from);
@@ -72,9 +74,9 @@ impl Sending {
         divided
     }
 
-    /// Divides every packet from `from` on that is too large, each from its end on: the queue holds the
-    /// stream at every moment. `before` packets are in front of these. The new packets have no numbers
-    /// yet.
+    /// Divides every packet from `from` on that is too large, each from its end on: the queue holds
+    /// the stream at every moment. `before` packets are in front of these. The new packets have no
+    /// numbers yet.
     ///
     /// # Errors
     ///
@@ -124,8 +126,8 @@ impl Sending {
         Ok(())
     }
 
-    /// Sizes the packets from `from` on anew, and numbers them from `first` on, as if none of them had left. Returns
-    /// how many there are.
+    /// Sizes the packets from `from` on anew, and numbers them from `first` on, as if none of them
+    /// had left. Returns how many there are.
     fn renumber(&mut self, from: Seq, first: Seq, kept: u8) -> u16 {
         let mss = self.mss as usize;
         let mut seq = first;

@@ -41,8 +41,8 @@
 //! * **Trust.** A host that lets its turns pass may not hold the queue up again. Its
 //!   connections have turns beside those of others, until it has used some of them.
 //!
-//! The queue also shares [`UNSCHEDULED`] packets among the senders. While fewer granted packets are on their way than its `budget`
-//! has, a turn is given beside others.
+//! The queue also shares [`UNSCHEDULED`] packets among the senders. While fewer granted packets are
+//! on their way than its `budget` has, a turn is given beside others.
 
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};
@@ -80,16 +80,19 @@ pub const PASSES: u8 = 3;
 /// So many first turns a host may have before the others beyond its turn in each round.
 pub const CREDIT: u8 = 8;
 
-/// After the first turn of a long transmission so many of short ones are given in line, and not beside others.
+/// After the first turn of a long transmission so many of short ones are given in line, and not
+/// beside others.
 pub const IN_LINE: u8 = 8;
 
 /// Of a turn that a transmission ends, the parts are given back that it did not use.
 pub(super) const PARTS: u8 = 16;
 
-/// Rounds that have a list. A host with more connections than that in the lists waits for a place in a round.
+/// Rounds that have a list. A host with more connections than that in the lists waits for a place
+/// in a round.
 const ROUNDS: u32 = 16;
 
-/// Classes in the order of their turns: those of [`List::CONTROL`], [`List::PREFERRED`], [`List::FIRST`], and of the rounds.
+/// Classes in the order of their turns: those of [`List::CONTROL`], [`List::PREFERRED`],
+/// [`List::FIRST`], and of the rounds.
 const CLASSES: usize = 4;
 
 /// Lists before those of the rounds.
@@ -117,7 +120,8 @@ impl List {
     const FIRST: List = List(2);
     /// Hosts without trust.
     const ASIDE: List = List(3);
-    /// Connections whose hosts have one in each round: those that are looked at, and those that came later, in turn.
+    /// Connections whose hosts have one in each round: those that are looked at, and those that
+    /// came later, in turn.
     const LATER: [List; 2] = [List(4), List(5)];
 
     /// Its place among the [`LISTS`].
@@ -155,8 +159,8 @@ pub struct AckQueue {
     shares: Shares,
     /// The round whose turns are given.
     round: u32,
-    /// How often in a row the turn passed over each class. First turns that were asked for before pass over a round that
-    /// has not begun without being counted.
+    /// How often in a row the turn passed over each class. First turns that were asked for before
+    /// pass over a round that has not begun without being counted.
     passed: [u8; CLASSES],
     /// So many of these are left.
     before: u32,
@@ -168,7 +172,8 @@ pub struct AckQueue {
     long: bool,
     /// When a turn was given beside that, until its connection asks again.
     beside: Option<Nanos>,
-    /// First turns are given in line and not beside others until so many have ended their transmissions.
+    /// First turns are given in line and not beside others until so many have ended their
+    /// transmissions.
     in_line: u8,
     /// So many connections that wait for a place in a round are to be looked at.
     to_move: u8,
@@ -233,8 +238,9 @@ impl Demand {
         self != Demand::Nothing
     }
 
-    /// Whether the queue is to be asked: for a turn, if it has `counted` the connection and is to do so no more or the
-    /// reverse, and while any connection `waits` for its turn, since each packet may make room in the budget.
+    /// Whether the queue is to be asked: for a turn, if it has `counted` the connection and is to
+    /// do so no more or the reverse, and while any connection `waits` for its turn, since each
+    /// packet may make room in the budget.
     #[inline]
     pub fn is_news(self, counted: bool, waits: bool) -> bool {
         self.is_turn() || self.counts() != counted || waits
@@ -342,7 +348,8 @@ impl AckQueue {
         }
     }
 
-    /// A connection's packets that count as in flight. Those of turns that the time has ended do not.
+    /// A connection's packets that count as in flight. Those of turns that the time has ended do
+    /// not.
     #[inline]
     fn in_flight(&self, slot: &Slot) -> u16 {
         if slot.counted == self.epoch {
@@ -373,8 +380,8 @@ impl AckQueue {
         }
     }
 
-    /// What a connection may send behind its next announcement. A long transmission beside others gives its share up: short
-    /// ones, which come and go, make more of it.
+    /// What a connection may send behind its next announcement. A long transmission beside others
+    /// gives its share up: short ones, which come and go, make more of it.
     #[inline]
     fn start(&mut self, slot: &mut Slot, is_long: bool, now: Nanos) -> u16 {
         if is_long && self.scheduled > 1 {
@@ -570,15 +577,16 @@ impl AckQueue {
                 || (self.to_move > 0 && self.to_move().is_some()))
     }
 
-    /// A connection that may have a place in a round is at the head of this list. Nobody comes before those that are
-    /// looked at until all of them have one.
+    /// A connection that may have a place in a round is at the head of this list. Nobody comes
+    /// before those that are looked at until all of them have one.
     #[inline]
     fn to_move(&self) -> Option<List> {
         let lists = [self.later(0), self.later(1)];
         lists.into_iter().find(|list| !self.is_empty(*list))
     }
 
-    /// The list of the connections that wait for a place in a round and are looked at, or of those that came later.
+    /// The list of the connections that wait for a place in a round and are looked at, or of those
+    /// that came later.
     #[inline]
     fn later(&self, place: u8) -> List {
         let [one, other] = List::LATER;
@@ -589,7 +597,8 @@ impl AckQueue {
         }
     }
 
-    /// The list whose head is to have a turn beside the one that was given last, and holds nobody up.
+    /// The list whose head is to have a turn beside the one that was given last, and holds nobody
+    /// up.
     #[inline]
     fn beside(&self, now: Nanos) -> Option<List> {
         let silent = now >= self.heard.saturating_add(IDLE);

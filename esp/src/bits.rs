@@ -125,7 +125,8 @@ impl Bits {
             .unwrap_or(MOST)
     }
 
-    /// The set as it stands on the wire: the bit of the value 1 << n in byte m is the number 8 m + n.
+    /// The set as it stands on the wire: the bit of the value 1 << n in byte m is the number 8 m +
+    /// n.
     pub(super) fn emit(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let all = self.0.iter().flat_map(|word| word.to_le_bytes());

@@ -100,8 +100,8 @@ impl Config {
         from_micros(self.retransmission_time_min.max(1))
     }
 
-    /// The shortest time that a timer of a connection at rest takes: of the retransmission's and the delayed
-    /// acknowledgement's the shorter one.
+    /// The shortest time that a timer of a connection at rest takes: of the retransmission's and
+    /// the delayed acknowledgement's the shorter one.
     #[inline]
     pub(super) fn least_news(&self) -> Nanos {
         const ACK_DELAY_MICROS: u32 = (ACK_DELAY / MICROSECOND) as u32;

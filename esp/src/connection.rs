@@ -284,7 +284,8 @@ impl Connection {
         &self.config
     }
 
-    /// Changes the parameters from now on. The window does not get larger than the other side was told.
+    /// Changes the parameters from now on. The window does not get larger than the other side was
+    /// told.
     pub fn set_config(&mut self, config: Config) {
         self.config = config.with_window_up_to(self.told_window);
         if self.user_timeout != 0 {
@@ -355,8 +356,8 @@ impl Connection {
         }
     }
 
-    /// Whether all that the other side has not acknowledged can leave again in smaller packets. Otherwise a
-    /// [`pause`](Self::pause) may end the connection.
+    /// Whether all that the other side has not acknowledged can leave again in smaller packets.
+    /// Otherwise a [`pause`](Self::pause) may end the connection.
     pub fn may_shrink(&self) -> bool {
         self.sender.may_shrink()
     }
@@ -366,16 +367,16 @@ impl Connection {
         self.sender.is_paused()
     }
 
-    /// The number that the packet `from` has when the queue was [cut anew](Self::recut) from there on: none
-    /// that has left is used again.
+    /// The number that the packet `from` has when the queue was [cut anew](Self::recut) from there
+    /// on: none that has left is used again.
     pub fn number_behind(&self, from: Seq) -> Seq {
         self.sender.number_behind(from)
     }
 
-    /// The write queue was cut anew from the number `from` on, and holds `packets` packets from there, the
-    /// first of which has the number [`number_behind`](Self::number_behind). To be called after
-    /// [`Outcome::cut`] with [`first_unacked`](Self::first_unacked), or without one with a number that
-    /// [`is_unsent`](Self::is_unsent). `kept` tells with which flags the packet
+    /// The write queue was cut anew from the number `from` on, and holds `packets` packets from
+    /// there, the first of which has the number [`number_behind`](Self::number_behind). To be
+    /// called after [`Outcome::cut`] with [`first_unacked`](Self::first_unacked), or without one
+    /// with a number that [`is_unsent`](Self::is_unsent). `kept` tells with which flags the packet
     /// `from` left before.
     pub fn recut(&mut self, from: Seq, packets: u16, kept: impl FnOnce(Seq) -> u8) {
         self.sender.recut(from, packets, kept);
@@ -403,8 +404,9 @@ impl Connection {
         self.sender.seal_last();
     }
 
-    /// Whether all that is to be sent waits for the window to open. Bytes that are appended meanwhile need no
-    /// [`poll_transmit`](Self::poll_transmit), which would find nothing and change nothing.
+    /// Whether all that is to be sent waits for the window to open. Bytes that are appended
+    /// meanwhile need no [`poll_transmit`](Self::poll_transmit), which would find nothing and
+    /// change nothing.
     #[inline]
     pub fn awaits_window(&self) -> bool {
         matches!(self.state, State::Established | State::CloseWait)
@@ -413,8 +415,9 @@ impl Connection {
             && !self.liveness.has_probe()
     }
 
-    /// Whether a transmission that begins now is to be announced by a packet of [`SHORT`](super::ack_queue::SHORT) bytes, and
-    /// [sealed](Self::seal_last), if it has more than one packet: many others announce theirs at the same receiver.
+    /// Whether a transmission that begins now is to be announced by a packet of
+    /// [`SHORT`](super::ack_queue::SHORT) bytes, and [sealed](Self::seal_last), if it has more than
+    /// one packet: many others announce theirs at the same receiver.
     #[inline]
     pub fn announces_short(&self) -> bool {
         self.sender.announces_short(&self.config)
@@ -533,8 +536,8 @@ impl Connection {
         self.receiver.waits_for_room()
     }
 
-    /// The receive buffer's limit, bytes, with which the receiver would grant as large a window as the rate
-    /// asks for that packets arrive at. `None` if it does.
+    /// The receive buffer's limit, bytes, with which the receiver would grant as large a window as
+    /// the rate asks for that packets arrive at. `None` if it does.
     #[inline]
     pub fn wanted_room(&self) -> Option<u32> {
         self.receiver.wanted_room()
@@ -573,7 +576,8 @@ impl Connection {
         self.receiver.flush();
     }
 
-    /// What the [request](super::Transmit::Request) names that has just been given out: its payload.
+    /// What the [request](super::Transmit::Request) names that has just been given out: its
+    /// payload.
     pub fn named(&self) -> [u8; super::wire::MISSING_MOST] {
         self.receiver.named().0
     }

@@ -9,8 +9,9 @@
 //! every SYN|ACK such a number, so that it need not know beforehand which ones it
 //! will forget.
 //!
-//! What the SYN told is forgotten. So only a client gets a cookie that speaks this version, takes skips, and
-//! whose window is no larger than [`MOST_WINDOW`]: of a connection that a cookie made that much is known.
+//! What the SYN told is forgotten. So only a client gets a cookie that speaks this version, takes
+//! skips, and whose window is no larger than [`MOST_WINDOW`]: of a connection that a cookie made
+//! that much is known.
 //!
 //! Numbers have 16 bits, and so has the hash. A packet with data that was made up is
 //! taken for an answer once in 2^15 times, an empty one once in 2^14: the time and
@@ -24,14 +25,16 @@ use super::wire::{flags, Header};
 /// For how long a cookie stays the same, as a power of two of nanoseconds: 69 s.
 const EPOCH: u32 = 36;
 
-/// So many packets may be lost behind a cookie, and the next one is known for a client's nevertheless.
+/// So many packets may be lost behind a cookie, and the next one is known for a client's
+/// nevertheless.
 const MOST_BEHIND: u16 = 32;
 
-/// First numbers that share a hash: those of [`MOST_BEHIND`] packets lie in two blocks at most, so that a packet
-/// that was made up costs four hashes.
+/// First numbers that share a hash: those of [`MOST_BEHIND`] packets lie in two blocks at most, so
+/// that a packet that was made up costs four hashes.
 const BLOCK: u16 = 32;
 
-/// Places for marks: at a thousand connections by cookies in a second each stays for four seconds on average.
+/// Places for marks: at a thousand connections by cookies in a second each stays for four seconds
+/// on average.
 pub const MARKS: usize = 4096;
 
 /// Tells the hash of a mark from that of a cookie: no epoch is so large.
@@ -93,8 +96,8 @@ impl Client {
         [client, here]
     }
 
-    /// The place of `packet` behind a [`cookie`](Self::cookie) of this or the last epoch that it acknowledges.
-    /// `None` if there was no such cookie.
+    /// The place of `packet` behind a [`cookie`](Self::cookie) of this or the last epoch that it
+    /// acknowledges. `None` if there was no such cookie.
     pub fn answered(
         &self,
         packet: &Header,
@@ -137,9 +140,9 @@ impl Client {
         later.then_some(Answer::Later)
     }
 
-    /// The mark of the cookie that the first packet `packet` of a client acknowledges, whose SYN was `syn`: a
-    /// place in a table of [`MARKS`], and a tag that is not 0. A cookie that has made a connection leaves its
-    /// mark, and makes no other one.
+    /// The mark of the cookie that the first packet `packet` of a client acknowledges, whose SYN
+    /// was `syn`: a place in a table of [`MARKS`], and a tag that is not 0. A cookie that has made
+    /// a connection leaves its mark, and makes no other one.
     pub fn mark(
         &self,
         syn: &Header,

@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Masks of sums: a packet of another wrap of the numbers, or of an earlier connection between the same ports, fails
-//! its sum.
+//! Masks of sums: a packet of another wrap of the numbers, or of an earlier connection between the
+//! same ports, fails its sum.
 //!
-//! Numbers have 16 bits and wrap in 8 ms at 100 Gbit/s, so a frame that is late or repeated may carry the number that
-//! is expected next. A connection whose ends both told a *nonce* has numbers of 32 bits, of which the upper halves do
-//! not leave:
+//! Numbers have 16 bits and wrap in 8 ms at 100 Gbit/s, so a frame that is late or repeated may
+//! carry the number that is expected next. A connection whose ends both told a *nonce* has numbers
+//! of 32 bits, of which the upper halves do not leave:
 //!
-//! * Either end tells 32 random bits, its nonce, in its SYN or SYN|ACK. Each direction has a *key* of both nonces.
-//! * Each end counts how often the numbers of both directions have wrapped. The number nearest to the one that is
-//!   expected tells the count, as it tells the number itself.
-//! * The *mask* is a bijection of the wraps of the sequence number and of the acknowledgement number, 16 bits each,
-//!   under the direction's key. Two packets of a connection have different masks if one of these wraps differs.
-//! * The sum on the wire is the CRC32c of the packet, with the mask added to it (exclusive or). Sum and CRC32c of a
-//!   packet give its mask back, so packets can be joined by whoever does not know the connection: if their masks
-//!   are equal. What changes on the way is found as without masks: a CRC is linear.
-//! * SYN and SYN|ACK have the mask 0. So have all packets if one end tells no nonce, as a listener that sends a cookie.
-//! * The RST of a host that does not know the connection has the mask of the packet that it answers: no other host has
-//!   seen that.
+//! * Either end tells 32 random bits, its nonce, in its SYN or SYN|ACK. Each direction has a *key*
+//!   of both nonces.
+//! * Each end counts how often the numbers of both directions have wrapped. The number nearest to
+//!   the one that is expected tells the count, as it tells the number itself.
+//! * The *mask* is a bijection of the wraps of the sequence number and of the acknowledgement
+//!   number, 16 bits each, under the direction's key. Two packets of a connection have different
+//!   masks if one of these wraps differs.
+//! * The sum on the wire is the CRC32c of the packet, with the mask added to it (exclusive or). Sum
+//!   and CRC32c of a packet give its mask back, so packets can be joined by whoever does not know
+//!   the connection: if their masks are equal. What changes on the way is found as without masks: a
+//!   CRC is linear.
+//! * SYN and SYN|ACK have the mask 0. So have all packets if one end tells no nonce, as a listener
+//!   that sends a cookie.
+//! * The RST of a host that does not know the connection has the mask of the packet that it
+//!   answers: no other host has seen that.
 
 use super::seq::Seq;
 use super::wire::{flags, Header};
@@ -110,8 +114,8 @@ impl Masks {
     }
 }
 
-/// How often the numbers of a direction have wrapped at a number that only advances: the upper half of the number of 32
-/// bits, of which a [`Seq`] is the lower one.
+/// How often the numbers of a direction have wrapped at a number that only advances: the upper half
+/// of the number of 32 bits, of which a [`Seq`] is the lower one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Wrapped(u16);
 
@@ -123,7 +127,8 @@ impl Wrapped {
         Self(self.0.wrapping_add((to.0 < from.0) as u16))
     }
 
-    /// How often numbers have wrapped at `seq`, of all such numbers the one nearest to `here`, where this counts.
+    /// How often numbers have wrapped at `seq`, of all such numbers the one nearest to `here`,
+    /// where this counts.
     #[inline]
     pub(super) const fn at(self, here: Seq, seq: Seq) -> u16 {
         let ahead = here.distance(seq) as i16;
@@ -143,7 +148,8 @@ fn mask(key: u32, wraps: Wraps) -> u32 {
     scramble(key ^ ((u32::from(wraps.seq) << 16) | u32::from(wraps.ack)))
 }
 
-/// A bijection whose every output bit depends on every input bit: the end of MurmurHash3 (x86, 32 bits).
+/// A bijection whose every output bit depends on every input bit: the end of MurmurHash3 (x86, 32
+/// bits).
 #[inline]
 const fn scramble(mut x: u32) -> u32 {
     x ^= x >> 16;

@@ -168,7 +168,8 @@ pub struct Options {
     pub records: Option<u32>,
     /// It takes skips: see [`Header::is_skip`](super::Header::is_skip).
     pub takes_skips: bool,
-    /// It takes requests that name packets: see [`Header::names_missing`](super::Header::names_missing).
+    /// It takes requests that name packets: see
+    /// [`Header::names_missing`](super::Header::names_missing).
     pub selective: bool,
     /// Its announcements are short when it is granted nothing behind them.
     pub announces_short: bool,

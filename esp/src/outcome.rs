@@ -63,9 +63,10 @@ pub struct Outcome {
     pub skip: u16,
     /// Packets whose payload is next in the stream.
     pub taken: u16,
-    /// Packets before these are missing: all of them are to be kept, with header and count, in the order of their
-    /// numbers. As long as [`reaches`](super::Connection::reaches) says so of the first one, it is to be handed over by
-    /// [`on_kept`](super::Connection::on_kept); once [`keeps`](super::Connection::keeps) says no, all are to be freed.
+    /// Packets before these are missing: all of them are to be kept, with header and count, in the
+    /// order of their numbers. As long as [`reaches`](super::Connection::reaches) says so of the
+    /// first one, it is to be handed over by [`on_kept`](super::Connection::on_kept); once
+    /// [`keeps`](super::Connection::keeps) says no, all are to be freed.
     pub keep: bool,
     /// The packet's payload is to be thrown away. What it acknowledged counts
     /// nevertheless and stands in `acked`.

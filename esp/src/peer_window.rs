@@ -116,9 +116,9 @@ impl PeerWindow {
         may_end
     }
 
-    /// How many packets make an acknowledgement due: of a smaller window, and of one
-    /// that was granted, half, so that the sender need not wait for it. To a sender that is `near` three quarters of a
-    /// window that was granted are as good, and take fewer acknowledgements.
+    /// How many packets make an acknowledgement due: of a smaller window, and of one that was
+    /// granted, half, so that the sender need not wait for it. To a sender that is `near` three
+    /// quarters of a window that was granted are as good, and take fewer acknowledgements.
     #[inline]
     pub(super) fn packets_to_ack(&self, near: impl FnOnce() -> bool, config: &Config) -> u16 {
         let window = match &self.told {

@@ -176,7 +176,8 @@ pub(super) struct Receiver {
     request: Request,
     /// The expected number when a hole was requested.
     asked: Option<Seq>,
-    /// The numbers that were skipped last, until a packet is taken: the first of them, and the one behind.
+    /// The numbers that were skipped last, until a packet is taken: the first of them, and the one
+    /// behind.
     skipped: Option<(Seq, Seq)>,
     /// A packet was dropped for want of room.
     starved: bool,

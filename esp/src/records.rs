@@ -110,9 +110,9 @@ impl Connection {
         self.records.map_or(0, |records| records.peer)
     }
 
-    /// Takes the place in their record of the `bytes` that [`Outcome::deliver`] says to queue, from a
-    /// run of `count` packets with `header_flags`. `None` if the other side breaks the rules: nothing is to
-    /// be queued, and the connection has failed.
+    /// Takes the place in their record of the `bytes` that [`Outcome::deliver`] says to queue, from
+    /// a run of `count` packets with `header_flags`. `None` if the other side breaks the rules:
+    /// nothing is to be queued, and the connection has failed.
     pub fn take_part(
         &mut self,
         header_flags: u8,
@@ -132,7 +132,8 @@ impl Connection {
 }
 
 impl Sender {
-    /// Decides how packets leave for the first time, at most `room`: the queue says where records start and end.
+    /// Decides how packets leave for the first time, at most `room`: the queue says where records
+    /// start and end.
     // Out of line, so that connections without records pay for it with one branch.
     #[cold]
     #[inline(never)]

@@ -23,8 +23,8 @@
 //!   transmission hangs on it.
 //! * No packet leaves beyond a burst from the last acknowledgement that opened a
 //!   window, however many announcements there are.
-//! * In a connection with records the queue knows which packets begin and end one, before they have left:
-//!   these carry TXS and TXF.
+//! * In a connection with records the queue knows which packets begin and end one, before they have
+//!   left: these carry TXS and TXF.
 //! * The FIN is no packet of the queue. It takes the number behind the last one
 //!   and obeys the same window.
 //! * The retransmission timer sends the first unacknowledged packet again, not
@@ -249,8 +249,8 @@ impl Sender {
         self.repeated || (is_data && self.has_left_whole() && behind == self.high)
     }
 
-    /// Whether a host that knows no connection may answer a packet of ours before the number `behind`: a probe,
-    /// the last one, or any between them.
+    /// Whether a host that knows no connection may answer a packet of ours before the number
+    /// `behind`: a probe, the last one, or any between them.
     pub(super) fn may_be_answered(&self, behind: Seq) -> bool {
         let probe = self.una.sub(1);
         probe.distance(behind) <= probe.distance(self.high)
@@ -529,7 +529,8 @@ impl Sender {
         (most > 0).then_some(most)
     }
 
-    /// Packets leave for the first time. A transmission starts with the first one, or ends with the last.
+    /// Packets leave for the first time. A transmission starts with the first one, or ends with the
+    /// last.
     #[inline(always)]
     pub(super) fn first(&mut self, seq: Seq, count: u16, starts: bool, ends: bool) -> Outgoing {
         let mut bits = 0;
@@ -726,8 +727,8 @@ impl Sender {
         self.recover = self.recover.filter(|r| ack.before(*r));
         self.resend_first = self.recover.is_some();
         if opens && self.recover.is_some() {
-            // What was outstanding at the timeout and is not acknowledged now was thrown away behind
-            // the packet that was missing.
+            // What was outstanding at the timeout and is not acknowledged now was thrown away
+            // behind the packet that was missing.
             self.go_back();
         }
         self.tries = 0;

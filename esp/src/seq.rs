@@ -31,7 +31,8 @@ impl Seq {
         later.0.wrapping_sub(self.0)
     }
 
-    /// How many numbers there are from `self` on before they wrap, at least 1, and [`u16::MAX`] if there are more.
+    /// How many numbers there are from `self` on before they wrap, at least 1, and [`u16::MAX`] if
+    /// there are more.
     #[inline]
     pub const fn before_wrap(self) -> u16 {
         (u16::MAX - self.0).saturating_add(1)

@@ -35,7 +35,7 @@ pub enum Failure {
     Reset,
     /// The other side is silent: `ETIMEDOUT`.
     TimedOut,
-    /// Packets that have left are too large to leave again, and the other side does not take smaller ones in
-    /// their place: `EMSGSIZE`.
+    /// Packets that have left are too large to leave again, and the other side does not take
+    /// smaller ones in their place: `EMSGSIZE`.
     TooLarge,
 }

@@ -78,8 +78,8 @@ pub(super) const REQUEST_MAX: Nanos = 100 * MILLISECOND;
 /// most: so much later a probe leaves while others are heard.
 pub(super) const PORT_DELAY: Nanos = 20 * MILLISECOND;
 
-/// The least time between challenge ACKs, as Linux has it (`tcp_invalid_ratelimit`): frames that forge
-/// their causes make no flood.
+/// The least time between challenge ACKs, as Linux has it (`tcp_invalid_ratelimit`): frames that
+/// forge their causes make no flood.
 pub(super) const CHALLENGE_INTERVAL: Nanos = 500 * MILLISECOND;
 
 /// How long a connection whose socket is closed waits for the other side's FIN

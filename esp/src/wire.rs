@@ -51,15 +51,17 @@ pub(super) const HOLD: u8 = flags::ACK | flags::TXS;
 /// length field has a [`Grant`]. With a length, `RRQ` means nothing else.
 pub(super) const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
 
-/// The flags of an empty packet whose sender skips numbers: from the first unacknowledged one, which its length
-/// field has, up to its sequence number. What had them and has not arrived never will.
+/// The flags of an empty packet whose sender skips numbers: from the first unacknowledged one,
+/// which its length field has, up to its sequence number. What had them and has not arrived never
+/// will.
 pub(super) const SKIP: u8 = flags::ACK | flags::RRQ | flags::TXS | flags::TXF;
 
-/// The flags of an empty packet that answers a skip. Its sequence number is that of the skip, and its
-/// acknowledgement number the one that was expected before.
+/// The flags of an empty packet that answers a skip. Its sequence number is that of the skip, and
+/// its acknowledgement number the one that was expected before.
 pub(super) const SKIPPED: u8 = flags::ACK | flags::RRQ | flags::TXS;
 
-/// The flags of a request that names packets in its payload. A peer that tells its version sends no data with them.
+/// The flags of a request that names packets in its payload. A peer that tells its version sends no
+/// data with them.
 pub(super) const NAMING: u8 = SKIPPED;
 
 /// Bytes of the longest list of missing packets.
@@ -82,7 +84,8 @@ pub struct Header {
     pub src: u16,
     /// The receiving socket's port.
     pub dst: u16,
-    /// Bytes of payload, without header and padding; a [`Grant`] in its packet, a number in that of a skip.
+    /// Bytes of payload, without header and padding; a [`Grant`] in its packet, a number in that of
+    /// a skip.
     pub len: u16,
     /// The packet's number, or, of a packet that takes none, the number of the
     /// next one that does.
@@ -218,9 +221,9 @@ impl Header {
         self.len == 0 && self.flags & !flags::CRC == SKIPPED
     }
 
-    /// Whether the payload names missing packets, from a peer that tells a version: bit n of byte m stands for the
-    /// packet with the acknowledgement number + 8 m + n. The packet takes no number, and is for
-    /// [`Connection::on_named`](super::Connection::on_named).
+    /// Whether the payload names missing packets, from a peer that tells a version: bit n of byte m
+    /// stands for the packet with the acknowledgement number + 8 m + n. The packet takes no number,
+    /// and is for [`Connection::on_named`](super::Connection::on_named).
     #[inline]
     pub const fn names_missing(&self) -> bool {
         self.len > 0 && self.flags & !flags::CRC == NAMING
@@ -302,7 +305,8 @@ impl Header {
         self.has(flags::SYN) && !self.has(flags::ACK) && !self.is_malformed()
     }
 
-    /// Whether the packet is the RST of a host that does not know the connection: see [`reset_for`].
+    /// Whether the packet is the RST of a host that does not know the connection: see
+    /// [`reset_for`].
     #[inline]
     pub(super) const fn is_strangers_reset(&self) -> bool {
         self.flags & (flags::RST | flags::ACK) == flags::RST

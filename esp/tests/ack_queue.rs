@@ -363,7 +363,8 @@ fn priorities_go_first_and_nobody_waits_for_ever() {
 }
 
 proptest! {
-    /// Whatever comes, nobody's turn passes more often than there are classes and connections of hosts before it.
+    /// Whatever comes, nobody's turn passes more often than there are classes and connections of
+    /// hosts before it.
     #[test]
     fn waits_are_bounded(
         script in prop::collection::vec((0..12_usize, 0..4_u8), 1..2_000),

@@ -549,8 +549,8 @@ fn an_orphan_does_not_wait_for_ever_for_one_that_never_reads() {
 #[test]
 fn two_orphans_that_were_set_apart_do_not_keep_each_other_alive() {
     let mut pair = Pair::established();
-    // A neighbour ends each side's stream in its name. What that side then sends under the same number is taken for a
-    // repetition, and its own end, one number later, comes behind the end.
+    // A neighbour ends each side's stream in its name. What that side then sends under the same
+    // number is taken for a repetition, and its own end, one number later, comes behind the end.
     for (from, to) in [(A, B), (B, A)] {
         let header = Header {
             src: PORTS[from],

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Windows that the receiver grants: what stands on the wire, how they follow the rate, and what comes unscheduled.
+//! Windows that the receiver grants: what stands on the wire, how they follow the rate, and what
+//! comes unscheduled.
 
 use esp::ack_queue::{LAPSE, UNSCHEDULED};
 use esp::{flags, AckQueue, Config, Header, Nanos, Slot};
@@ -138,7 +139,8 @@ fn nobody_who_has_not_told_gets_a_grant() {
     }
 }
 
-/// The receiver B of a pair whose windows have grown gets these parameters; the first packet that tells A is lost.
+/// The receiver B of a pair whose windows have grown gets these parameters; the first packet that
+/// tells A is lost.
 fn fix(pair: &mut Pair, fixed: Config) {
     send(pair, 5_000);
     assert!(largest_burst(pair) > 100);

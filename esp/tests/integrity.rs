@@ -36,7 +36,8 @@ fn tried(pair: &mut Pair, at: usize, header: &Header) -> (Connection, Outcome) {
     (conn, outcome)
 }
 
-/// Of all numbers of a packet those that `counts` holds for, as distances: how many, the least and the largest.
+/// Of all numbers of a packet those that `counts` holds for, as distances: how many, the least and
+/// the largest.
 fn numbers(header: Header, mut counts: impl FnMut(&Header) -> bool) -> (usize, i32, i32) {
     let found: Vec<i32> = (-0x8000..0x8000)
         .filter(|distance| {

@@ -373,7 +373,8 @@ fn a_syn_ack_can_be_refused_by_a_host_that_has_forgotten_its_syn() {
     assert!(outcome.expect("taken").failed.is_some());
 }
 
-/// A client that takes the SYN|ACK of a cookie, which tells no nonce, though a second SYN of it has made a child.
+/// A client that takes the SYN|ACK of a cookie, which tells no nonce, though a second SYN of it has
+/// made a child.
 #[test]
 fn a_client_that_a_cookie_has_answered_has_no_masks() {
     let mut client = End::client(100, BOTH[0]);

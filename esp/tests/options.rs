@@ -180,7 +180,8 @@ fn a_syn_may_have_options_and_a_fin_or_reset_no_payload() {
     }
 }
 
-/// A receiver that acknowledges every 32 packets, and a sender whose window is 8: how long a stream takes.
+/// A receiver that acknowledges every 32 packets, and a sender whose window is 8: how long a stream
+/// takes.
 fn unequal(tells: bool) -> u64 {
     let mut pair = Pair::new();
     pair.sides[A].tells = tells;

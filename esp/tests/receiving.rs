@@ -401,7 +401,8 @@ fn a_sender_with_a_larger_burst_finds_no_room_and_is_asked_later() {
 
 #[test]
 fn a_large_burst_does_not_outgrow_a_small_buffer() {
-    // Messages of one packet are acknowledged by holds, so their sender goes on to the end of its window.
+    // Messages of one packet are acknowledged by holds, so their sender goes on to the end of its
+    // window.
     for (limit, most) in [(6, 6 + 64), (100, 100 + 100), (5_000, 5_000)] {
         let mut pair = Pair::new();
         for side in &mut pair.sides {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records: each arrives whole, once and in order; the two ends agree on them; and a peer that breaks the rules ends the
-//! connection.
+//! Records: each arrives whole, once and in order; the two ends agree on them; and a peer that
+//! breaks the rules ends the connection.
 
 use esp::options::{Options, OPTIONS_LEN, OPTIONS_MAX, RECORDS_LEN};
 use esp::records::{largest_record, LEAST_RECORD};
@@ -46,7 +46,8 @@ fn read(pair: &mut Pair, at: usize) -> Vec<Vec<u8>> {
     records
 }
 
-/// Sends records of these lengths from A to B while the pair runs, and fails unless they arrive as they are.
+/// Sends records of these lengths from A to B while the pair runs, and fails unless they arrive as
+/// they are.
 fn converse(pair: &mut Pair, lengths: &[usize], pause: u64) {
     let sent: Vec<_> = (0u64..)
         .zip(lengths)
@@ -164,7 +165,8 @@ fn a_record_longer_than_the_receive_buffer_arrives() {
                 }
             });
         }
-        // The first one is not read before the second is sent: there is no room for that until then.
+        // The first one is not read before the second is sent: there is no room for that until
+        // then.
         let records = [bytes(60_000, 1), bytes(50_000, 2)];
         for record in &records {
             assert!(send(&mut pair, A, record));
@@ -374,7 +376,8 @@ proptest! {
         converse(&mut pair, &lengths, pause * US);
     }
 
-    /// Whatever packets come with numbers that are right: nothing panics, and what is there to be read is whole.
+    /// Whatever packets come with numbers that are right: nothing panics, and what is there to be
+    /// read is whole.
     #[test]
     fn a_hostile_peer_gets_no_part_of_a_record_read(
         packets in prop::collection::vec(

@@ -225,7 +225,8 @@ fn frames_from_before_the_cut_alter_no_byte_however_late_they_come() {
 
 #[test]
 fn a_long_way_alters_no_byte() {
-    // Frames from before and after the cut are on their way together, and acknowledgements of earlier ones.
+    // Frames from before and after the cut are on their way together, and acknowledgements of
+    // earlier ones.
     for latency in [200 * MS, 300 * MS, 600 * MS, S] {
         for part in 0..24 {
             let mut pair = told();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A run of packets is its packets: an engine that takes or sends several at once is afterwards in the very
-//! state of one that took or sent them one by one.
+//! A run of packets is its packets: an engine that takes or sends several at once is afterwards in
+//! the very state of one that took or sent them one by one.
 
 use std::collections::HashMap;
 

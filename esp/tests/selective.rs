@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that are kept behind a hole, requests that name the missing ones, and retransmissions of these alone.
+//! Packets that are kept behind a hole, requests that name the missing ones, and retransmissions of
+//! these alone.
 
 use esp::{flags, Config, DropReason, Failure, Header, Options, Room, Seq, State, MISSING_MOST};
 use esp_testkit::pair::{bytes, Fate, Pair, A, B, MS, PORTS, S, US};
@@ -35,7 +36,8 @@ fn selective() -> Pair {
     established([true; 2])
 }
 
-/// Sends a message whose packets from A meet their fate by number, counted from 0, when they leave first.
+/// Sends a message whose packets from A meet their fate by number, counted from 0, when they leave
+/// first.
 fn send_with(pair: &mut Pair, packets: usize, fate: impl Fn(usize) -> Fate + 'static) {
     let first = pair.sides[A].conn().next_number();
     let mut left = vec![false; packets];
@@ -512,7 +514,8 @@ fn an_empty_request_names_nothing() {
     assert_eq!(pair.data_sent(A).len(), 0);
 }
 
-/// Runs one random schedule: parameters, messages, and a wire that loses, repeats and delays packets.
+/// Runs one random schedule: parameters, messages, and a wire that loses, repeats and delays
+/// packets.
 fn run(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut pair = Pair::new();
@@ -643,8 +646,8 @@ fn many_random_schedules_alter_no_byte() {
     println!("{count} schedules");
 }
 
-/// The way back is out for longer than the receiver asks again for what it has named; then the answer to a probe shows that
-/// all of it is missing.
+/// The way back is out for longer than the receiver asks again for what it has named; then the
+/// answer to a probe shows that all of it is missing.
 #[test]
 fn a_stream_goes_on_after_the_way_back_was_out() {
     for silent in [10, 20, 40] {

@@ -6,7 +6,8 @@
 use esp::Config;
 use esp_testkit::pair::*;
 
-/// A pair whose sender has a window of `burst` and whose receiver acknowledges every `to_ack` packets.
+/// A pair whose sender has a window of `burst` and whose receiver acknowledges every `to_ack`
+/// packets.
 fn unequal(burst: u16, to_ack: u16) -> Pair {
     let mut pair = Pair::new();
     pair.sides[A].config = Config {
@@ -45,7 +46,8 @@ fn a_window_smaller_than_packets_to_ack_does_not_stop_the_stream() {
     ] {
         let mut pair = unequal(burst, to_ack);
         let took = duration(&mut pair, 4_000);
-        // What a receiver with the sender's parameters takes, or one that acknowledges every packet.
+        // What a receiver with the sender's parameters takes, or one that acknowledges every
+        // packet.
         let mut equal = unequal(burst, burst.div_ceil(2));
         let best = duration(&mut equal, 4_000);
         assert!(

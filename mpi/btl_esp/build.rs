@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Generates the bindings of Open MPI's internal headers, and compiles the shims of what is inline there.
+//! Generates the bindings of Open MPI's internal headers, and compiles the shims of what is inline
+//! there.
 
 use std::env;
 use std::path::{Path, PathBuf};

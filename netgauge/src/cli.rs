@@ -71,8 +71,8 @@ pub struct Cli {
     #[command(flatten)]
     pub measuring: Measuring,
 
-    /// Interface of this end, for all transports but unix and tipc: raw, edp and esp need an Ethernet
-    /// interface, the others use its IP address [default: the one that leads to the peer]
+    /// Interface of this end, for all transports but unix and tipc: raw, edp and esp need an
+    /// Ethernet interface, the others use its IP address [default: the one that leads to the peer]
     #[arg(help_heading = measuring::LINKS, long, value_name = "NAME")]
     pub interface: Option<String>,
 

@@ -77,8 +77,8 @@ impl ClientOptions {
     }
 }
 
-/// Measures everything that was asked for, but for what cannot be. A transport that fails is reported as failed, and the
-/// others are measured all the same, unless the peer is gone.
+/// Measures everything that was asked for, but for what cannot be. A transport that fails is
+/// reported as failed, and the others are measured all the same, unless the peer is gone.
 ///
 /// # Errors
 ///

@@ -329,8 +329,8 @@ impl Control {
 
     /// Ends this side's half of the connection: the peer has nothing to wait for any more.
     pub fn end(&self) {
-        // Where the connection has broken already, there is nothing left to end; a pipe ends with the
-        // process.
+        // Where the connection has broken already, there is nothing left to end; a pipe ends with
+        // the process.
         if self.is_socket {
             let _ = SockRef::from(&self.output).shutdown(Shutdown::Write);
         }

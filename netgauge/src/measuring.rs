@@ -16,8 +16,8 @@ use crate::sizes::SizeSpec;
 use crate::summary::Percent;
 use crate::transport::{self, Kind, SocketOptions};
 
-/// Ethernet type of raw packets, host order: "NG" in ASCII. It is not in `linux/if_ether.h`, and not one of the
-/// two experimental types that EDP and ESP use.
+/// Ethernet type of raw packets, host order: "NG" in ASCII. It is not in `linux/if_ether.h`, and
+/// not one of the two experimental types that EDP and ESP use.
 pub const DEFAULT_ETHERTYPE: u16 = 0x4E47;
 
 /// The word of option -m for all transports.
@@ -48,8 +48,8 @@ pub struct Measuring {
     pub mode: String,
 
     /// Message sizes in bytes: from-to, one, or several separated by commas; K, M, G are powers of
-    /// 1024 [default: 1-65536; bulk: 16M; flood: 1-1K; setup: 1; recovery: 1,64K; of many: 64K,256K;
-    /// beside: 100,10000; esp-params: 4M]
+    /// 1024 [default: 1-65536; bulk: 16M; flood: 1-1K; setup: 1; recovery: 1,64K; of many:
+    /// 64K,256K; beside: 100,10000; esp-params: 4M]
     #[arg(help_heading = MEASURE, short = 's', long = "size", value_name = "SIZES")]
     pub size: Option<SizeSpec>,
 

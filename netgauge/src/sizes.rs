@@ -43,7 +43,8 @@ impl FromStr for SizeSpec {
     }
 }
 
-/// Reads numbers and ranges of them, separated by commas; `number` reads one, which is called `what`.
+/// Reads numbers and ranges of them, separated by commas; `number` reads one, which is called
+/// `what`.
 pub(crate) fn parse_ranges<T: PartialOrd>(
     text: &str,
     what: &str,

@@ -36,8 +36,8 @@ enum State {
 }
 
 impl Watch {
-    /// Watches a run of so many sizes. From now on SIGINT and SIGTERM end the process, with a report in `format` of
-    /// what was measured.
+    /// Watches a run of so many sizes. From now on SIGINT and SIGTERM end the process, with a
+    /// report in `format` of what was measured.
     ///
     /// # Errors
     ///

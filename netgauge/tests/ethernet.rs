@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Raw Ethernet frames, and IP addresses, between the two ends of a veth pair, in a network namespace of the test's
-//! own. Needs root and the program `ip`.
+//! Raw Ethernet frames, and IP addresses, between the two ends of a veth pair, in a network
+//! namespace of the test's own. Needs root and the program `ip`.
 
 mod common;
 
@@ -42,7 +42,8 @@ fn with_veth(test: impl FnOnce() + Send + 'static) {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-/// Measures from the pair's end `left`, the control connection on loopback; the server looks at `there`.
+/// Measures from the pair's end `left`, the control connection on loopback; the server looks at
+/// `there`.
 fn measure_from(there: &str, options: &str) -> Report {
     let client = format!("--interface left {options}");
     measure_with(&format!("--interface {there}"), &client, &Quiet)
@@ -55,8 +56,8 @@ fn complete(options: &str) -> Report {
     report
 }
 
-/// The same with frames. Nothing makes good a frame that a busy host dropped or took too long over; that
-/// they do come back shows in the others.
+/// The same with frames. Nothing makes good a frame that a busy host dropped or took too long over;
+/// that they do come back shows in the others.
 fn some_come_back(options: &str, rows: usize) {
     let report = complete(options);
     assert_eq!(report.runs[0].rows.len(), rows);

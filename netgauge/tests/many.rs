@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Patterns of many participants, each a process on loopback: what is measured, and how it ends when
-//! one of them dies.
+//! Patterns of many participants, each a process on loopback: what is measured, and how it ends
+//! when one of them dies.
 
 mod common;
 
@@ -235,7 +235,8 @@ fn a_member_that_falls_silent_is_named() {
         signal(&servers[1].process, Signal::SIGSTOP);
         let output = finish(child);
         signal(&servers[1].process, Signal::SIGCONT);
-        // Stopped before its rounds began it answers nothing, and in the midst of them sends nothing.
+        // Stopped before its rounds began it answers nothing, and in the midst of them sends
+        // nothing.
         failed_by(&output, &servers[1].name());
     }
 }

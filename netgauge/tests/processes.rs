@@ -53,7 +53,8 @@ fn one_server_serves_client_after_client_in_every_format() {
     let csv = run(server.client(&format!("{options} --format csv")));
     let csv = text(&csv.stdout);
     let (comments, lines): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
-    // A pattern has one kind of times, but setup two and logp four; udp has no connections to set up.
+    // A pattern has one kind of times, but setup two and logp four; udp has no connections to set
+    // up.
     let kinds_of_times = [1, 1, 4, 1, 1, 1].map(|kinds| 4 * kinds);
     assert_eq!(lines.len(), 1 + kinds_of_times.iter().sum::<usize>());
     assert_eq!(comments.len(), 3, "{csv}");
@@ -370,7 +371,8 @@ fn an_interrupted_client_prints_what_it_has_measured() {
     // The first size is done at once, the second would take an hour.
     let options = "-x bulk -s 1,1G -c 1000 --warmup 0 --format json";
     let mut pause = Duration::from_millis(50);
-    // How long the first size takes cannot be heard from outside: later and later, until it has been measured.
+    // How long the first size takes cannot be heard from outside: later and later, until it has
+    // been measured.
     loop {
         let child = start(server.client(options));
         thread::sleep(pause);

@@ -47,8 +47,8 @@ unsafe fn state_cell<'a>(socket: *mut bindings::socket) -> &'a AtomicU32 {
     unsafe { AtomicU32::from_ptr(ptr::addr_of_mut!((*socket).state).cast()) }
 }
 
-/// A call that runs on a descriptor of protocol `P`. It holds the descriptor, and so the socket and its
-/// wait queue.
+/// A call that runs on a descriptor of protocol `P`. It holds the descriptor, and so the socket and
+/// its wait queue.
 pub(crate) struct Call<'a, P: Protocol> {
     sock: &'a Sock<P>,
     socket: *mut bindings::socket,
@@ -119,8 +119,8 @@ impl<P: Protocol> Deref for Call<'_, P> {
     }
 }
 
-/// The end of a descriptor, in its last call. Dropping this cuts the socket from it: after that only
-/// the protocol may still hold the socket.
+/// The end of a descriptor, in its last call. Dropping this cuts the socket from it: after that
+/// only the protocol may still hold the socket.
 pub(crate) struct Closing<'a, P: Protocol>(Call<'a, P>);
 
 impl<'a, P: Protocol> Closing<'a, P> {
@@ -169,7 +169,8 @@ impl NewDescriptor<'_> {
         NewDescriptor(socket, PhantomData)
     }
 
-    /// Makes `child` the socket behind the descriptor, which takes a reference to it, and connected.
+    /// Makes `child` the socket behind the descriptor, which takes a reference to it, and
+    /// connected.
     ///
     /// # Errors
     ///
@@ -177,8 +178,8 @@ impl NewDescriptor<'_> {
     pub(crate) fn graft<P: Protocol>(self, child: &mut Locked<'_, P>) -> Result {
         let child = child.sock();
         // SAFETY: The child is locked, so that no other call grafts it meanwhile; one without a
-        // descriptor gets none otherwise. The descriptor has no socket yet. Its `release` gives back the
-        // reference.
+        // descriptor gets none otherwise. The descriptor has no socket yet. Its `release` gives
+        // back the reference.
         unsafe {
             if !(*child.as_ptr()).sk_socket.is_null() || child.is_dead() {
                 return Err(EINVAL);

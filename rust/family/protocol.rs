@@ -2,13 +2,15 @@
 
 //! The registration of a protocol, and which of its sockets hold the module.
 //!
-//! A descriptor holds the module. A socket outlives its descriptor by a grace period, and for as long as others refer to it:
-//! frames that it owns, each until its device or a queueing discipline frees it, and notices of sends in place. Such a
-//! reference lasts as long as its holder likes, so module exit must not wait for it: `rmmod` would hang, half unregistered
-//! and unkillable. The socket holds the module instead, until its memory is freed, and `rmmod` says `EBUSY`.
+//! A descriptor holds the module. A socket outlives its descriptor by a grace period, and for as
+//! long as others refer to it: frames that it owns, each until its device or a queueing discipline
+//! frees it, and notices of sends in place. Such a reference lasts as long as its holder likes, so
+//! module exit must not wait for it: `rmmod` would hang, half unregistered and unkillable. The
+//! socket holds the module instead, until its memory is freed, and `rmmod` says `EBUSY`.
 //!
-//! The core gives the reference back (`sk_prot_free`), from its own code: the module's may be gone right after. It asks
-//! the table that made the socket for the owner, so a socket that begins to hold the module gets another such table.
+//! The core gives the reference back (`sk_prot_free`), from its own code: the module's may be gone
+//! right after. It asks the table that made the socket for the owner, so a socket that begins to
+//! hold the module gets another such table.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h) (`struct proto`)
 
@@ -83,16 +85,16 @@ impl<P: Protocol> Vtable<P> {
         };
     }
 
-    /// Has `sock` hold the module until its memory is freed, if it does not yet: before anything refers to
-    /// it that module exit cannot end. `false` if the module is going: then nothing may.
+    /// Has `sock` hold the module until its memory is freed, if it does not yet: before anything
+    /// refers to it that module exit cannot end. `false` if the module is going: then nothing may.
     #[inline]
     pub(in crate::net) fn pin(&self, sock: &Sock<P>) -> bool {
         if !P::OUTLIVES_DESCRIPTOR {
             // Each socket does from its beginning.
             return true;
         }
-        // SAFETY: An aligned pointer in a valid socket. The core reads it for the descriptor's name, and when the socket has no
-        // reference any more; others write it here only.
+        // SAFETY: An aligned pointer in a valid socket. The core reads it for the descriptor's
+        // name, and when the socket has no reference any more; others write it here only.
         let creator = unsafe { AtomicPtr::from_ptr(field!(sock, sk_prot_creator)) };
         creator.load(Ordering::Relaxed) == self.pinning.get() || self.take_pin(creator)
     }
@@ -131,9 +133,10 @@ impl<P: Operations> ProtocolRegistration<P> {
             return Err(EEXIST);
         }
         let owner = module.as_ptr().cast();
-        // SAFETY: This is the only registration there ever is, and nobody looks at the tables before
-        // `registered` is set. The core knows the second table of a protocol by sockets alone, of which it reads the name, the
-        // owner, and where their memory comes from, which is the same.
+        // SAFETY: This is the only registration there ever is, and nobody looks at the tables
+        // before `registered` is set. The core knows the second table of a protocol by sockets
+        // alone, of which it reads the name, the owner, and where their memory comes from, which is
+        // the same.
         unsafe {
             for ops in [vtable.ops.get(), vtable.record_ops.get()] {
                 (*ops).family = c_int::from(family);

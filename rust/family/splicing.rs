@@ -19,7 +19,8 @@ pub(super) unsafe extern "C" fn splice_eof<P: Operations>(socket: *mut bindings:
 
 /// # Safety
 ///
-/// Called by the core, in a `splice` call out of a socket of `P`, with the call's own pipe, which it has locked.
+/// Called by the core, in a `splice` call out of a socket of `P`, with the call's own pipe, which
+/// it has locked.
 pub(super) unsafe extern "C" fn splice_read<P: Operations>(
     socket: *mut bindings::socket,
     position: *mut bindings::loff_t,
@@ -44,7 +45,8 @@ pub(in super::super) unsafe fn splice_by<P: Operations>(
     len: usize,
     flags: c_uint,
 ) -> isize {
-    // SAFETY: The position is the call's, and so is the pipe; a descriptor with a running call has a file.
+    // SAFETY: The position is the call's, and so is the pipe; a descriptor with a running call has
+    // a file.
     let (position, nonblocking, mut pipe) = unsafe {
         (
             *position,

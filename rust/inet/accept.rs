@@ -14,8 +14,8 @@ pub(crate) struct NewStream<'a, M: Streams> {
 impl<M: Streams> NewStream<'_, M> {
     /// # Safety
     ///
-    /// `socket` is a descriptor of `M`'s passing table, without a socket, which nobody else uses as long as this
-    /// lasts, and `argument` that of the `accept` call.
+    /// `socket` is a descriptor of `M`'s passing table, without a socket, which nobody else uses as
+    /// long as this lasts, and `argument` that of the `accept` call.
     pub(super) unsafe fn new(
         socket: *mut bindings::socket,
         argument: *mut bindings::proto_accept_arg,
@@ -50,7 +50,8 @@ impl<M: Streams> NewStream<'_, M> {
             return Err(EINVAL);
         }
         let call = listener.tcp_ops().accept.ok_or(EOPNOTSUPP)?;
-        // SAFETY: The listener is TCP's, the descriptor without a socket, and the argument the call's.
+        // SAFETY: The listener is TCP's, the descriptor without a socket, and the argument the
+        // call's.
         let result = to_result(unsafe {
             (*self.argument).flags |= bindings::O_NONBLOCK as c_int;
             call(listener.socket, self.socket, self.argument)
@@ -62,13 +63,13 @@ impl<M: Streams> NewStream<'_, M> {
         }
     }
 
-    /// Makes `child` the companion behind the descriptor, which gets a socket of TCP's with the listener's options in
-    /// front of it.
+    /// Makes `child` the companion behind the descriptor, which gets a socket of TCP's with the
+    /// listener's options in front of it.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the descriptor has a connection already, or the child a descriptor; those of making a socket. Then
-    /// the child is as it was.
+    /// `EINVAL` if the descriptor has a connection already, or the child a descriptor; those of
+    /// making a socket. Then the child is as it was.
     pub(crate) fn serve(
         &mut self,
         listener: &StreamCall<'_, M>,
@@ -98,8 +99,8 @@ impl<M: Streams> NewStream<'_, M> {
                 0,
             )
         })?;
-        // SAFETY: Both descriptors are ours. The socket of TCP's moves from the one to the other, which is of a
-        // table for it; the empty one goes.
+        // SAFETY: Both descriptors are ours. The socket of TCP's moves from the one to the other,
+        // which is of a table for it; the empty one goes.
         unsafe {
             let sk = (*made).sk;
             (*made).sk = ptr::null_mut();
@@ -110,8 +111,8 @@ impl<M: Streams> NewStream<'_, M> {
         }
         companion.sock.charge();
         let guard = companion.sock.lock();
-        // SAFETY: The child is locked, so that no other call gives it a descriptor meanwhile, and had none. It is cut
-        // off before the descriptor goes, in `release`.
+        // SAFETY: The child is locked, so that no other call gives it a descriptor meanwhile, and
+        // had none. It is cut off before the descriptor goes, in `release`.
         unsafe {
             if !(*companion.sock.as_ptr()).sk_socket.is_null() || companion.sock.is_dead() {
                 return Err(EINVAL);
@@ -122,7 +123,8 @@ impl<M: Streams> NewStream<'_, M> {
         // SAFETY: The descriptor is ours and has a socket now.
         let call = unsafe { StreamCall::<M>::new(self.socket) };
         call.adopt(&companion);
-        // SAFETY: Nobody else has the descriptor; the companion is complete, and becomes its inode's.
+        // SAFETY: Nobody else has the descriptor; the companion is complete, and becomes its
+        // inode's.
         unsafe {
             bindings::socket_set_companion(self.socket, KBox::into_raw(companion).cast());
             (*self.socket).state = bindings::socket_state_SS_CONNECTED;

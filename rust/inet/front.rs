@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The socket of TCP's in front of a companion: where it listens, its state as calls order it, and sleeping on it.
+//! The socket of TCP's in front of a companion: where it listens, its state as calls order it, and
+//! sleeping on it.
 //!
 //! C header: [`include/net/inet_sock.h`](srctree/include/net/inet_sock.h)
 
@@ -17,17 +18,18 @@ use crate::net::{
 /// The socket is TCP's.
 unsafe fn own_end(sock: &RawSock) -> InternetEnd {
     let mut end = InternetEnd::default();
-    // SAFETY: The socket is one of TCP's, hence of the Internet; single loads. The address has room for 16 bytes.
+    // SAFETY: The socket is one of TCP's, hence of the Internet; single loads. The address has room
+    // for 16 bytes.
     end.port = unsafe { bindings::inet_own_end(sock.as_ptr(), end.address.as_mut_ptr()) };
     end
 }
 
 impl<P: Operations> Sock<P> {
-    /// Where the socket of TCP's in front of this companion listens. `None` if it does not listen, or there is no such
-    /// socket.
+    /// Where the socket of TCP's in front of this companion listens. `None` if it does not listen,
+    /// or there is no such socket.
     ///
-    /// TCP's listener can end without a call of this module: by `ss -K`, or by a `shutdown` that began before there was
-    /// a companion. So each packet that needs a listener asks.
+    /// TCP's listener can end without a call of this module: by `ss -K`, or by a `shutdown` that
+    /// began before there was a companion. So each packet that needs a listener asks.
     pub(crate) fn front_listens_at(&self) -> Option<InternetEnd> {
         let front = self.tcp_front()?;
         if front.tcp_state() != TcpState::Listen as u8 {
@@ -45,11 +47,12 @@ impl<M: Streams> StreamCall<'_, M> {
         unsafe { own_end(self.sock()) }
     }
 
-    /// The state of TCP's socket, loaded with the socket locked. Each call that changes it is over, with its stores seen
-    /// here, or begins after this and sees all that was stored before.
+    /// The state of TCP's socket, loaded with the socket locked. Each call that changes it is over,
+    /// with its stores seen here, or begins after this and sees all that was stored before.
     pub(crate) fn ordered_state(&self) -> u8 {
         let sk = self.sock().as_ptr();
-        // SAFETY: Locks and releases a valid socket, in a call that may sleep and has not locked it.
+        // SAFETY: Locks and releases a valid socket, in a call that may sleep and has not locked
+        // it.
         unsafe { bindings::lock_sock_nested(sk, 0) };
         let state = self.sock().tcp_state();
         // SAFETY: Pairs with the call above.
@@ -61,8 +64,8 @@ impl<M: Streams> StreamCall<'_, M> {
     ///
     /// # Errors
     ///
-    /// `EAGAIN` when the time is up, `ERESTARTSYS` or `EINTR` after a signal, `EPIPE` when another call has
-    /// disconnected TCP's socket.
+    /// `EAGAIN` when the time is up, `ERESTARTSYS` or `EINTR` after a signal, `EPIPE` when another
+    /// call has disconnected TCP's socket.
     pub(crate) fn wait_exclusive(
         &self,
         timeout: &mut c_long,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether a companion may carry a connection of a socket of TCP's. What decides about connections of TCP's by their packets, or by their
-//! descriptors' calls, does not see those of a companion's: where there is such a thing, TCP has the connection, and asks.
+//! Whether a companion may carry a connection of a socket of TCP's. What decides about connections
+//! of TCP's by their packets, or by their descriptors' calls, does not see those of a companion's:
+//! where there is such a thing, TCP has the connection, and asks.
 //!
-//! That is looked at when a connection opens, at both ends. What is set up later holds for later connections.
+//! That is looked at when a connection opens, at both ends. What is set up later holds for later
+//! connections.
 //!
 //! C headers: [`include/net/xfrm.h`](srctree/include/net/xfrm.h),
 //! [`include/net/sock_reuseport.h`](srctree/include/net/sock_reuseport.h),
@@ -30,8 +32,9 @@ enum Direction {
     Out = bindings::XFRM_POLICY_OUT as isize,
 }
 
-/// Whether an option is set that TCP alone honours: a filter, which expects headers of TCP; a key that signs segments
-/// (`TCP_MD5SIG`, TCP-AO); the segments' size (`TCP_MAXSEG`); or repair (`TCP_REPAIR`).
+/// Whether an option is set that TCP alone honours: a filter, which expects headers of TCP; a key
+/// that signs segments (`TCP_MD5SIG`, TCP-AO); the segments' size (`TCP_MAXSEG`); or repair
+/// (`TCP_REPAIR`).
 ///
 /// # Safety
 ///
@@ -41,20 +44,20 @@ unsafe fn has_option_of_tcp(sock: &RawSock) -> bool {
     sock.has_filter() || unsafe { bindings::tcp_is_special(sock.as_ptr()) }
 }
 
-/// Whether IPsec would look for a policy for packets of the socket in one direction. No function of the core tells which policy
-/// selects an address without a packet of IP.
+/// Whether IPsec would look for a policy for packets of the socket in one direction. No function of
+/// the core tells which policy selects an address without a packet of IP.
 fn has_policy(sock: &RawSock, direction: Direction) -> bool {
     let direction = direction as c_int;
-    // SAFETY: The socket is valid and holds its namespace, the direction is one that policies are counted by; single loads,
-    // of pointers that are not followed.
+    // SAFETY: The socket is valid and holds its namespace, the direction is one that policies are
+    // counted by; single loads, of pointers that are not followed.
     unsafe {
         bindings::sk_has_xfrm(sock.as_ptr(), direction)
             || bindings::net_has_xfrm(bindings::sock_net(sock.as_ptr()), direction)
     }
 }
 
-/// Why a companion must not carry a connection that a socket of TCP's opens or takes. Policies for the packets that the socket sends
-/// are left out: `connect` asks the route, which knows them.
+/// Why a companion must not carry a connection that a socket of TCP's opens or takes. Policies for
+/// the packets that the socket sends are left out: `connect` asks the route, which knows them.
 ///
 /// # Safety
 ///
@@ -85,14 +88,16 @@ impl<M: Streams> StreamCall<'_, M> {
 }
 
 impl<P: Operations> Sock<P> {
-    /// Whether this companion may take a connection that opens by `device`, for the listener of TCP's in front of it: that one would
-    /// get it, as far as devices, VRFs (`net.ipv4.tcp_l3mdev_accept`) and BPF programs choose, and nothing speaks against a companion.
-    /// IPsec counts for both directions, since nobody has asked for a route back.
+    /// Whether this companion may take a connection that opens by `device`, for the listener of
+    /// TCP's in front of it: that one would get it, as far as devices, VRFs
+    /// (`net.ipv4.tcp_l3mdev_accept`) and BPF programs choose, and nothing speaks against a
+    /// companion. IPsec counts for both directions, since nobody has asked for a route back.
     pub(crate) fn may_take_for_front(&self, device: &Device, _section: &rcu::Read) -> bool {
         let Some(front) = self.tcp_front() else {
             return false;
         };
-        // SAFETY: What is in front of a companion is TCP's, which holds its namespace. The device is valid, and in a read section.
+        // SAFETY: What is in front of a companion is TCP's, which holds its namespace. The device
+        // is valid, and in a read section.
         unsafe {
             bindings::sk_hears_device(front.as_ptr(), device.as_ptr())
                 && !bindings::sk_group_has_program(front.as_ptr())

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Functions in the table of TCP's socket (`sk_prot`) while a companion serves the descriptor's calls: the kernel calls these, or compares
-//! them with TCP's, without asking the descriptor's table.
+//! Functions in the table of TCP's socket (`sk_prot`) while a companion serves the descriptor's
+//! calls: the kernel calls these, or compares them with TCP's, without asking the descriptor's
+//! table.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h) (`struct proto`)
 
 use super::{tables::served, *};
 
-/// `ioctl` of TCP's socket, by which `io_uring` asks for the bytes that are queued: those of the companion, if that serves the calls.
+/// `ioctl` of TCP's socket, by which `io_uring` asks for the bytes that are queued: those of the
+/// companion, if that serves the calls.
 ///
 /// # Safety
 ///
-/// Called by the core, with the socket of a descriptor of ours that it holds meanwhile, and memory for an integer.
+/// Called by the core, with the socket of a descriptor of ours that it holds meanwhile, and memory
+/// for an integer.
 pub(super) unsafe extern "C" fn answer<M: Streams>(
     sk: *mut bindings::sock,
     command: c_int,
@@ -39,8 +42,9 @@ pub(super) unsafe extern "C" fn answer<M: Streams>(
     }
 }
 
-/// `recvmsg` of TCP's socket, for whoever calls it: `inet_recvmsg` with `MSG_ERRQUEUE`. That it is not TCP's own function keeps `io_uring` from
-/// taking the socket's queue for that of the connection: `IORING_OP_RECV_ZC` fails with `EPROTONOSUPPORT`, as on any socket without TCP.
+/// `recvmsg` of TCP's socket, for whoever calls it: `inet_recvmsg` with `MSG_ERRQUEUE`. That it is
+/// not TCP's own function keeps `io_uring` from taking the socket's queue for that of the
+/// connection: `IORING_OP_RECV_ZC` fails with `EPROTONOSUPPORT`, as on any socket without TCP.
 ///
 /// # Safety
 ///

@@ -13,13 +13,15 @@ pub(super) const IPPROTO_TCP: u32 = bindings::IPPROTO_TCP;
 pub(crate) struct Table {
     /// TCP's own.
     tcp: *mut bindings::proto,
-    /// TCP's, but for `init` and the owner. Sockets are allocated by it, and have TCP's own from then on.
+    /// TCP's, but for `init` and the owner. Sockets are allocated by it, and have TCP's own from
+    /// then on.
     ///
-    /// It stays the one that made them (`sk_prot_creator`) until a call [hands them over](hand_over): until then the socket holds
-    /// the module, which nothing else does while the core makes it. If making it fails, the core gives the reference back.
+    /// It stays the one that made them (`sk_prot_creator`) until a call [hands them
+    /// over](hand_over): until then the socket holds the module, which nothing else does while the
+    /// core makes it. If making it fails, the core gives the reference back.
     proto: bindings::proto,
-    /// TCP's, but for what `io_uring` calls or looks at [here](super::serving): of a socket whose descriptor's calls are the
-    /// companion's.
+    /// TCP's, but for what `io_uring` calls or looks at [here](super::serving): of a socket whose
+    /// descriptor's calls are the companion's.
     serving: bindings::proto,
     /// TCP's own.
     tcp_ops: *const bindings::proto_ops,
@@ -33,8 +35,8 @@ pub(crate) struct Table {
 impl Table {
     /// TCP's functions. They are there: a descriptor has got this far.
     pub(super) fn tcp(&self) -> &'static bindings::proto_ops {
-        // SAFETY: TCP is no module, and its tables are static. Without them there is no registration, hence no
-        // descriptor that could ask.
+        // SAFETY: TCP is no module, and its tables are static. Without them there is no
+        // registration, hence no descriptor that could ask.
         unsafe { &*self.tcp_ops }
     }
 
@@ -51,8 +53,8 @@ impl Table {
         &self.asking
     }
 
-    /// What a socket of TCP's has for its own, as long as its companion [serves](StreamCall::set_served) the calls, and
-    /// before and after.
+    /// What a socket of TCP's has for its own, as long as its companion
+    /// [serves](StreamCall::set_served) the calls, and before and after.
     pub(super) fn proto(&self, served: bool) -> *mut bindings::proto {
         if served {
             (&raw const self.serving).cast_mut()
@@ -71,7 +73,8 @@ pub(crate) struct Tables<M: Streams> {
     _streams: PhantomData<fn() -> M>,
 }
 
-// SAFETY: The tables are written by the one registration, before the kernel learns of them, and read after.
+// SAFETY: The tables are written by the one registration, before the kernel learns of them, and
+// read after.
 unsafe impl<M: Streams> Sync for Tables<M> {}
 
 impl<M: Streams> Tables<M> {
@@ -112,7 +115,8 @@ impl<M: Streams> Tables<M> {
     /// For the one registration, before the kernel learns of the table.
     unsafe fn fill(&self, family: c_int, protocol: u16, module: &'static ThisModule) -> Result {
         let mut socket: *mut bindings::socket = ptr::null_mut();
-        // SAFETY: The first namespace is always there; `socket` is written if the function succeeds.
+        // SAFETY: The first namespace is always there; `socket` is written if the function
+        // succeeds.
         to_result(unsafe {
             bindings::sock_create_kern(
                 &raw mut bindings::init_net,
@@ -124,8 +128,9 @@ impl<M: Streams> Tables<M> {
         })?;
         // SAFETY: Nobody else looks at the table, by the caller's promise.
         let table = unsafe { &mut *self.place(family as u16) };
-        // SAFETY: The socket is ours until it is released. TCP's tables, which it names, are static, since TCP
-        // is no module; they consist of numbers and pointers to what is static too.
+        // SAFETY: The socket is ours until it is released. TCP's tables, which it names, are
+        // static, since TCP is no module; they consist of numbers and pointers to what is static
+        // too.
         unsafe {
             table.tcp = (*(*socket).sk).__sk_common.skc_prot;
             table.proto = ptr::read(table.tcp);
@@ -143,8 +148,9 @@ impl<M: Streams> Tables<M> {
         ops.release = Some(release::<M>);
         ops.connect = Some(connect::<M>);
         ops.listen = Some(listen::<M>);
-        // A call that began before there was a companion goes on when there is one: what sleeps in TCP's own `accept` is
-        // woken for a companion's connections in vain, and TCP's own `shutdown` stops one listener of two.
+        // A call that began before there was a companion goes on when there is one: what sleeps in
+        // TCP's own `accept` is woken for a companion's connections in vain, and TCP's own
+        // `shutdown` stops one listener of two.
         ops.accept = Some(accept::<M>);
         // The core asks the table that `accept` was called by for the new one's name.
         ops.getname = Some(getname::<M>);
@@ -155,7 +161,8 @@ impl<M: Streams> Tables<M> {
         ops.bind = Some(bind::<M>);
         ops.poll = Some(poll::<M>);
         ops.ioctl = Some(ioctl::<M>);
-        // TCP's for compatible calls knows what is laid out otherwise there, and leaves the rest to `ioctl`.
+        // TCP's for compatible calls knows what is laid out otherwise there, and leaves the rest to
+        // `ioctl`.
         ops.getsockopt = Some(getsockopt::<M>);
         // The core would call it in place of ours, the day that TCP has one.
         ops.getsockopt_iter = None;
@@ -173,15 +180,17 @@ impl<M: Streams> Tables<M> {
     }
 }
 
-/// Tables that are complete and not yet registered: all that can fail without memory is done. A module that fails to load
-/// when it has registered something would be freed under the sockets that were made in between.
+/// Tables that are complete and not yet registered: all that can fail without memory is done. A
+/// module that fails to load when it has registered something would be freed under the sockets that
+/// were made in between.
 pub(crate) struct Prepared<M: Streams> {
     has_inet6: bool,
     _streams: PhantomData<fn() -> M>,
 }
 
 impl<M: Streams> Prepared<M> {
-    /// Makes the tables for streams of `protocol` of `AF_INET` and, if the kernel has it, `AF_INET6`, once.
+    /// Makes the tables for streams of `protocol` of `AF_INET` and, if the kernel has it,
+    /// `AF_INET6`, once.
     ///
     /// # Errors
     ///
@@ -212,7 +221,8 @@ impl<M: Streams> Prepared<M> {
     /// `EEXIST` if the number is the kernel's.
     pub(crate) fn register(self) -> Result<Registration<M>> {
         let tables = M::tables();
-        // SAFETY: The table is complete, and static. The value is gone after this, so it is registered once.
+        // SAFETY: The table is complete, and static. The value is gone after this, so it is
+        // registered once.
         unsafe {
             let switch = &raw mut (*tables.inet.get()).switch;
             bindings::inet_register_protosw(switch);
@@ -249,11 +259,12 @@ pub(crate) struct Registration<M: Streams> {
 impl<M: Streams> Drop for Registration<M> {
     fn drop(&mut self) {
         let tables = M::tables();
-        // SAFETY: Registered by `register`. Both functions wait for those that look for a protocol. Sockets that were made are TCP's
-        // alone, since one that has a descriptor, or is about to get one, holds the module. A creator that has found the
-        // table, and not yet got as far as that reference, is the core's to deal with, as for each module with a table here:
-        // `inet_create` leaves the read section before `sk_alloc` takes it, and a reference that is asked for now is
-        // refused (`try_module_get`).
+        // SAFETY: Registered by `register`. Both functions wait for those that look for a protocol.
+        // Sockets that were made are TCP's alone, since one that has a descriptor, or is about to
+        // get one, holds the module. A creator that has found the table, and not yet got as far as
+        // that reference, is the core's to deal with, as for each module with a table here:
+        // `inet_create` leaves the read section before `sk_alloc` takes it, and a reference that is
+        // asked for now is refused (`try_module_get`).
         unsafe {
             if self.has_inet6 {
                 bindings::inet6_unregister(&raw mut (*tables.inet6.get()).switch);
@@ -269,8 +280,8 @@ impl<M: Streams> Drop for Registration<M> {
 ///
 /// Called by the core, with a new socket that was allocated by our copy of TCP's table.
 unsafe extern "C" fn init<M: Streams>(sk: *mut bindings::sock) -> c_int {
-    // SAFETY: Nobody else has the socket yet. It was allocated as TCP's are, from the same memory, so it may be TCP's from
-    // here on.
+    // SAFETY: Nobody else has the socket yet. It was allocated as TCP's are, from the same memory,
+    // so it may be TCP's from here on.
     unsafe {
         let tcp = M::tables().of((*sk).__sk_common.skc_family).tcp;
         (*sk).sk_protocol = IPPROTO_TCP as u16;
@@ -282,16 +293,18 @@ unsafe extern "C" fn init<M: Streams>(sk: *mut bindings::sock) -> c_int {
     }
 }
 
-/// Makes the descriptor's socket TCP's entirely, if it is not yet: one that TCP made, which may outlive the module. Once is
-/// enough, before anything can outlive the descriptor: `connect`, `listen`, `setsockopt` (`TCP_REPAIR`) and `release` do it. Where
-/// a connection is opened by `MSG_FASTOPEN` instead, what is left of it in `TIME_WAIT` holds the module.
+/// Makes the descriptor's socket TCP's entirely, if it is not yet: one that TCP made, which may
+/// outlive the module. Once is enough, before anything can outlive the descriptor: `connect`,
+/// `listen`, `setsockopt` (`TCP_REPAIR`) and `release` do it. Where a connection is opened by
+/// `MSG_FASTOPEN` instead, what is left of it in `TIME_WAIT` holds the module.
 ///
 /// # Safety
 ///
 /// `socket` is a descriptor of `M`'s tables with a socket, in a call of it: so it holds the module.
 unsafe fn hand_over<M: Streams>(socket: *mut bindings::socket) {
-    // SAFETY: The call holds the descriptor and so its socket, of a family that there is a table for. The core reads the pointer
-    // when the socket's last reference is gone, or when a connection of it only waits (`TIME_WAIT`).
+    // SAFETY: The call holds the descriptor and so its socket, of a family that there is a table
+    // for. The core reads the pointer when the socket's last reference is gone, or when a
+    // connection of it only waits (`TIME_WAIT`).
     let (creator, table) = unsafe {
         let sk = (*socket).sk;
         (
@@ -303,7 +316,8 @@ unsafe fn hand_over<M: Streams>(socket: *mut bindings::socket) {
     if creator.load(Relaxed) == ours
         && (creator.compare_exchange(ours, table.tcp, Relaxed, Relaxed)).is_ok()
     {
-        // SAFETY: The reference that `sk_alloc` took for the table, which the socket no longer names. The descriptor has another.
+        // SAFETY: The reference that `sk_alloc` took for the table, which the socket no longer
+        // names. The descriptor has another.
         unsafe { bindings::module_put(table.proto.owner) };
     }
 }
@@ -326,8 +340,8 @@ fn count(result: Result<usize>) -> c_int {
 macro_rules! by_tcp {
     ($call:ident, $name:ident($($argument:expr),*)) => {
         match $call.tcp_ops().$name {
-            // SAFETY: The descriptor's socket is TCP's, of the family that the function is for, and the arguments
-            // are the core's own.
+            // SAFETY: The descriptor's socket is TCP's, of the family that the function is for, and
+            // the arguments are the core's own.
             Some(tcp) => unsafe { tcp($($argument),*) },
             None => EOPNOTSUPP.to_errno(),
         }
@@ -344,8 +358,8 @@ pub(super) fn served<'a, M: Streams>(
     }
 }
 
-/// As [`served`], after waiting for the decision. Calls that only one of two listeners could take are TCP's, which
-/// refuses them.
+/// As [`served`], after waiting for the decision. Calls that only one of two listeners could take
+/// are TCP's, which refuses them.
 fn awaited<'a, M: Streams>(
     call: &StreamCall<'a, M>,
     timeout: c_long,
@@ -359,21 +373,23 @@ fn awaited<'a, M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, once for a descriptor of ours, which has a socket unless making or accepting one failed.
+/// Called by the core, once for a descriptor of ours, which has a socket unless making or accepting
+/// one failed.
 unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socket) -> c_int {
     // SAFETY: The last call on the descriptor. What hangs on the inode is ours or nothing.
     let companion = unsafe { bindings::socket_take_companion(socket) }.cast::<Companion<M>>();
     if !companion.is_null() {
         // SAFETY: Made by `KBox::into_raw`, and taken off the inode by the one that does.
         let companion = unsafe { KBox::from_raw(companion) };
-        // SAFETY: This is the descriptor's last call, and the companion has its wait queue until it is closed.
+        // SAFETY: This is the descriptor's last call, and the companion has its wait queue until it
+        // is closed.
         M::Protocol::release(unsafe { Closing::of(&companion.sock, socket) });
         detach(&companion.sock);
         // SAFETY: As above. TCP's socket may outlive the module.
         unsafe { StreamCall::<M>::new(socket) }.set_served(false);
     }
-    // SAFETY: The socket, if there is one, is TCP's, and all of the families release it alike: without one it
-    // does nothing.
+    // SAFETY: The socket, if there is one, is TCP's, and all of the families release it alike:
+    // without one it does nothing.
     unsafe {
         let family = match (*socket).sk.as_ref() {
             Some(sk) => sk.__sk_common.skc_family,
@@ -406,7 +422,8 @@ unsafe extern "C" fn bind<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `connect` call on a descriptor of ours, with `len` bytes of kernel memory.
+/// Called by the core, in a `connect` call on a descriptor of ours, with `len` bytes of kernel
+/// memory.
 unsafe extern "C" fn connect<M: Streams>(
     socket: *mut bindings::socket,
     address: *mut bindings::sockaddr_unsized,
@@ -414,7 +431,8 @@ unsafe extern "C" fn connect<M: Streams>(
     flags: c_int,
 ) -> c_int {
     let nonblocking = flags & bindings::O_NONBLOCK as c_int != 0;
-    // SAFETY: A call that runs on `socket`, with a kernel copy of the address, whose length is not negative.
+    // SAFETY: A call that runs on `socket`, with a kernel copy of the address, whose length is not
+    // negative.
     unsafe {
         hand_over::<M>(socket);
         let call = StreamCall::<M>::new(socket);
@@ -439,8 +457,8 @@ unsafe extern "C" fn listen<M: Streams>(socket: *mut bindings::socket, backlog: 
 
 /// # Safety
 ///
-/// Called by the core, in an `accept` call on a descriptor of ours, with one that has no socket, and valid
-/// arguments.
+/// Called by the core, in an `accept` call on a descriptor of ours, with one that has no socket,
+/// and valid arguments.
 unsafe extern "C" fn accept<M: Streams>(
     socket: *mut bindings::socket,
     new: *mut bindings::socket,
@@ -460,8 +478,8 @@ unsafe extern "C" fn accept<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a call that asks for a name of a descriptor of ours, with room for a `sockaddr_storage`;
-/// after `accept` the descriptor may be of the passing table.
+/// Called by the core, in a call that asks for a name of a descriptor of ours, with room for a
+/// `sockaddr_storage`; after `accept` the descriptor may be of the passing table.
 unsafe extern "C" fn getname<M: Streams>(
     socket: *mut bindings::socket,
     address: *mut bindings::sockaddr,
@@ -483,7 +501,8 @@ unsafe extern "C" fn getname<M: Streams>(
         return by_tcp!(call, getname(socket, address, peer));
     };
     match M::name(&call, companion, end) {
-        // SAFETY: The core passes room for a `sockaddr_storage`, of which the helper writes the start.
+        // SAFETY: The core passes room for a `sockaddr_storage`, of which the helper writes the
+        // start.
         Ok(end) => unsafe {
             bindings::inet_write_name(address.cast(), call.is_v6(), end.address.as_ptr(), end.port)
         },
@@ -565,8 +584,8 @@ unsafe extern "C" fn shutdown<M: Streams>(socket: *mut bindings::socket, how: c_
 
 /// # Safety
 ///
-/// Called by the core, in a `setsockopt` call on a descriptor of ours; `value` is the user's, or kernel memory
-/// of `len` bytes. Of the socket level only if there is a companion.
+/// Called by the core, in a `setsockopt` call on a descriptor of ours; `value` is the user's, or
+/// kernel memory of `len` bytes. Of the socket level only if there is a companion.
 unsafe extern "C" fn setsockopt<M: Streams>(
     socket: *mut bindings::socket,
     level: c_int,
@@ -617,7 +636,8 @@ unsafe extern "C" fn setsockopt<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `getsockopt` call on a descriptor of ours; the two addresses are the user's.
+/// Called by the core, in a `getsockopt` call on a descriptor of ours; the two addresses are the
+/// user's.
 unsafe extern "C" fn getsockopt<M: Streams>(
     socket: *mut bindings::socket,
     level: c_int,
@@ -695,8 +715,8 @@ unsafe extern "C" fn recvmsg<M: Streams>(
     }
 }
 
-/// A report of the error queue: TCP's socket has those about sends in place, as programs expect them of TCP, and the
-/// companion its own.
+/// A report of the error queue: TCP's socket has those about sends in place, as programs expect
+/// them of TCP, and the companion its own.
 fn receive_report<M: Streams>(
     call: &StreamCall<'_, M>,
     message: *mut bindings::msghdr,
@@ -707,7 +727,8 @@ fn receive_report<M: Streams>(
     let code = by_tcp!(call, recvmsg(socket, message, len, flags));
     match call.companion() {
         Some(companion) if code == EAGAIN.to_errno() => {
-            // SAFETY: The message is that of the running call, which has changed nothing in it so far.
+            // SAFETY: The message is that of the running call, which has changed nothing in it so
+            // far.
             let mut message = unsafe { Message::from_raw(message) };
             count(M::Protocol::receive(
                 &call.on(companion),
@@ -722,7 +743,8 @@ fn receive_report<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `splice` call out of a descriptor of ours, with the call's own pipe, which it has locked.
+/// Called by the core, in a `splice` call out of a descriptor of ours, with the call's own pipe,
+/// which it has locked.
 unsafe extern "C" fn splice_read<M: Streams>(
     socket: *mut bindings::socket,
     position: *mut bindings::loff_t,

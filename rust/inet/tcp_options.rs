@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options that TCP's socket in front cannot take, or cannot tell, for a connection that its companion carries.
+//! Options that TCP's socket in front cannot take, or cannot tell, for a connection that its
+//! companion carries.
 
 use super::*;
 
-/// Whether an option would exchange the descriptor's table of functions for another one, and with it the
-/// module that the descriptor holds.
+/// Whether an option would exchange the descriptor's table of functions for another one, and with
+/// it the module that the descriptor holds.
 pub(super) fn exchanges_table(level: c_int, name: c_int) -> bool {
     const TCP_ULP: (c_int, c_int) = (SOL_TCP, bindings::TCP_ULP as c_int);
     const IPV6_ADDRFORM: (c_int, c_int) = (
@@ -15,8 +16,9 @@ pub(super) fn exchanges_table(level: c_int, name: c_int) -> bool {
     (level, name) == TCP_ULP || (level, name) == IPV6_ADDRFORM
 }
 
-/// With what an option is refused while the companion has the connection, or may get it: one that TCP alone honours, see
-/// [`StreamCall::needs_tcp`], and one that is for sockets that are not bound, as TCP's socket in front looks.
+/// With what an option is refused while the companion has the connection, or may get it: one that
+/// TCP alone honours, see [`StreamCall::needs_tcp`], and one that is for sockets that are not
+/// bound, as TCP's socket in front looks.
 pub(super) fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
     const SOL_IPV6: c_int = bindings::SOL_IPV6 as c_int;
     match (level, name as c_uint) {
@@ -34,7 +36,8 @@ pub(super) fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
     }
 }
 
-/// Which part of a connection an option tells, of those that TCP and IP know of their own connection only.
+/// Which part of a connection an option tells, of those that TCP and IP know of their own
+/// connection only.
 pub(super) fn of_connection(
     level: c_int,
     name: c_int,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A reference is made of a borrowed socket without being counted, so that giving it back frees the socket early.
+//! A reference is made of a borrowed socket without being counted, so that giving it back frees the
+//! socket early.
 
 use crate::net::sock::{Protocol, Sock, SockRef};
 use core::ptr::NonNull;

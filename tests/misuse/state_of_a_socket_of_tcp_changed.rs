@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket of TCP's gets another state than TCP gave it, and with it a queue that it does not have.
+//! A socket of TCP's gets another state than TCP gave it, and with it a queue that it does not
+//! have.
 
 use crate::net::inet::{StreamCall, Streams};
 use crate::net::sock::TcpState;

@@ -2,17 +2,20 @@
 
 //! How many granted packets may be on their way to a device at once.
 //!
-//! A turn ends when its sender asks for the next one. If its packets trickle in, or a round trip lasts longer than they do,
-//! the port idles meanwhile. So a turn is also given beside others while fewer packets than the budget are in flight:
-//! granted and not arrived. The budget follows the port's use:
+//! A turn ends when its sender asks for the next one. If its packets trickle in, or a round trip
+//! lasts longer than they do, the port idles meanwhile. So a turn is also given beside others while
+//! fewer packets than the budget are in flight: granted and not arrived. The budget follows the
+//! port's use:
 //!
-//! * The port's rate is the highest that the packets of one turn had lately. Over spans of at least [`SPAN`] in which a
-//!   connection always waited, bytes that came more slowly show that the port idled: the budget grows.
+//! * The port's rate is the highest that the packets of one turn had lately. Over spans of at least
+//!   [`SPAN`] in which a connection always waited, bytes that came more slowly show that the port
+//!   idled: the budget grows.
 //! * A port in full use lets the budget shrink slowly, down to what arrives in two round trips.
-//! * If every turn of a span took [`DELAY`] longer than it might to bring its first packet, packets wait in the port:
-//!   the budget shrinks, whatever the rate.
-//! * No port takes any number. The budget stays below a ceiling, which a loss takes down to three quarters of what was in flight.
-//!   It rises again while the port idles, slowly until as many spans have passed as [`LEASE`].
+//! * If every turn of a span took [`DELAY`] longer than it might to bring its first packet, packets
+//!   wait in the port: the budget shrinks, whatever the rate.
+//! * No port takes any number. The budget stays below a ceiling, which a loss takes down to three
+//!   quarters of what was in flight. It rises again while the port idles, slowly until as many
+//!   spans have passed as [`LEASE`].
 //!
 //! The budget counts packets, since turns do, and rates count bytes: many packets are small.
 
@@ -22,21 +25,23 @@ use super::super::timers::{Nanos, MICROSECOND, MILLISECOND};
 const SPAN: Nanos = 100 * MICROSECOND;
 const LEAST_COUNT: u32 = 16;
 
-/// The first packet of a turn may be later than the least round trip by this and by the time of 32 packets.
+/// The first packet of a turn may be later than the least round trip by this and by the time of 32
+/// packets.
 const DELAY: Nanos = 50 * MICROSECOND;
 
 /// After so much time without a packet a count begins anew.
 const PAUSE: Nanos = 2 * MILLISECOND;
 
-/// So many packets a port with a buffer of 128 KiB takes beside those that come [unscheduled](super::UNSCHEDULED).
+/// So many packets a port with a buffer of 128 KiB takes beside those that come
+/// [unscheduled](super::UNSCHEDULED).
 const FIRST_CEILING: u32 = 42;
 const LEAST_CEILING: u32 = 8;
 
 /// The buffer of a fast port takes what comes in this time: 400 packets at 100 Gbit/s.
 const FAST: Nanos = 50 * MICROSECOND;
 
-/// A slow port holds no more packets than it sends in this time: 24 at 1 Gbit/s. If it sends fewer than [`FEWEST`] in it,
-/// a single turn fills the port.
+/// A slow port holds no more packets than it sends in this time: 24 at 1 Gbit/s. If it sends fewer
+/// than [`FEWEST`] in it, a single turn fills the port.
 const SLOW: Nanos = 300 * MICROSECOND;
 const FEWEST: u32 = 16;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is known of the hosts that have turns: their rounds, their debt, and whether they use what they get.
+//! What is known of the hosts that have turns: their rounds, their debt, and whether they use what
+//! they get.
 
 use super::{List, CREDIT, PARTS, ROUNDS};
 
@@ -24,7 +25,8 @@ pub(super) struct Host {
     key: u64,
     /// The first round in which it has no turn.
     next: u32,
-    /// First turns that it had beyond those of its rounds, in [`PARTS`]. A round without a turn makes up for one.
+    /// First turns that it had beyond those of its rounds, in [`PARTS`]. A round without a turn
+    /// makes up for one.
     debt: u8,
     /// Below 0, its connections wait aside.
     trust: i8,
@@ -123,8 +125,9 @@ impl Host {
     }
 }
 
-/// A table of hosts. It needs no memory of its own accord and no cleaning up: a host that is not ahead of others is
-/// forgotten when its place is needed. One that finds no place is treated like one that is never ahead.
+/// A table of hosts. It needs no memory of its own accord and no cleaning up: a host that is not
+/// ahead of others is forgotten when its place is needed. One that finds no place is treated like
+/// one that is never ahead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Hosts([Host; HOSTS]);
 

@@ -37,7 +37,8 @@ impl NextTurn<'_> {
     }
 
     /// The list's head, whose slot this is, has left it. Its connection's
-    /// [`take_turn`](super::super::Connection::take_turn) is to follow, unless the answer is a list: then it joins that one's tail.
+    /// [`take_turn`](super::super::Connection::take_turn) is to follow, unless the answer is a
+    /// list: then it joins that one's tail.
     #[inline]
     pub fn give(self, slot: &mut Slot) -> Option<List> {
         let queue = self.queue;

@@ -13,16 +13,17 @@
 
 use super::super::timers::{Nanos, SECOND};
 
-/// Packets that all senders together may have behind announcements: half of what a port with a buffer
-/// of 128 KiB takes.
+/// Packets that all senders together may have behind announcements: half of what a port with a
+/// buffer of 128 KiB takes.
 pub const UNSCHEDULED: u16 = 42;
 
-/// Where more connections than these come by a device, one that opens is told so: it announces its first transmission by a
-/// [short](SHORT) packet.
+/// Where more connections than these come by a device, one that opens is told so: it announces its
+/// first transmission by a [short](SHORT) packet.
 pub const CROWD: usize = 8;
 
-/// Bytes of the packet by which a connection without a share announces a transmission of more: as many as the shortest frame
-/// has room for. So a port with a buffer of 128 KiB takes the announcements of 1,500 senders at once.
+/// Bytes of the packet by which a connection without a share announces a transmission of more: as
+/// many as the shortest frame has room for. So a port with a buffer of 128 KiB takes the
+/// announcements of 1,500 senders at once.
 pub const SHORT: usize = 35;
 
 /// A share of [`UNSCHEDULED`] lapses when its connection has not asked for a turn for

@@ -37,8 +37,8 @@ impl Connection {
     }
 
     /// The header that [`on_packets`](Self::on_packets) gets in place of one that [names
-    /// packets](Header::names_missing): an acknowledgement, or ACK|RRQ if this was not negotiated. Any other header is
-    /// returned as it is.
+    /// packets](Header::names_missing): an acknowledgement, or ACK|RRQ if this was not negotiated.
+    /// Any other header is returned as it is.
     #[cold]
     #[inline(never)]
     pub fn without_names(&self, header: &Header) -> Header {
@@ -54,7 +54,8 @@ impl Connection {
         }
     }
 
-    /// Takes in the names of such a packet, after [`on_packets`](Self::on_packets) returned `outcome`.
+    /// Takes in the names of such a packet, after [`on_packets`](Self::on_packets) returned
+    /// `outcome`.
     #[cold]
     #[inline(never)]
     pub fn on_named(&mut self, header: &Header, named: &[u8], outcome: &Outcome, now: Nanos) {
@@ -81,15 +82,15 @@ impl Connection {
         self.receiver.drop_kept();
     }
 
-    /// Whether the first of the packets with the number `seq` that the caller keeps is to be handed over now: nothing
-    /// before it is missing.
+    /// Whether the first of the packets with the number `seq` that the caller keeps is to be handed
+    /// over now: nothing before it is missing.
     #[inline]
     pub fn reaches(&self, seq: Seq) -> bool {
         !seq.after(self.receiver.expected())
     }
 
-    /// As [`on_packets`](Self::on_packets), of the first packets that were kept and are [reached](Self::reaches).
-    /// Those that have been taken since are dropped.
+    /// As [`on_packets`](Self::on_packets), of the first packets that were kept and are
+    /// [reached](Self::reaches). Those that have been taken since are dropped.
     #[cold]
     pub fn on_kept(&mut self, header: &Header, count: u16, room: Room, now: Nanos) -> Outcome {
         let mut outcome = Outcome::default();
@@ -154,8 +155,8 @@ impl Connection {
         self.on_payload(header, count, room, now, outcome)
     }
 
-    /// Data that acknowledges nothing: a sender that tells no version need not repeat a number. From any other
-    /// such data is forged.
+    /// Data that acknowledges nothing: a sender that tells no version need not repeat a number.
+    /// From any other such data is forged.
     fn on_unacknowledging(&mut self, now: Nanos) -> Result<(), DropReason> {
         if !self.sender.is_open() || self.tells_version {
             // Nothing shows that it answers our SYN, or belongs to this connection.
@@ -240,9 +241,10 @@ impl Connection {
         }
     }
 
-    /// Takes a RST with exactly the expected number. Any other that the other side may have sent is answered
-    /// with a challenge ACK (RFC 5961): a host that does not know the connection answers that with the number. At the
-    /// connection's end there is no need: our FIN leaves again, and its answer tells more.
+    /// Takes a RST with exactly the expected number. Any other that the other side may have sent is
+    /// answered with a challenge ACK (RFC 5961): a host that does not know the connection answers
+    /// that with the number. At the connection's end there is no need: our FIN leaves again, and
+    /// its answer tells more.
     fn on_reset(
         &mut self,
         header: &Header,
@@ -256,8 +258,8 @@ impl Connection {
             }
             return Err(DropReason::BadState);
         }
-        // The RST that answers a challenge ACK names the number behind all that was sent, as the one that answers
-        // the FIN does.
+        // The RST that answers a challenge ACK names the number behind all that was sent, as the
+        // one that answers the FIN does.
         let answers_data = self.challenged.is_none();
         let forgotten =
             !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack, answers_data);
@@ -272,8 +274,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a RST names a packet that may have caused it: with ACK an acceptable number, without the number
-    /// behind a packet of ours, from a probe to the last one. A sender that tells no version need not name one.
+    /// Whether a RST names a packet that may have caused it: with ACK an acceptable number, without
+    /// the number behind a packet of ours, from a probe to the last one. A sender that tells no
+    /// version need not name one.
     fn names_ours(&self, reset: &Header) -> bool {
         if !self.tells_version {
             true
@@ -356,7 +359,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Data with an acknowledgement that is not acceptable. Others may have overtaken them, and have acknowledged more.
+    /// Data with an acknowledgement that is not acceptable. Others may have overtaken them, and
+    /// have acknowledged more.
     #[cold]
     fn on_older(&self, header: &Header) -> Result<(), DropReason> {
         let overtaken = self.receiver.is_selective()
@@ -369,8 +373,8 @@ impl Connection {
         }
     }
 
-    /// The other side has skipped the numbers that are too large to leave again, and tells which of them it had
-    /// before.
+    /// The other side has skipped the numbers that are too large to leave again, and tells which of
+    /// them it had before.
     #[cold]
     fn on_skipped(
         &mut self,
@@ -402,8 +406,8 @@ impl Connection {
         }
     }
 
-    /// The peer of an orphan acknowledges. Progress restarts the orphan's life and moves its latest end; an
-    /// acknowledgement that opens no window restarts its life only.
+    /// The peer of an orphan acknowledges. Progress restarts the orphan's life and moves its latest
+    /// end; an acknowledgement that opens no window restarts its life only.
     #[cold]
     fn hold_orphan(
         &mut self,

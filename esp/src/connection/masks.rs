@@ -8,8 +8,8 @@ use super::super::wire::{flags, Header};
 use super::{Connection, Handshake};
 
 impl Connection {
-    /// The SYN or SYN|ACK tells the random number `nonce`: to be called before it leaves, and before
-    /// [`take_options`](Self::take_options).
+    /// The SYN or SYN|ACK tells the random number `nonce`: to be called before it leaves, and
+    /// before [`take_options`](Self::take_options).
     pub fn use_nonce(&mut self, nonce: u32) {
         self.masks.use_nonce(nonce);
     }
@@ -36,8 +36,9 @@ impl Connection {
         })
     }
 
-    /// Whether a packet with `header` whose sum has this `mask` may be one of the connection. Others have failed
-    /// their sum. To be called before [`on_packets`](Self::on_packets), of each packet with a sum.
+    /// Whether a packet with `header` whose sum has this `mask` may be one of the connection.
+    /// Others have failed their sum. To be called before [`on_packets`](Self::on_packets), of each
+    /// packet with a sum.
     #[inline]
     pub fn takes_mask(&mut self, header: &Header, mask: u32) -> bool {
         if header.is_strangers_reset() {
@@ -50,8 +51,8 @@ impl Connection {
         mask == expected || self.takes_other_mask(header, mask)
     }
 
-    /// Whether a packet has left with this `mask` that the RST `header` answers: a SYN, one with the number that it
-    /// acknowledges, or one with the number before, which the packet takes.
+    /// Whether a packet has left with this `mask` that the RST `header` answers: a SYN, one with
+    /// the number that it acknowledges, or one with the number before, which the packet takes.
     #[cold]
     fn has_left_with(&self, header: &Header, mask: u32) -> bool {
         let left = |seq| {
@@ -67,8 +68,8 @@ impl Connection {
     #[cold]
     fn takes_other_mask(&mut self, header: &Header, mask: u32) -> bool {
         if self.state == State::SynSent {
-            // Of a connection that our side has forgotten, with its nonce: nothing is taken from the packet, and it
-            // is answered with RST.
+            // Of a connection that our side has forgotten, with its nonce: nothing is taken from
+            // the packet, and it is answered with RST.
             let answered = !header.has(flags::SYN | flags::RST);
             if answered {
                 self.masks.note_other(mask);

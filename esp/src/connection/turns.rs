@@ -62,14 +62,15 @@ impl Connection {
         self.receiver.take_turn(false);
     }
 
-    /// As [`take_turn`](Self::take_turn), at once: no other connection of the device waited for one.
+    /// As [`take_turn`](Self::take_turn), at once: no other connection of the device waited for
+    /// one.
     #[inline]
     pub(in super::super) fn take_lone_turn(&mut self) {
         self.receiver.take_turn(true);
     }
 
-    /// So many connections of the device have announced a transmission, with this one; its link has this rate, bytes in
-    /// 2^16 ns, or 0.
+    /// So many connections of the device have announced a transmission, with this one; its link has
+    /// this rate, bytes in 2^16 ns, or 0.
     #[inline]
     pub(in super::super) fn set_port(&mut self, senders: u32, link: u32) {
         self.receiver.set_port(senders, link);
@@ -81,8 +82,8 @@ impl Connection {
         self.config.is_adaptive()
     }
 
-    /// So many packets with this header have arrived while a connection waited for its turn in the ACK queue: to be
-    /// called after they were taken in, and before the queue is asked.
+    /// So many packets with this header have arrived while a connection waited for its turn in the
+    /// ACK queue: to be called after they were taken in, and before the queue is asked.
     pub fn note_arrived(&mut self, header: &Header, count: u16, now: Nanos) {
         if header.payload() > 0 {
             self.receiver.note_arrived(count, header.len, now);
@@ -95,8 +96,8 @@ impl Connection {
         self.receiver.take_news()
     }
 
-    /// Packets that the other side may send and that have not come. `None` while an acknowledgement is to leave that opens a
-    /// window.
+    /// Packets that the other side may send and that have not come. `None` while an acknowledgement
+    /// is to leave that opens a window.
     #[inline]
     pub(in super::super) fn in_flight(&self) -> Option<u16> {
         self.receiver.in_flight(&self.config)

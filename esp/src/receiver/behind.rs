@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Packets that are kept behind a hole, if both ends take [requests that name
-//! packets](super::super::wire::Header::names_missing). The caller keeps them; here is which they are, which ones
-//! are missing, and when those are requested.
+//! packets](super::super::wire::Header::names_missing). The caller keeps them; here is which they
+//! are, which ones are missing, and when those are requested.
 //!
-//! * A packet is kept if it is within a window of the expected one, less than 256 behind it, and the receive
-//!   buffer has room. It is not acknowledged, so that it may be dropped at any time. When the hole closes, the
-//!   caller hands it over as if it arrived then: TXS, TXF, records and the FIN count in their order.
-//! * A missing packet is *lost* once [`LATER`] packets behind it have come, or a quarter of a round trip after it
-//!   was found missing, or if the answer to a probe shows it. Only then it is requested, and is a loss for the
-//!   windows. So packets that overtake others cost nothing.
-//! * A packet that comes less than half the least round trip after it was requested was late: the request was needless.
-//!   Each such request makes the receiver wait for more packets and longer, up to sixteen times as many, and more
-//!   than a round trip; losses undo that.
-//! * A request names the lost packets that no request has named before. It waits for its turn like any
-//!   acknowledgement that opens a window. What it names is lost again if it has not come a round trip and its
-//!   usual variation later, or if a packet comes that a later request has named.
-//! * The way has no room for a window that loses more than one packet in [`SHARE`] of it. Fewer losses are the
-//!   line's, and leave the window as it is: each costs one packet.
+//! * A packet is kept if it is within a window of the expected one, less than 256 behind it, and
+//!   the receive buffer has room. It is not acknowledged, so that it may be dropped at any time.
+//!   When the hole closes, the caller hands it over as if it arrived then: TXS, TXF, records and
+//!   the FIN count in their order.
+//! * A missing packet is *lost* once [`LATER`] packets behind it have come, or a quarter of a round
+//!   trip after it was found missing, or if the answer to a probe shows it. Only then it is
+//!   requested, and is a loss for the windows. So packets that overtake others cost nothing.
+//! * A packet that comes less than half the least round trip after it was requested was late: the
+//!   request was needless. Each such request makes the receiver wait for more packets and longer,
+//!   up to sixteen times as many, and more than a round trip; losses undo that.
+//! * A request names the lost packets that no request has named before. It waits for its turn like
+//!   any acknowledgement that opens a window. What it names is lost again if it has not come a
+//!   round trip and its usual variation later, or if a packet comes that a later request has named.
+//! * The way has no room for a window that loses more than one packet in [`SHARE`] of it. Fewer
+//!   losses are the line's, and leave the window as it is: each costs one packet.
 
 use super::super::bits::{Bits, BYTES, MOST};
 use super::super::config::Config;
@@ -52,7 +53,8 @@ pub(super) struct Behind {
     handing: bool,
     /// A retransmission has closed the hole, and what was kept behind it is being handed over.
     mended: bool,
-    /// Anything is known of packets behind the expected one: of usual packets this is all that is looked at.
+    /// Anything is known of packets behind the expected one: of usual packets this is all that is
+    /// looked at.
     active: bool,
     /// Packets that the caller keeps. The expected one is among them until it is handed over.
     kept: Bits,
@@ -111,8 +113,9 @@ impl Behind {
             .without(Bits::below(self.lost))
     }
 
-    /// These packets have come. A packet that was requested before one of them and has not come is lost again:
-    /// retransmissions leave in the order of requests. Returns whether the last request was needless.
+    /// These packets have come. A packet that was requested before one of them and has not come is
+    /// lost again: retransmissions leave in the order of requests. Returns whether the last request
+    /// was needless.
     fn come(&mut self, packets: Bits, now: Nanos) -> bool {
         let came = self.awaited.within(packets);
         self.awaited = self.awaited.without(packets);
@@ -219,7 +222,8 @@ impl Receiver {
         }
     }
 
-    /// Drops all kept packets if the receive buffer cannot hold them beside the arriving one, which is in order.
+    /// Drops all kept packets if the receive buffer cannot hold them beside the arriving one, which
+    /// is in order.
     #[cold]
     #[inline(never)]
     pub(super) fn make_room(&mut self, room: Room) {
@@ -251,8 +255,9 @@ impl Receiver {
         self.behind.active
     }
 
-    /// Whether the last packet was taken behind a hole that a retransmission has closed: the window has stood still
-    /// since a round trip, so the acknowledgement does not wait for more packets. The next call says no.
+    /// Whether the last packet was taken behind a hole that a retransmission has closed: the window
+    /// has stood still since a round trip, so the acknowledgement does not wait for more packets.
+    /// The next call says no.
     #[inline]
     pub(super) fn take_mended(&mut self) -> bool {
         self.behind.active && self.end_mended()
@@ -284,7 +289,8 @@ impl Receiver {
         let first = self.expected.distance(header.seq);
         let end = first.saturating_add(count);
         let run = Bits::run(first, count);
-        // Beyond a window there is nothing but what is forged, and what was sent before the window became smaller.
+        // Beyond a window there is nothing but what is forged, and what was sent before the window
+        // became smaller.
         let most = self.peer.span().map_or(MOST, |span| (span / 2).min(MOST));
         if end <= most && run.without(self.behind.kept).is_empty() {
             return Err(DropReason::Duplicate);
@@ -363,7 +369,8 @@ impl Receiver {
         }
     }
 
-    /// Requests the lost packets, if there are any; otherwise ends a request that has become needless.
+    /// Requests the lost packets, if there are any; otherwise ends a request that has become
+    /// needless.
     fn request_lost(&mut self) {
         if self.request == Request::Skipped {
             return;
@@ -377,8 +384,8 @@ impl Receiver {
         }
     }
 
-    /// A request leaves: names the lost packets, and returns how many were not known to be lost before. `None` if it
-    /// names none.
+    /// A request leaves: names the lost packets, and returns how many were not known to be lost
+    /// before. `None` if it names none.
     #[cold]
     pub(in super::super) fn name_lost(
         &mut self,
@@ -427,7 +434,8 @@ impl Receiver {
         }
     }
 
-    /// The packets that the request named which has just left, as bytes, and how many of these it has.
+    /// The packets that the request named which has just left, as bytes, and how many of these it
+    /// has.
     pub(in super::super) fn named(&self) -> ([u8; BYTES], u16) {
         let len = self.behind.newest.last().map_or(0, |last| last / 8 + 1);
         (self.behind.newest.emit(), len)
@@ -476,7 +484,8 @@ impl Receiver {
 
     /// From a request to what it requests, usually and at most.
     fn round_trip(&self, config: &Config, rtt: &Rtt) -> (Nanos, Nanos) {
-        // An acknowledgement's turnaround may contain the time that the sender needs for its window.
+        // An acknowledgement's turnaround may contain the time that the sender needs for its
+        // window.
         let known = [&self.behind.answer, rtt, &self.turnaround];
         if let Some(known) = known.into_iter().find(|known| known.is_known()) {
             (known.smoothed(), known.longest())

@@ -2,14 +2,15 @@
 
 //! The windows that a receiver grants. Choices beyond the theses:
 //!
-//! * A window holds the packets that arrive in [`SPAN`]: that covers a round trip and both
-//!   hosts' reaction, and a slow port's buffer takes it. The rate is that of the packets
-//!   which the last turn let go: from the first arrival to the last, so that it is the line's
-//!   also where the turns of many senders alternate. Several senders share that time, so that their turns fit the
+//! * A window holds the packets that arrive in [`SPAN`]: that covers a round trip and both hosts'
+//!   reaction, and a slow port's buffer takes it. The rate is that of the packets which the last
+//!   turn let go: from the first arrival to the last, so that it is the line's also where the turns
+//!   of many senders alternate. Several senders share that time, so that their turns fit the
 //!   [budget](super::super::ack_queue). A window doubles or halves at most.
-//! * A sender whose turns come at once may need a larger window, or one below the configured [`Floor`]: see [`Lone`].
-//! * A loss shows that a queue on the way is too small for the window: a device's ring, or a port's buffer. So it
-//!   takes a quarter off, and bounds those of the next [`LEASE`] windows.
+//! * A sender whose turns come at once may need a larger window, or one below the configured
+//!   [`Floor`]: see [`Lone`].
+//! * A loss shows that a queue on the way is too small for the window: a device's ring, or a port's
+//!   buffer. So it takes a quarter off, and bounds those of the next [`LEASE`] windows.
 //! * Behind an announcement come as many packets as the ACK queue of the device has given this
 //!   sender. Nobody schedules those, so all senders together have no more than a small port's
 //!   buffer takes.
@@ -27,15 +28,15 @@ use super::super::timers::{Nanos, MICROSECOND};
 use super::super::wire::Grant;
 use super::lone::Lone;
 
-/// A window lasts this long at the rate of arrivals: at 10 Gbit/s it has 81 full packets of an MTU of
-/// 1500 bytes.
+/// A window lasts this long at the rate of arrivals: at 10 Gbit/s it has 81 full packets of an MTU
+/// of 1500 bytes.
 const SPAN: Nanos = 100 * MICROSECOND;
 
 /// Of several senders each has an equal part of that, but no less than this.
 const LEAST_SPAN: Nanos = 12 * MICROSECOND;
 
-/// A turn goes on while packets are yet to come for so long: that covers the time until the next sender's first ones arrive.
-/// What is more waits in the port, before whatever comes unscheduled.
+/// A turn goes on while packets are yet to come for so long: that covers the time until the next
+/// sender's first ones arrive. What is more waits in the port, before whatever comes unscheduled.
 const HANDOVER: Nanos = 300 * MICROSECOND;
 
 /// Packets that a switch and a sender store before they forward the first one.
@@ -47,8 +48,8 @@ const LEAST_TRAIN: u16 = 4;
 /// So many tell how closely packets follow each other.
 const FEW: u16 = 16;
 
-/// For so many windows after a loss they stay below the one that was too large. It is tried again then, since buffers on
-/// the way may have been full of others' packets.
+/// For so many windows after a loss they stay below the one that was too large. It is tried again
+/// then, since buffers on the way may have been full of others' packets.
 const LEASE: u32 = 256;
 
 /// The least window, once losses have shown that the way is shared.
@@ -275,15 +276,15 @@ impl Grants {
         self.near = false;
     }
 
-    /// Whether the round trip was at most a third of [`SPAN`] when the last turn came, and no packet was missing lately.
-    /// Then three quarters of a window can be acknowledged at once.
+    /// Whether the round trip was at most a third of [`SPAN`] when the last turn came, and no
+    /// packet was missing lately. Then three quarters of a window can be acknowledged at once.
     #[inline]
     pub(super) fn is_near(&self) -> bool {
         self.near
     }
 
-    /// Packets were lost: some queue on the way may be smaller than the window, as a device's ring. The sender keeps
-    /// its window until the next grant, so the receiver does as well.
+    /// Packets were lost: some queue on the way may be smaller than the window, as a device's ring.
+    /// The sender keeps its window until the next grant, so the receiver does as well.
     pub(super) fn on_loss(&mut self, config: &Config) {
         let window = self.window(config);
         if self.shared {
@@ -296,8 +297,8 @@ impl Grants {
         }
     }
 
-    /// The first packet that a turn let go has come in this time; `window` is what there was before it, or 0 if the sender
-    /// was not alone.
+    /// The first packet that a turn let go has come in this time; `window` is what there was before
+    /// it, or 0 if the sender was not alone.
     #[inline]
     pub(super) fn note_time(&mut self, window: u16, time: Nanos, now: Nanos) {
         self.few = Few::default();
@@ -310,7 +311,8 @@ impl Grants {
         self.lone.least()
     }
 
-    /// So many packets of a turn came in a time, and their bytes on the wire, if there is news since this was last asked.
+    /// So many packets of a turn came in a time, and their bytes on the wire, if there is news
+    /// since this was last asked.
     #[inline]
     pub(super) fn take_train(&mut self) -> Option<(u16, u32, Nanos)> {
         self.shown.take()
@@ -401,8 +403,9 @@ impl Grants {
         self.told.then_some((grant, window))
     }
 
-    /// A turn has come: fits the window to what the last one has shown; `alone` tells that no other connection wanted one.
-    /// Packets that came `unscheduled` tell no rate, since they came between those of others.
+    /// A turn has come: fits the window to what the last one has shown; `alone` tells that no other
+    /// connection wanted one. Packets that came `unscheduled` tell no rate, since they came between
+    /// those of others.
     #[inline]
     pub(super) fn adapt(&mut self, unscheduled: bool, alone: bool, senders: u16, config: &Config) {
         let train = self.train.take();
@@ -439,10 +442,12 @@ impl Grants {
                 self.floor.sink(config);
             }
         }
-        // What arrives in [`SPAN`] covers a short way. On a long one the time decides: a rate may be low for want of windows.
+        // What arrives in [`SPAN`] covers a short way. On a long one the time decides: a rate may
+        // be low for want of windows.
         let by_time = by_time.filter(|_| self.shared || self.lone.is_long());
         let wanted = match by_rate {
-            // While the largest window is too small, the sender stands still in the midst of what a turn let go.
+            // While the largest window is too small, the sender stands still in the midst of what a
+            // turn let go.
             _ if self.shared || self.lone.pressed => by_time.unwrap_or(window),
             Some(rate) if alone && self.lone.is_long() => rate.max(by_time.unwrap_or(window)),
             Some(rate) => rate,
@@ -458,7 +463,8 @@ impl Grants {
         self.window = self.wanted.min(fit).max(floor);
     }
 
-    /// Whether more packets were in front of the last turn's first one than its sender's own, or a host held it back.
+    /// Whether more packets were in front of the last turn's first one than its sender's own, or a
+    /// host held it back.
     fn is_behind_others(&self, window: u16) -> bool {
         self.twice_the_time(window)
             .is_some_and(|own| self.lone.time() > own.saturating_add(self.lone.aim()))

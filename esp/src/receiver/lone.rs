@@ -2,13 +2,15 @@
 
 //! The window of a sender whose turns come at once: by the time that a window's first packet takes.
 //!
-//! A window is too small for the way if its sender stands still at its end. Then the first packet that the next turn lets go
-//! comes a bare round trip after it. If the window is large enough, packets wait somewhere, and that one comes behind them.
-//! So the time from a turn to that packet tells whether a window fills the way, whatever lies between its packets: the
-//! sender's card may be shared, or the receiver's may collect packets.
+//! A window is too small for the way if its sender stands still at its end. Then the first packet
+//! that the next turn lets go comes a bare round trip after it. If the window is large enough,
+//! packets wait somewhere, and that one comes behind them. So the time from a turn to that packet
+//! tells whether a window fills the way, whatever lies between its packets: the sender's card may
+//! be shared, or the receiver's may collect packets.
 //!
-//! * The window is to have that time at [`QUEUE`], or a little above the least that was seen, if that is more. It grows and
-//!   shrinks in proportion, and by one packet beyond: so streams that share a link get the same part of it.
+//! * The window is to have that time at [`QUEUE`], or a little above the least that was seen, if
+//!   that is more. It grows and shrinks in proportion, and by one packet beyond: so streams that
+//!   share a link get the same part of it.
 //! * The least is forgotten after [`MEMORY`], since ways change.
 
 use super::super::timers::{Nanos, MICROSECOND, SECOND};
@@ -25,7 +27,8 @@ const MEMORY: Nanos = 10 * SECOND;
 /// What the turns of a sender that is alone have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Lone {
-    /// The least time from a turn to its first packet, in this [`MEMORY`] and in the one before; 0 for none.
+    /// The least time from a turn to its first packet, in this [`MEMORY`] and in the one before; 0
+    /// for none.
     least: [Nanos; 2],
     /// When this one began.
     since: Nanos,
@@ -40,7 +43,8 @@ pub(super) struct Lone {
 }
 
 impl Lone {
-    /// The first packet that a turn let go came after `time`. `window`: the one before it, or 0 if others waited for turns.
+    /// The first packet that a turn let go came after `time`. `window`: the one before it, or 0 if
+    /// others waited for turns.
     pub(super) fn note(&mut self, window: u16, time: Nanos, now: Nanos) {
         let time = time.max(1);
         if now.saturating_sub(self.since) > MEMORY {

@@ -4,8 +4,8 @@
 //!
 //! * A packet far from the expected number is stale or forged. Nothing in it counts.
 //! * A sender whose packets have become too large *skips* their numbers: see the sender's
-//!   [pause](super::super::sender). From then on none of them is taken. The answer tells which number was expected
-//!   before, and is repeated until a packet shows that the sender has got it.
+//!   [pause](super::super::sender). From then on none of them is taken. The answer tells which
+//!   number was expected before, and is repeated until a packet shows that the sender has got it.
 
 use super::super::config::LARGEST_WINDOW;
 use super::super::seq::Seq;
@@ -44,8 +44,8 @@ impl Receiver {
         self.peer.reach(window);
     }
 
-    /// The sender skips the numbers before `to` that were not received. `una` is its first unacknowledged one,
-    /// which a packet that was made up does not have.
+    /// The sender skips the numbers before `to` that were not received. `una` is its first
+    /// unacknowledged one, which a packet that was made up does not have.
     #[cold]
     pub(super) fn on_skip(&mut self, una: Seq, to: Seq) {
         if self.skipped.is_some_and(|(_, last)| last == to) {
@@ -78,8 +78,8 @@ impl Receiver {
         self.request = Request::Skipped;
     }
 
-    /// The numbers that were skipped, if the answer is to leave: the first of them, and the one behind. The next
-    /// call says no.
+    /// The numbers that were skipped, if the answer is to leave: the first of them, and the one
+    /// behind. The next call says no.
     #[cold]
     pub(in super::super) fn take_skipped(&mut self) -> Option<(Seq, Seq)> {
         if self.request != Request::Skipped {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A receiver's part in the ACK queue: what it demands, the turns that it gets, and the news that it has for the queue.
+//! A receiver's part in the ACK queue: what it demands, the turns that it gets, and the news that
+//! it has for the queue.
 
 use super::super::ack_queue::{on_wire, Demand, News, PARTS};
 use super::super::config::Config;
@@ -184,8 +185,8 @@ impl Receiver {
         self.news.arrived = (packets.saturating_add(count), bytes, now);
     }
 
-    /// Forgets the news of short transmissions, since they tell no rate of the port. Keeps the time that the first
-    /// packets of this longer one have `measured`.
+    /// Forgets the news of short transmissions, since they tell no rate of the port. Keeps the time
+    /// that the first packets of this longer one have `measured`.
     #[cold]
     pub(super) fn forget_news(&mut self, measured: bool) {
         self.news = News {

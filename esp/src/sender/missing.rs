@@ -2,9 +2,9 @@
 
 //! Packets that the other side has named as missing: these leave again, and no others.
 //!
-//! A request is hostile input. Numbers that have not left, or that the window does not reach, are ignored, and no
-//! packet leaves again twice within a round trip: so a forged request costs no more than one that goes back to the
-//! first packet.
+//! A request is hostile input. Numbers that have not left, or that the window does not reach, are
+//! ignored, and no packet leaves again twice within a round trip: so a forged request costs no more
+//! than one that goes back to the first packet.
 
 use super::super::bits::Bits;
 use super::super::config::Config;
@@ -78,7 +78,8 @@ impl Missing {
 }
 
 impl Sender {
-    /// The other side lacks these packets, by their distance from `ack`, which it has acknowledged in the same packet.
+    /// The other side lacks these packets, by their distance from `ack`, which it has acknowledged
+    /// in the same packet.
     pub(in super::super) fn on_named(
         &mut self,
         ack: Seq,

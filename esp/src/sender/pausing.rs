@@ -2,14 +2,14 @@
 
 //! A pause of the sender: packets that have left are too large to leave again, and are cut anew.
 //!
-//! No number is used again for other bytes, since a frame with the first ones may still be on its way. So the
-//! sender asks the receiver to *skip* the numbers, from the first unacknowledged one to the last that left. The
-//! receiver takes none of them from then on, and answers which it expected before: what it has is acknowledged, the
-//! rest takes the numbers behind. Until that answer, no other acknowledgement tells anything: the receiver
-//! may have skipped what it counts.
+//! No number is used again for other bytes, since a frame with the first ones may still be on its
+//! way. So the sender asks the receiver to *skip* the numbers, from the first unacknowledged one to
+//! the last that left. The receiver takes none of them from then on, and answers which it expected
+//! before: what it has is acknowledged, the rest takes the numbers behind. Until that answer, no
+//! other acknowledgement tells anything: the receiver may have skipped what it counts.
 //!
-//! A receiver that takes no skips may have all of it, and acknowledge it. If it does not for [`FRAME_LIFE`], the
-//! connection ends.
+//! A receiver that takes no skips may have all of it, and acknowledge it. If it does not for
+//! [`FRAME_LIFE`], the connection ends.
 
 use super::super::config::Config;
 use super::super::rtt::Rtt;
@@ -76,8 +76,9 @@ impl Sender {
         self.pause == Some(Pause::Asking) && core::mem::take(&mut self.probe)
     }
 
-    /// Whether acknowledgements may count what the receiver has skipped: only the answer to the skip tells. The
-    /// receiver also moves the number that it gave last, which its data repeat while it is congested.
+    /// Whether acknowledgements may count what the receiver has skipped: only the answer to the
+    /// skip tells. The receiver also moves the number that it gave last, which its data repeat
+    /// while it is congested.
     #[inline]
     pub(in super::super) fn doubts(&self) -> bool {
         self.pause == Some(Pause::Asking)

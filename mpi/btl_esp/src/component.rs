@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The component as Open MPI loads it: a symbol with its versions, and the functions that make and end it.
+//! The component as Open MPI loads it: a symbol with its versions, and the functions that make and
+//! end it.
 
 use std::ffi::{c_char, c_int};
 use std::mem;
@@ -22,7 +23,8 @@ use crate::wire::Name;
 /// Interfaces that are used at most.
 const INTERFACES: usize = 8;
 
-/// The preference over other components that reach the same peer: tcp has 100, and the shared memory of one host 65536.
+/// The preference over other components that reach the same peer: tcp has 100, and the shared
+/// memory of one host 65536.
 const EXCLUSIVITY: u32 = 200;
 
 /// A first fragment, and one of a larger message.
@@ -65,8 +67,8 @@ pub static mut mca_btl_esp_component: mca_btl_base_component_3_0_0_t =
             reserved: [0; 32],
         },
         btl_init: Some(init),
-        // The component registers its progress by itself: Open MPI would do so when it first reaches a peer, and an
-        // unknown peer may connect before.
+        // The component registers its progress by itself: Open MPI would do so when it first
+        // reaches a peer, and an unknown peer may connect before.
         btl_progress: None,
     };
 
@@ -106,7 +108,8 @@ unsafe extern "C" fn progress() -> c_int {
 
 unsafe extern "C" fn register() -> c_int {
     let template = (&raw mut TEMPLATE).cast::<mca_btl_base_module_t>();
-    // SAFETY: one thread registers parameters, and nothing else refers to the template, which all zero bytes are a value of.
+    // SAFETY: one thread registers parameters, and nothing else refers to the template, which all
+    // zero bytes are a value of.
     let module = unsafe { &mut *template };
     module.btl_eager_limit = EAGER;
     module.btl_rndv_eager_limit = EAGER;

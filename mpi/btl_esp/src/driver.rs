@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Runs the engine for Open MPI: one lock around it, and what it has to tell is told when the lock is free.
+//! Runs the engine for Open MPI: one lock around it, and what it has to tell is told when the lock
+//! is free.
 
 use std::ffi::{c_int, CString};
 use std::ptr;
@@ -21,7 +22,8 @@ use crate::wire::Name;
 /// How long connections are heard out at the end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Messages up to so many bytes are copied before Open MPI sees them, since ob1 writes behind a short one.
+/// Messages up to so many bytes are copied before Open MPI sees them, since ob1 writes behind a
+/// short one.
 const COPIED: usize = 256;
 
 /// Room behind a copied message, in eight bytes each.
@@ -74,7 +76,8 @@ pub fn link_of(endpoint: *mut mca_btl_base_endpoint_t) -> LinkId {
     endpoint.addr() - 1
 }
 
-/// The endpoint for `peer` by interface `module`, if that reaches it. `fetch` reads what the peer tells of itself.
+/// The endpoint for `peer` by interface `module`, if that reaches it. `fetch` reads what the peer
+/// tells of itself.
 pub fn reach(
     peer: Name,
     module: usize,
@@ -178,8 +181,8 @@ pub fn close_window(key: u64) {
     }
 }
 
-/// Looks what has come and what can leave; returns how much that was, and no less than 1 if bytes came, since more may be there
-/// by now. Another thread that does so already is enough.
+/// Looks what has come and what can leave; returns how much that was, and no less than 1 if bytes
+/// came, since more may be there by now. Another thread that does so already is enough.
 pub fn progress() -> c_int {
     let (events, came) = {
         let Ok(mut engine) = ENGINE.try_lock() else {
@@ -248,7 +251,8 @@ fn deliver(link: LinkId, module: usize, block: &mut [u8], arrival: Arrival) {
     if u32::from(tag) >= MCA_BTL_TAG_MAX {
         return;
     }
-    // SAFETY: the table has an entry for each tag below MCA_BTL_TAG_MAX. Receivers register before peers can send to them.
+    // SAFETY: the table has an entry for each tag below MCA_BTL_TAG_MAX. Receivers register before
+    // peers can send to them.
     let trigger = unsafe { (*triggers)[usize::from(tag)] };
     let descriptor = mca_btl_base_receive_descriptor_t {
         endpoint: endpoint_of(link),
@@ -258,8 +262,8 @@ fn deliver(link: LinkId, module: usize, block: &mut [u8], arrival: Arrival) {
         cbdata: trigger.cbdata,
     };
     if let Some(receiver) = trigger.cbfunc {
-        // SAFETY: the receiver registered for this tag; descriptor, segment and bytes outlive the call, and the bytes may
-        // be written, behind short messages too.
+        // SAFETY: the receiver registered for this tag; descriptor, segment and bytes outlive the
+        // call, and the bytes may be written, behind short messages too.
         unsafe { receiver(module_of(module), &raw const descriptor) };
     }
 }
@@ -272,7 +276,8 @@ fn lose(peer: Name, module: usize, why: &str) {
     let sentence = format!("btl esp: {peer} is lost: {why}").replace('%', " ");
     let text = CString::new(sentence).unwrap_or_default().into_raw();
     if let Some(callback) = callback {
-        // SAFETY: Open MPI registered the callback; the text is never freed, and it takes a null process for an unknown one.
+        // SAFETY: Open MPI registered the callback; the text is never freed, and it takes a null
+        // process for an unknown one.
         unsafe {
             callback(
                 module_of(module),

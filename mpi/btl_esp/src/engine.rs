@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! All links of this process: who is connected by what, how messages find their way, what becomes of them.
+//! All links of this process: who is connected by what, how messages find their way, what becomes
+//! of them.
 //!
-//! The engine calls nobody back. What Open MPI is to be told it collects as [`Event`]s, which its owner handles when the
-//! engine's lock is free again.
+//! The engine calls nobody back. What Open MPI is to be told it collects as [`Event`]s, which its
+//! owner handles when the engine's lock is free again.
 
 use std::collections::HashMap;
 use std::io;
@@ -179,8 +180,8 @@ impl<P: Payload> Engine<P> {
             .is_some_and(|peer| self.peers[*peer].introduced)
     }
 
-    /// Makes links to `peer`: `pairs` are those of a local interface, one of the peer's, and its card. Links by which the
-    /// peer has connected already are kept.
+    /// Makes links to `peer`: `pairs` are those of a local interface, one of the peer's, and its
+    /// card. Links by which the peer has connected already are kept.
     pub fn introduce(&mut self, peer: Name, pairs: &[(usize, usize, Card)]) {
         let peer = self.peer(peer);
         for (module, remote, card) in pairs {
@@ -386,7 +387,8 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Looks once what has come and what can leave; true if something came, so that more may have come by now.
+    /// Looks once what has come and what can leave; true if something came, so that more may have
+    /// come by now.
     pub fn poll(&mut self) -> bool {
         self.round = self.round.wrapping_add(1);
         let in_progress = !self.opening.is_empty() || !self.callers.is_empty();
@@ -426,8 +428,8 @@ impl<P: Payload> Engine<P> {
         progress
     }
 
-    /// Asks links with output for room and for input at once: a send and a receive that fail cost more. Returns the links, and
-    /// whether something came.
+    /// Asks links with output for room and for input at once: a send and a receive that fail cost
+    /// more. Returns the links, and whether something came.
     fn ask_blocked(&mut self) -> (Vec<LinkId>, bool) {
         let mut progress = false;
         let asked = std::mem::take(&mut self.blocked);
@@ -492,7 +494,8 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Answers a caller. When both processes call, the connection of the lower name is the one that stays.
+    /// Answers a caller. When both processes call, the connection of the lower name is the one that
+    /// stays.
     fn answer(&mut self, stream: Stream, module: usize, hello: Hello) {
         let peer = self.peer(hello.caller);
         let link = self.link(peer, module, usize::from(hello.interface));
@@ -648,7 +651,8 @@ impl<P: Payload> Engine<P> {
         self.complete(payloads, false);
     }
 
-    /// Ends all connections in order: says farewell to each peer and hears each out, for as long as `patience`.
+    /// Ends all connections in order: says farewell to each peer and hears each out, for as long as
+    /// `patience`.
     pub fn close(&mut self, patience: Duration) {
         self.closing = true;
         let end = Instant::now() + patience;

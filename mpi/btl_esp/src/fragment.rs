@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Messages on their way out: descriptors that Open MPI and the engine hand to each other, in memory that is used again.
+//! Messages on their way out: descriptors that Open MPI and the engine hand to each other, in
+//! memory that is used again.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -19,7 +20,8 @@ use crate::wire::Target;
 /// Fragments of one size that are kept for later.
 const KEPT: usize = 256;
 
-/// Segments of a fragment: Open MPI's header with or without data, and data in the program's memory.
+/// Segments of a fragment: Open MPI's header with or without data, and data in the program's
+/// memory.
 const SEGMENTS: usize = 2;
 
 /// A descriptor with its memory. Open MPI sees the descriptor only, which comes first.
@@ -54,7 +56,8 @@ pub struct Completion {
 #[derive(Debug)]
 pub struct Message(NonNull<Fragment>);
 
-// SAFETY: a message is the only handle of its fragment, and neither Open MPI nor this crate ties fragments to threads.
+// SAFETY: a message is the only handle of its fragment, and neither Open MPI nor this crate ties
+// fragments to threads.
 unsafe impl Send for Message {}
 
 /// Fragments of one size that wait to be used again.
@@ -117,8 +120,8 @@ impl Pool {
 impl Message {
     fn new(size: usize) -> Self {
         let memory = vec![0; size.div_ceil(size_of::<u64>())].into_boxed_slice();
-        // SAFETY: a descriptor and segments are plain C data, for which all zero bytes are a value: null pointers, no
-        // callback, zero counts.
+        // SAFETY: a descriptor and segments are plain C data, for which all zero bytes are a value:
+        // null pointers, no callback, zero counts.
         let (mut descriptor, segments): (mca_btl_base_descriptor_t, _) =
             unsafe { std::mem::zeroed() };
         let object = &mut descriptor.super_.super_.super_;
@@ -141,8 +144,8 @@ impl Message {
     }
 
     fn fragment(&self) -> &Fragment {
-        // SAFETY: the fragment lives until `destroy`, which takes the message; Open MPI changes it only while it has the
-        // descriptor, and there is no message meanwhile.
+        // SAFETY: the fragment lives until `destroy`, which takes the message; Open MPI changes it
+        // only while it has the descriptor, and there is no message meanwhile.
         unsafe { self.0.as_ref() }
     }
 
@@ -160,7 +163,8 @@ impl Message {
     pub fn memory(&mut self) -> &mut [u8] {
         let memory = &mut self.fragment_mut().memory;
         let length = size_of_val(&**memory);
-        // SAFETY: the slice covers the same initialised memory, for as long as that is borrowed; any bytes are u64s.
+        // SAFETY: the slice covers the same initialised memory, for as long as that is borrowed;
+        // any bytes are u64s.
         unsafe { slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), length) }
     }
 
@@ -170,7 +174,8 @@ impl Message {
         self.fragment_mut().segments[0].seg_len = length as u64;
     }
 
-    /// Adds bytes of the program's memory, which Open MPI keeps unchanged until the message is complete.
+    /// Adds bytes of the program's memory, which Open MPI keeps unchanged until the message is
+    /// complete.
     pub fn set_outside(&mut self, start: *mut c_void, length: usize) {
         let fragment = self.fragment_mut();
         fragment.segments[1].seg_addr.pval = start;
@@ -178,7 +183,8 @@ impl Message {
         fragment.descriptor.des_segment_count = 2;
     }
 
-    /// Makes it a put into `target`, of bytes of the program's memory, which Open MPI keeps unchanged until it is told.
+    /// Makes it a put into `target`, of bytes of the program's memory, which Open MPI keeps
+    /// unchanged until it is told.
     pub fn set_put(&mut self, target: &Target, completion: Completion) {
         let bytes = target.encode();
         self.memory()[..bytes.len()].copy_from_slice(&bytes);
@@ -196,7 +202,8 @@ impl Message {
     ///
     /// # Safety
     ///
-    /// `descriptor` is one of [`Message::into_descriptor`], and Open MPI uses it no more unless it is handed out again.
+    /// `descriptor` is one of [`Message::into_descriptor`], and Open MPI uses it no more unless it
+    /// is handed out again.
     pub unsafe fn from_descriptor(descriptor: *mut mca_btl_base_descriptor_t) -> Self {
         Self(NonNull::new(descriptor.cast()).expect("Open MPI hands out descriptors of its own"))
     }
@@ -227,8 +234,8 @@ impl Message {
         fragment.endpoint = endpoint;
     }
 
-    /// Tells its sender how it went if that is wanted. The message is returned if it is ours to use again; if not, Open MPI
-    /// frees it.
+    /// Tells its sender how it went if that is wanted. The message is returned if it is ours to use
+    /// again; if not, Open MPI frees it.
     pub fn finish(mut self, status: i32) -> Option<Self> {
         let put = self.fragment_mut().put.take();
         let fragment = self.fragment();
@@ -238,7 +245,8 @@ impl Message {
         if let Some(put) = put {
             if let Some(callback) = put.callback {
                 let (address, handle) = (put.address, put.handle);
-                // SAFETY: Open MPI passed the callback with these arguments, and module and endpoint are those of the put.
+                // SAFETY: Open MPI passed the callback with these arguments, and module and
+                // endpoint are those of the put.
                 unsafe {
                     let (context, data) = (put.context, put.data);
                     callback(module, endpoint, address, handle, context, data, status);
@@ -249,10 +257,12 @@ impl Message {
         let owned = flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP != 0;
         let descriptor = self.into_descriptor();
         if let Some(callback) = callback.filter(|_| flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK != 0) {
-            // SAFETY: Open MPI set the callback for this descriptor, and module and endpoint are those that it was sent by.
+            // SAFETY: Open MPI set the callback for this descriptor, and module and endpoint are
+            // those that it was sent by.
             unsafe { callback(module, endpoint, descriptor, status) };
         }
-        // SAFETY: with this flag the sender leaves the descriptor to us, and its callback does not free it.
+        // SAFETY: with this flag the sender leaves the descriptor to us, and its callback does not
+        // free it.
         owned.then(|| unsafe { Self::from_descriptor(descriptor) })
     }
 }
@@ -264,12 +274,14 @@ impl Payload for Message {
         assert!(count <= SEGMENTS, "more segments than were made");
         let mut parts: [&[u8]; SEGMENTS] = [&[]; SEGMENTS];
         for (number, part) in parts.iter_mut().enumerate().take(count) {
-            // SAFETY: `des_segments` are the fragment's own or, if its sender replaced them, as many as the count says.
+            // SAFETY: `des_segments` are the fragment's own or, if its sender replaced them, as
+            // many as the count says.
             let segment = unsafe { &*descriptor.des_segments.add(number) };
             let length = segment.seg_len as usize;
             if length > 0 {
-                // SAFETY: a segment's bytes are in the fragment's memory, or in the program's, which stays readable and
-                // unchanged until the message is finished; both outlive this borrow of the message.
+                // SAFETY: a segment's bytes are in the fragment's memory, or in the program's,
+                // which stays readable and unchanged until the message is finished; both outlive
+                // this borrow of the message.
                 *part = unsafe { slice::from_raw_parts(segment.seg_addr.pval.cast(), length) };
             }
         }

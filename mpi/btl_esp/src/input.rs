@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What comes in by a connection: frames in blocks of memory, and the data of puts straight where it belongs.
+//! What comes in by a connection: frames in blocks of memory, and the data of puts straight where
+//! it belongs.
 
 use std::io;
 
@@ -12,8 +13,8 @@ use crate::wire::{Foreign, Header, Kind, Target, HEADER, TARGET};
 /// Blocks that are kept for later.
 const KEPT: usize = 32;
 
-/// While a window is open, data for it may follow. More than so many bytes are then not received into a block, from which they
-/// would have to be copied.
+/// While a window is open, data for it may follow. More than so many bytes are then not received
+/// into a block, from which they would have to be copied.
 const NEAR: usize = 4 << 10;
 
 /// Blocks of memory to receive into, used again and again.
@@ -54,8 +55,8 @@ pub struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// The memory for what is missing of a put. `None` if the whole put came by another connection: its memory may be the
-    /// program's again.
+    /// The memory for what is missing of a put. `None` if the whole put came by another connection:
+    /// its memory may be the program's again.
     fn of(&mut self, put: &Put) -> io::Result<Option<&mut [u8]>> {
         if put.header.protected && self.seen.contains(put.header.number) {
             return Ok(None);
@@ -73,7 +74,8 @@ impl Room<'_> {
 pub struct Received {
     /// The memory that holds it; empty if nothing came.
     pub block: Vec<u8>,
-    /// Headers of complete frames, and where in the block the bytes of each begin. Those of a put are in its memory already.
+    /// Headers of complete frames, and where in the block the bytes of each begin. Those of a put
+    /// are in its memory already.
     pub frames: Vec<(Header, usize)>,
     /// Something came, and be it a part of a frame.
     pub progress: bool,
@@ -196,7 +198,8 @@ impl Input {
         }
     }
 
-    /// Finds complete frames, and the end of the last one, or of what came of a put that is not complete.
+    /// Finds complete frames, and the end of the last one, or of what came of a put that is not
+    /// complete.
     fn parse(
         &mut self,
         frames: &mut Vec<(Header, usize)>,

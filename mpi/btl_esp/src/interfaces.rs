@@ -14,8 +14,8 @@ use crate::transport::Interface;
 /// The rate of interfaces that do not tell theirs, in Mbit/s.
 const UNKNOWN: u32 = 10_000;
 
-/// The Ethernet interfaces that are up: those of `include`, or all but those of `exclude`, which are names separated by
-/// commas.
+/// The Ethernet interfaces that are up: those of `include`, or all but those of `exclude`, which
+/// are names separated by commas.
 ///
 /// # Errors
 ///

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! One connection to a peer by one interface: its state, what waits to be sent, what has been received.
+//! One connection to a peer by one interface: its state, what waits to be sent, what has been
+//! received.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -239,7 +240,8 @@ impl<P: Payload> Link<P> {
         !self.exposed
     }
 
-    /// Moves the messages that the peer may not have to `other`. One that was sent without protection in part is whole here.
+    /// Moves the messages that the peer may not have to `other`. One that was sent without
+    /// protection in part is whole here.
     pub fn hand_over(&mut self, other: &mut Self) {
         for mut frame in self.unacknowledged.drain(..).chain(self.output.drain(..)) {
             if frame.payload.is_some() {

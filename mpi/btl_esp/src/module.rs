@@ -16,7 +16,8 @@ const SMALL: usize = 4 << 10;
 static SMALL_MESSAGES: Pool = Pool::new();
 static LARGE_MESSAGES: Pool = Pool::new();
 
-/// What Open MPI hands to a peer so that it may write into memory of this process. It is copied byte by byte.
+/// What Open MPI hands to a peer so that it may write into memory of this process. It is copied
+/// byte by byte.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Registration {
@@ -110,7 +111,8 @@ unsafe extern "C" fn add_procs(
 fn fetch(peer: &opal_process_name_t) -> Vec<u8> {
     let mut data: *mut c_void = ptr::null_mut();
     let mut length = 0;
-    // SAFETY: the component is static; the call writes where the bytes are, which are ours then, made by malloc(3).
+    // SAFETY: the component is static; the call writes where the bytes are, which are ours then,
+    // made by malloc(3).
     let result = unsafe {
         let component = &raw const crate::component::mca_btl_esp_component.btl_version;
         enet_modex_receive(component, peer, &mut data, &mut length)
@@ -135,7 +137,8 @@ unsafe extern "C" fn del_procs(
     OPAL_SUCCESS
 }
 
-/// Ends the connections of all modules at the first call. The modules stay: they are few, and callbacks name them.
+/// Ends the connections of all modules at the first call. The modules stay: they are few, and
+/// callbacks name them.
 unsafe extern "C" fn finalize(_module: *mut mca_btl_base_module_t) -> c_int {
     driver::close();
     OPAL_SUCCESS
@@ -170,7 +173,8 @@ unsafe extern "C" fn free(
     OPAL_SUCCESS
 }
 
-/// Packs into `space`, or finds the bytes where they are if there is none; returns where they are and how many.
+/// Packs into `space`, or finds the bytes where they are if there is none; returns where they are
+/// and how many.
 ///
 /// # Safety
 ///
@@ -189,8 +193,8 @@ unsafe fn pack(
         }),
         iov_len: length,
     };
-    // SAFETY: the caller's promise for the convertor; the vector is one, with room for so many bytes or a null pointer, by
-    // which the convertor tells where its bytes are.
+    // SAFETY: the caller's promise for the convertor; the vector is one, with room for so many
+    // bytes or a null pointer, by which the convertor tells where its bytes are.
     let result = unsafe { opal_convertor_pack(convertor, &mut vector, &mut count, &mut packed) };
     (result >= 0).then_some((vector.iov_base, packed))
 }
@@ -240,7 +244,8 @@ unsafe extern "C" fn send(
     descriptor: *mut mca_btl_base_descriptor_t,
     tag: mca_btl_base_tag_t,
 ) -> c_int {
-    // SAFETY: Open MPI sends descriptors of this component, and does not touch them until they are complete.
+    // SAFETY: Open MPI sends descriptors of this component, and does not touch them until they are
+    // complete.
     let mut message = unsafe { Message::from_descriptor(descriptor) };
     message.set_way(module, endpoint);
     match driver::send(driver::link_of(endpoint), tag, message) {
@@ -253,7 +258,8 @@ unsafe extern "C" fn send(
     }
 }
 
-/// Registers memory. Only memory that peers are to write into is opened to them; the rest needs nothing.
+/// Registers memory. Only memory that peers are to write into is opened to them; the rest needs
+/// nothing.
 unsafe extern "C" fn register_memory(
     _module: *mut mca_btl_base_module_t,
     _endpoint: *mut mca_btl_base_endpoint_t,
@@ -263,8 +269,8 @@ unsafe extern "C" fn register_memory(
 ) -> *mut mca_btl_base_registration_handle_t {
     let mut key = 0;
     if flags & MCA_BTL_REG_FLAG_REMOTE_WRITE != 0 {
-        // SAFETY: Open MPI registers memory that the program lends it for receiving, and deregisters it before the program
-        // gets it back.
+        // SAFETY: Open MPI registers memory that the program lends it for receiving, and
+        // deregisters it before the program gets it back.
         match unsafe { driver::open_window(base.cast(), size) } {
             Some(opened) => key = opened,
             None => return ptr::null_mut(),

@@ -2,9 +2,10 @@
 
 //! Which interface talks to which: as many pairs as possible, and the same ones at both ends.
 
-/// Chooses pairs of interfaces from `reach`, where `reach[i][j]` tells whether interface `i` of the process whose name is
-/// lower reaches interface `j` of the other. No interface is in two pairs, and no choice has more pairs. Interfaces of
-/// lower numbers come first, so that both processes choose the same.
+/// Chooses pairs of interfaces from `reach`, where `reach[i][j]` tells whether interface `i` of the
+/// process whose name is lower reaches interface `j` of the other. No interface is in two pairs,
+/// and no choice has more pairs. Interfaces of lower numbers come first, so that both processes
+/// choose the same.
 pub fn choose(reach: &[Vec<bool>]) -> Vec<(usize, usize)> {
     let columns = reach.iter().map(Vec::len).max().unwrap_or(0);
     let mut partner: Vec<Option<usize>> = vec![None; columns];

@@ -29,7 +29,8 @@ struct Values {
 
 struct Storage(UnsafeCell<Values>);
 
-// SAFETY: Open MPI writes the values while one thread opens components, and they are read after that.
+// SAFETY: Open MPI writes the values while one thread opens components, and they are read after
+// that.
 unsafe impl Sync for Storage {}
 
 static VALUES: Storage = Storage(UnsafeCell::new(Values {
@@ -106,8 +107,8 @@ const TABLE: [(&CStr, mca_base_var_type_t, usize, &CStr); 6] = [
 pub unsafe fn register(component: *const mca_base_component_t) -> c_int {
     let values: *mut c_void = VALUES.0.get().cast();
     for (name, kind, offset, help) in TABLE {
-        // SAFETY: the strings are static; the storage is static, at that offset is a value of that kind, and a string's
-        // default is null, which Open MPI takes for none.
+        // SAFETY: the strings are static; the storage is static, at that offset is a value of that
+        // kind, and a string's default is null, which Open MPI takes for none.
         let index = unsafe {
             mca_base_component_var_register(
                 component,
@@ -141,7 +142,8 @@ pub unsafe fn read() -> Parameters {
         if value.is_null() {
             return String::new();
         }
-        // SAFETY: Open MPI's values are strings that end with a zero byte, and stay until the component is closed.
+        // SAFETY: Open MPI's values are strings that end with a zero byte, and stay until the
+        // component is closed.
         unsafe { CStr::from_ptr(value) }
             .to_string_lossy()
             .into_owned()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Which of a peer's interfaces answer to which of ours: EDP echoes, which the peer's kernel answers.
+//! Which of a peer's interfaces answer to which of ours: EDP echoes, which the peer's kernel
+//! answers.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Streams and listeners: ESP on an interface or, in the test mode, TCP on the loopback device. None ever waits.
+//! Streams and listeners: ESP on an interface or, in the test mode, TCP on the loopback device.
+//! None ever waits.
 
 use std::io::{self, ErrorKind, IoSlice, Read};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
@@ -64,7 +65,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on a port that the kernel chooses. A peer that owes an answer for `timeout` ends a connection.
+    /// Listens on a port that the kernel chooses. A peer that owes an answer for `timeout` ends a
+    /// connection.
     ///
     /// # Errors
     ///

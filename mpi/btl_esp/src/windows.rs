@@ -19,7 +19,8 @@ struct Window {
 // SAFETY: whoever opens a window leaves its memory to the table, from whatever thread.
 unsafe impl Send for Window {}
 
-/// The memory that is open to peers, by keys. A peer has to know the key, so that a stranger who connects writes nowhere.
+/// The memory that is open to peers, by keys. A peer has to know the key, so that a stranger who
+/// connects writes nowhere.
 #[derive(Debug, Default)]
 pub struct Windows {
     open: HashMap<u64, Window>,
@@ -29,11 +30,13 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Opens `length` bytes from `start` on, and returns the key, which is never 0. `None` for a null pointer.
+    /// Opens `length` bytes from `start` on, and returns the key, which is never 0. `None` for a
+    /// null pointer.
     ///
     /// # Safety
     ///
-    /// Until [`Windows::close`] of that key the memory is there and may be written, and nobody uses a reference to it.
+    /// Until [`Windows::close`] of that key the memory is there and may be written, and nobody uses
+    /// a reference to it.
     pub unsafe fn open(&mut self, start: *mut u8, length: usize) -> Option<u64> {
         let start = NonNull::new(start)?;
         loop {
@@ -56,15 +59,17 @@ impl Windows {
         self.open.is_empty()
     }
 
-    /// The memory that `target` names, without the first `skipped` bytes. `None` if no window has all of it.
+    /// The memory that `target` names, without the first `skipped` bytes. `None` if no window has
+    /// all of it.
     pub fn memory(&mut self, target: &Target, skipped: u64) -> Option<&mut [u8]> {
         let window = self.open.get_mut(&target.key)?;
         let end = target.offset.checked_add(target.length)?;
         if end > window.length as u64 || skipped > target.length {
             return None;
         }
-        // SAFETY: `open` was promised that so many bytes are there and that nobody uses a reference to them; the table is
-        // borrowed for as long as this one lives. The numbers fit, since they do not exceed the window's length.
+        // SAFETY: `open` was promised that so many bytes are there and that nobody uses a reference
+        // to them; the table is borrowed for as long as this one lives. The numbers fit, since they
+        // do not exceed the window's length.
         Some(unsafe {
             slice::from_raw_parts_mut(
                 window

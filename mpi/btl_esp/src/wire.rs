@@ -2,8 +2,8 @@
 
 //! What two processes say to each other on a stream: a greeting each way, then frames.
 //!
-//! Numbers are little-endian. The caller sends a [`Hello`] and waits for the [`Answer`]; frames follow in both directions.
-//! A frame is a [`Header`] and as many bytes as it says.
+//! Numbers are little-endian. The caller sends a [`Hello`] and waits for the [`Answer`]; frames
+//! follow in both directions. A frame is a [`Header`] and as many bytes as it says.
 
 use std::fmt;
 
@@ -53,7 +53,8 @@ pub enum Kind {
     Acknowledgement = 2,
     /// The sender ends the connection in order; nothing follows.
     End = 3,
-    /// A [`Target`], which the header's length covers, and as many bytes as it says, which go there.
+    /// A [`Target`], which the header's length covers, and as many bytes as it says, which go
+    /// there.
     Put = 4,
 }
 
@@ -66,9 +67,11 @@ pub struct Header {
     pub tag: u8,
     /// What the frame is.
     pub kind: Kind,
-    /// The sender keeps the frame until it is acknowledged, and may send it again on another stream.
+    /// The sender keeps the frame until it is acknowledged, and may send it again on another
+    /// stream.
     pub protected: bool,
-    /// The frame's number among all protected ones to this peer, or the count of an acknowledgement.
+    /// The frame's number among all protected ones to this peer, or the count of an
+    /// acknowledgement.
     pub number: u64,
 }
 

@@ -31,8 +31,8 @@ pub struct GroupArgs {
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
     pub peers: Vec<String>,
 
-    /// Coordinate processes in these network namespaces of this host, which use --interface [default:
-    /// eth0]; a name may be repeated
+    /// Coordinate processes in these network namespaces of this host, which use --interface
+    /// [default: eth0]; a name may be repeated
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub netns: Vec<String>,
 
@@ -61,8 +61,8 @@ pub struct GroupArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = MANY)]
 pub struct ManyArgs {
-    /// Numbers of clients, such as 1,2,4 or 1-4; N clients need N + 1 participants [default: one-many,
-    /// many-one: all but the server; esp-params: 1]
+    /// Numbers of clients, such as 1,2,4 or 1-4; N clients need N + 1 participants [default:
+    /// one-many, many-one: all but the server; esp-params: 1]
     #[arg(long, value_name = "NUMBERS")]
     pub clients: Option<Numbers>,
 
@@ -86,8 +86,8 @@ pub struct ManyArgs {
     #[arg(long, value_name = "NUMBERS")]
     pub ack: Option<Numbers>,
 
-    /// Draw the goodput: over clients or sizes, or for esp-params as a heat map; a file name that ends
-    /// in .svg or .png
+    /// Draw the goodput: over clients or sizes, or for esp-params as a heat map; a file name that
+    /// ends in .svg or .png
     #[arg(long, value_name = "FILE", value_parser = picture_file::parse_path)]
     pub plot: Option<PathBuf>,
 }

@@ -28,8 +28,9 @@ const DONE: u8 = b'D';
 /// A member's byte that it is not done, but gets on.
 const GOING: u8 = b'S';
 
-/// Bytes that a sender of many to one sends before it lets others begin: enough packets that some still wait for
-/// ESP's or TCP's window when the rest is written, which then joins them and needs no announcement of its own.
+/// Bytes that a sender of many to one sends before it lets others begin: enough packets that some
+/// still wait for ESP's or TCP's window when the rest is written, which then joins them and needs
+/// no announcement of its own.
 const FIRST_PIECE: usize = 16 * 1024;
 
 /// A member's view of one round.
@@ -290,8 +291,8 @@ impl<'a> Exchange<'a> {
         }
         let more = self.is_unsent(link) && begun;
         if self.gathers && first && more {
-            // Where senders share a processor, each would otherwise copy its whole message before the
-            // next can begin, and the first be done before the last has begun.
+            // Where senders share a processor, each would otherwise copy its whole message before
+            // the next can begin, and the first be done before the last has begun.
             thread::yield_now();
         }
         self.want_room(link, more)
@@ -609,7 +610,8 @@ mod tests {
         assert!(lost.reason.contains("no progress"), "{lost}");
     }
 
-    /// Member 0's error in a round in which two clients are to send 100,000 bytes each, and do this instead.
+    /// Member 0's error in a round in which two clients are to send 100,000 bytes each, and do this
+    /// instead.
     fn broken_by(clients: impl FnOnce(Vec<Member>) + Send, give_up: Duration) -> Lost {
         let mut members = members(3);
         let others = members.split_off(1);

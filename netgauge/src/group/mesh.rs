@@ -114,8 +114,8 @@ impl<'a> Mesh<'a> {
         self.group.all_say(&self.members, &Answer::Done, "Join")
     }
 
-    /// Has the members send to each other in rounds of one size. Those that were done are given even
-    /// if then one fails.
+    /// Has the members send to each other in rounds of one size. Those that were done are given
+    /// even if then one fails.
     pub fn exchange(&mut self, series: Series, flows: &Flows) -> (Vec<MeshRound>, Result<()>) {
         let mut spans = vec![Vec::new(); self.members.len()];
         let order = Order::Exchange {

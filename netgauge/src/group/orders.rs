@@ -15,8 +15,9 @@
 //! Member 0 of a [mesh](super::mesh) keeps the time. Where there is a server, it is that one, and
 //! who only connects to it does not listen.
 //!
-//! In place of any of them comes `Failed`, or `Broken` where it is known whose fault it was. `Leave`
-//! may be said at any time: a participant that is busy stops, and says what it has measured.
+//! In place of any of them comes `Failed`, or `Broken` where it is known whose fault it was.
+//! `Leave` may be said at any time: a participant that is busy stops, and says what it has
+//! measured.
 
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +74,8 @@ pub struct Opening {
 }
 
 impl Order {
-    /// Is it one that goes on until others have done their part, and that a further order interrupts?
+    /// Is it one that goes on until others have done their part, and that a further order
+    /// interrupts?
     pub fn takes_time(&self) -> bool {
         matches!(
             self,

@@ -204,7 +204,8 @@ mod tests {
     use super::*;
     use anyhow::ensure;
 
-    /// The kernel's rules: 1 <= packets_to_ack <= burst_length, initial_ack_burst_length <= burst_length.
+    /// The kernel's rules: 1 <= packets_to_ack <= burst_length, initial_ack_burst_length <=
+    /// burst_length.
     struct Kernel(Values);
 
     impl Store for Kernel {

@@ -73,8 +73,8 @@ impl Part {
 
     /// The last answer to an order; `None` if the coordinator has interrupted it.
     fn carry_out(&mut self, order: Order, control: &mut Control) -> Result<Option<Answer>> {
-        // What takes its time ends when the descriptor shows that there is more to be read, which it
-        // does not of what was read together with the order.
+        // What takes its time ends when the descriptor shows that there is more to be read, which
+        // it does not of what was read together with the order.
         if order.takes_time() && control.has_read_ahead() {
             return Ok(None);
         }
@@ -251,7 +251,8 @@ impl Part {
     }
 }
 
-/// Tells the coordinator what was measured. Nothing is sent while rounds go on: it would disturb them.
+/// Tells the coordinator what was measured. Nothing is sent while rounds go on: it would disturb
+/// them.
 fn tell<T: Clone>(control: &mut Control, all: &[T], answer: fn(Vec<T>) -> Answer) -> Result<()> {
     for some in all.chunks(SPANS_PER_MESSAGE) {
         control.send(&Message::Answer(answer(some.to_vec())))?;

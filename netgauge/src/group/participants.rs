@@ -210,12 +210,13 @@ impl Group {
         })
     }
 
-    /// Listens to `whom` until `take` has said of each that it has been told all. Who takes too long
-    /// counts as gone.
+    /// Listens to `whom` until `take` has said of each that it has been told all. Who takes too
+    /// long counts as gone.
     ///
     /// # Errors
     ///
-    /// One of them has failed or is gone; the text names it. [`Interrupted`](super::signals::Interrupted) by the user.
+    /// One of them has failed or is gone; the text names it.
+    /// [`Interrupted`](super::signals::Interrupted) by the user.
     pub fn listen(
         &mut self,
         whom: &[usize],
@@ -261,8 +262,9 @@ impl Group {
         }
     }
 
-    /// Hears those who are waited for until `take` has said of each that it has been told all: `false` if their time
-    /// was over, which may begin anew with everything that is heard. Who has not told all then counts as gone.
+    /// Hears those who are waited for until `take` has said of each that it has been told all:
+    /// `false` if their time was over, which may begin anew with everything that is heard. Who has
+    /// not told all then counts as gone.
     fn attend(
         &mut self,
         mut waiting: Vec<usize>,
@@ -297,7 +299,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`Interrupted`](super::signals::Interrupted) by the user. Who fails or takes longer than `patience` counts as gone.
+    /// [`Interrupted`](super::signals::Interrupted) by the user. Who fails or takes longer than
+    /// `patience` counts as gone.
     pub fn settle(
         &mut self,
         whom: &[usize],
@@ -423,8 +426,8 @@ impl Group {
     }
 }
 
-/// How long a process that was started may take to answer. Only the way to another host is the user's
-/// to know; one here is slow only where everything is.
+/// How long a process that was started may take to answer. Only the way to another host is the
+/// user's to know; one here is slow only where everything is.
 fn patience(place: &Place, cli: &Cli) -> Duration {
     match place {
         Place::Remote(_) => cli.wait,

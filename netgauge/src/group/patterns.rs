@@ -5,10 +5,10 @@
 //! *one-many* (Treydte 2007, 2.4.4): N clients send to one server at once, which is what makes a
 //! switch's port in front of the server overflow, and shows whether the clients get equal shares.
 //!
-//! *many-one*: one server sends to N clients at once. In the names it is the first who receives: one
-//! from many, or many from one. The messages leave by the server's port, which none of them has to
-//! fight others for at the switch: what is measured is how fast one host feeds many, and whether it
-//! feeds them equally.
+//! *many-one*: one server sends to N clients at once. In the names it is the first who receives:
+//! one from many, or many from one. The messages leave by the server's port, which none of them has
+//! to fight others for at the switch: what is measured is how fast one host feeds many, and whether
+//! it feeds them equally.
 //!
 //! *all-to-all*: each sends to every other one at once, as parallel programs do that transpose or
 //! sort. Every port is as busy as every other one, in both directions.
@@ -19,8 +19,8 @@
 //! carry less for most pairings than for the best (Hoefler, Schneider and Lumsdaine, "Multistage
 //! switches are not crossbars", 2008).
 //!
-//! *beside*: one client asks one server, while all others send to it without an end. How much longer do the questions take
-//! than without the others?
+//! *beside*: one client asks one server, while all others send to it without an end. How much
+//! longer do the questions take than without the others?
 
 use std::time::Duration;
 

@@ -2,10 +2,10 @@
 
 //! The traffic of beside: one client asks the server while others send to it without an end.
 //!
-//! The server gets the streams going with one byte to each. When something has come from all of them, it
-//! begins to count, and tells the asker to ask. A question is a message, its answer is one byte. With
-//! the last answer the server ends the streams, with one byte to each. What a stream sends are
-//! blocks, each of which begins with a byte that says whether it is the last one.
+//! The server gets the streams going with one byte to each. When something has come from all of
+//! them, it begins to count, and tells the asker to ask. A question is a message, its answer is one
+//! byte. With the last answer the server ends the streams, with one byte to each. What a stream
+//! sends are blocks, each of which begins with a byte that says whether it is the last one.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -69,7 +69,8 @@ pub struct Asked {
     pub bytes: u64,
     /// The server: how long that was, nanoseconds.
     pub ns: u64,
-    /// The server: the longest time without anything from one of the streams meanwhile, nanoseconds.
+    /// The server: the longest time without anything from one of the streams meanwhile,
+    /// nanoseconds.
     pub longest_pause_ns: u64,
 }
 
@@ -119,13 +120,13 @@ impl Questions {
     }
 }
 
-/// A member's part: the server's if it keeps the time, the asker's, or that of a stream. `asked` has
-/// what was measured even if it is interrupted.
+/// A member's part: the server's if it keeps the time, the asker's, or that of a stream. `asked`
+/// has what was measured even if it is interrupted.
 ///
 /// # Errors
 ///
-/// [`Lost`](super::links::Lost) where a client is to blame or nothing came for `give_up`; otherwise what the socket or the
-/// system says, or the server said something out of turn.
+/// [`Lost`](super::links::Lost) where a client is to blame or nothing came for `give_up`; otherwise
+/// what the socket or the system says, or the server said something out of turn.
 pub fn ask(
     member: &mut Member,
     control: BorrowedFd<'_>,
@@ -543,7 +544,8 @@ mod tests {
         };
         for member in [&mut server].into_iter().chain(&mut clients) {
             let mut asked = Asked::default();
-            // The server's bytes have come: the second client would stream, if nobody had something to say.
+            // The server's bytes have come: the second client would stream, if nobody had something
+            // to say.
             let end = ask(member, control.as_fd(), what, GIVE_UP, &mut asked).unwrap();
             assert_eq!(end, End::Interrupted);
         }

@@ -2,9 +2,9 @@
 
 //! A long stream one way: what a byte costs.
 //!
-//! Streams are written in blocks, of 64 KiB unless told otherwise. Datagrams go as large as they may, not more than
-//! [`WINDOW`] beyond what the receiver has confirmed, so that none finds its buffer full. The
-//! clock runs from the first write to the receiver's word that all has come.
+//! Streams are written in blocks, of 64 KiB unless told otherwise. Datagrams go as large as they
+//! may, not more than [`WINDOW`] beyond what the receiver has confirmed, so that none finds its
+//! buffer full. The clock runs from the first write to the receiver's word that all has come.
 
 use std::io;
 use std::time::Instant;

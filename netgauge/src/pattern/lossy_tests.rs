@@ -86,8 +86,8 @@ fn measure(
 ) -> Vec<Row> {
     let (one, two) = UnixDatagram::pair().unwrap();
     let (mut control, other) = controls();
-    // Much shorter than the leader's, as in the server; or longer, if a user says so. Where nothing is
-    // to get lost, it is not to be for want of time on a busy host either.
+    // Much shorter than the leader's, as in the server; or longer, if a user says so. Where nothing
+    // is to get lost, it is not to be for want of time on a busy host either.
     let look_around = match periods {
         [u32::MAX, u32::MAX] => timeout,
         _ => Duration::from_millis(60),
@@ -126,8 +126,8 @@ fn patterns() -> impl Iterator<Item = &'static Pattern> {
     of_two().filter(suits)
 }
 
-/// The losses of a pattern: a size, and how many datagrams of each side one of is dropped. The second size goes as
-/// several datagrams, so more messages lose one of theirs.
+/// The losses of a pattern: a size, and how many datagrams of each side one of is dropped. The
+/// second size goes as several datagrams, so more messages lose one of theirs.
 fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
     match pattern {
         // Its messages are single datagrams.
@@ -192,7 +192,8 @@ fn an_answer_that_finds_no_room_is_lost_and_no_failure() {
 
 #[test]
 fn a_flood_counts_exactly_what_was_dropped() {
-    // One of warm-up and its question, then 20, of which the 7th and 16th are each the side's ninth.
+    // One of warm-up and its question, then 20, of which the 7th and 16th are each the side's
+    // ninth.
     let flood = super::find("flood").unwrap();
     let rows = measure(flood, &[1], [9, u32::MAX], Duration::from_secs(60));
     assert_eq!(rows[0].lost, 2, "{rows:?}");

@@ -2,8 +2,8 @@
 
 //! Patterns: in what order messages go, and what is measured of it.
 //!
-//! Adding one of two is a file here with a [`Two`], and its entry in [`PATTERNS`]; those of many are
-//! in [`crate::group`].
+//! Adding one of two is a file here with a [`Two`], and its entry in [`PATTERNS`]; those of many
+//! are in [`crate::group`].
 
 mod answering;
 pub mod args;

@@ -3,10 +3,10 @@
 //! The cost of a loss: messages one after the other, each answered with a byte before the next.
 //!
 //! Nothing follows such a message by which its loss could be noticed: only a timer can. A small one
-//! is a short dialogue, a large one a transfer whose tail may be what is lost. An exchange that took
-//! much longer than the median has stalled, on a clean path because a host was busy elsewhere, on a
-//! lossy one because something had to be sent again. What a datagram transport loses stays lost: it
-//! is counted, and not repeated.
+//! is a short dialogue, a large one a transfer whose tail may be what is lost. An exchange that
+//! took much longer than the median has stalled, on a clean path because a host was busy elsewhere,
+//! on a lossy one because something had to be sent again. What a datagram transport loses stays
+//! lost: it is counted, and not repeated.
 
 use std::time::Instant;
 

@@ -21,8 +21,8 @@ pub(crate) fn of(what: &impl Serialize) -> Line {
     }
 }
 
-/// Adds a run's lines: all have the run's fields, and each those of one of its rows; behind those of
-/// a run that failed, its error.
+/// Adds a run's lines: all have the run's fields, and each those of one of its rows; behind those
+/// of a run that failed, its error.
 pub(crate) fn add_lines(
     lines: &mut Vec<Line>,
     mut run: Line,

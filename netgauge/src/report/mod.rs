@@ -34,7 +34,8 @@ pub struct Report {
     pub record: Option<Record>,
     /// One per pattern and transport, in the order measured.
     pub runs: Vec<Run>,
-    /// Transports that do not work here or cannot be measured, where all transports or patterns were asked for.
+    /// Transports that do not work here or cannot be measured, where all transports or patterns
+    /// were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
@@ -98,7 +99,8 @@ impl Report {
         self.runs.iter().all(|run| run.outcome == Outcome::Ok)
     }
 
-    /// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
+    /// The errors of runs that failed, with what they were; of those in a row that failed alike,
+    /// once.
     pub fn errors(&self) -> Vec<String> {
         errors(&self.runs)
     }
@@ -160,8 +162,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// Says on standard error what was left out and what failed, unless whoever sees that sees it in
-    /// this report as well.
+    /// Says on standard error what was left out and what failed, unless whoever sees that sees it
+    /// in this report as well.
     pub fn tell(self, left_out: &[LeftOut], errors: &[String]) {
         if self != Self::Table {
             left_out.iter().for_each(|out| eprintln!("netgauge: {out}"));

@@ -151,8 +151,8 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
     }
 
     fn discard_pending(&mut self) -> io::Result<()> {
-        // What poll(2) shows may be a stranger's, which the socket passes over: only a call that does
-        // not wait tells whether there is something.
+        // What poll(2) shows may be a stranger's, which the socket passes over: only a call that
+        // does not wait tells whether there is something.
         loop {
             match self.calls.socket.recv(&mut [0], MsgFlags::MSG_DONTWAIT) {
                 Ok(_) => {}

@@ -108,7 +108,8 @@ impl Departure {
     /// Has `socket`, which is to be connected next, begin at the address and go by the interface.
     pub(super) fn bind(&self, socket: &impl AsFd) -> Result<()> {
         self.bind_device(socket)?;
-        // A port is chosen when it is known to whom: otherwise every connection takes one of its own.
+        // A port is chosen when it is known to whom: otherwise every connection takes one of its
+        // own.
         setsockopt(socket, BindAddressNoPort, &1).context("IP_BIND_ADDRESS_NO_PORT")?;
         SockRef::from(socket)
             .bind(&SocketAddr::new(self.from, 0).into())

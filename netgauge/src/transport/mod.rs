@@ -65,7 +65,8 @@ pub use tipc::SocketId;
 /// A connected pair of sockets, seen from one side.
 pub trait Transport: AsFd {
     /// Sends one message. On a datagram transport, one that is larger than a datagram goes as
-    /// several, each of which begins with the message's first byte if the message is filled with it.
+    /// several, each of which begins with the message's first byte if the message is filled with
+    /// it.
     ///
     /// A transport may send from the message's own memory after this has returned: what is changed
     /// there before the next [`recv`](Self::recv) may travel in place of what was there.
@@ -111,8 +112,8 @@ pub trait Transport: AsFd {
         Ok(None)
     }
 
-    /// Throws away what has arrived: late datagrams of an earlier series. A stream loses nothing, so
-    /// nothing of it is late.
+    /// Throws away what has arrived: late datagrams of an earlier series. A stream loses nothing,
+    /// so nothing of it is late.
     ///
     /// # Errors
     ///
@@ -206,7 +207,8 @@ pub struct Kind {
 type Prepare = fn(&Context) -> Result<Prepared>;
 
 impl Kind {
-    /// A transport that sends by a device and keeps records apart, but has no use for many connections.
+    /// A transport that sends by a device and keeps records apart, but has no use for many
+    /// connections.
     const fn new(name: &'static str, about: &'static str, prepare: Prepare) -> Self {
         Self {
             name,

@@ -2,9 +2,9 @@
 
 //! MPI between two ranks, over whatever Open MPI chose to carry it (001, figures 16 and 17).
 //!
-//! Client and server are the two ranks of a job that `mpirun` starts. They still meet over the control connection, so that
-//! `-m mpi,esp,tcp` measures all three in one run. Open MPI's library is loaded when it is needed, so that netgauge runs
-//! where there is none.
+//! Client and server are the two ranks of a job that `mpirun` starts. They still meet over the
+//! control connection, so that `-m mpi,esp,tcp` measures all three in one run. Open MPI's library
+//! is loaded when it is needed, so that netgauge runs where there is none.
 
 use std::cell::OnceCell;
 use std::env;
@@ -28,7 +28,8 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::new("mpi", "MPI, two ranks of a job of Open MPI", prepare)
 };
 
-/// Open MPI's library. Its ABI for what is used here has been the same since 1.7, its name since 3.0.
+/// Open MPI's library. Its ABI for what is used here has been the same since 1.7, its name since
+/// 3.0.
 const LIBRARY: &str = "libmpi.so.40";
 
 /// How to be two ranks.
@@ -103,16 +104,18 @@ struct Calls {
 }
 
 thread_local! {
-    /// The library, once this process has joined the job. It leaves at its end ([`leave`]) and cannot join again.
+    /// The library, once this process has joined the job. It leaves at its end ([`leave`]) and
+    /// cannot join again.
     static JOINED: OnceCell<Rc<Calls>> = const { OnceCell::new() };
 }
 
-/// Leaves the job, if this thread has joined it, and waits for the other rank to do so. A process that ends without this ends
-/// the whole job, which is right where it failed.
+/// Leaves the job, if this thread has joined it, and waits for the other rank to do so. A process
+/// that ends without this ends the whole job, which is right where it failed.
 pub fn leave() {
     JOINED.with(|joined| {
         if let Some(calls) = joined.get() {
-            // SAFETY: the type is that of mpi.h. This thread has called MPI_Init_thread, and ends with this.
+            // SAFETY: the type is that of mpi.h. This thread has called MPI_Init_thread, and ends
+            // with this.
             unsafe { (calls.finalize)() };
         }
     });
@@ -132,8 +135,8 @@ fn join() -> Result<Rc<Calls>> {
 }
 
 fn load() -> Result<Calls> {
-    // SAFETY: Open MPI's library is made to be loaded by programs, and its initialisers ask nothing of them. Its components
-    // look for its symbols among the global ones.
+    // SAFETY: Open MPI's library is made to be loaded by programs, and its initialisers ask nothing
+    // of them. Its components look for its symbols among the global ones.
     let library = unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_GLOBAL) }?;
     // It has threads of its own from here on.
     let library = ManuallyDrop::new(library);
@@ -153,15 +156,16 @@ fn load() -> Result<Calls> {
         (init, version, calls)
     };
     let (mut text, mut length) = ([0; LONGEST_VERSION], 0);
-    // SAFETY: the library writes a string of at most MPI_MAX_LIBRARY_VERSION_STRING bytes, its end among them, which is how
-    // long the array is.
+    // SAFETY: the library writes a string of at most MPI_MAX_LIBRARY_VERSION_STRING bytes, its end
+    // among them, which is how long the array is.
     check("MPI_Get_library_version", unsafe {
         version(text.as_mut_ptr(), &mut length)
     })?;
     // SAFETY: the array is as long as both are told, and was zeroed: it has an end.
     let text = unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy();
     let mut granted = 0;
-    // SAFETY: the standard allows a null for each of the two arguments of main; `granted` takes an integer.
+    // SAFETY: the standard allows a null for each of the two arguments of main; `granted` takes an
+    // integer.
     check("MPI_Init_thread", unsafe {
         init(ptr::null_mut(), ptr::null_mut(), FUNNELED, &mut granted)
     })?;
@@ -171,7 +175,8 @@ fn load() -> Result<Calls> {
     })
 }
 
-/// Open MPI ends the job at an error, unless it is told otherwise; this is for the case that it was.
+/// Open MPI ends the job at an error, unless it is told otherwise; this is for the case that it
+/// was.
 fn check(call: &str, status: c_int) -> io::Result<()> {
     match status {
         0 => Ok(()),
@@ -183,7 +188,8 @@ fn prepare(_: &Context) -> Result<Prepared> {
     waiting(RankOf::here()?)
 }
 
-/// A rank that has not joined yet: both have to at once, so that it is done when the peer is known to be ready.
+/// A rank that has not joined yet: both have to at once, so that it is done when the peer is known
+/// to be ready.
 fn waiting(here: RankOf) -> Result<Prepared> {
     let endpoint = Endpoint {
         mpi: Some(here.clone()),
@@ -203,7 +209,8 @@ fn waiting(here: RankOf) -> Result<Prepared> {
     }))
 }
 
-/// Messages to and from the other rank. The receiving buffer is as large as the message, or as several.
+/// Messages to and from the other rank. The receiving buffer is as large as the message, or as
+/// several.
 struct Mpi {
     calls: Rc<Calls>,
     peer: c_int,
@@ -215,8 +222,8 @@ impl Transport for Mpi {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let length = length(message)?;
         let Calls { world, byte, .. } = *self.calls;
-        // SAFETY: the message is `length` bytes, which the call reads before it returns; the handles are the library's own, and
-        // this is the thread that joined.
+        // SAFETY: the message is `length` bytes, which the call reads before it returns; the
+        // handles are the library's own, and this is the thread that joined.
         check("MPI_Send", unsafe {
             (self.calls.send)(message.as_ptr().cast(), length, byte, self.peer, TAG, world)
         })
@@ -232,8 +239,9 @@ impl Transport for Mpi {
         while !rest.is_empty() {
             let (mut status, mut came): (Status, c_int) = ([0; 8], 0);
             let (room, buffer) = (length(rest)?, rest.as_mut_ptr().cast());
-            // SAFETY: there are `room` bytes of this process at `buffer`, which the call fills before it returns, and never
-            // with more; the status has room for the library's, and the thread is the one that joined.
+            // SAFETY: there are `room` bytes of this process at `buffer`, which the call fills
+            // before it returns, and never with more; the status has room for the library's, and
+            // the thread is the one that joined.
             check("MPI_Recv", unsafe {
                 (self.calls.receive)(buffer, room, byte, self.peer, TAG, world, &mut status)
             })?;

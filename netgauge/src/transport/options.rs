@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Options of a transport's sockets: what the client's command line says of them holds at both ends.
+//! Options of a transport's sockets: what the client's command line says of them holds at both
+//! ends.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -30,8 +31,8 @@ pub struct SocketOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodelay: Option<Switch>,
 
-    /// Microseconds for which a receiver polls its device instead of sleeping, SO_BUSY_POLL; tcp and
-    /// esp, both also with -zerocopy and -splice, udp and edp [default: net.core.busy_read]
+    /// Microseconds for which a receiver polls its device instead of sleeping, SO_BUSY_POLL; tcp
+    /// and esp, both also with -zerocopy and -splice, udp and edp [default: net.core.busy_read]
     #[arg(help_heading = SOCKETS, long, value_name = "USECS",
           value_parser = clap::value_parser!(u32).range(..=i64::from(i32::MAX)))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,8 +53,9 @@ pub struct SocketOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nonblocking: Option<Calls>,
 
-    /// Do not limit the time of blocking calls (SO_RCVTIMEO, SO_SNDTIMEO): such a limit is a kernel timer in
-    /// each call that waits, and part of its time; a lost datagram or a silent peer then blocks the run
+    /// Do not limit the time of blocking calls (SO_RCVTIMEO, SO_SNDTIMEO): such a limit is a kernel
+    /// timer in each call that waits, and part of its time; a lost datagram or a silent peer then
+    /// blocks the run
     #[arg(help_heading = SOCKETS, long, conflicts_with = "nonblocking")]
     #[serde(skip_serializing_if = "is_false")]
     pub no_timeouts: bool,
@@ -96,7 +98,8 @@ pub(super) fn limit_calls(socket: &impl AsFd, most: Option<Duration>) -> io::Res
     socket.set_write_timeout(most)
 }
 
-/// Which of [`SocketOptions`] mean something to a transport. `--nonblocking` and `--no-timeouts` do to all.
+/// Which of [`SocketOptions`] mean something to a transport. `--nonblocking` and `--no-timeouts` do
+/// to all.
 #[derive(Clone, Copy, Debug)]
 pub struct Takes {
     /// `--nodelay`: it would otherwise gather small writes. The name of its socket option.

@@ -43,8 +43,9 @@ fn prepare(context: &Context) -> Result<Prepared> {
     }))
 }
 
-/// A packet socket and its peer's address. The kernel does not connect a packet socket: its filter takes only the
-/// peer's frames, so that it is read by the same call as the sockets that are connected.
+/// A packet socket and its peer's address. The kernel does not connect a packet socket: its filter
+/// takes only the peer's frames, so that it is read by the same call as the sockets that are
+/// connected.
 struct PacketSocket {
     socket: Socket,
     address: SockAddr,
@@ -74,8 +75,8 @@ fn link_address(ethertype: u16, interface: u32, mac: MacAddr) -> SockAddr {
     unsafe { SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as libc::socklen_t) }
 }
 
-/// A filter that takes only the frames of `sender`. Offsets from `SKF_LL_OFF` (`linux/filter.h`) on are from the Ethernet
-/// header.
+/// A filter that takes only the frames of `sender`. Offsets from `SKF_LL_OFF` (`linux/filter.h`) on
+/// are from the Ethernet header.
 fn frames_of(sender: MacAddr) -> [SockFilter; 6] {
     const SOURCE: u32 = libc::SKF_LL_OFF as u32 + 6;
     const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;

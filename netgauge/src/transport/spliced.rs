@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Streams of TCP and of ESP that send by `splice(2)`: the kernel sends the pages of a pipe, and nothing of
-//! a message is copied.
+//! Streams of TCP and of ESP that send by `splice(2)`: the kernel sends the pages of a pipe, and
+//! nothing of a message is copied.
 //!
-//! The message lies in one pipe. Each send takes references to its pages into another one (`tee(2)`), and
-//! from there into the socket. This program's messages differ in length and in their first byte, with
-//! which they are filled: when one of the two changes, the pipe is filled anew, by a copy, as is a message
-//! that is larger than a pipe. The pages of before stay as they are for as long as the kernel needs them.
+//! The message lies in one pipe. Each send takes references to its pages into another one
+//! (`tee(2)`), and from there into the socket. This program's messages differ in length and in
+//! their first byte, with which they are filled: when one of the two changes, the pipe is filled
+//! anew, by a copy, as is a message that is larger than a pipe. The pages of before stay as they
+//! are for as long as the kernel needs them.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Local sockets (`unix(7)`, streams): what two processes of one host could reach without a network.
+//! Local sockets (`unix(7)`, streams): what two processes of one host could reach without a
+//! network.
 //!
 //! They meet at a path in the directory for temporary files, so that they may be in different
 //! network namespaces, which abstract addresses do not lead out of.

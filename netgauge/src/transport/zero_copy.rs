@@ -186,7 +186,8 @@ impl<S: AsFd> ZeroCopyStream<S> {
         Ok(())
     }
 
-    /// Breaks the connection off, so that nothing more is sent from memory that may be another's soon.
+    /// Breaks the connection off, so that nothing more is sent from memory that may be another's
+    /// soon.
     fn break_off(&mut self) {
         // SAFETY: the storage is all zeros, and its first bytes are a whole generic socket address
         // without contents, whose family is AF_UNSPEC (0).

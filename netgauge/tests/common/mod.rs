@@ -89,8 +89,8 @@ impl Drop for Server {
     }
 }
 
-/// Waits for a process to end, killing it when patience is over. What it prints is taken meanwhile: it
-/// may be more than a pipe holds.
+/// Waits for a process to end, killing it when patience is over. What it prints is taken meanwhile:
+/// it may be more than a pipe holds.
 pub fn finish(child: Child) -> Output {
     let pid = Pid::from_raw(child.id() as i32);
     let (sender, receiver) = mpsc::channel();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tells a kernel's reports of faults from its other messages: on its console, for the runner, and in its log, for the
-//! scenarios.
+//! Tells a kernel's reports of faults from its other messages: on its console, for the runner, and
+//! in its log, for the scenarios.
 
 /// Words that a healthy kernel does not write, whatever it has been built to look for.
 const ALARMS: &[&str] = &[
@@ -84,8 +84,8 @@ pub struct Ear {
 }
 
 impl Ear {
-    /// As [`alarm`], but for the stack that the kernel prints when it has no memory for what is large, or for a kind of
-    /// objects: who asked for it is told, and scenarios have that happen.
+    /// As [`alarm`], but for the stack that the kernel prints when it has no memory for what is
+    /// large, or for a kind of objects: who asked for it is told, and scenarios have that happen.
     pub fn alarm<'a>(&mut self, line: &'a str) -> Option<&'a str> {
         // Without memory for its name the error is EINVAL.
         let no_kind = line.contains("__kmem_cache_create_args(")

@@ -156,7 +156,8 @@ pub fn esp_ack_queue(data: &[u8]) {
         let Ok(event) = input.arbitrary() else { return };
         device.run(event);
     }
-    // A waiting sender gets its turn in bounded time, though the one that has it is heard and never asks.
+    // A waiting sender gets its turn in bounded time, though the one that has it is heard and never
+    // asks.
     let end = device.now + 4 * (SENDERS as Nanos + 1) * HOLD;
     while device.waiting() > 0 {
         assert!(device.now < end, "somebody waits for too long");

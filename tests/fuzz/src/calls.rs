@@ -2,8 +2,8 @@
 
 //! One engine, and calls and packets in any order.
 //!
-//! Beside the engine stands what a caller and a neighbour see of it: which number is taken next, how many packets are
-//! queued, how far a window was opened.
+//! Beside the engine stands what a caller and a neighbour see of it: which number is taken next,
+//! how many packets are queued, how far a window was opened.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use esp::{flags, Config, Demand, DropReason, Header, Nanos, Options, Outcome, Room, Seq, State};
@@ -78,7 +78,8 @@ impl Number {
 }
 
 impl Packet {
-    /// The packet, from port to port, to one that expects the number `expected` next and has sent all before `high`.
+    /// The packet, from port to port, to one that expects the number `expected` next and has sent
+    /// all before `high`.
     pub(crate) fn header(self, [src, dst]: [u16; 2], expected: Seq, high: Seq) -> Header {
         let (bits, len) = match self.kind {
             Kind::Ack => (flags::ACK, 0),
@@ -104,8 +105,8 @@ impl Packet {
         }
     }
 
-    /// The options of a SYN: none if `len` is even. Otherwise `room` gives the window, since no SYN needs room in the receive
-    /// queue, and `len` the largest payload.
+    /// The options of a SYN: none if `len` is even. Otherwise `room` gives the window, since no SYN
+    /// needs room in the receive queue, and `len` the largest payload.
     fn options(self) -> Options {
         let told = Config {
             burst_length: u16::from(self.room.queued) << 7,
@@ -231,7 +232,8 @@ impl World {
         let answers = !header.has(flags::SYN) || before == State::SynSent;
         let acknowledges = header.has(flags::ACK) && !header.has(flags::RST) && answers;
         let hold = header.len == 0 && header.flags == flags::ACK | flags::TXS;
-        // While it waits for the answer to a skip, what acknowledges all may count what was skipped.
+        // While it waits for the answer to a skip, what acknowledges all may count what was
+        // skipped.
         let doubted = paused && header.ack == self.high && !outcome.cut;
         let hold = hold || doubted || header.is_skipped();
         if acknowledges && !refused && !hold && self.granted.before(header.ack) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two engines on a wire, and a neighbour that forges packets with numbers that are right or almost. That may fill or end
-//! the streams. It may not make the two send without end: when the neighbour falls silent, so do they.
+//! Two engines on a wire, and a neighbour that forges packets with numbers that are right or
+//! almost. That may fill or end the streams. It may not make the two send without end: when the
+//! neighbour falls silent, so do they.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use esp::Nanos;
@@ -25,8 +26,9 @@ enum Event {
     Steps(u8),
 }
 
-/// Packets that two ends exchange at most until they have found out that they do not understand each other: for 15 s a
-/// request ten times a second, in each direction, and each time a burst that is sent again in vain.
+/// Packets that two ends exchange at most until they have found out that they do not understand
+/// each other: for 15 s a request ten times a second, in each direction, and each time a burst that
+/// is sent again in vain.
 const MOST: usize = 10_000;
 
 fn run(pair: &mut Pair, event: Event) {
@@ -75,7 +77,8 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         pair.close(at);
         pair.sides[at].conn().orphan(now);
     }
-    // Their programs are gone. Both ends are soon over, by a FIN, a RST or the other's silence, and everything is still.
+    // Their programs are gone. Both ends are soon over, by a FIN, a RST or the other's silence, and
+    // everything is still.
     let end = pair.now + 150 * S;
     while let Some(at) = pair.next_event() {
         assert!(at < end, "a connection does not end: {pair:?}");

@@ -2,7 +2,8 @@
 
 //! Fuzz targets: functions that take any bytes and panic when something does not hold.
 //!
-//! libFuzzer calls them from the programs in `fuzz/`; `tests/corpus.rs` calls them with every file of `fuzz/corpus`.
+//! libFuzzer calls them from the programs in `fuzz/`; `tests/corpus.rs` calls them with every file
+//! of `fuzz/corpus`.
 
 mod ack_queue;
 mod calls;

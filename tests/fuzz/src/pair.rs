@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two engines on a wire that loses, repeats and delays what the input says, with programs that send, read, sleep and
-//! close when it says so. In the end the wire is clean, everybody reads, and all must have arrived.
+//! Two engines on a wire that loses, repeats and delays what the input says, with programs that
+//! send, read, sleep and close when it says so. In the end the wire is clean, everybody reads, and
+//! all must have arrived.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -67,7 +68,8 @@ impl Host {
 /// Faults still to come; finite, as on a wire that mends.
 type Faults = Rc<RefCell<[VecDeque<Fate>; 2]>>;
 
-/// As many as may be lost in a row without ending a connection that is right to end: a peer that is not heard is gone.
+/// As many as may be lost in a row without ending a connection that is right to end: a peer that is
+/// not heard is gone.
 const MOST_FAULTS: usize = 60;
 
 /// What one side has opened to the other, as the wire shows it.
@@ -126,7 +128,8 @@ impl Window {
         }
     }
 
-    /// Its owner sends this. `recut`: numbers may have been given anew, so that none tells what leaves first.
+    /// Its owner sends this. `recut`: numbers may have been given anew, so that none tells what
+    /// leaves first.
     fn pass(&mut self, header: &Header, recut: bool) {
         if header.payload() == 0 || header.has(flags::SYN) || header.names_missing() {
             return;

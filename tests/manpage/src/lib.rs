@@ -17,7 +17,8 @@ pub fn page(name: &str) -> String {
     fs::read_to_string(pages.join(name)).unwrap()
 }
 
-/// Demands that `docs/man/name` has every option of `command` and its subcommands, but for hidden ones, and no other.
+/// Demands that `docs/man/name` has every option of `command` and its subcommands, but for hidden
+/// ones, and no other.
 ///
 /// # Panics
 /// When it misses some, or has others.

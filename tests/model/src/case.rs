@@ -133,7 +133,8 @@ pub enum Sabotage {
 pub struct Case {
     /// The parameters of the receiver host and of the senders.
     pub configs: [Config; 2],
-    /// What these are changed to while the connections last, and how long after the beginning, in nanoseconds.
+    /// What these are changed to while the connections last, and how long after the beginning, in
+    /// nanoseconds.
     pub later: Option<(Nanos, [Config; 2])>,
     /// What the receiver's end and the sender's end of each connection do.
     pub programs: Vec<[Program; 2]>,
@@ -151,7 +152,8 @@ pub struct Case {
     pub crossed: bool,
     /// The time of a packet through the switch, one way and without queueing, in nanoseconds.
     pub latency: Nanos,
-    /// The longest that a run may take, in nanoseconds of its time; if a host dies, for what the others have to do.
+    /// The longest that a run may take, in nanoseconds of its time; if a host dies, for what the
+    /// others have to do.
     pub bound: Nanos,
     /// What is made wrong on purpose.
     pub sabotage: Option<Sabotage>,
@@ -167,10 +169,12 @@ impl Case {
         configs[usize::from(host > 0)]
     }
 
-    /// Whether the hosts must neither drop a packet nor ask for one in vain while nothing goes wrong.
+    /// Whether the hosts must neither drop a packet nor ask for one in vain while nothing goes
+    /// wrong.
     ///
-    /// A receiver makes room for a burst of its own. One that was told a larger one takes it if its queue has room for
-    /// all that is ever sent; one that was told nothing does not know when the sender stops.
+    /// A receiver makes room for a burst of its own. One that was told a larger one takes it if its
+    /// queue has room for all that is ever sent; one that was told nothing does not know when the
+    /// sender stops.
     pub fn is_smooth(&self) -> bool {
         let known = self.configs[0] == self.configs[1] || (self.told && self.all_fits());
         known && self.later.is_none()
@@ -186,9 +190,10 @@ impl Case {
 
     /// The most packets that may be in the receive queue of a host's endpoint.
     ///
-    /// An acknowledgement leaves when the queue can take a burst or at most a quarter of it is in use: so its limit, or a quarter
-    /// of it and a burst, whichever is more. A burst that has become larger meanwhile was not counted when the acknowledgement
-    /// left: then the limit and the burst.
+    /// An acknowledgement leaves when the queue can take a burst or at most a quarter of it is in
+    /// use: so its limit, or a quarter of it and a burst, whichever is more. A burst that has
+    /// become larger meanwhile was not counted when the acknowledgement left: then the limit and
+    /// the burst.
     pub fn most_queued(&self, host: u8, endpoint: u8) -> usize {
         let bursts =
             [false, true].map(|changed| usize::from(self.config(host, changed).burst_length_max));
@@ -198,7 +203,8 @@ impl Case {
             Some(_) => limit + burst,
             None => limit.max(limit / 4 + burst),
         };
-        // A record that arrives has room of its own, and the window behind its last packet is open when that comes.
+        // A record that arrives has room of its own, and the window behind its last packet is open
+        // when that comes.
         match self.peer(host, endpoint).messages.iter().max() {
             Some(longest) if self.records => most + usize::from(*longest),
             _ => most,

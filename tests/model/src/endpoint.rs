@@ -141,8 +141,9 @@ impl Endpoint {
     pub fn judge(&self, outcome: &Outcome, scene: &mut Scene<'_>) {
         if let Some(failure) = outcome.failed {
             let died = failure == Failure::TimedOut && scene.dead == Some(self.peer());
-            // A host that has had everything and has forgotten it resets a late copy as one that never had it does: the
-            // other end learns of a failure, to be safe. Whether all arrived is checked in the end.
+            // A host that has had everything and has forgotten it resets a late copy as one that
+            // never had it does: the other end learns of a failure, to be safe. Whether all arrived
+            // is checked in the end.
             let safe = failure == Failure::Reset && scene.echoed && self.socket.eof && self.closed;
             if !died && !safe {
                 scene.fail(Fault::Failed(failure));
@@ -154,8 +155,8 @@ impl Endpoint {
         }
     }
 
-    /// The program does the next thing it can do now. `true`: it did, and is to be asked again after the engine has
-    /// sent what it has to send.
+    /// The program does the next thing it can do now. `true`: it did, and is to be asked again
+    /// after the engine has sent what it has to send.
     pub fn run(&mut self, scene: &mut Scene<'_>) -> bool {
         if !scene.awake || !self.socket.established {
             return false;
@@ -319,11 +320,11 @@ impl Endpoint {
         }
     }
 
-    /// Whether this end has done all it was to do, knows that the other end has what it sent, and has come to the end of
-    /// a connection that both close.
+    /// Whether this end has done all it was to do, knows that the other end has what it sent, and
+    /// has come to the end of a connection that both close.
     ///
-    /// A connection may end well without the last acknowledgement: the other host, which forgets it when it has
-    /// all, then says that it knows of none. That it has all shows at its own end.
+    /// A connection may end well without the last acknowledgement: the other host, which forgets it
+    /// when it has all, then says that it knows of none. That it has all shows at its own end.
     pub fn is_done(&self, program: &Program, peer: &Program) -> bool {
         let over = self.socket.state() == State::Closed;
         let closing = program.close != Close::Never && peer.close != Close::Never;

@@ -2,10 +2,10 @@
 
 //! What is checked: families of small cases.
 //!
-//! A family is every combination of a few parameters with a few programs. Its bound is stated with it and lies close to
-//! what its longest run takes, so that a protocol that recovers later than it does now is noticed:
-//! the retransmission timer's 10, 20 and 40 ms for three losses in a row make most of it, the handshake's 200, 400 and
-//! 800 ms where connections are opened.
+//! A family is every combination of a few parameters with a few programs. Its bound is stated with
+//! it and lies close to what its longest run takes, so that a protocol that recovers later than it
+//! does now is noticed: the retransmission timer's 10, 20 and 40 ms for three losses in a row make
+//! most of it, the handshake's 200, 400 and 800 ms where connections are opened.
 
 use esp::ack_queue::IDLE;
 use esp::{Config, Nanos};
@@ -17,7 +17,8 @@ use crate::world::Budget;
 /// How large the cases are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scale {
-    /// Some cases of each family, with one loss and one duplicate: seconds, also without optimisation.
+    /// Some cases of each family, with one loss and one duplicate: seconds, also without
+    /// optimisation.
     Quick,
     /// Small cases.
     Small,
@@ -275,8 +276,8 @@ fn slow_reader(scale: Scale) -> Family {
     )
 }
 
-/// Records of 1 to 4 packets, through buffers that are shorter than one, read late and at once, in both directions; the
-/// connections are opened with the option, and closed.
+/// Records of 1 to 4 packets, through buffers that are shorter than one, read late and at once, in
+/// both directions; the connections are opened with the option, and closed.
 fn records(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let messages: [&[u16]; 6] = [&[2, 1], &[3], &[1, 1, 2], &[1, 3], &[4], &[2, 2]];
@@ -370,8 +371,8 @@ fn unequal(scale: Scale) -> Family {
     family("unequal hosts", Sights::REQUEST | Sights::CONGESTED, cases)
 }
 
-/// Hosts with unequal parameters that tell each other their windows. The wire may lose, repeat or delay the SYN and
-/// the SYN|ACK.
+/// Hosts with unequal parameters that tell each other their windows. The wire may lose, repeat or
+/// delay the SYN and the SYN|ACK.
 fn told(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [
@@ -567,7 +568,8 @@ fn three_senders(scale: Scale) -> Family {
     )
 }
 
-/// Who is next: a short transmission beside long ones, connections of one host, a socket with a priority.
+/// Who is next: a short transmission beside long ones, connections of one host, a socket with a
+/// priority.
 fn order(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let late = answers(Program::bytes(1), 0, &[1]);
@@ -660,7 +662,8 @@ fn lives(scale: Scale) -> Family {
     )
 }
 
-/// A sender that dies in the midst of others, at any of its packets. The bound is that of the others.
+/// A sender that dies in the midst of others, at any of its packets. The bound is that of the
+/// others.
 fn dying_sender(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for senders in [2, 3] {

@@ -13,7 +13,8 @@ pub enum Fault {
     Misplaced(String),
     /// The engine panicked.
     Panic(String),
-    /// A receive queue holds more packets than [`most_queued`](crate::case::Case::most_queued) allows.
+    /// A receive queue holds more packets than [`most_queued`](crate::case::Case::most_queued)
+    /// allows.
     Overfull {
         /// Packets in the queue.
         queued: usize,
@@ -24,7 +25,8 @@ pub enum Fault {
     AckQueue(String),
     /// An acknowledgement left that opens the window of a connection that waits for its turn.
     OutOfTurn,
-    /// Something was sent again or asked for though nothing had gone wrong and the hosts agree on the parameters.
+    /// Something was sent again or asked for though nothing had gone wrong and the hosts agree on
+    /// the parameters.
     Needless,
     /// A connection failed though both ends are alive.
     Failed(Failure),

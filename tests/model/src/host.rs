@@ -16,7 +16,8 @@ const LISTENING: u16 = 2_805;
 /// The ports of the senders are this and their number.
 const FIRST_PORT: u16 = 40_000;
 
-/// How far [`Sabotage::HastyClock`] is ahead: of the retransmission timer all but some microseconds are over.
+/// How far [`Sabotage::HastyClock`] is ahead: of the retransmission timer all but some microseconds
+/// are over.
 pub const HASTE: Nanos = 9_990_000;
 
 /// The first number of an endpoint, which soon wraps.

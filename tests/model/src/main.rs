@@ -11,10 +11,11 @@ use esp_model::families::{families, Family, Scale};
 use esp_model::fault::PROPERTIES;
 use esp_model::scene::Sights;
 
-/// Checks the ESP engine: every placement of up to three lost packets and one duplicate in small worlds.
+/// Checks the ESP engine: every placement of up to three lost packets and one duplicate in small
+/// worlds.
 ///
-/// The exit status is 1 when a property is broken, with the shortest run that breaks it, or when a family did not show
-/// what it was made for.
+/// The exit status is 1 when a property is broken, with the shortest run that breaks it, or when a
+/// family did not show what it was made for.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Options {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What surrounds one step of a world: the time, what is sent meanwhile, and what is noted about it.
+//! What surrounds one step of a world: the time, what is sent meanwhile, and what is noted about
+//! it.
 
 use std::ops::BitOr;
 

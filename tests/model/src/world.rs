@@ -2,8 +2,8 @@
 
 //! The hosts, and the switch between them.
 //!
-//! Everything here is determined but the fate of each packet that a host sends. So a world runs on by itself until a
-//! packet is sent, stops, and is told that fate.
+//! Everything here is determined but the fate of each packet that a host sends. So a world runs on
+//! by itself until a packet is sent, stops, and is told that fate.
 
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -68,11 +68,12 @@ impl Budget {
 /// What a packet takes in a host's port.
 const SPACING: Nanos = US;
 
-/// How much later the second arrives of a packet that arrives twice, [`Fate::Echo`]: all is recovered by then, and the
-/// next transmission may be under way.
+/// How much later the second arrives of a packet that arrives twice, [`Fate::Echo`]: all is
+/// recovered by then, and the next transmission may be under way.
 const ECHO: Nanos = 15 * MS;
 
-/// How much later a packet enters the port that others overtake: three of them, or a timer in between.
+/// How much later a packet enters the port that others overtake: three of them, or a timer in
+/// between.
 const DELAY: Nanos = 7 * SPACING / 2;
 
 /// The host that dies, if one does.
@@ -205,7 +206,8 @@ impl World {
         !self.late.is_empty() || self.ports.iter().any(|port| !port.is_empty())
     }
 
-    /// The time since the run began, in nanoseconds; if a host died, until the others had done what they had to do.
+    /// The time since the run began, in nanoseconds; if a host died, until the others had done what
+    /// they had to do.
     pub fn elapsed(&self) -> Nanos {
         self.survived.unwrap_or(self.now) - self.began
     }
@@ -236,8 +238,8 @@ impl World {
             .map(|(fate, _)| fate)
     }
 
-    /// Decides what becomes of the packet sent first, and goes on to the next one whose fate is open, or to the end if
-    /// nothing can happen any more.
+    /// Decides what becomes of the packet sent first, and goes on to the next one whose fate is
+    /// open, or to the end if nothing can happen any more.
     pub fn step(&mut self, case: &Case, fate: Fate, log: &mut Log) -> Sights {
         self.budget.spend(fate);
         self.calm &= fate == Fate::Pass;
@@ -318,7 +320,8 @@ impl World {
         }
     }
 
-    /// What happens next, and when. Of things that happen at once, a packet's arrival comes before timers.
+    /// What happens next, and when. Of things that happen at once, a packet's arrival comes before
+    /// timers.
     fn next(&self, case: &Case) -> Option<(Nanos, Next)> {
         let late = self.late.front().map(|(at, _)| (*at, Next::Late));
         let ports = self.ports.iter().enumerate();

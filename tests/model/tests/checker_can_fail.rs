@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Worlds that are made wrong on purpose: each property is seen broken, by the run and with the faults that it takes.
+//! Worlds that are made wrong on purpose: each property is seen broken, by the run and with the
+//! faults that it takes.
 
 use esp::Config;
 use esp_model::case::{Case, Close, Program, Reader, Sabotage, MS, US};

@@ -2,8 +2,8 @@
 
 //! `docs/performance.md`: what is measured for it, the results, and the page with its pictures.
 //!
-//! The runner measures, and needs no more than [`topics`] and [`results`]; with the feature `page` the program `performance`
-//! draws the figures from what was measured, and writes the page.
+//! The runner measures, and needs no more than [`topics`] and [`results`]; with the feature `page`
+//! the program `performance` draws the figures from what was measured, and writes the page.
 
 #[cfg(feature = "page")]
 mod overheads;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Draws the theses' figures anew from what `make performance` measured, and writes `docs/performance.md`.
+//! Draws the theses' figures anew from what `make performance` measured, and writes
+//! `docs/performance.md`.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Figures of what communication costs a processor: overheads that a program sees, and those that it does not.
+//! Figures of what communication costs a processor: overheads that a program sees, and those that
+//! it does not.
 
 use std::fmt::Write as _;
 

@@ -92,7 +92,8 @@ impl Results {
             .with_context(|| path.display().to_string())
     }
 
-    /// Takes the runs of a report as those of `series`: measured with or without offloads, as they say.
+    /// Takes the runs of a report as those of `series`: measured with or without offloads, as they
+    /// say.
     pub fn take(&mut self, topic: &str, series: &[Series], report: &Value) {
         for run in report["runs"].as_array().into_iter().flatten() {
             let of = series.iter().find(|one| run["transport"] == one.transport);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Figures of dialogues and streams: latency, throughput, acknowledgements, losses, parameters, and many to one.
+//! Figures of dialogues and streams: latency, throughput, acknowledgements, losses, parameters, and
+//! many to one.
 
 use anyhow::Result;
 use netgauge::plot::axis::{Scale, Unit};
@@ -281,7 +282,8 @@ pub fn acknowledgements(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Treydte's p_rrq (2007, 6.1.1): the share of windows of `packets` that end in a run of lost ones behind whole ones.
+/// Treydte's p_rrq (2007, 6.1.1): the share of windows of `packets` that end in a run of lost ones
+/// behind whole ones.
 fn tail_lost(loss: f64, packets: f64) -> f64 {
     (loss * (1.0 - loss).powf(packets) - loss.powf(packets + 1.0)) / (1.0 - 2.0 * loss)
 }

@@ -4,10 +4,12 @@
 
 use crate::results::{Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
 
-/// netgauge's option for calls without time limits: with one, each call that waits starts and stops a timer.
+/// netgauge's option for calls without time limits: with one, each call that waits starts and stops
+/// a timer.
 pub const UNLIMITED: &str = "--no-timeouts";
 
-/// Of each port of the switch, as `enet-switch` writes it, as netgauge does, and in bits per second.
+/// Of each port of the switch, as `enet-switch` writes it, as netgauge does, and in bits per
+/// second.
 pub const RATE: (&str, &str, f64) = ("200mbit", "200M", 200e6);
 /// Of each port of the switch.
 pub const BUFFER: &str = "128k";
@@ -92,8 +94,8 @@ impl Topic {
         }
     }
 
-    /// What netgauge is told, beside transports and addresses. Calls go without time limits only where no datagram gets
-    /// lost.
+    /// What netgauge is told, beside transports and addresses. Calls go without time limits only
+    /// where no datagram gets lost.
     pub fn arguments(self) -> String {
         match self {
             Self::Dialogue => format!("-x one-one -s 1-64K -c 30 --warmup 5 {UNLIMITED}"),

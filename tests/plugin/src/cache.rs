@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A model of the data caches of one processor: two levels of lines, of which a set keeps those that were used last.
+//! A model of the data caches of one processor: two levels of lines, of which a set keeps those
+//! that were used last.
 //!
-//! A store takes its line into the cache as a load does. What is evicted costs nothing, nothing is fetched ahead, and
-//! instructions are fetched from elsewhere.
+//! A store takes its line into the cache as a load does. What is evicted costs nothing, nothing is
+//! fetched ahead, and instructions are fetched from elsewhere.
 
 /// Bytes of a line.
 const LINE: u64 = 64;
@@ -14,7 +15,8 @@ const NOTHING: u64 = u64::MAX;
 /// One level.
 #[derive(Debug)]
 pub struct Cache {
-    /// The lines of each set, one set after the other; within a set the line that was used last comes first.
+    /// The lines of each set, one set after the other; within a set the line that was used last
+    /// comes first.
     lines: Vec<u64>,
     ways: usize,
     sets: u64,

@@ -7,13 +7,15 @@
 pub enum Kind {
     /// All others.
     Plain,
-    /// It locks the memory that it changes: it has the prefix `lock`, or exchanges a register and memory.
+    /// It locks the memory that it changes: it has the prefix `lock`, or exchanges a register and
+    /// memory.
     Locked,
     /// It is repeated, and each step counts as an instruction.
     String(&'static str),
 }
 
-/// Repeated string instructions by their last byte, for elements of one byte and of more; of more there are 2, 4 or 8.
+/// Repeated string instructions by their last byte, for elements of one byte and of more; of more
+/// there are 2, 4 or 8.
 const STRINGS: [(u8, [&str; 4]); 5] = [
     (0xa4, ["rep movsb", "rep movsw", "rep movsl", "rep movsq"]),
     (0xa6, ["rep cmpsb", "rep cmpsw", "rep cmpsl", "rep cmpsq"]),
@@ -23,7 +25,8 @@ const STRINGS: [(u8, [&str; 4]); 5] = [
 ];
 
 impl Kind {
-    /// Of the instruction with these bytes. In 16 and 32 bits, in which a guest boots, it may be taken for another one.
+    /// Of the instruction with these bytes. In 16 and 32 bits, in which a guest boots, it may be
+    /// taken for another one.
     pub fn of(bytes: &[u8]) -> Self {
         let (mut lock, mut repeat, mut short) = (false, false, false);
         let mut rest = bytes;
@@ -85,7 +88,8 @@ mod tests {
             assert_eq!(Kind::of(bytes), Kind::Locked, "{bytes:02x?}");
         }
         for bytes in [
-            // xadd and cmpxchg of this processor's data; xchg %rax, %rbx; xchg %ax, %ax; mov %al, (%rdi)
+            // xadd and cmpxchg of this processor's data; xchg %rax, %rbx; xchg %ax, %ax; mov %al,
+            // (%rdi)
             &[0x65, 0x0f, 0xc1, 0x07][..],
             &[0x65, 0x48, 0x0f, 0xb1, 0x4b, 0x08],
             &[0x48, 0x87, 0xc3],

@@ -53,7 +53,8 @@ struct Number {
     offset: usize,
 }
 
-// SAFETY: the scoreboard is never freed, and QEMU lets any thread add up what its processors have counted.
+// SAFETY: the scoreboard is never freed, and QEMU lets any thread add up what its processors have
+// counted.
 unsafe impl Send for Number {}
 // SAFETY: as for Send; it is only read.
 unsafe impl Sync for Number {}
@@ -155,7 +156,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Counter {
     fn new() -> Self {
         let number = || Number {
-            // SAFETY: QEMU has loaded this plugin, and its processors are not there yet. An element is one u64.
+            // SAFETY: QEMU has loaded this plugin, and its processors are not there yet. An element
+            // is one u64.
             score: unsafe { qemu_plugin_scoreboard_new(size_of::<u64>()) },
             offset: 0,
         };
@@ -173,8 +175,8 @@ impl Counter {
     fn register(&self, instruction: *mut Instruction) {
         // No instruction of x86 is longer.
         let mut bytes = [0_u8; 15];
-        // SAFETY: the handle is that of an instruction of the block that is being translated; QEMU writes as many bytes as
-        // the array has, or fewer.
+        // SAFETY: the handle is that of an instruction of the block that is being translated; QEMU
+        // writes as many bytes as the array has, or fewer.
         let (length, address) = unsafe {
             (
                 qemu_plugin_insn_data(instruction, bytes.as_mut_ptr().cast(), bytes.len()),
@@ -194,7 +196,8 @@ impl Counter {
             Kind::String(name) => {
                 let position = lock(&self.strings).position(address, name);
                 let data = ptr::without_provenance_mut(position);
-                // SAFETY: the handle as above; the callback takes the data for a number and never for a pointer.
+                // SAFETY: the handle as above; the callback takes the data for a number and never
+                // for a pointer.
                 unsafe {
                     qemu_plugin_register_vcpu_insn_exec_cb(instruction, step, NO_REGISTERS, data);
                 }
@@ -272,8 +275,8 @@ extern "C" fn accessed(_processor: c_uint, access: u32, address: u64, _data: *mu
     let Some(counter) = COUNTER.get() else {
         return;
     };
-    // SAFETY: QEMU hands the access and its address to this callback, and they are valid until that returns; so is what
-    // stands for the physical address, which may be missing.
+    // SAFETY: QEMU hands the access and its address to this callback, and they are valid until that
+    // returns; so is what stands for the physical address, which may be missing.
     let (is_store, bytes, physical) = unsafe {
         let physical = qemu_plugin_get_hwaddr(access, address);
         (
@@ -295,7 +298,8 @@ extern "C" fn accessed(_processor: c_uint, access: u32, address: u64, _data: *mu
     }
 }
 
-/// Takes an address for that of the mark, or sends the totals at the marks that were executed, for each line that comes.
+/// Takes an address for that of the mark, or sends the totals at the marks that were executed, for
+/// each line that comes.
 fn answer(stream: UnixStream) -> std::io::Result<()> {
     let mut to = stream.try_clone()?;
     for line in BufReader::new(stream).lines() {
@@ -352,8 +356,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
     arguments: *const *const c_char,
 ) -> c_int {
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: QEMU's documentation says that `info` is valid during this call, its name too, and that there are so many
-    // arguments, which are strings.
+    // SAFETY: QEMU's documentation says that `info` is valid during this call, its name too, and
+    // that there are so many arguments, which are strings.
     let (target, arguments): (_, Vec<_>) = unsafe {
         (
             CStr::from_ptr((*info).target),
@@ -364,8 +368,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
     };
     match prepare(target.to_bytes(), &arguments) {
         Ok(()) => {
-            // SAFETY: the identity is the one that QEMU has just given; the callback is there as long as the plugin,
-            // which is never unloaded.
+            // SAFETY: the identity is the one that QEMU has just given; the callback is there as
+            // long as the plugin, which is never unloaded.
             unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, translated) };
             0
         }

@@ -2,8 +2,8 @@
 
 //! Deadlines that count the time in which a guest could do something.
 //!
-//! On a busy host QEMU's threads wait for processors. A guest that gets half of what it wants has twice as long; one that hangs, idle
-//! or not, comes to its end.
+//! On a busy host QEMU's threads wait for processors. A guest that gets half of what it wants has
+//! twice as long; one that hangs, idle or not, comes to its end.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -44,7 +44,8 @@ impl Allowance {
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The time in which the threads of a process ran, and in which they waited for a processor, nanoseconds.
+/// The time in which the threads of a process ran, and in which they waited for a processor,
+/// nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turns {
     ran: u64,

@@ -2,8 +2,9 @@
 
 //! What differs between the architectures of guests. `mk/lib.sh` has the kernel's part.
 //!
-//! The toolbox of a guest that is not of the host's architecture has a cross compiler, and the guest's own programs
-//! below a directory. The few that have to tell something before the guest boots run in QEMU's user emulation.
+//! The toolbox of a guest that is not of the host's architecture has a cross compiler, and the
+//! guest's own programs below a directory. The few that have to tell something before the guest
+//! boots run in QEMU's user emulation.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,8 @@ impl Architecture {
         }
     }
 
-    /// QEMU's name for the processor. With the architected algorithm, signing addresses would take most of the time.
+    /// QEMU's name for the processor. With the architected algorithm, signing addresses would take
+    /// most of the time.
     pub fn processor(self) -> &'static str {
         match self {
             Self::Amd64 => "max",
@@ -52,8 +54,9 @@ impl Architecture {
         }
     }
 
-    /// The same for a guest whose clock counts instructions. QEMU counts each step of a repeated string instruction, so a
-    /// kernel that knows them to be fast would pay an instruction for each byte that it copies (ERMS, FSRM) or sets (FSRS).
+    /// The same for a guest whose clock counts instructions. QEMU counts each step of a repeated
+    /// string instruction, so a kernel that knows them to be fast would pay an instruction for each
+    /// byte that it copies (ERMS, FSRM) or sets (FSRS).
     pub fn counted_processor(self) -> &'static str {
         match self {
             Self::Amd64 => "max,-erms,-fsrm,-fsrs",
@@ -69,7 +72,8 @@ impl Architecture {
         }
     }
 
-    /// Options of the kernel. When the host is busy, the emulated timer may miss the kernel's test of it; the kernel panics.
+    /// Options of the kernel. When the host is busy, the emulated timer may miss the kernel's test
+    /// of it; the kernel panics.
     pub fn kernel_options(self) -> &'static str {
         match self {
             Self::Amd64 => "no_timer_check ",

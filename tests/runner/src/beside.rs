@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Questions beside streams, on the switch of [`incast`](super::incast): how long short messages take while long ones have the port.
+//! Questions beside streams, on the switch of [`incast`](super::incast): how long short messages
+//! take while long ones have the port.
 
 use std::fmt::Write as _;
 
@@ -12,15 +13,17 @@ use crate::commands::json;
 /// The host that is asked; its port is the bottleneck.
 pub const RECEIVER: &str = "h0";
 
-/// The largest time that 99 % of ESP's questions of so many bytes take, microseconds, beside at most so many streams.
+/// The largest time that 99 % of ESP's questions of so many bytes take, microseconds, beside at
+/// most so many streams.
 const MOST: [(u64, f64); 2] = [(100, 900.0), (10_000, 2_500.0)];
 const MOST_STREAMS: u32 = 16;
 
-/// The least share of the rate that ESP's streams have, in payload, and together with questions that follow each other at once: 0.983 is
-/// the most possible.
+/// The least share of the rate that ESP's streams have, in payload, and together with questions
+/// that follow each other at once: 0.983 is the most possible.
 const LEAST_SHARE: f64 = 0.97;
 
-/// A stream's turn comes after so many of each of the others at the latest, with all that passes over it.
+/// A stream's turn comes after so many of each of the others at the latest, with all that passes
+/// over it.
 const MOST_TURNS: u32 = 4;
 
 /// A turn: 21 packets of 1514 bytes, bits.
@@ -117,8 +120,8 @@ pub fn read(text: &str, protocol: &str, (streams, pause): (u32, u32)) -> Result<
 }
 
 impl Row {
-    /// What the streams and the questions have of this rate, bit/s, if the latter take the median time on average and
-    /// follow after so many milliseconds.
+    /// What the streams and the questions have of this rate, bit/s, if the latter take the median
+    /// time on average and follow after so many milliseconds.
     fn all(&self, rate: f64, pause: u32) -> f64 {
         let every = self.median_ns as f64 + f64::from(pause) * 1e6;
         let questions = self.size as f64 * 8e9 / every.max(1.0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make test`: the crates' tests, the model checker, format and warnings, the manual, the module and what it says of
-//! itself, misuses that must not compile, the dissector, the scenarios, and the benchmark's budgets.
+//! `make test`: the crates' tests, the model checker, format and warnings, the manual, the module
+//! and what it says of itself, misuses that must not compile, the dissector, the scenarios, and the
+//! benchmark's budgets.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -44,12 +45,14 @@ pub fn run(layout: &Layout) -> Result<Total> {
     }
     parts.push(module);
     if !module_is_there {
-        // Each thing tells its own failure; without the module the scenarios still count, as failed.
+        // Each thing tells its own failure; without the module the scenarios still count, as
+        // failed.
         let nothing = Err(anyhow::anyhow!("there is no module to run them with"));
         parts.push(part("scenarios", nothing));
         return Ok(Total(parts));
     }
-    // Each of these two is a guest that keeps one processor busy: the others' pauses are enough for them.
+    // Each of these two is a guest that keeps one processor busy: the others' pauses are enough for
+    // them.
     let guests = || {
         let dissector = dissector::check(layout);
         [dissector, part("bench", bench::check(layout))]

@@ -107,7 +107,8 @@ pub fn check(guest: &Guest, line: &str) -> Result<()> {
 const REPORT: Duration = Duration::from_secs(10);
 
 impl Commands {
-    /// Builds what guests need and boots one named `name`; it is ended when one thing takes longer than `patience`.
+    /// Builds what guests need and boots one named `name`; it is ended when one thing takes longer
+    /// than `patience`.
     ///
     /// # Errors
     /// When something does not build, or the guest does not boot.
@@ -138,7 +139,8 @@ impl Commands {
         Self::boot_from(layout, place, verb, clock, patience, wire, &[])
     }
 
-    /// The same with a name, a file system that is built already, and directories that the guest can mount.
+    /// The same with a name, a file system that is built already, and directories that the guest
+    /// can mount.
     ///
     /// # Errors
     /// When the guest does not boot.
@@ -185,7 +187,8 @@ impl Commands {
         })
     }
 
-    /// The same in a tree that is served as "toolbox", beside a directory that is served as "share".
+    /// The same in a tree that is served as "toolbox", beside a directory that is served as
+    /// "share".
     ///
     /// # Errors
     /// As [`Commands::boot_from`].
@@ -295,8 +298,8 @@ impl Commands {
     }
 }
 
-/// Boots a guest named `name` for the one command `line`, prints what it prints, and ends the guest; true when the command
-/// succeeded. It may take as long as `patience`, and so may booting.
+/// Boots a guest named `name` for the one command `line`, prints what it prints, and ends the
+/// guest; true when the command succeeded. It may take as long as `patience`, and so may booting.
 ///
 /// # Errors
 /// When something does not build, the guest does not boot, or its kernel reports a fault.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The Wireshark dissector: frames that a guest really sent, decoded by tshark, against the protocols' own headers.
+//! The Wireshark dissector: frames that a guest really sent, decoded by tshark, against the
+//! protocols' own headers.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -164,8 +165,8 @@ fn decode(layout: &Layout, frames: &[Vec<u8>]) -> Result<Vec<Vec<String>>> {
 fn tshark(home: &Path, script: &Path, file: &Path) -> Result<String> {
     const NOBODY: u32 = 65534;
     let mut command = Command::new("tshark");
-    // Two passes, as Wireshark itself dissects a frame when it is read and when it is shown; and not as root, for whom
-    // Wireshark runs no scripts.
+    // Two passes, as Wireshark itself dissects a frame when it is read and when it is shown; and
+    // not as root, for whom Wireshark runs no scripts.
     command
         .uid(NOBODY)
         .gid(NOBODY)
@@ -196,7 +197,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Payload, checksum and padding behind a header of `header` bytes that states `length`, as tshark prints them.
+/// Payload, checksum and padding behind a header of `header` bytes that states `length`, as tshark
+/// prints them.
 fn split(packet: &[u8], header: usize, length: u16, summed: bool) -> [String; 3] {
     let rest = &packet[header..];
     let (payload, rest) = rest.split_at(usize::from(length).min(rest.len()));

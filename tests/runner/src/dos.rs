@@ -2,8 +2,8 @@
 
 //! What attacks by whoever is on the same Ethernet cost a host and a stream beside them.
 //!
-//! One guest whose clock counts instructions, two namespaces joined by a cable; the program that runs the scenarios
-//! attacks, measures and judges.
+//! One guest whose clock counts instructions, two namespaces joined by a cable; the program that
+//! runs the scenarios attacks, measures and judges.
 
 use std::time::Duration;
 

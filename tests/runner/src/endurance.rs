@@ -2,7 +2,8 @@
 
 //! Two guests that talk for an hour while the link between them is cut and restored.
 //!
-//! The client says when to cut; that comes by its serial port and is done by QEMU, at whichever end it names.
+//! The client says when to cut; that comes by its serial port and is done by QEMU, at whichever end
+//! it names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,8 +23,8 @@ use crate::qemu::{self, Boot, Clock, Guest, Monitor, Said};
 use crate::scenarios;
 use crate::step;
 
-/// For how long a guest may say nothing: the client has a word at every cut and in every minute, and afterwards its last
-/// connections may take as long as any.
+/// For how long a guest may say nothing: the client has a word at every cut and in every minute,
+/// and afterwards its last connections may take as long as any.
 const SILENCE: Duration = Duration::from_secs(600);
 
 /// What is run.
@@ -67,7 +68,8 @@ impl Shared {
     }
 }
 
-/// Prints a line of figures in each minute; true when nothing broke that a cut link does not break, and nothing is left.
+/// Prints a line of figures in each minute; true when nothing broke that a cut link does not break,
+/// and nothing is left.
 ///
 /// # Errors
 /// When something does not build, a guest does not boot or hangs, or its kernel reports a fault.
@@ -168,8 +170,8 @@ fn await_figures(server: &mut Guest) -> Result<()> {
     }
 }
 
-/// Hears a guest to its end: what its program says that is neither a wish nor figures is printed. True when the program
-/// succeeded and the kernel is well.
+/// Hears a guest to its end: what its program says that is neither a wish nor figures is printed.
+/// True when the program succeeded and the kernel is well.
 fn hear(
     layout: &Layout,
     mut guest: Guest,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The fault matrix: every kind of traffic over every kind of bad wire, as a table for people and for `docs/faults.md`.
+//! The fault matrix: every kind of traffic over every kind of bad wire, as a table for people and
+//! for `docs/faults.md`.
 //!
-//! The cells are scenarios of their own, which run one after the other in a guest whose clock counts instructions: their
-//! times do not depend on the machine that emulates, and waiting takes none of its time.
+//! The cells are scenarios of their own, which run one after the other in a guest whose clock
+//! counts instructions: their times do not depend on the machine that emulates, and waiting takes
+//! none of its time.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -28,7 +30,8 @@ const DEADLINE: Duration = Duration::from_secs(2 * 3600);
 /// Which cells, and how.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Only these cells; a name that ends with * stands for all that begin so. The document is left alone then.
+    /// Only these cells; a name that ends with * stands for all that begin so. The document is left
+    /// alone then.
     #[arg(long)]
     only: Vec<String>,
     /// In a guest with two processors and a clock like any other; the document is left alone then.
@@ -128,7 +131,8 @@ impl Matrix {
         println!("{line}");
     }
 
-    /// A row for each wire and direction, a column for each kind of traffic, in the order in which they ran.
+    /// A row for each wire and direction, a column for each kind of traffic, in the order in which
+    /// they ran.
     fn table(&self) -> String {
         let mut columns: Vec<&str> = Vec::new();
         let mut rows: Vec<(&str, &str)> = Vec::new();
@@ -163,8 +167,8 @@ impl Matrix {
 }
 
 impl Figures {
-    /// Seconds until the last byte and from there to the last socket's end; packets sent again and requests for them;
-    /// connection attempts that came to nothing, if any.
+    /// Seconds until the last byte and from there to the last socket's end; packets sent again and
+    /// requests for them; connection attempts that came to nothing, if any.
     fn text(&self) -> String {
         let mut text = format!(
             "{:.2} + {:.2} s; {}, {}",

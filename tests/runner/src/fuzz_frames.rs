@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hostile frames by the million: the program that runs the scenarios makes, sends and counts them in a guest.
+//! Hostile frames by the million: the program that runs the scenarios makes, sends and counts them
+//! in a guest.
 
 use std::time::Duration;
 

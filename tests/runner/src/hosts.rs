@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make mpi-hosts`: Open MPI over ESP between hosts, which are namespaces of a guest. `make programs`: programs of TCP over mapped
-//! sockets.
+//! `make mpi-hosts`: Open MPI over ESP between hosts, which are namespaces of a guest. `make
+//! programs`: programs of TCP over mapped sockets.
 //!
-//! The guest's root is a toolbox that has the programs; a script, mpi/tests/hosts or tests/programs/hosts, sets the hosts up and
-//! runs the programs on them.
+//! The guest's root is a toolbox that has the programs; a script, mpi/tests/hosts or
+//! tests/programs/hosts, sets the hosts up and runs the programs on them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many senders, one receiver: goodput, drops and fairness by protocol, on a switch with small buffers.
+//! Many senders, one receiver: goodput, drops and fairness by protocol, on a switch with small
+//! buffers.
 //!
-//! Everything runs in one guest whose clock counts instructions: `enet-switch` makes the switch and the hosts,
-//! `netgauge -x one-many` the traffic, and the switch's own counters tell the drops. The ports are slow enough that the
-//! one processor, which does all hosts' work, is not what limits them.
+//! Everything runs in one guest whose clock counts instructions: `enet-switch` makes the switch and
+//! the hosts, `netgauge -x one-many` the traffic, and the switch's own counters tell the drops. The
+//! ports are slow enough that the one processor, which does all hosts' work, is not what limits
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,11 +24,12 @@ use crate::step;
 
 use crate::beside::RECEIVER;
 
-/// Bytes in a port from which on frames are marked for DCTCP, about 20 frames, as its authors chose.
+/// Bytes in a port from which on frames are marked for DCTCP, about 20 frames, as its authors
+/// chose.
 const MARKING: &str = "30k";
 
-/// The least share of the port's rate in ESP's worst round of the largest size, where the round trips at a round's
-/// start and end count little.
+/// The least share of the port's rate in ESP's worst round of the largest size, where the round
+/// trips at a round's start and end count little.
 const LEAST_SHARE: f64 = 0.95;
 
 /// The least fairness of an ESP round of 256 KiB.
@@ -34,7 +37,8 @@ const LEAST_FAIRNESS: f64 = 0.97;
 /// The same of 64 KiB, which are two windows: who is done first is one of them ahead of others.
 const LEAST_FAIRNESS_OF_TWO_WINDOWS: f64 = 0.95;
 
-/// The most senders of which ESP is judged: the announcements of 64, a packet each, leave a port of 128 KiB no room for a window.
+/// The most senders of which ESP is judged: the announcements of 64, a packet each, leave a port of
+/// 128 KiB no room for a window.
 const MOST_JUDGED: u32 = 32;
 
 /// The least goodput of a stream on a lossy cable, as a share of that without loss.
@@ -56,7 +60,8 @@ pub struct Options {
     /// Numbers of senders; ESP's drops, goodput and fairness are judged up to 32.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128")]
     senders: Vec<u32>,
-    /// KiB that each sender sends in a round; ESP's goodput is judged at the last, fairness and drops at all.
+    /// KiB that each sender sends in a round; ESP's goodput is judged at the last, fairness and
+    /// drops at all.
     #[arg(long, value_delimiter = ',', default_value = "64,256")]
     kib: Vec<u32>,
     /// Rounds that are counted.
@@ -161,7 +166,8 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let beside = options.beside.iter().map(|streams| streams + 1);
     let senders = options.senders.iter().copied().chain(beside).max();
     let hosts = senders.context("no senders")? + 1;
-    // Processes of one real-time priority take turns instead of displacing each other, so that senders start together.
+    // Processes of one real-time priority take turns instead of displacing each other, so that
+    // senders start together.
     let ended = guest.shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us")?;
     ensure!(ended.status == 0, "{}", ended.text);
     make_switch(&mut guest, options, hosts, &format!(" --ecn {MARKING}"))?;
@@ -254,7 +260,8 @@ pub struct Sample {
     pub drops: u64,
 }
 
-/// Makes the usual switch and measures on it by each of these protocols, with so many rounds. The switch stays.
+/// Makes the usual switch and measures on it by each of these protocols, with so many rounds. The
+/// switch stays.
 ///
 /// # Errors
 /// When the guest ends, or a protocol cannot be measured.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Builds the guests' file system: an initramfs with the programs, the libraries and modules they need, and an init.
+//! Builds the guests' file system: an initramfs with the programs, the libraries and modules they
+//! need, and an init.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -117,7 +118,8 @@ pub struct Contents {
     pub module: PathBuf,
 }
 
-/// Builds the module, and an archive with it, `programs` and `files` alone in the directory `place` of the products.
+/// Builds the module, and an archive with it, `programs` and `files` alone in the directory `place`
+/// of the products.
 ///
 /// # Errors
 /// When the module does not build, and as [`build`].
@@ -307,7 +309,8 @@ fn shared_libraries(architecture: Architecture, program: &Path) -> Result<BTreeS
     Ok(found)
 }
 
-/// The kernel's modules that guests need, unpacked, with an index so that modprobe and the kernel's own requests work.
+/// The kernel's modules that guests need, unpacked, with an index so that modprobe and the kernel's
+/// own requests work.
 fn add_modules(layout: &Layout, root: &Path, ours: &Path) -> Result<()> {
     let from = layout.kernel.join("lib/modules").join(&layout.release);
     let to = root.join("lib/modules").join(&layout.release);
@@ -364,7 +367,8 @@ pub fn has_module(layout: &Layout, name: &str) -> Result<bool> {
     Ok(resolve(layout, name)?.is_some())
 }
 
-/// The files of module `name` and of what it depends on; none if it is built in, `None` if there is no such module.
+/// The files of module `name` and of what it depends on; none if it is built in, `None` if there is
+/// no such module.
 fn resolve(layout: &Layout, name: &str) -> Result<Option<Vec<PathBuf>>> {
     let output = Command::new("modprobe")
         .args(["--show-depends", "-S", &layout.release, "-d"])

@@ -29,7 +29,8 @@ pub enum Purpose {
 pub struct Layout {
     /// The root of the project.
     pub project: PathBuf,
-    /// What `mk/kernel path` or `mk/debug-kernel path` prints: `vmlinuz`, `release`, `lib/modules/`, `tree/`.
+    /// What `mk/kernel path` or `mk/debug-kernel path` prints: `vmlinuz`, `release`,
+    /// `lib/modules/`, `tree/`.
     pub kernel: PathBuf,
     /// What that kernel is for.
     pub purpose: Purpose,
@@ -98,8 +99,9 @@ impl Layout {
         Ok(logs)
     }
 
-    /// Waits until no other run of this project builds what guests need, and keeps others from it: they would write the
-    /// same files. It is let go of when dropped, or by the end of this process, however that comes.
+    /// Waits until no other run of this project builds what guests need, and keeps others from it:
+    /// they would write the same files. It is let go of when dropped, or by the end of this
+    /// process, however that comes.
     ///
     /// # Errors
     /// When the file that stands for it cannot be made.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Boots guests, with Debian's stock kernel unless told otherwise, and runs the scenarios, the demonstration and the benchmark in them.
+//! Boots guests, with Debian's stock kernel unless told otherwise, and runs the scenarios, the
+//! demonstration and the benchmark in them.
 //!
 //! It runs inside the toolbox that `mk/toolbox` makes; `make` calls it.
 
@@ -54,7 +55,8 @@ struct Options {
     /// The kernel's directory, as `mk/kernel path` or `mk/debug-kernel path` prints it.
     #[arg(long)]
     kernel: PathBuf,
-    /// The kernel is that of mk/debug-kernel: use the module built for it, fewer and larger guests, and longer timeouts.
+    /// The kernel is that of mk/debug-kernel: use the module built for it, fewer and larger guests,
+    /// and longer timeouts.
     #[arg(long)]
     debug: bool,
     /// The kernel is one that RELEASE names: use the module built for that release.
@@ -87,13 +89,16 @@ enum Verb {
     Misuses,
     /// Show in a minute what messages cost, and what many senders to one get.
     Demo,
-    /// Print instructions per half round trip and per byte; fail if one exceeds its budget in netgauge/budgets.toml.
+    /// Print instructions per half round trip and per byte; fail if one exceeds its budget in
+    /// netgauge/budgets.toml.
     Bench(bench::Options),
     /// Print instructions per half round trip by function.
     Profile(profile::Options),
-    /// Print goodput, drops and fairness of many senders to one receiver, by protocol; fail if ESP's are worse than documented.
+    /// Print goodput, drops and fairness of many senders to one receiver, by protocol; fail if
+    /// ESP's are worse than documented.
     Incast(incast::Options),
-    /// Print one ESP stream's goodput over burst_length and packets_to_ack; fail if the plateau is not where it should be.
+    /// Print one ESP stream's goodput over burst_length and packets_to_ack; fail if the plateau is
+    /// not where it should be.
     Params(params::Options),
     /// Print the cost of many connections over ESP and TCP; fail if ESP's exceeds its limits.
     Scale(scale::Options),
@@ -103,11 +108,14 @@ enum Verb {
     Dos,
     /// Make random calls from processes that are killed; fail if a socket or memory is left.
     FuzzCalls(fuzz_calls::Options),
-    /// Print the time of every kind of traffic on every kind of bad link, and write the table to docs/faults.md.
+    /// Print the time of every kind of traffic on every kind of bad link, and write the table to
+    /// docs/faults.md.
     Faults(faults::Options),
-    /// Send hostile frames to sockets in every state; fail if other traffic, sockets or memory are affected.
+    /// Send hostile frames to sockets in every state; fail if other traffic, sockets or memory are
+    /// affected.
     FuzzFrames(fuzz_frames::Options),
-    /// Run traffic between two guests while their link is cut and restored; fail if anything breaks for another reason.
+    /// Run traffic between two guests while their link is cut and restored; fail if anything breaks
+    /// for another reason.
     Endurance(endurance::Options),
     /// Run commands in a guest and print what they print.
     Run {

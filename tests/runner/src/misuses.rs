@@ -2,12 +2,14 @@
 
 //! Misuses of the module's safe interfaces: snippets in `tests/misuse` that must not compile.
 //!
-//! Each file becomes a module of the module's own crate and is compiled with the flags that Kbuild used. It holds one misuse
-//! under `#[cfg(misuse)]`, and `//~ E0502` marks the line that the compiler must refuse, with the code of the error. Without
-//! that configuration the same file is the control, which must compile: it proves that nothing but the misuse is refused.
+//! Each file becomes a module of the module's own crate and is compiled with the flags that Kbuild
+//! used. It holds one misuse under `#[cfg(misuse)]`, and `//~ E0502` marks the line that the
+//! compiler must refuse, with the code of the error. Without that configuration the same file is
+//! the control, which must compile: it proves that nothing but the misuse is refused.
 //!
-//! One compilation takes all controls and another all misuses. The compiler goes on after an error, and an error that it
-//! fails to reach because of another one counts as a misuse that compiles, so no misuse can pass unseen.
+//! One compilation takes all controls and another all misuses. The compiler goes on after an error,
+//! and an error that it fails to reach because of another one counts as a misuse that compiles, so
+//! no misuse can pass unseen.
 
 use std::fs;
 use std::io::Write;
@@ -101,7 +103,8 @@ impl Snippet {
             .any(|span| span.is_primary && self.path == Path::new(&span.file_name))
     }
 
-    /// Demands that the control has no error, and the misuse the one that the file names, at the line that it marks.
+    /// Demands that the control has no error, and the misuse the one that the file names, at the
+    /// line that it marks.
     fn judge(&self, controls: &[Diagnostic], misuses: &[Diagnostic]) -> Result<()> {
         if let Some(error) = controls.iter().find(|error| self.has(error)) {
             bail!("the control does not compile: {}", error.text());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Throughput of one ESP stream over `burst_length` and `packets_to_ack`, as a table and a picture, and whether the
-//! plateau is where `docs/flow-control.md` says.
+//! Throughput of one ESP stream over `burst_length` and `packets_to_ack`, as a table and a picture,
+//! and whether the plateau is where `docs/flow-control.md` says.
 //!
 //! One guest whose clock counts instructions, two hosts on `enet-switch`, `netgauge -x esp-params`.
 
@@ -17,7 +17,8 @@ use crate::layout::Layout;
 use crate::qemu::Clock;
 use crate::step;
 
-/// Packets that the link carries in a round trip here: a frame takes 30 us at 400 Mbit/s, the hosts about as long.
+/// Packets that the link carries in a round trip here: a frame takes 30 us at 400 Mbit/s, the hosts
+/// about as long.
 const ROUND_TRIP: u32 = 4;
 
 /// The least share of the best cell's goodput on the plateau.
@@ -64,7 +65,8 @@ struct Goodput {
     median: f64,
 }
 
-/// Prints the table and writes `build/esp-params.svg`; true when the plateau is where it is said to be.
+/// Prints the table and writes `build/esp-params.svg`; true when the plateau is where it is said to
+/// be.
 ///
 /// # Errors
 /// When something does not build, the guest does not boot, or its kernel reports a fault.

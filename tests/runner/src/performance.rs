@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make performance`: measures what the figures of `docs/performance.md` show, in two guests whose clock counts
-//! instructions. The crate `performance` writes the page from the results.
+//! `make performance`: measures what the figures of `docs/performance.md` show, in two guests whose
+//! clock counts instructions. The crate `performance` writes the page from the results.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 /// Measures everything, and keeps the results in `build/performance.json`.
 ///
 /// # Errors
-/// When something does not build, a guest does not boot, its kernel reports a fault, netgauge has no report, or the
-/// results cannot be written.
+/// When something does not build, a guest does not boot, its kernel reports a fault, netgauge has
+/// no report, or the results cannot be written.
 pub fn run(layout: &Layout) -> Result<()> {
     everything(layout)?.save(&layout.build().join("performance.json"))
 }
@@ -166,7 +166,8 @@ fn to_server(
     })
 }
 
-/// Has the guest run netgauge with those of `series` that the topic suits; `line` makes the command of their names.
+/// Has the guest run netgauge with those of `series` that the topic suits; `line` makes the command
+/// of their names.
 fn measure(
     guest: &mut Commands,
     results: &mut Results,
@@ -225,7 +226,8 @@ fn switch(guest: &mut Commands, results: &mut Results) -> Result<()> {
         .try_for_each(|congestion| beside(guest, results, congestion))
 }
 
-/// A stream of ESP and one of TCP from two hosts to a third, by a congestion control of TCP's. Each is measured while the other one goes on.
+/// A stream of ESP and one of TCP from two hosts to a third, by a congestion control of TCP's. Each
+/// is measured while the other one goes on.
 fn beside(guest: &mut Commands, results: &mut Results, congestion: &str) -> Result<()> {
     step::say(&format!("a switch: ESP beside TCP with {congestion}"));
     let marks = if congestion == "dctcp" {

@@ -87,8 +87,8 @@ fn build(layout: &Layout, what: &str, log: &str, arguments: &[&str]) -> Result<(
     )
 }
 
-/// Compiles the C programs that changed, peers of tests and the library's examples, with the headers as users get them,
-/// and returns them.
+/// Compiles the C programs that changed, peers of tests and the library's examples, with the
+/// headers as users get them, and returns them.
 ///
 /// # Errors
 /// When one does not compile without a warning.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The Python package `sockaddr_en`: its tests, and what guests need to run it: the interpreter and as much of its library
-//! as the tests import.
+//! The Python package `sockaddr_en`: its tests, and what guests need to run it: the interpreter and
+//! as much of its library as the tests import.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,8 @@ const PACKAGES: &str = "usr/lib/python3/dist-packages/sockaddr_en";
 /// Where scenarios find the package's examples, the tests that need a guest, and peers in Python.
 const SCRIPTS: &str = "usr/share/python";
 
-/// Prints the interpreter and the files that these imports load. ssl, which asyncio can do without, would bring OpenSSL.
+/// Prints the interpreter and the files that these imports load. ssl, which asyncio can do without,
+/// would bring OpenSSL.
 const LOADED: &str = "
 import sys
 sys.modules['ssl'] = None

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Boots guests in QEMU and reports what they say, line by line, until they end; none outlives its deadline.
+//! Boots guests in QEMU and reports what they say, line by line, until they end; none outlives its
+//! deadline.
 //!
-//! A guest's first serial port is the kernel's console, the second carries what programs print, so that neither
-//! disturbs the other. See `guest/init` for the lines by which the guest tells the runner how it goes.
+//! A guest's first serial port is the kernel's console, the second carries what programs print, so
+//! that neither disturbs the other. See `guest/init` for the lines by which the guest tells the
+//! runner how it goes.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -29,13 +31,16 @@ use crate::step;
 pub enum Clock {
     /// As fast as the host allows, on this many processors.
     Free(u32),
-    /// One processor whose clock advances one nanosecond per instruction, so that time counts instructions.
+    /// One processor whose clock advances one nanosecond per instruction, so that time counts
+    /// instructions.
     Instructions,
-    /// The same, and the plugin of `tests/plugin` counts what it does to memory; that makes it several times as slow.
+    /// The same, and the plugin of `tests/plugin` counts what it does to memory; that makes it
+    /// several times as slow.
     Watched,
 }
 
-/// An emulated wire with a virtio-net device at each end: what one sends, the other receives, and nothing is lost on it.
+/// An emulated wire with a virtio-net device at each end: what one sends, the other receives, and
+/// nothing is lost on it.
 #[derive(Clone, Debug)]
 pub enum Wire {
     /// One end; the other one is another guest's.
@@ -75,8 +80,8 @@ pub struct Boot<'a> {
     pub shared: &'a [Shared],
     /// Its console is for a person: the kernel says nothing there but what is wrong.
     pub quiet: bool,
-    /// It is ended so long after its kernel has started init, whatever it does, unless it is given more time. What it waits for the
-    /// host's processors does not count.
+    /// It is ended so long after its kernel has started init, whatever it does, unless it is given
+    /// more time. What it waits for the host's processors does not count.
     pub deadline: Duration,
 }
 
@@ -140,7 +145,8 @@ impl Guest {
             }
             let kept = guest.console.with_extension(format!("hung-{attempt}.log"));
             fs::rename(&guest.console, &kept)?;
-            // Seen on busy machines: emulated time jumps while the kernel measures it, and it waits for ever.
+            // Seen on busy machines: emulated time jumps while the kernel measures it, and it waits
+            // for ever.
             step::say(&format!(
                 "guest {} died or hung before it got to init, at attempt {attempt} of {BOOTS}; its log is {}",
                 boot.name,
@@ -154,7 +160,8 @@ impl Guest {
         );
     }
 
-    /// Whether the kernel gets to init. A slow one may take its time, as long as it goes on; what it says is kept.
+    /// Whether the kernel gets to init. A slow one may take its time, as long as it goes on; what
+    /// it says is kept.
     fn comes_up(&mut self) -> bool {
         self.extend(TO_INIT);
         let mut silence = Allowance::new(self.child.id(), SILENCE);
@@ -172,7 +179,8 @@ impl Guest {
             let up = match &line {
                 Port::Console(text) => text.contains(INIT_STARTS),
                 Port::Program(_) => true,
-                // It has died. Seen on busy machines: the kernel changes its own code while an emulated processor runs it.
+                // It has died. Seen on busy machines: the kernel changes its own code while an
+                // emulated processor runs it.
                 Port::Closed => return false,
             };
             self.heard.push_back(line);
@@ -372,11 +380,12 @@ const SENDING: Duration = Duration::from_micros(20);
 /// What the kernel says as it starts init.
 const INIT_STARTS: &str = "as init process";
 
-/// How long a kernel on its way to init may say nothing. One that goes on has a line each second or two.
+/// How long a kernel on its way to init may say nothing. One that goes on has a line each second or
+/// two.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// How long QEMU may take to start, and a kernel to get to init; some five seconds on a machine that is not busy. One that
-/// hangs and complains about it is not silent.
+/// How long QEMU may take to start, and a kernel to get to init; some five seconds on a machine
+/// that is not busy. One that hangs and complains about it is not silent.
 const TO_INIT: Duration = Duration::from_secs(900);
 
 /// How long a guest that hangs may speak of it.
@@ -385,16 +394,18 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How often it is tried.
 const BOOTS: u32 = 3;
 
-/// What the debug kernel is told: every report of KASAN instead of the first alone, pages checked for writes after their
-/// end, leaks with the place of their allocation, and neither an alarm nor another clock where emulation is slow but alive.
-/// Slabs that check themselves have no arrays of free objects before them; those arrays keep the addresses of what they
-/// gave out, which the search for leaks would take for owners.
+/// What the debug kernel is told: every report of KASAN instead of the first alone, pages checked
+/// for writes after their end, leaks with the place of their allocation, and neither an alarm nor
+/// another clock where emulation is slow but alive. Slabs that check themselves have no arrays of
+/// free objects before them; those arrays keep the addresses of what they gave out, which the
+/// search for leaks would take for owners.
 const DEBUG_OPTIONS: &str = concat!(
     "kasan_multi_shot page_poison=on slab_debug=F kmemleak.verbose=1 tsc=nowatchdog ",
     "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 sysctl.kernel.hung_task_timeout_secs=600 ",
 );
 
-/// How many times as long as in the stock kernel things may take; the kernel hands it on to init's environment.
+/// How many times as long as in the stock kernel things may take; the kernel hands it on to init's
+/// environment.
 const PATIENCE: &str = "ENET_PATIENCE";
 
 /// The names of the serial ports without their numbers, likewise.
@@ -425,8 +436,9 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     ]);
     let (memory, options, without) = match layout.purpose {
         Purpose::Stock | Purpose::Other => ("1024", "", ""),
-        // At boot the kernel forgets for a moment that it uses five levels of page tables, while it reads once more what
-        // its processor can do. An interrupt just then has KASAN look for its notes where they are not.
+        // At boot the kernel forgets for a moment that it uses five levels of page tables, while it
+        // reads once more what its processor can do. An interrupt just then has KASAN look for its
+        // notes where they are not.
         Purpose::Debug => ("2048", DEBUG_OPTIONS, ",-la57"),
     };
     if boot.shared.is_empty() {
@@ -453,7 +465,8 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     command.arg("-kernel").arg(layout.kernel.join("vmlinuz"));
     command.arg("-initrd").arg(boot.initramfs);
     let verb = boot.verb.join(" ");
-    // Caches that are not merged count each protocol's sockets apart from whatever else has their size.
+    // Caches that are not merged count each protocol's sockets apart from whatever else has their
+    // size.
     command.args([
         "-append",
         &format!(
@@ -483,8 +496,9 @@ fn attach(command: &mut Command, wire: &Wire) {
         for (end, mac) in macs.iter().enumerate() {
             let id = format!("{WIRE}{end}");
             let netdev = format!("hubport,id={id},hubid=0");
-            // Packets leave by a timer of the guest's clock, which the driver's write to the device starts at once, and
-            // not when QEMU's other threads get to it: they are late where other guests run.
+            // Packets leave by a timer of the guest's clock, which the driver's write to the device
+            // starts at once, and not when QEMU's other threads get to it: they are late where
+            // other guests run.
             let timer = format!(",ioeventfd=off,tx=timer,x-txtimer={}", SENDING.as_nanos());
             device(&netdev, virtio, &id, mac, &timer);
         }

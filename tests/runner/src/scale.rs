@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What many connections cost, over ESP and over TCP: memory, instructions, connections per second, ports.
+//! What many connections cost, over ESP and over TCP: memory, instructions, connections per second,
+//! ports.
 //!
-//! One guest whose clock counts instructions, two namespaces joined by a cable; the program that runs the scenarios
-//! measures and judges.
+//! One guest whose clock counts instructions, two namespaces joined by a cable; the program that
+//! runs the scenarios measures and judges.
 
 use std::time::Duration;
 

@@ -19,11 +19,13 @@ use crate::layout::{Layout, Purpose};
 use crate::qemu::{Boot, Clock, Guest, Said, Wire};
 use crate::{programs, python, step};
 
-/// Guests at a time, unless told otherwise, beside those with four processors and with a counting clock: these four keep two
-/// processors of the host busy, and more of them only wait for each other.
+/// Guests at a time, unless told otherwise, beside those with four processors and with a counting
+/// clock: these four keep two processors of the host busy, and more of them only wait for each
+/// other.
 const GUESTS: usize = 2;
 
-/// How long a guest may take to boot, and for one scenario; those have deadlines of their own, which are shorter, 300 s at most.
+/// How long a guest may take to boot, and for one scenario; those have deadlines of their own,
+/// which are shorter, 300 s at most.
 const DEADLINE: Duration = Duration::from_secs(500);
 
 /// Addresses of the virtio-net devices of guests with four processors.
@@ -34,8 +36,8 @@ const CARDS: [&str; 2] = ["02:00:00:00:03:01", "02:00:00:00:03:02"];
 /// Guests that one thread boots at most, when they keep dying.
 const BOOTS: usize = 4;
 
-/// Builds what the guests need, runs the scenarios `names` (all, if empty) in `guests` guests at a time, as many as suit
-/// the kernel if not told, and returns the results.
+/// Builds what the guests need, runs the scenarios `names` (all, if empty) in `guests` guests at a
+/// time, as many as suit the kernel if not told, and returns the results.
 ///
 /// # Errors
 /// When something does not build or a guest does not boot.
@@ -44,7 +46,8 @@ pub fn run(layout: &Layout, names: &[String], guests: Option<usize>) -> Result<P
     judge(layout, &initramfs, names, guests)
 }
 
-/// Builds the module and the programs, and the guests' file system with everything in it, as far as sources changed.
+/// Builds the module and the programs, and the guests' file system with everything in it, as far as
+/// sources changed.
 ///
 /// # Errors
 /// When something does not build, or is missing.
@@ -96,12 +99,14 @@ fn judge(
     ));
     let awaited = [&free[..], &wide, &counted].concat();
     let results = Mutex::new(Scenarios::awaiting(awaited));
-    // Taken from the end: there the long ones are, and starting with those leaves no guest alone at the end.
+    // Taken from the end: there the long ones are, and starting with those leaves no guest alone at
+    // the end.
     let [free, wide, counted] = [free, wide, counted].map(|names| Work {
         waiting: Mutex::new(names),
         results: &results,
     });
-    // As many run at the end as at the beginning: a guest of the other kinds makes way for one more of the free.
+    // As many run at the end as at the beginning: a guest of the other kinds makes way for one more
+    // of the free.
     let then = (wanted.is_none() && layout.purpose != Purpose::Debug).then_some(&free);
     let kinds = [
         (guests, "", (Clock::Free(2), None), &free, None),
@@ -169,7 +174,8 @@ struct Sorted {
 }
 
 impl Sorted {
-    /// Sorts the scenarios that `names` (all, if empty) stand for, and prints which of them no guest runs, and why.
+    /// Sorts the scenarios that `names` (all, if empty) stand for, and prints which of them no
+    /// guest runs, and why.
     fn of(layout: &Layout, names: &[String]) -> Result<Self> {
         let mut free = list(layout, names, &[])?;
         ensure!(!free.is_empty(), "scenarios --list names none");
@@ -258,7 +264,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs one guest after the other until no work is left; usually one. Returns each one's state of health.
+/// Runs one guest after the other until no work is left; usually one. Returns each one's state of
+/// health.
 fn run_guests(
     layout: &Layout,
     initramfs: &Path,
@@ -289,7 +296,8 @@ fn run_guests(
     health
 }
 
-/// Runs scenarios in one guest, passing on what it says; an error is what its kernel, not a scenario, did wrong.
+/// Runs scenarios in one guest, passing on what it says; an error is what its kernel, not a
+/// scenario, did wrong.
 fn watch(layout: &Layout, boot: &Boot<'_>, work: &Work<'_>) -> Result<()> {
     let started = Instant::now();
     let mut times = File::create(layout.logs()?.join(format!("{}.log", boot.name)))?;

@@ -54,7 +54,8 @@ impl Shared {
         })
     }
 
-    /// Adds the device that a guest mounts it from. The process is started again if it ended with an earlier guest.
+    /// Adds the device that a guest mounts it from. The process is started again if it ended with
+    /// an earlier guest.
     ///
     /// # Errors
     /// When virtiofsd does not start.
@@ -85,7 +86,8 @@ fn start(socket: &Path, log: &Path, directory: &Path, read_only: bool) -> Result
     let output = fs::File::create(log).with_context(|| log.display().to_string())?;
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "/usr/libexec/virtiofsd"]);
-    // A mount point that is announced is a file system of its own to the guest: overlayfs refuses what crosses it.
+    // A mount point that is announced is a file system of its own to the guest: overlayfs refuses
+    // what crosses it.
     command.args(["--sandbox", "none", "--no-announce-submounts"]);
     command.arg("--socket-path");
     command.arg(socket).arg("--shared-dir").arg(directory);

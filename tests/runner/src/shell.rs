@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make shell`: a guest to try things by hand, with a shell on each of two hosts. Its root is a toolbox that has what a
-//! person needs, its `/usr/local` what `make install` installs; a directory of the user's is shared in.
+//! `make shell`: a guest to try things by hand, with a shell on each of two hosts. Its root is a
+//! toolbox that has what a person needs, its `/usr/local` what `make install` installs; a directory
+//! of the user's is shared in.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,8 +45,8 @@ const MACS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
 /// A terminal of this many columns and rows does not break the lines of the pages.
 const WALKED: (&str, &str) = ("300", "50");
 
-/// Opens a shell in a guest, with the directory `build/share` as `/share`, and waits for its end; or walks through the pages, and
-/// returns how that went.
+/// Opens a shell in a guest, with the directory `build/share` as `/share`, and waits for its end;
+/// or walks through the pages, and returns how that went.
 ///
 /// # Errors
 /// When something does not build, or QEMU or virtiofsd cannot be run.

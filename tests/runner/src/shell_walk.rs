@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make shell-walk`: types in the guest of `make shell` what README and docs/using.md tell to type, letter by letter as it
-//! stands there, and compares what the pages say that it prints.
+//! `make shell-walk`: types in the guest of `make shell` what README and docs/using.md tell to
+//! type, letter by letter as it stands there, and compares what the pages say that it prints.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -21,8 +21,8 @@ use crate::layout::Layout;
 /// How long the guest may take to boot, and a command to end, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Lines of README that are typed on the machine that builds, and have been when this guest runs: it is made by the same
-/// scripts.
+/// Lines of README that are typed on the machine that builds, and have been when this guest runs:
+/// it is made by the same scripts.
 const TYPED_BEFORE: [&str; 2] = ["make ", "apt "];
 
 /// How README marks a command that runs until it is interrupted, and on which host.
@@ -92,8 +92,8 @@ fn readme_steps(text: &str) -> Vec<Vec<Step>> {
         .collect()
 }
 
-/// The steps of a section of a page whose blocks have prompts of the hosts, `a$` and `b$`. Lines without one are what the
-/// command in front prints.
+/// The steps of a section of a page whose blocks have prompts of the hosts, `a$` and `b$`. Lines
+/// without one are what the command in front prints.
 fn prompted_steps(page: &str, section: &str) -> Result<Vec<Step>> {
     let heading = format!("### {section}\n");
     let (_, text) = page
@@ -158,7 +158,8 @@ impl Terminal {
         Ok(self.to.flush()?)
     }
 
-    /// Waits until the shell asks for a command, and returns what was printed since the last one was typed.
+    /// Waits until the shell asks for a command, and returns what was printed since the last one
+    /// was typed.
     fn await_prompt(&mut self) -> Result<String> {
         let end = Instant::now() + PATIENCE;
         loop {

@@ -12,7 +12,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
 
-/// Tells people what is going on, with the time since `make` was started; standard output is for results.
+/// Tells people what is going on, with the time since `make` was started; standard output is for
+/// results.
 pub fn say(text: &str) {
     eprintln!("[{:4}s] {text}", since_make());
 }

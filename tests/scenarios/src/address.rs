@@ -2,8 +2,8 @@
 
 //! Endpoint addresses as the kernel takes them: `struct sockaddr_en`, written out byte by byte.
 //!
-//! The scenarios spell the layout out on purpose, so that a mistake in the library crate that programs use cannot hide
-//! the same mistake in the module.
+//! The scenarios spell the layout out on purpose, so that a mistake in the library crate that
+//! programs use cannot hide the same mistake in the module.
 
 use anyhow::{ensure, Result};
 

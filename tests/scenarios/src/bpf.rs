@@ -35,8 +35,8 @@ pub const fn load_byte(offset: u32) -> Instruction {
     instruction(0x30, 0, 0, offset)
 }
 
-/// Loads the VLAN tag that stands beside the packet: priority and number. `SKF_AD_OFF + SKF_AD_VLAN_TAG` of
-/// `<linux/filter.h>`.
+/// Loads the VLAN tag that stands beside the packet: priority and number. `SKF_AD_OFF +
+/// SKF_AD_VLAN_TAG` of `<linux/filter.h>`.
 pub const LOAD_VLAN_TAG: Instruction = load_half((-0x1000_i32 + 44) as u32);
 
 /// Goes on with the next instruction if the accumulator is `k`, else skips one.
@@ -72,11 +72,13 @@ fn attach_as(socket: &Socket, option: c_int, program: &[Instruction]) -> Result<
     let place = program.as_ptr() as u64;
     let value = [program.len() as u64, place];
     let bytes: Vec<u8> = value.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    // struct sock_fprog: a 16-bit length, and after padding the place of the instructions, which live across the call.
+    // struct sock_fprog: a 16-bit length, and after padding the place of the instructions, which
+    // live across the call.
     socket.set_option(SOL_SOCKET, option, &bytes)
 }
 
-/// `SO_ATTACH_REUSEPORT_CBPF`: the program returns the place of the socket, among those of its group, that gets a connection.
+/// `SO_ATTACH_REUSEPORT_CBPF`: the program returns the place of the socket, among those of its
+/// group, that gets a connection.
 ///
 /// # Errors
 /// The call's errno.
@@ -118,8 +120,8 @@ pub fn load_extended(result: i32) -> Result<OwnedFd> {
     load(SOCKET_FILTER, 0, result)
 }
 
-/// Has the driver of the device `index` of this namespace give all it receives to a program that passes it on (XDP),
-/// until the link that is returned is closed.
+/// Has the driver of the device `index` of this namespace give all it receives to a program that
+/// passes it on (XDP), until the link that is returned is closed.
 ///
 /// # Errors
 /// The errno of `bpf(2)`.
@@ -133,7 +135,8 @@ pub fn pass_by_xdp(index: u32) -> Result<OwnedFd> {
     )
 }
 
-/// Has sockets of the Internet families be refused to all of a group, until the link that is returned is closed.
+/// Has sockets of the Internet families be refused to all of a group, until the link that is
+/// returned is closed.
 ///
 /// # Errors
 /// The errno of `bpf(2)`.
@@ -144,11 +147,12 @@ pub fn refuse_internet_sockets(group: &File) -> Result<OwnedFd> {
     attach_link(&load(CGROUP_SOCK, 0, 0)?, group, INET_SOCK_CREATE)
 }
 
-/// Kinds of attachment whose programs see the names that Internet sockets are asked for: `BPF_CGROUP_INET4_GETPEERNAME` and its like.
+/// Kinds of attachment whose programs see the names that Internet sockets are asked for:
+/// `BPF_CGROUP_INET4_GETPEERNAME` and its like.
 pub const NAMES: [u32; 4] = [29, 30, 31, 32];
 
-/// Has a program pass on what sockets of a group are told when they ask for the name `which`, one of [`NAMES`], until the link that is
-/// returned is closed.
+/// Has a program pass on what sockets of a group are told when they ask for the name `which`, one
+/// of [`NAMES`], until the link that is returned is closed.
 ///
 /// # Errors
 /// The errno of `bpf(2)`.
@@ -157,8 +161,8 @@ pub fn look_at_names(group: &File, which: u32) -> Result<OwnedFd> {
     attach_link(&load(CGROUP_SOCK_ADDR, which, 1)?, group, which)
 }
 
-/// Has a program be asked for the listener of each connection of a namespace, which leaves the choice to the kernel, until the link that
-/// is returned is closed.
+/// Has a program be asked for the listener of each connection of a namespace, which leaves the
+/// choice to the kernel, until the link that is returned is closed.
 ///
 /// # Errors
 /// The errno of `bpf(2)`.
@@ -188,8 +192,9 @@ fn load(kind: u32, which: u32, result: i32) -> Result<OwnedFd> {
     let flags = if kind == XDP { BPF_F_XDP_HAS_FRAGS } else { 0 };
     // r0 = result; exit
     let program = [0xb7 | (u64::from(result as u32) << 32), 0x95];
-    // union bpf_attr: type, count of instructions, their place, the licence's, which live across the call; a log's
-    // level, size and place; the kernel's version, and flags; a name of 16 bytes; a device, and the kind of attachment.
+    // union bpf_attr: type, count of instructions, their place, the licence's, which live across
+    // the call; a log's level, size and place; the kernel's version, and flags; a name of 16 bytes;
+    // a device, and the kind of attachment.
     let attributes = [
         u64::from(kind) | (2 << 32),
         program.as_ptr() as u64,

@@ -18,8 +18,8 @@ use crate::socket::{vector, vector_mut};
 pub fn send_many(socket: &Socket, messages: &[Piece], flags: c_int) -> Result<usize> {
     let mut vectors = vector(messages);
     let mut headers: Vec<libc::mmsghdr> = vectors.iter_mut().map(header_of).collect();
-    // SAFETY: the headers point to `vectors`, alive for the call; good pieces are readable for their lengths, and a bad
-    // one makes the kernel answer EFAULT.
+    // SAFETY: the headers point to `vectors`, alive for the call; good pieces are readable for
+    // their lengths, and a bad one makes the kernel answer EFAULT.
     let sent = check(unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),
@@ -47,7 +47,8 @@ pub fn receive_many(
         tv_sec: timeout.as_secs() as i64,
         tv_nsec: timeout.subsec_nanos().into(),
     });
-    // SAFETY: as in `send_many`, with writable pieces; the kernel reads and writes the time, if there is one.
+    // SAFETY: as in `send_many`, with writable pieces; the kernel reads and writes the time, if
+    // there is one.
     let got = check(unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -71,7 +72,8 @@ fn header_of(vector: &mut libc::iovec) -> libc::mmsghdr {
     header
 }
 
-/// A control message as `sendmsg(2)` takes it, whose header says that it is `told` bytes longer than it is.
+/// A control message as `sendmsg(2)` takes it, whose header says that it is `told` bytes longer
+/// than it is.
 pub fn control(level: c_int, kind: c_int, data: &[u8], told: isize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let head = size_of::<libc::cmsghdr>();
@@ -119,8 +121,8 @@ fn sigpipe() -> libc::sigset_t {
     }
 }
 
-/// Runs `work` with SIGPIPE blocked and not ignored, as Rust's runtime arranges it: its result, and whether the signal
-/// came.
+/// Runs `work` with SIGPIPE blocked and not ignored, as Rust's runtime arranges it: its result, and
+/// whether the signal came.
 ///
 /// # Panics
 /// When the signal's disposition or the mask cannot be changed.
@@ -130,8 +132,8 @@ pub fn with_sigpipe<T>(work: impl FnOnce() -> T) -> (T, bool) {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the calls take integers and pointers to the set and the time above. While SIGPIPE is not ignored it is
-    // blocked in this thread, which takes it again at once if it came.
+    // SAFETY: the calls take integers and pointers to the set and the time above. While SIGPIPE is
+    // not ignored it is blocked in this thread, which takes it again at once if it came.
     unsafe {
         let mask = |how| libc::pthread_sigmask(how, &set, ptr::null_mut());
         assert_eq!(mask(libc::SIG_BLOCK), 0);

@@ -10,7 +10,8 @@ use crate::station::{self, Station};
 /// Least payload of an Ethernet frame, to which network cards pad shorter ones.
 const LEAST: usize = 46;
 
-/// Plays the story and prints its frames, `frame` and the bytes in hexadecimal each, in their order on host `b`'s device.
+/// Plays the story and prints its frames, `frame` and the bytes in hexadecimal each, in their order
+/// on host `b`'s device.
 ///
 /// # Errors
 /// When something does not go as it should.

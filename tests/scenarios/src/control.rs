@@ -54,8 +54,9 @@ pub fn receive_into(
     // SAFETY: the header points to memory that is writable for the lengths it gives.
     let got = check(unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, flags) as i64 })?;
     let mut found = Vec::new();
-    // SAFETY: the kernel has filled the control buffer with whole entries, of which `msg_controllen` tells the end; the
-    // macros walk them, and an entry's data lies behind its header for the length that the header gives.
+    // SAFETY: the kernel has filled the control buffer with whole entries, of which
+    // `msg_controllen` tells the end; the macros walk them, and an entry's data lies behind its
+    // header for the length that the header gives.
     unsafe {
         let mut next = libc::CMSG_FIRSTHDR(&message);
         while let Some(entry) = next.as_ref() {
@@ -87,8 +88,9 @@ pub fn send_with_control(
         iov_len: bytes.len(),
     };
     let data = control.data.len() as u32;
-    // SAFETY: all-zero is a valid msghdr; the control buffer is larger than any entry in use, so that its header and
-    // data lie inside it, and everything lives across the call, which reads only.
+    // SAFETY: all-zero is a valid msghdr; the control buffer is larger than any entry in use, so
+    // that its header and data lie inside it, and everything lives across the call, which reads
+    // only.
     let sent = unsafe {
         let mut message: libc::msghdr = zeroed();
         message.msg_iov = &mut vector;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Frames built and taken apart by hand, byte for byte as protocol.md has them, and the packet sockets that carry them.
+//! Frames built and taken apart by hand, byte for byte as protocol.md has them, and the packet
+//! sockets that carry them.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -143,7 +144,8 @@ impl EspHeader {
         packet
     }
 
-    /// The mask that was added to the checksum of the packet in a frame with this header, if it has a checksum.
+    /// The mask that was added to the checksum of the packet in a frame with this header, if it has
+    /// a checksum.
     pub fn mask_in(&self, frame: &[u8]) -> Option<u32> {
         let length = if self.is_grant() { 0 } else { self.length };
         let end = ESP_HEADERS + usize::from(length);
@@ -259,8 +261,8 @@ impl PacketSocket {
         }
     }
 
-    /// Demands that an echo is the first thing that `to` sends by this socket's ethertype, EDP's, from now on: an answer to
-    /// what it got before would have come first.
+    /// Demands that an echo is the first thing that `to` sends by this socket's ethertype, EDP's,
+    /// from now on: an answer to what it got before would have come first.
     ///
     /// # Errors
     /// When something else comes, or nothing.
@@ -270,8 +272,8 @@ impl PacketSocket {
         same(&reply[14..22], edp(0, port, 2, &[2, 77]), "answered")
     }
 
-    /// Demands that a reset is the first thing that `to` sends by this socket's ethertype, ESP's, from now on: the answer to a
-    /// SYN for `port`, which no socket holds.
+    /// Demands that a reset is the first thing that `to` sends by this socket's ethertype, ESP's,
+    /// from now on: the answer to a SYN for `port`, which no socket holds.
     ///
     /// # Errors
     /// When something else comes, or nothing.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Runs scenarios, each in a process of its own, with a deadline, and watches what it leaves behind.
+//! Runs scenarios, each in a process of its own, with a deadline, and watches what it leaves
+//! behind.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -52,8 +53,8 @@ pub struct Scenario {
     pub name: &'static str,
     /// How long it may take before it counts as hanging.
     pub deadline: Duration,
-    /// It needs a guest whose clock counts instructions: elsewhere a processor may be away for longer than the
-    /// protocol's timers wait, and the rates of emulated switches are not kept.
+    /// It needs a guest whose clock counts instructions: elsewhere a processor may be away for
+    /// longer than the protocol's timers wait, and the rates of emulated switches are not kept.
     pub counted: bool,
     /// It needs a kernel that lets allocations fail when it is told to.
     pub starved: bool,
@@ -188,8 +189,9 @@ impl Scenario {
     }
 }
 
-/// The list `ALL` of a file's scenarios. A line names one of the constructors above and the scenario, whose function has
-/// the same name if none is given: `direct edp_to_itself;`, `guest esp_random_loss = random_loss, within(120), counted;`
+/// The list `ALL` of a file's scenarios. A line names one of the constructors above and the
+/// scenario, whose function has the same name if none is given: `direct edp_to_itself;`, `guest
+/// esp_random_loss = random_loss, within(120), counted;`
 macro_rules! scenarios {
     ($($constructor:ident $name:ident $(= $body:expr)? $(, $also:ident $(($($argument:tt)*))?)*;)*) => {
         pub const ALL: &[$crate::harness::Scenario] = &[$(
@@ -208,14 +210,16 @@ pub(crate) use scenarios;
 /// Where [`note`] writes; -1 outside of a scenario.
 static NOTES: AtomicI32 = AtomicI32::new(-1);
 
-/// Leaves a remark that is printed if the scenario fails, also when it is killed; at once outside of a scenario.
+/// Leaves a remark that is printed if the scenario fails, also when it is killed; at once outside
+/// of a scenario.
 pub fn note(text: &str) {
     let line = format!("{}\n", one_line(text));
     let fd = NOTES.load(Ordering::Relaxed);
     if fd < 0 {
         eprint!("{line}");
     } else {
-        // SAFETY: `line` is readable for its length. The pipe does not block; a lost remark is no failure.
+        // SAFETY: `line` is readable for its length. The pipe does not block; a lost remark is no
+        // failure.
         unsafe { libc::write(fd, line.as_ptr().cast(), line.len()) };
     }
 }
@@ -281,8 +285,8 @@ fn supervise(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
         outcome = module::await_unused().context("sockets outlived the scenario");
     }
     if outcome.is_err() && matches!(scenario.body, Body::Guest(_)) {
-        // It may have been killed with other parameters in force, and with allocations that fail. If this fails the next
-        // scenario says so.
+        // It may have been killed with other parameters in force, and with allocations that fail.
+        // If this fails the next scenario says so.
         memory::end_failures();
         let _ = module::reload();
     }
@@ -481,7 +485,8 @@ fn play(scenario: &Scenario) -> Outcome {
     }
 }
 
-/// Runs `work` in a forked process and returns how that ended. The calling process must have a single thread.
+/// Runs `work` in a forked process and returns how that ended. The calling process must have a
+/// single thread.
 ///
 /// # Errors
 /// When the process cannot be made or waited for.
@@ -490,7 +495,8 @@ pub fn in_process(work: impl FnOnce() -> i32) -> Result<WaitStatus> {
     waitpid(child, Some(WaitPidFlag::empty())).context("waitpid")
 }
 
-/// Runs `work` in a forked process, named `name` to whoever reads the notes, and demands that it ends well.
+/// Runs `work` in a forked process, named `name` to whoever reads the notes, and demands that it
+/// ends well.
 ///
 /// # Errors
 /// As [`in_process`], and when `work` fails.
@@ -522,7 +528,8 @@ pub fn start_process(work: impl FnOnce() -> i32) -> Result<Pid> {
     match unsafe { fork() }.context("fork")? {
         ForkResult::Child => {
             let code = catch_unwind(AssertUnwindSafe(work)).unwrap_or(99);
-            // SAFETY: _exit takes an integer and does not return; destructors of the copied process must not run.
+            // SAFETY: _exit takes an integer and does not return; destructors of the copied process
+            // must not run.
             unsafe { libc::_exit(code) }
         }
         ForkResult::Parent { child } => Ok(child),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A page of a program's memory that is not there until the program says so: a call that copies to it sleeps with
-//! whatever it has locked.
+//! A page of a program's memory that is not there until the program says so: a call that copies to
+//! it sleeps with whatever it has locked.
 
 use std::fs::File;
 use std::io::Error;
@@ -33,7 +33,8 @@ pub struct HeldPage {
     faults: File,
 }
 
-// SAFETY: the mapping belongs to the value, and a shared borrow hands out no reference to its bytes.
+// SAFETY: the mapping belongs to the value, and a shared borrow hands out no reference to its
+// bytes.
 unsafe impl Send for HeldPage {}
 // SAFETY: as above.
 unsafe impl Sync for HeldPage {}
@@ -81,7 +82,8 @@ impl HeldPage {
         request: libc::c_ulong,
         argument: &mut [u64; N],
     ) -> Result<()> {
-        // SAFETY: the argument has the words that the request reads and writes, and lives for the call.
+        // SAFETY: the argument has the words that the request reads and writes, and lives for the
+        // call.
         let done = unsafe { libc::ioctl(self.faults.as_raw_fd(), request, argument.as_mut_ptr()) };
         check(done).with_context(|| format!("request {request:#x}"))?;
         Ok(())

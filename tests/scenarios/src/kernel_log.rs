@@ -43,7 +43,8 @@ impl KernelLog {
                     records.push(message.lines().next().unwrap_or_default().to_owned());
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(records),
-                // Records were overwritten before they were read; the next read goes on with the oldest one left.
+                // Records were overwritten before they were read; the next read goes on with the
+                // oldest one left.
                 Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {
                     records.push("(records lost)".to_owned());
                 }

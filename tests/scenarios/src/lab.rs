@@ -165,7 +165,8 @@ impl Host {
         Ok((client, server))
     }
 
-    /// A connection from each of `clients` to `port`, where `listener` of this host is: both ends of each.
+    /// A connection from each of `clients` to `port`, where `listener` of this host is: both ends
+    /// of each.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -209,7 +210,8 @@ impl Host {
             .context(path)
     }
 
-    /// Has `tc qdisc` do `verb`, "add" or "del", at the root of the device; `discipline` says what is added.
+    /// Has `tc qdisc` do `verb`, "add" or "del", at the root of the device; `discipline` says what
+    /// is added.
     ///
     /// # Errors
     /// With `tc`'s own words when it fails.
@@ -320,8 +322,8 @@ pub struct Lab {
     _switch: Option<Netns>,
 }
 
-/// Has a host's device take packets one by one, as a real one does: a veth pair takes a run of them whole, and a
-/// switch or a queue that harms frames would harm all of them at once.
+/// Has a host's device take packets one by one, as a real one does: a veth pair takes a run of them
+/// whole, and a switch or a queue that harms frames would harm all of them at once.
 ///
 /// # Errors
 /// With `ethtool`'s own words when it fails.
@@ -432,9 +434,9 @@ impl Lab {
         Ok(())
     }
 
-    /// Has nothing of ESP's leave twice on a busy machine, where acknowledgements are late, and packets of two processors,
-    /// each with a queue of its own for a veth's frames, overtake each other. To be called before connections are made and
-    /// threads started.
+    /// Has nothing of ESP's leave twice on a busy machine, where acknowledgements are late, and
+    /// packets of two processors, each with a queue of its own for a veth's frames, overtake each
+    /// other. To be called before connections are made and threads started.
     ///
     /// # Errors
     /// When a setting is refused.
@@ -474,9 +476,10 @@ impl Lab {
         Ok((a, b))
     }
 
-    /// Gives the hosts 10.0.0.1 and 10.0.0.2, for comparisons with the kernel's own protocols. 10.0.0.99 is
-    /// [`Host::to_nobody`]'s station: frames leave for it and nothing answers. Nobody asks by ARP: a question that is lost
-    /// would end an attempt that is to outlast the loss. A TCP connection attempt ends after some seconds.
+    /// Gives the hosts 10.0.0.1 and 10.0.0.2, for comparisons with the kernel's own protocols.
+    /// 10.0.0.99 is [`Host::to_nobody`]'s station: frames leave for it and nothing answers. Nobody
+    /// asks by ARP: a question that is lost would end an attempt that is to outlast the loss. A TCP
+    /// connection attempt ends after some seconds.
     ///
     /// # Errors
     /// When the kernel refuses one.

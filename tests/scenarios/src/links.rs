@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices of network namespaces, by `rtnetlink(7)` from the scenario's own process. Most scenarios took longer to start `ip`
-//! for each step than for everything else.
+//! Devices of network namespaces, by `rtnetlink(7)` from the scenario's own process. Most scenarios
+//! took longer to start `ip` for each step than for everything else.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -72,7 +72,8 @@ impl Netns {
         self.set_flags(index, LinkFlags::Up)
     }
 
-    /// Waits until the device with this index has noticed its carrier: it is up at once, but sends nothing before.
+    /// Waits until the device with this index has noticed its carrier: it is up at once, but sends
+    /// nothing before.
     ///
     /// # Errors
     /// When it has not after [`patience`](crate::patience::patience), or there is no such device.

@@ -2,8 +2,9 @@
 
 //! Scenarios that prove, by real system calls, how the kernel module behaves.
 //!
-//! They run as root inside a guest that was booted for them. Each prints one line, `ok NAME` or `not ok NAME: reason`;
-//! lines that begin with `# ` are remarks. A scenario that cannot run has failed.
+//! They run as root inside a guest that was booted for them. Each prints one line, `ok NAME` or
+//! `not ok NAME: reason`; lines that begin with `# ` are remarks. A scenario that cannot run has
+//! failed.
 
 mod address;
 mod alike;
@@ -61,7 +62,8 @@ use anyhow::{bail, ensure, Context};
 use clap::Parser;
 use harness::Scenario;
 
-/// Proves the behaviour of PF_ENET in a guest booted for it. Run it as root, and never on a machine of value.
+/// Proves the behaviour of PF_ENET in a guest booted for it. Run it as root, and never on a machine
+/// of value.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Options {
@@ -95,13 +97,15 @@ struct Options {
     /// Instead of scenarios: attack a host in every way there is, and print what it costs.
     #[arg(long, conflicts_with_all = ["list", "shard", "names"])]
     dos: bool,
-    /// With --fuzz-calls, --fuzz or --endurance client: the number that decides what comes; a random one otherwise.
+    /// With --fuzz-calls, --fuzz or --endurance client: the number that decides what comes; a
+    /// random one otherwise.
     #[arg(long)]
     seed: Option<u64>,
     /// Run the fault matrix instead of the scenarios: its cells are scenarios of their own.
     #[arg(long, conflicts_with = "scale")]
     faults: bool,
-    /// Instead of scenarios: send so many hostile frames to sockets in all states, and print what came of it.
+    /// Instead of scenarios: send so many hostile frames to sockets in all states, and print what
+    /// came of it.
     #[arg(long, value_name = "FRAMES", conflicts_with_all = ["list", "shard", "names", "scale", "capture"])]
     fuzz: Option<u64>,
     #[command(flatten)]

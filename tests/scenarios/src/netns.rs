@@ -97,7 +97,8 @@ impl Netns {
         self.within(|| finish(&mut command, ""))?
     }
 
-    /// Runs `act` with the namespace's own `/sys`, where its devices are, mounted at the path that it gets.
+    /// Runs `act` with the namespace's own `/sys`, where its devices are, mounted at the path that
+    /// it gets.
     ///
     /// # Errors
     /// When it cannot be mounted, and `act`'s own.
@@ -129,7 +130,8 @@ impl Netns {
     /// # Errors
     /// When the file is missing.
     pub fn proc_net(&self, file: &str) -> Result<String> {
-        // /proc/net follows the process' first thread; the calling one is what has entered the namespace.
+        // /proc/net follows the process' first thread; the calling one is what has entered the
+        // namespace.
         let path = format!("/proc/thread-self/net/{file}");
         self.within(|| std::fs::read_to_string(&path).with_context(|| path.clone()))?
     }

@@ -2,9 +2,10 @@
 
 //! How long things may take in this guest.
 //!
-//! Bounds are for the stock kernel on processors that the guest has for itself. The runner says how much slower another kernel is. How
-//! much slower the processors are is measured here, since it changes: other guests and builds use them too, and the guest's clock
-//! goes on while it waits for its turn.
+//! Bounds are for the stock kernel on processors that the guest has for itself. The runner says how
+//! much slower another kernel is. How much slower the processors are is measured here, since it
+//! changes: other guests and builds use them too, and the guest's clock goes on while it waits for
+//! its turn.
 
 use std::env;
 use std::fs;
@@ -24,8 +25,9 @@ pub fn patience() -> Duration {
     allow(Duration::from_secs(20))
 }
 
-/// `time`, enough for the stock kernel on processors of its own, for the ones that are here: a deadline that nothing meets but a
-/// broken module. Times that are compared with others take [`factor`].
+/// `time`, enough for the stock kernel on processors of its own, for the ones that are here: a
+/// deadline that nothing meets but a broken module. Times that are compared with others take
+/// [`factor`].
 pub fn allow(time: Duration) -> Duration {
     let usual = time.saturating_mul(factor());
     usual.saturating_mul(slowness()) / ALONE
@@ -40,8 +42,9 @@ pub fn factor() -> u32 {
     })
 }
 
-/// What is left of a deadline, which counts what the guest would have done of it on processors of its own. Time in which the guest has
-/// nothing to do counts in full, so that one that hangs comes to its end.
+/// What is left of a deadline, which counts what the guest would have done of it on processors of
+/// its own. Time in which the guest has nothing to do counts in full, so that one that hangs comes
+/// to its end.
 #[derive(Debug)]
 pub struct Allowance {
     left: Duration,
@@ -79,7 +82,8 @@ impl Allowance {
     }
 }
 
-/// What counts of `passed`, in which the processors together were busy for `busy`. One thread that does all keeps one of them busy.
+/// What counts of `passed`, in which the processors together were busy for `busy`. One thread that
+/// does all keeps one of them busy.
 fn counted(passed: Duration, busy: Duration, slowness: u32) -> Duration {
     let busy = busy.min(passed);
     passed - busy + busy * ALONE / slowness
@@ -111,7 +115,8 @@ const ALONE: u32 = 100;
 /// More is not believed: a guest that hangs must end.
 const SLOWEST: u32 = 20 * ALONE;
 
-/// Whether the clock counts instructions: then nothing else takes time from the guest, and measuring would.
+/// Whether the clock counts instructions: then nothing else takes time from the guest, and
+/// measuring would.
 static COUNTED: AtomicBool = AtomicBool::new(false);
 
 /// Tells whether the guest's clock counts instructions.
@@ -119,7 +124,8 @@ pub fn clock_counts(counts: bool) {
     COUNTED.store(counts, Ordering::Relaxed);
 }
 
-/// How long a computation takes here at present, in parts of what it takes on processors that do nothing else, which are [`ALONE`].
+/// How long a computation takes here at present, in parts of what it takes on processors that do
+/// nothing else, which are [`ALONE`].
 fn slowness() -> u32 {
     static MEASURED: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
     if COUNTED.load(Ordering::Relaxed) {
@@ -142,8 +148,8 @@ fn slowness() -> u32 {
 /// So many pieces, half a millisecond each, span several turns of the host's scheduler.
 const PIECES: usize = 24;
 
-/// How long the same computation takes, again and again. The thread's clock leaves out the guest's other threads, but not what else
-/// the host's processor does meanwhile.
+/// How long the same computation takes, again and again. The thread's clock leaves out the guest's
+/// other threads, but not what else the host's processor does meanwhile.
 fn measure() -> [Duration; PIECES] {
     std::array::from_fn(|_| {
         let started = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
@@ -159,7 +165,8 @@ fn measure() -> [Duration; PIECES] {
     })
 }
 
-/// Within a turn of the host's scheduler a piece takes the least time; pieces that wait for turns take more.
+/// Within a turn of the host's scheduler a piece takes the least time; pieces that wait for turns
+/// take more.
 fn slowness_of(pieces: &[Duration]) -> u32 {
     let sum: Duration = pieces.iter().sum();
     let least = pieces.iter().min().map_or(0, Duration::as_nanos);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Drivers that poll (NAPI), and whose packets the core does not join: it gives the protocol all that came as one list.
+//! Drivers that poll (NAPI), and whose packets the core does not join: it gives the protocol all
+//! that came as one list.
 
 use std::os::fd::OwnedFd;
 

@@ -6,7 +6,8 @@ use std::io;
 
 use crate::prelude::*;
 
-/// Runs `work` in a thread that has given up its effective capabilities, as a user's program has none.
+/// Runs `work` in a thread that has given up its effective capabilities, as a user's program has
+/// none.
 ///
 /// # Errors
 /// When they cannot be given up.
@@ -20,8 +21,8 @@ pub fn without_capabilities<T: Send>(work: impl FnOnce() -> T + Send) -> Result<
     })
 }
 
-/// `capset(2)` of the calling thread: nothing effective. What it is permitted ends with the thread. A program that it starts
-/// gets nothing back by being root's.
+/// `capset(2)` of the calling thread: nothing effective. What it is permitted ends with the thread.
+/// A program that it starts gets nothing back by being root's.
 fn give_up_capabilities() -> io::Result<()> {
     // linux/securebits.h
     const SECBIT_NOROOT: libc::c_ulong = 1;
@@ -31,6 +32,7 @@ fn give_up_capabilities() -> io::Result<()> {
     let header = [VERSION_3, 0];
     // Effective, permitted and inheritable, 32 capabilities each, twice.
     let none = [0u32; 6];
-    // SAFETY: the header and the two sets are laid out as capset(2) says for version 3, and live across the call.
+    // SAFETY: the header and the two sets are laid out as capset(2) says for version 3, and live
+    // across the call.
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) }).map(drop)
 }

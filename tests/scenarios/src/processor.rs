@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Processors: on which one the calling thread runs, with those that it starts from then on, and what each takes in.
+//! Processors: on which one the calling thread runs, with those that it starts from then on, and
+//! what each takes in.
 
 use nix::sched::{sched_getcpu, sched_setaffinity, CpuSet};
 use nix::unistd::Pid;

@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 
 use crate::prelude::*;
 
-/// Runs two programs, feeds `total` random bytes to the sender and compares what the receiver prints.
+/// Runs two programs, feeds `total` random bytes to the sender and compares what the receiver
+/// prints.
 ///
 /// The receiver says "listening" on standard error when the sender may start.
 ///
@@ -95,7 +96,8 @@ pub fn wait_for_word(child: &mut Child, word: &str) -> Result<thread::JoinHandle
     }
 }
 
-/// Writes `total` random bytes to the child's standard input from a thread of its own; their checksum.
+/// Writes `total` random bytes to the child's standard input from a thread of its own; their
+/// checksum.
 fn feed(child: &mut Child, total: usize) -> Result<thread::JoinHandle<Result<[u8; 32]>>> {
     let mut input = child.stdin.take().context("no input")?;
     Ok(thread::spawn(move || {
@@ -110,8 +112,8 @@ fn feed(child: &mut Child, total: usize) -> Result<thread::JoinHandle<Result<[u8
     }))
 }
 
-/// `kind`, such as `SOCKET-CONNECT:28:0`, with an address as socat's generic addresses take it: what follows the family,
-/// in hexadecimal.
+/// `kind`, such as `SOCKET-CONNECT:28:0`, with an address as socat's generic addresses take it:
+/// what follows the family, in hexadecimal.
 pub fn socat_address(kind: &str, address: Address) -> String {
     let data: Vec<_> = address.to_bytes()[2..]
         .iter()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Socket calls with arguments that no library would pass: pointers to nowhere, lengths that are wrong.
+//! Socket calls with arguments that no library would pass: pointers to nowhere, lengths that are
+//! wrong.
 
 use std::io::Result;
 use std::mem::zeroed;
@@ -54,7 +55,8 @@ pub fn set_option(
 ) -> Result<()> {
     let length = bounded(length);
     value.with(|value| {
-        // SAFETY: the value is readable for `length` bytes, or memory that the kernel refuses to touch.
+        // SAFETY: the value is readable for `length` bytes, or memory that the kernel refuses to
+        // touch.
         check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, length) }).map(drop)
     })
 }
@@ -73,8 +75,8 @@ pub fn get_option(
     let mut told = length.map(bounded);
     let told = told.as_mut().map_or(NOWHERE.cast(), ptr::from_mut);
     value.with(|value| {
-        // SAFETY: the value is writable for the length told, or memory that the kernel refuses to touch, and so is the
-        // length.
+        // SAFETY: the value is writable for the length told, or memory that the kernel refuses to
+        // touch, and so is the length.
         check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value, told) }).map(drop)
     })
 }
@@ -102,8 +104,8 @@ pub fn take_name(socket: &Socket, call: Taking, name: Pointer, length: i32) -> R
     let length = length as socklen_t;
     let byte = [0u8];
     name.with(|name| {
-        // SAFETY: the kernel reads no more than 128 bytes of a name, which are readable or memory that it refuses to
-        // touch; the byte and the message live across the calls.
+        // SAFETY: the kernel reads no more than 128 bytes of a name, which are readable or memory
+        // that it refuses to touch; the byte and the message live across the calls.
         check(unsafe {
             match call {
                 Taking::Bind => i64::from(libc::bind(fd, name.cast(), length)),
@@ -141,8 +143,8 @@ pub enum Giving {
     Sender,
 }
 
-/// A call that gives an address, with `told` bytes of room for it at most: the bytes that were written, and the length
-/// that the kernel gave back.
+/// A call that gives an address, with `told` bytes of room for it at most: the bytes that were
+/// written, and the length that the kernel gave back.
 ///
 /// # Errors
 /// The call's errno.
@@ -152,8 +154,8 @@ pub fn give_name(socket: &Socket, call: Giving, told: i32) -> Result<(Vec<u8>, i
     let mut length = bounded(told);
     let name = room.as_mut_ptr().cast();
     let mut byte = [0u8; 64];
-    // SAFETY: `room` is writable for the length told, or the length is negative and refused; the rest lives across the
-    // call.
+    // SAFETY: `room` is writable for the length told, or the length is negative and refused; the
+    // rest lives across the call.
     check(unsafe {
         match call {
             Giving::Own => i64::from(libc::getsockname(socket.as_raw_fd(), name, &mut length)),
@@ -210,7 +212,8 @@ pub fn message_of(socket: &Socket, count: usize, sends: bool) -> Result<i64> {
     })
 }
 
-/// `ioctl(2)` with 128 bytes to read and write, which start as `argument`; what they are afterwards.
+/// `ioctl(2)` with 128 bytes to read and write, which start as `argument`; what they are
+/// afterwards.
 ///
 /// # Errors
 /// The call's errno.
@@ -219,7 +222,8 @@ pub fn ioctl(socket: &Socket, request: c_ulong, argument: &[u8]) -> Result<Vec<u
     // SAFETY: an array of integers may be seen as its bytes.
     let bytes = unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), ROOM) };
     bytes[..argument.len()].copy_from_slice(argument);
-    // SAFETY: the requests in use read and write at most an ifreq or a time, which are smaller than the room.
+    // SAFETY: the requests in use read and write at most an ifreq or a time, which are smaller than
+    // the room.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), request, bytes.as_mut_ptr()) })?;
     Ok(bytes.to_vec())
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The wire between two hosts: a switch that forwards frames between two devices and, when told to, loses, doubles,
-//! reorders, damages, delays or withholds them, in either direction, from a seeded generator.
+//! The wire between two hosts: a switch that forwards frames between two devices and, when told to,
+//! loses, doubles, reorders, damages, delays or withholds them, in either direction, from a seeded
+//! generator.
 //!
-//! ESP has no checksum of its own: it relies on Ethernet's frame check sequence, which a veth pair does not have. So the
-//! relay keeps it: it takes the CRC-32 of every frame, damages some, and, as the receiving network card would, discards
-//! those whose CRC no longer fits. With [`Faults::fcs`] off damaged frames get through, which no Ethernet does; that is
-//! for showing that the module survives them, not that data does.
+//! ESP has no checksum of its own: it relies on Ethernet's frame check sequence, which a veth pair
+//! does not have. So the relay keeps it: it takes the CRC-32 of every frame, damages some, and, as
+//! the receiving network card would, discards those whose CRC no longer fits. With [`Faults::fcs`]
+//! off damaged frames get through, which no Ethernet does; that is for showing that the module
+//! survives them, not that data does.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -263,7 +265,8 @@ impl Relay {
         self.set_faults_each([faults; 2]);
     }
 
-    /// Changes the faults of each direction: those of frames from the first host, and from the second.
+    /// Changes the faults of each direction: those of frames from the first host, and from the
+    /// second.
     pub fn set_faults_each(&self, faults: [Faults; 2]) {
         self.shared.settings().faults = faults;
     }
@@ -294,7 +297,8 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(worker) = self.worker.take() {
-            // A panic in the relay has already been reported by the panic hook; there is nobody to tell here.
+            // A panic in the relay has already been reported by the panic hook; there is nobody to
+            // tell here.
             let _ = worker.join();
         }
     }
@@ -309,8 +313,8 @@ fn is_ours(frame: &[u8]) -> bool {
 }
 
 fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
-    // A wire does not wait for those at its ends. Where there are more processors, a slow kernel would have it keep one
-    // from everybody else.
+    // A wire does not wait for those at its ends. Where there are more processors, a slow kernel
+    // would have it keep one from everybody else.
     if thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
         if let Err(error) = first_of_all() {
             note(&format!("a wire: {error:#}"));
@@ -379,8 +383,8 @@ fn wait_readable(ports: &[PacketSocket; 2], limit: Duration) {
         tv_sec: 0,
         tv_nsec: i64::from(limit.subsec_nanos()),
     };
-    // SAFETY: two pollfds, alive and writable for the call, a time that it only reads, and no signal mask. An error means
-    // there is nothing to read yet.
+    // SAFETY: two pollfds, alive and writable for the call, a time that it only reads, and no
+    // signal mask. An error means there is nothing to read yet.
     unsafe { libc::ppoll(entries.as_mut_ptr(), 2, &limit, std::ptr::null()) };
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many connections, over ESP and over TCP alike: opening them, what they cost, how fast they come and go.
+//! Many connections, over ESP and over TCP alike: opening them, what they cost, how fast they come
+//! and go.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -74,7 +75,8 @@ impl Protocol {
         Ok(socket)
     }
 
-    /// Connects host a, whose namespace the calling thread is in, to a listener `there` on b: both ends.
+    /// Connects host a, whose namespace the calling thread is in, to a listener `there` on b: both
+    /// ends.
     fn connect(self, listener: &Socket, there: &[u8]) -> Result<(Socket, Socket)> {
         let client = self.socket()?;
         client.connect_bytes(there).context("connect")?;
@@ -144,16 +146,17 @@ impl Crowd {
         })?
     }
 
-    /// What half a round trip of one byte costs, averaged over connections that are spread evenly, one after the other:
-    /// nanoseconds, which in a guest whose clock counts instructions is their number, both ends together.
+    /// What half a round trip of one byte costs, averaged over connections that are spread evenly,
+    /// one after the other: nanoseconds, which in a guest whose clock counts instructions is their
+    /// number, both ends together.
     ///
     /// # Errors
     /// When a call fails.
     pub fn half_round_trip(&self, connections: usize, rounds: u32) -> Result<f64> {
         let (mut took, mut halves) = (Duration::ZERO, 0);
         for pair in self.spread(connections) {
-            // What the connections before left to do, such as acknowledgements that wait for data, is done; and after a
-            // pause the first round trip has more to do.
+            // What the connections before left to do, such as acknowledgements that wait for data,
+            // is done; and after a pause the first round trip has more to do.
             thread::sleep(PAUSE);
             round_trip(pair)?;
             let started = Instant::now();
@@ -214,8 +217,8 @@ pub struct Churn {
     pub latest: Duration,
 }
 
-/// Opens `count` connections at `rate` per second, uses each both ways and closes it, the client first. The first that is
-/// refused for want of a port is the last.
+/// Opens `count` connections at `rate` per second, uses each both ways and closes it, the client
+/// first. The first that is refused for want of a port is the last.
 ///
 /// # Errors
 /// When a call fails for another reason.
@@ -266,7 +269,8 @@ pub fn errno(error: &anyhow::Error) -> Option<i32> {
         .and_then(std::io::Error::raw_os_error)
 }
 
-/// Kernel memory in use, by what it is used for: bytes of each slab cache that are in objects in use.
+/// Kernel memory in use, by what it is used for: bytes of each slab cache that are in objects in
+/// use.
 ///
 /// # Errors
 /// When `/proc/slabinfo` cannot be read.
@@ -293,8 +297,8 @@ pub fn free_memory() -> Result<i64> {
     Ok(kib("MemFree")? << 10)
 }
 
-/// How long after closing both ends, or the client's alone, its local port can be bound again; `None` if not within
-/// `limit`.
+/// How long after closing both ends, or the client's alone, its local port can be bound again;
+/// `None` if not within `limit`.
 ///
 /// # Errors
 /// When a call fails.

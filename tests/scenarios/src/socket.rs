@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Socket calls as the kernel has them: nothing is retried, nothing is hidden, an error is its errno.
+//! Socket calls as the kernel has them: nothing is retried, nothing is hidden, an error is its
+//! errno.
 
 use std::io::{Error, Result};
 use std::mem::{size_of, zeroed};
@@ -261,8 +262,8 @@ impl Socket {
         }
         message.msg_iov = vector.as_mut_ptr();
         message.msg_iovlen = vector.len();
-        // SAFETY: the header points to `name` and `vector`, both alive; good pieces are readable for their lengths, and
-        // a bad one makes the kernel answer EFAULT.
+        // SAFETY: the header points to `name` and `vector`, both alive; good pieces are readable
+        // for their lengths, and a bad one makes the kernel answer EFAULT.
         let sent = check(unsafe { libc::sendmsg(self.raw(), &message, flags) as i64 })?;
         Ok(sent as usize)
     }
@@ -325,8 +326,8 @@ impl Socket {
         message.msg_namelen = NAME_MAX as socklen_t;
         message.msg_iov = vector.as_mut_ptr();
         message.msg_iovlen = vector.len();
-        // SAFETY: the header points to `name` and `vector`, both alive; good pieces are writable for their lengths, and
-        // a bad one makes the kernel answer EFAULT.
+        // SAFETY: the header points to `name` and `vector`, both alive; good pieces are writable
+        // for their lengths, and a bad one makes the kernel answer EFAULT.
         let got = check(unsafe { libc::recvmsg(self.raw(), &mut message, flags) as i64 })?;
         Ok(Received {
             length: got as usize,
@@ -406,7 +407,8 @@ impl Socket {
         assert!(told <= room as i32, "the kernel would write past the room");
         let mut value = vec![0u8; room];
         let mut length = told as socklen_t;
-        // SAFETY: `value` is writable for at least `told` bytes (a negative length is refused unread), `length` too.
+        // SAFETY: `value` is writable for at least `told` bytes (a negative length is refused
+        // unread), `length` too.
         check(unsafe {
             libc::getsockopt(
                 self.raw(),
@@ -541,7 +543,8 @@ impl Socket {
         self.set_option(libc::SOL_SOCKET, which, &value)
     }
 
-    /// Sets `SO_LINGER`: off, or on with so many seconds. With none, the close that follows resets the connection.
+    /// Sets `SO_LINGER`: off, or on with so many seconds. With none, the close that follows resets
+    /// the connection.
     ///
     /// # Errors
     /// The call's errno.
@@ -574,7 +577,8 @@ impl Socket {
     /// The call's errno.
     pub fn queued(&self, request: libc::c_ulong) -> Result<i32> {
         let mut value: c_int = 0;
-        // SAFETY: the queue-length requests write one int through the pointer, which lives across the call.
+        // SAFETY: the queue-length requests write one int through the pointer, which lives across
+        // the call.
         check(unsafe { libc::ioctl(self.raw(), request, &mut value) })?;
         Ok(value)
     }

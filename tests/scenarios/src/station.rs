@@ -2,9 +2,10 @@
 
 //! A station without the module: an ESP peer played by hand, frame by frame.
 //!
-//! It sits on host `b`'s device under an address of its own and talks to the module of host `a`. To know
-//! what `a` has sent, the station does not wait for silence: it sends an EDP echo request, and `a`'s reply arrives behind
-//! everything that `a` sent before. Processors reorder frames among each other, so the station stays on one.
+//! It sits on host `b`'s device under an address of its own and talks to the module of host `a`. To
+//! know what `a` has sent, the station does not wait for silence: it sends an EDP echo request, and
+//! `a`'s reply arrives behind everything that `a` sent before. Processors reorder frames among each
+//! other, so the station stays on one.
 
 use crate::calls::send_many;
 use crate::frame::{edp, ETH_P_ALL};
@@ -60,7 +61,8 @@ impl Station {
         options: &[u8],
         round_trip: Duration,
     ) -> Result<(Self, Socket)> {
-        // Frames are received in the order in which they are sent: each processor has a queue of its own.
+        // Frames are received in the order in which they are sent: each processor has a queue of
+        // its own.
         processor::stay()?;
         send_single_packets(&lab.a.namespace)?;
         let wire = lab.b.packets(ETH_P_ALL)?;
@@ -142,8 +144,8 @@ impl Station {
         self.put_packet(&header.summed_packet(payload))
     }
 
-    /// As [`send_data`](Self::send_data), and right behind it sends what another host would, if it claimed to go on with
-    /// `more`.
+    /// As [`send_data`](Self::send_data), and right behind it sends what another host would, if it
+    /// claimed to go on with `more`.
     ///
     /// # Errors
     /// The errno of `sendmmsg(2)`.
@@ -161,8 +163,9 @@ impl Station {
         Ok(())
     }
 
-    /// Acknowledges what was seen, and with it ends the count. When this returns the host has answered: a frame may wait
-    /// for its turn on the way, and a setting changed meanwhile would hold for it.
+    /// Acknowledges what was seen, and with it ends the count. When this returns the host has
+    /// answered: a frame may wait for its turn on the way, and a setting changed meanwhile would
+    /// hold for it.
     ///
     /// # Errors
     /// When the host does not answer any more.
@@ -172,7 +175,8 @@ impl Station {
         Ok(())
     }
 
-    /// As [`acknowledge`](Self::acknowledge), with a grant: packets that may follow the next announcement, and the window.
+    /// As [`acknowledge`](Self::acknowledge), with a grant: packets that may follow the next
+    /// announcement, and the window.
     ///
     /// # Errors
     /// When the host does not answer any more.
@@ -211,7 +215,8 @@ impl Station {
         }
     }
 
-    /// How many packets of data the host has sent for the first time since the last time; they must follow each other.
+    /// How many packets of data the host has sent for the first time since the last time; they must
+    /// follow each other.
     ///
     /// # Errors
     /// When one is missing.

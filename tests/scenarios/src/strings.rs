@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the kernel's ways to set and to copy memory cost, in instructions per byte: `make bench` checks that none is a
-//! string instruction of which the emulator counts every byte.
+//! What the kernel's ways to set and to copy memory cost, in instructions per byte: `make bench`
+//! checks that none is a string instruction of which the emulator counts every byte.
 //!
-//! Each is the difference of two calls that differ in nothing but the bytes that are set or copied. The time is that of a
-//! guest whose clock counts instructions.
+//! Each is the difference of two calls that differ in nothing but the bytes that are set or copied.
+//! The time is that of a guest whose clock counts instructions.
 
 use std::ffi::CStr;
 use std::os::unix::fs::FileExt as _;
@@ -46,8 +46,8 @@ pub fn costs() -> Result<Vec<Cost>> {
     let clear_user = per_byte(|count| Ok(zeros.read_exact_at(&mut bytes[..count], 0)?))?;
     let copy_to_user = per_byte(|count| Ok(file.read_exact_at(&mut bytes[..count], 0)?))?;
     let copy_from_user = per_byte(|count| Ok(file.write_all_at(&bytes[..count], 0)?))?;
-    // The kernel allocates as many bytes as it is asked for, sets them to zero, copies the value there, and from there to the
-    // program.
+    // The kernel allocates as many bytes as it is asked for, sets them to zero, copies the value
+    // there, and from there to the program.
     set_attribute(FEW)?;
     let memset = per_byte(|count| get_attribute(count, FEW))?;
     let of = |count: usize| {
@@ -125,7 +125,8 @@ fn set_attribute(length: usize) -> Result<()> {
 fn get_attribute(space: usize, expected: usize) -> Result<()> {
     let mut value = [0_u8; PAGE];
     let space = space.min(value.len());
-    // SAFETY: both names end with a zero; the kernel writes no more than `space` bytes, which the array has.
+    // SAFETY: both names end with a zero; the kernel writes no more than `space` bytes, which the
+    // array has.
     let length = unsafe {
         libc::getxattr(
             FILE.as_ptr(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What `make scale` prints: tables of what many connections cost, over ESP and over TCP, measured here and now.
+//! What `make scale` prints: tables of what many connections cost, over ESP and over TCP, measured
+//! here and now.
 
 use std::collections::BTreeMap;
 
@@ -118,7 +119,8 @@ fn cost(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A line for each protocol: its name and the instructions of half a round trip, for a program to read.
+/// A line for each protocol: its name and the instructions of half a round trip, for a program to
+/// read.
 fn turns(lab: &Lab) -> Result<()> {
     for (protocol, port) in BOTH.into_iter().zip(2860..) {
         let crowd = Crowd::open(lab, protocol, port, IN_TURN)?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many hosts on a switch whose ports have a rate and a small buffer, made by the program `enet-switch`.
+//! Many hosts on a switch whose ports have a rate and a small buffer, made by the program
+//! `enet-switch`.
 
 use serde::Deserialize;
 
@@ -30,8 +31,8 @@ fn enet_switch(arguments: &[&str]) -> Result<String> {
 }
 
 impl Switch {
-    /// Makes one with so many hosts; `arguments` are those of `enet-switch up`. One that a killed scenario left behind
-    /// is removed first.
+    /// Makes one with so many hosts; `arguments` are those of `enet-switch up`. One that a killed
+    /// scenario left behind is removed first.
     ///
     /// # Errors
     /// With the program's own words.

@@ -33,7 +33,8 @@ pub fn last(events: &[Event]) -> &[Event] {
 }
 
 impl Event {
-    /// Reads a line of `trace`, or of what trace-cmd prints: `task-1 [000] ..s. 12.3456: name: key=value key=value`.
+    /// Reads a line of `trace`, or of what trace-cmd prints: `task-1 [000] ..s. 12.3456: name:
+    /// key=value key=value`.
     pub fn parse(line: &str) -> Option<Self> {
         let (_, event) = line
             .match_indices(": ")

@@ -132,8 +132,8 @@ pub fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> Result<T> {
 
 /// Runs `other` in a thread while `here` runs in this one.
 ///
-/// Either may block for ever when its counterpart fails, so a failure is noted at once: the reason must not be lost when
-/// the deadline strikes.
+/// Either may block for ever when its counterpart fails, so a failure is noted at once: the reason
+/// must not be lost when the deadline strikes.
 ///
 /// # Errors
 /// When either fails; that of `here` comes first.
@@ -180,8 +180,8 @@ pub fn transfer_counting(
     transfer_until(from, to, load, received, &AtomicBool::new(true))
 }
 
-/// As [`transfer_counting`], but what is moved is `load` and as much more as it takes until `meanwhile` is done, which
-/// is told how many bytes have come so far.
+/// As [`transfer_counting`], but what is moved is `load` and as much more as it takes until
+/// `meanwhile` is done, which is told how many bytes have come so far.
 ///
 /// # Errors
 /// As [`transfer`], and when `meanwhile` fails.

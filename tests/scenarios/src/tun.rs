@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices whose wire is a file: what is written there comes in by the device, what leaves by it can be read.
+//! Devices whose wire is a file: what is written there comes in by the device, what leaves by it
+//! can be read.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -18,10 +19,11 @@ use crate::prelude::*;
 pub enum Carries {
     /// Whole Ethernet frames.
     Frames,
-    /// The same, each behind ten bytes that say how it is segmented (`struct virtio_net_hdr`), as a virtual
-    /// machine's.
+    /// The same, each behind ten bytes that say how it is segmented (`struct virtio_net_hdr`), as a
+    /// virtual machine's.
     SegmentedFrames,
-    /// Whole Ethernet frames, which come in by polling (NAPI), so that the core can join them (GRO).
+    /// Whole Ethernet frames, which come in by polling (NAPI), so that the core can join them
+    /// (GRO).
     PolledFrames,
     /// What the layer above gives, behind four bytes of which the last two are its Ethernet type.
     Packets,

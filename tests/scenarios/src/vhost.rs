@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The virtual machine's side of `vhost-net`: its queues in memory, as a driver of virtio-net keeps them, without a machine.
+//! The virtual machine's side of `vhost-net`: its queues in memory, as a driver of virtio-net keeps
+//! them, without a machine.
 //!
-//! The kernel's threads move frames between these queues and a tap device, as they do for QEMU (`vhost=on`). Layouts and
-//! numbers are those of <linux/vhost.h> and <linux/virtio_ring.h>.
+//! The kernel's threads move frames between these queues and a tap device, as they do for QEMU
+//! (`vhost=on`). Layouts and numbers are those of <linux/vhost.h> and <linux/virtio_ring.h>.
 
 use std::fs::OpenOptions;
 use std::num::NonZeroUsize;
@@ -131,13 +132,15 @@ impl Queue {
     }
 
     fn get<T: Copy>(&self, at: usize) -> T {
-        // SAFETY: `place` gives an aligned address within the mapping, and the callers read integers alone, for which all bytes
-        // are valid. The kernel may write there, so the access is volatile.
+        // SAFETY: `place` gives an aligned address within the mapping, and the callers read
+        // integers alone, for which all bytes are valid. The kernel may write there, so the access
+        // is volatile.
         unsafe { self.place::<T>(at).read_volatile() }
     }
 
     fn set<T: Copy>(&self, at: usize, value: T) {
-        // SAFETY: `place` gives an aligned address within the mapping. The kernel may read there, so the access is volatile.
+        // SAFETY: `place` gives an aligned address within the mapping. The kernel may read there,
+        // so the access is volatile.
         unsafe { self.place::<T>(at).write_volatile(value) }
     }
 
@@ -228,8 +231,9 @@ impl Port {
             .open(path)
             .with_context(|| format!("{path}; modprobe vhost_net: {loaded:?}"))?;
         let fd = vhost.as_raw_fd();
-        // SAFETY: each call reads one value of the type that <linux/vhost.h> names for it, which lives across the call. vhost
-        // writes to the two regions until the file is closed; they are the queues' own, and the queues are dropped later.
+        // SAFETY: each call reads one value of the type that <linux/vhost.h> names for it, which
+        // lives across the call. vhost writes to the two regions until the file is closed; they are
+        // the queues' own, and the queues are dropped later.
         unsafe {
             set_owner(fd).context("VHOST_SET_OWNER")?;
             set_features(fd, &0).context("VHOST_SET_FEATURES")?;
@@ -259,8 +263,9 @@ impl Port {
                 available: queue.address(AVAILABLE),
                 log: 0,
             };
-            // SAFETY: each call reads one value of the type that <linux/vhost.h> names for it, which lives across the call. The
-            // addresses are in the queue's memory, which is dropped behind the file.
+            // SAFETY: each call reads one value of the type that <linux/vhost.h> names for it,
+            // which lives across the call. The addresses are in the queue's memory, which is
+            // dropped behind the file.
             unsafe {
                 set_vring_num(fd, &depth)?;
                 set_vring_base(fd, &State { index, number: 0 })?;
@@ -314,7 +319,8 @@ impl ReceiveQueue {
 }
 
 impl TransmitQueue {
-    /// Transmits a frame, with the bytes before it. It waits while all slots are in use, for `time` at most.
+    /// Transmits a frame, with the bytes before it. It waits while all slots are in use, for `time`
+    /// at most.
     ///
     /// # Errors
     /// When the frame is too long, or none of the slots comes back.

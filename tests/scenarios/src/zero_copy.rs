@@ -15,7 +15,8 @@ const CODE_COPIED: u8 = 1;
 /// `EP_RECVERR`.
 const EP_RECVERR: i32 = 3;
 
-/// Has `MSG_ZEROCOPY` mean something on `socket`: by `SO_ZEROCOPY`, or by the option of ESP and EDP.
+/// Has `MSG_ZEROCOPY` mean something on `socket`: by `SO_ZEROCOPY`, or by the option of ESP and
+/// EDP.
 ///
 /// # Errors
 /// The call's errno.
@@ -86,8 +87,8 @@ pub fn completion(socket: &Socket) -> anyhow::Result<Option<Completion>> {
     }))
 }
 
-/// Waits until the sends numbered from 0 to `count` - 1 are completed, each once: whether all of them, some or none were
-/// copied.
+/// Waits until the sends numbered from 0 to `count` - 1 are completed, each once: whether all of
+/// them, some or none were copied.
 ///
 /// # Errors
 /// When they are not, or others are.

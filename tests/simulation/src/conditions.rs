@@ -16,12 +16,14 @@ pub const SLOW: u64 = 10;
 /// How the network differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Conditions {
-    /// The part of all frames that come late, behind one to [`MOST_PLACES`] frames that left after them, 0 to 1.
+    /// The part of all frames that come late, behind one to [`MOST_PLACES`] frames that left after
+    /// them, 0 to 1.
     pub late: f64,
-    /// A host's card collects received frames for so long before it interrupts the host, nanoseconds.
+    /// A host's card collects received frames for so long before it interrupts the host,
+    /// nanoseconds.
     pub coalescing: Nanos,
-    /// Links of each host, which a bond in balance-rr fills in turn. Each lane has a switch of its own, and the way by it is
-    /// two full frames longer than that by the lane before.
+    /// Links of each host, which a bond in balance-rr fills in turn. Each lane has a switch of its
+    /// own, and the way by it is two full frames longer than that by the lane before.
     pub lanes: u32,
     /// Hosts whose links have a [tenth](SLOW) of the rate.
     pub slow: Vec<u32>,

@@ -58,8 +58,8 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Hosts whose connections with these `peers` are yet to be opened. `wires`: from each host to the switch; `esp`: the
-    /// parameters of each host.
+    /// Hosts whose connections with these `peers` are yet to be opened. `wires`: from each host to
+    /// the switch; `esp`: the parameters of each host.
     pub fn new(
         setup: Setup,
         wires: Rate,

@@ -2,15 +2,17 @@
 
 //! A host: connections that share one network card, as the kernel module keeps them.
 //!
-//! [`esp_testkit`] calls the engines; here are the timers, and what the studies want to know. Payload is not stored: every
-//! packet knows where in the stream its bytes are, and [`Host::arrive`] fails when they are not those that come next.
+//! [`esp_testkit`] calls the engines; here are the timers, and what the studies want to know.
+//! Payload is not stored: every packet knows where in the stream its bytes are, and
+//! [`Host::arrive`] fails when they are not those that come next.
 
 use std::collections::BTreeSet;
 
 use esp::{Config, DropReason, Nanos, Seq, Slot, State, Stats, Verdict};
 use esp_testkit::{Device, Host as _, Socket, Span};
 
-/// Memory that a queued packet holds beyond its payload, bytes: what a socket is charged for an `sk_buff`.
+/// Memory that a queued packet holds beyond its payload, bytes: what a socket is charged for an
+/// `sk_buff`.
 const PACKET_OVERHEAD: u32 = 768;
 
 /// Every connection has a network card of its own on one side, so ports need not tell them apart.
@@ -35,7 +37,8 @@ pub type Packet = esp_testkit::Packet<Span>;
 pub enum Arrival {
     /// It brought data, which was delivered and read.
     Delivered,
-    /// Its data was thrown away though it was new: packets before it are missing, or there was no room.
+    /// Its data was thrown away though it was new: packets before it are missing, or there was no
+    /// room.
     Discarded,
     /// It brought no data, or none that was new.
     Other,
@@ -67,7 +70,8 @@ pub struct Endpoint {
     pub mute: bool,
     /// Its requests though neither the packet asked for nor what it sent last was lost.
     pub spurious_requests: u64,
-    /// The longest that an acknowledgement waited for its turn, and the most turns that others had meanwhile.
+    /// The longest that an acknowledgement waited for its turn, and the most turns that others had
+    /// meanwhile.
     pub longest_wait: (Nanos, u64),
     /// Since when one waits, and how many turns there had been.
     waits: Option<(Nanos, u64)>,
@@ -99,7 +103,8 @@ impl Endpoint {
         }
     }
 
-    /// The packet with the number `seq` did not come through: the network lost it, or the other side threw it away.
+    /// The packet with the number `seq` did not come through: the network lost it, or the other
+    /// side threw it away.
     pub fn lose(&mut self, seq: Seq) {
         if self.socket.payload_mut(seq).is_some() {
             self.lost.insert(seq.0);
@@ -196,8 +201,8 @@ impl Host {
         );
     }
 
-    /// A packet arrives for the connection in `slot`; data is read at once. `isn`: random, for a connection that it
-    /// opens.
+    /// A packet arrives for the connection in `slot`; data is read at once. `isn`: random, for a
+    /// connection that it opens.
     pub fn arrive(&mut self, slot: u32, packet: &Packet, isn: Seq, now: Nanos) -> Arrival {
         self.now = now;
         let slot = slot as usize;

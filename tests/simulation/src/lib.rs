@@ -2,10 +2,11 @@
 
 //! A simulation of many ESP senders behind one switch port: the real engine, without a kernel.
 //!
-//! Every host has a link of its own into one store-and-forward switch, whose ports have a rate and a byte-limited
-//! first-in-first-out buffer. All senders send to one receiver, in rounds ([`rounds`]). The engines are those of the
-//! kernel module ([`esp::Connection`], [`esp::AckQueue`]); [`esp_testkit`] calls them as the module does. Time is simulated, and
-//! the same seed gives the same result.
+//! Every host has a link of its own into one store-and-forward switch, whose ports have a rate and
+//! a byte-limited first-in-first-out buffer. All senders send to one receiver, in rounds
+//! ([`rounds`]). The engines are those of the kernel module ([`esp::Connection`],
+//! [`esp::AckQueue`]); [`esp_testkit`] calls them as the module does. Time is simulated, and the
+//! same seed gives the same result.
 
 pub mod agenda;
 pub mod conditions;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hosts that all send to each other: each is a receiver with a port and an ACK queue of its own, and each sender's wire is
-//! shared by what it sends to all others.
+//! Hosts that all send to each other: each is a receiver with a port and an ACK queue of its own,
+//! and each sender's wire is shared by what it sends to all others.
 
 use esp::{Nanos, State};
 
@@ -22,8 +22,8 @@ fn end(host: usize, peer: usize) -> End {
 }
 
 impl Mesh {
-    /// As many hosts as `setup` has senders, whose connections are open and idle. Towards the switch they have `wires` bits
-    /// per second.
+    /// As many hosts as `setup` has senders, whose connections are open and idle. Towards the
+    /// switch they have `wires` bits per second.
     pub fn new(setup: Setup, wires: u64) -> Self {
         let hosts = setup.senders;
         let wires = Rate {
@@ -51,7 +51,8 @@ impl Mesh {
         endpoint.socket.state() == State::Established
     }
 
-    /// A host has one message of `bytes` for another, now or a random time of up to `stagger` later.
+    /// A host has one message of `bytes` for another, now or a random time of up to `stagger`
+    /// later.
     pub fn send(&mut self, from: usize, to: usize, bytes: u64, stagger: Nanos) {
         let at = self.fabric.now() + self.fabric.rng().u64(0..=stagger);
         self.fabric.write_at(at, end(from, to), bytes);

@@ -2,8 +2,9 @@
 
 //! Wires and switch ports: what frames cost, and how long they wait.
 //!
-//! No event is needed for a wire or a first-in-first-out port: when a frame will have left follows from when the one
-//! before it has. Times here are picoseconds, since an acknowledgement lasts 6.72 ns at 100 Gbit/s.
+//! No event is needed for a wire or a first-in-first-out port: when a frame will have left follows
+//! from when the one before it has. Times here are picoseconds, since an acknowledgement lasts 6.72
+//! ns at 100 Gbit/s.
 
 use std::collections::VecDeque;
 
@@ -18,7 +19,8 @@ const ETHERNET: u32 = 14;
 /// The least a frame holds without its check sequence, bytes: what is shorter is padded.
 const LEAST_FRAME: u32 = 60;
 
-/// A frame with `payload` bytes of ESP payload as a buffer holds it: headers and padding, no check sequence. Bytes.
+/// A frame with `payload` bytes of ESP payload as a buffer holds it: headers and padding, no check
+/// sequence. Bytes.
 pub fn frame_bytes(payload: u16) -> u32 {
     (ETHERNET + HEADER_LEN as u32 + u32::from(payload)).max(LEAST_FRAME)
 }
@@ -28,8 +30,8 @@ pub fn frame_bytes(payload: u16) -> u32 {
 pub struct Rate {
     /// Bits per second.
     pub bits: u64,
-    /// What a frame occupies on the wire beyond its bytes in a buffer: 4 of check sequence, 8 of preamble and 12 of gap
-    /// on Ethernet.
+    /// What a frame occupies on the wire beyond its bytes in a buffer: 4 of check sequence, 8 of
+    /// preamble and 12 of gap on Ethernet.
     pub framing: u32,
 }
 
@@ -84,7 +86,8 @@ pub struct Port {
     queue: VecDeque<(Picos, u32)>,
     queued: u32,
     free: Picos,
-    /// The most that was in the buffer since this was last set to 0, bytes. A frame counts until its last bit has left.
+    /// The most that was in the buffer since this was last set to 0, bytes. A frame counts until
+    /// its last bit has left.
     pub peak: u32,
     /// Frames that found no room, ever.
     pub drops: u64,
@@ -104,8 +107,8 @@ impl Port {
         }
     }
 
-    /// A frame arrives `at`; returns when its last bit will have left, `None` when it is dropped. To be called in the
-    /// order of arrival.
+    /// A frame arrives `at`; returns when its last bit will have left, `None` when it is dropped.
+    /// To be called in the order of arrival.
     pub fn send(&mut self, frame: u32, at: Nanos) -> Option<Nanos> {
         let now = picos(at);
         while let Some(&(leaves, bytes)) = self.queue.front() {

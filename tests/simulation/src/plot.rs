@@ -218,7 +218,8 @@ fn draw_map(
     Ok(())
 }
 
-/// Light for little, dark for much; and whether it is dark. Most of the range is for what is near 1.
+/// Light for little, dark for much; and whether it is dark. Most of the range is for what is near
+/// 1.
 fn shade(value: f64) -> (RGBColor, bool) {
     let depth = value.clamp(0.0, 1.0).powi(4);
     let mix = |light: f64, dark: f64| (light + (dark - light) * depth) as u8;

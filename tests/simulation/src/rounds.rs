@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The workload: rounds in which every sender has one message for the receiver, and what is measured in a round.
+//! The workload: rounds in which every sender has one message for the receiver, and what is
+//! measured in a round.
 
 use esp::Nanos;
 use serde::Serialize;
@@ -52,13 +53,15 @@ pub struct Round {
     pub duration: Nanos,
     /// Payload received in that time as a part of the port's rate.
     pub goodput: f64,
-    /// Jain's index of the bytes received from each sender when the first was done, 1 for equal shares.
+    /// Jain's index of the bytes received from each sender when the first was done, 1 for equal
+    /// shares.
     pub fairness: f64,
     /// The most bytes in the receiver's port.
     pub peak: u32,
     /// The most acknowledgements that waited for their turn.
     pub waiting: usize,
-    /// From each sender's start to its message's last byte, nanoseconds, in the senders' order; of those done.
+    /// From each sender's start to its message's last byte, nanoseconds, in the senders' order; of
+    /// those done.
     #[serde(skip)]
     pub completions: Vec<Nanos>,
     /// What was counted in the round.
@@ -76,7 +79,8 @@ struct Part {
     done: Option<Nanos>,
 }
 
-/// Lets all senders send, round for round. `waited_for` tells of which of them a round needs the messages.
+/// Lets all senders send, round for round. `waited_for` tells of which of them a round needs the
+/// messages.
 pub fn run(
     simulation: &mut Simulation,
     workload: &Workload,

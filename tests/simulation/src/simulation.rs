@@ -39,8 +39,9 @@ pub struct Setup {
     pub mtu: u16,
     /// The receive buffer of each connection, bytes.
     pub receive_buffer: u32,
-    /// What two hosts need to process a packet, one way: half of it before it reaches the sender's wire, half behind
-    /// the receiver's. Packets are processed beside each other, so this is a latency and limits no rate. Nanoseconds.
+    /// What two hosts need to process a packet, one way: half of it before it reaches the sender's
+    /// wire, half behind the receiver's. Packets are processed beside each other, so this is a
+    /// latency and limits no rate. Nanoseconds.
     pub processing: Nanos,
     /// Of a link, one way, nanoseconds.
     pub propagation: Nanos,
@@ -108,7 +109,8 @@ impl Setup {
         esp::mss(u32::from(self.mtu)) as u16
     }
 
-    /// The other end of each host's connections: with each sender the receiver has one, in the slot with its number.
+    /// The other end of each host's connections: with each sender the receiver has one, in the slot
+    /// with its number.
     fn peers(&self) -> Vec<Vec<End>> {
         let first = u32::from(self.together > 0) + RECEIVER + 1;
         let place = |sender| match sender < self.together {
@@ -147,8 +149,8 @@ pub struct Counts {
     pub duplicates: u64,
     /// Retransmission requests.
     pub requests: u64,
-    /// Of these, requests though neither the packet asked for nor what was said last to its sender was lost, and the
-    /// receiver had not thrown the packet away.
+    /// Of these, requests though neither the packet asked for nor what was said last to its sender
+    /// was lost, and the receiver had not thrown the packet away.
     pub spurious_requests: u64,
     /// How often a turn was taken from a silent sender.
     pub overruns: u32,
@@ -245,14 +247,15 @@ impl Simulation {
         self.write_at(now, receiving(sender), bytes);
     }
 
-    /// The sender that was delivered an answer's data by the event that happened last, if any was; once.
+    /// The sender that was delivered an answer's data by the event that happened last, if any was;
+    /// once.
     pub fn take_answered(&mut self) -> Option<usize> {
         let end = self.delivered.take_if(|(host, _)| *host != RECEIVER)?;
         Some(self.peer(end).1 as usize)
     }
 
-    /// The longest that an acknowledgement for this sender waited for its turn, and the most turns that others had
-    /// meanwhile, since this was last called.
+    /// The longest that an acknowledgement for this sender waited for its turn, and the most turns
+    /// that others had meanwhile, since this was last called.
     pub fn take_longest_wait(&mut self, sender: usize) -> (Nanos, u64) {
         std::mem::take(&mut self.endpoint(receiving(sender)).longest_wait)
     }
@@ -282,8 +285,8 @@ impl Simulation {
         }
     }
 
-    /// The most bytes in the receiver's port, and the most acknowledgements that waited for their turn, since this was
-    /// last called.
+    /// The most bytes in the receiver's port, and the most acknowledgements that waited for their
+    /// turn, since this was last called.
     pub fn take_peaks(&mut self) -> (u32, usize) {
         (
             std::mem::take(&mut self.ports[RECEIVER as usize].peak),

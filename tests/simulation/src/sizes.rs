@@ -5,7 +5,8 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// Distributions of message sizes, by which Homa was measured (Montazeri et al., SIGCOMM 2018, figure 1).
+/// Distributions of message sizes, by which Homa was measured (Montazeri et al., SIGCOMM 2018,
+/// figure 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Sizes {
@@ -21,8 +22,8 @@ pub enum Sizes {
     W5,
 }
 
-/// Points of a distribution: the part of the messages that have at most so many bytes. Between them the logarithm of the
-/// size grows evenly.
+/// Points of a distribution: the part of the messages that have at most so many bytes. Between them
+/// the logarithm of the size grows evenly.
 type Points = &'static [(f64, u64)];
 
 #[rustfmt::skip]

@@ -41,7 +41,8 @@ pub struct Measured {
 }
 
 impl Streams {
-    /// Opens a connection for each pair of a sender and a receiver among as many hosts as the pairs name.
+    /// Opens a connection for each pair of a sender and a receiver among as many hosts as the pairs
+    /// name.
     pub fn new(setup: Setup, pairs: &[(u32, u32)]) -> Self {
         let hosts = pairs.iter().map(|(a, b)| a.max(b) + 1).max().unwrap_or(0);
         let mut peers: Vec<Vec<End>> = vec![Vec::new(); hosts as usize];

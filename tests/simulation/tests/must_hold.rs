@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What must hold whatever the engine's inner workings are: no drop, saturation, fair shares, bounded delay.
+//! What must hold whatever the engine's inner workings are: no drop, saturation, fair shares,
+//! bounded delay.
 //!
-//! Bytes are checked on the way: a host of the simulation fails when bytes are delivered twice or out of order.
+//! Bytes are checked on the way: a host of the simulation fails when bytes are delivered twice or
+//! out of order.
 
 use esp::ack_queue;
 use esp_simulation::rounds::{self, Message, Round, Summary, Workload};
@@ -347,7 +349,8 @@ fn a_slow_line_carries_everything_about_once() {
     }
 }
 
-/// What holds of the rack's cases. `make simulation OPTIONS=rack` has all of them, with those that do not hold yet.
+/// What holds of the rack's cases. `make simulation OPTIONS=rack` has all of them, with those that
+/// do not hold yet.
 #[test]
 fn a_rack_keeps_what_holds() {
     let held = [

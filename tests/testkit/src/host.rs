@@ -79,11 +79,12 @@ pub trait Host {
     /// The turn of a socket that waited has come.
     fn turned(&mut self, _id: usize) {}
 
-    /// A socket's timer is to expire at its [deadline](Socket::deadline), unless it does so earlier.
+    /// A socket's timer is to expire at its [deadline](Socket::deadline), unless it does so
+    /// earlier.
     fn arm(&mut self, _id: usize) {}
 
-    /// The timer of the ACK queue of a socket's device is to expire at its [deadline](AckQueue::deadline), unless it does
-    /// so earlier.
+    /// The timer of the ACK queue of a socket's device is to expire at its
+    /// [deadline](AckQueue::deadline), unless it does so earlier.
     fn arm_queue(&mut self, _id: usize) {}
 
     /// A socket.
@@ -98,7 +99,8 @@ pub trait Host {
         self.serve(id, now);
     }
 
-    /// One send call: queues a message as far as numbers suffice, and returns how many bytes that are.
+    /// One send call: queues a message as far as numbers suffice, and returns how many bytes that
+    /// are.
     fn send(&mut self, id: usize, mut message: Self::Payload, now: Nanos) -> usize {
         let len = message.len();
         self.socket(id).conn().hold_last(true);

@@ -2,8 +2,8 @@
 
 //! Two hosts on a simulated wire that is stepped, with virtual time.
 //!
-//! The wire belongs to the [`Pair`]: every packet that is sent passes the fault rules, is logged, and arrives as bytes,
-//! padded as Ethernet pads.
+//! The wire belongs to the [`Pair`]: every packet that is sent passes the fault rules, is logged,
+//! and arrives as bytes, padded as Ethernet pads.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -496,7 +496,8 @@ impl Host for Pair {
         (&mut side.device, &mut side.socket)
     }
 
-    /// Arms the timer, and checks the promise to a caller that asks for the deadline only when it must.
+    /// Arms the timer, and checks the promise to a caller that asks for the deadline only when it
+    /// must.
     fn arm(&mut self, id: usize) {
         let now = self.now;
         let side = &mut self.sides[id];

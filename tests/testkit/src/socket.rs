@@ -2,7 +2,8 @@
 
 //! One end of a connection: the engine, the queues of a socket, and what a program learns from it.
 //!
-//! A packet enters the engine in [`Socket::on_packet`] and leaves it in [`Socket::poll`], and nowhere else.
+//! A packet enters the engine in [`Socket::on_packet`] and leaves it in [`Socket::poll`], and
+//! nowhere else.
 
 use std::collections::VecDeque;
 
@@ -240,8 +241,8 @@ impl<P: Payload> Socket<P> {
         self.mss as u32 + self.overhead
     }
 
-    /// The receive queue as the engine sees it. A record that arrives has room of its own if there is no whole one to
-    /// be read.
+    /// The receive queue as the engine sees it. A record that arrives has room of its own if there
+    /// is no whole one to be read.
     pub fn room(&self) -> Room {
         let room = Room {
             queued: self.receive.len() as u32 * self.packet_cost(),
@@ -307,8 +308,9 @@ impl<P: Payload> Socket<P> {
         self.records.is_some() == options.records.is_some()
     }
 
-    /// Queues the part of a message that fits into one packet: the last one in the queue or, if that is full or has
-    /// left, a new one. `false` if there is nothing to queue, or neither room nor a number left.
+    /// Queues the part of a message that fits into one packet: the last one in the queue or, if
+    /// that is full or has left, a new one. `false` if there is nothing to queue, or neither room
+    /// nor a number left.
     pub fn queue_one(&mut self, message: &mut P) -> bool {
         let conn = self.conn.as_mut().expect("a connection");
         if message.is_empty() {
@@ -343,8 +345,8 @@ impl<P: Payload> Socket<P> {
         true
     }
 
-    /// Queues a record as a whole. `false` if it is empty or longer than the other side takes, or there is neither room
-    /// nor numbers enough.
+    /// Queues a record as a whole. `false` if it is empty or longer than the other side takes, or
+    /// there is neither room nor numbers enough.
     pub fn queue_record(&mut self, mut record: P) -> bool {
         let conn = self.conn.as_mut().expect("a connection");
         let packets = record.len().div_ceil(self.mss);
@@ -437,7 +439,8 @@ impl<P: Payload> Socket<P> {
         self.conn().set_kept(cost);
     }
 
-    /// What the last packet has had delivered, in order: its own payload, and those that were kept behind it.
+    /// What the last packet has had delivered, in order: its own payload, and those that were kept
+    /// behind it.
     pub fn take_delivered(&mut self) -> Vec<P> {
         std::mem::take(&mut self.delivered)
     }
@@ -501,7 +504,8 @@ impl<P: Payload> Socket<P> {
         read
     }
 
-    /// Takes a whole record out of the receive queue, if there is one. The reader then sleeps, or does not.
+    /// Takes a whole record out of the receive queue, if there is one. The reader then sleeps, or
+    /// does not.
     pub fn read_record(&mut self, sleeps: bool, now: Nanos) -> Option<P> {
         let packets = self.whole.pop_front()?;
         let mut record = P::default();
@@ -531,8 +535,8 @@ impl<P: Payload> Socket<P> {
     /// The next packet that the engine wants sent.
     ///
     /// # Panics
-    /// When the engine sends a packet that is not queued, sends one again that has not left, or has something to send
-    /// though it awaits the window.
+    /// When the engine sends a packet that is not queued, sends one again that has not left, or has
+    /// something to send though it awaits the window.
     pub fn poll(&mut self, now: Nanos) -> Option<Packet<P>> {
         let (head, write) = (self.head, &mut self.write);
         let records = self.records.is_some();
@@ -625,8 +629,8 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// The packets behind the first `keep` are too large. Cuts them if they have not left; otherwise the engine pauses,
-    /// and has them [cut](Outcome::cut) later.
+    /// The packets behind the first `keep` are too large. Cuts them if they have not left;
+    /// otherwise the engine pauses, and has them [cut](Outcome::cut) later.
     pub fn cut_or_pause(&mut self, keep: usize, now: Nanos) {
         let from = self.head.add(keep as u16);
         if self.conn().is_unsent(from) {

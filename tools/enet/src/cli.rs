@@ -37,7 +37,8 @@ Exit status: 0 on success, 2 for a wrong command line. ping: 0 if the host answe
 an error; run: the command's, 127 if there is none of that name, 126 if it cannot be started, 125 for
 an error of enet's own; other commands: 1 for an error.";
 
-/// Lists PF_ENET sockets, explains counters, finds out why a host does not answer, and runs programs of TCP over ESP.
+/// Lists PF_ENET sockets, explains counters, finds out why a host does not answer, and runs
+/// programs of TCP over ESP.
 #[derive(Debug, Parser)]
 #[command(name = "enet", version, after_help = EXAMPLES)]
 pub struct Cli {

@@ -46,7 +46,8 @@ impl Names {
 }
 
 impl Endpoint {
-    /// Parses an end as `/proc/net/esp` and `/proc/net/edp` have it; none for `*`, which means that there is no peer.
+    /// Parses an end as `/proc/net/esp` and `/proc/net/edp` have it; none for `*`, which means that
+    /// there is no peer.
     ///
     /// # Errors
     /// When it is no such address.

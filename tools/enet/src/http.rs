@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// Longest head of a request, bytes.
 const LONGEST: usize = 8 << 10;
 
-/// How long a client may take in all. Clients are served one after the other, so one must not hold up the others.
+/// How long a client may take in all. Clients are served one after the other, so one must not hold
+/// up the others.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// An answer.

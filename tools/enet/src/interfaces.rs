@@ -150,14 +150,16 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// The counters of interface `name`; none if they cannot be read, for they only help to explain.
+    /// The counters of interface `name`; none if they cannot be read, for they only help to
+    /// explain.
     ///
     /// `/sys` may be that of another network namespace, `/proc/net` is not.
     pub fn of(name: &str) -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/net/dev").ok()?, name)
     }
 
-    /// Parses `/proc/net/dev`: eight columns of what was received, bytes and frames first, and as many of what was sent.
+    /// Parses `/proc/net/dev`: eight columns of what was received, bytes and frames first, and as
+    /// many of what was sent.
     fn parse(text: &str, name: &str) -> Option<Self> {
         let columns = text.lines().find_map(|line| {
             let (found, columns) = line.rsplit_once(':')?;

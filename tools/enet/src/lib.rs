@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The program `enet`: lists sockets, sends echo requests, explains counters and exports them, and runs programs of TCP over ESP.
+//! The program `enet`: lists sockets, sends echo requests, explains counters and exports them, and
+//! runs programs of TCP over ESP.
 //!
 //! Parsers take text and printers return it, so that tests need neither the module nor a network.
 

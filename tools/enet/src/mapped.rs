@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `enet ss --mapped`: which protocol carries the connection of each mapped socket, and why TCP does.
+//! `enet ss --mapped`: which protocol carries the connection of each mapped socket, and why TCP
+//! does.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -105,7 +105,8 @@ fn sum(sockets: &[Socket], name: &str, help: &str, value: impl Fn(&Socket) -> u6
     text
 }
 
-/// The lines in front of a metric. The help texts have no backslash and no line break, which would need escapes.
+/// The lines in front of a metric. The help texts have no backslash and no line break, which would
+/// need escapes.
 fn head(name: &str, kind: &str, help: &str) -> String {
     format!("# HELP {name} {help}\n# TYPE {name} {kind}\n")
 }

@@ -109,7 +109,8 @@ pub struct Socket {
     pub state: State,
     /// What can be read: bytes of a stream, connections of a listener, memory of datagrams.
     pub receive_queue: u64,
-    /// What the peer has not acknowledged, or the device not sent: bytes of a stream, memory of datagrams.
+    /// What the peer has not acknowledged, or the device not sent: bytes of a stream, memory of
+    /// datagrams.
     pub send_queue: u64,
     /// Local end; none for a socket without a port.
     pub local: Option<Endpoint>,
@@ -126,7 +127,8 @@ pub struct Socket {
     pub kind: String,
 }
 
-/// Parses the file of `protocol`. Columns are found by their headings, so that a later module may add some.
+/// Parses the file of `protocol`. Columns are found by their headings, so that a later module may
+/// add some.
 ///
 /// # Errors
 /// When a column is missing, or a line is no socket.

@@ -73,7 +73,8 @@ impl SsArgs {
     /// Prints the sockets of this network namespace.
     ///
     /// # Errors
-    /// When the module is not loaded, or its files have another format; when there is no such interface.
+    /// When the module is not loaded, or its files have another format; when there is no such
+    /// interface.
     pub fn run(&self) -> Result<()> {
         if self.mapped {
             return self.run_mapped();
@@ -210,7 +211,8 @@ impl SsArgs {
     }
 }
 
-/// A list without lines would hide a mistake in the name. Sockets of an interface that has gone are listed by its number.
+/// A list without lines would hide a mistake in the name. Sockets of an interface that has gone are
+/// listed by its number.
 fn check_interface(name: &str) -> Result<()> {
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number && Interface::named(name)?.is_none() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A library for `LD_PRELOAD`: `socket()` makes mapped sockets where a program asks for streams of TCP. It exchanges a number and
-//! nothing else; descriptors are the kernel's own.
+//! A library for `LD_PRELOAD`: `socket()` makes mapped sockets where a program asks for streams of
+//! TCP. It exchanges a number and nothing else; descriptors are the kernel's own.
 
 use libc::c_int;
 use sockaddr_en::constants::IPPROTO_ENET;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A server that gives records back and its client, with tokio: one send is one receive, so nobody counts bytes.
+//! A server that gives records back and its client, with tokio: one send is one receive, so nobody
+//! counts bytes.
 //!
 //! ```sh
 //! esp_tokio_records serve '*%eth0:2805'
 //! esp_tokio_records ask 10.0.0.2 2805 100 50
 //! ```
 //!
-//! The client finds the host by its name or IP address, opens that many connections at once, sends that many records over each,
-//! of one byte and of two and so on, and compares what comes back.
+//! The client finds the host by its name or IP address, opens that many connections at once, sends
+//! that many records over each, of one byte and of two and so on, and compares what comes back.
 
 use std::env;
 use std::io;

@@ -61,8 +61,8 @@ impl Capabilities {
     ///
     /// # Errors
     ///
-    /// `TimedOut` if no answer comes: the host is not there, or its module is older than this question;
-    /// otherwise as [`EdpSocket::bind`] and [`EdpSocket::send`].
+    /// `TimedOut` if no answer comes: the host is not there, or its module is older than this
+    /// question; otherwise as [`EdpSocket::bind`] and [`EdpSocket::send`].
     pub fn of(host: impl ToAddress, timeout: Duration) -> io::Result<Self> {
         let host = Address {
             port: 0,
@@ -83,14 +83,15 @@ impl Capabilities {
         Err(io::Error::new(io::ErrorKind::TimedOut, message))
     }
 
-    /// The datagram that asks: for programs that wait for its answer on a socket of their own, and send
-    /// it to a host's port 0. The answer has the same `nonce`.
+    /// The datagram that asks: for programs that wait for its answer on a socket of their own, and
+    /// send it to a host's port 0. The answer has the same `nonce`.
     pub fn query(nonce: u32) -> [u8; 5] {
         let [a, b, c, d] = nonce.to_be_bytes();
         [EDP_QUERY, a, b, c, d]
     }
 
-    /// Reads a datagram from a host's port 0; `None` unless it is the answer to the query with `nonce`.
+    /// Reads a datagram from a host's port 0; `None` unless it is the answer to the query with
+    /// `nonce`.
     pub fn from_answer(datagram: &[u8], nonce: u32) -> Option<Self> {
         let (kind, rest) = datagram.split_first()?;
         let (answered, options) = rest.split_first_chunk()?;

@@ -21,15 +21,15 @@ pub const EPPROTO_EZDP: i32 = 1;
 /// Protocol of a `SOCK_STREAM` socket: Ethernet Streaming Protocol.
 pub const EPPROTO_ESP: i32 = 0;
 
-/// Protocol of a `SOCK_STREAM` socket of `AF_INET` or `AF_INET6` that the module serves: TCP's in all
-/// calls.
+/// Protocol of a `SOCK_STREAM` socket of `AF_INET` or `AF_INET6` that the module serves: TCP's in
+/// all calls.
 pub const IPPROTO_ENET: i32 = 259;
 
 /// Interface number that means every interface in `bind`.
 pub const ENET_INTERFACE_ANY: u32 = 0;
 
-/// Option of both protocols, `u32`, to set too: 1 if `MSG_ZEROCOPY` leaves the bytes of a send in place and reports
-/// when they are free again. The number is that of `SO_ZEROCOPY`.
+/// Option of both protocols, `u32`, to set too: 1 if `MSG_ZEROCOPY` leaves the bytes of a send in
+/// place and reports when they are free again. The number is that of `SO_ZEROCOPY`.
 pub const EP_SO_ZEROCOPY: i32 = 60;
 /// EDP option, `u32`: the largest datagram in bytes.
 pub const EDP_SO_MTU: i32 = 1;
@@ -44,8 +44,8 @@ pub const ESP_SO_STATS: i32 = 2;
 /// ESP option, `u32`, to set too: how long a peer may owe an answer, in milliseconds; 0 for what
 /// `/proc/sys/esp/user_timeout` says.
 pub const ESP_SO_USER_TIMEOUT: i32 = 3;
-/// ESP option, `u32`, to set too: 1 if the packets of the next connection are to have a CRC32c, 0 if
-/// not.
+/// ESP option, `u32`, to set too: 1 if the packets of the next connection are to have a CRC32c, 0
+/// if not.
 pub const ESP_SO_CHECKSUM: i32 = 4;
 
 /// First payload byte of a datagram to EDP port 0 that asks for an echo.

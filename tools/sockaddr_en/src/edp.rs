@@ -18,8 +18,9 @@ pub enum EdpProtocol {
     /// Ethernet Datagram Protocol.
     #[default]
     Edp,
-    /// The same, but sends do not copy the user's data: it must not change before the completion of the send has come
-    /// on the error queue, as with `MSG_ZEROCOPY` (the kernel's `Documentation/networking/msg_zerocopy.rst`).
+    /// The same, but sends do not copy the user's data: it must not change before the completion of
+    /// the send has come on the error queue, as with `MSG_ZEROCOPY` (the kernel's
+    /// `Documentation/networking/msg_zerocopy.rst`).
     Ezdp,
 }
 
@@ -52,8 +53,8 @@ impl Received {
 
 /// A socket for EDP datagrams, used as [`std::net::UdpSocket`] is.
 ///
-/// Datagrams may be lost, as on any Ethernet, but come whole. One larger than [`max_datagram`](Self::max_datagram)
-/// is refused with `EMSGSIZE`.
+/// Datagrams may be lost, as on any Ethernet, but come whole. One larger than
+/// [`max_datagram`](Self::max_datagram) is refused with `EMSGSIZE`.
 ///
 /// ```no_run
 /// use sockaddr_en::EdpSocket;
@@ -76,8 +77,9 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded, `AddrInUse` for a port that is taken,
-    /// `ENODEV` for an interface that is absent or no Ethernet device, `ENETDOWN` for one that is down.
+    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded, `AddrInUse` for a
+    /// port that is taken, `ENODEV` for an interface that is absent or no Ethernet device,
+    /// `ENETDOWN` for one that is down.
     pub fn bind(address: impl ToAddress) -> io::Result<Self> {
         Self::bind_with(EdpProtocol::Edp, address)
     }
@@ -107,8 +109,8 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` for a datagram above [`max_datagram`](Self::max_datagram); `WouldBlock` when non-blocking or
-    /// timed and the send buffer is full; otherwise what `sendto(2)` says.
+    /// `EMSGSIZE` for a datagram above [`max_datagram`](Self::max_datagram); `WouldBlock` when
+    /// non-blocking or timed and the send buffer is full; otherwise what `sendto(2)` says.
     pub fn send_to(&self, datagram: &[u8], address: impl ToAddress) -> io::Result<usize> {
         self.0.send_to(datagram, address)
     }
@@ -126,7 +128,8 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when non-blocking or timed and none is there; otherwise what `recvfrom(2)` says.
+    /// `WouldBlock` when non-blocking or timed and none is there; otherwise what `recvfrom(2)`
+    /// says.
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
         self.0.recv_from(buffer, 0)
     }
@@ -173,8 +176,9 @@ impl EdpSocket {
         self.0.peek(buffer)
     }
 
-    /// The largest datagram in bytes: the MTU of the interface it is bound to, less EDP's header and the
-    /// checksum, if there is one. It is smaller if the peer takes less, as far as the kernel knows.
+    /// The largest datagram in bytes: the MTU of the interface it is bound to, less EDP's header
+    /// and the checksum, if there is one. It is smaller if the peer takes less, as far as the
+    /// kernel knows.
     ///
     /// # Errors
     ///
@@ -192,8 +196,8 @@ impl EdpSocket {
         Ok(self.0.option::<u32>(EDP_SO_CHECKSUM)? != 0)
     }
 
-    /// Has datagrams leave with a checksum (CRC32c) of 4 bytes, by which the receiver's kernel drops damaged
-    /// ones. Datagrams with a checksum are always received, by any socket.
+    /// Has datagrams leave with a checksum (CRC32c) of 4 bytes, by which the receiver's kernel
+    /// drops damaged ones. Datagrams with a checksum are always received, by any socket.
     ///
     /// # Errors
     ///
@@ -202,8 +206,9 @@ impl EdpSocket {
         self.0.set_option(EDP_SO_CHECKSUM, checksum.into())
     }
 
-    /// Has sends with `MSG_ZEROCOPY` leave their bytes in place until they have left, and report on the error queue
-    /// when the memory is free again. Sockets of [`EdpProtocol::Ezdp`] always do, without the flag.
+    /// Has sends with `MSG_ZEROCOPY` leave their bytes in place until they have left, and report on
+    /// the error queue when the memory is free again. Sockets of [`EdpProtocol::Ezdp`] always do,
+    /// without the flag.
     ///
     /// # Errors
     ///

@@ -42,9 +42,9 @@ impl EspStream {
     ///
     /// # Errors
     ///
-    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded, `ConnectionRefused` by a host where nobody
-    /// listens on the port, `TimedOut` if there is no such host, `ENODEV` for an interface that
-    /// is absent or no Ethernet device, `ENETDOWN` for one that is down.
+    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded, `ConnectionRefused`
+    /// by a host where nobody listens on the port, `TimedOut` if there is no such host, `ENODEV`
+    /// for an interface that is absent or no Ethernet device, `ENETDOWN` for one that is down.
     pub fn connect(address: impl ToAddress) -> io::Result<Self> {
         // Before the socket: a wrong address is wrong without the module, too.
         let address = peer(address)?;
@@ -98,8 +98,9 @@ impl EspStream {
         self.0.option(ESP_SO_STATS)
     }
 
-    /// Has sends with `MSG_ZEROCOPY` leave their bytes in place until the peer has acknowledged them, and report on
-    /// the error queue when the memory is free again, as TCP's do with `SO_ZEROCOPY`.
+    /// Has sends with `MSG_ZEROCOPY` leave their bytes in place until the peer has acknowledged
+    /// them, and report on the error queue when the memory is free again, as TCP's do with
+    /// `SO_ZEROCOPY`.
     ///
     /// # Errors
     ///
@@ -222,8 +223,9 @@ impl EspListener {
     ///
     /// # Errors
     ///
-    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded, `AddrInUse` for a port that is taken,
-    /// `ENODEV` for an interface that is absent or no Ethernet device, `ENETDOWN` for one that is down.
+    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded, `AddrInUse` for a
+    /// port that is taken, `ENODEV` for an interface that is absent or no Ethernet device,
+    /// `ENETDOWN` for one that is down.
     pub fn bind(address: impl ToAddress) -> io::Result<Self> {
         let address = address.to_address()?;
         let socket = EspSocket::new()?;

@@ -19,7 +19,8 @@ fn socket() -> io::Result<Socket> {
     Socket::new(Type::SEQPACKET, EPPROTO_ESP)
 }
 
-/// An ESP connection whose messages keep their bounds (`SOCK_SEQPACKET`): what one call sends, one call receives.
+/// An ESP connection whose messages keep their bounds (`SOCK_SEQPACKET`): what one call sends, one
+/// call receives.
 ///
 /// ```no_run
 /// use sockaddr_en::EspRecords;
@@ -42,7 +43,8 @@ impl EspRecords {
     ///
     /// # Errors
     ///
-    /// As [`EspStream::connect`](crate::EspStream::connect); `ConnectionRefused` also by a listener of streams.
+    /// As [`EspStream::connect`](crate::EspStream::connect); `ConnectionRefused` also by a listener
+    /// of streams.
     pub fn connect(address: impl ToAddress) -> io::Result<Self> {
         let address = peer(address)?;
         let socket = socket()?;
@@ -50,8 +52,8 @@ impl EspRecords {
         Ok(Self(socket))
     }
 
-    /// Starts to connect, and makes the socket non-blocking. It is writable (`poll(2)`) once it is connected or has failed,
-    /// and [`take_error`](Self::take_error) tells which.
+    /// Starts to connect, and makes the socket non-blocking. It is writable (`poll(2)`) once it is
+    /// connected or has failed, and [`take_error`](Self::take_error) tells which.
     ///
     /// # Errors
     ///
@@ -81,15 +83,15 @@ impl EspRecords {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a record without bytes, `EMSGSIZE` for one that is longer than the peer takes, or than
-    /// the send buffer can become; 65,536 bytes are not. `WouldBlock` when non-blocking and the send buffer is full;
-    /// otherwise what `send(2)` says.
+    /// `InvalidInput` for a record without bytes, `EMSGSIZE` for one that is longer than the peer
+    /// takes, or than the send buffer can become; 65,536 bytes are not. `WouldBlock` when
+    /// non-blocking and the send buffer is full; otherwise what `send(2)` says.
     pub fn send(&self, record: &[u8]) -> io::Result<()> {
         self.0.send(record).map(drop)
     }
 
-    /// Receives a record and returns how many bytes it has: more than the buffer, if that is too short. Then the rest of the
-    /// record is gone. 0 is the end.
+    /// Receives a record and returns how many bytes it has: more than the buffer, if that is too
+    /// short. Then the rest of the record is gone. 0 is the end.
     ///
     /// # Errors
     ///

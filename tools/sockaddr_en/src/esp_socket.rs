@@ -47,8 +47,8 @@ impl EspSocket {
         self.0.bind(address)
     }
 
-    /// Wants a CRC32c in each packet of the connection, or of those that a listener accepts. One end that
-    /// wants them is enough.
+    /// Wants a CRC32c in each packet of the connection, or of those that a listener accepts. One
+    /// end that wants them is enough.
     ///
     /// # Errors
     ///

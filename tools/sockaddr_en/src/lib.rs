@@ -16,12 +16,13 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! With the feature `lookup`, the function `lookup` finds a host by its name or IP address.
-//! With the feature `tokio`, the module `tokio` has the sockets for that runtime; with `mio` they are
+//! With the feature `lookup`, the function `lookup` finds a host by its name or IP address. With
+//! the feature `tokio`, the module `tokio` has the sockets for that runtime; with `mio` they are
 //! event sources of that crate; with `serde` addresses are serialized as text.
 //!
-//! They need the kernel module `enet`; without it, opening one fails with [`FamilyMissing`]. Parsing
-//! and printing need nothing. C programs include `include/af_enet.h`, which has the same numbers.
+//! They need the kernel module `enet`; without it, opening one fails with [`FamilyMissing`].
+//! Parsing and printing need nothing. C programs include `include/af_enet.h`, which has the same
+//! numbers.
 
 mod address;
 mod capabilities;

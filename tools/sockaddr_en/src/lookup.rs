@@ -15,7 +15,8 @@ use crate::{interface_index, interface_mac, interface_name, Address, MacAddr};
 /// The port that discards what it gets (RFC 863); hosts without that service say that it is closed.
 const DISCARD: u16 = 9;
 
-/// How long the kernel takes at most to find out that nobody answers: it asks three times, once a second.
+/// How long the kernel takes at most to find out that nobody answers: it asks three times, once a
+/// second.
 const PATIENCE: Duration = Duration::from_millis(3500);
 
 /// Within this time after a packet the kernel has an entry, unless it sends the packet to a router.
@@ -100,12 +101,13 @@ impl From<LookupError> for io::Error {
     }
 }
 
-/// Finds a host: port `port` of the one that `host` names, by a name, an IP address, or an Ethernet address with its
-/// interface. Behind a `%` it may name the interface to leave by, as in `10.0.0.2%eth0`.
+/// Finds a host: port `port` of the one that `host` names, by a name, an IP address, or an Ethernet
+/// address with its interface. Behind a `%` it may name the interface to leave by, as in
+/// `10.0.0.2%eth0`.
 ///
-/// The kernel's neighbour table has the answer of a host that was spoken to lately. For another one the kernel asks by ARP or
-/// neighbour discovery, which takes up to three seconds where nobody answers: in asynchronous programs, call it where blocking is
-/// allowed.
+/// The kernel's neighbour table has the answer of a host that was spoken to lately. For another one
+/// the kernel asks by ARP or neighbour discovery, which takes up to three seconds where nobody
+/// answers: in asynchronous programs, call it where blocking is allowed.
 ///
 /// ```no_run
 /// use sockaddr_en::{lookup, EspStream};
@@ -147,7 +149,8 @@ pub fn lookup(host: &str, port: u16) -> Result<Address, LookupError> {
     Err(first.unwrap_or_else(text))
 }
 
-/// Finds the Ethernet address of `ip`, and the number of the interface that leads there: this one, if it is given.
+/// Finds the Ethernet address of `ip`, and the number of the interface that leads there: this one,
+/// if it is given.
 ///
 /// # Errors
 ///
@@ -204,8 +207,8 @@ fn provoked(ip: IpAddr, interface: Option<u32>) -> Result<Option<Neighbour>, Loo
     }
 }
 
-/// Sends an empty datagram to the discard port of `ip`, by the interface with this number if it is given. The socket reports
-/// (`ECONNREFUSED`) when the host says that the port is closed.
+/// Sends an empty datagram to the discard port of `ip`, by the interface with this number if it is
+/// given. The socket reports (`ECONNREFUSED`) when the host says that the port is closed.
 ///
 /// # Errors
 ///
@@ -214,7 +217,8 @@ pub fn poke(ip: IpAddr, interface: Option<u32>) -> io::Result<std::net::UdpSocke
     let mut to = SocketAddr::new(ip, DISCARD);
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, None)?;
     if let Some(interface) = interface {
-        // An old kernel demands a privilege. Without it the packet takes the way of the routes, which is mostly the same.
+        // An old kernel demands a privilege. Without it the packet takes the way of the routes,
+        // which is mostly the same.
         let _ = socket.bind_device(Some(name_of(interface).as_bytes()));
         if let SocketAddr::V6(v6) = &mut to {
             // A link-local address means something on an interface only.

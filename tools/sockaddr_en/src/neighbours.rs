@@ -53,7 +53,8 @@ impl Neighbour {
         self.state == NeighbourState::Failed
     }
 
-    /// The kernel asks the host when it doubts the entry; an administrator's entries it does not doubt.
+    /// The kernel asks the host when it doubts the entry; an administrator's entries it does not
+    /// doubt.
     pub fn is_doubted(&self) -> bool {
         self.is_known() && self.is_learned
     }
@@ -68,7 +69,8 @@ impl Neighbour {
         )
     }
 
-    /// Has the kernel ask the host now, instead of some seconds after the next packet. It needs `CAP_NET_ADMIN`.
+    /// Has the kernel ask the host now, instead of some seconds after the next packet. It needs
+    /// `CAP_NET_ADMIN`.
     ///
     /// # Errors
     ///

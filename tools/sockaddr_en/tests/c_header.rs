@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The headers in `include/` and the crate have the same numbers, layouts and addresses, in C and in C++.
+//! The headers in `include/` and the crate have the same numbers, layouts and addresses, in C and
+//! in C++.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -204,7 +205,8 @@ const TEXTS: &[&str] = &[
     "0x:00:00:00:00:01%lo:1",
 ];
 
-/// The line that the C program must print for `text`: the result of `en_pton`, and the text of `en_ntop`.
+/// The line that the C program must print for `text`: the result of `en_pton`, and the text of
+/// `en_ntop`.
 fn read_by_the_crate(text: &str) -> String {
     match text.parse::<Address>() {
         Ok(address) => format!(

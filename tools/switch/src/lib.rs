@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A switch to try flow control on: a bridge whose ports have a rate and a small buffer, and hosts on it as network
-//! namespaces.
+//! A switch to try flow control on: a bridge whose ports have a rate and a small buffer, and hosts
+//! on it as network namespaces.
 //!
 //! ```text
 //!   namespace h0                       namespace switch                      namespace h1
@@ -9,12 +9,13 @@
 //!        <--- p0: tbf, buffer -------  p0         p1  <-- netem: rate, loss  eth0
 //! ```
 //!
-//! What a host sends meets its own cable first, which carries one frame after the other at the port's rate and may
-//! lose some, and then the buffer of the port it leaves the switch by, where frames that find no room are dropped and
-//! counted. It uses the programs `ip`, `bridge` and `tc` of iproute2.
+//! What a host sends meets its own cable first, which carries one frame after the other at the
+//! port's rate and may lose some, and then the buffer of the port it leaves the switch by, where
+//! frames that find no room are dropped and counted. It uses the programs `ip`, `bridge` and `tc`
+//! of iproute2.
 //!
-//! There is one at a time on a machine. [`up`] makes one that stays until [`down`], [`Temporary`] one that goes with the
-//! process that made it.
+//! There is one at a time on a machine. [`up`] makes one that stays until [`down`], [`Temporary`]
+//! one that goes with the process that made it.
 
 #![forbid(unsafe_code)]
 

@@ -15,7 +15,8 @@ pub const SWITCH: &str = "switch";
 /// The device of each host.
 pub const DEVICE: &str = "eth0";
 
-/// Bytes of an Ethernet header, which the kernel counts as part of a frame: `ETH_HLEN`, `linux/if_ether.h`.
+/// Bytes of an Ethernet header, which the kernel counts as part of a frame: `ETH_HLEN`,
+/// `linux/if_ether.h`.
 const HEADER: u32 = 14;
 
 /// Most hosts: neighbour tables grow with the square, and a guest's memory is small.
@@ -39,7 +40,8 @@ pub struct Settings {
     #[arg(long, value_name = "RATE", default_value = "200mbit")]
     pub rate: Rate,
 
-    /// Rate at which hosts send to the switch, or `none` for no limit, so that bursts arrive at once [default: --rate]
+    /// Rate at which hosts send to the switch, or `none` for no limit, so that bursts arrive at
+    /// once [default: --rate]
     #[arg(long, value_name = "RATE", value_parser = uplink)]
     pub uplink: Option<Uplink>,
 
@@ -55,7 +57,8 @@ pub struct Settings {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
-    /// Mark frames (ECN, where they allow it) when a port's buffer holds more than this, as DCTCP expects
+    /// Mark frames (ECN, where they allow it) when a port's buffer holds more than this, as DCTCP
+    /// expects
     #[arg(long, value_name = "SIZE")]
     pub ecn: Option<Size>,
 
@@ -193,7 +196,8 @@ fn in_switch(program: Program, lines: Vec<String>) -> Step {
     }
 }
 
-/// The bridge and its ports. Nothing but the hosts' own frames shall pass: no spanning tree, no IPv6 of the ports' own.
+/// The bridge and its ports. Nothing but the hosts' own frames shall pass: no spanning tree, no
+/// IPv6 of the ports' own.
 fn links(settings: &Settings) -> Vec<String> {
     let mtu = settings.mtu;
     let mut lines = vec![
@@ -221,10 +225,11 @@ fn forwarding(settings: &Settings) -> Vec<String> {
 
 /// Rate and buffer of each port towards its host.
 ///
-/// `tbf` lets a frame go when its tokens are there, on a high-resolution timer, and its queue counts bytes. Tokens for
-/// two frames, no more: one so that a frame can leave at all, one that makes up for the timer's lateness. With marking,
-/// `red` is that queue: the average it goes by is that of two frames (the shortest it knows), both thresholds are the
-/// same, and `nodrop` makes it drop nothing that fits.
+/// `tbf` lets a frame go when its tokens are there, on a high-resolution timer, and its queue
+/// counts bytes. Tokens for two frames, no more: one so that a frame can leave at all, one that
+/// makes up for the timer's lateness. With marking, `red` is that queue: the average it goes by is
+/// that of two frames (the shortest it knows), both thresholds are the same, and `nodrop` makes it
+/// drop nothing that fits.
 fn buffers(settings: &Settings) -> Vec<String> {
     let Settings { rate, buffer, .. } = settings;
     let (bits, bytes) = (rate.0, buffer.0);
@@ -249,7 +254,8 @@ fn buffers(settings: &Settings) -> Vec<String> {
 
 /// A host: its device, and everybody's addresses, so that nobody has to ask.
 ///
-/// One segment per frame: the kernel would otherwise hand TCP's data through the cable in pieces of many frames.
+/// One segment per frame: the kernel would otherwise hand TCP's data through the cable in pieces of
+/// many frames.
 fn station(settings: &Settings, own: u32) -> Vec<String> {
     let mut lines = vec![
         "link set lo up".to_owned(),
@@ -270,9 +276,9 @@ fn station(settings: &Settings, own: u32) -> Vec<String> {
 
 /// What a host's frames go through on their way to the switch.
 ///
-/// `netem` also takes frames off their socket's account, as a network card does once they are sent. Without it a frame
-/// in the buffer of the switch would count as one still waiting in its sender, and TCP would hold back the next: no
-/// sender on another machine can know what waits in a switch.
+/// `netem` also takes frames off their socket's account, as a network card does once they are sent.
+/// Without it a frame in the buffer of the switch would count as one still waiting in its sender,
+/// and TCP would hold back the next: no sender on another machine can know what waits in a switch.
 fn cable(settings: &Settings, number: u32) -> String {
     let mut line =
         format!("qdisc add dev {DEVICE} root handle 1: netem limit {CABLE_QUEUE} delay {CABLE}");

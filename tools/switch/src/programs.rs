@@ -13,7 +13,8 @@ use serde::Deserialize;
 
 use crate::plan::{self, Program, Step};
 
-/// How long devices may take to notice that their cable is in; the kernel looks once a second at most.
+/// How long devices may take to notice that their cable is in; the kernel looks once a second at
+/// most.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Program {
@@ -119,7 +120,8 @@ struct Link {
     operstate: String,
 }
 
-/// Waits until every host can send: a device that is up does not send before its carrier has been noticed.
+/// Waits until every host can send: a device that is up does not send before its carrier has been
+/// noticed.
 ///
 /// # Errors
 /// When a host has no carrier in time.
@@ -148,7 +150,8 @@ pub fn await_carrier(hosts: u32) -> Result<()> {
     Ok(())
 }
 
-/// Demands that none of `namespaces` exists: what somebody else made is not to be touched, nor removed later.
+/// Demands that none of `namespaces` exists: what somebody else made is not to be touched, nor
+/// removed later.
 ///
 /// # Errors
 /// With the one that does.

@@ -11,8 +11,9 @@ use crate::plan::{self, Settings};
 use crate::state::{self, Keeping};
 use crate::{build, down, programs};
 
-/// A switch and its hosts, removed when this is dropped. What a killed process has left behind is removed by the next
-/// one that makes such a switch: this one's state is locked, which ends with the process in any case.
+/// A switch and its hosts, removed when this is dropped. What a killed process has left behind is
+/// removed by the next one that makes such a switch: this one's state is locked, which ends with
+/// the process in any case.
 #[derive(Debug)]
 pub struct Temporary {
     _alive: Flock<File>,

@@ -13,7 +13,8 @@ use serde::Deserialize;
 use super::figures::{Figure, JUMBO};
 use crate::layout::Layout;
 
-/// What ratios are to: other transports, the same one with the usual MTU, or the one whose sends copy.
+/// What ratios are to: other transports, the same one with the usual MTU, or the one whose sends
+/// copy.
 const BASES: [&str; 4] = ["tcp", "raw", "usual", "copy"];
 
 /// The figure that `figure` is compared with for the ratio to `base`; none if it was not wanted.
@@ -220,8 +221,8 @@ impl Verdict {
     }
 }
 
-/// A line for each figure: instructions and ratios, and behind each, in brackets, the most that it may be. Below stands
-/// what exceeds its budget, and what has left it far behind.
+/// A line for each figure: instructions and ratios, and behind each, in brackets, the most that it
+/// may be. Below stands what exceeds its budget, and what has left it far behind.
 pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
     let mut text = String::from(
         "Instructions of both ends together: message-N is half a round trip of N bytes (median; p99- its 99th percentile),\n\

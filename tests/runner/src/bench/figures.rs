@@ -16,8 +16,8 @@ pub const JUMBO: &str = "jumbo-";
 pub struct Figure {
     /// The transport, as netgauge calls it.
     pub transport: String,
-    /// Its name in the budgets, one of those in [`super::series::SERIES`]; `kernel-` and `softirq-` before it tell the share
-    /// that is executed there.
+    /// Its name in the budgets, one of those in [`super::series::SERIES`]; `kernel-` and `softirq-`
+    /// before it tell the share that is executed there.
     pub name: String,
     /// Instructions; `None` if they could not be counted.
     pub count: Option<f64>,

@@ -14,7 +14,8 @@ pub enum Link {
     Usual,
     /// The same with an MTU of 9000.
     Jumbo,
-    /// A veth pair for which the kernel cuts large packets in software, as for a device without segmentation offload.
+    /// A veth pair for which the kernel cuts large packets in software, as for a device without
+    /// segmentation offload.
     Cut,
     /// The same, and the receiver joins the packets again (GRO).
     Joined,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make bench OPTIONS=--memory`: what a message and a KiB of a stream do to memory, counted by the plugin of
-//! `tests/plugin` in a guest as the other figures are measured in.
+//! `make bench OPTIONS=--memory`: what a message and a KiB of a stream do to memory, counted by the
+//! plugin of `tests/plugin` in a guest as the other figures are measured in.
 //!
-//! Two runs that differ in nothing but their number of messages, or of bytes, are subtracted from each other, as for `make
-//! profile`. The plugin keeps its totals when the guest makes a system call that nothing else makes, before each run and
-//! after it. What the guest does while it waits for the runner is not counted: its clock runs ahead then, as long as the
-//! host takes, and with it the kernel's timers.
+//! Two runs that differ in nothing but their number of messages, or of bytes, are subtracted from
+//! each other, as for `make profile`. The plugin keeps its totals when the guest makes a system
+//! call that nothing else makes, before each run and after it. What the guest does while it waits
+//! for the runner is not counted: its clock runs ahead then, as long as the host takes, and with it
+//! the kernel's timers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,11 +28,13 @@ use crate::programs;
 use crate::qemu::Clock;
 use crate::step;
 
-/// The largest difference between the plugin's instructions and those by the guest's clock, as a part of the latter.
+/// The largest difference between the plugin's instructions and those by the guest's clock, as a
+/// part of the latter.
 const TOLERANCE: f64 = 0.01;
 
-/// The same for a figure, of which netgauge reads the clock: that leaves out what netgauge does between two messages, some 130
-/// instructions, and has in it the time in which both ends wait for a timer.
+/// The same for a figure, of which netgauge reads the clock: that leaves out what netgauge does
+/// between two messages, some 130 instructions, and has in it the time in which both ends wait for
+/// a timer.
 const TOLERANCE_OF_FIGURES: f64 = 0.02;
 
 /// Blocks that are copied from `/dev/zero` to `/dev/null` to compare the plugin with the clock.
@@ -72,8 +75,9 @@ enum Work {
     Stream([u64; 2]),
 }
 
-/// Longer ones where packets pass the kernel many at a time: they have about as many instructions. What else the guest does
-/// now and then takes some hundred thousand, which is little beside either.
+/// Longer ones where packets pass the kernel many at a time: they have about as many instructions.
+/// What else the guest does now and then takes some hundred thousand, which is little beside
+/// either.
 const LONG_STREAM: Work = Work::Stream([4 << 10, 132 << 10]);
 const STREAM: Work = Work::Stream([4 << 10, 28 << 10]);
 
@@ -130,7 +134,8 @@ impl Work {
         }
     }
 
-    /// The time in netgauge's report of a run, in nanoseconds of the guest's clock: all that was measured.
+    /// The time in netgauge's report of a run, in nanoseconds of the guest's clock: all that was
+    /// measured.
     fn time(self, report: &Value) -> Result<f64> {
         let run = &report["runs"][0];
         let row = &run["rows"][0];
@@ -288,8 +293,8 @@ impl Counter {
         Ok((after.beyond(&before, 1.0), ended))
     }
 
-    /// Compares the plugin's instructions with those by the guest's clock, where no instruction escapes the clock and the
-    /// guest never idles.
+    /// Compares the plugin's instructions with those by the guest's clock, where no instruction
+    /// escapes the clock and the guest never idles.
     fn check(&mut self, guest: &mut Commands) -> Result<()> {
         let mut run = |blocks: u64| {
             let now = "grep 'now at' /proc/timer_list";
@@ -359,8 +364,8 @@ fn between(text: &str) -> Result<f64> {
 /// Prints the tables.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, a transport fails, or the plugin's instructions are not those by
-/// the guest's clock.
+/// When something does not build, the guest does not boot, a transport fails, or the plugin's
+/// instructions are not those by the guest's clock.
 pub fn run(layout: &Layout) -> Result<()> {
     ensure!(
         layout.architecture == Architecture::Amd64,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Instructions per half round trip and per byte, by transport, in one guest whose clock counts instructions, and whether
-//! they are within the budgets of `netgauge/budgets.toml`.
+//! Instructions per half round trip and per byte, by transport, in one guest whose clock counts
+//! instructions, and whether they are within the budgets of `netgauge/budgets.toml`.
 //!
-//! Two network namespaces joined by a veth pair are the hosts; one processor does both sides' work, so a number is
-//! what a message costs in all. Wall time plays no part, and the same kernel and programs give the same numbers.
+//! Two network namespaces joined by a veth pair are the hosts; one processor does both sides' work,
+//! so a number is what a message costs in all. Wall time plays no part, and the same kernel and
+//! programs give the same numbers.
 
 mod budgets;
 mod figures;
@@ -32,7 +33,8 @@ use crate::step;
 
 pub use performance::topics::UNLIMITED;
 
-/// netgauge's options to measure with the server in the other namespace, over the usual link, and to report in JSON.
+/// netgauge's options to measure with the server in the other namespace, over the usual link, and
+/// to report in JSON.
 pub fn to_server() -> String {
     over(Link::Usual)
 }
@@ -51,15 +53,18 @@ pub struct Options {
     /// Measure only the figures with these names, such as `byte` or `*byte*`; * matches any text.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
-    /// Count loads, stores, locked instructions and the misses of modelled caches instead, beside the instructions.
+    /// Count loads, stores, locked instructions and the misses of modelled caches instead, beside
+    /// the instructions.
     #[arg(long, conflicts_with = "only")]
     memory: bool,
 }
 
-/// Prints the figures with their budgets; true when every transport could be measured and no budget is exceeded.
+/// Prints the figures with their budgets; true when every transport could be measured and no budget
+/// is exceeded.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, its kernel reports a fault, or the budgets cannot be read.
+/// When something does not build, the guest does not boot, its kernel reports a fault, or the
+/// budgets cannot be read.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     if options.memory {
         return memory::run(layout).map(|()| true);

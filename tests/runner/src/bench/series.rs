@@ -160,8 +160,8 @@ pub const SERIES: &[Series] = &[
     },
 ];
 
-/// Half a round trip of one byte on each of 100 connections in turn; by the scenarios' program, since netgauge has one
-/// connection.
+/// Half a round trip of one byte on each of 100 connections in turn; by the scenarios' program,
+/// since netgauge has one connection.
 pub const TURNS: &str = "turns-100";
 
 impl Series {
@@ -185,7 +185,8 @@ impl Series {
     }
 }
 
-/// Prefixes of the names of shares, of the kernel's and of the softirqs' one, see [`super::shares`].
+/// Prefixes of the names of shares, of the kernel's and of the softirqs' one, see
+/// [`super::shares`].
 pub const SHARES: [&str; 2] = ["kernel-", "softirq-"];
 
 /// Which figures are wanted: all, or those whose names match one of some patterns.
@@ -198,7 +199,8 @@ impl Wanted {
         self.0.is_empty()
     }
 
-    /// Whether the figure `name` is. Shares take long to count, so that a pattern has to begin as they do.
+    /// Whether the figure `name` is. Shares take long to count, so that a pattern has to begin as
+    /// they do.
     pub fn is(&self, name: &str) -> bool {
         let share = SHARES.iter().find(|part| name.starts_with(**part));
         let is_meant = |pattern: &&String| share.is_none_or(|part| pattern.starts_with(part));

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Where a message's and a byte's instructions are executed: in programs, in the kernel on behalf of their calls, or in
-//! softirqs, where a host takes in what the network brings and runs its timers, and no call of a program sees the time.
+//! Where a message's and a byte's instructions are executed: in programs, in the kernel on behalf
+//! of their calls, or in softirqs, where a host takes in what the network brings and runs its
+//! timers, and no call of a program sees the time.
 //!
-//! The last is what Treydte (2007, 6.4) calls hidden overhead and could not measure. Two runs that differ in nothing
-//! but the number of messages, or of bytes, are subtracted from each other, as for `make profile`. Only parts of the whole
-//! are taken from there: how much that is, netgauge measures itself, and its median knows nothing of what else a
-//! kernel does now and then.
+//! The last is what Treydte (2007, 6.4) calls hidden overhead and could not measure. Two runs that
+//! differ in nothing but the number of messages, or of bytes, are subtracted from each other, as
+//! for `make profile`. Only parts of the whole are taken from there: how much that is, netgauge
+//! measures itself, and its median knows nothing of what else a kernel does now and then.
 
 use anyhow::{ensure, Result};
 
@@ -20,7 +21,8 @@ use crate::profile::{difference, is_kernel, Counts, Tracer};
 const ROUND_TRIPS: [u64; 2] = [50, 650];
 /// Bytes of the two transfers,
 const BYTES: [u64; 2] = [512 << 10, 3584 << 10];
-/// and how many times as many a transport takes whose packets pass the kernel many at a time: about as many instructions.
+/// and how many times as many a transport takes whose packets pass the kernel many at a time: about
+/// as many instructions.
 pub const MANY_AT_A_TIME: u64 = 8;
 
 /// Parts of all instructions.
@@ -32,8 +34,8 @@ pub struct Shares {
     pub softirq: f64,
 }
 
-/// Of half a round trip and of a byte, each with its name among the figures; `times` as many bytes are transferred as for
-/// most.
+/// Of half a round trip and of a byte, each with its name among the figures; `times` as many bytes
+/// are transferred as for most.
 ///
 /// # Errors
 /// When the guest ends, or the transport fails.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make demo`: the cost of a message by transport, the delay at a switch port that many hosts send to, and the gain of an unmodified
-//! program; in a minute, on one screen and in one picture.
+//! `make demo`: the cost of a message by transport, the delay at a switch port that many hosts send
+//! to, and the gain of an unmodified program; in a minute, on one screen and in one picture.
 //!
 //! `mk/demo` has built the module and the programs: fewer than tests need.
 
@@ -28,11 +28,12 @@ use crate::step;
 /// How long one thing may take; many times of what it does.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// The stream protocols that share a port, Linux' usual TCP, and ESP; and the rounds of many senders after which the middle one
-/// repeats: ESP's are all alike.
+/// The stream protocols that share a port, Linux' usual TCP, and ESP; and the rounds of many
+/// senders after which the middle one repeats: ESP's are all alike.
 const STREAMS: [(&str, u32); 2] = [("cubic", 25), ("esp", 5)];
 
-/// What repeats: 32 senders of 64 KiB overflow a port with TCP in every round, 16 in some; their worst round is luck.
+/// What repeats: 32 senders of 64 KiB overflow a port with TCP in every round, 16 in some; their
+/// worst round is luck.
 const SIZES: Sizes = Sizes {
     question: 100,
     streams: 16,
@@ -60,7 +61,8 @@ struct Figures {
 /// Prints what is measured, and draws it.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, a measurement fails, or the kernel reports a fault.
+/// When something does not build, the guest does not boot, a measurement fails, or the kernel
+/// reports a fault.
 pub fn run(layout: &Layout) -> Result<()> {
     let initramfs =
         initramfs::with_module(layout, "guest-demo", programs(layout), redis::files(layout))?;

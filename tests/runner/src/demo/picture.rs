@@ -9,7 +9,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::page::{Bar, Panel};
 
-/// Pixels: the width of all, of the left and right margins, and of names and numbers before the bars.
+/// Pixels: the width of all, of the left and right margins, and of names and numbers before the
+/// bars.
 const WIDTH: i32 = 900;
 const MARGIN: i32 = 20;
 const NAMES: i32 = 80;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! An unmodified program of Debian: GETs from redis while other hosts stream to its host, all by TCP, and all by `enet run`.
+//! An unmodified program of Debian: GETs from redis while other hosts stream to its host, all by
+//! TCP, and all by `enet run`.
 
 use std::path::PathBuf;
 
@@ -15,11 +16,12 @@ use crate::step;
 /// The script that does it, in the guest.
 const SCRIPT: &str = "usr/bin/redis-gets";
 
-/// The command that runs all programs: none, so that TCP carries their connections, or `enet run`. Then the requests, enough for
-/// figures that repeat: a second or so of them.
+/// The command that runs all programs: none, so that TCP carries their connections, or `enet run`.
+/// Then the requests, enough for figures that repeat: a second or so of them.
 const RUNS: [(&str, u32); 2] = [("", 300), ("enet run --quiet --require --", 3000)];
 
-/// The least share of its rate that the port of redis' host carries: less, and nothing streams beside the requests.
+/// The least share of its rate that the port of redis' host carries: less, and nothing streams
+/// beside the requests.
 const LEAST_BUSY: f64 = 0.9;
 
 /// What redis-benchmark measured.
@@ -40,7 +42,8 @@ pub fn files(layout: &Layout) -> Vec<(PathBuf, PathBuf)> {
 /// Over TCP, and over ESP; on the switch that is there.
 ///
 /// # Errors
-/// When a program fails, the guest ends, or what should stream, or should be carried by ESP, is not.
+/// When a program fails, the guest ends, or what should stream, or should be carried by ESP, is
+/// not.
 pub fn measure(guest: &mut Commands) -> Result<[Gets; 2]> {
     let mut by = |(run_by, requests): (&str, u32)| {
         let what = format!(

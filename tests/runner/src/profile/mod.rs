@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Where the instructions of a half round trip go, or those of a stream: how many each function executes, by transport.
+//! Where the instructions of a half round trip go, or those of a stream: how many each function
+//! executes, by transport.
 //!
-//! QEMU logs every block of instructions that it executes, while a guest like the benchmark's exchanges messages. Two
-//! runs that differ in nothing but their number of round trips, or of bytes, are subtracted from each other, so that
-//! what netgauge does before and after cancels out. The guest's own list of symbols says which function a block belongs to.
+//! QEMU logs every block of instructions that it executes, while a guest like the benchmark's
+//! exchanges messages. Two runs that differ in nothing but their number of round trips, or of
+//! bytes, are subtracted from each other, so that what netgauge does before and after cancels out.
+//! The guest's own list of symbols says which function a block belongs to.
 
 mod symbols;
 mod trace;
@@ -125,7 +127,8 @@ type Profile = BTreeMap<String, f64>;
 /// Prints the table; true when every transport could be measured.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, a transport fails, or QEMU's log cannot be understood.
+/// When something does not build, the guest does not boot, a transport fails, or QEMU's log cannot
+/// be understood.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let mut guest = bench::boot_named(layout, "profile")?;
     options.link.set_up(&mut guest)?;
@@ -180,7 +183,8 @@ pub fn difference(short: &Counts, long: &Counts) -> BTreeMap<Place, f64> {
         .collect()
 }
 
-/// Functions by their share of the first transport, then of the others; all of them in the last line.
+/// Functions by their share of the first transport, then of the others; all of them in the last
+/// line.
 fn table(options: &Options, work: Work, profiles: &[Profile], medians: &[f64]) -> String {
     let names: BTreeSet<&String> = profiles.iter().flat_map(Profile::keys).collect();
     let count = |profile: &Profile, name: &str| profile.get(name).copied().unwrap_or(0.0);

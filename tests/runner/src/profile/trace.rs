@@ -139,8 +139,8 @@ impl Trace {
         Ok(())
     }
 
-    /// `0xffffffff81000000:  55    pushq    %rbp`: an instruction of a block that is translated. The bytes of a long one go
-    /// on in a line of their own, without a name.
+    /// `0xffffffff81000000:  55    pushq    %rbp`: an instruction of a block that is translated.
+    /// The bytes of a long one go on in a line of their own, without a name.
     fn list(&mut self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
         let Some((address, rest)) = text.split_once(':') else {
@@ -283,8 +283,8 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
     const CODE: u64 = 0xffff_ffff_8100_0000;
     const HANDLER: Range<u64> = CODE + 0x1000..CODE + 0x1100;
 
-    /// Code at 0x3000; the handler, which at 0x1000 calls 0x2000, which has a return of its own, and ends at 0x1010 by
-    /// `last`; code at `next`.
+    /// Code at 0x3000; the handler, which at 0x1000 calls 0x2000, which has a return of its own,
+    /// and ends at 0x1010 by `last`; code at `next`.
     fn handler(last: &str, next: u64) -> String {
         let listed = |address: u64, text: &str| format!("IN: \n{address:#x}:  {text}\n");
         let entered = |own: u64, address: u64| format!("Trace 0: {own:#x} [0/{address:x}/0/0] \n");
@@ -321,7 +321,8 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
         for last in ["c3  retq", "e9 00 00 00 00  jmpq     0xffffffff81004000"] {
             assert_eq!(counted(last, kernel), expected(kernel, false), "{last}");
         }
-        // A jump to another place of the handler does not leave it, nor does anything else; but no program runs within.
+        // A jump to another place of the handler does not leave it, nor does anything else; but no
+        // program runs within.
         for last in ["eb 10  jmp      0xffffffff81001020", "90  nop"] {
             assert_eq!(counted(last, kernel), expected(kernel, true), "{last}");
             assert_eq!(counted(last, 0x4000), expected(0x4000, false), "{last}");

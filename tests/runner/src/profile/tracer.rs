@@ -23,8 +23,8 @@ const END: &[u8] = b"(end)\n";
 /// The kernel's function that handles softirqs: kernel/softirq.c.
 const HANDLER: &str = "handle_softirqs";
 
-/// What a process leaves to be freed later is freed after some ticks. A run ends with that, so that a short one and a long
-/// one have as much of it; and begins without that of the one before.
+/// What a process leaves to be freed later is freed after some ticks. A run ends with that, so that
+/// a short one and a long one have as much of it; and begins without that of the one before.
 const SETTLE: &str = "! usleep 300000";
 
 /// Counts what a guest executes.
@@ -103,8 +103,8 @@ impl Tracer {
     }
 }
 
-/// Has QEMU log other things, while the guest stands still: a block that is translated meanwhile is listed nowhere, and
-/// runs later.
+/// Has QEMU log other things, while the guest stands still: a block that is translated meanwhile is
+/// listed nowhere, and runs later.
 fn set_log(monitor: &mut Monitor, what: &str) -> Result<()> {
     monitor.tell("stop")?;
     let set = monitor.tell(&format!("log {what}"));

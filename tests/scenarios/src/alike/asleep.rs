@@ -19,7 +19,8 @@ use crate::patience::patience;
 use crate::socket::{check, Socket};
 use crate::transfer::joined;
 
-/// The call that the C library's `poll` makes: newer architectures have only the one with a signal mask.
+/// The call that the C library's `poll` makes: newer architectures have only the one with a signal
+/// mask.
 #[cfg(target_arch = "x86_64")]
 pub const POLL: c_long = libc::SYS_poll;
 #[cfg(not(target_arch = "x86_64"))]
@@ -79,7 +80,8 @@ impl Sleeper {
     }
 }
 
-/// Begins `call` in a thread of `scope`, to be watched as it falls asleep in the system call `number`.
+/// Begins `call` in a thread of `scope`, to be watched as it falls asleep in the system call
+/// `number`.
 ///
 /// # Errors
 /// When the thread does not begin.
@@ -97,8 +99,8 @@ pub fn begin<'scope, T: Send + 'scope>(
     Ok((Sleeper { thread, number }, handle))
 }
 
-/// Runs `call` in a thread, and `meanwhile` once that sleeps in the system call `number` or has ended. Returns whether it
-/// slept, and what both gave.
+/// Runs `call` in a thread, and `meanwhile` once that sleeps in the system call `number` or has
+/// ended. Returns whether it slept, and what both gave.
 ///
 /// # Errors
 /// When `meanwhile` fails, or the thread neither sleeps nor ends.
@@ -118,8 +120,8 @@ pub fn asleep<T: Send, U>(
     })
 }
 
-/// Runs `call` in `count` threads, and `meanwhile` once each of them sleeps in the system call `number`. Returns what the
-/// calls gave, in the order in which the threads fell asleep.
+/// Runs `call` in `count` threads, and `meanwhile` once each of them sleeps in the system call
+/// `number`. Returns what the calls gave, in the order in which the threads fell asleep.
 ///
 /// # Errors
 /// When `meanwhile` fails, or a thread does not sleep.
@@ -156,8 +158,8 @@ pub fn crowd<T: Send>(
 /// Looks in a row that must agree on how many threads were left asleep.
 const LOOKS: u32 = 10;
 
-/// Waits until one of the threads has ended, and counts those that sleep on. What wakes several threads wakes them one
-/// after the other, so a count holds when the next looks agree with it.
+/// Waits until one of the threads has ended, and counts those that sleep on. What wakes several
+/// threads wakes them one after the other, so a count holds when the next looks agree with it.
 ///
 /// # Errors
 /// When none ends within [`patience`].
@@ -185,8 +187,9 @@ pub fn left_asleep(sleepers: &[Sleeper]) -> Result<usize> {
 
 /// The same descriptor for a call in another thread, which does not close it.
 pub fn alias(socket: &Socket) -> ManuallyDrop<Socket> {
-    // SAFETY: the descriptor is open now, and `ManuallyDrop` keeps this from closing it; a call that comes after the
-    // owner has closed it fails with EBADF, unless another descriptor got its number, which no user here lets happen.
+    // SAFETY: the descriptor is open now, and `ManuallyDrop` keeps this from closing it; a call
+    // that comes after the owner has closed it fails with EBADF, unless another descriptor got its
+    // number, which no user here lets happen.
     ManuallyDrop::new(unsafe { Socket::from_raw_fd(socket.as_raw_fd()) })
 }
 

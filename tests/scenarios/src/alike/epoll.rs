@@ -139,8 +139,9 @@ impl Trace {
         Ok(())
     }
 
-    /// Waits until events have brought all of `wanted` for the socket of the key 0, in however many edges, and notes all
-    /// that they brought. For what wakes more than once: how many edges come of it is a matter of timing.
+    /// Waits until events have brought all of `wanted` for the socket of the key 0, in however many
+    /// edges, and notes all that they brought. For what wakes more than once: how many edges come
+    /// of it is a matter of timing.
     ///
     /// # Errors
     /// The errno of `epoll_wait`.

@@ -52,8 +52,8 @@ pub const DIFFERENCES: &[(&str, &[Difference])] = &[
     ),
 ];
 
-/// Behaviours that do not end where ESP is tried first: once ESP is refused, TCP's SYN leaves by the next call on the
-/// socket, `poll` or another, and these wait for it without one.
+/// Behaviours that do not end where ESP is tried first: once ESP is refused, TCP's SYN leaves by
+/// the next call on the socket, `poll` or another, and these wait for it without one.
 pub const WITHOUT_CALLS: &[&str] = &["stream_filter_refuses_everybody"];
 
 /// The differences of the behaviour `name`.

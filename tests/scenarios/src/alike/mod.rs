@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The kernel's own TCP and UDP as the measure: one behaviour, written once, runs over them and over ESP and EDP, and
-//! what the program saw must be the same.
+//! The kernel's own TCP and UDP as the measure: one behaviour, written once, runs over them and
+//! over ESP and EDP, and what the program saw must be the same.
 //!
-//! A behaviour notes in its [`Trace`] the result of each call: numbers, errnos, readiness, bytes. The harness compares the
-//! two traces note by note. A deliberate difference is declared beside the behaviour, and `docs/sockets.md` has its
-//! reason. An undeclared difference fails the scenario, and so does a declared one that is not found.
+//! A behaviour notes in its [`Trace`] the result of each call: numbers, errnos, readiness, bytes.
+//! The harness compares the two traces note by note. A deliberate difference is declared beside the
+//! behaviour, and `docs/sockets.md` has its reason. An undeclared difference fails the scenario,
+//! and so does a declared one that is not found.
 
 pub mod asleep;
 mod datagrams;
@@ -168,8 +169,8 @@ pub fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) ->
     compare_with([lab, lab], kind, Family::Enet, play, differences)
 }
 
-/// As [`compare`], with TCP and mapped sockets, in a lab for each: a port of TCP stays taken when its connection has
-/// ended.
+/// As [`compare`], with TCP and mapped sockets, in a lab for each: a port of TCP stays taken when
+/// its connection has ended.
 ///
 /// # Errors
 /// As [`compare`].

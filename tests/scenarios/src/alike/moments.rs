@@ -22,7 +22,8 @@ pub fn acknowledged(socket: &Socket) -> Result<()> {
     })
 }
 
-/// Sends `pieces`, each in a packet of its own: the next one when the one before has been acknowledged.
+/// Sends `pieces`, each in a packet of its own: the next one when the one before has been
+/// acknowledged.
 ///
 /// # Errors
 /// The errno of a call that failed.
@@ -60,8 +61,8 @@ pub fn reset(socket: Socket) -> Result<()> {
     Ok(socket.set_linger(Some(0))?)
 }
 
-/// Notes what the three ways to learn of a connection's end say: sending (`s`), receiving (`r`), `SO_ERROR` (`e`), in the
-/// given order.
+/// Notes what the three ways to learn of a connection's end say: sending (`s`), receiving (`r`),
+/// `SO_ERROR` (`e`), in the given order.
 pub fn see_end(trace: &Trace, who: &str, socket: &Socket, order: &str) {
     for (index, way) in order.chars().enumerate() {
         let what = |call: &str| format!("{who}, {call} ({})", index + 1);

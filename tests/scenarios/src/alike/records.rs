@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Behaviours of records: sockets of type `SOCK_SEQPACKET`, once beside those of `AF_UNIX` and once beside SCTP's messages.
+//! Behaviours of records: sockets of type `SOCK_SEQPACKET`, once beside those of `AF_UNIX` and once
+//! beside SCTP's messages.
 
 use super::moments::await_poll;
 use super::{events_text, Family};
@@ -73,7 +74,8 @@ fn receive(trace: &Trace, what: &str, socket: &Socket, room: usize, flags: i32) 
     trace.see(what, received);
 }
 
-/// Waits until `poll(2)` reports `wanted`, and notes what can be done then. `AF_UNIX` has a band and an end of both halves more.
+/// Waits until `poll(2)` reports `wanted`, and notes what can be done then. `AF_UNIX` has a band
+/// and an end of both halves more.
 fn ready(trace: &Trace, what: &str, socket: &Socket, wanted: i16) -> Outcome {
     await_poll(socket, wanted)?;
     let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;

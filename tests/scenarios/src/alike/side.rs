@@ -15,12 +15,14 @@ const LOSING: &[&str] = &["netem", "loss", "100%"];
 /// `AF_UNSPEC`, as long as an address: connecting to it undoes a connection.
 pub const NOTHING: [u8; 16] = [0; 16];
 
-/// The lab as one of the two families sees it. Ports are the behaviour's own: each has a lab to itself.
+/// The lab as one of the two families sees it. Ports are the behaviour's own: each has a lab to
+/// itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
     /// The two hosts, for what has nothing to do with the family.
     pub lab: &'a Lab,
-    /// Which family this is; asking is for what cannot be written once, not for making up for differences.
+    /// Which family this is; asking is for what cannot be written once, not for making up for
+    /// differences.
     pub family: Family,
     kind: Kind,
 }
@@ -93,7 +95,8 @@ impl<'a> Side<'a> {
         self.kind == Kind::Stream
     }
 
-    /// Two sockets connected to each other, `a`'s and `b`'s, of whichever kind the behaviour is about.
+    /// Two sockets connected to each other, `a`'s and `b`'s, of whichever kind the behaviour is
+    /// about.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -240,7 +243,8 @@ impl<'a> Side<'a> {
         Ok(value)
     }
 
-    /// Runs `work` while what `a` sends stays in its device's queue: a few bytes a second leave. The rest is lost then.
+    /// Runs `work` while what `a` sends stays in its device's queue: a few bytes a second leave.
+    /// The rest is lost then.
     ///
     /// # Errors
     /// With `tc`'s own words when it fails, and when `work` does.
@@ -251,8 +255,8 @@ impl<'a> Side<'a> {
         Ok(value)
     }
 
-    /// From now on what `a` sends stays in its device's queue: after the first 1100 bytes 10 a second leave. Of
-    /// frames of a kilobyte that is one, and none within the next minute.
+    /// From now on what `a` sends stays in its device's queue: after the first 1100 bytes 10 a
+    /// second leave. Of frames of a kilobyte that is one, and none within the next minute.
     ///
     /// # Errors
     /// With `tc`'s own words when it fails.

@@ -58,7 +58,8 @@ fn interrupt(sleeper: &Sleeper) -> anyhow::Result<()> {
     await_caught(before)
 }
 
-/// Plays one case for every way a signal and a time limit can meet: `play` gets a name, the limit, and a port.
+/// Plays one case for every way a signal and a time limit can meet: `play` gets a name, the limit,
+/// and a port.
 ///
 /// # Errors
 /// When a case fails.
@@ -74,7 +75,8 @@ pub fn each_way(mut play: impl FnMut(&str, Duration, u16) -> Outcome) -> Outcome
     Ok(())
 }
 
-/// Notes what a call returns that was interrupted; if it sleeps on, `release` gives it what it waits for.
+/// Notes what a call returns that was interrupted; if it sleeps on, `release` gives it what it
+/// waits for.
 ///
 /// # Errors
 /// When the signal is not caught, or `release` fails.
@@ -101,7 +103,8 @@ pub fn interrupted<T: Shown + Send>(
 /// The queued signal by which a socket tells of readiness.
 const TELLING: c_int = 40;
 
-/// Signal-driven I/O of one socket: signals wait, blocked, until they are asked for. The process has one thread.
+/// Signal-driven I/O of one socket: signals wait, blocked, until they are asked for. The process
+/// has one thread.
 #[derive(Debug)]
 pub struct Driven(libc::sigset_t);
 
@@ -161,7 +164,8 @@ impl Driven {
 }
 
 impl Trace {
-    /// Waits for a signal with one of the reasons `wanted`, and notes all reasons that came: which, not how often.
+    /// Waits for a signal with one of the reasons `wanted`, and notes all reasons that came: which,
+    /// not how often.
     pub fn signals_until(&self, what: &str, driven: &Driven, wanted: &str) {
         let end = Instant::now() + patience();
         let mut reasons = BTreeSet::new();

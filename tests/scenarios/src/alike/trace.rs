@@ -13,8 +13,8 @@ use nix::errno::Errno;
 use crate::patience::patience;
 use crate::socket::{Received, Socket};
 
-/// The notes of one side, in their order. It stays with one thread, so that the order means something: what other
-/// threads see is noted after they were joined.
+/// The notes of one side, in their order. It stays with one thread, so that the order means
+/// something: what other threads see is noted after they were joined.
 #[derive(Debug, Default)]
 pub struct Trace(RefCell<Vec<(String, String)>>);
 
@@ -176,9 +176,10 @@ impl Trace {
         Ok(())
     }
 
-    /// Waits until `poll(2)` reports all of `wanted`, for what takes a moment to come; then notes everything it reports,
-    /// once it does so twice: a timer on another processor may be half way through ending a connection at the first look.
-    /// After [`patience`] it notes what is there: a difference, if the other side got what it waited for.
+    /// Waits until `poll(2)` reports all of `wanted`, for what takes a moment to come; then notes
+    /// everything it reports, once it does so twice: a timer on another processor may be half way
+    /// through ending a connection at the first look. After [`patience`] it notes what is there: a
+    /// difference, if the other side got what it waited for.
     ///
     /// # Errors
     /// The errno of `poll`.

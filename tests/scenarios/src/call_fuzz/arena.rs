@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Memory for arguments: a stretch that may be read and written, with a stretch behind it that may not. No Rust object lies
-//! in it, so the kernel and other threads may write there what they like, while a call reads it too.
+//! Memory for arguments: a stretch that may be read and written, with a stretch behind it that may
+//! not. No Rust object lies in it, so the kernel and other threads may write there what they like,
+//! while a call reads it too.
 
 use std::ptr;
 

@@ -75,8 +75,8 @@ const LENGTHS: [usize; 16] = [
     0, 1, 2, 6, 11, 15, 16, 17, 128, 1483, 1489, 1494, 1500, 4096, 32768, ROOM,
 ];
 
-/// Requests of `ioctl(2)` that sockets know, and that change nothing outside of them. Owners of signals are set by
-/// `fcntl(2)` alone: random numbers would be other processes.
+/// Requests of `ioctl(2)` that sockets know, and that change nothing outside of them. Owners of
+/// signals are set by `fcntl(2)` alone: random numbers would be other processes.
 const REQUESTS: [u64; 14] = [
     libc::FIONREAD, // SIOCINQ
     libc::TIOCOUTQ, // SIOCOUTQ
@@ -137,8 +137,8 @@ impl Caller<'_> {
     }
 
     fn close(&mut self, fd: c_int) -> c_long {
-        // SAFETY: the descriptor came out of a slot, so it is none that a Rust object owns. Another thread may have
-        // closed it already, or may be in a call on it: that is what is tried.
+        // SAFETY: the descriptor came out of a slot, so it is none that a Rust object owns. Another
+        // thread may have closed it already, or may be in a call on it: that is what is tried.
         unsafe { libc::syscall(libc::SYS_close, fd) }
     }
 
@@ -256,8 +256,9 @@ impl Caller<'_> {
         result
     }
 
-    /// Makes a listener, a connection to it and what it accepts, so that calls find more than sockets without a peer.
-    /// They are in the slots from the beginning: other threads may do to them what they like.
+    /// Makes a listener, a connection to it and what it accepts, so that calls find more than
+    /// sockets without a peer. They are in the slots from the beginning: other threads may do to
+    /// them what they like.
     pub fn meet(&mut self) {
         let port = self.rng.u16(2100..2200);
         let own = self.common.own.port(port).to_bytes();
@@ -319,12 +320,13 @@ impl Caller<'_> {
         }
     }
 
-    /// The kernel's own words: all calls go this way, past any wrapper that would look at their arguments.
+    /// The kernel's own words: all calls go this way, past any wrapper that would look at their
+    /// arguments.
     fn syscall(number: c_long, arguments: [u64; 6]) -> c_long {
         let [a, b, c, d, e, f] = arguments;
-        // SAFETY: every pointer that callers here pass leads into the arena, where no Rust object lives, or to memory
-        // that the kernel refuses to touch; every descriptor is one of the slots' or of `Common`, which no Rust object
-        // owns, or none.
+        // SAFETY: every pointer that callers here pass leads into the arena, where no Rust object
+        // lives, or to memory that the kernel refuses to touch; every descriptor is one of the
+        // slots' or of `Common`, which no Rust object owns, or none.
         unsafe { libc::syscall(number, a, b, c, d, e, f) }
     }
 

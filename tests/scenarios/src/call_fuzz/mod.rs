@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Random calls with random arguments, from threads of processes that are killed at random, while devices go down and up
-//! and the module is asked to go.
+//! Random calls with random arguments, from threads of processes that are killed at random, while
+//! devices go down and up and the module is asked to go.
 
 mod arena;
 mod calls;
@@ -142,7 +142,8 @@ fn warm(lab: &Lab) -> Result<()> {
 /// Kernel objects of the kinds that sockets are made of.
 struct Held(Vec<(String, i64)>);
 
-/// More than idle objects that processors keep for themselves; calls are made by the hundred thousand.
+/// More than idle objects that processors keep for themselves; calls are made by the hundred
+/// thousand.
 const SLACK: i64 = 4 << 20;
 
 impl Held {
@@ -180,8 +181,8 @@ impl Held {
     }
 }
 
-/// Has a cache give back what is free and not used again: a kernel that looks for uses after freeing keeps what was freed
-/// in a quarantine, where it counts as in use.
+/// Has a cache give back what is free and not used again: a kernel that looks for uses after
+/// freeing keeps what was freed in a quarantine, where it counts as in use.
 ///
 /// # Errors
 /// When the kernel refuses it.

@@ -12,7 +12,8 @@ use crate::prelude::*;
 
 const KINDS: usize = Kind::ALL.len();
 
-/// For each kind of call: how often it began, succeeded, and failed. What began and did neither was killed.
+/// For each kind of call: how often it began, succeeded, and failed. What began and did neither was
+/// killed.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Tally {
@@ -32,8 +33,8 @@ impl Tally {
         // SAFETY: a new mapping at an address of the kernel's choice touches none that is there.
         let base = unsafe { libc::mmap(ptr::null_mut(), size_of::<Self>(), access, kind, -1, 0) };
         check(if base == libc::MAP_FAILED { -1 } else { 0 })?;
-        // SAFETY: the mapping is large enough, aligned to a page and never undone; zeroes are valid counters, and
-        // counters are all that anybody makes of it.
+        // SAFETY: the mapping is large enough, aligned to a page and never undone; zeroes are valid
+        // counters, and counters are all that anybody makes of it.
         Ok(unsafe { &*base.cast::<Self>() })
     }
 

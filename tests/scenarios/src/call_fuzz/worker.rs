@@ -113,9 +113,11 @@ fn enter(namespace: &Netns) -> Result<()> {
 
 extern "C" fn nothing(_: c_int) {}
 
-/// Sends the process a signal again and again, which only interrupts the call that some thread sleeps in.
+/// Sends the process a signal again and again, which only interrupts the call that some thread
+/// sleeps in.
 fn interrupt_often() -> Result<()> {
-    // SAFETY: the handler does nothing, and all-zero is a valid sigaction: no flags, so calls are not begun anew.
+    // SAFETY: the handler does nothing, and all-zero is a valid sigaction: no flags, so calls are
+    // not begun anew.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
@@ -151,8 +153,8 @@ fn ring(mut caller: Caller<'_>) -> Result<()> {
         let slot = common.slots[rng.usize(..SLOTS)].load(std::sync::atomic::Ordering::Relaxed);
         let entry = operation(common, rng, types::Fd(slot));
         common.tally.begin(Kind::Uring);
-        // SAFETY: what operations point to lies in the arena, which lasts as long as the process, and where no Rust
-        // object lives.
+        // SAFETY: what operations point to lies in the arena, which lasts as long as the process,
+        // and where no Rust object lives.
         let pushed = unsafe { ring.submission().push(&entry) }.is_ok();
         // Refused while completions overflow; they are taken next.
         let _ = ring.submit();

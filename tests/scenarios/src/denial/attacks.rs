@@ -74,8 +74,8 @@ fn beside_a_stream(lab: &Lab, make: &mut (dyn FnMut(u64) -> Vec<u8> + Send)) -> 
     })
 }
 
-/// SYNs from random addresses, with many options and a checksum: some make half-open connections, and the others are
-/// answered by cookies.
+/// SYNs from random addresses, with many options and a checksum: some make half-open connections,
+/// and the others are answered by cookies.
 pub const SYNS: Attack = Attack {
     what: "SYNs from absent hosts",
     make: syns,
@@ -122,7 +122,8 @@ fn syns(lab: &Lab) -> Result<Figures> {
     Ok(figures)
 }
 
-/// A SYN of a mapped connection from port `number` of b, or of what pretends to be b's address elsewhere.
+/// A SYN of a mapped connection from port `number` of b, or of what pretends to be b's address
+/// elsewhere.
 fn mapped_syn(lab: &Lab, from: [u8; 6], port: u16, number: u64) -> Vec<u8> {
     let options = mapped::option([10, 0, 0, 2], [10, 0, 0, 1], port);
     let header = EspHeader {
@@ -160,7 +161,8 @@ fn half_open(lab: &Lab, figures: Figures) -> Result<Figures> {
     })
 }
 
-/// SYNs of mapped connections from the neighbour that has the address: children until the backlog is full, and nothing then.
+/// SYNs of mapped connections from the neighbour that has the address: children until the backlog
+/// is full, and nothing then.
 pub const MAPPED_SYNS: Attack = Attack {
     what: "SYNs of mapped connections",
     make: |lab| {
@@ -170,7 +172,8 @@ pub const MAPPED_SYNS: Attack = Attack {
         let figures = beside_a_stream(lab, &mut syn)?;
         half_open(lab, figures)
     },
-    // Each makes a connection, which the neighbour resets: 19,000 to 54,000 instructions, by what ran in the guest before.
+    // Each makes a connection, which the neighbour resets: 19,000 to 54,000 instructions, by what
+    // ran in the guest before.
     bounds: bounds(100_000.0, 0.6, 160.0, "half-open connections"),
 };
 
@@ -199,7 +202,8 @@ pub const STRAYS: Attack = Attack {
     bounds: bounds(6_000.0, 0.8, 0.0, ""),
 };
 
-/// A connection of b with a, and packets that pretend to be b's with every number but the right ones.
+/// A connection of b with a, and packets that pretend to be b's with every number but the right
+/// ones.
 fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     let listener = lab.a.esp_listener(PORT, 16)?;
     let client = lab.b.esp_connected(&lab.b.to(&lab.a, PORT))?;
@@ -359,8 +363,8 @@ fn unread(lab: &Lab) -> Result<Figures> {
     })
 }
 
-/// Opens `COUNT` connections of stations to a listener of host a, and lets `tease` make frames of them while a stream of
-/// b is measured.
+/// Opens `COUNT` connections of stations to a listener of host a, and lets `tease` make frames of
+/// them while a stream of b is measured.
 fn announcers(
     lab: &Lab,
     mut tease: impl FnMut(&mut [Dialed], u64) -> Vec<u8> + Send,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Blind attacks: the attacker knows addresses and ports of a connection, and neither of the two numbers of a packet.
+//! Blind attacks: the attacker knows addresses and ports of a connection, and neither of the two
+//! numbers of a packet.
 //!
-//! A host believes a forged packet if both its numbers are among those that it accepts. So many values of either number are
-//! accepted while the other one is right; the product, of 2^32, is the chance of a packet with guessed numbers.
-//! One that tries all numbers in turn succeeds after as many frames at most, and after half of them on average.
+//! A host believes a forged packet if both its numbers are among those that it accepts. So many
+//! values of either number are accepted while the other one is right; the product, of 2^32, is the
+//! chance of a packet with guessed numbers. One that tries all numbers in turn succeeds after as
+//! many frames at most, and after half of them on average.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -45,7 +47,8 @@ pub struct Guess {
     flags: u8,
     /// Whether both ends are sending.
     busy: bool,
-    /// What follows from the protocol: values of the sequence number, and of the acknowledgement number.
+    /// What follows from the protocol: values of the sequence number, and of the acknowledgement
+    /// number.
     expected: [u32; 2],
 }
 
@@ -75,8 +78,8 @@ impl fmt::Display for Accepted {
 
 /// The packets that are in flight in the busy connection, and the number behind them.
 const IN_FLIGHT: u32 = WINDOW as u32 + 1;
-/// How far the sequence number of an empty packet may be from the expected one: twice the largest window either way, and a
-/// probe's.
+/// How far the sequence number of an empty packet may be from the expected one: twice the largest
+/// window either way, and a probe's.
 const PLAUSIBLE: u32 = 4 * LARGEST_WINDOW + 2;
 /// Nothing is accepted.
 const NEVER: [u32; 2] = [0, ALL_VALUES];
@@ -126,13 +129,13 @@ const fn guess(what: &'static str, aim: Aim, flags: u8, busy: bool, expected: [u
 }
 
 const PORT: u16 = 2990;
-/// Options of a host with the module's defaults: version 1, capabilities, largest payload, windows, and that it takes
-/// grants of any size.
+/// Options of a host with the module's defaults: version 1, capabilities, largest payload, windows,
+/// and that it takes grants of any size.
 const OPTIONS: [u8; 20] = [
     1, 1, 1, 2, 2, 0, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255,
 ];
-/// Packets that the host has in flight in the busy connection. Each of them adds a connection to what a sweep takes, so these
-/// are not as many as can be granted.
+/// Packets that the host has in flight in the busy connection. Each of them adds a connection to
+/// what a sweep takes, so these are not as many as can be granted.
 const WINDOW: u8 = 64;
 /// As many as can be granted.
 const LARGEST_WINDOW: u32 = 255;
@@ -232,7 +235,8 @@ impl<'a> Stage<'a> {
         Ok(behind)
     }
 
-    /// Waits until the host has taken in all frames: an echo comes behind them. The packets that it sent to `peer` before.
+    /// Waits until the host has taken in all frames: an echo comes behind them. The packets that it
+    /// sent to `peer` before.
     fn all_is_taken(&mut self, peer: &Dialed) -> Result<Vec<EspHeader>> {
         self.echo = self.echo.wrapping_add(1);
         let request = edp(peer.port, 0, 2, &[1, self.echo]);
@@ -248,8 +252,8 @@ impl<'a> Stage<'a> {
         Ok(headers.into_inner())
     }
 
-    /// Sends forged packets, each with one number that is so far from the right one. Whether one of them was believed; then
-    /// there is another victim.
+    /// Sends forged packets, each with one number that is so far from the right one. Whether one of
+    /// them was believed; then there is another victim.
     fn believed(
         &mut self,
         guess: &Guess,

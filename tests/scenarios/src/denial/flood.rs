@@ -68,8 +68,8 @@ pub fn during_at<T>(
 /// Frames that are sent to find what one costs.
 const COUNT: u64 = 3000;
 
-/// Instructions that a frame costs its receiver and whatever that does in answer, in a guest whose clock counts them: more
-/// than one of the same length that is for somebody else.
+/// Instructions that a frame costs its receiver and whatever that does in answer, in a guest whose
+/// clock counts them: more than one of the same length that is for somebody else.
 ///
 /// # Errors
 /// When a frame cannot be sent.
@@ -80,7 +80,8 @@ pub fn cost(lab: &Lab, wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
     Ok(ours - theirs)
 }
 
-/// The median over groups of frames: now and then the guest has something else to do, or nothing, and its clock runs ahead.
+/// The median over groups of frames: now and then the guest has something else to do, or nothing,
+/// and its clock runs ahead.
 fn each(wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
     const GROUP: usize = 100;
     // Made before, so that making them is not in the figure.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Attacks on a host by whoever is on its Ethernet: what one frame costs, what is left to a stream beside it, and what the
-//! host holds for it at most. To be run in a guest whose clock counts instructions.
+//! Attacks on a host by whoever is on its Ethernet: what one frame costs, what is left to a stream
+//! beside it, and what the host holds for it at most. To be run in a guest whose clock counts
+//! instructions.
 
 use crate::prelude::*;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Forged packets for a stream that is sending: its goodput beside them, as a share of that beside as many frames for
-//! somebody else. Their numbers are guessed, each from all of its values in turn.
+//! Forged packets for a stream that is sending: its goodput beside them, as a share of that beside
+//! as many frames for somebody else. Their numbers are guessed, each from all of its values in
+//! turn.
 
 use super::flood::{during_at, wire};
 use super::victim::{goodput, stream};

@@ -52,8 +52,8 @@ pub fn stream(lab: &Lab, port: u16, backlog: i32) -> Result<(Socket, Socket, Soc
     Ok((from, to, listener))
 }
 
-/// The median of several transfers, for what goes on as long as they do: now and then the guest has something else to do,
-/// and one transfer may take the time of that.
+/// The median of several transfers, for what goes on as long as they do: now and then the guest has
+/// something else to do, and one transfer may take the time of that.
 ///
 /// # Errors
 /// When a call fails, or bytes are lost.
@@ -82,8 +82,8 @@ fn word(words: &[u8], index: usize) -> Result<u32> {
     Ok(u32::from_ne_bytes(bytes.try_into()?))
 }
 
-/// Memory that a socket's queues hold, overhead included: what was received, and what waits for a task that has the
-/// socket. And the limit of the receive buffer, and of the send buffer.
+/// Memory that a socket's queues hold, overhead included: what was received, and what waits for a
+/// task that has the socket. And the limit of the receive buffer, and of the send buffer.
 ///
 /// # Errors
 /// The errno of `getsockopt(2)`.

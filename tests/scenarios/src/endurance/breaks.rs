@@ -13,8 +13,9 @@ use crate::scale::errno;
 /// What an attempt to connect may say: no answer, or the server had given up when the client began.
 const CONNECTING: &[i32] = &[libc::ETIMEDOUT, libc::ECONNRESET];
 
-/// What a call on a connection may say: silence; the other end had given up; a call after the one that was told so, to send
-/// and to shut down; and nothing for as long as this program waits, when the other end is gone and has nothing to say.
+/// What a call on a connection may say: silence; the other end had given up; a call after the one
+/// that was told so, to send and to shut down; and nothing for as long as this program waits, when
+/// the other end is gone and has nothing to say.
 const CONNECTED: &[i32] = &[
     libc::ETIMEDOUT,
     libc::ECONNRESET,

@@ -8,7 +8,8 @@ use fastrand::Rng;
 
 use crate::prelude::*;
 
-/// At which host the cable is pulled: its device loses its carrier, the other sees nothing but silence.
+/// At which host the cable is pulled: its device loses its carrier, the other sees nothing but
+/// silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// At the client.
@@ -43,11 +44,12 @@ pub struct Cut {
     end: End,
 }
 
-/// A connection that hears nothing for 15 s is over. A cut of this length ends all that have something to send.
+/// A connection that hears nothing for 15 s is over. A cut of this length ends all that have
+/// something to send.
 const LONG: [u64; 2] = [16_000, 30_000];
 
-/// Cuts that no connection may break of, milliseconds. While the link is whole, for at least as long as the longest of
-/// them, a packet that is sent again every 2 s gets through.
+/// Cuts that no connection may break of, milliseconds. While the link is whole, for at least as
+/// long as the longest of them, a packet that is sent again every 2 s gets through.
 const SHORT: [u64; 2] = [20, 3_000];
 
 /// For how long the link is whole, milliseconds.
@@ -101,12 +103,12 @@ struct State {
     ended: [Option<Instant>; 2],
 }
 
-/// For how long after a cut an attempt to connect may still fail of it: its six packets leave within 6.2 s, and it waits as
-/// long for the last answer.
+/// For how long after a cut an attempt to connect may still fail of it: its six packets leave
+/// within 6.2 s, and it waits as long for the last answer.
 const REFUSES: Duration = Duration::from_secs(30);
 
-/// For how long after a long cut a connection may still be found to be broken: a program that only waits learns of it by
-/// its own patience.
+/// For how long after a long cut a connection may still be found to be broken: a program that only
+/// waits learns of it by its own patience.
 const BREAKS: Duration = Duration::from_secs(90);
 
 impl Weather {

@@ -10,7 +10,8 @@ use crate::lab::EDP_MAX;
 use crate::prelude::*;
 use crate::traffic::Ledger;
 
-/// Datagrams under way at a time, at most. Fewer than fit into a receive buffer, so that what is lost the link has lost.
+/// Datagrams under way at a time, at most. Fewer than fit into a receive buffer, so that what is
+/// lost the link has lost.
 const BATCH: u64 = 16;
 
 /// For how long an answer is awaited; one that comes later is taken with the next ones.
@@ -61,7 +62,8 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// The datagram of this number: itself, and bytes that follow from it, as many as follow from it.
+    /// The datagram of this number: itself, and bytes that follow from it, as many as follow from
+    /// it.
     fn datagram(&self, number: u64) -> Vec<u8> {
         let mut rng = Rng::with_seed(self.seed ^ number);
         let mut bytes = vec![0; rng.usize(8..=EDP_MAX)];

@@ -48,8 +48,8 @@ pub const LANES: &[Kind] = &[
 /// Connections of a crowd.
 const CROWD: usize = 20;
 
-/// For how long a connection may last. Cuts are 30 s long at most, both ends wait for each other for 30 s, and between the
-/// cuts it moves a few MiB.
+/// For how long a connection may last. Cuts are 30 s long at most, both ends wait for each other
+/// for 30 s, and between the cuts it moves a few MiB.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Where the client is, and whom it talks to.

@@ -7,12 +7,13 @@ use crate::patience::factor;
 use crate::prelude::*;
 use serde::Serialize;
 
-/// How much less there may be available, and how much more in slabs, in the last quarter of a run than in the third, KiB.
-/// What that is for each connection depends on how many the machine gets through; sockets are counted one by one elsewhere.
+/// How much less there may be available, and how much more in slabs, in the last quarter of a run
+/// than in the third, KiB. What that is for each connection depends on how many the machine gets
+/// through; sockets are counted one by one elsewhere.
 const BOUND: i64 = 8 << 10;
 
-/// The same from before the traffic to after it, when threads, their stacks and all else that the guest keeps for the next
-/// time have been used once.
+/// The same from before the traffic to after it, when threads, their stacks and all else that the
+/// guest keeps for the next time have been used once.
 const BOUND_OVER_ALL: i64 = 32 << 10;
 
 /// Fewer samples have no trend.
@@ -129,8 +130,8 @@ impl Samples {
     }
 }
 
-/// What a kernel that looks for uses after freeing keeps of what is freed, KiB: KASAN a 32nd of the memory, and as much
-/// again for what it and kmemleak know of it.
+/// What a kernel that looks for uses after freeing keeps of what is freed, KiB: KASAN a 32nd of the
+/// memory, and as much again for what it and kmemleak know of it.
 fn quarantine() -> Result<i64> {
     Ok(match factor() {
         1 => 0,

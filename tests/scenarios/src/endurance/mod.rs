@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mixed traffic between two hosts, for as long as one likes, while the link between them is cut and restored at random.
+//! Mixed traffic between two hosts, for as long as one likes, while the link between them is cut
+//! and restored at random.
 //!
-//! Every byte is checked. A connection may break of a cut, with the errnos that a cut brings and at a time when one can have
-//! done it, and in no other way. Afterwards no socket may be left, the memory must be where it was, and the module unloads.
+//! Every byte is checked. A connection may break of a cut, with the errnos that a cut brings and at
+//! a time when one can have done it, and in no other way. Afterwards no socket may be left, the
+//! memory must be where it was, and the module unloads.
 //!
-//! Client and server are two guests whose link the runner cuts when the client says so, or two namespaces of one.
+//! Client and server are two guests whose link the runner cuts when the client says so, or two
+//! namespaces of one.
 
 mod breaks;
 mod cuts;
@@ -50,11 +53,13 @@ pub enum Side {
     Server,
 }
 
-/// The command line's part for one of two guests. It has no group: clap would name that after the type, as another's.
+/// The command line's part for one of two guests. It has no group: clap would name that after the
+/// type, as another's.
 #[derive(Debug, Default, Args)]
 #[group(skip)]
 pub struct Options {
-    /// Instead of scenarios: be one of two guests whose link is cut and restored; the runner is the other end.
+    /// Instead of scenarios: be one of two guests whose link is cut and restored; the runner is the
+    /// other end.
     #[arg(long, value_name = "SIDE", conflicts_with_all = ["list", "shard", "names"])]
     endurance: Option<Side>,
     /// With --endurance client: for how long.
@@ -157,7 +162,8 @@ impl Before {
     /// Demands that no socket is left on `hosts`, nor its memory; in words.
     fn judge(&self, hosts: &[&Host]) -> Result<String> {
         for host in hosts {
-            // The last ones may have been closed just before; an end that the other never hears of takes 10 s.
+            // The last ones may have been closed just before; an end that the other never hears of
+            // takes 10 s.
             host.await_no_sockets()
                 .or_else(|_| host.await_no_sockets())?;
         }

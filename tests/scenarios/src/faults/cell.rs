@@ -18,12 +18,14 @@ use crate::traffic::Ledger;
 /// What a note begins with that tells a cell's [`Figures`].
 pub const FIGURES: &str = "figures ";
 
-/// For how long nothing may get on. A connection attempt ends after 12.6 s, silence ends a connection after 15 s, a closed
-/// one waits for its peer for 10 s: after their sum something must have ended, one way or the other.
+/// For how long nothing may get on. A connection attempt ends after 12.6 s, silence ends a
+/// connection after 15 s, a closed one waits for its peer for 10 s: after their sum something must
+/// have ended, one way or the other.
 const STALL: Duration = Duration::from_secs(40);
 
-/// How long a cell may take in all, in seconds, as long as it gets on. At 30 % loss in both directions a packet and its
-/// answer get through in one of two attempts, and attempts are up to 2 s apart, the longest retransmission timeout.
+/// How long a cell may take in all, in seconds, as long as it gets on. At 30 % loss in both
+/// directions a packet and its answer get through in one of two attempts, and attempts are up to 2
+/// s apart, the longest retransmission timeout.
 pub const LIMIT: u64 = 290;
 
 /// A cell.
@@ -69,7 +71,8 @@ impl Cell {
     /// Runs the traffic over the wire until the last socket is gone, and reports.
     ///
     /// # Errors
-    /// When a byte is not what it must be, a call fails that must not, or the wire was better than it should be.
+    /// When a byte is not what it must be, a call fails that must not, or the wire was better than
+    /// it should be.
     pub fn run(&self, lab: &Lab) -> Outcome {
         let ledger = Ledger::default();
         lab.relay().set_faults_each(self.wire.faults(self.way));

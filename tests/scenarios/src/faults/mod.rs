@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The fault matrix: every kind of traffic over every kind of bad wire. Each cell is a scenario of its own.
+//! The fault matrix: every kind of traffic over every kind of bad wire. Each cell is a scenario of
+//! its own.
 
 mod cell;
 mod traffic;

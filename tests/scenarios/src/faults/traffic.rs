@@ -16,8 +16,8 @@ const PORT: u16 = 2870;
 const BULK: u64 = 1 << 20;
 /// Connections that are open at once.
 const MANY: u64 = 50;
-/// The same in a kernel that is many times slower: its wire carries so few frames in a second that those of 50
-/// connections wait there for longer than a handshake lasts.
+/// The same in a kernel that is many times slower: its wire carries so few frames in a second that
+/// those of 50 connections wait there for longer than a handshake lasts.
 const FEWER: u64 = 10;
 
 fn many() -> u64 {
@@ -46,8 +46,8 @@ pub enum Traffic {
     BothWays,
     /// 50 connections at once, 16 KiB each way on each; 10 in a kernel that is many times slower.
     Many,
-    /// 100 connections, 10 at a time: every other one is closed as soon as it is open, the rest carry a message and its
-    /// answer.
+    /// 100 connections, 10 at a time: every other one is closed as soon as it is open, the rest
+    /// carry a message and its answer.
     Storm,
 }
 
@@ -110,8 +110,8 @@ impl Traffic {
     }
 }
 
-/// Whether a connection came to nothing since its handshake did: six unanswered SYNs, or a server that had given up when the
-/// client began.
+/// Whether a connection came to nothing since its handshake did: six unanswered SYNs, or a server
+/// that had given up when the client began.
 fn is_refusal(error: &anyhow::Error) -> bool {
     matches!(errno(error), Some(libc::ETIMEDOUT | libc::ECONNRESET))
 }
@@ -147,7 +147,8 @@ impl Clients<'_> {
         }
     }
 
-    /// A connection with what is done on it; again, if it comes to nothing where that is to be expected.
+    /// A connection with what is done on it; again, if it comes to nothing where that is to be
+    /// expected.
     fn session(&self, session: impl Fn(&Socket) -> Result<()>) -> Result<()> {
         let Lab { a, b, .. } = self.lab;
         loop {

@@ -143,9 +143,10 @@ impl Wire {
         }
     }
 
-    /// Whether connections may fail, and are then made anew: where so much is lost that a handshake may come to its end
-    /// unanswered, and where the kernel, and with it the wire, is many times as slow, but a handshake and a silence last no
-    /// longer. All other connections must succeed at the first attempt.
+    /// Whether connections may fail, and are then made anew: where so much is lost that a handshake
+    /// may come to its end unanswered, and where the kernel, and with it the wire, is many times as
+    /// slow, but a handshake and a silence last no longer. All other connections must succeed at
+    /// the first attempt.
     pub fn may_refuse(&self) -> bool {
         self.faults.loss >= LOSS_30.faults.loss || factor() > 1
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Programs on both hosts that open, use and close connections without regard to each other, so that sockets in every
-//! state are there to be hit. Whatever a call fails with is counted; an errno that has no business there is a failure.
+//! Programs on both hosts that open, use and close connections without regard to each other, so
+//! that sockets in every state are there to be hit. Whatever a call fails with is counted; an errno
+//! that has no business there is a failure.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -45,8 +46,8 @@ pub struct Cast<'a> {
     pub received: u64,
 }
 
-/// The errnos that a call may fail with, whatever a neighbour sends. A record may be larger than those that the peer's SYN, which may
-/// be forged, said it takes.
+/// The errnos that a call may fail with, whatever a neighbour sends. A record may be larger than
+/// those that the peer's SYN, which may be forged, said it takes.
 fn is_expected(call: &str, errno: i32) -> bool {
     let expected: &[i32] = match call {
         "connect" => &[libc::EINPROGRESS, libc::EADDRNOTAVAIL, libc::ECONNREFUSED],

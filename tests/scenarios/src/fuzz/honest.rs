@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A host that behaves: it talks to one of the hosts under fire, and nothing of it may be lost or changed.
+//! A host that behaves: it talks to one of the hosts under fire, and nothing of it may be lost or
+//! changed.
 
 use crate::device::Device;
 use crate::fuzz::world::World;
@@ -55,7 +56,8 @@ impl<'a> Honest<'a> {
         })
     }
 
-    /// Opens connection after connection and moves bytes both ways, until told to stop, but at least once.
+    /// Opens connection after connection and moves bytes both ways, until told to stop, but at
+    /// least once.
     ///
     /// # Errors
     /// When a call fails, or a byte is not what was sent.

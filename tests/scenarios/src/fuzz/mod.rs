@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hostile frames, by the million: valid conversations that are changed on their way, in every state of a socket.
+//! Hostile frames, by the million: valid conversations that are changed on their way, in every
+//! state of a socket.
 //!
-//! Two hosts talk to each other, and all they say passes here. What is made of it is settled by a seed; what they say
-//! depends on time as well, so that the same seed makes a similar run and not the same one.
+//! Two hosts talk to each other, and all they say passes here. What is made of it is settled by a
+//! seed; what they say depends on time as well, so that the same seed makes a similar run and not
+//! the same one.
 
 mod cast;
 mod honest;
@@ -71,7 +73,8 @@ pub fn run(plan: Plan) -> Result<()> {
 /// Runs a plan; the figures.
 ///
 /// # Errors
-/// When a byte of the honest host is lost or changed, a program's call fails as it must not, or a socket is left over.
+/// When a byte of the honest host is lost or changed, a program's call fails as it must not, or a
+/// socket is left over.
 pub fn attack(plan: Plan) -> Result<Report> {
     let mut report = Report::default();
     let slabs = sockets_in_memory()?;
@@ -126,8 +129,8 @@ fn counters(world: &World) -> Result<BTreeMap<String, u64>> {
     Ok(sums)
 }
 
-/// Sockets of either protocol in memory. What each processor keeps ready for itself would count as in use: it is given
-/// back first.
+/// Sockets of either protocol in memory. What each processor keeps ready for itself would count as
+/// in use: it is given back first.
 ///
 /// # Errors
 /// When the caches are missing, as without the module.
@@ -232,7 +235,8 @@ impl<'a> Attack<'a> {
         cast.leave()
     }
 
-    /// Carries valid frames on, most of them as they are, behind hostile ones that are derived from them.
+    /// Carries valid frames on, most of them as they are, behind hostile ones that are derived from
+    /// them.
     fn pass(&mut self) -> Result<()> {
         let honest = self.world.honest.mac;
         for (seen, state) in std::mem::take(&mut self.late) {
@@ -275,8 +279,8 @@ impl<'a> Attack<'a> {
             let Some(seen) = self.memory.any(&mut self.rng) else {
                 return false;
             };
-            // Most of what passed is datagrams, or belongs to connections that are over, on which most frames would be
-            // lost.
+            // Most of what passed is datagrams, or belongs to connections that are over, on which
+            // most frames would be lost.
             let wanted = match self.memory.target(seen).0 {
                 State::Reset => false,
                 State::Datagrams => tries > 1,
@@ -326,8 +330,8 @@ impl<'a> Attack<'a> {
         }
     }
 
-    /// In another VLAN or in a tunnel anybody may send what the honest host would: that has nothing to do with its
-    /// connections.
+    /// In another VLAN or in a tunnel anybody may send what the honest host would: that has nothing
+    /// to do with its connections.
     fn speak_for_the_honest(&mut self) {
         let Some(told) = self.honest else {
             return;
@@ -364,7 +368,8 @@ impl<'a> Attack<'a> {
         self.put(wrap.around(&frame, to_b), wrap, to_b);
     }
 
-    /// The frame from somebody else: in the name of the honest host anything may be done to its connections.
+    /// The frame from somebody else: in the name of the honest host anything may be done to its
+    /// connections.
     fn not_honest(&self, mut frame: Vec<u8>) -> Vec<u8> {
         if frame.get(6..12) == Some(&self.world.honest.mac) {
             frame[11] ^= 0x80;

@@ -15,7 +15,8 @@ use crate::fuzz::wrap::Wrap;
 /// A run's figures.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Hostile frames, by what was done to them and by the state of the socket that they were aimed at.
+    /// Hostile frames, by what was done to them and by the state of the socket that they were aimed
+    /// at.
     pub frames: BTreeMap<(Mutation, State), u64>,
     /// The same, by the way they took.
     pub lanes: BTreeMap<Lane, u64>,
@@ -27,7 +28,8 @@ pub struct Report {
     pub valid: u64,
     /// Those in tags or tunnels.
     pub wrapped: u64,
-    /// Connections that programs began and accepted meanwhile, and bytes and datagrams that they got.
+    /// Connections that programs began and accepted meanwhile, and bytes and datagrams that they
+    /// got.
     pub programs: [u64; 3],
     /// Calls of theirs that failed, by their errno.
     pub failures: BTreeMap<(&'static str, i32), u64>,

@@ -2,7 +2,8 @@
 
 //! A packet socket's transmit ring: frames leave as pages of this process' memory, not as copies.
 //!
-//! Only the Ethernet header is copied. The rest of a frame stays where the program can change it while the kernel reads it.
+//! Only the Ethernet header is copied. The rest of a frame stays where the program can change it
+//! while the kernel reads it.
 
 use std::io;
 use std::ptr;
@@ -53,7 +54,8 @@ impl Ring {
         plain
             .set_option(libc::SOL_PACKET, PACKET_TX_RING, &request)
             .context("PACKET_TX_RING")?;
-        // SAFETY: a new mapping, which touches nothing of ours; its length is that of the ring just made.
+        // SAFETY: a new mapping, which touches nothing of ours; its length is that of the ring just
+        // made.
         let memory = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -75,8 +77,8 @@ impl Ring {
     }
 
     fn status(&self, slot: usize) -> &AtomicU32 {
-        // SAFETY: the slot is inside the mapping, which lives as long as `self`; its first four bytes, aligned as the slot
-        // is, are the status, which the kernel changes as well.
+        // SAFETY: the slot is inside the mapping, which lives as long as `self`; its first four
+        // bytes, aligned as the slot is, are the status, which the kernel changes as well.
         unsafe { AtomicU32::from_ptr(self.memory.add(slot * SLOT).cast()) }
     }
 
@@ -88,8 +90,8 @@ impl Ring {
             _ => return false,
         }
         let length = frame.len().min(FRAME_MAX);
-        // SAFETY: the slot is inside the mapping and has room for the longest frame; the kernel reads it after its status
-        // has changed only.
+        // SAFETY: the slot is inside the mapping and has room for the longest frame; the kernel
+        // reads it after its status has changed only.
         unsafe {
             let slot = self.memory.add(self.next * SLOT);
             slot.add(LENGTH).cast::<u32>().write(length as u32);
@@ -118,11 +120,13 @@ impl Ring {
         .map(drop)
     }
 
-    /// Changes the bytes behind the Ethernet header of the frame put `ago` frames ago, wherever it may be by now.
+    /// Changes the bytes behind the Ethernet header of the frame put `ago` frames ago, wherever it
+    /// may be by now.
     pub fn disturb(&mut self, ago: usize, byte: u8) {
         let slot = (self.next + SLOTS - ago % SLOTS) % SLOTS;
         let place = slot * SLOT + DATA + 14;
-        // SAFETY: inside the mapping. The kernel may read it meanwhile, by a mapping of its own, and must bear it.
+        // SAFETY: inside the mapping. The kernel may read it meanwhile, by a mapping of its own,
+        // and must bear it.
         unsafe { self.memory.add(place).write_bytes(byte, 64) };
     }
 
@@ -130,7 +134,8 @@ impl Ring {
     pub fn flip(&self, offset: usize, bits: u8) {
         for slot in 0..SLOTS {
             let place = slot * SLOT + DATA + offset.min(FRAME_MAX - 1);
-            // SAFETY: inside the mapping, which lives as long as `self`; whoever reads it meanwhile must bear it.
+            // SAFETY: inside the mapping, which lives as long as `self`; whoever reads it meanwhile
+            // must bear it.
             let byte = unsafe { AtomicU8::from_ptr(self.memory.add(place)) };
             byte.fetch_xor(bits, Ordering::Relaxed);
         }

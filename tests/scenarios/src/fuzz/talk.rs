@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What passes between the hosts: who says what to whom, and in which state that finds the other's socket.
+//! What passes between the hosts: who says what to whom, and in which state that finds the other's
+//! socket.
 
 use std::collections::HashMap;
 
@@ -234,8 +235,8 @@ fn take(port: &PacketSocket) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// Takes what has come by a port of the wire: the frames of our protocols that are not the honest host's. Those for the
-/// honest host are `theirs`.
+/// Takes what has come by a port of the wire: the frames of our protocols that are not the honest
+/// host's. Those for the honest host are `theirs`.
 pub fn listen(
     port: &PacketSocket,
     to_b: bool,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Where the frames fly: two hosts whose frames all pass the fuzzer, and a third that is to notice nothing.
+//! Where the frames fly: two hosts whose frames all pass the fuzzer, and a third that is to notice
+//! nothing.
 //!
 //! ```text
 //!  a eth0 === ap        wire (the fuzzer's packet sockets)
@@ -9,10 +10,11 @@
 //!                     xp === x
 //! ```
 //!
-//! What a sends ends at ap, what b sends to a at bp: only the fuzzer carries it on. What is sent by bp reaches b at once;
-//! what is sent by x is cloned by the bridge, which learns nothing and floods everything. The driver of a polls in a thread
-//! of its own, without GRO: what has come meanwhile is one list for the protocol. That of b does so with GRO, and in turns
-//! does not poll at all. Both have devices for tags and tunnels beside their own one, and none takes several packets at
+//! What a sends ends at ap, what b sends to a at bp: only the fuzzer carries it on. What is sent by
+//! bp reaches b at once; what is sent by x is cloned by the bridge, which learns nothing and floods
+//! everything. The driver of a polls in a thread of its own, without GRO: what has come meanwhile
+//! is one list for the protocol. That of b does so with GRO, and in turns does not poll at all.
+//! Both have devices for tags and tunnels beside their own one, and none takes several packets at
 //! once: the core cuts what they send.
 
 use std::os::fd::OwnedFd;
@@ -111,7 +113,8 @@ impl World {
 "
             ))?;
         }
-        // A veth that could segment by itself would not let its peer's packets be joined. And tags stay in the frames.
+        // A veth that could segment by itself would not let its peer's packets be joined. And tags
+        // stay in the frames.
         let plain = ["-K", "bp", "tso", "off", "txvlan", "off"];
         wire.run("ethtool", &plain)?;
         let world = Self {
@@ -130,7 +133,8 @@ impl World {
         Ok(world)
     }
 
-    /// The address of `port` of the other host, as one of the two hosts under fire has it by one of its devices.
+    /// The address of `port` of the other host, as one of the two hosts under fire has it by one of
+    /// its devices.
     pub fn by(&self, wrap: Wrap, from_a: bool, port: u16) -> Address {
         let (from, to) = if from_a { (0, &self.b) } else { (1, &self.a) };
         Address {

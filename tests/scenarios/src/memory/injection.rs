@@ -70,8 +70,8 @@ impl Source {
         self.set("require-end", &end.to_string())
     }
 
-    /// The function of the kernel's own checkers that allocates beside other allocations. They get along without, so
-    /// that nothing would be learned from its failures.
+    /// The function of the kernel's own checkers that allocates beside other allocations. They get
+    /// along without, so that nothing would be learned from its failures.
     fn checker(self) -> &'static str {
         match self {
             Self::Slab => "__alloc_object",
@@ -144,7 +144,8 @@ impl Injection {
         Ok(injection)
     }
 
-    /// Runs `call` with its `n`-th allocation failing, counted from 1: what it returns, and whether it came so far.
+    /// Runs `call` with its `n`-th allocation failing, counted from 1: what it returns, and whether
+    /// it came so far.
     ///
     /// # Errors
     /// When the kernel does not take the order.
@@ -160,13 +161,15 @@ impl Injection {
         Ok((result, left.trim() == "0"))
     }
 
-    /// From now on the `n`-th allocation from `source` fails, and no other, whoever makes it and in whatever context.
+    /// From now on the `n`-th allocation from `source` fails, and no other, whoever makes it and in
+    /// whatever context.
     ///
     /// # Errors
     /// When the kernel does not take the order.
     pub fn order(&self, source: Source, n: u32) -> Result<Order> {
         let order = Order(source);
-        // The kernel's own count goes on from where it is: up to a multiple of `n`, by allocations of this thread.
+        // The kernel's own count goes on from where it is: up to a multiple of `n`, by allocations
+        // of this thread.
         source.require(None)?;
         source.set("interval", &n.to_string())?;
         source.set("task-filter", "Y")?;
@@ -204,7 +207,8 @@ impl Drop for Injection {
     }
 }
 
-/// Ends all failures that a scenario has left behind, which was killed. Kernels without fault injection have none.
+/// Ends all failures that a scenario has left behind, which was killed. Kernels without fault
+/// injection have none.
 pub fn end_failures() {
     for source in Source::ALL {
         let _ = source.set("probability", "0");

@@ -57,10 +57,12 @@ pub struct Trial<'a, T> {
 }
 
 impl<T> Trial<'_, T> {
-    /// Makes the call with its first allocation failing, then with its second, and so on until all succeed.
+    /// Makes the call with its first allocation failing, then with its second, and so on until all
+    /// succeed.
     ///
     /// # Errors
-    /// When the call fails in another way than for want of memory, does not succeed the next time, or is judged.
+    /// When the call fails in another way than for want of memory, does not succeed the next time,
+    /// or is judged.
     pub fn run(&self, injection: &Injection) -> Result<Tally> {
         let mut tally = Tally::default();
         for n in 1..MANY {
@@ -104,8 +106,9 @@ impl<T> Trial<'_, T> {
     }
 }
 
-/// Lets `story` take place with what `prepare` made, the first allocation failing, then the second, and so on until none
-/// does; once for each source of memory. The story tells how many of its calls were refused memory.
+/// Lets `story` take place with what `prepare` made, the first allocation failing, then the second,
+/// and so on until none does; once for each source of memory. The story tells how many of its calls
+/// were refused memory.
 ///
 /// # Errors
 /// When the story does not come to its end.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What programs may do wrong, and the errno each mistake brings. A mistake costs its call, never the socket.
+//! What programs may do wrong, and the errno each mistake brings. A mistake costs its call, never
+//! the socket.
 
 use crate::address::{SO_MTU, SO_STATS};
 use crate::prelude::*;
@@ -186,7 +187,8 @@ fn unknown_options(lab: &Lab) -> Outcome {
             let what = format!("get, type {kind}, level {level}");
             refused(socket.int_option(level, 1), libc::EOPNOTSUPP, &what)?;
         }
-        // Less room brings less of the answer, as with the kernel's own options; more room is not all used.
+        // Less room brings less of the answer, as with the kernel's own options; more room is not
+        // all used.
         let short = socket.option(SOL_EP, SO_STATS, 8, 8)?;
         same(short.len(), 8, "bytes of statistics")?;
         let size = if kind == libc::SOCK_DGRAM { 16 } else { 32 };
@@ -196,7 +198,8 @@ fn unknown_options(lab: &Lab) -> Outcome {
     still_useful(lab)
 }
 
-/// Types and protocols that other families have; the comparisons with TCP and UDP have those that none has.
+/// Types and protocols that other families have; the comparisons with TCP and UDP have those that
+/// none has.
 fn unsupported() -> Outcome {
     for (kind, protocol, errno) in [
         (libc::SOCK_DGRAM, 2, libc::EPROTONOSUPPORT),

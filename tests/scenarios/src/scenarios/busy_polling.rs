@@ -71,8 +71,8 @@ impl Drop for Sysctl {
     }
 }
 
-/// A byte goes there and back until the other host's reader has taken a frame in itself: a frame that comes before the reader
-/// waits is taken in by a softirq.
+/// A byte goes there and back until the other host's reader has taken a frame in itself: a frame
+/// that comes before the reader waits is taken in by a softirq.
 fn polls(lab: &Lab, [near, far]: &[Socket; 2], wait: Wait) -> Outcome {
     // A veth that segments itself has no queue to poll at its other end.
     lab.a

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices that go down and up, are renamed, get another address or type, or are removed, under sockets in every state.
+//! Devices that go down and up, are renamed, get another address or type, or are removed, under
+//! sockets in every state.
 
 use crate::alike::asleep;
 use crate::device::{await_carrier, gone};
@@ -43,7 +44,8 @@ fn down_and_up(lab: &Lab) -> Outcome {
     transfer_while(&client, &server, load, disturb)
 }
 
-/// Demands that `attempt`, which does not block, connects to `listener`: the socket that it got there.
+/// Demands that `attempt`, which does not block, connects to `listener`: the socket that it got
+/// there.
 fn connects(attempt: &Socket, listener: &Socket) -> Result<Socket> {
     await_events(attempt, libc::POLLOUT)?;
     ensure!(attempt.pending_error()? == 0, "the attempt failed");
@@ -51,7 +53,8 @@ fn connects(attempt: &Socket, listener: &Socket) -> Result<Socket> {
     serve(listener, attempt)
 }
 
-/// Down is no error for what is under way: an attempt to connect, a listener, an idle stream, a blocked reader.
+/// Down is no error for what is under way: an attempt to connect, a listener, an idle stream, a
+/// blocked reader.
 fn down_and_waiting(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(801)?;
     let listener = lab.b.esp_listener(802, 4)?;
@@ -156,7 +159,8 @@ fn attempt_goes_on_from_another_address(lab: &Lab) -> Outcome {
 /// A system call by its number, and a function that makes it and judges what it returns.
 type Blocking<'a> = (libc::c_long, &'a (dyn Fn() -> Outcome + Sync));
 
-/// Blocks in all of `calls`, each in a thread of its own, and then does `meanwhile`, which ends them.
+/// Blocks in all of `calls`, each in a thread of its own, and then does `meanwhile`, which ends
+/// them.
 fn all_blocked(calls: &[Blocking<'_>], meanwhile: impl FnOnce() -> Outcome) -> Outcome {
     thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -285,7 +289,8 @@ fn removed(lab: &Lab) -> Outcome {
     for round in 0..3 {
         sockets.later_calls_fail(lab, round)?;
     }
-    // The connection that nobody had accepted is handed out first, as TCP does it, and is as broken.
+    // The connection that nobody had accepted is handed out first, as TCP does it, and is as
+    // broken.
     let (late, _) = waiting.accept(0).context("a connection that waited")?;
     let mut got = [0; 16];
     gone(late.receive(&mut got, 0), "recv by what waited")?;

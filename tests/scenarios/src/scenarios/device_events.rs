@@ -14,8 +14,8 @@ scenarios! {
     direct device_events_cost_the_same_with_2000_connections_by_another_device = unrelated, within(120), counted;
 }
 
-/// The kernel repeats the notice of a device's end each second, as long as somebody holds the device: here a `write` to it,
-/// whose bytes do not come.
+/// The kernel repeats the notice of a device's end each second, as long as somebody holds the
+/// device: here a `write` to it, whose bytes do not come.
 fn repeated(lab: &Lab) -> Outcome {
     let host = &lab.a;
     let tap = Tun::create(&host.namespace, "tap0", Carries::Frames)?;
@@ -40,7 +40,8 @@ fn repeated(lab: &Lab) -> Outcome {
     })
 }
 
-/// Demands that sockets of a new device with the index `index`, which another had, hear nothing of that one's end.
+/// Demands that sockets of a new device with the index `index`, which another had, hear nothing of
+/// that one's end.
 fn next_owner_is_spared(host: &Host, index: u32) -> Outcome {
     eventually("the end of the device", || {
         Ok(Device::named(&host.namespace, "tap0").is_err())
@@ -76,7 +77,8 @@ fn set_mtu(socket: &Socket, name: &str, mtu: i32) -> Outcome {
         .with_context(|| format!("the MTU {mtu} of {name}"))
 }
 
-/// What a change of the MTU of `name` takes, in a guest whose clock counts instructions their number.
+/// What a change of the MTU of `name` takes, in a guest whose clock counts instructions their
+/// number.
 fn change(host: &Host, name: &str) -> Result<Duration> {
     let socket = host.edp()?;
     let one = |mtu| {
@@ -92,7 +94,8 @@ fn change(host: &Host, name: &str) -> Result<Duration> {
 
 /// Containers come and go on hosts with many connections, and each brings and takes devices.
 fn unrelated(lab: &Lab) -> Outcome {
-    /// More than the same change differs from run to run, less than a look at each connection takes.
+    /// More than the same change differs from run to run, less than a look at each connection
+    /// takes.
     const MARGIN: Duration = Duration::from_micros(20);
     let host = &lab.a;
     host.namespace

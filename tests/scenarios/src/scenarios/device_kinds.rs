@@ -81,7 +81,8 @@ fn vlan_in_vlan(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, LOAD)
 }
 
-/// `SO_PRIORITY` chooses the 802.1p priority by the VLAN's own map, so switches with queues can let these frames pass.
+/// `SO_PRIORITY` chooses the 802.1p priority by the VLAN's own map, so switches with queues can let
+/// these frames pass.
 fn vlan_priority(lab: &Lab) -> Outcome {
     for host in [&lab.a, &lab.b] {
         host.namespace.ip(
@@ -124,7 +125,8 @@ fn vlan_priority(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Without `reorder_hdr`, and without offload below, the tag is part of the header that the device makes.
+/// Without `reorder_hdr`, and without offload below, the tag is part of the header that the device
+/// makes.
 fn vlan_header(lab: &Lab) -> Outcome {
     for host in [&lab.a, &lab.b] {
         host.namespace
@@ -144,7 +146,8 @@ fn vlan_header(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, LOAD)
 }
 
-/// A bond's header grows with a port whose own is longer: buffers made before are short of room then.
+/// A bond's header grows with a port whose own is longer: buffers made before are short of room
+/// then.
 fn longer_headers(lab: &Lab) -> Outcome {
     lab.b.namespace.ip("link add link eth0 name tagged address 02:00:00:00:00:32 type macvlan mode bridge\nlink set tagged up\n")?;
     lab.a.namespace.ip(
@@ -293,7 +296,8 @@ fn ports_hear_nothing(hub: &Netns, center: &Device<'_>, end: &Device<'_>) -> Out
     quiet(&on_port, "the port's socket")
 }
 
-/// A bridge that was given no address takes the lowest of its ports: then streams by it end, and say so.
+/// A bridge that was given no address takes the lowest of its ports: then streams by it end, and
+/// say so.
 fn bridge_changes_its_address(hub: &Netns) -> Outcome {
     hub.ip(
         "link add br1 type bridge\nlink add high1 address 02:00:00:00:02:09 type dummy\n\

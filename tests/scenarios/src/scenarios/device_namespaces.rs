@@ -66,7 +66,8 @@ fn moved(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A namespace that nothing else refers to goes on while sockets are open in it, and takes its devices along afterwards.
+/// A namespace that nothing else refers to goes on while sockets are open in it, and takes its
+/// devices along afterwards.
 fn sockets_live_on() -> Outcome {
     let Lab { a, b, .. } = Lab::new(Wiring::Direct)?;
     let listener = b.esp_listener(895, 4)?;
@@ -90,7 +91,8 @@ fn sockets_live_on() -> Outcome {
     Ok(())
 }
 
-/// Sends datagrams and a stream to port 896 of `there`, and reads what comes by a second stream, until something fails.
+/// Sends datagrams and a stream to port 896 of `there`, and reads what comes by a second stream,
+/// until something fails.
 fn flood(here: &Host, there: &Host) -> Outcome {
     let to = here.to(there, 896);
     let (out, back) = (here.esp_connected(&to)?, here.esp_connected(&to)?);
@@ -106,8 +108,8 @@ fn flood(here: &Host, there: &Host) -> Outcome {
     Ok(())
 }
 
-/// Waits for the end of a stream whose peer was killed: a reset, or none, if its namespace and the cable went before it
-/// left.
+/// Waits for the end of a stream whose peer was killed: a reset, or none, if its namespace and the
+/// cable went before it left.
 fn breaks(socket: &Socket) -> Outcome {
     let mut bytes = vec![0; 1 << 16];
     eventually("the end of a stream", || {
@@ -131,7 +133,8 @@ fn killed() -> Outcome {
     drop(listener);
     let mut bytes = receiver.receive_all(1 << 16).context("the flood")?;
     await_events(&datagrams, libc::POLLIN)?;
-    // A stream under way: as much as the socket takes at a time, though the other end reads what comes.
+    // A stream under way: as much as the socket takes at a time, though the other end reads what
+    // comes.
     let full = (0..10_000).any(|_| {
         sender
             .send(&bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)

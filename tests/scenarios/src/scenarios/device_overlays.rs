@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices that carry frames within others or over several at once: VXLAN, LACP, a team with a hash.
+//! Devices that carry frames within others or over several at once: VXLAN, LACP, a team with a
+//! hash.
 
 use crate::call_fuzz::give_back;
 use crate::device::await_carrier;
@@ -44,8 +45,8 @@ fn allocated() -> Result<i64> {
     Ok(sizes()?.iter().map(|(_, bytes)| bytes).sum())
 }
 
-/// A tunnel whose device has the keys of all gives each packet its own (`struct metadata_dst`, of 200 bytes at least), which nobody
-/// is charged for.
+/// A tunnel whose device has the keys of all gives each packet its own (`struct metadata_dst`, of
+/// 200 bytes at least), which nobody is charged for.
 fn queued(lab: &Lab) -> Outcome {
     const SOCKETS: u16 = 32;
     const EACH: u16 = 128;

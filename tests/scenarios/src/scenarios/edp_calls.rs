@@ -213,7 +213,8 @@ fn one_host(lab: &Lab) -> Outcome {
         matches!(ended, nix::sys::wait::WaitStatus::Exited(_, 0)),
         "the other process ended with {ended:?}"
     );
-    // A switch would not return such a frame, so it must not reach the wire: the first frame there is a later one.
+    // A switch would not return such a frame, so it must not reach the wire: the first frame there
+    // is a later one.
     lab.a.edp()?.send_to(b"outside", 0, &lab.a.to(&lab.b, 9))?;
     let frame = wire.wait_for(patience(), |_| true)?;
     ensure!(

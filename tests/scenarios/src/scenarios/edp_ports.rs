@@ -25,7 +25,8 @@ fn second_device(lab: &Lab) -> anyhow::Result<u32> {
     Ok(index)
 }
 
-/// Each protocol has ports of its own; who may have one of them is a matter of the comparisons with TCP and UDP.
+/// Each protocol has ports of its own; who may have one of them is a matter of the comparisons with
+/// TCP and UDP.
 fn protocols(lab: &Lab) -> Outcome {
     let _datagrams = lab.a.edp_bound(63)?;
     let stream = lab.a.esp()?;
@@ -41,7 +42,8 @@ fn protocols(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Leaving by the other interface than the one it is bound to would put the wrong sender on the frame.
+/// Leaving by the other interface than the one it is bound to would put the wrong sender on the
+/// frame.
 fn other_interface(lab: &Lab) -> Outcome {
     let there = Address {
         ifindex: second_device(lab)?,
@@ -52,8 +54,8 @@ fn other_interface(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The module keeps ports in a table of 1024 buckets. One socket moves between two of them, without a pause; a datagram for
-/// another socket in one of these may arrive while the first one moves.
+/// The module keeps ports in a table of 1024 buckets. One socket moves between two of them, without
+/// a pause; a datagram for another socket in one of these may arrive while the first one moves.
 fn port_changes(lab: &Lab) -> Outcome {
     const BUCKETS: u16 = 1024;
     let (datagrams, moves_at_least) = (100_000 / factor(), 100 / factor());

@@ -195,7 +195,8 @@ fn false_answers(lab: &Lab) -> Outcome {
     same(lab.a.counter("EdpOutQueries")?, 1, "queries that left")
 }
 
-/// A peer that answers no query, as an older one, gets what this host's device carries, and one query.
+/// A peer that answers no query, as an older one, gets what this host's device carries, and one
+/// query.
 fn silent_peer(lab: &Lab) -> Outcome {
     lab.set_mtu(9000)?;
     let socket = lab.a.edp_bound(702)?;
@@ -220,7 +221,8 @@ fn silent_peer(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Sends a datagram that the peer's device does not take. A veth pair says so, another device does not.
+/// Sends a datagram that the peer's device does not take. A veth pair says so, another device does
+/// not.
 fn send_in_vain(socket: &Socket, to: &Address) -> Outcome {
     match socket.send_to(&[1; 5000], 0, to) {
         Err(error) if error.raw_os_error() != Some(libc::ENOBUFS) => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Streams in frames that stand within others: tunnels, labels, tags. Each over devices that segment everything,
-//! what common cards do, and nothing.
+//! Streams in frames that stand within others: tunnels, labels, tags. Each over devices that
+//! segment everything, what common cards do, and nothing.
 
 use crate::harness::tell;
 use crate::patience::factor;
@@ -13,16 +13,18 @@ use super::macsec;
 /// How the frames of a stream are wrapped.
 #[derive(Debug)]
 enum Encapsulation {
-    /// By the device `in0`, which these lines for `ip` make on each host. In them `OWN` and `OTHER` stand for the numbers
-    /// of the host and of its peer.
+    /// By the device `in0`, which these lines for `ip` make on each host. In them `OWN` and `OTHER`
+    /// stand for the numbers of the host and of its peer.
     Device(&'static str),
     /// By a label that traffic control pushes and pops.
     Label,
     /// By MACsec, which encrypts them.
     ///
-    /// It numbers frames before they reach the device below, which each processor sends to by itself: a processor on which a
-    /// timer has a frame sent may be later than another one. With a replay window of 0, which is the default, the receiver drops what
-    /// comes late (`InPktsLate` of `ip -s macsec show`), and such a stream lost just as many packets, 7 of 777. So the rows have a window.
+    /// It numbers frames before they reach the device below, which each processor sends to by
+    /// itself: a processor on which a timer has a frame sent may be later than another one. With a
+    /// replay window of 0, which is the default, the receiver drops what comes late (`InPktsLate`
+    /// of `ip -s macsec show`), and such a stream lost just as many packets, 7 of 777. So the rows
+    /// have a window.
     Secured,
 }
 
@@ -191,8 +193,9 @@ impl Encapsulation {
                 give_addresses(lab)?;
                 for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {
                     host.namespace.ip(&lines_of(lines, own, other))?;
-                    // A gretap has a queue. The processor that sends a frame empties it, also of frames that another one put
-                    // there, and then these overtake: a worker's neighbour solicitation or multicast report is enough.
+                    // A gretap has a queue. The processor that sends a frame empties it, also of
+                    // frames that another one put there, and then these overtake: a worker's
+                    // neighbour solicitation or multicast report is enough.
                     host.namespace
                         .ip("link set in0 addrgenmode none\nlink set in0 up\n")?;
                     let without = ["qdisc", "replace", "dev", "in0", "root", "noqueue"];
@@ -220,8 +223,9 @@ fn wait_long(host: &Host) -> Outcome {
     knobs.set("round_trip_time", 1_000_000)
 }
 
-/// Moves all loads both ways. No packet is lost, none overtakes another, and none is sent twice. In the kernel that looks for faults an
-/// answer may take so long that a timer sends a packet again; it has come twice then.
+/// Moves all loads both ways. No packet is lost, none overtakes another, and none is sent twice. In
+/// the kernel that looks for faults an answer may take so long that a timer sends a packet again;
+/// it has come twice then.
 fn transfer_clean(near: &Device<'_>, far: &Device<'_>) -> Outcome {
     for (number, load) in LOADS.into_iter().enumerate() {
         let (client, server) = near.stream_to(far, PORT + number as u16)?;
@@ -271,7 +275,8 @@ fn clean(lab: &Lab, encapsulation: &Encapsulation, offloads: Offloads) -> Outcom
     transfer_clean(&near, &far).context("GRO on, with checksums")
 }
 
-/// What the driver gets begins with the outermost header: no byte is left of what the memory held before.
+/// What the driver gets begins with the outermost header: no byte is left of what the memory held
+/// before.
 fn labelled(lab: &Lab) -> Outcome {
     const PACKETS: usize = 6;
     label(&lab.a)?;

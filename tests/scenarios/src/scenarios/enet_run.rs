@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `enet run`: programs that know nothing of mapped sockets, and the rules for whom ESP may carry their connections.
+//! `enet run`: programs that know nothing of mapped sockets, and the rules for whom ESP may carry
+//! their connections.
 
 use std::path::Path;
 
@@ -56,8 +57,8 @@ fn groups_of_runs() -> Result<usize> {
     Ok(names.iter().filter(of_runs).count())
 }
 
-/// Has a program of host `a` that is linked statically connect to `port` of `b`, by `enet run` with `options`; whether ESP carries
-/// the connection.
+/// Has a program of host `a` that is linked statically connect to `port` of `b`, by `enet run` with
+/// `options`; whether ESP carries the connection.
 fn connects_by_esp(lab: &Lab, options: &str, port: u16) -> Result<bool> {
     let listener = listener(&lab.b, MAPPED, port, 4)?;
     let mut command = Command::new("enet");

@@ -435,7 +435,8 @@ fn bad_device(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A host that gets neither type of frame behaves as one without the module: here one kernel serves both hosts.
+/// A host that gets neither type of frame behaves as one without the module: here one kernel serves
+/// both hosts.
 fn no_module_there(lab: &Lab) -> Outcome {
     give_addresses(lab)?;
     prepare_filters(&lab.b)?;

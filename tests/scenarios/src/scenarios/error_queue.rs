@@ -69,7 +69,8 @@ fn take(socket: &Socket) -> Result<usize> {
         anyhow::bail!("control messages {control:?}");
     };
     same((*level, *kind), (SOL_EP, EP_RECVERR), "level, kind")?;
-    // struct sock_extended_err: the errno, the origin, type, code: SO_EE_CODE_TXTIME_INVALID_PARAM of TXTIME.
+    // struct sock_extended_err: the errno, the origin, type, code: SO_EE_CODE_TXTIME_INVALID_PARAM
+    // of TXTIME.
     ensure!(
         data.len() == 16 && data[..4] == libc::EINVAL.to_ne_bytes() && data[4..7] == [6, 0, 1],
         "the report reads {data:?}"
@@ -77,8 +78,8 @@ fn take(socket: &Socket) -> Result<usize> {
     Ok(length)
 }
 
-/// Sends a packet that the discipline refuses. The call says so, unless another processor is at the discipline and takes
-/// the packet over: then it has left as far as the call can tell.
+/// Sends a packet that the discipline refuses. The call says so, unless another processor is at the
+/// discipline and takes the packet over: then it has left as far as the call can tell.
 fn send_late(socket: &Socket) -> Outcome {
     match socket.send(b"late", 0) {
         Ok(4) => Ok(()),

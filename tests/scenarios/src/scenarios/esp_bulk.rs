@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Much data over ESP: between programs, in messages of every size, both ways at once, to slow readers.
+//! Much data over ESP: between programs, in messages of every size, both ways at once, to slow
+//! readers.
 
 use sha2::{Digest, Sha256};
 
@@ -129,7 +130,8 @@ fn slow_reader(lab: &Lab) -> Outcome {
         server
             .receive_exact(&mut got[..half])
             .context("first half")?;
-        // The pause is the point: the sender meets a full buffer, its timers run, and nothing may be lost.
+        // The pause is the point: the sender meets a full buffer, its timers run, and nothing may
+        // be lost.
         thread::sleep(Duration::from_secs(2));
         server
             .receive_exact(&mut got[half..])
@@ -191,9 +193,10 @@ fn many_senders(lab: &Lab) -> Outcome {
     })
 }
 
-/// Two threads send by one socket, on one processor. The second wants to as soon as the first packet of the other's message
-/// has arrived, and has the processor whenever it can go on: acknowledgements that the first one sees to in the midst of its
-/// message are no reason to let the other in.
+/// Two threads send by one socket, on one processor. The second wants to as soon as the first
+/// packet of the other's message has arrived, and has the processor whenever it can go on:
+/// acknowledgements that the first one sees to in the midst of its message are no reason to let the
+/// other in.
 fn two_writers(lab: &Lab) -> Outcome {
     const LENGTH: usize = 100_000;
     let (client, server) = lab.esp_pair(650)?;

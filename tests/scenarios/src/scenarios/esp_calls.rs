@@ -121,8 +121,8 @@ fn buffers(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The reader sleeps until 8 KiB have come. Its buffer is smaller than a burst, so that the sender gets no window until it
-/// reads.
+/// The reader sleeps until 8 KiB have come. Its buffer is smaller than a burst, so that the sender
+/// gets no window until it reads.
 fn low_water(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(660)?;
     server.set_so(libc::SO_RCVBUF, 16 << 10)?;

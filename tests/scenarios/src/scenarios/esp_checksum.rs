@@ -242,7 +242,8 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     transfer_both_ways(&ends[0], &ends[1], LOAD)
 }
 
-/// The peer takes no skips, so what has left could not leave again in the smaller packets that have checksums.
+/// The peer takes no skips, so what has left could not leave again in the smaller packets that have
+/// checksums.
 fn too_late(lab: &Lab) -> Outcome {
     let (mut station, client) = Station::connect(lab, 894)?;
     client.send_all(&[7; 3 * (PAYLOAD as usize + 4)])?;
@@ -262,8 +263,8 @@ fn too_late(lab: &Lab) -> Outcome {
     })
 }
 
-/// What became of 50 connections of 200 packets each, when a bit changes in every hundredth frame and no frame
-/// check finds it.
+/// What became of 50 connections of 200 packets each, when a bit changes in every hundredth frame
+/// and no frame check finds it.
 #[derive(Debug, Default)]
 struct Fates {
     /// All bytes came, as they were sent.

@@ -97,7 +97,8 @@ impl<'a> Client<'a> {
     }
 }
 
-/// SYNs from hosts that are not there: more than the backlog holds, and more when none has answered for a while.
+/// SYNs from hosts that are not there: more than the backlog holds, and more when none has answered
+/// for a while.
 fn flood(lab: &Lab) -> Outcome {
     let wire = lab.b.packets(ETH_P_ESP)?;
     for round in 0..2 {
@@ -116,8 +117,8 @@ fn flood(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A station sends SYNs to `port` of `victim` and answers no SYN|ACK, until the victim sends a cookie: half-open
-/// connections fill the listener's backlog first.
+/// A station sends SYNs to `port` of `victim` and answers no SYN|ACK, until the victim sends a
+/// cookie: half-open connections fill the listener's backlog first.
 ///
 /// # Errors
 /// When the victim sends no cookie, or a frame cannot be sent.
@@ -150,8 +151,8 @@ fn receive(listener: &Socket, wanted: &[u8]) -> Result<Socket> {
     Ok(server)
 }
 
-/// One client's half-open connection was there before the flood, another client connects within it; both send only when
-/// it has gone on.
+/// One client's half-open connection was there before the flood, another client connects within it;
+/// both send only when it has gone on.
 fn slow_clients(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     let early = Client::connect(lab, 1001)?;
@@ -181,8 +182,8 @@ fn slow_clients(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// An answer with somebody else's cookie opens nothing. The second packet of a client whose first one was lost opens
-/// nothing either, and is not reset.
+/// An answer with somebody else's cookie opens nothing. The second packet of a client whose first
+/// one was lost opens nothing either, and is not reset.
 fn made_up(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     listener.set_nonblocking(true)?;
@@ -210,7 +211,8 @@ fn made_up(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A client whose connection a cookie makes, and which both sides end. It does not hear the last acknowledgement.
+/// A client whose connection a cookie makes, and which both sides end. It does not hear the last
+/// acknowledgement.
 fn ended<'a>(lab: &'a Lab, listener: &Socket, port: u16) -> Result<Client<'a>> {
     let client = Client::connect(lab, port).context("a client within the flood")?;
     let cookies = lab.a.counter("EspInCookies")?;
@@ -231,7 +233,8 @@ fn ended<'a>(lab: &'a Lab, listener: &Socket, port: u16) -> Result<Client<'a>> {
     Ok(client)
 }
 
-/// The copy is answered with a reset, as any packet of no connection, and its bytes are not delivered again.
+/// The copy is answered with a reset, as any packet of no connection, and its bytes are not
+/// delivered again.
 fn late_copy(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     listener.set_nonblocking(true)?;
@@ -289,7 +292,8 @@ fn untold(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// What `accept` cannot be given is not answered, and a client with a cookie gets in once there is room.
+/// What `accept` cannot be given is not answered, and a client with a cookie gets in once there is
+/// room.
 fn no_room(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     flood(lab)?;

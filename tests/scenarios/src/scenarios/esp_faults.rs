@@ -21,7 +21,8 @@ fn tell(lab: &Lab) {
     note(&format!("the wire: {:?}", lab.relay().tally()));
 }
 
-/// 5 % loss, 1 % duplication, 1 % corruption of all frames of both directions, data in both directions.
+/// 5 % loss, 1 % duplication, 1 % corruption of all frames of both directions, data in both
+/// directions.
 fn bad_wire(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(400)?;
     lab.relay().set_faults(Faults::HARSH);
@@ -72,7 +73,8 @@ fn terrible_wire(lab: &Lab) -> Outcome {
     result
 }
 
-/// The kernel's own emulator, without corruption: it has no frame check that would discard a damaged frame.
+/// The kernel's own emulator, without corruption: it has no frame check that would discard a
+/// damaged frame.
 fn netem(lab: &Lab) -> Outcome {
     lab.netem(&["limit", "10000", "loss", "5%", "duplicate", "1%"])?;
     let (client, server) = lab.esp_pair(403)?;
@@ -156,7 +158,8 @@ fn interruption(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Damaged frames reach the module. Bytes may change, the connection may break; the kernel and others must not care.
+/// Damaged frames reach the module. Bytes may change, the connection may break; the kernel and
+/// others must not care.
 fn damage(lab: &Lab) -> Outcome {
     let clean_listener = lab.b.esp_listener(407, 4)?;
     let (client, server) = lab.esp_pair(406)?;

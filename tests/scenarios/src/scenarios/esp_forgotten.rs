@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Connections of which only one end is left: the other host was restarted, or had nothing more to say.
+//! Connections of which only one end is left: the other host was restarted, or had nothing more to
+//! say.
 
 use crate::prelude::*;
 use crate::station::Station;
@@ -11,7 +12,8 @@ scenarios! {
     direct esp_restarted_client_connects_again = restarted;
 }
 
-/// Ends the connection of the host that sent `last`, in its peer's name and without the peer's knowledge.
+/// Ends the connection of the host that sent `last`, in its peer's name and without the peer's
+/// knowledge.
 fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {
     let reset = EspHeader {
         sequence: last.acknowledgement,
@@ -50,7 +52,8 @@ fn lost_data(lab: &Lab) -> Outcome {
     failed_with(&client, libc::ECONNRESET)
 }
 
-/// A reset that answers a repetition ends a connection well. Its bytes must not wait for the socket's next one.
+/// A reset that answers a repetition ends a connection well. Its bytes must not wait for the
+/// socket's next one.
 fn left_behind(lab: &Lab) -> Outcome {
     let (mut station, client) = Station::connect(lab, 641)?;
     station.send(flag::FIN | flag::ACK, &[])?;
@@ -85,7 +88,8 @@ fn left_behind(lab: &Lab) -> Outcome {
     })
 }
 
-/// A client whose host was restarted comes back from the same port, to a server that knows nothing of it.
+/// A client whose host was restarted comes back from the same port, to a server that knows nothing
+/// of it.
 fn restarted(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(643, 4)?;
     let client = lab.a.esp()?;

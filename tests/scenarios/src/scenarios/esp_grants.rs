@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Windows that receivers grant: a sender makes use of them, a receiver gives them, and a fixed window ends them.
+//! Windows that receivers grant: a sender makes use of them, a receiver gives them, and a fixed
+//! window ends them.
 
 use crate::lab::ESP_MSS;
 use crate::prelude::*;
@@ -117,7 +118,8 @@ fn buffers(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Packets follow each other closely on a veth pair, by a clock that counts instructions, so windows grow; and a single sender gets all that may come unscheduled.
+/// Packets follow each other closely on a veth pair, by a clock that counts instructions, so
+/// windows grow; and a single sender gets all that may come unscheduled.
 fn receiver(lab: &Lab) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let load = Load::of(4 << 20, 1 << 18, 892);

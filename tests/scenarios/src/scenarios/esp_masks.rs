@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Masks of ESP's checksums: frames of an earlier wrap of the numbers or of an earlier connection are dropped, and
-//! packets that are joined, cut and forwarded keep their masks.
+//! Masks of ESP's checksums: frames of an earlier wrap of the numbers or of an earlier connection
+//! are dropped, and packets that are joined, cut and forwarded keep their masks.
 
 use super::esp_cookies::await_cookies;
 use crate::address::ESP_SO_CHECKSUM;
@@ -38,7 +38,8 @@ fn pair(lab: &Lab, own: u16, port: u16) -> Result<[Socket; 2]> {
     Ok([client, server])
 }
 
-/// Sends `message`, which is one packet. Returns its frame, as the host `at` with the receiver hears it.
+/// Sends `message`, which is one packet. Returns its frame, as the host `at` with the receiver
+/// hears it.
 fn frame_of(at: &Host, from: &Socket, to: &Socket, message: &[u8]) -> Result<Vec<u8>> {
     let ear = at.packets(ETH_P_ESP)?;
     from.send_all(message)?;
@@ -64,7 +65,8 @@ fn advance(at: &Host, from: &Socket, to: &Socket, number: u16) -> Outcome {
     Ok(())
 }
 
-/// Has `frame` come from the wire once more, when its number is expected. What is received next is sent then.
+/// Has `frame` come from the wire once more, when its number is expected. What is received next is
+/// sent then.
 fn repeat(lab: &Lab, frame: &[u8], client: &Socket, server: &Socket) -> Outcome {
     let before = lab.b.counter("EspInCsumErrors")?;
     lab.a.packets(ETH_P_ESP)?.send(frame)?;
@@ -105,7 +107,8 @@ fn earlier_connection(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, Load::SMALL)
 }
 
-/// Runs, which leave whole, are cut by the sender's device, or are joined by the receiver's, while numbers wrap.
+/// Runs, which leave whole, are cut by the sender's device, or are joined by the receiver's, while
+/// numbers wrap.
 fn runs_across_wraps(lab: &Lab) -> Outcome {
     lab.set_mtu(SMALL_MTU)?;
     // Numbers wrap after 65,536 packets: once where packets are slow.
@@ -152,8 +155,8 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, Load::SMALL)
 }
 
-/// A host that has forgotten a connection cannot know its masks. It is believed, and so is a client that comes
-/// back to a server that has not.
+/// A host that has forgotten a connection cannot know its masks. It is believed, and so is a client
+/// that comes back to a server that has not.
 fn forgotten(lab: &Lab) -> Outcome {
     let [client, server] = pair(lab, 958, 957)?;
     exchange(&client, &server)?;

@@ -211,8 +211,9 @@ fn on_the_wire(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A receiver that acknowledges every 32 packets, and a sender whose window is 8, which told so. Without that each
-/// connection would stop twice until the receiver probes. A slow machine has a probe now and then.
+/// A receiver that acknowledges every 32 packets, and a sender whose window is 8, which told so.
+/// Without that each connection would stop twice until the receiver probes. A slow machine has a
+/// probe now and then.
 fn unequal_windows(lab: &Lab) -> Outcome {
     const CONNECTIONS: u16 = 20;
     let (here, there) = (Knobs(&lab.a.namespace), Knobs(&lab.b.namespace));

@@ -13,8 +13,9 @@ scenarios! {
 /// The port of the servers that close.
 const PORT: u16 = 720;
 
-/// Bytes that a server's send buffer takes, large so that few connections hold much: each one whose peer does not read
-/// asks for a sign of life, and hundreds of them are too much for the debug kernel.
+/// Bytes that a server's send buffer takes, large so that few connections hold much: each one whose
+/// peer does not read asks for a sign of life, and hundreds of them are too much for the debug
+/// kernel.
 const SEND_BUFFER: i32 = 2 << 20;
 
 /// What closed sockets may hold, bytes.
@@ -42,7 +43,8 @@ fn is_reset(socket: &Socket) -> Result<bool> {
     Ok(socket.events()? & libc::POLLHUP != 0)
 }
 
-/// A client whose server has answered with more than was read, and closed; and how much waits there.
+/// A client whose server has answered with more than was read, and closed; and how much waits
+/// there.
 fn abandoned(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Socket, usize)> {
     let (client, server) = lab.esp_pair_through(listener, PORT)?;
     server.set_so(libc::SO_SNDBUFFORCE, SEND_BUFFER)?;
@@ -51,7 +53,8 @@ fn abandoned(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Socket, usiz
     Ok((client, held))
 }
 
-/// Such clients, whose servers would hold twice what they may; and how much the least of them would hold.
+/// Such clients, whose servers would hold twice what they may; and how much the least of them would
+/// hold.
 fn too_many(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Vec<Socket>, usize)> {
     let most = limit()?;
     let (mut clients, mut least, mut all) = (Vec::new(), usize::MAX, 0);
@@ -64,7 +67,8 @@ fn too_many(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Vec<Socket>, 
     Ok((clients, least))
 }
 
-/// Waits until a closed socket may hold something again: what others held is given back a while after they are over.
+/// Waits until a closed socket may hold something again: what others held is given back a while
+/// after they are over.
 fn await_room(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Outcome {
     eventually("room for what another closed socket holds", || {
         let (client, _) = abandoned(lab, listener, bytes)?;

@@ -103,7 +103,8 @@ fn as_sent(lab: &Lab) -> Outcome {
     converse(&pair(lab, 702)?, &records(2_000, 60_000, 3))
 }
 
-/// Each record begins with a packet with TXS and ends with one with TXF, though all were queued at once.
+/// Each record begins with a packet with TXS and ends with one with TXF, though all were queued at
+/// once.
 fn on_the_wire(lab: &Lab) -> Outcome {
     send_single_packets(&lab.a.namespace)?;
     let (client, server) = pair(lab, 703)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Runs: packets that share a buffer. A veth pair passes them whole, other devices get them cut, and a driver's packets are
-//! joined on arrival.
+//! Runs: packets that share a buffer. A veth pair passes them whole, other devices get them cut,
+//! and a driver's packets are joined on arrival.
 
 use crate::bpf;
 use crate::frame::ESP_HEADERS;
@@ -49,8 +49,8 @@ fn heard(lab: &Lab) -> Result<Vec<(EspHeader, usize)>> {
             }
         }
     }
-    // Each processor has a queue of its own for a veth's frames: one may overtake another when the sender changes
-    // processors.
+    // Each processor has a queue of its own for a veth's frames: one may overtake another when the
+    // sender changes processors.
     let start = frames.first().map_or(0, |(header, _)| header.sequence);
     frames.sort_by_key(|(header, _)| header.sequence.wrapping_sub(start) as i16);
     Ok(first_time(&frames))
@@ -233,8 +233,8 @@ fn foreign(lab: &Lab) -> Outcome {
         bytes.extend_from_slice(&frame);
         bytes
     };
-    // The kernel refuses a segmentation that does not go with the frame's type, or hands it over marked as
-    // untrusted. Neither reaches a socket.
+    // The kernel refuses a segmentation that does not go with the frame's type, or hands it over
+    // marked as untrusted. Neither reaches a socket.
     for size in [1, 100, 1489, u16::MAX] {
         let _ = tap.write(&segments(TCPV4, size));
     }

@@ -129,7 +129,8 @@ fn bounded(lab: &Lab) -> Outcome {
     same(charge(&socket)?, 0, "bytes charged")
 }
 
-/// A connection that ends, by the peer or by the descriptor, leaves nothing behind: the lab's end unloads the module.
+/// A connection that ends, by the peer or by the descriptor, leaves nothing behind: the lab's end
+/// unloads the module.
 fn forgotten(lab: &Lab) -> Outcome {
     let (station, socket) = behind_a_hole(lab, 963, 40)?;
     station.send(flag::RST | flag::ACK, &[])?;
@@ -142,7 +143,8 @@ fn forgotten(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Of a packet that three others overtake nothing is asked for, if they come well within a quarter of the round trip.
+/// Of a packet that three others overtake nothing is asked for, if they come well within a quarter
+/// of the round trip.
 fn overtaken(lab: &Lab) -> Outcome {
     Knobs(&lab.a.namespace).set("selective", 1)?;
     const ROUNDS: u16 = 15;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Short messages: those that join a packet which waits for the window, and those that are read into memory that is not
-//! all there. The module copies up to 64 bytes another way than more.
+//! Short messages: those that join a packet which waits for the window, and those that are read
+//! into memory that is not all there. The module copies up to 64 bytes another way than more.
 
 use crate::lab::ESP_MSS;
 use crate::prelude::*;
@@ -32,7 +32,8 @@ struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// The waiting packet is the second one at least, and has one byte: it has room for a whole packet.
+    /// The waiting packet is the second one at least, and has one byte: it has room for a whole
+    /// packet.
     fn new(lab: &'a Lab, port: u16) -> Result<Self> {
         let (client, server) = lab.esp_pair(port)?;
         let sent = Vec::new();
@@ -96,7 +97,8 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    /// Lets the packets through: what was sent is there, and then the stream ends. Returns the sender's end.
+    /// Lets the packets through: what was sent is there, and then the stream ends. Returns the
+    /// sender's end.
     fn arrives(self) -> Result<Socket> {
         self.lab.a.queue("del", &[])?;
         self.client.shutdown(libc::SHUT_WR)?;
@@ -178,7 +180,8 @@ fn shut_down(lab: &Lab) -> Outcome {
     waiting.arrives().map(drop)
 }
 
-/// Messages that are copied follow one whose bytes stay in the program's memory, and are followed by such a one.
+/// Messages that are copied follow one whose bytes stay in the program's memory, and are followed
+/// by such a one.
 fn behind_in_place(lab: &Lab) -> Outcome {
     let mut waiting = Waiting::new(lab, 1214)?;
     switch(&waiting.client, 1)?;
@@ -202,7 +205,8 @@ fn behind_in_place(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The hole is at the start of the room, in its middle, or at its last byte. The bytes stay for the next call.
+/// The hole is at the start of the room, in its middle, or at its last byte. The bytes stay for the
+/// next call.
 fn bad_room(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(1215)?;
     for length in AROUND {

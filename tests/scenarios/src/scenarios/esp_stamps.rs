@@ -163,7 +163,8 @@ fn receive_memory(socket: &Socket) -> Result<u32> {
     ))
 }
 
-/// Reports take room of the receive buffer, and no more than there is; once they are taken, the stream goes on.
+/// Reports take room of the receive buffer, and no more than there is; once they are taken, the
+/// stream goes on.
 fn untaken(lab: &Lab) -> Outcome {
     lab.calm()?;
     let (client, server) = lab.esp_pair(215)?;

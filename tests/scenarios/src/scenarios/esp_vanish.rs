@@ -135,7 +135,8 @@ fn vanished(lab: &Lab) -> Outcome {
         let started = [
             scope.spawn(|| send_in_vain("send to a reader", &readers_peer, message)),
             scope.spawn(|| receive_in_vain("recv amid a message", &reader)),
-            // A reader that does not read withholds its ACKs; the sender that waits for them must notice all the same.
+            // A reader that does not read withholds its ACKs; the sender that waits for them must
+            // notice all the same.
             scope.spawn(|| send_in_vain("send to a full buffer", &congesting, message)),
         ];
         eventually("full buffers", || {
@@ -161,7 +162,8 @@ fn vanished(lab: &Lab) -> Outcome {
     })
 }
 
-/// Closed connections whose last bytes nobody acknowledges, in namespaces that nobody uses any more.
+/// Closed connections whose last bytes nobody acknowledges, in namespaces that nobody uses any
+/// more.
 fn orphans() -> Outcome {
     let lab = Lab::new(Wiring::Switched)?;
     let listener = lab.b.esp_listener(702, 16)?;

@@ -134,7 +134,8 @@ fn tokio_records(lab: &Lab) -> Outcome {
     asks(lab, &[NAME, "ask", "10.0.0.2", "2827", "50", "40"], word)
 }
 
-/// What each of the three libraries says of a host: the address that it finds, or the error's number.
+/// What each of the three libraries says of a host: the address that it finds, or the error's
+/// number.
 fn lookups(lab: &Lab) -> Outcome {
     give_addresses(lab)?;
     for host in [&lab.a, &lab.b] {
@@ -223,7 +224,8 @@ fn epoll_echo(lab: &Lab) -> Outcome {
     )
 }
 
-/// The first two questions are lost, and the third is answered, after an answer to another question.
+/// The first two questions are lost, and the third is answered, after an answer to another
+/// question.
 fn edp_ask(lab: &Lab) -> Outcome {
     let server = lab.b.edp_bound(2825)?;
     let client = program("edp_ask", &[&there(lab, 2825), "how many?"]);

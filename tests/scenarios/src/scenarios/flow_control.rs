@@ -2,7 +2,8 @@
 
 //! Flow control driven by the receiver: turns, senders that fall silent, readers that sleep.
 //!
-//! They run where the guest's clock counts instructions: there time means something, and is judged too.
+//! They run where the guest's clock counts instructions: there time means something, and is judged
+//! too.
 
 use std::sync::Barrier;
 
@@ -26,7 +27,8 @@ scenarios! {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// The longest time that senders who fall silent at once delay the others; `HOLD` in `esp/src/turns.rs`.
+/// The longest time that senders who fall silent at once delay the others; `HOLD` in
+/// `esp/src/turns.rs`.
 const HOLD: Duration = Duration::from_millis(20);
 
 /// The receiver's counter of turns taken from senders that fell silent.
@@ -34,7 +36,8 @@ const OVERRUNS: &str = "EspAckQueueOverrun";
 
 /// One message of `total` bytes over each of `pairs`, all at the same time; how long that takes.
 ///
-/// What is sent is made before and looked at afterwards: the one processor is to be the hosts', not the scenario's.
+/// What is sent is made before and looked at afterwards: the one processor is to be the hosts', not
+/// the scenario's.
 fn transfer_together(pairs: &[(Socket, Socket)], total: usize) -> Result<Duration> {
     let messages: Vec<_> = (0..pairs.len())
         .map(|seed| random(total, seed as u64))
@@ -101,8 +104,8 @@ fn many_senders() -> Outcome {
     switch.down()
 }
 
-/// A station that keeps to the protocol as far as it goes, made of frames. Its address is not that of a device, or the
-/// kernel behind that would reset a connection it knows nothing of.
+/// A station that keeps to the protocol as far as it goes, made of frames. Its address is not that
+/// of a device, or the kernel behind that would reset a connection it knows nothing of.
 struct HandMade {
     wire: PacketSocket,
     from: [u8; 6],
@@ -157,7 +160,8 @@ impl HandMade {
     }
 }
 
-/// Judges how long `together` took against `alone`: each turn taken from a silent sender costs its holding time once.
+/// Judges how long `together` took against `alone`: each turn taken from a silent sender costs its
+/// holding time once.
 fn judge_delay(receiver: &Host, alone: Duration, together: Duration) -> Outcome {
     let overruns = receiver.counter(OVERRUNS)?;
     tell(&format!(
@@ -199,8 +203,9 @@ fn silent_sender() -> Outcome {
     switch.down()
 }
 
-/// Moves some megabytes over each of `pairs`, while `fallen` receives as well. When all are under way, `fall` stops the
-/// sender of `fallen`, and the others must finish; then `recover` has the stream of `fallen` end, if it has not yet.
+/// Moves some megabytes over each of `pairs`, while `fallen` receives as well. When all are under
+/// way, `fall` stops the sender of `fallen`, and the others must finish; then `recover` has the
+/// stream of `fallen` end, if it has not yet.
 fn others_finish(
     pairs: &[(Socket, Socket)],
     fallen: &Socket,

@@ -53,7 +53,8 @@ fn victim(lab: &Lab) -> Result<(Socket, Socket, PacketSocket)> {
     Ok((client, server, lab.a.packets(ETH_P_ESP)?))
 }
 
-/// Header of the packet that the client would send next, once `client` and `server` have talked and `wire` has heard them.
+/// Header of the packet that the client would send next, once `client` and `server` have talked and
+/// `wire` has heard them.
 fn next_packet(client: &Socket, server: &Socket, wire: &PacketSocket) -> Result<EspHeader> {
     for (from, to) in [(client, server), (server, client)] {
         from.send_all(b"listen")?;
@@ -108,7 +109,8 @@ fn out_of_reach(next: EspHeader) -> Vec<Vec<u8>> {
     packets.concat()
 }
 
-/// Packets with every combination of flags that cannot belong into a connection: all contain SYN, none is a reset.
+/// Packets with every combination of flags that cannot belong into a connection: all contain SYN,
+/// none is a reset.
 fn with_impossible_flags(next: EspHeader) -> Vec<Vec<u8>> {
     let sequence = next.sequence.wrapping_add(0x2000);
     (0..=u8::MAX)
@@ -236,8 +238,8 @@ fn wild_resets(lab: &Lab) -> Outcome {
         reset(0, distance)?;
     }
     exchange(&client, &server).context("the connection after resets outside its window")?;
-    // Within the window they are answered by one challenge ACK, which the client does not answer. Delayed
-    // acknowledgements may leave beside it.
+    // Within the window they are answered by one challenge ACK, which the client does not answer.
+    // Delayed acknowledgements may leave beside it.
     let before = server.esp_counters()?.pkt_tx;
     for distance in 1..=40 {
         reset(1, distance)?;
@@ -272,7 +274,8 @@ fn syn_flood(lab: &Lab) -> Outcome {
     refused(listener_accept(&flooded), libc::EAGAIN, "half-open")
 }
 
-/// A random packet that is aimed from one port at another, with a true length if `header` says how long its header is.
+/// A random packet that is aimed from one port at another, with a true length if `header` says how
+/// long its header is.
 fn aim(packet: &mut [u8], source: u16, destination: u16, header: Option<usize>) {
     let length = header.map(|header| packet.len().saturating_sub(header) as u16);
     let fields = [Some(source), Some(destination), length];
@@ -281,8 +284,9 @@ fn aim(packet: &mut [u8], source: u16, destination: u16, header: Option<usize>) 
     }
 }
 
-/// 10,000 random frames of each protocol from a stranger to the host `b`, while `client` and `server` talk. From the
-/// peer's own address they would be forgeries, which nothing can tell from its own packets.
+/// 10,000 random frames of each protocol from a stranger to the host `b`, while `client` and
+/// `server` talk. From the peer's own address they would be forgeries, which nothing can tell from
+/// its own packets.
 fn random_frames_of_a_stranger(
     lab: &Lab,
     wire: &PacketSocket,

@@ -12,7 +12,8 @@ scenarios! {
     direct own_address_never_reaches_the_wire = own_address;
 }
 
-/// Two hosts without a wire between them, even with the same addresses, port numbers and interface numbers.
+/// Two hosts without a wire between them, even with the same addresses, port numbers and interface
+/// numbers.
 fn unreachable() -> Outcome {
     let mac = [2, 0, 0, 0, 0, 5];
     let (here, there) = (Host::alone(mac)?, Host::alone(mac)?);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the core may join (GRO) and what not: packets that have come in different VLANs, or from different ends of tunnels,
-//! stay apart, although ports, numbers and outer Ethernet addresses say that they follow each other.
+//! What the core may join (GRO) and what not: packets that have come in different VLANs, or from
+//! different ends of tunnels, stay apart, although ports, numbers and outer Ethernet addresses say
+//! that they follow each other.
 
 use crate::frame::{ipv4, PacketSocket};
 use crate::prelude::*;
@@ -23,8 +24,8 @@ const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 /// Bytes in each packet.
 const LENGTH: usize = 100;
 
-/// Packets that are followed by others' packets. The core holds a packet until the next tick of its clock, so that some
-/// may have gone before those come.
+/// Packets that are followed by others' packets. The core holds a packet until the next tick of its
+/// clock, so that some may have gone before those come.
 const ROUNDS: u8 = 30;
 
 /// Two ways to a host by one wire.

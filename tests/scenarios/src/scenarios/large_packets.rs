@@ -26,8 +26,8 @@ fn memory(socket: &Socket, place: usize) -> Result<u32> {
 const BACKLOG: usize = 7;
 const DROPS: usize = 8;
 
-/// A reader owns the socket while the first packets come, and when it works them off, those that they let go: windows come
-/// in one go then.
+/// A reader owns the socket while the first packets come, and when it works them off, those that
+/// they let go: windows come in one go then.
 fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
     // Only packets that wait for the reader are to be late.
     lab.calm()?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What outlives a call or a descriptor: it keeps no device from going, and the module does not go under it.
+//! What outlives a call or a descriptor: it keeps no device from going, and the module does not go
+//! under it.
 
 use nix::mount::{mount, umount, MsFlags};
 
@@ -31,7 +32,8 @@ const SO_MTU: i32 = 1;
 /// `getsockopt` of the MTU into `place`.
 fn ask_for_mtu(socket: &Socket, place: usize) -> std::io::Result<()> {
     let mut length: libc::socklen_t = 4;
-    // SAFETY: `place` is an address with room for four bytes, or the call fails; the length is alive and writable.
+    // SAFETY: `place` is an address with room for four bytes, or the call fails; the length is
+    // alive and writable.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -44,7 +46,8 @@ fn ask_for_mtu(socket: &Socket, place: usize) -> std::io::Result<()> {
     check(result).map(drop)
 }
 
-/// Removes the host's device while `call` is under way, which has come as far as `reached`, and ends the call by filling `page`.
+/// Removes the host's device while `call` is under way, which has come as far as `reached`, and
+/// ends the call by filling `page`.
 fn remove_meanwhile(
     host: &Host,
     page: &HeldPage,
@@ -127,8 +130,8 @@ fn option_waits_for_send(lab: &Lab) -> Outcome {
     })
 }
 
-/// Has `use_up` leave something in a queue of host `a` that frees it in an hour, with all descriptors closed: the module does
-/// not go, says so at once, and goes when the queue is gone.
+/// Has `use_up` leave something in a queue of host `a` that frees it in an hour, with all
+/// descriptors closed: the module does not go, says so at once, and goes when the queue is gone.
 fn stays(use_up: impl FnOnce(&Lab) -> Outcome) -> Outcome {
     let _restore = Restore;
     let lab = Lab::new(Wiring::Direct)?;
@@ -142,7 +145,8 @@ fn stays(use_up: impl FnOnce(&Lab) -> Outcome) -> Outcome {
 fn unload_with_queue(lab: &Lab) -> Result<std::io::Result<()>> {
     let unloading = thread::spawn(module::try_unload);
     let ended = eventually("delete_module's end", || Ok(unloading.is_finished()));
-    // Without the queue it ends in any case: a scenario that waits for the kernel for ever could not be ended.
+    // Without the queue it ends in any case: a scenario that waits for the kernel for ever could
+    // not be ended.
     lab.a.queue("del", &[])?;
     let outcome = unloading
         .join()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Both protocols over MACsec, which gives them the secrecy and the authentication that they have not.
+//! Both protocols over MACsec, which gives them the secrecy and the authentication that they have
+//! not.
 
 use crate::frame::ETH_P_ALL;
 use crate::prelude::*;

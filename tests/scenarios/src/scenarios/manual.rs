@@ -47,7 +47,8 @@ fn same<'a>(
     Ok(())
 }
 
-/// Each file is described as "/proc/sys/esp/NAME Pq DEFAULT"; a default is a number or another file's.
+/// Each file is described as "/proc/sys/esp/NAME Pq DEFAULT"; a default is a number or another
+/// file's.
 fn sysctls(lab: &Lab) -> Outcome {
     let told: Vec<(&str, &str)> = items(ESP, "Pa")
         .into_iter()

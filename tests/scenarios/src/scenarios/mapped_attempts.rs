@@ -47,8 +47,8 @@ fn attempt(lab: &Lab, port: u16) -> Result<Socket> {
     Ok(client)
 }
 
-/// Host b has a mapped server of one user's, and another user's ESP sockets that connect from its port to where clients come
-/// from. Their SYNs must not cross those of clients.
+/// Host b has a mapped server of one user's, and another user's ESP sockets that connect from its
+/// port to where clients come from. Their SYNs must not cross those of clients.
 fn another_users_socket(lab: &Lab) -> Outcome {
     known(lab)?;
     let server = listener(&lab.b, MAPPED, 5970, 4)?;

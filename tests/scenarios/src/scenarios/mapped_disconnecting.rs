@@ -29,7 +29,8 @@ pub fn state(socket: &Socket) -> Result<u8> {
     info.first().copied().context("no state")
 }
 
-/// What `connect` to `to` ends with when another call disconnects the socket meanwhile, and the state after that.
+/// What `connect` to `to` ends with when another call disconnects the socket meanwhile, and the
+/// state after that.
 fn disconnected(lab: &Lab, kind: (i32, i32), to: &[u8]) -> Result<(Option<i32>, u8)> {
     let client = stream(&lab.a, kind.0, kind.1)?;
     let call = || client.connect_bytes(to);
@@ -57,7 +58,8 @@ fn in_connect(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A call that settles that the connection is TCP's, and one that disconnects, at about the same time.
+/// A call that settles that the connection is TCP's, and one that disconnects, at about the same
+/// time.
 fn while_it_goes_to_tcp(lab: &Lab) -> Outcome {
     let rounds = 600 / factor() as u16;
     /// Turns of a loop that one of the two is later than the other, at most; some 20 microseconds.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets, those of `IPPROTO_ENET`, whose connections ESP carries, and the ways back to TCP. How their calls
-//! behave is compared with TCP's in `alike`.
+//! Mapped sockets, those of `IPPROTO_ENET`, whose connections ESP carries, and the ways back to
+//! TCP. How their calls behave is compared with TCP's in `alike`.
 
 use super::mapped_tcp::{addresses, far6, stream};
 use crate::address::{internet, internet6, ESP_SO_CHECKSUM, IPPROTO_ENET};
@@ -38,7 +38,8 @@ pub fn make_known(lab: &Lab) -> Outcome {
     learn(&lab.b, (&lab.a, 1))
 }
 
-/// Has `from` know that the host `to`, whose address is 10.0.0. and the number, takes mapped connections.
+/// Has `from` know that the host `to`, whose address is 10.0.0. and the number, takes mapped
+/// connections.
 ///
 /// # Errors
 /// When it does not learn it.
@@ -140,7 +141,8 @@ fn fill_tcp_info(lab: &Lab) -> Outcome {
                 .copied()
                 .map(u32::from_ne_bytes)
         };
-        // Where struct tcp_info (linux/tcp.h) has tcpi_snd_mss, tcpi_pmtu, tcpi_rtt, tcpi_segs_out and tcpi_segs_in.
+        // Where struct tcp_info (linux/tcp.h) has tcpi_snd_mss, tcpi_pmtu, tcpi_rtt, tcpi_segs_out
+        // and tcpi_segs_in.
         let words = [16, 60, 68, 136, 140].map(word);
         ensure!(info.first() == Some(&1), "not TCP_ESTABLISHED: {info:?}");
         ensure!(words[..2] == [Some(1489), Some(1500)], "sizes of {words:?}");
@@ -342,7 +344,8 @@ pub fn option(from: [u8; 4], to: [u8; 4], port: u16) -> Vec<u8> {
     [vec![8, 36], end(from, 5000), end(to, port)].concat()
 }
 
-/// Sends a SYN with `options` from `a`, as a station that writes its frames itself, and returns the answer's flags.
+/// Sends a SYN with `options` from `a`, as a station that writes its frames itself, and returns the
+/// answer's flags.
 fn answer_to(lab: &Lab, options: &[u8], from: u16, to: u16) -> Result<u8> {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let syn = EspHeader {
@@ -371,7 +374,8 @@ fn stranger(lab: &Lab) -> Outcome {
     let right = option(own, far, 950);
     ensure!(answer_to(lab, &right, 3000, 950)? & flag::SYN != 0);
     let wrong = [
-        // Another host's address, the server's own, none, one that is not the server's, and another port.
+        // Another host's address, the server's own, none, one that is not the server's, and another
+        // port.
         option([10, 0, 0, 99], far, 950),
         option(far, far, 950),
         option([10, 9, 9, 9], far, 950),
@@ -453,14 +457,15 @@ fn stopped_listener(lab: &Lab) -> Outcome {
     let client = dial(&lab.a, PLAIN, 970)?;
     let (server, _) = listener.accept(0)?;
     exchange(&client, &server)?;
-    // Not reachable by IPv6 neighbours that do not know the host: the address family is no reason to fail.
+    // Not reachable by IPv6 neighbours that do not know the host: the address family is no reason
+    // to fail.
     let six = stream(&lab.a, libc::AF_INET6, IPPROTO_ENET)?;
     ensure!(six.connect_bytes(&internet6(far6(2), 970)).is_err());
     Ok(())
 }
 
-/// The queueing discipline `fq` reads `SO_MAX_PACING_RATE` from the socket of a frame, which is not the one that the program
-/// has set it on.
+/// The queueing discipline `fq` reads `SO_MAX_PACING_RATE` from the socket of a frame, which is not
+/// the one that the program has set it on.
 fn pacing(lab: &Lab) -> Outcome {
     const RATE: i32 = 500_000;
     const BYTES: usize = 400_000;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped listeners: ESP listens as long as TCP does, whatever ends TCP's listener; who is woken; and SYNs whose bytes change.
+//! Mapped listeners: ESP listens as long as TCP does, whatever ends TCP's listener; who is woken;
+//! and SYNs whose bytes change.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -159,8 +160,8 @@ fn slept_before(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// SYNs leave as pages of this process, which turns the option for mapped connections into an unknown one and back while the
-/// server reads it.
+/// SYNs leave as pages of this process, which turns the option for mapped connections into an
+/// unknown one and back while the server reads it.
 fn changing_syn(lab: &Lab) -> Outcome {
     const PORT: u16 = 979;
     const FRAMES: u16 = 100;
@@ -202,7 +203,8 @@ fn changing_syn(lab: &Lab) -> Outcome {
             result
         })?;
     }
-    // The other host knows nothing of the connections that were opened in its name, and resets them.
+    // The other host knows nothing of the connections that were opened in its name, and resets
+    // them.
     lab.b.await_proc("esp", |text| !text.contains("syn-recv"))?;
     let client = dial(&lab.a, MAPPED, PORT)?;
     ensure!(is_esp(&client), "no place is left for a connection");

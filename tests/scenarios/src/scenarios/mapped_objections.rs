@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What decides about connections of TCP's and does not see ESP's: IPsec, VRFs, BPF programs, `io_uring`. Where there is such a thing, TCP
-//! carries the connections of mapped sockets, or ESP does as it says.
+//! What decides about connections of TCP's and does not see ESP's: IPsec, VRFs, BPF programs,
+//! `io_uring`. Where there is such a thing, TCP carries the connections of mapped sockets, or ESP
+//! does as it says.
 
 use std::alloc::{alloc_zeroed, Layout};
 
@@ -34,7 +35,8 @@ scenarios! {
 
 const FAR: [u8; 4] = [10, 0, 0, 2];
 
-/// A client of `host` that has begun to connect to `b`, and has been refused by ESP after `refused_before` others.
+/// A client of `host` that has begun to connect to `b`, and has been refused by ESP after
+/// `refused_before` others.
 fn refused_client(host: &Host, port: u16, refused_before: u32) -> Result<Socket> {
     let client = stream(host, MAPPED.0, MAPPED.1)?;
     client.set_nonblocking(true)?;
@@ -153,7 +155,8 @@ fn ipsec_at_the_client(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A mapped listener of `host` that is bound to a device or a VRF, or with an empty name to none, and shares its port.
+/// A mapped listener of `host` that is bound to a device or a VRF, or with an empty name to none,
+/// and shares its port.
 fn bound_to(host: &Host, device: &str, port: u16) -> Result<Socket> {
     let listener = stream(host, MAPPED.0, MAPPED.1)?;
     listener.set_so(libc::SO_REUSEPORT, 1)?;
@@ -197,7 +200,8 @@ fn vrf(lab: &Lab) -> Outcome {
         let mtu = server.int_option(libc::IPPROTO_IP, libc::IP_MTU)?;
         same(mtu, 1500, "the MTU of what the connection goes by")?;
     }
-    // The VRF's listener has the connections, whichever came first: as the only one that hears the VRF, or before one that hears all.
+    // The VRF's listener has the connections, whichever came first: as the only one that hears the
+    // VRF, or before one that hears all.
     for (port, on, devices) in [
         (834, "0", ["", "red"]),
         (835, "1", ["", "red"]),
@@ -286,7 +290,8 @@ fn names_by_program(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A ring that may receive without a copy, by no device: then the kernel copies into the memory that was registered.
+/// A ring that may receive without a copy, by no device: then the kernel copies into the memory
+/// that was registered.
 fn zero_copy_ring() -> Result<IoUring<squeue::Entry, cqueue::Entry32>> {
     const NODEV: u32 = 2;
     const PAGE: usize = 4096;
@@ -360,7 +365,8 @@ fn zero_copy_receive(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Whether there is a report of a packet that was late, in the error queue of a socket of TCP's kind.
+/// Whether there is a report of a packet that was late, in the error queue of a socket of TCP's
+/// kind.
 fn take_late(socket: &Socket) -> Result<bool> {
     const ORIGIN_TXTIME: u8 = 6;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
@@ -376,7 +382,8 @@ fn take_late(socket: &Socket) -> Result<bool> {
     }
 }
 
-/// All that an option sets is the companion's, too: here that the discipline is to report (`SOF_TXTIME_REPORT_ERRORS`).
+/// All that an option sets is the companion's, too: here that the discipline is to report
+/// (`SOF_TXTIME_REPORT_ERRORS`).
 fn late(lab: &Lab) -> Outcome {
     if !has_etf()? {
         return Ok(());

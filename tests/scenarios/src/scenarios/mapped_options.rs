@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options of TCP and IP on mapped sockets: those of a connection, those that lead to TCP, and addresses of another family.
+//! Options of TCP and IP on mapped sockets: those of a connection, those that lead to TCP, and
+//! addresses of another family.
 
 use super::mapped_esp::{dial, is_esp, known, listener, MAPPED, PLAIN};
 use super::mapped_tcp::stream;

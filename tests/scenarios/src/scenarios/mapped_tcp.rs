@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets, those of `IPPROTO_ENET`, where TCP carries the bytes. How their calls behave is compared with TCP's in
-//! `alike`.
+//! Mapped sockets, those of `IPPROTO_ENET`, where TCP carries the bytes. How their calls behave is
+//! compared with TCP's in `alike`.
 
 use crate::address::{internet, internet6, IPPROTO_ENET};
 use crate::prelude::*;

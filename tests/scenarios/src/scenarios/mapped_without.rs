@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets beside hosts without the module, and those that lose it. The wire takes all of the module's frames: that is as if
-//! the other host's kernel did not know them.
+//! Mapped sockets beside hosts without the module, and those that lose it. The wire takes all of
+//! the module's frames: that is as if the other host's kernel did not know them.
 //!
-//! They run where the guest's clock counts instructions: there time means something, and is judged too.
+//! They run where the guest's clock counts instructions: there time means something, and is judged
+//! too.
 
 use super::mapped_esp::{dial, is_esp, known, listener, MAPPED, PLAIN};
 use super::mapped_tcp::addresses;

@@ -48,7 +48,8 @@ impl Group {
         fs::write(self.0.join("memory.max"), bytes.to_string()).context("memory.max")
     }
 
-    /// All memory that it is charged for, bytes: what the lines of `memory.stat` add up to, which are late by some pages.
+    /// All memory that it is charged for, bytes: what the lines of `memory.stat` add up to, which
+    /// are late by some pages.
     fn all(&self) -> Result<i64> {
         let text = fs::read_to_string(self.0.join("memory.current"))?;
         text.trim().parse().context("memory.current")
@@ -123,10 +124,12 @@ const LIMIT: u64 = 64 << 20;
 /// How many devices there are to connect by.
 const DEVICES: u16 = 100;
 
-/// What comes and goes otherwise, bytes: pages that processors keep for the next allocation, and parts of slabs.
+/// What comes and goes otherwise, bytes: pages that processors keep for the next allocation, and
+/// parts of slabs.
 const SLACK: i64 = 1 << 20;
 
-/// Bytes of a `struct sk_buff`, which the core charges to nobody where it does not allocate the data with it.
+/// Bytes of a `struct sk_buff`, which the core charges to nobody where it does not allocate the
+/// data with it.
 const DESCRIPTOR: i64 = 256;
 
 const TRIALS: &[Trial] = &[
@@ -266,7 +269,8 @@ fn nobody_by(lab: &Lab, name: &str) -> Result<Address> {
     })
 }
 
-/// Devices that lead nowhere: so many, one by which what is sent is freed at once, and one by which it waits.
+/// Devices that lead nowhere: so many, one by which what is sent is freed at once, and one by which
+/// it waits.
 fn devices(lab: &Lab, count: u16) -> Outcome {
     let names = (0..count).map(|i| format!("many{i}"));
     let lines: Vec<_> = names
@@ -286,13 +290,15 @@ fn free() -> Result<i64> {
     Ok(kib("MemFree")? << 10)
 }
 
-/// Waits until nothing more of what was closed is given back: sockets are freed after a grace period, and what is uncharged later,
-/// while slabs keep the memory, would be missing in what the next trial is charged.
+/// Waits until nothing more of what was closed is given back: sockets are freed after a grace
+/// period, and what is uncharged later, while slabs keep the memory, would be missing in what the
+/// next trial is charged.
 fn settle(group: &Group) -> Outcome {
     const MEMBARRIER_CMD_GLOBAL: i32 = 1;
     let mut charged = group.all()?;
     loop {
-        // Each waits for a grace period; callbacks of the one before have run by the end of the second, on an idle host.
+        // Each waits for a grace period; callbacks of the one before have run by the end of the
+        // second, on an idle host.
         for _ in 0..2 {
             // SAFETY: The call takes three numbers.
             check(unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) })
@@ -327,9 +333,10 @@ fn every_call(lab: &Lab) -> Outcome {
         );
         drop(kept);
         note(&line);
-        // The group is charged less if a grace period of the trial before ends in this one. The debug kernel also keeps freed
-        // memory (KASAN's quarantine) and a note on each allocation (kmemleak), and charges nobody for them: there the scenario
-        // only demands that the calls get along with the limit.
+        // The group is charged less if a grace period of the trial before ends in this one. The
+        // debug kernel also keeps freed memory (KASAN's quarantine) and a note on each allocation
+        // (kmemleak), and charges nobody for them: there the scenario only demands that the calls
+        // get along with the limit.
         if factor() == 1 && gone - charged.max(0) > bound {
             failed.push(line);
         }

@@ -26,8 +26,8 @@ scenarios! {
     starved memory_fails_in_shutdown_and_close = ending;
 }
 
-/// Runs `work` on two hosts, with allocations to fail `within` something. Nothing is left of it: no socket is listed, and
-/// the module goes, which takes that no memory of a socket is in use.
+/// Runs `work` on two hosts, with allocations to fail `within` something. Nothing is left of it: no
+/// socket is listed, and the module goes, which takes that no memory of a socket is in use.
 pub fn on_hosts(within: Within, work: impl FnOnce(&Lab, &Injection) -> Outcome) -> Outcome {
     let lab = Lab::new(Wiring::Direct).context("setting up the lab")?;
     work(&lab, &Injection::new(within)?)?;
@@ -385,7 +385,8 @@ fn datagrams(
             }
         },
     };
-    // Where there is no page fragment for it, the datagram has a slab's buffer: one failure alone refuses no call.
+    // Where there is no page fragment for it, the datagram has a slab's buffer: one failure alone
+    // refuses no call.
     sent.allocates(injection)?;
     Ok(())
 }
@@ -600,8 +601,8 @@ fn shutdown(injection: &Injection, prepare: Prepare<'_>) -> Outcome {
             ends(&client)
         },
     };
-    // A packet's buffer may come from the processor's stock, which allocates many at once: whether a call that ends
-    // something allocates depends on what came before.
+    // A packet's buffer may come from the processor's stock, which allocates many at once: whether
+    // a call that ends something allocates depends on what came before.
     let tally = half.run(injection)?;
     ensure!(tally.refused == 0, "shutdown: {tally:?}");
     Ok(())
@@ -634,7 +635,8 @@ fn ends(socket: &Socket) -> Outcome {
     Ok(())
 }
 
-/// Demands that the connection is reset. If the reset did not get out, the answer to a packet is one.
+/// Demands that the connection is reset. If the reset did not get out, the answer to a packet is
+/// one.
 fn is_cut_off(socket: &Socket) -> Outcome {
     let _ = socket.send(b"?", libc::MSG_NOSIGNAL);
     await_events(socket, libc::POLLHUP).map(drop)

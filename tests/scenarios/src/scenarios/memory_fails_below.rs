@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is not a socket's call: namespaces that begin, devices that change, the module that is loaded. Every allocation
-//! fails in its turn.
+//! What is not a socket's call: namespaces that begin, devices that change, the module that is
+//! loaded. Every allocation fails in its turn.
 
 use std::io;
 
@@ -135,7 +135,8 @@ fn removal(lab: &Lab, (client, server): Pair) -> Result<u32> {
 
 /// `finit_module(2)` of the module, without parameters.
 fn load(file: &File) -> io::Result<()> {
-    // SAFETY: the parameters are a terminated string that lives across the call; the rest are integers.
+    // SAFETY: the parameters are a terminated string that lives across the call; the rest are
+    // integers.
     let result =
         unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
     check(result).map(drop)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Conversations in which every allocation that the module makes fails in its turn, whoever makes it: a call, a frame
-//! that comes in, a timer.
+//! Conversations in which every allocation that the module makes fails in its turn, whoever makes
+//! it: a call, a frame that comes in, a timer.
 
 use super::memory_fails::on_hosts;
 use crate::address::EDP_SO_CHECKSUM;
@@ -63,7 +63,8 @@ fn pair(refused: &mut u32, lab: &Lab, port: u16) -> Result<(Socket, Socket)> {
     Ok((client, server))
 }
 
-/// A connection from its beginning to its end, with bytes in both directions; how many calls were refused memory.
+/// A connection from its beginning to its end, with bytes in both directions; how many calls were
+/// refused memory.
 fn conversation(lab: &Lab, bytes: &[u8]) -> Result<u32> {
     let mut refused = 0;
     let (client, server) = pair(&mut refused, lab, 7)?;
@@ -118,7 +119,8 @@ fn summed() -> Outcome {
     })
 }
 
-/// What is answered by a reset, which may be lost for want of memory: the next packet is answered again.
+/// What is answered by a reset, which may be lost for want of memory: the next packet is answered
+/// again.
 fn refusals() -> Outcome {
     on_hosts(Within::Module, |lab, injection| {
         let client = || lab.a.esp();
@@ -222,15 +224,16 @@ fn drain(socket: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// A packet that could not leave is sent again with the same flags: without the first one's TXS the receiver would not
-/// know of the transmission, and would ask for what is lost only once.
+/// A packet that could not leave is sent again with the same flags: without the first one's TXS the
+/// receiver would not know of the transmission, and would ask for what is lost only once.
 fn announcement() -> Outcome {
     on_hosts(Within::Module, |lab, injection| {
         send_single_packets(&lab.a.namespace)?;
         let (client, server) = lab.esp_pair(7)?;
         let wire = lab.b.packets(ETH_P_ESP)?;
         let bytes = random(30_000, 5);
-        // Where the next message begins, once that is known: what comes from before it is an earlier one's.
+        // Where the next message begins, once that is known: what comes from before it is an
+        // earlier one's.
         let mut next = None;
         in_turn(injection, "an announcement", nothing, |()| {
             let mut refused = 0;

@@ -185,7 +185,8 @@ fn shown_parameters() -> Outcome {
     Ok(())
 }
 
-/// Connections may outlive their descriptors; the module goes with or after them, while frames still come in.
+/// Connections may outlive their descriptors; the module goes with or after them, while frames
+/// still come in.
 fn unload_after_cut() -> Outcome {
     let _restore = Restore;
     let lab = Lab::new(Wiring::Switched)?;
@@ -218,7 +219,8 @@ fn clashing_parameters() -> Outcome {
     let _restore = Restore;
     module::unload()?;
     for parameters in [
-        // A family that is taken, one that cannot be, one type for both protocols, a type that is a length.
+        // A family that is taken, one that cannot be, one type for both protocols, a type that is a
+        // length.
         &["family=2"][..],
         &["family=4711"],
         &["edp_type=0x88b5", "esp_type=0x88b5"],

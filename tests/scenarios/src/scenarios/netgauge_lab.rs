@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! netgauge with many participants: labs are built, measured in, and taken away, however the run ends; hosts are reached
-//! by something in place of ssh.
+//! netgauge with many participants: labs are built, measured in, and taken away, however the run
+//! ends; hosts are reached by something in place of ssh.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

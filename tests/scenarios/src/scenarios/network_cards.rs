@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Network cards: one with several queues, as servers have it, QEMU's emulation of Intel's 82576 with the stock driver igb;
-//! and virtual machines' ones, virtio-net, whose speed can be set.
+//! Network cards: one with several queues, as servers have it, QEMU's emulation of Intel's 82576
+//! with the stock driver igb; and virtual machines' ones, virtio-net, whose speed can be set.
 
 use crate::address::ESP_SO_CHECKSUM;
 use crate::harness::growth;
@@ -136,7 +136,8 @@ fn spreads() -> Outcome {
     spread
 }
 
-/// The end that connects asks its device, whose speed decides unless a parameter or the program has.
+/// The end that connects asks its device, whose speed decides unless a parameter or the program
+/// has.
 fn by_speed() -> Outcome {
     finish(Command::new("modprobe").arg("virtio_pci"), "")?;
     let cards = Cards::of("virtio_net")?;

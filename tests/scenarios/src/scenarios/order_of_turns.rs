@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The order of turns: short messages pass long ones, sockets with a priority come first, and hosts have equal shares.
+//! The order of turns: short messages pass long ones, sockets with a priority come first, and hosts
+//! have equal shares.
 //!
-//! They run where the guest's clock counts instructions: there time means something, and is judged too.
+//! They run where the guest's clock counts instructions: there time means something, and is judged
+//! too.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,7 +25,8 @@ const MIB: usize = 1 << 20;
 /// The switch of `make incast`.
 const PORTS: &[&str] = &["--rate", "200mbit", "--buffer", "128k"];
 
-/// Receives to the end of a stream, counting. Nothing looks at the bytes: the one processor is to be the hosts'.
+/// Receives to the end of a stream, counting. Nothing looks at the bytes: the one processor is to
+/// be the hosts'.
 fn drain(socket: &Socket, received: &AtomicUsize) -> Result<()> {
     let mut buffer = vec![0; 64 * KIB];
     loop {
@@ -34,8 +37,8 @@ fn drain(socket: &Socket, received: &AtomicUsize) -> Result<()> {
     }
 }
 
-/// Has each of `pairs` carry a stream, until `measure` is done. It begins once all of them are under way, and gets the
-/// counts of bytes that each of them has received.
+/// Has each of `pairs` carry a stream, until `measure` is done. It begins once all of them are
+/// under way, and gets the counts of bytes that each of them has received.
 fn beside_streams<T>(
     pairs: &[(Socket, Socket)],
     measure: impl FnOnce(&[AtomicUsize]) -> Result<T>,
@@ -131,7 +134,8 @@ fn short_messages() -> Outcome {
     switch.down()
 }
 
-/// Four streams; the receiver's socket of one of them has a priority, which gives it three turns of four.
+/// Four streams; the receiver's socket of one of them has a priority, which gives it three turns of
+/// four.
 fn priorities() -> Outcome {
     let switch = Switch::up(5, PORTS)?;
     let [receiver, senders @ ..] = switch.hosts::<5>()?;
@@ -171,8 +175,9 @@ fn priorities() -> Outcome {
     switch.down()
 }
 
-/// Has each of `pairs` announce a message of `size` bytes whenever the last one is answered, until `measure` is done. It
-/// begins once each has had an answer, and gets the counts of bytes that were answered.
+/// Has each of `pairs` announce a message of `size` bytes whenever the last one is answered, until
+/// `measure` is done. It begins once each has had an answer, and gets the counts of bytes that were
+/// answered.
 fn beside_announcers<T>(
     pairs: &[(Socket, Socket)],
     size: usize,

@@ -138,7 +138,8 @@ fn read_in_pieces(file: &mut File, size: usize) -> Result<String> {
     }
 }
 
-/// Readers that take a little at a time get every socket once, and the first piece does not cost what the whole does.
+/// Readers that take a little at a time get every socket once, and the first piece does not cost
+/// what the whole does.
 fn pieces(lab: &Lab) -> Outcome {
     let ports = 3000..5000u16;
     let mut held = Vec::new();
@@ -202,7 +203,8 @@ fn users(text: &str) -> Result<Vec<&str>> {
         .collect()
 }
 
-/// A container's root, who is user 1000 to the host and 0 to itself, makes sockets. Both read the list.
+/// A container's root, who is user 1000 to the host and 0 to itself, makes sockets. Both read the
+/// list.
 fn user_ids() -> Outcome {
     well_in_process("the container", contained)
 }

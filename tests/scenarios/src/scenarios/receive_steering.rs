@@ -16,14 +16,14 @@ scenarios! {
 const CONNECTIONS: u16 = 256;
 const MESSAGES: usize = 5;
 
-/// The share of a receiver's frames that the second processor takes in while a task on the first one sends over all
-/// connections. The sender's are not steered.
+/// The share of a receiver's frames that the second processor takes in while a task on the first
+/// one sends over all connections. The sender's are not steered.
 fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
     let before = taken_in()?;
     ensure!(before.len() >= 2, "a guest with one processor");
     run_on(0)?;
-    // A driver that polls hands packets over, as that of a network card does; a veth that could segment by itself would
-    // not let its peer have one.
+    // A driver that polls hands packets over, as that of a network card does; a veth that could
+    // segment by itself would not let its peer have one.
     send_single_packets(&lab.a.namespace)?;
     lab.a
         .namespace
@@ -75,7 +75,8 @@ pub fn steer(host: &Netns, device: &str) -> Outcome {
     })
 }
 
-/// Connections from one device to another with steering: no processor takes in more than 40 % of the frames.
+/// Connections from one device to another with steering: no processor takes in more than 40 % of
+/// the frames.
 pub fn spread_over_four(near: &Device<'_>, far: &Device<'_>, port: u16) -> Outcome {
     let mut pairs = Vec::new();
     for number in 0..CONNECTIONS {

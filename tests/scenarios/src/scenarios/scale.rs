@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many connections at once, many one after the other, and the end of the ports; beside TCP where the two can be compared.
+//! Many connections at once, many one after the other, and the end of the ports; beside TCP where
+//! the two can be compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,8 +30,8 @@ fn established(host: &Host) -> Result<usize> {
         .count())
 }
 
-/// A slow kernel has fewer: idle connections ask each other for a sign of life every half minute, and it cannot answer
-/// the 700 questions a second of all of them.
+/// A slow kernel has fewer: idle connections ask each other for a sign of life every half minute,
+/// and it cannot answer the 700 questions a second of all of them.
 fn crowd() -> Outcome {
     let count = 10_000 / factor() as usize;
     note(&format!("{count} connections"));
@@ -66,7 +67,8 @@ fn churning(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A table whose chains grew would show: at 2,000 connections each of 64 buckets would hold 60 sockets.
+/// A table whose chains grew would show: at 2,000 connections each of 64 buckets would hold 60
+/// sockets.
 fn cost(lab: &Lab) -> Outcome {
     let mut crowd = Crowd::open(lab, Protocol::Esp, PORT, 1)?;
     let one = crowd.half_round_trip(1, 500)?;
@@ -202,7 +204,8 @@ fn ports_run_out(lab: &Lab) -> Outcome {
     .context("port 1023")
 }
 
-/// Of so many destinations some have the same port: by chance all are apart once in ten million times.
+/// Of so many destinations some have the same port: by chance all are apart once in ten million
+/// times.
 fn one_port_for_many(lab: &Lab) -> Outcome {
     const DESTINATIONS: u16 = 700;
     let mut pairs = BTreeMap::<u16, Vec<(Socket, Socket)>>::new();

@@ -279,7 +279,8 @@ fn texts() -> Outcome {
     for text in rejected {
         knobs.rejects(name, text)?;
     }
-    // As with all numbers under /proc/sys: nothing is nothing, and only a write at the start counts.
+    // As with all numbers under /proc/sys: nothing is nothing, and only a write at the start
+    // counts.
     knobs.accepts(name, "", 38)?;
     let file = namespace.within(|| fs::OpenOptions::new().write(true).open(path(name)))??;
     ensure!(file.write_at(b"40", 1)? == 2, "a write behind the start");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What `/proc/sys/esp/` does to sockets: which numbers are live, and which hold for sockets made later.
+//! What `/proc/sys/esp/` does to sockets: which numbers are live, and which hold for sockets made
+//! later.
 
 use fastrand::Rng;
 
@@ -105,8 +106,8 @@ fn receiver(lab: &Lab) -> Outcome {
     station.reset()
 }
 
-/// Hosts that do not have the same numbers, as while these are rolled out: the sender's window ends before its receiver
-/// acknowledges. One burst a second would take minutes.
+/// Hosts that do not have the same numbers, as while these are rolled out: the sender's window ends
+/// before its receiver acknowledges. One burst a second would take minutes.
 fn unequal(lab: &Lab) -> Outcome {
     let load = Load::of(8 << 20, 1 << 16, 81);
     let (here, there) = (Knobs(&lab.a.namespace), Knobs(&lab.b.namespace));

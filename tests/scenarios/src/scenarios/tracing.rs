@@ -236,7 +236,8 @@ fn await_freed(tracer: &Tracer, protocol: u16, reason: &str) -> Result<()> {
     .with_context(|| format!("{reason} for {protocol} is not in {:?}", last(&events)))
 }
 
-/// Waits until host `b` has told of a drop with these fields, and the core has freed a buffer for `reason`.
+/// Waits until host `b` has told of a drop with these fields, and the core has freed a buffer for
+/// `reason`.
 fn await_drop(
     lab: &Lab,
     tracer: &Tracer,
@@ -278,7 +279,8 @@ fn dropped_datagrams(lab: &Lab, tracer: &Tracer) -> Result<Socket> {
     Ok(receiver)
 }
 
-/// Packets that are less than a header, that are less than announced, and that are for somebody else.
+/// Packets that are less than a header, that are less than announced, and that are for somebody
+/// else.
 fn dropped_packets(lab: &Lab, tracer: &Tracer) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let lie = EspHeader {
@@ -364,8 +366,9 @@ fn resets(lab: &Lab) -> Outcome {
     await_event(&tracer, &lab.b, "esp_receive_reset", &told)
 }
 
-/// Connections on a good wire: what the core frees as dropped is just what the module says that it dropped. On a slow
-/// machine that may be something, since timers are too short and processors overtake each other.
+/// Connections on a good wire: what the core frees as dropped is just what the module says that it
+/// dropped. On a slow machine that may be something, since timers are too short and processors
+/// overtake each other.
 fn no_drops(lab: &Lab) -> Outcome {
     let tracer = Tracer::start(&["enet/esp_drop", "enet/edp_drop", "skb/kfree_skb"])?;
     let (client, server) = lab.esp_pair(PORT)?;

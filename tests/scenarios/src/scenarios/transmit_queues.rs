@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices with several transmit queues, used directly and below others: queues overtake each other, so the packets of a
-//! stream keep to one.
+//! Devices with several transmit queues, used directly and below others: queues overtake each
+//! other, so the packets of a stream keep to one.
 
 use crate::harness::growth;
 use crate::prelude::*;
@@ -87,8 +87,8 @@ fn hosts(kind: &Kind) -> Result<[Netns; 2]> {
          address 02:00:00:00:00:02 numtxqueues 2 numrxqueues 2 netns {}\n",
         b.path()
     ))?;
-    // What one queue sends is received in its order, wherever the frames were sent: a veth that segments itself would
-    // hand them to the sending processor's queue instead.
+    // What one queue sends is received in its order, wherever the frames were sent: a veth that
+    // segments itself would hand them to the sending processor's queue instead.
     a.run("ethtool", &["-K", "eth0", "tso", "off"])?;
     b.run("ethtool", &["-K", "eth0", "gro", "on"])?;
     for (host, (make, end)) in [&a, &b].into_iter().zip(kind.make.iter().zip(kind.ends)) {
@@ -126,7 +126,8 @@ fn sent_by_queue(host: &Netns) -> Result<[u64; 2]> {
     Ok([count("1:1")?, count("1:2")?])
 }
 
-/// One of the two queues is slow, and the sender changes its processor between packets: none may overtake another.
+/// One of the two queues is slow, and the sender changes its processor between packets: none may
+/// overtake another.
 fn one_queue(kind: &Kind) -> Outcome {
     const ROUNDS: u32 = 24;
     let [a, b] = hosts(kind)?;
@@ -151,12 +152,14 @@ fn one_queue(kind: &Kind) -> Outcome {
         })?;
     }
     let by_queue = growth(&before, &sent_by_queue(&a)?);
-    // What is late may be repeated, but never found to be missing because a later packet came first.
+    // What is late may be repeated, but never found to be missing because a later packet came
+    // first.
     let (sent, received) = (client.esp_counters()?, server.esp_counters()?);
     note(&format!(
         "client {sent:?}, server {received:?}, by queue {by_queue:?}"
     ));
-    // The acknowledged stream follows its sender: every round begins in the queue of its first processor.
+    // The acknowledged stream follows its sender: every round begins in the queue of its first
+    // processor.
     let least = u64::from(ROUNDS / 2);
     ensure!(
         by_queue.iter().all(|count| *count >= least),

@@ -14,8 +14,8 @@ scenarios! {
 /// `ARPHRD_ETHER`, <linux/if_arp.h>.
 const ETHER: u16 = 1;
 
-/// A device of Ethernet's type, as its owner says, that carries packets without a header: there is no sender to be read
-/// in front of them, only memory that is somebody else's.
+/// A device of Ethernet's type, as its owner says, that carries packets without a header: there is
+/// no sender to be read in front of them, only memory that is somebody else's.
 fn without_header(lab: &Lab) -> Outcome {
     const COUNT: u32 = 500;
     let host = &lab.a;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tap devices, by which hypervisors give virtual machines a network: the frames pass through a program, or through
-//! `vhost-net`, on their way to the other host.
+//! Tap devices, by which hypervisors give virtual machines a network: the frames pass through a
+//! program, or through `vhost-net`, on their way to the other host.
 
 use crate::prelude::*;
 use crate::tun::{Carries, Tun};
@@ -22,7 +22,8 @@ fn tap(host: &Host) -> Result<Tun> {
     Ok(tap)
 }
 
-/// Both protocols between the hosts' tap devices, while `cables` move what leaves by one to the other.
+/// Both protocols between the hosts' tap devices, while `cables` move what leaves by one to the
+/// other.
 fn carry<F: FnMut() -> Result<()> + Send>(lab: &Lab, cables: [F; 2]) -> Outcome {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

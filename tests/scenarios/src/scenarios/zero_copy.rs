@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sends that do not copy, where things go wrong: packets are lost, the program's memory changes or goes, the connection
-//! ends, the device shrinks or goes, the module goes.
+//! Sends that do not copy, where things go wrong: packets are lost, the program's memory changes or
+//! goes, the connection ends, the device shrinks or goes, the module goes.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -190,7 +190,8 @@ fn unmapped(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The stream stays in order, whatever its bytes are; also with checksums, of which none may be wrong for ever.
+/// The stream stays in order, whatever its bytes are; also with checksums, of which none may be
+/// wrong for ever.
 fn changing(lab: &Lab) -> Outcome {
     for checksum in [0, 1] {
         let port = 905 + checksum as u16;
@@ -293,7 +294,8 @@ fn listener_is_alone(lab: &Lab) -> Outcome {
     lab.b.await_proc("esp", |text| text.lines().count() <= 2)
 }
 
-/// Nobody knows whether a device still has a frame that refers to the program's memory, so the module stays.
+/// Nobody knows whether a device still has a frame that refers to the program's memory, so the
+/// module stays.
 fn module_goes() -> Outcome {
     let lab = Lab::new(Wiring::Direct)?;
     for host in [&lab.a, &lab.b] {
@@ -340,7 +342,8 @@ fn truncated(lab: &Lab) -> Outcome {
     comes_next(&server, b"behind it")
 }
 
-/// What is written to the file later is what a receiver may get: its pages are sent, no copy of them.
+/// What is written to the file later is what a receiver may get: its pages are sent, no copy of
+/// them.
 fn referred(lab: &Lab) -> Outcome {
     use std::os::unix::fs::FileExt;
     let (client, server) = lab.esp_pair(912)?;

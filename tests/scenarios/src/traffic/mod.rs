@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Traffic that checks itself: a server that does what each connection's first bytes ask for, and its clients.
+//! Traffic that checks itself: a server that does what each connection's first bytes ask for, and
+//! its clients.
 //!
 //! Every byte of every stream is compared with what it must be. Nothing here knows how the wire is.
 
@@ -25,7 +26,8 @@ const LONGEST: usize = 400;
 /// Length of the bytes by which a client says what it wants.
 const ORDER: usize = 17;
 
-/// For how long either end waits for the other: twice as long as the longest silence of a connection that is alive.
+/// For how long either end waits for the other: twice as long as the longest silence of a
+/// connection that is alive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Has no call on a connection wait for a peer that has gone without a word.
@@ -82,10 +84,12 @@ impl Order {
     }
 }
 
-/// Serves every connection of `listener`, each in a thread of its own, until `stop`; then until the last is over.
+/// Serves every connection of `listener`, each in a thread of its own, until `stop`; then until the
+/// last is over.
 ///
-/// A connection that fails before it has said what it wants is nobody's loss: its client failed to connect. What becomes of
-/// the others' errors is decided by `excused`. All that fail are reset: an end that gives up must not look like a stream's end.
+/// A connection that fails before it has said what it wants is nobody's loss: its client failed to
+/// connect. What becomes of the others' errors is decided by `excused`. All that fail are reset: an
+/// end that gives up must not look like a stream's end.
 ///
 /// # Errors
 /// When the listener fails.

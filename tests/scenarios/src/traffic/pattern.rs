@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! An endless pattern of bytes, made from a seed at either end, so that every byte of a stream can be checked.
+//! An endless pattern of bytes, made from a seed at either end, so that every byte of a stream can
+//! be checked.
 
 use fastrand::Rng;
 

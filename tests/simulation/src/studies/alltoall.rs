@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! All hosts send to all others: does a port drop packets when each sender has many receivers' turns at once?
+//! All hosts send to all others: does a port drop packets when each sender has many receivers'
+//! turns at once?
 
 use std::collections::VecDeque;
 

@@ -74,7 +74,8 @@ impl Study for Options {
         Ok(lines)
     }
 
-    /// Prints, per link and message: drops per round, then the median completion time, both with its worst.
+    /// Prints, per link and message: drops per round, then the median completion time, both with
+    /// its worst.
     fn print(lines: &[Line], out: &mut dyn Write) -> io::Result<()> {
         for (bits, burst_length, packets_to_ack) in LINKS {
             for (message, _) in MESSAGES {
@@ -153,7 +154,8 @@ fn table(lines: &[Line], bits: u64, message: &str, cell: fn(&Line) -> String) ->
     table
 }
 
-/// Draws, at 1 Gbit/s: the most senders without a drop over the buffer, and the median completion of small messages.
+/// Draws, at 1 Gbit/s: the most senders without a drop over the buffer, and the median completion
+/// of small messages.
 fn draw(lines: &[Line], file: &Path) -> Result<()> {
     let small = MESSAGES[0].0;
     let dropless = |initial: u16, buffer: u32| {

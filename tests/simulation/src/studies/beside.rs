@@ -20,7 +20,8 @@ const AHEAD: u64 = 512 << 10;
 /// What it is given at a time.
 const PIECE: u64 = 256 << 10;
 
-/// The streams have the port to themselves while it could carry so much, before the first question: bits.
+/// The streams have the port to themselves while it could carry so much, before the first question:
+/// bits.
 const WARM_UP: u64 = 200_000_000;
 
 /// A run that takes longer is given up, nanoseconds.
@@ -235,7 +236,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Runs the announcers and the streams alone for a while. Returns the end of this time, where measuring begins.
+    /// Runs the announcers and the streams alone for a while. Returns the end of this time, where
+    /// measuring begins.
     fn warm_up(&mut self) -> Nanos {
         let alone = self.streams.end == 0;
         let bits = if alone { 0 } else { WARM_UP };
@@ -317,7 +319,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The result. At `start`, where measuring began, `before` was received and the counters were `counts`.
+    /// The result. At `start`, where measuring began, `before` was received and the counters were
+    /// `counts`.
     fn sum_up(mut self, start: Nanos, before: &[u64], counts: &Counts) -> Line {
         let setup = self.simulation.setup().clone();
         let possible = (self.simulation.now() - start).max(1) as f64 * setup.rate.bits as f64 / 8e9;

@@ -31,8 +31,8 @@ const LINKS: [(u64, u64, u32); 4] = [
 /// A goodput this near to the best at the link counts as saturated.
 const SATURATED: f64 = 0.98;
 
-/// A turn is handed on after `packets_to_ack` packets and lets `burst_length` leave: where the second is more than so
-/// many times the first, the bursts of several senders pile up in the port.
+/// A turn is handed on after `packets_to_ack` packets and lets `burst_length` leave: where the
+/// second is more than so many times the first, the bursts of several senders pile up in the port.
 const MOST_OVERLAP: u16 = 3;
 
 /// One cell: the worst of several numbers of senders.
@@ -43,7 +43,8 @@ pub struct Cell {
     packets_to_ack: u16,
     /// The receiver grants larger windows where they fit the link: the parameters are the defaults.
     granted: bool,
-    /// The median of the rounds' goodput with the number of senders that has the least, part of what is possible.
+    /// The median of the rounds' goodput with the number of senders that has the least, part of
+    /// what is possible.
     median: f64,
     /// The least goodput over the numbers of senders, part of what is possible.
     goodput: f64,
@@ -169,7 +170,8 @@ fn pairs(cells: &[Cell], bits: u64) -> impl Iterator<Item = &Cell> {
     link.filter(|cell| !cell.granted)
 }
 
-/// The smallest window that saturates a link without piling up, with the fewest acknowledgements that do.
+/// The smallest window that saturates a link without piling up, with the fewest acknowledgements
+/// that do.
 fn smallest(cells: &[Cell], bits: u64) -> Option<&Cell> {
     let link = || pairs(cells, bits);
     let best = link().map(|cell| cell.goodput).fold(0.0, f64::max);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is looked into: each study runs simulations, and shows them as a table, as JSON, and some as a picture.
+//! What is looked into: each study runs simulations, and shows them as a table, as JSON, and some
+//! as a picture.
 
 pub mod alltoall;
 pub mod announce;
@@ -60,7 +61,8 @@ studies! {
     Beside: beside,
     /// All hosts send to all others, as MPI's alltoall
     Alltoall: alltoall,
-    /// Messages of published sizes at random times: how much longer they take than on an idle network
+    /// Messages of published sizes at random times: how much longer they take than on an idle
+    /// network
     Workloads: workloads,
     /// Goodput over burst_length and packets_to_ack
     Burst: burst,
@@ -148,7 +150,8 @@ pub struct Common {
     /// Propagation on each link, one way, nanoseconds
     #[arg(long, default_value_t = 100)]
     pub propagation: u32,
-    /// Bytes that a frame occupies on the wire beyond what it has in a buffer: check sequence, preamble and gap
+    /// Bytes that a frame occupies on the wire beyond what it has in a buffer: check sequence,
+    /// preamble and gap
     #[arg(long, default_value_t = 24)]
     pub framing: u16,
     /// Part of all packets that is lost at random, 0 to 1
@@ -160,7 +163,8 @@ pub struct Common {
     /// The parameter round_trip_time, microseconds
     #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(10..=1_000_000))]
     pub round_trip_time: u32,
-    /// Receive buffer of each connection, bytes, of which a packet takes its payload and 768; by default never full
+    /// Receive buffer of each connection, bytes, of which a packet takes its payload and 768; by
+    /// default never full
     #[arg(long, default_value_t = 1 << 30, value_parser = value_parser!(u32).range(1..=1 << 30))]
     pub receive_buffer: u32,
     /// Beginning of all random numbers

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What must hold in a rack, case by case: a part of what is possible there, or a time as a multiple of the ideal one.
+//! What must hold in a rack, case by case: a part of what is possible there, or a time as a
+//! multiple of the ideal one.
 //!
-//! All cases have the default parameters. A card that coalesces interrupts hands packets over one by one, at one time: what
-//! GRO saves beyond that is not simulated.
+//! All cases have the default parameters. A card that coalesces interrupts hands packets over one
+//! by one, at one time: what GRO saves beyond that is not simulated.
 
 use std::io::{self, Write};
 
@@ -329,7 +330,8 @@ fn cases() -> Vec<(String, Case)> {
     cases
 }
 
-/// One host sends to `k` receivers, each of which has another sender of its own: with max-min shares each port is full.
+/// One host sends to `k` receivers, each of which has another sender of its own: with max-min
+/// shares each port is full.
 fn outcast(k: u32) -> Shape {
     let shared = (1..=k).map(|receiver| (0, receiver));
     let own = (1..=k).map(|receiver| (k + receiver, receiver));
@@ -510,7 +512,8 @@ impl Rack<'_> {
     }
 }
 
-/// What streams have come to: their part of what is `possible` on a link, and how evenly, if that counts.
+/// What streams have come to: their part of what is `possible` on a link, and how evenly, if that
+/// counts.
 fn lines_of(shape: &Shape, measured: &Measured, possible: f64, name: &str) -> Vec<Line> {
     let (streams, links) = shape.counted;
     let sum: f64 = measured.rates.iter().take(streams).sum();

@@ -31,12 +31,13 @@ pub struct Line {
     pub together: bool,
     /// When the others are done if the silent ones are not there at all, nanoseconds.
     pub without: Nanos,
-    /// When they are done at the latest, if the silent ones stop after some number of packets, nanoseconds.
+    /// When they are done at the latest, if the silent ones stop after some number of packets,
+    /// nanoseconds.
     pub worst: Nanos,
     /// That number of packets, of the first silent one.
     pub worst_after: u64,
-    /// Of the worst run, what exceeds the time the others need with the silent ones' packets before them,
-    /// nanoseconds: what silence costs.
+    /// Of the worst run, what exceeds the time the others need with the silent ones' packets before
+    /// them, nanoseconds: what silence costs.
     pub delay: Nanos,
     /// How often, in the worst run, a turn was taken from its holders.
     pub overruns: u32,
@@ -44,7 +45,8 @@ pub struct Line {
     pub drops: u64,
     /// Whether the others were done in all runs.
     pub complete: bool,
-    /// The bound: each silent sender may hold the turn once. To it comes a round trip each. Nanoseconds.
+    /// The bound: each silent sender may hold the turn once. To it comes a round trip each.
+    /// Nanoseconds.
     pub bound: Nanos,
 }
 

@@ -10,8 +10,8 @@ use super::{parameters, senders, size, Common, Measured, Study, GIGABIT};
 use crate::report::{kib, part, rate, Columns};
 use crate::simulation::Parameters;
 
-/// Links: the rate, the buffer of the switch, burst_length and packets_to_ack for it, and what each sender sends in a
-/// round, bytes: enough that the beginning does not tell.
+/// Links: the rate, the buffer of the switch, burst_length and packets_to_ack for it, and what each
+/// sender sends in a round, bytes: enough that the beginning does not tell.
 const LINKS: [(u64, u32, (u16, u16), u64); 7] = [
     (GIGABIT / 5, 128 << 10, (21, 10), 64 << 10),
     (GIGABIT / 5, 128 << 10, (21, 10), 256 << 10),

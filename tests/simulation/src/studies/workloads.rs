@@ -18,8 +18,8 @@ use crate::rounds::percentile;
 use crate::simulation::{Counts, Parameters, Setup, Simulation};
 use crate::sizes::Sizes;
 
-/// A connection has at most so much on its way, bytes: further messages wait in the application. Sequence numbers allow 32,000
-/// packets.
+/// A connection has at most so much on its way, bytes: further messages wait in the application.
+/// Sequence numbers allow 32,000 packets.
 const MOST_AHEAD: u64 = 32 << 20;
 
 /// What is sent.
@@ -105,7 +105,8 @@ struct Message {
     until: u64,
 }
 
-/// How many times as long as on an idle network some messages took: the median and the 99th percentile.
+/// How many times as long as on an idle network some messages took: the median and the 99th
+/// percentile.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Slowdown {
     /// The median.
@@ -124,7 +125,8 @@ pub struct Line {
     pub senders: usize,
     /// Messages.
     pub messages: usize,
-    /// What had arrived when the last message was sent, part of what the port could carry, with headers.
+    /// What had arrived when the last message was sent, part of what the port could carry, with
+    /// headers.
     pub load: f64,
     /// All messages.
     pub all: Slowdown,
@@ -151,8 +153,8 @@ fn on_link(setup: &Setup, size: u64) -> (f64, f64) {
     (full as f64 * time(mss) + last, last)
 }
 
-/// How long a message takes on an idle network: packets follow each other on the sender's wire, and the last one is
-/// stored once more in the port. Nanoseconds.
+/// How long a message takes on an idle network: packets follow each other on the sender's wire, and
+/// the last one is stored once more in the port. Nanoseconds.
 fn alone(setup: &Setup, size: u64) -> f64 {
     let (whole, last) = on_link(setup, size);
     let latency = setup.processing + 2 * setup.propagation;
@@ -238,7 +240,8 @@ fn messages(simulation: &mut Simulation, options: &Options, sizes: Sizes) -> Vec
     (0..number).map(message).collect()
 }
 
-/// Sends all messages. Returns the size and the slowdown of each, and the load until the last one was sent.
+/// Sends all messages. Returns the size and the slowdown of each, and the load until the last one
+/// was sent.
 fn deliver(simulation: &mut Simulation, mut to_come: VecDeque<Message>) -> (Vec<(u64, f64)>, f64) {
     let setup = simulation.setup().clone();
     let messages = to_come.len();

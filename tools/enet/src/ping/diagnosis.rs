@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Collects what shows who is at fault: counters of the interface, ESP's answer, signs of life of the host.
+//! Collects what shows who is at fault: counters of the interface, ESP's answer, signs of life of
+//! the host.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -26,13 +27,16 @@ const COUNTING: Duration = Duration::from_millis(1500);
 /// How long a host may take to answer a probe; the kernel asks three times, once a second.
 const PROBED: Duration = Duration::from_secs(4);
 
-/// The same where the kernel first waits five seconds for another sign, because it was not told to ask at once.
+/// The same where the kernel first waits five seconds for another sign, because it was not told to
+/// ask at once.
 const UNPROBED: Duration = Duration::from_secs(9);
 
-/// How long a host may take to say that a UDP port is closed, where the kernel does not ask by itself.
+/// How long a host may take to say that a UDP port is closed, where the kernel does not ask by
+/// itself.
 const REFUSED: Duration = Duration::from_secs(1);
 
-/// Looks for the reason why `target` has not answered. `before` is what its interface had counted when asking began.
+/// Looks for the reason why `target` has not answered. `before` is what its interface had counted
+/// when asking began.
 pub fn examine(target: &Target, tally: &Tally, before: Option<Frames>) -> Evidence {
     // Frames to the own address do not leave the host.
     let before = before.filter(|_| target.interface.mac != Some(target.mac));
@@ -79,7 +83,8 @@ fn answers_esp(target: &Target) -> bool {
     }
 }
 
-/// Asks the host itself: has the kernel confirm the neighbour entry, and sends to a UDP port that is closed.
+/// Asks the host itself: has the kernel confirm the neighbour entry, and sends to a UDP port that
+/// is closed.
 fn life(target: &Target, ip: IpAddr) -> Life {
     let index = target.interface.index;
     let find = || {

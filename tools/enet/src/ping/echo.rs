@@ -28,7 +28,8 @@ pub const LEAST_SIZE: u16 = 5;
 /// Bytes of an EDP header, which an MTU includes.
 const HEADER: u32 = 6;
 
-/// Requests that may wait for answers, so that endless ones without answers do not take endless memory.
+/// Requests that may wait for answers, so that endless ones without answers do not take endless
+/// memory.
 const MOST_WAITING: u32 = 1 << 16;
 
 /// How long the host's answer to the query may take, once all echoes have come.
@@ -116,7 +117,8 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64() * 1e3)
 }
 
-/// The signals that end asking, blocked so that a descriptor reports them. Dropped, they kill again.
+/// The signals that end asking, blocked so that a descriptor reports them. Dropped, they kill
+/// again.
 struct Interrupts {
     set: SigSet,
     descriptor: SignalFd,
@@ -313,8 +315,8 @@ impl<'a> Echo<'a> {
     }
 }
 
-/// What to say if `target` takes less than `size` bytes, which it has to tell: frames beyond its MTU are dropped on the way, and the
-/// kernel refuses them once it knows.
+/// What to say if `target` takes less than `size` bytes, which it has to tell: frames beyond its
+/// MTU are dropped on the way, and the kernel refuses them once it knows.
 pub fn too_long(target: &Target, size: u16) -> Option<anyhow::Error> {
     let to = Address::new(target.mac, target.interface.index, 0);
     let told = Capabilities::of(to, ASKED_AGAIN).ok()?;
@@ -324,7 +326,8 @@ pub fn too_long(target: &Target, size: u16) -> Option<anyhow::Error> {
     ))
 }
 
-/// The queue in front of the device, or a filter there, did not take the frame; it may take the next.
+/// The queue in front of the device, or a filter there, did not take the frame; it may take the
+/// next.
 fn is_refusal(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
 }

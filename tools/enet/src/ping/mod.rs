@@ -60,7 +60,8 @@ impl PingArgs {
     /// Asks, prints the answers and a summary, and the reason if nobody answered.
     ///
     /// # Errors
-    /// When the host cannot be asked: the module is not loaded, an interface cannot send, or a request is too large for the host.
+    /// When the host cannot be asked: the module is not loaded, an interface cannot send, or a
+    /// request is too large for the host.
     pub fn run(&self) -> Result<ExitCode> {
         sockaddr_en::set_family(self.family);
         // A wrong host is reported first, whether or not the module is loaded.

@@ -102,7 +102,8 @@ impl<'a> Named<'a> {
     }
 }
 
-/// What is wrong with a text that has colons and is no address: no name of a host has one, so nobody needs to be asked.
+/// What is wrong with a text that has colons and is no address: no name of a host has one, so
+/// nobody needs to be asked.
 fn not_a_host(text: &str) -> String {
     const MAC: usize = "02:00:00:00:00:01".len();
     let parts = text

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The BPF program that maps the sockets of a control group, and the calls of `bpf(2)` that attach it.
+//! The BPF program that maps the sockets of a control group, and the calls of `bpf(2)` that attach
+//! it.
 //!
-//! The kernel calls `update_socket_protocol()` in each `socket` call and lets programs change what it returns (`fmod_ret`). The
-//! program here is written down as instructions, so that neither a compiler for BPF nor a loader of its objects is needed.
+//! The kernel calls `update_socket_protocol()` in each `socket` call and lets programs change what
+//! it returns (`fmod_ret`). The program here is written down as instructions, so that neither a
+//! compiler for BPF nor a loader of its objects is needed.
 
 #![allow(unsafe_code)]
 
@@ -38,7 +40,8 @@ mod uapi {
     pub const FUNC_CURRENT_TASK_UNDER_CGROUP: i32 = 37;
 }
 
-/// The license, as the kernel compares it: programs that trace functions must have one that goes with its own.
+/// The license, as the kernel compares it: programs that trace functions must have one that goes
+/// with its own.
 const LICENSE: &CStr = c"Dual MIT/GPL";
 
 /// An instruction: code, destination and source register, offset, number.
@@ -103,11 +106,13 @@ const fn call(function: i32) -> Instruction {
 /// Returns register 0.
 const EXIT: Instruction = instruction(0x95, 0, 0, 0, 0);
 
-/// The program: for streams of `AF_INET` and `AF_INET6` that a task in the group asks for with TCP's protocol number, 0 or
-/// MPTCP's (as Go does for listeners), the result is `IPPROTO_ENET`. Otherwise it is 0, which has the kernel's function run as
-/// if there were no program. `groups` is the map with the group.
+/// The program: for streams of `AF_INET` and `AF_INET6` that a task in the group asks for with
+/// TCP's protocol number, 0 or MPTCP's (as Go does for listeners), the result is `IPPROTO_ENET`.
+/// Otherwise it is 0, which has the kernel's function run as if there were no program. `groups` is
+/// the map with the group.
 fn program(groups: RawFd) -> Vec<Instruction> {
-    // The function's arguments, each in 64 bits; the address of the first is in register 1 at the start.
+    // The function's arguments, each in 64 bits; the address of the first is in register 1 at the
+    // start.
     const FAMILY: i16 = 0;
     const TYPE: i16 = 8;
     const PROTOCOL: i16 = 16;
@@ -139,11 +144,12 @@ fn program(groups: RawFd) -> Vec<Instruction> {
     ]
 }
 
-/// A call of `bpf(2)` with the first fields of its attributes; the kernel takes the rest for zeroes.
+/// A call of `bpf(2)` with the first fields of its attributes; the kernel takes the rest for
+/// zeroes.
 ///
 /// # Safety
-/// `Attributes` is the start of what `command` takes, without padding, and whatever it points to is readable for as long as the
-/// command reads.
+/// `Attributes` is the start of what `command` takes, without padding, and whatever it points to is
+/// readable for as long as the command reads.
 unsafe fn bpf<Attributes>(command: libc::c_int, attributes: &Attributes) -> io::Result<RawFd> {
     let place: *const Attributes = attributes;
     // SAFETY: the attributes are readable for their size; the rest is the caller's promise.
@@ -156,7 +162,8 @@ unsafe fn bpf<Attributes>(command: libc::c_int, attributes: &Attributes) -> io::
 
 /// Owns a descriptor that `bpf` has returned.
 fn owned(fd: RawFd) -> OwnedFd {
-    // SAFETY: only called with the result of a command that makes a descriptor, which nobody else knows.
+    // SAFETY: only called with the result of a command that makes a descriptor, which nobody else
+    // knows.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -255,11 +262,12 @@ fn load_program(groups: BorrowedFd<'_>, function: u32) -> io::Result<OwnedFd> {
 pub struct Link(OwnedFd);
 
 impl Link {
-    /// Maps the sockets that tasks in `group` make from now on; `group` is a directory of the control group file system.
+    /// Maps the sockets that tasks in `group` make from now on; `group` is a directory of the
+    /// control group file system.
     ///
     /// # Errors
-    /// When the kernel has no such hook (`CONFIG_MPTCP`, `CONFIG_DEBUG_INFO_BTF`), or this user may not attach programs to it
-    /// (`CAP_BPF` and `CAP_PERFMON`).
+    /// When the kernel has no such hook (`CONFIG_MPTCP`, `CONFIG_DEBUG_INFO_BTF`), or this user may
+    /// not attach programs to it (`CAP_BPF` and `CAP_PERFMON`).
     pub fn attach(group: BorrowedFd<'_>) -> Result<Self> {
         #[repr(C)]
         struct LinkCreate {

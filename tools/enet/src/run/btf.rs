@@ -2,7 +2,8 @@
 
 //! Numbers of kernel functions in BTF, the kernel's description of its types.
 //!
-//! Only the place of each type is looked at, which takes a few milliseconds; libraries take in all types, at each `enet run`.
+//! Only the place of each type is looked at, which takes a few milliseconds; libraries take in all
+//! types, at each `enet run`.
 
 use std::ffi::CStr;
 
@@ -62,7 +63,8 @@ pub fn function(btf: &[u8], name: &CStr) -> Option<u32> {
     if magic != Some(MAGIC) {
         return None;
     }
-    // Magic, version, flags, length of the header; place and length of the types, place and length of the names.
+    // Magic, version, flags, length of the header; place and length of the types, place and length
+    // of the names.
     let field = |index: usize| word(btf, 4 * index).map(|word| word as usize);
     let behind = btf.get(field(1)?..)?;
     let types = behind.get(field(2)?..)?.get(..field(3)?)?;

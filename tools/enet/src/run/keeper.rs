@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The process that keeps a command's sockets mapped. The command itself keeps the process number of `enet run`, so signals, exit
-//! status and terminal are its own; and it may leave processes behind, which are mapped as long as they run.
+//! The process that keeps a command's sockets mapped. The command itself keeps the process number
+//! of `enet run`, so signals, exit status and terminal are its own; and it may leave processes
+//! behind, which are mapped as long as they run.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +19,8 @@ use super::bpf::Link;
 use super::group::Group;
 use super::rules::{self, Rules};
 
-/// Moves this process into `group`, whose sockets are mapped by `link` as long as it has a process; `module` is held as long.
+/// Moves this process into `group`, whose sockets are mapped by `link` as long as it has a process;
+/// `module` is held as long.
 ///
 /// # Errors
 /// When the module does not take the rules, or there can be no other process.
@@ -37,7 +39,8 @@ pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -
     // SAFETY: this process has one thread.
     match unsafe { fork() }.context("starting the keeper")? {
         ForkResult::Parent { child } => {
-            // The keeper's parent ends at once, so that the command has no child that it did not start.
+            // The keeper's parent ends at once, so that the command has no child that it did not
+            // start.
             waitpid(child, None)?;
             group.join()?;
             // Closed when the command runs, or could not be started.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `enet run`, `enet map` and `enet unmap`: have the kernel make mapped sockets where programs ask for ones of TCP.
+//! `enet run`, `enet map` and `enet unmap`: have the kernel make mapped sockets where programs ask
+//! for ones of TCP.
 //!
-//! The programs of a control group are mapped by a BPF program. Where that is not possible, a library that is loaded before all
-//! others exchanges the protocol number in `socket()`.
+//! The programs of a control group are mapped by a BPF program. Where that is not possible, a
+//! library that is loaded before all others exchanges the protocol number in `socket()`.
 
 mod bpf;
 mod btf;
@@ -162,7 +163,8 @@ fn explain(error: Errno) -> anyhow::Error {
     }
 }
 
-/// Where the library is: beside this program as it is built, or in the directories that packages install it in.
+/// Where the library is: beside this program as it is built, or in the directories that packages
+/// install it in.
 fn preload() -> Result<PathBuf> {
     if let Some(path) = env::var_os(PRELOAD_VARIABLE) {
         return Ok(path.into());

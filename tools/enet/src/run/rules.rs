@@ -70,11 +70,13 @@ impl fmt::Display for Peers {
 /// What is allowed and denied.
 #[derive(Debug, Default, clap::Args)]
 pub struct Rules {
-    /// Let ESP carry connections with these peers and server ports alone, as 10.0.0.0/24:6379 or :5432; can be repeated
+    /// Let ESP carry connections with these peers and server ports alone, as 10.0.0.0/24:6379 or
+    /// :5432; can be repeated
     #[arg(long, value_name = "PEERS", value_parser = Peers::from_str)]
     allow: Vec<Peers>,
 
-    /// Leave connections with these peers and server ports to TCP; can be repeated, and goes before --allow
+    /// Leave connections with these peers and server ports to TCP; can be repeated, and goes before
+    /// --allow
     #[arg(long, value_name = "PEERS", value_parser = Peers::from_str)]
     deny: Vec<Peers>,
 }

@@ -87,7 +87,8 @@ impl EspStream {
         self.0.async_io(Interest::READABLE, io).await
     }
 
-    /// Splits the stream into halves that tasks can own. Dropping the writing half ends that direction.
+    /// Splits the stream into halves that tasks can own. Dropping the writing half ends that
+    /// direction.
     pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
         split::split(self)
     }
@@ -222,8 +223,9 @@ macro_rules! socket {
             /// What `fcntl(2)` says of `F_SETFL`, or `epoll_ctl(2)`.
             pub fn from_std(socket: crate::$type) -> io::Result<Self> {
                 socket.set_nonblocking(true)?;
-                // SAFETY: the socket owns its descriptor and never changes it; it is lent out by shared
-                // reference only. If it leaves the `AsyncFd`, then by `into_inner`, which ends the registration.
+                // SAFETY: the socket owns its descriptor and never changes it; it is lent out by
+                // shared reference only. If it leaves the `AsyncFd`, then by `into_inner`, which
+                // ends the registration.
                 let registered = unsafe { AsyncFd::register(socket) };
                 registered.map(Self).map_err(|failed| failed.into_parts().1)
             }

@@ -54,8 +54,8 @@ impl EspRecords {
         self.0.async_io(Interest::WRITABLE, write).await
     }
 
-    /// Waits for a record and returns how many bytes it has: more than the buffer, if that is too short. Then the
-    /// rest of the record is gone. 0 is the end.
+    /// Waits for a record and returns how many bytes it has: more than the buffer, if that is too
+    /// short. Then the rest of the record is gone. 0 is the end.
     ///
     /// # Errors
     ///

@@ -121,7 +121,8 @@ fn datagram_uring_sends_and_receives(side: &Side<'_>, trace: &Trace) -> Outcome 
     let receive = |room: &mut [u8]| {
         opcode::Recv::new(Fd(b.as_raw_fd()), room.as_mut_ptr(), room.len() as u32)
     };
-    // SAFETY: the buffers and the address live to the end of this function, and each operation is waited for.
+    // SAFETY: the buffers and the address live to the end of this function, and each operation is
+    // waited for.
     unsafe {
         trace.see("send", ring.once(send().build())?);
         trace.see("receive", ring.once(receive(&mut room).build())?);
@@ -179,8 +180,8 @@ fn datagram_uring_messages(trace: &Trace, (a, b): Pair) -> Outcome {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
-    // SAFETY: all-zero is a valid msghdr, which is plain data. It points to what lives to the end of this function, and
-    // each operation is waited for.
+    // SAFETY: all-zero is a valid msghdr, which is plain data. It points to what lives to the end
+    // of this function, and each operation is waited for.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut vector;

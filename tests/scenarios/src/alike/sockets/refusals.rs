@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls that are refused: on the wrong kind of socket, in the wrong state, with numbers that mean nothing.
+//! Calls that are refused: on the wrong kind of socket, in the wrong state, with numbers that mean
+//! nothing.
 
 use crate::alike::prelude::*;
 use crate::privilege::without_capabilities;
@@ -138,7 +139,8 @@ fn pieces(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn unknown_flags(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;
-    // MSG_TRYHARD, MSG_EOR, MSG_FIN, MSG_SYN, MSG_RST, MSG_CONFIRM, MSG_DONTROUTE and two bits that are none.
+    // MSG_TRYHARD, MSG_EOR, MSG_FIN, MSG_SYN, MSG_RST, MSG_CONFIRM, MSG_DONTROUTE and two bits that
+    // are none.
     for flag in [
         0x4, 0x80, 0x200, 0x400, 0x1000, 0x800, 0x10_0000, 0x200_0000,
     ] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Time stamps of what is sent (`SO_TIMESTAMPING`): which reports come, of what, and in which order.
+//! Time stamps of what is sent (`SO_TIMESTAMPING`): which reports come, of what, and in which
+//! order.
 
 use libc::SOL_SOCKET;
 
@@ -288,7 +289,8 @@ fn many_packets(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// A call that does not block takes a part: the report is of that, and comes when the reader has taken it.
+/// A call that does not block takes a part: the report is of that, and comes when the reader has
+/// taken it.
 fn part(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = pair(side)?;
     a.set_so(libc::SO_SNDBUF, 100_000)?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a receiver may learn beside the data: when it came, what was lost, its mark and priority, by which processor.
+//! What a receiver may learn beside the data: when it came, what was lost, its mark and priority,
+//! by which processor.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -35,10 +36,11 @@ scenarios! {
     datagram datagram_transmit_time;
 }
 
-/// Sends until the receiver, which has `room` for control messages, is told something or that there was no room for it.
+/// Sends until the receiver, which has `room` for control messages, is told something or that there
+/// was no room for it.
 ///
-/// The kernel begins to take times a moment after the first socket asked for them, and may still be about to stop for
-/// the last one before: until then any packet of a stream may come without.
+/// The kernel begins to take times a moment after the first socket asked for them, and may still be
+/// about to stop for the last one before: until then any packet of a stream may come without.
 fn told(a: &Socket, b: &Socket, flags: i32, room: usize) -> Result<(usize, i32, Vec<Control>)> {
     let end = Instant::now() + patience();
     loop {

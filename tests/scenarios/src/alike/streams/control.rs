@@ -75,7 +75,8 @@ fn stream_error_queue_is_empty(trace: &Trace, (client, server): Pair) -> Outcome
     Ok(())
 }
 
-/// A pause between the two sends may use up the time for which the first is held back, so more than one try counts.
+/// A pause between the two sends may use up the time for which the first is held back, so more than
+/// one try counts.
 fn stream_msg_more_is_held_back(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut held = false;
     for _ in 0..20 {

@@ -109,7 +109,8 @@ fn stream_signal_for_room(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn stream_signal_omitted_for_a_sleeping_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
-    // Who delivers data wakes the reader first and then looks whether it sleeps: elsewhere it could be awake by then.
+    // Who delivers data wakes the reader first and then looks whether it sleeps: elsewhere it could
+    // be awake by then.
     processor::stay()?;
     let (client, server) = side.stream(138)?;
     let driven = Driven::new(&server)?;

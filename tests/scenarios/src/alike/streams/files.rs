@@ -35,8 +35,8 @@ pub fn see_no_file(trace: &Trace, socket: &Socket) -> Outcome {
         iov_len: bytes.len(),
     };
     let now = libc::RWF_NOWAIT;
-    // SAFETY: the buffer is readable and writable for its length and lives across the calls, as does the vector; the
-    // other calls take integers. mmap is refused, so nothing is mapped.
+    // SAFETY: the buffer is readable and writable for its length and lives across the calls, as
+    // does the vector; the other calls take integers. mmap is refused, so nothing is mapped.
     unsafe {
         let pointer = bytes.as_mut_ptr().cast();
         trace.see("pread", check(libc::pread(fd, pointer, 4, 0) as i64));
@@ -109,8 +109,9 @@ pub fn aio_once(
     let mut controls = [&mut control as *mut Control];
     let mut event = [0u64; 4];
     let none = std::ptr::null_mut::<libc::timespec>();
-    // SAFETY: the context is written by io_setup and ended by io_destroy; the control block, the buffer it names and the
-    // event live across the calls, and io_getevents returns when the operation is done with them.
+    // SAFETY: the context is written by io_setup and ended by io_destroy; the control block, the
+    // buffer it names and the event live across the calls, and io_getevents returns when the
+    // operation is done with them.
     unsafe {
         check(libc::syscall(libc::SYS_io_setup, 1, &mut context))?;
         let done = check(libc::syscall(

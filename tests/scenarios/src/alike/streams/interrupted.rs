@@ -124,7 +124,8 @@ fn stream_poll_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
     })
 }
 
-/// A signal that is blocked but for the call, as programs wait for either a signal or a socket without a race.
+/// A signal that is blocked but for the call, as programs wait for either a signal or a socket
+/// without a race.
 fn stream_ppoll_unblocks_a_signal(side: &Side<'_>, trace: &Trace) -> Outcome {
     catch(true)?;
     let (client, server) = side.stream(121)?;

@@ -173,7 +173,8 @@ fn stream_threads_open_and_close(side: &Side<'_>, trace: &Trace) -> Outcome {
         })
     };
     let call = || {
-        // Entering a host's namespace is the process' business here, so the sockets are made before.
+        // Entering a host's namespace is the process' business here, so the sockets are made
+        // before.
         let sockets: Vec<Socket> = (0..4 * ROUNDS)
             .map(|_| side.socket(&side.lab.a))
             .collect::<Result<_>>()?;

@@ -242,8 +242,8 @@ fn stream_uring_messages(trace: &Trace, (client, server): Pair) -> Outcome {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     });
-    // SAFETY: all-zero is a valid msghdr, which is plain data. It points to the vector, and that to the two buffers,
-    // all alive to the end of this function; each operation is waited for.
+    // SAFETY: all-zero is a valid msghdr, which is plain data. It points to the vector, and that to
+    // the two buffers, all alive to the end of this function; each operation is waited for.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = vector.as_mut_ptr();

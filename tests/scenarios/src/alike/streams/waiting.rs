@@ -305,7 +305,8 @@ fn stream_poll_woken_by_each_change(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// A descriptor that another thread closes: the calls that sleep with it hold the socket, and go on.
+/// A descriptor that another thread closes: the calls that sleep with it hold the socket, and go
+/// on.
 fn stream_closed_while_calls_sleep(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(101)?;
     let other = alias(&server);

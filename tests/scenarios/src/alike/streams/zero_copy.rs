@@ -39,7 +39,8 @@ fn stream_zero_copy(trace: &Trace, (client, server): Pair) -> Outcome {
     let bytes = *b"by io_uring";
     let fd = Fd(client.as_raw_fd());
     let entry = opcode::SendZc::new(fd, bytes.as_ptr(), bytes.len() as u32).build();
-    // SAFETY: the buffer lives to the end of this function, and the notification is waited for when there will be one.
+    // SAFETY: the buffer lives to the end of this function, and the notification is waited for when
+    // there will be one.
     unsafe { ring.start(1, entry) }?;
     let sent = ring.wait(1)?;
     trace.see("send", sent);
@@ -244,7 +245,8 @@ fn stream_zero_copy_ends_with_disconnecting(trace: &Trace, (client, server): Pai
     Ok(())
 }
 
-/// Sends in place until nothing more is taken. How many sends that were. The bytes are static: nobody waits for them.
+/// Sends in place until nothing more is taken. How many sends that were. The bytes are static:
+/// nobody waits for them.
 fn fill(client: &Socket) -> anyhow::Result<u32> {
     static BYTES: [u8; 100_000] = [7; 100_000];
     switch(client, 1)?;
@@ -316,7 +318,8 @@ fn stream_zero_copy_of_a_registered_buffer(trace: &Trace, (connected, accepted):
                 .buf_index(Some(0))
                 .flags(libc::MSG_WAITALL)
                 .build();
-            // SAFETY: the buffer lives to the end of this function, and both completions are waited for.
+            // SAFETY: the buffer lives to the end of this function, and both completions are waited
+            // for.
             unsafe { ring.start(1, entry) }?;
             let sent = ring.wait(1)?;
             anyhow::ensure!(sent.result as usize == PART, "{sent:?}");
