@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A call is kept after it has returned, when its descriptor may be gone.
+//! A call is kept beyond its return, although its descriptor may be gone then.
 
 use crate::net::family::Call;
 use crate::net::sock::Protocol;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A child that is not locked, and so may be another descriptor's at this moment, is grafted.
+//! An unlocked child is grafted, although another descriptor may be getting it at this moment.
 
 use crate::net::family::NewDescriptor;
 use crate::net::sock::{Protocol, SockRef};

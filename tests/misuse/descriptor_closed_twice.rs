@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket is cut from its descriptor twice.
+//! A socket is detached from its descriptor twice.
 
 use crate::net::family::Closing;
 use crate::net::sock::Protocol;

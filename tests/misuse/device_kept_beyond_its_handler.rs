@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A handler keeps the device that a frame came by, which may go after the handler's return.
+//! A handler keeps the receiving device of a frame, which may be freed after the handler returns.
 
 use crate::net::device::Device;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A device is used after the read section in which it was found.
+//! A device is used after the end of the read section in which it was found.
 
 use crate::net::device::Device;
 use crate::net::namespace::Net;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A task owns a device while it waits, and `ip link del` waits for the task.
+//! A task holds a reference to a device while it sleeps, so that `ip link del` blocks on the task.
 
 use crate::net::device::Device;
 use kernel::sync::aref::ARef;

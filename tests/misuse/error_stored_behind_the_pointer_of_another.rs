@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An error is stored in the socket in front of one of TCP's, whose pointer is not to a socket.
+//! An error is stored in the front of a TCP socket, whose `sk_user_data` does not point to a
+//! socket.
 
 use crate::net::errno::EINVAL;
 use crate::net::inet::{StreamCall, Streams};

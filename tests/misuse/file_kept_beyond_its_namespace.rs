@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The maker of a namespace's files keeps the directory, which goes with the namespace.
+//! The code that creates a namespace's files keeps the directory, which is freed with the
+//! namespace.
 
 use crate::net::errno::Result;
 use crate::net::procfs::{Directory, Show};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A table links sockets through a field that is something else.
+//! Safe code declares a link whose offset is not that of a table's list node.
 
 use crate::net::table::{Link, Membership, Memberships, PortLink};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket joins a map while somebody else may take it out.
+//! A socket joins a map while another task may remove it.
 
 use crate::net::map::{Key, Map};
 use crate::net::sock::{Protocol, Sock};

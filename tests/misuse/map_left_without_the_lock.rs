@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket leaves a map while somebody else may put it in.
+//! A socket leaves a map while another task may insert it.
 
 use crate::net::map::Map;
 use crate::net::sock::{Protocol, Sock};

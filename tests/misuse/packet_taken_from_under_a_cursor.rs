@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The packet that a cursor is at is taken out of its queue.
+//! A packet is removed from its queue while a cursor points to it.
 
 use crate::net::numbered::{Cursor, Numbered, NumberedQueue};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A packet is changed after a queue took it over.
+//! A packet is changed after it was moved into a queue.
 
 use crate::net::skb::Skb;
 use crate::net::sock::{Protocol, Sock, Stream};

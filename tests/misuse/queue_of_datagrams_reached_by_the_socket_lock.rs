@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A datagram socket's queue, which has a lock of its own, is reached through the socket lock.
+//! The queue of a datagram socket, which has its own lock, is accessed through the socket lock.
 
 use crate::net::sock::{Datagram, Protocol, Sock};
 

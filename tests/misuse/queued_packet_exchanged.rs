@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queued packet is exchanged for another one, which no list links.
+//! A queued packet is replaced by an owned one, which is not linked into the list.
 
 use crate::net::skb::{Buffer, Skb};
 use crate::net::sock::{Protocol, Sock, Stream};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A read section is left by another task than entered it.
+//! A read section is left by a task that did not enter it.
 
 use crate::net::rcu::Read;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A datagram is changed that a look at the queue shares with other readers.
+//! A peeked datagram, which other readers share, is changed.
 
 use crate::net::datagram::Received;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A received datagram, which may be charged to its socket, is kept after the call that holds the
+//! A received datagram, which may be charged to its socket, is kept beyond the call that holds the
 //! socket.
 
 use crate::net::family::Closing;

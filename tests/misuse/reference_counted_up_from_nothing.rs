@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket whose last reference may be gone is held as if it had one: it would be freed twice.
+//! A found socket is treated as held although its reference count may be zero: it would be freed
+//! twice.
 
 use crate::net::map::{Key, Map};
 use crate::net::rcu;

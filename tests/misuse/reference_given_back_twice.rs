@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A reference to a socket is given back twice.
+//! A reference to a socket is dropped twice.
 
 use crate::net::sock::{Protocol, SockRef};
 

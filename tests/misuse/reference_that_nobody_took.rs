@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A reference is made of a borrowed socket without being counted, so that giving it back frees the
+//! A reference is made from a borrowed socket without counting it, so that dropping it frees the
 //! socket early.
 
 use crate::net::sock::{Protocol, Sock, SockRef};

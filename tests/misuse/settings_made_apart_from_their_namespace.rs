@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files under `/proc/sys` are made by hand, and may be kept when their namespace is gone.
+//! Files under `/proc/sys` are created by hand, and may outlive their namespace.
 
 use crate::net::namespace::{Net, PerNet};
 use crate::net::sysctl::PerNamespace;

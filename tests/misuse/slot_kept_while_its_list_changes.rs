@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a list stores with a socket is used after the socket may belong to another list.
+//! The slot that a list stores in a socket is used after the socket may belong to another list.
 
 use crate::net::sock::{Protocol, Sock};
 use crate::net::sock_list::SockLists;

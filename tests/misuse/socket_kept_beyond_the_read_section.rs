@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket that was found in a table is used after the read section.
+//! A socket that was found in a map is used after the end of the read section.
 
 use crate::net::map::{Key, Map};
 use crate::net::rcu;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket that was found in a table of ports is used after the read section.
+//! A socket that was found in a port table is used after the end of the read section.
 
 use crate::net::rcu;
 use crate::net::sock::{Protocol, Sock};

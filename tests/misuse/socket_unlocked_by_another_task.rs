@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket is unlocked by another task than locked it.
+//! A socket is unlocked by a task that did not lock it.
 
 use crate::net::sock::{Protocol, SockRef};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The evidence of softirq context is kept after softirqs are enabled again.
+//! The token of softirq context is kept after softirqs are enabled again.
 
 use crate::net::softirq::{self, Softirq};
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The evidence of softirq context is used by another task, on a processor that may be interrupted.
+//! The token of softirq context is used by another task, on a processor where softirqs may be
+//! enabled.
 
 use crate::net::softirq;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A spin lock is released by another task, perhaps on another processor, than took it.
+//! A spin lock is released by a task that did not take it, perhaps on another processor.
 
 use crate::net::bh_lock::BhLock;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The state is borrowed while the backlog runs, whose packets change it.
+//! The state stays borrowed while the backlog is processed, although its packets change the state.
 
 use crate::net::sock::{Protocol, Sock};
 

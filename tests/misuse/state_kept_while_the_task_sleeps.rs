@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The state is borrowed while the task sleeps with the socket unlocked.
+//! The state stays borrowed while the task sleeps with the socket unlocked.
 
 use crate::net::family::Call;
 use crate::net::sock::Protocol;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket of TCP's gets another state than TCP gave it, and with it a queue that it does not
-//! have.
+//! Our code sets the state of a TCP socket, which then claims to have an accept queue.
 
 use crate::net::inet::{StreamCall, Streams};
 use crate::net::sock::TcpState;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket joins a table whose chains somebody else may be changing.
+//! A socket joins a table while another task may be changing the table's chains.
 
 use crate::net::sock::{Protocol, Sock};
 use crate::net::table::{PortLink, Table};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A locked table is handed to another task: the lock belongs to the processor that took it.
+//! A locked table is sent to another task, although only the processor that took the lock may
+//! release it.
 
 use crate::net::sock::Protocol;
 use crate::net::table::{PortLink, Table};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two children become the socket of one descriptor.
+//! Two children are grafted onto one descriptor.
 
 use crate::net::family::NewDescriptor;
 use crate::net::sock::{Locked, Protocol};

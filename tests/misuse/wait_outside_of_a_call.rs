@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A task sleeps on a socket that may have no descriptor, and so no wait queue.
+//! A task sleeps on a socket that may have no descriptor, and thus no wait queue.
 
 use crate::net::family::Call;
 use crate::net::sock::{Protocol, Sock};

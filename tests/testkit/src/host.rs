@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A host: sockets that share a network device, and the order in which the engine is called.
+//! A host: sockets that share a network device, and the order in which they call the engine.
 
 use std::collections::VecDeque;
 
@@ -10,34 +10,35 @@ use esp::{reset_for, AckQueue, Nanos, Outcome, State, Verdict};
 use crate::payload::Payload;
 use crate::socket::{Packet, Socket};
 
-/// A network device: its ACK queue with the lists of sockets that wait in it.
+/// A network device: its ACK queue, and the lists of sockets that wait in the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Device {
-    /// The order of the acknowledgements.
+    /// Orders the sockets' acknowledgements.
     pub queue: AckQueue,
-    /// Sockets that wait for their turn, in lists, first in, first out.
+    /// The sockets that wait for their turn, by list; each list is first in, first out.
     pub waiting: [VecDeque<usize>; LISTS],
-    /// Connections that were ever accepted.
+    /// How many connections were ever accepted.
     pub connections: usize,
     /// When a packet last arrived.
     heard: Nanos,
-    /// Sockets of others have the turn: none is given here.
+    /// Sockets of another device hold the turn, so no socket of this one gets it.
     pub held: bool,
 }
 
 impl Device {
-    /// A packet arrives, for any socket.
+    /// Records that a packet arrived for some socket of the device.
     pub fn note_arrival(&mut self, now: Nanos) {
         self.heard = now;
         self.queue.note_arrival(now);
     }
 
-    /// Sockets that wait for their turn.
+    /// Returns the sockets that wait for their turn.
     pub fn listed(&self) -> impl Iterator<Item = usize> + '_ {
         self.waiting.iter().flatten().copied()
     }
 
-    /// Does to the lists what the queue says about the demand of the socket `id`.
+    /// Reports the demand of socket `id` to the ACK queue, and moves the socket between the lists
+    /// accordingly.
     fn schedule<P>(&mut self, id: usize, socket: &mut Socket<P>, now: Nanos) -> Verdict {
         let Some(conn) = &mut socket.conn else {
             return Verdict::Unchanged;
@@ -60,47 +61,48 @@ impl Device {
     }
 }
 
-/// Sockets behind one device, or behind one each, as the kernel module calls their engines.
+/// Sockets behind one device, or one device per socket, driving their engines as the kernel module
+/// does.
 ///
 /// The provided methods are the events of a host. After each of them no packet is left to send.
 pub trait Host {
-    /// What packets carry.
+    /// The payload of packets.
     type Payload: Payload;
 
-    /// A socket and its device.
+    /// Returns a socket and its device.
     fn at(&mut self, id: usize) -> (&mut Device, &mut Socket<Self::Payload>);
 
-    /// A socket sends a packet.
+    /// Sends a packet on behalf of a socket.
     fn emit(&mut self, id: usize, packet: Packet<Self::Payload>);
 
-    /// The ACK queue has answered a socket's demand.
+    /// Called after the ACK queue has answered a socket's demand.
     fn scheduled(&mut self, _id: usize, _verdict: Verdict) {}
 
-    /// The turn of a socket that waited has come.
+    /// Called when a waiting socket gets its turn.
     fn turned(&mut self, _id: usize) {}
 
-    /// A socket's timer is to expire at its [deadline](Socket::deadline), unless it does so
-    /// earlier.
+    /// Arms a socket's timer for its [deadline](Socket::deadline); a timer that expires earlier
+    /// stays.
     fn arm(&mut self, _id: usize) {}
 
-    /// The timer of the ACK queue of a socket's device is to expire at its
-    /// [deadline](AckQueue::deadline), unless it does so earlier.
+    /// Arms the timer of the ACK queue of a socket's device for its [deadline](AckQueue::deadline);
+    /// a timer that expires earlier stays.
     fn arm_queue(&mut self, _id: usize) {}
 
-    /// A socket.
+    /// Returns a socket.
     fn socket(&mut self, id: usize) -> &mut Socket<Self::Payload> {
         self.at(id).1
     }
 
-    /// A socket opens its connection from port to port.
+    /// Connects a socket from `ports[0]` to `ports[1]`.
     fn connect(&mut self, id: usize, ports: [u16; 2], now: Nanos) {
         self.socket(id).connect(ports, now);
         self.transmit(id, now);
         self.serve(id, now);
     }
 
-    /// One send call: queues a message as far as numbers suffice, and returns how many bytes that
-    /// are.
+    /// Does one send call: queues as much of a message as there are sequence numbers for, and
+    /// returns how many bytes it queued.
     fn send(&mut self, id: usize, mut message: Self::Payload, now: Nanos) -> usize {
         let len = message.len();
         self.socket(id).conn().hold_last(true);
@@ -113,7 +115,8 @@ pub trait Host {
         len - message.len()
     }
 
-    /// One send call that queues a record, or nothing of it.
+    /// Does one send call that queues a whole record or nothing; returns whether it queued the
+    /// record.
     fn send_record(&mut self, id: usize, record: Self::Payload, now: Nanos) -> bool {
         let queued = self.socket(id).queue_record(record);
         self.transmit(id, now);
@@ -121,7 +124,7 @@ pub trait Host {
         queued
     }
 
-    /// A packet arrives at a socket.
+    /// Handles a packet that arrives at a socket.
     fn receive(&mut self, id: usize, packet: &Packet<Self::Payload>, now: Nanos) -> Outcome {
         let (device, socket) = self.at(id);
         device.note_arrival(now);
@@ -151,7 +154,7 @@ pub trait Host {
         outcome
     }
 
-    /// The timer of a socket expires.
+    /// Handles the expiry of a socket's timer.
     fn expire(&mut self, id: usize, now: Nanos) -> Outcome {
         let (device, socket) = self.at(id);
         let outcome = socket.on_deadline(device.heard, now);
@@ -159,7 +162,8 @@ pub trait Host {
         outcome
     }
 
-    /// Takes up to `most` packets out of a receive queue; the reader then sleeps, or does not.
+    /// Takes up to `most` packets out of a receive queue; `sleeps` tells whether the reader sleeps
+    /// afterwards.
     fn read(&mut self, id: usize, most: usize, sleeps: bool, now: Nanos) -> Vec<Self::Payload> {
         let read = self.socket(id).read(most, sleeps, now);
         self.transmit(id, now);
@@ -167,14 +171,14 @@ pub trait Host {
         read
     }
 
-    /// From now on a socket's packets have at most `mss` bytes.
+    /// Limits a socket's packets to `mss` bytes from now on.
     fn shrink(&mut self, id: usize, mss: usize, now: Nanos) {
         self.socket(id).shrink(mss, now);
         self.transmit(id, now);
         self.serve(id, now);
     }
 
-    /// Follows the outcome of a packet or a timer: sends, frees, cuts.
+    /// Applies the outcome of a packet or a timer: sends, frees and re-cuts packets.
     fn settle(&mut self, id: usize, outcome: &Outcome, now: Nanos) {
         self.transmit(id, now);
         let socket = self.socket(id);
@@ -186,7 +190,8 @@ pub trait Host {
         self.serve(id, now);
     }
 
-    /// Asks the ACK queue for what a socket demands, then sends all that its engine wants sent.
+    /// Reports a socket's demand to the ACK queue, then sends all packets that its engine has
+    /// ready.
     fn transmit(&mut self, id: usize, now: Nanos) {
         let (device, socket) = self.at(id);
         let verdict = device.schedule(id, socket, now);
@@ -197,13 +202,13 @@ pub trait Host {
         self.arm(id);
     }
 
-    /// Gives turns, as far as they are due, in the ACK queue of a socket's device.
+    /// Gives the turns that are due in the ACK queue of a socket's device.
     fn serve(&mut self, id: usize, now: Nanos) {
         give_turns(self, id, now);
     }
 }
 
-/// See [`Host::serve`].
+/// Implements [`Host::serve`].
 pub fn give_turns<H: Host + ?Sized>(host: &mut H, id: usize, now: Nanos) {
     loop {
         let device = host.at(id).0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two hosts on a simulated wire that is stepped, with virtual time.
+//! Two hosts on a simulated wire, with virtual time that the test steps.
 //!
-//! The wire belongs to the [`Pair`]: every packet that is sent passes the fault rules, is logged,
-//! and arrives as bytes, padded as Ethernet pads.
+//! Every packet that is sent on the wire of a [`Pair`] passes the fault rules, is logged, and
+//! arrives as bytes, padded as Ethernet pads.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -32,7 +32,7 @@ pub const PORTS: [u16; 2] = [40_000, 2_805];
 /// The payload of packets.
 pub type Bytes = VecDeque<u8>;
 
-/// What becomes of a packet on the wire.
+/// What the wire does with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It arrives.
@@ -41,7 +41,7 @@ pub enum Fate {
     Lose,
     /// It arrives twice.
     Twice,
-    /// Arrives this much later; packets that are sent meanwhile overtake it.
+    /// It arrives this much later; packets sent in the meantime overtake it.
     Late(Nanos),
 }
 
@@ -50,11 +50,11 @@ pub enum Fate {
 pub struct Sent {
     /// The side that sent it.
     pub from: usize,
-    /// When.
+    /// When it was sent.
     pub at: Nanos,
     /// Its header.
     pub header: Header,
-    /// What became of it.
+    /// What the wire did with it.
     pub fate: Fate,
 }
 
@@ -74,19 +74,19 @@ impl Sent {
 #[derive(Debug)]
 pub struct Side {
     socket: Socket<Bytes>,
-    /// The device. Nobody competes for the turn, unless a test has others hold it.
+    /// The device. No other socket competes for the turn, unless a test sets [`Device::held`].
     pub device: Device,
-    /// Reads all that arrives at once.
+    /// Whether the side reads all data as soon as they arrive.
     pub reads: bool,
-    /// What was read.
+    /// The bytes that were read.
     pub received: Vec<u8>,
     /// Packets that were dropped.
     pub drops: Vec<DropReason>,
-    /// Bytes that the send calls took.
+    /// Bytes that the send calls accepted.
     pub sent: Vec<u8>,
-    /// The most bytes in the receive queue.
+    /// The largest number of bytes ever in the receive queue.
     pub most_queued: u32,
-    /// When the timer expires: it is not pushed back.
+    /// When the timer expires; a later deadline does not push it back.
     armed: Nanos,
 }
 
@@ -122,7 +122,7 @@ impl DerefMut for Side {
     }
 }
 
-/// A frame on its way; ordered by arrival.
+/// A frame in flight; ordered by arrival.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Frame {
     arrives: Nanos,
@@ -131,8 +131,8 @@ struct Frame {
     bytes: Vec<u8>,
 }
 
-/// Decides the fate of a packet, given the sender, how many packets that side
-/// sent before, and the header.
+/// Decides the fate of a packet, given its sender, the number of packets that the sender sent
+/// before, and the header.
 pub type Rule = Box<dyn FnMut(usize, usize, &Header) -> Fate>;
 
 /// Two hosts on a wire.
@@ -143,7 +143,7 @@ pub struct Pair {
     pub sides: [Side; 2],
     /// Packets that were sent.
     pub log: Vec<Sent>,
-    /// One way, without queueing.
+    /// The one-way delay without queueing.
     pub latency: Nanos,
     /// Wire time per packet and direction.
     pub spacing: Nanos,
@@ -161,7 +161,7 @@ impl Default for Pair {
 }
 
 impl Pair {
-    /// Two sides with numbers soon to wrap, B listening.
+    /// Makes a pair whose sequence numbers soon wrap, with B listening.
     pub fn new() -> Self {
         let mut sides = [Side::new(65_530), Side::new(65_500)];
         sides[B].listens = true;
@@ -179,7 +179,7 @@ impl Pair {
         }
     }
 
-    /// Two sides with these parameters.
+    /// Makes a pair with the parameters `config`.
     pub fn with_config(config: Config) -> Self {
         let mut pair = Self::new();
         for side in &mut pair.sides {
@@ -188,12 +188,12 @@ impl Pair {
         pair
     }
 
-    /// A pair with an open connection, an empty log and packets counted anew.
+    /// Makes a pair with an open connection, an empty log and packet counters at zero.
     pub fn established() -> Self {
         Self::new().establish()
     }
 
-    /// Opens the connection, then empties the log and counts packets anew.
+    /// Opens the connection, then empties the log and resets the packet counters.
     pub fn establish(mut self) -> Self {
         self.connect();
         self.run_until(|p| p.sides[A].established && p.sides[B].established);
@@ -202,13 +202,13 @@ impl Pair {
         self
     }
 
-    /// Empties the log and counts packets anew.
+    /// Empties the log and resets the packet counters.
     pub fn restart_log(&mut self) {
         self.log.clear();
         self.sent = [0; 2];
     }
 
-    /// The `nth` packet (from 0) that `side` sends from here on meets `fate`.
+    /// Gives the `nth` packet (from 0) that `side` sends from here on the fate `fate`.
     pub fn fate(&mut self, side: usize, nth: usize, fate: Fate) {
         let at = self.sent[side] + nth;
         self.rule(move |from, n, _| {
@@ -220,12 +220,12 @@ impl Pair {
         });
     }
 
-    /// The `nth` packet (from 0) that `side` sends from here on is lost.
+    /// Loses the `nth` packet (from 0) that `side` sends from here on.
     pub fn lose(&mut self, side: usize, nth: usize) {
         self.fate(side, nth, Fate::Lose);
     }
 
-    /// The first `count` packets of `side` that `matches` are lost.
+    /// Loses the first `count` packets of `side` that `matches` accepts.
     pub fn lose_matching(
         &mut self,
         side: usize,
@@ -242,12 +242,12 @@ impl Pair {
         });
     }
 
-    /// Every packet from here on passes this rule as well.
+    /// Adds a rule for every packet from here on.
     pub fn rule(&mut self, rule: impl FnMut(usize, usize, &Header) -> Fate + 'static) {
         self.rules.push(Box::new(rule));
     }
 
-    /// From now on nothing that `side` sends arrives.
+    /// Loses all packets that `side` sends from now on.
     pub fn cut(&mut self, side: usize) {
         self.rule(
             move |from, _, _| {
@@ -260,25 +260,25 @@ impl Pair {
         );
     }
 
-    /// The same with a clean wire from here on.
+    /// Removes all fault rules, so that packets arrive from here on.
     pub fn mended(mut self) -> Self {
         self.rules.clear();
         self
     }
 
-    /// A opens the connection.
+    /// Opens the connection from A.
     pub fn connect(&mut self) {
         self.connect_from(A);
     }
 
-    /// A side opens the connection.
+    /// Opens the connection from the side `from`.
     pub fn connect_from(&mut self, from: usize) {
         let now = self.now;
         Host::connect(self, from, [PORTS[from], PORTS[1 - from]], now);
     }
 
-    /// One send call: a message that is queued as far as the numbers suffice.
-    /// Returns how many bytes that were.
+    /// Does one send call: queues as much of the message as there are sequence numbers for, and
+    /// returns how many bytes it queued.
     pub fn send(&mut self, from: usize, message: &[u8]) -> usize {
         let now = self.now;
         let sent = Host::send(self, from, message.to_vec().into(), now);
@@ -286,7 +286,7 @@ impl Pair {
         sent
     }
 
-    /// From now on `at` sends packets of at most `mss` bytes.
+    /// Limits the packets of `at` to `mss` bytes from now on.
     pub fn shrink(&mut self, at: usize, mss: usize) {
         let now = self.now;
         Host::shrink(self, at, mss, now);
@@ -297,26 +297,26 @@ impl Pair {
         self.read_packets(at, usize::MAX);
     }
 
-    /// Takes so many packets out of the receive queue.
+    /// Takes up to `most` packets out of the receive queue.
     pub fn read_packets(&mut self, at: usize, most: usize) {
         let now = self.now;
         let read = Host::read(self, at, most, false, now);
         self.sides[at].received.extend(read.into_iter().flatten());
     }
 
-    /// The reader of `at` goes to sleep.
+    /// Puts the reader of `at` to sleep.
     pub fn sleep(&mut self, at: usize) {
         self.sides[at].conn().flush_ack();
         self.transmit(at);
     }
 
-    /// `at` ends its stream.
+    /// Ends the stream of `at`.
     pub fn close(&mut self, at: usize) {
         self.sides[at].conn().close_send();
         self.transmit(at);
     }
 
-    /// `at` ends the connection at once.
+    /// Aborts the connection at `at`.
     pub fn abort(&mut self, at: usize) {
         if let Some(header) = self.sides[at].conn().abort() {
             self.put(at, header, &[]);
@@ -349,7 +349,7 @@ impl Pair {
         let late = if let Fate::Late(by) = fate { by } else { 0 };
         let mut bytes = header.emit().to_vec();
         bytes.extend_from_slice(payload);
-        // Ethernet's least payload.
+        // Ethernet's minimum payload.
         bytes.resize(bytes.len().max(46), 0);
         for _ in 0..copies {
             self.serial += 1;
@@ -362,7 +362,7 @@ impl Pair {
         }
     }
 
-    /// Sends all that the engine gives out.
+    /// Sends all packets that the engine has ready.
     pub fn transmit(&mut self, from: usize) {
         let now = self.now;
         Host::transmit(self, from, now);
@@ -375,7 +375,7 @@ impl Pair {
         let _ = self.receive(frame.to, &header, &following[..len]);
     }
 
-    /// `at` receives a packet now.
+    /// Delivers a packet to `at` now, without the wire.
     pub fn receive(&mut self, at: usize, header: &Header, payload: &[u8]) -> Outcome {
         let packet = Packet::parse(header, payload);
         let now = self.now;
@@ -395,14 +395,14 @@ impl Pair {
             .min()
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event: an arrival or a deadline.
     pub fn next_event(&self) -> Option<Nanos> {
         let arrival = self.flying.peek().map(|f| f.0.arrives);
         let deadline = self.next_deadline().map(|d| d.0);
         arrival.into_iter().chain(deadline).min()
     }
 
-    /// Lets the next thing happen; `false` when there is none.
+    /// Executes the next event; returns `false` if there is none.
     pub fn step(&mut self) -> bool {
         let arrival = self.flying.peek().map(|f| f.0.arrives);
         let deadline = self.next_deadline();
@@ -429,7 +429,7 @@ impl Pair {
         true
     }
 
-    /// Steps until `done`; fails when that takes more than ten minutes.
+    /// Steps until `done`; panics if that takes more than ten minutes.
     pub fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
         let limit = self.now + 600 * S;
         while !done(self) {
@@ -447,8 +447,7 @@ impl Pair {
         self.now = until;
     }
 
-    /// Steps until nothing is on the wire and no timer runs but the watch over
-    /// an idle peer.
+    /// Steps until the wire is empty and no timer runs except the one that watches an idle peer.
     pub fn settle(&mut self) {
         let limit = self.now + 600 * S;
         while self
@@ -460,12 +459,12 @@ impl Pair {
         }
     }
 
-    /// Data packets of the log.
+    /// Returns the headers of the data packets in the log.
     pub fn data_sent(&self, from: usize) -> Vec<Header> {
         self.sent_by(from, Sent::is_data)
     }
 
-    /// Packets of the log.
+    /// Returns the headers of the packets in the log that `which` accepts.
     pub fn sent_by(&self, from: usize, which: impl Fn(&Sent) -> bool) -> Vec<Header> {
         self.log
             .iter()
@@ -474,7 +473,7 @@ impl Pair {
             .collect()
     }
 
-    /// Asserts that all that was sent in either direction has arrived intact.
+    /// Asserts that all bytes sent in either direction have arrived intact.
     #[track_caller]
     pub fn assert_intact(&self) {
         for (from, to) in [(A, B), (B, A)] {
@@ -496,8 +495,8 @@ impl Host for Pair {
         (&mut side.device, &mut side.socket)
     }
 
-    /// Arms the timer, and checks the promise to a caller that asks for the deadline only when it
-    /// must.
+    /// Arms the timer, and checks that callers which skip `deadline` where `earliest_news` allows
+    /// it miss no expiry.
     fn arm(&mut self, id: usize) {
         let now = self.now;
         let side = &mut self.sides[id];
@@ -506,7 +505,7 @@ impl Host for Pair {
         };
         let deadline = conn.deadline().unwrap_or(Nanos::MAX);
         if side.armed <= conn.earliest_news(now) {
-            // A timer that is due already runs now, whatever the deadline was.
+            // A timer that is already due runs now, whatever the deadline was.
             let runs = deadline.max(now);
             assert!(side.armed <= runs, "a timer began to run unnoticed");
         }
@@ -546,7 +545,7 @@ impl std::fmt::Debug for Pair {
     }
 }
 
-/// Bytes without a pattern that a misplaced packet could hide in.
+/// Returns random bytes, so that no pattern hides a misplaced packet.
 pub fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(seed);
     (0..len).map(|_| rng.u8(..)).collect()

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What packets carry.
+//! The payload of packets.
 
 use std::collections::VecDeque;
 
-/// Consecutive bytes of a stream: of a packet, or of a message that becomes several packets.
+/// Consecutive bytes of a stream: the payload of a packet, or a message that is split into packets.
 pub trait Payload: Clone + Default {
-    /// Bytes.
+    /// Returns the number of bytes.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Returns whether there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes the first `most` bytes, or as many as there are.
+    /// Takes the first `most` bytes, or all if there are fewer.
     #[must_use]
     fn take(&mut self, most: usize) -> Self;
 
-    /// Appends the bytes that follow.
+    /// Appends the bytes that follow in the stream.
     fn append(&mut self, next: Self);
 }
 
-// Not `Vec`, which moves all bytes that follow when the first ones are taken.
+// Not `Vec`, which moves all remaining bytes when the first ones are taken.
 impl Payload for VecDeque<u8> {
     fn len(&self) -> usize {
         self.len()
@@ -37,12 +37,12 @@ impl Payload for VecDeque<u8> {
     }
 }
 
-/// The place of bytes in a stream, in place of the bytes.
+/// A position in a stream that stands for the bytes there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// The place of the first byte.
+    /// The position of the first byte.
     pub first: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub len: u64,
 }
 

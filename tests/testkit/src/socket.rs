@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One end of a connection: the engine, the queues of a socket, and what a program learns from it.
+//! One end of a connection: the engine, the queues of a socket, and the events that a program sees.
 //!
-//! A packet enters the engine in [`Socket::on_packet`] and leaves it in [`Socket::poll`], and
-//! nowhere else.
+//! Packets enter the engine only in [`Socket::on_packet`], and leave it only in [`Socket::poll`].
 
 use std::collections::VecDeque;
 
@@ -23,16 +22,16 @@ pub struct Packet<P> {
     pub header: Header,
     /// The payload.
     pub payload: P,
-    /// The options of a SYN or SYN|ACK, beside the payload: they take no number.
+    /// The options of a SYN or SYN|ACK. They are not payload: they take no number.
     pub options: Options,
-    /// The sender's engine says that it has left before.
+    /// Whether the sender's engine marked it as a retransmission.
     pub resend: bool,
-    /// What a request names.
+    /// The missing packets that a request names, as a bitmap.
     pub named: [u8; MISSING_MOST],
 }
 
 impl<P: Payload> Packet<P> {
-    /// A packet without payload, outside the engine's order.
+    /// Makes a packet without payload that is not queued.
     pub fn control(header: Header) -> Self {
         Self {
             header,
@@ -43,7 +42,7 @@ impl<P: Payload> Packet<P> {
         }
     }
 
-    /// The packets that a request asks for: those that it names, or the first.
+    /// Returns the packets that a request asks for: those it names, or the first one.
     pub fn requested(&self) -> impl Iterator<Item = Seq> + '_ {
         let names = self.header.names_missing();
         (0..8 * MISSING_MOST as u16)
@@ -57,7 +56,7 @@ impl<P: Payload> Packet<P> {
             .map(|n| self.header.ack.add(n))
     }
 
-    /// The part of the payload that names packets.
+    /// Returns the part of the payload that names missing packets.
     fn named(&self) -> &[u8] {
         let len = usize::from(self.header.len).min(MISSING_MOST);
         &self.named[..len]
@@ -65,7 +64,7 @@ impl<P: Payload> Packet<P> {
 }
 
 impl Packet<VecDeque<u8>> {
-    /// A packet from the wire.
+    /// Parses a packet from the wire.
     pub fn parse(header: &Header, payload: &[u8]) -> Self {
         let mut packet = Self::control(*header);
         if header.has(flags::SYN) {
@@ -82,7 +81,7 @@ impl Packet<VecDeque<u8>> {
 }
 
 impl Socket<VecDeque<u8>> {
-    /// The bytes behind the header of a packet that this socket sends: its options, or its payload.
+    /// Returns the bytes behind the header of a packet that this socket sends: options or payload.
     pub fn bytes_of(&self, packet: Packet<VecDeque<u8>>) -> Vec<u8> {
         if packet.header.names_missing() && packet.payload.is_empty() {
             packet.named().to_vec()
@@ -100,9 +99,9 @@ impl Socket<VecDeque<u8>> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Queued<P> {
     payload: P,
-    /// TXS and TXF as they left first, once they have.
+    /// TXS and TXF as in the first transmission; `None` before it.
     flags: Option<u8>,
-    /// TXS of the first packet of a record, TXF of the last.
+    /// TXS of a record's first packet, TXF of its last.
     bounds: u8,
 }
 
@@ -113,41 +112,41 @@ pub struct Socket<P> {
     pub conn: Option<Connection>,
     /// The slot in the device's ACK queue.
     pub slot: Slot,
-    /// Whether the queue counts the connection, as far as it was asked.
+    /// Whether the ACK queue counts the connection, as of the last demand.
     pub counted: bool,
     /// The parameters of the next connection.
     pub config: Config,
-    /// Whether a SYN opens a connection if there was none.
+    /// Whether a SYN opens a connection when there is none.
     pub listens: bool,
-    /// Whether its SYN or SYN|ACK has options.
+    /// Whether its SYN or SYN|ACK carries options.
     pub tells: bool,
-    /// It tells that many connections send to its device.
+    /// Whether its options announce that many connections send to its device.
     pub crowded: bool,
-    /// The first number.
+    /// The initial sequence number.
     pub isn: Seq,
     /// Payload of a full packet, bytes.
     pub mss: usize,
     /// The receive buffer, bytes.
     pub limit: u32,
-    /// What a packet costs in the receive buffer beside its payload, bytes.
+    /// The receive buffer cost of a packet in addition to its payload, bytes.
     pub overhead: u32,
-    /// Packets that the write queue may hold.
+    /// How many packets the write queue may hold.
     pub send_room: usize,
-    /// What a packet that arrives costs, if not as much as a full one.
+    /// The receive buffer cost of an arriving packet, bytes; `None` if it is that of a full one.
     pub arriving: Option<u32>,
-    /// Its connections have records, of so many bytes at most.
+    /// The largest record of its connections, bytes; `None` if they have no records.
     pub records: Option<u32>,
     write: VecDeque<Queued<P>>,
-    /// The number of the write queue's head, if there is one.
+    /// The number of the first packet of the write queue, if there is one.
     head: Seq,
     receive: VecDeque<P>,
-    /// What the last packet has had delivered, in order.
+    /// The payloads that the last packet caused to be delivered, in order.
     delivered: Vec<P>,
-    /// Packets behind a hole, in the order of their numbers.
+    /// Out-of-order packets, sorted by number.
     kept: VecDeque<Packet<P>>,
-    /// Packets of the receive queue that belong to whole records, by record, if there are records.
+    /// How many packets of the receive queue form each whole record, if there are records.
     whole: VecDeque<usize>,
-    /// Packets of the one behind these.
+    /// How many packets have arrived of the record behind these.
     begun: usize,
     /// The handshake is complete.
     pub established: bool,
@@ -160,7 +159,7 @@ pub struct Socket<P> {
 }
 
 impl<P: Payload> Socket<P> {
-    /// A socket without a connection, with an empty receive buffer of `limit` bytes.
+    /// Makes a socket without a connection, with an empty receive buffer of `limit` bytes.
     pub fn new(config: Config, mss: usize, limit: u32) -> Self {
         Self {
             conn: None,
@@ -191,21 +190,21 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// The engine of the connection that there is.
+    /// Returns the engine of the connection.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there is no connection.
     #[track_caller]
     pub fn conn(&mut self) -> &mut Connection {
         self.conn.as_mut().expect("a connection")
     }
 
-    /// The connection's state.
+    /// Returns the connection's state.
     pub fn state(&self) -> State {
         self.conn.as_ref().map_or(State::Closed, Connection::state)
     }
 
-    /// Sets the parameters of the connection and of the next one.
+    /// Sets the parameters of this connection and of the next one.
     pub fn set_config(&mut self, config: Config) {
         self.config = config;
         if let Some(conn) = &mut self.conn {
@@ -213,7 +212,7 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// The parameters of the next connection: without options, nothing is negotiated.
+    /// Returns the parameters of the next connection: without options, nothing is negotiated.
     fn negotiable(&self) -> Config {
         Config {
             selective: self.config.selective && self.tells,
@@ -221,12 +220,12 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// When the engine's timer expires.
+    /// Returns when the engine's timer expires.
     pub fn deadline(&self) -> Option<Nanos> {
         self.conn.as_ref()?.deadline()
     }
 
-    /// The options of its SYN or SYN|ACK, as they stand on the wire.
+    /// Returns the options of its SYN or SYN|ACK, in wire format.
     fn told(&self) -> [u8; OPTIONS_LEN] {
         let told = Options::emit(self.mss as u32, &self.config);
         if self.crowded {
@@ -236,13 +235,13 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// What a full packet costs in the receive buffer.
+    /// Returns the cost of a full packet in the receive buffer, bytes.
     pub fn packet_cost(&self) -> u32 {
         self.mss as u32 + self.overhead
     }
 
-    /// The receive queue as the engine sees it. A record that arrives has room of its own if there
-    /// is no whole one to be read.
+    /// Returns the receive queue as the engine sees it. An arriving record has room of its own if
+    /// no whole record is queued.
     pub fn room(&self) -> Room {
         let room = Room {
             queued: self.receive.len() as u32 * self.packet_cost(),
@@ -260,29 +259,29 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Packets in the write queue.
+    /// Returns the number of packets in the write queue.
     pub fn to_send(&self) -> usize {
         self.write.len()
     }
 
-    /// Packets in the receive queue.
+    /// Returns the number of packets in the receive queue.
     pub fn to_read(&self) -> usize {
         self.receive.len()
     }
 
-    /// Whole records in the receive queue.
+    /// Returns the number of whole records in the receive queue.
     pub fn records_to_read(&self) -> usize {
         self.whole.len()
     }
 
-    /// The payload of the packet with the number `seq` in the write queue.
+    /// Returns the payload of packet `seq` of the write queue.
     pub fn payload_mut(&mut self, seq: Seq) -> Option<&mut P> {
         let place = self.head.distance(seq);
         let queued = self.write.get_mut(usize::from(place))?;
         Some(&mut queued.payload)
     }
 
-    /// Opens the connection from port to port.
+    /// Connects from port `own` to port `peer`.
     pub fn connect(&mut self, [own, peer]: [u16; 2], now: Nanos) {
         let mut conn = Connection::new(own, peer, self.negotiable());
         if let Some(largest) = self.records {
@@ -292,7 +291,7 @@ impl<P: Payload> Socket<P> {
         self.conn = Some(conn);
     }
 
-    /// Accepts the connection that a SYN opens.
+    /// Accepts the connection that `syn` opens.
     pub fn accept(&mut self, syn: &Packet<P>, now: Nanos) {
         let header = &syn.header;
         let mut conn = Connection::accept(header.dst, header, self.isn, self.negotiable(), now);
@@ -303,14 +302,14 @@ impl<P: Payload> Socket<P> {
         self.conn = Some(conn);
     }
 
-    /// Whether a listener accepts the connection that a SYN with `options` opens.
+    /// Returns whether a listener accepts a SYN with `options`.
     pub fn agrees_with(&self, options: &Options) -> bool {
         self.records.is_some() == options.records.is_some()
     }
 
-    /// Queues the part of a message that fits into one packet: the last one in the queue or, if
-    /// that is full or has left, a new one. `false` if there is nothing to queue, or neither room
-    /// nor a number left.
+    /// Moves as much of a message as fits into one packet to the write queue: into the last packet
+    /// or, if that is full or has been sent, into a new one. Returns `false` if the message is
+    /// empty, the queue is full or no sequence number is free.
     pub fn queue_one(&mut self, message: &mut P) -> bool {
         let conn = self.conn.as_mut().expect("a connection");
         if message.is_empty() {
@@ -345,8 +344,8 @@ impl<P: Payload> Socket<P> {
         true
     }
 
-    /// Queues a record as a whole. `false` if it is empty or longer than the other side takes, or
-    /// there is neither room nor numbers enough.
+    /// Queues a whole record. Returns `false` if the record is empty or longer than the peer
+    /// accepts, the queue is full or too few sequence numbers are free.
     pub fn queue_record(&mut self, mut record: P) -> bool {
         let conn = self.conn.as_mut().expect("a connection");
         let packets = record.len().div_ceil(self.mss);
@@ -374,10 +373,10 @@ impl<P: Payload> Socket<P> {
         true
     }
 
-    /// A packet arrives; [`settle`](crate::Host::settle) is to follow.
+    /// Handles a packet; the caller then calls [`settle`](crate::Host::settle).
     ///
     /// # Panics
-    /// When the engine contradicts itself, or there is no connection.
+    /// If the engine contradicts itself, or there is no connection.
     pub fn on_packet(&mut self, packet: &Packet<P>, room: Room, now: Nanos) -> Outcome {
         self.delivered.clear();
         let conn = self.conn.as_mut().expect("a connection");
@@ -412,7 +411,7 @@ impl<P: Payload> Socket<P> {
         outcome
     }
 
-    /// Keeps a packet behind a hole.
+    /// Keeps an out-of-order packet.
     fn keep(&mut self, packet: &Packet<P>) {
         let place = self
             .kept
@@ -422,7 +421,7 @@ impl<P: Payload> Socket<P> {
         assert!(self.kept.len() <= 255, "no more than a window is kept");
     }
 
-    /// Takes the first of the packets that were kept, if it is reached.
+    /// Takes the first out-of-order packet if it is next in order now.
     fn next_kept(&mut self) -> Option<Packet<P>> {
         let first = self.kept.front()?;
         if !self.conn.as_ref()?.reaches(first.header.seq) {
@@ -433,24 +432,24 @@ impl<P: Payload> Socket<P> {
         first
     }
 
-    /// Tells the engine what the packets cost that are kept.
+    /// Reports the cost of the out-of-order packets to the engine.
     fn charge_kept(&mut self) {
         let cost = self.kept.len() as u32 * self.packet_cost();
         self.conn().set_kept(cost);
     }
 
-    /// What the last packet has had delivered, in order: its own payload, and those that were kept
-    /// behind it.
+    /// Takes the payloads that the last packet caused to be delivered, in order: its own, and those
+    /// of packets kept behind it.
     pub fn take_delivered(&mut self) -> Vec<P> {
         std::mem::take(&mut self.delivered)
     }
 
-    /// Packets that are kept behind a hole.
+    /// Returns the number of out-of-order packets.
     pub fn to_hand(&self) -> usize {
         self.kept.len()
     }
 
-    /// Takes in what the engine says of a packet.
+    /// Applies the engine's outcome for a packet.
     fn take(&mut self, packet: &Packet<P>, outcome: &mut Outcome) {
         let conn = self.conn.as_mut().expect("a connection");
         if outcome.deliver && conn.has_records() {
@@ -478,7 +477,7 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Runs the engine's timers; [`settle`](crate::Host::settle) is to follow.
+    /// Runs the engine's timers; the caller then calls [`settle`](crate::Host::settle).
     pub fn on_deadline(&mut self, heard: Nanos, now: Nanos) -> Outcome {
         let outcome = self.conn().on_deadline(heard, now);
         self.note(&outcome);
@@ -491,7 +490,8 @@ impl<P: Payload> Socket<P> {
         self.closed |= outcome.closed;
     }
 
-    /// Takes up to `most` packets out of the receive queue. The reader then sleeps, or does not.
+    /// Takes up to `most` packets out of the receive queue; `sleeps` tells whether the reader
+    /// sleeps afterwards.
     pub fn read(&mut self, most: usize, sleeps: bool, now: Nanos) -> Vec<P> {
         let n = if self.records.is_some() {
             assert_eq!(most, usize::MAX, "records are read whole");
@@ -504,8 +504,8 @@ impl<P: Payload> Socket<P> {
         read
     }
 
-    /// Takes a whole record out of the receive queue, if there is one. The reader then sleeps, or
-    /// does not.
+    /// Takes a whole record out of the receive queue, if there is one; `sleeps` tells whether the
+    /// reader sleeps afterwards.
     pub fn read_record(&mut self, sleeps: bool, now: Nanos) -> Option<P> {
         let packets = self.whole.pop_front()?;
         let mut record = P::default();
@@ -532,10 +532,10 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// The next packet that the engine wants sent.
+    /// Returns the next packet that the engine wants to send.
     ///
     /// # Panics
-    /// When the engine sends a packet that is not queued, sends one again that has not left, or has
+    /// If the engine sends a packet that is not queued, retransmits one that was never sent, or has
     /// something to send though it awaits the window.
     pub fn poll(&mut self, now: Nanos) -> Option<Packet<P>> {
         let (head, write) = (self.head, &mut self.write);
@@ -609,7 +609,7 @@ impl<P: Payload> Socket<P> {
     /// Frees acknowledged packets.
     ///
     /// # Panics
-    /// When fewer are queued.
+    /// If fewer are queued.
     pub fn free(&mut self, acked: u16) {
         let packets = usize::from(acked);
         assert!(
@@ -620,7 +620,7 @@ impl<P: Payload> Socket<P> {
         self.head = self.head.add(acked);
     }
 
-    /// From now on packets have at most `mss` bytes.
+    /// Limits packets to `mss` bytes from now on.
     pub fn shrink(&mut self, mss: usize, now: Nanos) {
         self.mss = mss;
         let oversized = self.write.iter().position(|q| q.payload.len() > mss);
@@ -629,8 +629,8 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// The packets behind the first `keep` are too large. Cuts them if they have not left;
-    /// otherwise the engine pauses, and has them [cut](Outcome::cut) later.
+    /// Cuts the packets behind the first `keep`, which are too large, if none of them was sent.
+    /// Otherwise the engine pauses, and asks for the [cut](Outcome::cut) later.
     pub fn cut_or_pause(&mut self, keep: usize, now: Nanos) {
         let from = self.head.add(keep as u16);
         if self.conn().is_unsent(from) {
@@ -640,7 +640,7 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Cuts the packets behind the first `keep` anew.
+    /// Cuts the packets behind the first `keep` again, into packets of at most `mss` bytes.
     pub fn cut(&mut self, keep: usize) {
         let mss = self.mss;
         self.cut_by(keep, |mut payload| {
@@ -652,7 +652,7 @@ impl<P: Payload> Socket<P> {
         });
     }
 
-    /// Cuts each of the packets behind the first `keep` into pieces.
+    /// Cuts each packet behind the first `keep` into pieces.
     pub fn cut_by(&mut self, keep: usize, mut cut: impl FnMut(P) -> Vec<P>) {
         if self.write.is_empty() {
             self.head = self.conn().first_unacked();
