@@ -18,7 +18,7 @@ scenarios! {
     direct edp_two_processes_of_one_host = one_host;
 }
 
-/// Receives one datagram, waiting within reason.
+/// Waits for one datagram, and receives it.
 fn take(socket: &Socket) -> Result<(Vec<u8>, Address)> {
     await_events(socket, libc::POLLIN)?;
     let mut bytes = vec![0; 2048];
@@ -105,7 +105,7 @@ fn full_buffer(lab: &Lab) -> Outcome {
 
 fn small_send_buffer(lab: &Lab) -> Outcome {
     let (a, b) = lab.edp_pair(50)?;
-    // A slow link keeps what it is given for a while, so the buffer fills.
+    // A slow link holds frames for a while, so the send buffer fills.
     let slow = ["tbf", "rate", "1mbit", "burst", "2kb", "limit", "1mb"];
     lab.a.queue("add", &slow)?;
     a.set_so(libc::SO_SNDBUF, 4608)?;
@@ -175,7 +175,7 @@ fn device_gone(lab: &Lab) -> Outcome {
     ensure!(bytes == b"last message", "{bytes:?}");
     ensure!(sender == from, "from {sender:?}");
     refused(b.send_to(b"x", 0, &from), libc::ENODEV, "an answer by it")?;
-    // Host a lost its end of the cable, too, and has a socket bound to it.
+    // Host a has lost its end of the veth pair, too, and its socket is bound to that end.
     refused(
         a.send_to(b"x", 0, &lab.a.to(&lab.b, 52)),
         libc::ENODEV,
@@ -213,8 +213,8 @@ fn one_host(lab: &Lab) -> Outcome {
         matches!(ended, nix::sys::wait::WaitStatus::Exited(_, 0)),
         "the other process ended with {ended:?}"
     );
-    // A switch would not return such a frame, so it must not reach the wire: the first frame there
-    // is a later one.
+    // A switch would not return such a frame, so the module must not send it to the wire. The first
+    // frame on the wire is a later one.
     lab.a.edp()?.send_to(b"outside", 0, &lab.a.to(&lab.b, 9))?;
     let frame = wire.wait_for(patience(), |_| true)?;
     ensure!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The protocol's own answer on EDP port 0, seen from a raw packet socket.
+//! Echo requests to EDP port 0, sent by packet sockets and by EDP sockets.
 
 use crate::frame::edp;
 use crate::lab::EDP_MAX;
@@ -39,7 +39,7 @@ fn echo(lab: &Lab) -> Outcome {
             "{size} bytes: padding {padding:02x?}"
         );
     }
-    // A padded request: the length field counts, not the frame.
+    // A padded request: the reply follows the length field, not the frame's length.
     let mut request = edp(4711, 0, 3, &[REQUEST, 7, 8]);
     request.resize(46, 0xee);
     wire.send(&ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, &request))?;
@@ -70,10 +70,11 @@ fn silence(lab: &Lab) -> Outcome {
     for kind in [0, REPLY, 3, 0x81, 0xff] {
         send(&edp(5, 0, 4, &[kind, 1, 2, 3]))?;
     }
-    // Nothing at all; more than there is; an answer that would ask again.
+    // An empty payload; a length beyond the frame's end; a reply between two ports 0, which an
+    // answer could turn into a loop.
     send(&edp(5, 0, 0, &[]))?;
     send(&edp(5, 0, 100, &[REQUEST, 1]))?;
     send(&edp(0, 0, 2, &[REPLY, 1]))?;
-    // What is answered now would have been preceded by any earlier answer.
+    // Answers leave in order: any answer to these messages would arrive before this echo reply.
     wire.echo_comes_first(lab.a.mac, lab.b.mac, 6)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who may hold which EDP port, and who hears what arrives there.
+//! EDP's port numbers: which socket may bind a port, and which one gets its datagrams.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -25,8 +25,8 @@ fn second_device(lab: &Lab) -> anyhow::Result<u32> {
     Ok(index)
 }
 
-/// Each protocol has ports of its own; who may have one of them is a matter of the comparisons with
-/// TCP and UDP.
+/// EDP and ESP have separate port spaces. The comparisons with TCP and UDP cover conflicts within
+/// one of them.
 fn protocols(lab: &Lab) -> Outcome {
     let _datagrams = lab.a.edp_bound(63)?;
     let stream = lab.a.esp()?;
@@ -42,8 +42,8 @@ fn protocols(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Leaving by the other interface than the one it is bound to would put the wrong sender on the
-/// frame.
+/// A frame that left through another interface than the socket's would carry the wrong source
+/// address.
 fn other_interface(lab: &Lab) -> Outcome {
     let there = Address {
         ifindex: second_device(lab)?,
@@ -54,8 +54,8 @@ fn other_interface(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The module keeps ports in a table of 1024 buckets. One socket moves between two of them, without
-/// a pause; a datagram for another socket in one of these may arrive while the first one moves.
+/// The module keeps ports in a table of 1024 buckets. One socket moves between two buckets without
+/// a pause, while datagrams arrive for another socket in one of these buckets.
 fn port_changes(lab: &Lab) -> Outcome {
     const BUCKETS: u16 = 1024;
     let (datagrams, moves_at_least) = (100_000 / factor(), 100 / factor());
@@ -88,13 +88,13 @@ fn port_changes(lab: &Lab) -> Outcome {
     };
     let sends = || {
         let mut bytes = [0; 1];
-        // On a busy machine the other socket may need longer.
+        // On a busy machine the moving socket may need longer.
         for sent in 0..10 * datagrams {
             if sent >= datagrams && moved() {
                 break;
             }
             sender.send_to(b"x", 0, &there)?;
-            // Not all are read; what does not fit is counted apart.
+            // Not all are read; datagrams that do not fit have a counter of their own.
             let _ = receiver.receive(&mut bytes, libc::MSG_DONTWAIT);
         }
         over.store(true, Relaxed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a host tells on EDP's port 0, and what another one makes of it: the limits of peers.
+//! Capability queries to EDP's port 0: a host announces its limits, and its peers respect them.
 
 use sockaddr_en::Capabilities;
 
@@ -43,7 +43,8 @@ fn every_option(lab: &Lab) -> Outcome {
         let short = &[QUERY, 9, 9, 9, 9][..length];
         wire.send(&to_a(lab, &edp(700, 0, length as u16, short)))?;
     }
-    // From a socket's port and from port 0, with more behind the nonce, with padding, with a sum.
+    // From a socket's port, from port 0, with more bytes after the nonce, with padding, with a
+    // checksum.
     let queries = [
         edp(700, 0, 5, &[QUERY, 1, 2, 3, 4]),
         edp(0, 0, 5, &[QUERY, 1, 2, 3, 4]),
@@ -80,7 +81,7 @@ fn every_option(lab: &Lab) -> Outcome {
     }
     lab.a.await_counter("EdpInQueries", queries.len() as u32)?;
     lab.a.await_counter("EdpInNoSocket", 4)?;
-    // Not to a group, and not by one.
+    // A query to or from a group address is not answered.
     let query = &queries[0];
     wire.send(&ethernet([0xff; 6], STRANGER, ETH_P_EDP, query))?;
     wire.send(&ethernet(lab.a.mac, [0xff; 6], ETH_P_EDP, query))?;
@@ -88,7 +89,7 @@ fn every_option(lab: &Lab) -> Outcome {
     lab.a.await_counter("EdpInQueries", queries.len() as u32)
 }
 
-/// Whatever time the queries take, no more are answered than a burst and one in a millisecond.
+/// The module answers a burst of queries, and then at most one in a millisecond.
 fn rate(lab: &Lab) -> Outcome {
     const QUERIES: u32 = 5000;
     let wire = lab.b.packets(ETH_P_EDP)?;
@@ -123,7 +124,7 @@ fn asked(lab: &Lab, wire: &PacketSocket) -> Result<[u8; 4]> {
         .context("a query without nonce")
 }
 
-/// Waits until host `a` has dropped so many packets.
+/// Waits until host `a` has dropped `wanted` packets.
 fn await_dropped(lab: &Lab, wanted: usize) -> Outcome {
     eventually(&format!("{wanted} dropped packets"), || {
         let dropped = lab.a.counter("EdpInNoSocket")? + lab.a.counter("EdpInMalformed")?;
@@ -137,7 +138,7 @@ fn answer(nonce: [u8; 4], options: &[u8]) -> Vec<u8> {
     edp(0, 0, payload.len() as u16, &payload)
 }
 
-/// The option by which a peer tells that it takes datagrams of 1494 bytes.
+/// The option of a peer that takes datagrams of up to 1494 bytes.
 const SMALL: &[u8] = &[3, 2, 0x05, 0xd6];
 
 /// Frames to host `a` that are no answers to its query with this nonce.
@@ -152,13 +153,13 @@ fn forgeries(lab: &Lab, nonce: [u8; 4]) -> [Vec<u8>; 6] {
         to_a(lab, &edp(0, 0, 4, &payload[..4])),
         // From a socket's port.
         to_a(lab, &edp(5, 0, payload.len() as u16, payload)),
-        // An echo's reply, and a query's own bytes, are no answers.
+        // An echo reply.
         to_a(lab, &edp(0, 0, 5, &[&[2], &nonce[..]].concat())),
     ]
 }
 
 fn false_answers(lab: &Lab) -> Outcome {
-    // The stranger is what takes less.
+    // The devices carry 9000 bytes; only the stranger takes less.
     lab.set_mtu(9000)?;
     let wire = lab.b.packets(ETH_P_EDP)?;
     let socket = lab.a.edp_bound(701)?;
@@ -166,10 +167,10 @@ fn false_answers(lab: &Lab) -> Outcome {
         mac: STRANGER,
         ..lab.a.to(&lab.b, 700)
     })?;
-    // Nobody asked yet.
+    // Host `a` has sent no query yet.
     wire.send(&to_a(lab, &answer([0; 4], SMALL)))?;
     lab.a.await_counter("EdpInNoSocket", 1)?;
-    // A datagram that every host takes asks nothing.
+    // A datagram that every host takes causes no query.
     socket.send(&[1; 1494], 0)?;
     same(lab.a.counter("EdpOutQueries")?, 0, "queries that left")?;
     socket.send(&[1; 5000], 0).context("the first large one")?;
@@ -195,8 +196,8 @@ fn false_answers(lab: &Lab) -> Outcome {
     same(lab.a.counter("EdpOutQueries")?, 1, "queries that left")
 }
 
-/// A peer that answers no query, as an older one, gets what this host's device carries, and one
-/// query.
+/// A peer with an older version answers no query. It gets one query, and datagrams as large as this
+/// host's device carries.
 fn silent_peer(lab: &Lab) -> Outcome {
     lab.set_mtu(9000)?;
     let socket = lab.a.edp_bound(702)?;
@@ -212,7 +213,7 @@ fn silent_peer(lab: &Lab) -> Outcome {
         "more than the device carries",
     )?;
     let queries = lab.a.counter("EdpOutQueries")?;
-    // Another one may leave after 11 s, which a slow guest may take.
+    // Another query may leave after 11 s; a slow guest may take so long.
     let most = 1 + start.elapsed().as_secs() / 11;
     ensure!(
         (1..=most).contains(&queries.into()),
@@ -221,8 +222,8 @@ fn silent_peer(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Sends a datagram that the peer's device does not take. A veth pair says so, another device does
-/// not.
+/// Sends a datagram that is too large for the peer's device. A veth pair reports that to the sender
+/// (`ENOBUFS`), other devices do not.
 fn send_in_vain(socket: &Socket, to: &Address) -> Outcome {
     match socket.send_to(&[1; 5000], 0, to) {
         Err(error) if error.raw_os_error() != Some(libc::ENOBUFS) => {
@@ -232,7 +233,7 @@ fn send_in_vain(socket: &Socket, to: &Address) -> Outcome {
     }
 }
 
-/// Sends a large datagram to a peer that has not told its limit, and waits until it has.
+/// Sends a large datagram to a peer whose limit is not known yet, and waits for the peer's answer.
 fn learn(host: &Host, socket: &Socket, to: &Address) -> Outcome {
     let answers = host.counter("EdpInAnswers")?;
     send_in_vain(socket, to)?;
@@ -267,7 +268,7 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
         let got = receiver.receive(&mut bytes, 0)?;
         ensure!((got, bytes[0]) == (length, first), "{got} of {}", bytes[0]);
     }
-    // What stays in the host meets the device's limit alone, and asks nobody.
+    // A datagram within the host has the device's limit only, and causes no query.
     let own = lab.a.to(&lab.a, 705);
     unconnected.send_to(&[4; 8994], 0, &own)?;
     let queries = lab.a.counter("EdpOutQueries")?;
@@ -275,7 +276,7 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// What one namespace knows of a peer another one does not.
+/// Namespaces do not share what they know of a peer.
 fn namespaces(lab: &Lab) -> Outcome {
     lab.a.set_mtu(9000)?;
     let peer = lab.a.to(&lab.b, 706);
@@ -315,7 +316,7 @@ fn programs(lab: &Lab) -> Outcome {
         .within(|| Capabilities::of(address.as_str(), patience()))?
         .context("asking")?;
     ensure!(told.to_string() == line, "{told:?}");
-    // Nobody is there to answer.
+    // No host has this address.
     let nobody = "02:00:00:00:de:ad%eth0:7";
     let short = Duration::from_millis(300);
     let silent = lab.a.namespace.within(|| Capabilities::of(nobody, short))?;

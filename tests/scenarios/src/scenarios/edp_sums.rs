@@ -80,7 +80,7 @@ fn wrong(lab: &Lab) -> Outcome {
     let socket = lab.a.edp_bound(713)?;
     let send = |packet: &[u8]| wire.send(&ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, packet));
     let whole = edp_summed(5, 713, b"with a sum");
-    // A bit of each byte is wrong: those that say where it goes and how long it is, too.
+    // One bit is wrong, of each byte in turn: also of the ports and the length.
     for place in 0..whole.len() {
         let mut damaged = whole.clone();
         damaged[place] ^= 1;
@@ -90,7 +90,7 @@ fn wrong(lab: &Lab) -> Outcome {
     for there in 0..4 {
         send(&whole[..whole.len() - 4 + there])?;
     }
-    // A port without a socket, and port 0, are not reached either.
+    // A damaged echo request is not answered.
     let mut nowhere = edp_summed(5, 0, &[1, 1]);
     nowhere[7] ^= 4;
     send(&nowhere)?;
@@ -116,7 +116,7 @@ fn wrong(lab: &Lab) -> Outcome {
 fn sizes(lab: &Lab) -> Outcome {
     let (a, b) = lab.edp_pair(714)?;
     let mut got = vec![0; 40_000];
-    // Smaller from one to the next: what a peer has told counts for a minute.
+    // In descending order: a host remembers its peer's limit for a minute.
     for (mtu, most) in [(65_535, 32_767), (9000, 8994), (1500, 1494)] {
         lab.set_mtu(mtu)?;
         for (summed, most) in [(0, most), (1, most - 4)] {

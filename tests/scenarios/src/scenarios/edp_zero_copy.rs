@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! EZDP: EDP whose sends do not copy, and EDP's own sends that ask for it.
+//! EZDP: EDP whose sends do not copy.
 
 use crate::address::{EDP_SO_CHECKSUM, EPPROTO_EZDP, EP_SO_ZEROCOPY, SO_MTU};
 use crate::prelude::*;
@@ -39,7 +39,7 @@ fn ezdp_sends_are_completed(lab: &Lab) -> Outcome {
     for (number, length) in [1, 46, 1000, largest].into_iter().enumerate() {
         ensure!(a.send(&bytes[..length], 0)? == length);
         receives(&b, &bytes[..length])?;
-        // The device's other end is on this host, and its receiver gets a copy.
+        // The veth pair's other end is on the same machine, so its receiver gets a copy.
         let copies = completed_from(&a, number as u32, 1)?;
         ensure!(copies == Copies::All, "{copies:?} copied");
     }
@@ -75,7 +75,7 @@ fn ezdp_to_its_own_host(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Frames that a queue drops have come as far as a device that reads memory itself.
+/// The queue drops the frames where a device would read the sender's pages, so nothing copies them.
 fn ezdp_makes_no_copy_for_a_device(lab: &Lab) -> Outcome {
     let (a, _b) = pair(lab, 73)?;
     lab.a.queue("add", &["netem", "loss", "100%"])?;
@@ -159,7 +159,7 @@ fn ezdp_option_cannot_be_switched_off(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Reports that nobody takes coalesce, so any number of sends is possible.
+/// Unread completions coalesce, so any number of sends is possible.
 fn ezdp_completions_fill_no_more_than_their_room(lab: &Lab) -> Outcome {
     let (a, b) = pair(lab, 78)?;
     for number in 0..2000_u32 {

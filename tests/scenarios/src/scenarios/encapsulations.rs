@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Streams in frames that stand within others: tunnels, labels, tags. Each over devices that
-//! segment everything, what common cards do, and nothing.
+//! Streams in encapsulated frames: tunnels, labels, tags. Each runs over a device that segments
+//! everything, one with the offloads of common cards, and one without offloads.
 
 use crate::harness::tell;
 use crate::patience::factor;
@@ -13,18 +13,18 @@ use super::macsec;
 /// How the frames of a stream are wrapped.
 #[derive(Debug)]
 enum Encapsulation {
-    /// By the device `in0`, which these lines for `ip` make on each host. In them `OWN` and `OTHER`
-    /// stand for the numbers of the host and of its peer.
+    /// By the device `in0`, which these lines for `ip` create on each host. `OWN` and `OTHER` stand
+    /// for the numbers of the host and of its peer.
     Device(&'static str),
     /// By a label that traffic control pushes and pops.
     Label,
     /// By MACsec, which encrypts them.
     ///
-    /// It numbers frames before they reach the device below, which each processor sends to by
-    /// itself: a processor on which a timer has a frame sent may be later than another one. With a
-    /// replay window of 0, which is the default, the receiver drops what comes late (`InPktsLate`
-    /// of `ip -s macsec show`), and such a stream lost just as many packets, 7 of 777. So the rows
-    /// have a window.
+    /// MACsec numbers frames before they reach the device below, and each processor sends to that
+    /// device by itself. A processor that sends for a timer may therefore transmit a lower number
+    /// after another processor's higher one. With the default replay window of 0 the receiver drops
+    /// late frames (`InPktsLate` of `ip -s macsec show`); a stream lost 7 of 777 packets that way.
+    /// So these scenarios set a window.
     Secured,
 }
 
@@ -60,14 +60,14 @@ enum Offloads {
     All,
     /// Tunnels, but not SCTP's packets, and so none of ours.
     Common,
-    /// Nothing, not even packets in several pieces, and it makes no sums.
+    /// Nothing. The device takes no packets in several pieces, and computes no checksums.
     None,
 }
 
 impl Offloads {
     /// Arguments of `ethtool -K DEVICE`.
     const fn features(self) -> &'static [&'static str] {
-        // A veth that segments TCP does not let its peer join packets.
+        // GRO does not join the packets of a veth device whose sending end segments TCP.
         match self {
             Self::All => &[],
             Self::Common => &["tx-sctp-segmentation", "off", "tso", "off"],
@@ -142,13 +142,13 @@ const PORT: u16 = 880;
 /// Several packets a call, and one.
 const LOADS: [Load; 2] = [Load::of(1 << 20, 40_000, 880), Load::of(1 << 18, 700, 881)];
 
-/// `lines` as the host with the number `own` has them, beside the one with the number `other`.
+/// `lines` for the host with the number `own`, whose peer has the number `other`.
 fn lines_of(lines: &str, own: u8, other: u8) -> String {
     let lines = lines.replace("OWN", &own.to_string());
     lines.replace("OTHER", &other.to_string())
 }
 
-/// Gives both hosts addresses, also of IPv6, which need not be asked for.
+/// Gives both hosts IPv4 and IPv6 addresses, with permanent neighbour entries.
 fn give_addresses(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     for (host, own, other, far) in [(&lab.a, 1, 2, lab.b.mac), (&lab.b, 2, 1, lab.a.mac)] {
@@ -167,9 +167,10 @@ fn set(host: &Host, device: &str, features: &[&str]) -> Outcome {
     host.namespace.run("ethtool", &arguments).map(drop)
 }
 
-/// Has traffic control label what leaves `host`, and takes the label off what arrives.
+/// Makes traffic control push a label onto ESP frames that leave `host`, and pop it from those that
+/// arrive.
 fn label(host: &Host) -> Outcome {
-    // `act_mpls` asks for it by the way, which is not said everywhere.
+    // A soft dependency of `act_mpls`, which not every system records.
     crate::netns::finish(Command::new("modprobe").arg("mpls_gso"), "")?;
     let esp = format!("{ETH_P_ESP:#06x}");
     let tc = |line: String| {
@@ -193,9 +194,9 @@ impl Encapsulation {
                 give_addresses(lab)?;
                 for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {
                     host.namespace.ip(&lines_of(lines, own, other))?;
-                    // A gretap has a queue. The processor that sends a frame empties it, also of
-                    // frames that another one put there, and then these overtake: a worker's
-                    // neighbour solicitation or multicast report is enough.
+                    // A gretap has a queue. A processor that sends a frame also sends the frames
+                    // that another processor has queued, and these may overtake later ones. A
+                    // worker's neighbour solicitation or multicast report is enough.
                     host.namespace
                         .ip("link set in0 addrgenmode none\nlink set in0 up\n")?;
                     let without = ["qdisc", "replace", "dev", "in0", "root", "noqueue"];
@@ -216,16 +217,16 @@ impl Encapsulation {
     }
 }
 
-/// Nothing takes longer here than on a machine that does nothing else.
+/// Sets times so long that a busy machine causes no retransmission.
 fn wait_long(host: &Host) -> Outcome {
     let knobs = Knobs(&host.namespace);
     knobs.set("retransmission_time_min", 1_000_000)?;
     knobs.set("round_trip_time", 1_000_000)
 }
 
-/// Moves all loads both ways. No packet is lost, none overtakes another, and none is sent twice. In
-/// the kernel that looks for faults an answer may take so long that a timer sends a packet again;
-/// it has come twice then.
+/// Moves all loads both ways. No packet is lost, overtakes another or is retransmitted. In the
+/// debug kernel an acknowledgement may take so long that a timer retransmits a packet; then the
+/// packet must arrive twice.
 fn transfer_clean(near: &Device<'_>, far: &Device<'_>) -> Outcome {
     for (number, load) in LOADS.into_iter().enumerate() {
         let (client, server) = near.stream_to(far, PORT + number as u16)?;
@@ -275,8 +276,8 @@ fn clean(lab: &Lab, encapsulation: &Encapsulation, offloads: Offloads) -> Outcom
     transfer_clean(&near, &far).context("GRO on, with checksums")
 }
 
-/// What the driver gets begins with the outermost header: no byte is left of what the memory held
-/// before.
+/// A frame begins with the outermost header when the driver gets it, and not with stale bytes of
+/// the buffer.
 fn labelled(lab: &Lab) -> Outcome {
     const PACKETS: usize = 6;
     label(&lab.a)?;
@@ -302,7 +303,7 @@ fn labelled(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A run that a tunnel has checked and let out goes on by a device that takes single packets.
+/// A run leaves the tunnel with a validated checksum, and then a device that takes single packets.
 fn bridged(lab: &Lab) -> Outcome {
     let Encapsulation::Device(lines) = &VXLAN else {
         bail!("no device");

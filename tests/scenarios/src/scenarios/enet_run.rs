@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `enet run`: programs that know nothing of mapped sockets, and the rules for whom ESP may carry
-//! their connections.
+//! `enet run`, which maps the sockets of unchanged programs, and the rules for which of their
+//! connections ESP may carry.
 
 use std::path::Path;
 
@@ -23,11 +23,11 @@ scenarios! {
     guest enet_run_without_the_module_warns_and_leaves_all_to_tcp = no_module;
 }
 
-/// Where they are mounted.
+/// The mount point of the control groups.
 pub const GROUPS: &str = "/sys/fs/cgroup";
-/// What `enet run` needs of the kernel, and a kernel for debugging has not.
+/// The kernel's type information, which `enet run` needs and the debug kernel lacks.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
-/// The rules for whom ESP may carry connections.
+/// The rules for which connections ESP may carry.
 pub const POLICY: &str = "/proc/net/enet_policy";
 
 /// Mounts the control groups, which nothing else does in a guest.
@@ -49,7 +49,7 @@ pub fn mount_groups() -> Outcome {
     .context("cgroup2")
 }
 
-/// Groups that `enet run` has made.
+/// The number of control groups that `enet run` has created.
 fn groups_of_runs() -> Result<usize> {
     let names = fs::read_dir(GROUPS)?.map(|entry| Ok(entry?.file_name()));
     let names = names.collect::<Result<Vec<_>>>()?;
@@ -57,8 +57,8 @@ fn groups_of_runs() -> Result<usize> {
     Ok(names.iter().filter(of_runs).count())
 }
 
-/// Has a program of host `a` that is linked statically connect to `port` of `b`, by `enet run` with
-/// `options`; whether ESP carries the connection.
+/// Runs a statically linked program on host `a` by `enet run` with `options`, which connects to
+/// `port` of `b`. Returns whether ESP carries the connection.
 fn connects_by_esp(lab: &Lab, options: &str, port: u16) -> Result<bool> {
     let listener = listener(&lab.b, MAPPED, port, 4)?;
     let mut command = Command::new("enet");
@@ -90,7 +90,7 @@ fn by_bpf(lab: &Lab) -> Outcome {
     mount_groups()?;
     known(lab)?;
     ensure!(connects_by_esp(lab, "", 980)?, "TCP carries the connection");
-    // What comes after the command is as before, and nothing is left of it.
+    // After the command its control group is removed, and a plain connection uses TCP as before.
     eventually("the control group goes", || Ok(groups_of_runs()? == 0))?;
     let listener = listener(&lab.b, PLAIN, 981, 4)?;
     let client = dial(&lab.a, PLAIN, 981)?;
@@ -98,7 +98,7 @@ fn by_bpf(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// As with `ip netns exec`, which mounts a `/sys` of its own, without control groups.
+/// `ip netns exec` mounts a `/sys` of its own without control groups, as this command does.
 fn hidden(_lab: &Lab) -> Outcome {
     if !Path::new(TYPES).exists() {
         note("this kernel has no BTF");
@@ -136,7 +136,7 @@ fn own_rules(lab: &Lab) -> Outcome {
         ensure!(by_esp == wanted, "{options}: port {port}: ESP {by_esp}");
     }
     ensure!(lab.a.counter("MappedTcpPolicy")? == 3);
-    // The rules are of those programs alone, and go with them.
+    // The rules apply to those programs only, and are removed with them.
     let rules = || lab.a.namespace.proc_net("enet_policy");
     eventually("the rules go", || Ok(rules()?.is_empty()))?;
     eventually("the control groups go", || Ok(groups_of_runs()? == 0))
@@ -162,10 +162,10 @@ fn policy(lab: &Lab) -> Outcome {
     connect(false)?;
     ensure!(lab.a.counter("MappedTcpPolicy")? == 1);
     rule(lab, false, "flush 0\n")??;
-    // A rule of a group that no socket here is of.
+    // A rule of a control group that no socket here belongs to.
     rule(lab, false, "deny 0.0.0.0/0 0-65535 4711")??;
     connect(true)?;
-    // The server's rules: the client goes to TCP.
+    // The server's rules refuse the client, which falls back to TCP.
     rule(lab, true, "allow 10.0.0.7/32 0-65535 0")??;
     connect(false)?;
     ensure!(lab.b.counter("MappedInPolicy")? == 1);
@@ -193,7 +193,7 @@ fn bad_rules(lab: &Lab) -> Outcome {
         "flush 0 0",
         "allow \u{fc}",
     ] {
-        // Nothing at all is no call.
+        // Writing an empty string makes no system call.
         if !line.is_empty() {
             refused(rule(lab, false, line)?, libc::EINVAL, line)?;
         }
@@ -210,7 +210,7 @@ fn bad_rules(lab: &Lab) -> Outcome {
     refused(last, libc::ENOSPC, "the rule after the last")?;
     let text = rules()?;
     ensure!(text.lines().count() == 256, "{text}");
-    // Those of a group stand together, in the order in which they came.
+    // The rules of a group are listed together, in the order in which they were written.
     let first = text.lines().take(2).collect::<Vec<_>>();
     same(first, ["deny 0.0.0.0/0 0-0 0", "deny 0.0.0.0/0 7-7 0"], "")?;
     rule(lab, false, "flush 0")??;
@@ -270,7 +270,7 @@ fn carriers(lab: &Lab) -> Outcome {
         let owned = listed.lines().filter(|line| line.contains(&own));
         ensure!(owned.count() == count, "processes: {listed}");
     }
-    // A line goes with its descriptor.
+    // A line disappears with its descriptor.
     drop((by_esp, refused, again));
     ensure!(lines(false)?.is_empty());
     drop((server, by_peer));
@@ -278,7 +278,8 @@ fn carriers(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Runs `enet run` with these arguments: its exit status, and what it and the command say.
+/// Runs `enet run` with these arguments. Returns its exit status, and the output of it and of the
+/// command.
 fn runs(arguments: &[&str]) -> Result<(Option<i32>, String)> {
     let output = Command::new("enet")
         .arg("run")
@@ -289,7 +290,7 @@ fn runs(arguments: &[&str]) -> Result<(Option<i32>, String)> {
     Ok((output.status.code(), String::from_utf8(said)?))
 }
 
-/// A user without capabilities has no BPF, and guests have no library.
+/// A user without capabilities may not use BPF, and guests have no preload library.
 fn no_way(lab: &Lab) -> Outcome {
     let run = || without_capabilities(|| runs(&["--", "true"]));
     let (code, said) = lab.a.namespace.within(run)???;

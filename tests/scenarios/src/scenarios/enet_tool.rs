@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The program `enet`: what it lists, counts and exports, and whom `enet ping` holds responsible.
+//! The program `enet`: its lists, counters and metrics, and the faults that `enet ping` diagnoses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -39,7 +39,7 @@ struct Ended {
     complaints: String,
 }
 
-/// Runs the program with `arguments`, where this thread is.
+/// Runs the program with `arguments` in this thread's network namespace.
 fn enet(arguments: &str) -> Result<Ended> {
     let output = Command::new("enet")
         .args(arguments.split_whitespace())
@@ -52,14 +52,14 @@ fn enet(arguments: &str) -> Result<Ended> {
     })
 }
 
-/// What the program prints on `host`, which must succeed.
+/// Runs the program on `host`, checks that it succeeds, and returns what it prints.
 fn printed(host: &Host, arguments: &str) -> Result<String> {
     let ended = host.namespace.within(|| enet(arguments))??;
     ensure!(ended.code == Some(0), "enet {arguments}: {ended:?}");
     Ok(ended.output)
 }
 
-/// Demands that the program complains with each of `words`, and exits with `code`.
+/// Checks that the program complains with each of `words`, and exits with `code`.
 fn complains(ended: &Ended, code: i32, words: &[&str]) -> Outcome {
     same(ended.code, Some(code), &format!("{ended:?}"))?;
     for word in words {
@@ -71,7 +71,7 @@ fn complains(ended: &Ended, code: i32, words: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// The same of `enet ping` with two quick requests on `host`.
+/// Runs `enet ping` with two quick requests on `host`, and checks it with [`complains`].
 fn ping_complains(host: &Host, target: &str, code: i32, words: &[&str]) -> Outcome {
     let arguments = format!("ping -c 2 -i 0.1 -W 0.5 {target}");
     let ended = host.namespace.within(|| enet(&arguments))??;
@@ -98,7 +98,7 @@ fn drop_frames(host: &Host, direction: &str, ethertype: &str) -> Outcome {
     Ok(())
 }
 
-/// Makes a place for filters on the host's device.
+/// Adds the discipline that filters of the host's device attach to.
 fn prepare_filters(host: &Host) -> Outcome {
     host.namespace
         .run("tc", &["qdisc", "add", "dev", DEVICE, "clsact"])?;
@@ -155,7 +155,7 @@ fn list(lab: &Lab) -> Outcome {
     complains(&ended, 1, &["no interface nope0", "ip link"])
 }
 
-/// The sockets are this process's, which the program may trace as root.
+/// This process owns the sockets, and the program may trace it as root.
 fn owners(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(2806)?;
     client.send_all(b"one packet")?;
@@ -170,7 +170,7 @@ fn owners(lab: &Lab) -> Outcome {
         ensure!(socket["processes"][0]["pid"] == own, "processes: {text}");
         ensure!(socket["processes"].get(1).is_none(), "processes: {text}");
     }
-    // An acknowledgement may come between the two answers.
+    // An acknowledgement may arrive between the two reads.
     eventually("the counters that the owner reads", || {
         let json: Value = serde_json::from_str(&printed(&lab.a, "ss --esp -c --json")?)?;
         let told = &json[0]["counters"];
@@ -219,7 +219,7 @@ fn counters(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// An exporter, which ends with this value.
+/// A running exporter. Dropping this value ends it.
 struct Exporter(Child);
 
 impl Drop for Exporter {
@@ -230,7 +230,7 @@ impl Drop for Exporter {
     }
 }
 
-/// What a scraper on `host` gets for `path`.
+/// Requests `path` from the exporter on `host`, and returns the response.
 fn scraped(host: &Host, path: &str) -> Result<String> {
     let mut stream = host
         .namespace
@@ -251,7 +251,7 @@ fn exporter(lab: &Lab) -> Outcome {
     let mut command = Command::new("enet");
     command.arg("exporter");
     let mut exporter = Exporter(start((&lab.a, command), Stdio::null(), Stdio::null())?);
-    // What it says later is of no interest.
+    // Its later output is ignored.
     drop(wait_for_word(&mut exporter.0, "serving metrics")?);
 
     let text = scraped(&lab.a, "/metrics")?;
@@ -283,7 +283,8 @@ fn good_peer(lab: &Lab) -> Outcome {
     give_addresses(lab)?;
     let own = format!("{}%{DEVICE}", print_mac(lab.a.mac));
     let peer = format!("{}%{DEVICE}", print_mac(lab.b.mac));
-    // The first has the kernel ask for the address; the own addresses are answered inside the host.
+    // The first target makes the kernel resolve the address; the host answers for its own addresses
+    // itself.
     let targets = ["10.0.0.2", &peer, "10.0.0.1", &own];
     for target in targets {
         let text = printed(&lab.a, &format!("ping -c 3 -i 0.05 -W 10 {target}"))?;
@@ -324,7 +325,7 @@ fn interrupted(lab: &Lab) -> Outcome {
     command.args(["ping", "-c", "0", "-i", "0.05", &target]);
     let mut ping = start((&lab.a, command), Stdio::null(), Stdio::piped())?;
     let mut lines = BufReader::new(ping.stdout.take().context("no output")?).lines();
-    // What it is going to do, and two answers.
+    // The heading, and two answers.
     for _ in 0..3 {
         lines.next().context("it ended early")??;
     }
@@ -338,14 +339,14 @@ fn interrupted(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Keeps the kernel from loading modules by itself; afterwards it does again.
+/// Disables the kernel's module autoloading. Dropping this value restores it.
 #[derive(Debug)]
 pub struct NoAutoload(String);
 
 const MODPROBE: &str = "/proc/sys/kernel/modprobe";
 
 impl NoAutoload {
-    /// Begins.
+    /// Disables autoloading.
     ///
     /// # Errors
     /// When the kernel's setting cannot be written.
@@ -366,7 +367,7 @@ impl Drop for NoAutoload {
 
 fn no_module_here() -> Outcome {
     let _restore = Restore;
-    // Its device may need a module, too.
+    // Before autoloading is disabled: the host's device may need a module, too.
     let host = Host::alone([2, 0, 0, 0, 0, 9])?;
     let _autoload = NoAutoload::begin()?;
     module::unload()?;
@@ -397,7 +398,7 @@ fn no_module_here() -> Outcome {
         )?;
         ensure!(!ended.complaints.contains("not loaded"), "{ended:?}");
     }
-    // AF_MCTP, as no other module registers it here.
+    // The number of AF_MCTP, which no other module registers here.
     module::load(&["family=45"])?;
     let target = format!("{}%{DEVICE}", print_mac(host.mac));
     ping_complains(&host, &target, 2, &["loaded here", "--family"])?;
@@ -435,8 +436,8 @@ fn bad_device(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A host that gets neither type of frame behaves as one without the module: here one kernel serves
-/// both hosts.
+/// One kernel serves both hosts, so a filter for both types of frame stands in for a missing
+/// module.
 fn no_module_there(lab: &Lab) -> Outcome {
     give_addresses(lab)?;
     prepare_filters(&lab.b)?;
@@ -449,7 +450,7 @@ fn no_module_there(lab: &Lab) -> Outcome {
     // The neighbour table has the IP address of the Ethernet address now.
     let target = format!("{}%{DEVICE}", print_mac(lab.b.mac));
     ping_complains(&lab.a, &target, 1, &[&there[..], &check].concat())?;
-    // Of this one no IP address is known.
+    // No IP address is known for this Ethernet address.
     let target = format!("02:00:00:00:00:77%{DEVICE}");
     let unknown = ["no IP address is known", "not loaded there", "filter"];
     ping_complains(&lab.a, &target, 1, &[&unknown[..], &check].concat())
@@ -481,12 +482,12 @@ fn filters(lab: &Lab) -> Outcome {
 fn nobody(lab: &Lab) -> Outcome {
     give_addresses(lab)?;
     ping_complains(&lab.a, "10.0.0.9", 1, &["nobody answers ARP for 10.0.0.9"])?;
-    // One that was there some time ago.
+    // A host that was reachable some time ago.
     lab.a.namespace.ip(&format!(
         "neighbour replace 10.0.0.8 lladdr 02:00:00:00:00:08 dev {DEVICE} nud stale\n"
     ))?;
     let gone = ["Nobody is there", "ip neighbour show 10.0.0.8"];
     ping_complains(&lab.a, "10.0.0.8", 1, &gone)?;
-    // Outside of the only network that there is.
+    // An address that no route leads to.
     ping_complains(&lab.a, "192.0.2.1", 2, &["ip route get 192.0.2.1"])
 }

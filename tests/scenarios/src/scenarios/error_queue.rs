@@ -19,21 +19,21 @@ scenarios! {
 const EP_RECVERR: i32 = 3;
 /// Room for control messages.
 const ROOM: usize = 256;
-/// The discipline that reports. Packets of another clock than its own are late to it.
+/// The discipline that reports. It treats packets with another clock than its own as late.
 pub const ETF: [&str; 5] = ["etf", "clockid", "CLOCK_TAI", "delta", "0"];
 
-/// Whether the kernel has the discipline; only the one that looks for faults may be without.
+/// Returns whether the kernel has the discipline; only the debug kernel may lack it.
 ///
 /// # Errors
-/// When another one is without.
+/// When another kernel lacks it.
 pub fn has_etf() -> Result<bool> {
     has("sch_etf")
 }
 
-/// Whether the kernel has `module`; only the one that looks for faults may be without.
+/// Returns whether the kernel has `module`; only the debug kernel may lack it.
 ///
 /// # Errors
-/// When another one is without.
+/// When another kernel lacks it.
 pub fn has(module: &str) -> Result<bool> {
     let loaded = finish(Command::new("modprobe").arg(module), "");
     if loaded.is_err() && factor() > 1 {
@@ -44,7 +44,7 @@ pub fn has(module: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Has `socket` get reports.
+/// Makes the kernel queue reports for `socket`.
 ///
 /// # Errors
 /// When the option is refused.
@@ -57,7 +57,7 @@ pub fn want_reports(socket: &Socket) -> Result<()> {
         .context("SO_TXTIME")
 }
 
-/// Takes a report: the bytes of the frame that it is about.
+/// Takes a report. Returns the length of the frame that it is about.
 fn take(socket: &Socket) -> Result<usize> {
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
     let (length, flags, control) = receive_with_control(socket, flags, ROOM)?;
@@ -78,8 +78,8 @@ fn take(socket: &Socket) -> Result<usize> {
     Ok(length)
 }
 
-/// Sends a packet that the discipline refuses. The call says so, unless another processor is at the
-/// discipline and takes the packet over: then it has left as far as the call can tell.
+/// Sends a packet that the discipline refuses. The call fails with `ENOBUFS`, unless another
+/// processor is running the discipline and takes the packet over; then the call succeeds.
 fn send_late(socket: &Socket) -> Outcome {
     match socket.send(b"late", 0) {
         Ok(4) => Ok(()),
@@ -118,7 +118,7 @@ fn reports(lab: &Lab) -> Outcome {
     let events = a.poll(all, Duration::ZERO)?;
     ensure!(events == 0, "events {events:#x} without a report");
 
-    // Reports take room from what comes in, until somebody takes them.
+    // Unread reports occupy the receive buffer.
     for _ in 0..1000 {
         send_late(&a)?;
     }
@@ -137,7 +137,7 @@ fn reports(lab: &Lab) -> Outcome {
     receives(&a, b"room")
 }
 
-/// On a device with several queues the packets of a stream are their socket's.
+/// On a device with several queues a stream's packets keep their socket, which the reports go to.
 fn stream(lab: &Lab) -> Outcome {
     if !has_etf()? {
         return Ok(());
@@ -167,7 +167,7 @@ fn stream(lab: &Lab) -> Outcome {
     a.ip("link del multi0\n")
 }
 
-/// Reports that nobody takes fill each socket's receive buffer: some 20 MB in all.
+/// Unread reports fill each socket's receive buffer: some 20 MB in all.
 fn left_behind(lab: &Lab) -> Outcome {
     if !has_etf()? {
         return Ok(());
