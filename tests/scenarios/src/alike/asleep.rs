@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls that sleep: in a thread of their own, watched until they do.
+//! Calls that sleep: each runs in its own thread, which is watched until it sleeps.
 
 use std::fs;
 use std::io;
@@ -19,20 +19,19 @@ use crate::patience::patience;
 use crate::socket::{check, Socket};
 use crate::transfer::joined;
 
-/// The call that the C library's `poll` makes: newer architectures have only the one with a signal
-/// mask.
+/// The system call behind the C library's `poll`; newer architectures only have `ppoll`.
 #[cfg(target_arch = "x86_64")]
 pub const POLL: c_long = libc::SYS_poll;
 #[cfg(not(target_arch = "x86_64"))]
 pub const POLL: c_long = libc::SYS_ppoll;
 
-/// The same for `epoll_wait`.
+/// The system call behind `epoll_wait`; newer architectures only have `epoll_pwait`.
 #[cfg(target_arch = "x86_64")]
 pub const EPOLL_WAIT: c_long = libc::SYS_epoll_wait;
 #[cfg(not(target_arch = "x86_64"))]
 pub const EPOLL_WAIT: c_long = libc::SYS_epoll_pwait;
 
-/// A thread that is in a call, or was when last looked at.
+/// A thread that is in a call, or was in it when last checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Sleeper {
     thread: i32,
@@ -40,7 +39,7 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// Waits until the thread sleeps in its call; false when the thread has ended instead.
+    /// Waits until the thread sleeps in its call; returns `false` if the thread has ended instead.
     ///
     /// # Errors
     /// When it does neither within [`patience`].
@@ -53,7 +52,7 @@ impl Sleeper {
             match fs::read_to_string(&path) {
                 Ok(text) if text.starts_with(&sleeping) => return Ok(true),
                 Ok(_) => {}
-                // It is gone: ENOENT, or ESRCH when it goes while it is looked at.
+                // The thread has ended: ENOENT, or ESRCH if it ends during the read.
                 Err(_) => return Ok(false),
             }
             ensure!(
@@ -68,9 +67,9 @@ impl Sleeper {
     /// Sends `signal` to the thread.
     ///
     /// # Errors
-    /// When there is no such thread any more.
+    /// If the thread has ended.
     pub fn signal(&self, signal: i32) -> Result<()> {
-        // SAFETY: getpid takes nothing; tgkill takes three integers.
+        // SAFETY: Neither call takes a pointer.
         let sent = unsafe {
             let process = libc::getpid();
             libc::syscall(libc::SYS_tgkill, process, self.thread, signal)
@@ -80,11 +79,11 @@ impl Sleeper {
     }
 }
 
-/// Begins `call` in a thread of `scope`, to be watched as it falls asleep in the system call
-/// `number`.
+/// Starts `call` in a thread of `scope`. The returned [`Sleeper`] watches for it to sleep in the
+/// system call `number`.
 ///
 /// # Errors
-/// When the thread does not begin.
+/// If the thread does not start.
 pub fn begin<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     number: c_long,
@@ -99,11 +98,11 @@ pub fn begin<'scope, T: Send + 'scope>(
     Ok((Sleeper { thread, number }, handle))
 }
 
-/// Runs `call` in a thread, and `meanwhile` once that sleeps in the system call `number` or has
-/// ended. Returns whether it slept, and what both gave.
+/// Runs `call` in a thread, and `meanwhile` once the thread sleeps in the system call `number` or
+/// has ended. Returns whether it slept, and the results of both closures.
 ///
 /// # Errors
-/// When `meanwhile` fails, or the thread neither sleeps nor ends.
+/// If `meanwhile` fails, or the thread neither sleeps nor ends.
 pub fn asleep<T: Send, U>(
     number: c_long,
     call: impl FnOnce() -> T + Send,
@@ -121,10 +120,10 @@ pub fn asleep<T: Send, U>(
 }
 
 /// Runs `call` in `count` threads, and `meanwhile` once each of them sleeps in the system call
-/// `number`. Returns what the calls gave, in the order in which the threads fell asleep.
+/// `number`. Returns the results of the calls, in the order in which the threads fell asleep.
 ///
 /// # Errors
-/// When `meanwhile` fails, or a thread does not sleep.
+/// If `meanwhile` fails, or a thread does not sleep.
 pub fn crowd<T: Send>(
     number: c_long,
     count: usize,
@@ -155,14 +154,14 @@ pub fn crowd<T: Send>(
     })
 }
 
-/// Looks in a row that must agree on how many threads were left asleep.
+/// How many further checks must agree on the number of threads that still sleep.
 const LOOKS: u32 = 10;
 
-/// Waits until one of the threads has ended, and counts those that sleep on. What wakes several
-/// threads wakes them one after the other, so a count holds when the next looks agree with it.
+/// Waits until one of the threads has ended, and counts those that still sleep. An event that wakes
+/// several threads wakes them one by one, so the count is final once the next checks agree.
 ///
 /// # Errors
-/// When none ends within [`patience`].
+/// If no thread ends within [`patience`].
 pub fn left_asleep(sleepers: &[Sleeper]) -> Result<usize> {
     let end = Instant::now() + patience();
     let (mut left, mut agreed) = (sleepers.len(), 0);
@@ -185,20 +184,22 @@ pub fn left_asleep(sleepers: &[Sleeper]) -> Result<usize> {
     }
 }
 
-/// The same descriptor for a call in another thread, which does not close it.
+/// Returns the same descriptor for a call in another thread; dropping it does not close the
+/// descriptor.
 pub fn alias(socket: &Socket) -> ManuallyDrop<Socket> {
-    // SAFETY: the descriptor is open now, and `ManuallyDrop` keeps this from closing it; a call
-    // that comes after the owner has closed it fails with EBADF, unless another descriptor got its
-    // number, which no user here lets happen.
+    // SAFETY: The descriptor is open now, and `ManuallyDrop` prevents a second close. A call after
+    // the owner has closed it fails with EBADF, unless the number was reused, which no caller here
+    // allows.
     ManuallyDrop::new(unsafe { Socket::from_raw_fd(socket.as_raw_fd()) })
 }
 
 fn own_number() -> i32 {
-    // SAFETY: gettid takes nothing.
+    // SAFETY: `gettid` takes no arguments.
     unsafe { libc::gettid() }
 }
 
-/// A thread may sleep for ever when its counterpart failed; the deadline must not hide why.
+/// Logs an error before the threads are joined: a thread may sleep for ever because of it, and the
+/// deadline would hide it.
 fn explain<T>(inner: &Result<T>) {
     if let Err(error) = inner {
         note(&format!("beside a sleeping call: {error:#}"));
@@ -206,7 +207,7 @@ fn explain<T>(inner: &Result<T>) {
 }
 
 impl Trace {
-    /// Notes that `call` sleeps in the system call `number`, and what it returns after `meanwhile`.
+    /// Notes whether `call` sleeps in the system call `number`, and its result after `meanwhile`.
     ///
     /// # Errors
     /// As [`asleep`].
@@ -223,7 +224,7 @@ impl Trace {
         Ok(value)
     }
 
-    /// Notes that receiving sleeps, and what it returns after `meanwhile`.
+    /// Notes whether receiving sleeps, and its result after `meanwhile`.
     ///
     /// # Errors
     /// As [`asleep`].

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Holds `docs/sockets.md` to what the behaviours declare, and the other way round.
+//! Checks that `docs/sockets.md` lists the differences that the behaviours declare, and no others.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::scenarios;
 
 const DOCUMENT: &str = include_str!("../../../../docs/sockets.md");
 
-/// A row of the table: | `behaviour` | note | TCP or UDP | ESP or EDP | reason |
+/// The rows of the table: | `behaviour` | note | TCP or UDP | ESP or EDP | reason |
 fn rows() -> BTreeSet<[String; 4]> {
     DOCUMENT
         .lines()
@@ -18,7 +18,7 @@ fn rows() -> BTreeSet<[String; 4]> {
             let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
             assert_eq!(cells.len(), 5, "not five cells: {line}");
             assert!(cells[4].len() > 10, "no reason: {line}");
-            // A bar would end the cell.
+            // Markdown escapes a bar in a cell.
             let cell = |index: usize| cells[index].trim_matches('`').replace("\\|", "|");
             [cell(0), cell(1), cell(2), cell(3)]
         })

@@ -10,19 +10,19 @@ use libc::c_int;
 use super::events_text;
 use crate::alike::prelude::*;
 
-/// `EPOLLIN` and its like as `epoll_ctl` takes them.
+/// `EPOLLIN` and other events, of the type that `epoll_ctl` takes.
 pub mod events {
-    /// There is something to read, or a connection to accept.
+    /// Data to read, or a connection to accept.
     pub const IN: u32 = libc::EPOLLIN as u32;
-    /// There is room to write.
+    /// Room to write.
     pub const OUT: u32 = libc::EPOLLOUT as u32;
-    /// The peer has ended its half.
+    /// The peer has shut down its sending half.
     pub const RDHUP: u32 = libc::EPOLLRDHUP as u32;
-    /// Edges only.
+    /// Edge-triggered.
     pub const EDGE: u32 = libc::EPOLLET as u32;
-    /// One event, then silence until armed anew.
+    /// One event, then none until the entry is re-armed.
     pub const ONCE: u32 = libc::EPOLLONESHOT as u32;
-    /// One of several instances is woken.
+    /// Only one of several instances is woken.
     pub const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 }
 
@@ -36,13 +36,13 @@ impl Epoll {
     /// # Errors
     /// The call's errno, as for every function here.
     pub fn new() -> Result<Self> {
-        // SAFETY: epoll_create1 takes an integer.
+        // SAFETY: `epoll_create1` takes an integer.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+        // SAFETY: The kernel just returned this descriptor and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
     }
 
-    /// An instance that watches one socket, under the key 0.
+    /// Makes an instance that watches one socket, with the key 0.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -62,7 +62,7 @@ impl Epoll {
         check(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd, &mut event) }).map(drop)
     }
 
-    /// Adds a descriptor under `key`.
+    /// Adds a descriptor with the key `key`.
     ///
     /// # Errors
     /// The call's errno.
@@ -70,7 +70,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, socket.as_raw_fd(), events, key)
     }
 
-    /// Changes what is asked for.
+    /// Changes the events that a descriptor is watched for.
     ///
     /// # Errors
     /// The call's errno.
@@ -78,13 +78,13 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, socket.as_raw_fd(), events, key)
     }
 
-    /// `epoll_wait(2)` for at most four events: their keys and bits, by key.
+    /// Calls `epoll_wait(2)` for at most four events; returns keys and event bits, sorted by key.
     ///
     /// # Errors
     /// The call's errno.
     pub fn wait(&self, timeout: Duration) -> Result<Vec<(u64, u32)>> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
-        // SAFETY: there is room for the four events asked for.
+        // SAFETY: There is room for the four events that the call may return.
         let count = check(unsafe {
             libc::epoll_wait(
                 self.0.as_raw_fd(),
@@ -121,7 +121,7 @@ fn found_text(found: &[(u64, u32)]) -> String {
 }
 
 impl Trace {
-    /// Notes what `epoll_wait` has right now.
+    /// Notes the events that `epoll_wait` returns at once.
     ///
     /// # Errors
     /// The errno of `epoll_wait`.
@@ -130,7 +130,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Notes what `epoll_wait` has first, after a wait if need be.
+    /// Notes the first events that `epoll_wait` returns, if need be after a wait.
     ///
     /// # Errors
     /// The errno of `epoll_wait`.
@@ -139,9 +139,9 @@ impl Trace {
         Ok(())
     }
 
-    /// Waits until events have brought all of `wanted` for the socket of the key 0, in however many
-    /// edges, and notes all that they brought. For what wakes more than once: how many edges come
-    /// of it is a matter of timing.
+    /// Waits until events have brought all of `wanted` for the socket with the key 0, in any number
+    /// of edges, and notes all bits that they brought. For changes that wake more than once: the
+    /// number of edges depends on timing.
     ///
     /// # Errors
     /// The errno of `epoll_wait`.
@@ -166,24 +166,24 @@ impl Trace {
     /// The errno of `select`.
     pub fn select(&self, what: &str, socket: &impl AsRawFd) -> Outcome {
         let fd = socket.as_raw_fd();
-        // SAFETY: all-zero is a valid fd_set, which is plain data.
+        // SAFETY: All-zero is a valid fd_set, which is plain data.
         let mut sets: [libc::fd_set; 3] = unsafe { std::mem::zeroed() };
         let mut none = libc::timeval {
             tv_sec: 0,
             tv_usec: 0,
         };
         for set in &mut sets {
-            // SAFETY: a process with few descriptors: the number is below FD_SETSIZE.
+            // SAFETY: The process has few descriptors, so the number is below FD_SETSIZE.
             unsafe { libc::FD_SET(fd, set) };
         }
         let [read, write, except] = &mut sets;
-        // SAFETY: three sets and a time, alive and writable for the call.
+        // SAFETY: Three sets and a time, alive and writable for the call.
         check(unsafe { libc::select(fd + 1, read, write, except, &mut none) })?;
         let names = ["readable", "writable", "exceptional"];
         let found: Vec<&str> = sets
             .iter()
             .zip(names)
-            // SAFETY: as above.
+            // SAFETY: The number is below FD_SETSIZE, as for FD_SET.
             .filter(|(set, _)| unsafe { libc::FD_ISSET(fd, *set) })
             .map(|(_, name)| name)
             .collect();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Where mapped sockets over ESP differ from TCP on purpose; `docs/sockets.md` gives the reasons.
+//! Deliberate differences between TCP and mapped sockets over ESP; `docs/sockets.md` gives the
+//! reasons.
 
 use super::Difference;
 
-/// By behaviour.
+/// The differences, by behaviour.
 pub const DIFFERENCES: &[(&str, &[Difference])] = &[
     (
         "stream_file_calls",
@@ -52,11 +53,11 @@ pub const DIFFERENCES: &[(&str, &[Difference])] = &[
     ),
 ];
 
-/// Behaviours that do not end where ESP is tried first: once ESP is refused, TCP's SYN leaves by
-/// the next call on the socket, `poll` or another, and these wait for it without one.
+/// Behaviours that never end where ESP is tried first. After ESP was refused, `poll` or another
+/// call on the socket sends TCP's SYN; these behaviours wait for the connection without a call.
 pub const WITHOUT_CALLS: &[&str] = &["stream_filter_refuses_everybody"];
 
-/// The differences of the behaviour `name`.
+/// Returns the differences of the behaviour `name`.
 pub fn differences(name: &str) -> &'static [Difference] {
     DIFFERENCES
         .iter()

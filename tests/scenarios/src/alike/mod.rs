@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The kernel's own TCP and UDP as the measure: one behaviour, written once, runs over them and
-//! over ESP and EDP, and what the program saw must be the same.
+//! Compares ESP and EDP with the kernel's own TCP and UDP: each behaviour is written once and runs
+//! over both, and the program must see the same results.
 //!
-//! A behaviour notes in its [`Trace`] the result of each call: numbers, errnos, readiness, bytes.
-//! The harness compares the two traces note by note. A deliberate difference is declared beside the
-//! behaviour, and `docs/sockets.md` has its reason. An undeclared difference fails the scenario,
-//! and so does a declared one that is not found.
+//! A behaviour notes the result of each call in its [`Trace`]: numbers, errnos, readiness, bytes.
+//! The harness compares the two traces note by note. A deliberate difference is declared with the
+//! behaviour, and `docs/sockets.md` gives its reason. An undeclared difference fails the scenario,
+//! and so does a declared one that does not occur.
 
 pub mod asleep;
 mod datagrams;
@@ -36,27 +36,27 @@ use crate::harness::{note, Body, Outcome, Scenario};
 use crate::lab::Lab;
 use crate::socket::Socket;
 
-/// Which pair of protocols a behaviour is about.
+/// The pair of protocols that a behaviour compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// TCP and ESP.
     Stream,
     /// UDP and EDP.
     Datagram,
-    /// Records: those of `AF_UNIX` and ESP's, `SOCK_SEQPACKET`.
+    /// Records of `AF_UNIX` and of ESP, `SOCK_SEQPACKET`.
     Record,
-    /// Records: messages of SCTP, and ESP's records.
+    /// Messages of SCTP, and ESP's records.
     Message,
 }
 
 impl Kind {
-    /// Whether the sockets are connected, and accepted.
+    /// Whether the sockets are connected and accepted.
     pub fn connects(self) -> bool {
         self != Self::Datagram
     }
 }
 
-/// Whose sockets a [`Side`] makes.
+/// The family of the sockets that a [`Side`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// The kernel's own: TCP, UDP, `AF_UNIX`, SCTP.
@@ -67,25 +67,25 @@ pub enum Family {
     Mapped,
 }
 
-/// A note that differs on purpose; `docs/sockets.md` gives the reason.
+/// A deliberate difference in one note; `docs/sockets.md` gives the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The note's label.
     pub what: &'static str,
-    /// What it says over the kernel's own protocol.
+    /// Its value over the kernel's own protocol.
     pub inet: &'static str,
-    /// What it says over ESP or EDP.
+    /// Its value over ESP or EDP.
     pub enet: &'static str,
 }
 
 impl Difference {
-    /// What the note `what` says over TCP or UDP, and over ESP or EDP.
+    /// The note `what` has the value `inet` over TCP or UDP, and `enet` over ESP or EDP.
     const fn new(what: &'static str, inet: &'static str, enet: &'static str) -> Self {
         Self { what, inet, enet }
     }
 }
 
-/// All behaviours; those of streams once more for mapped sockets.
+/// Returns all behaviours; those of streams a second time for mapped sockets.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
     let own = || {
         [sockets::ALL, streams::ALL, datagrams::ALL, &[records::ALL]]
@@ -99,16 +99,16 @@ pub fn all() -> impl Iterator<Item = &'static Scenario> {
         .chain(paths.flat_map(move |path| own().filter_map(move |scenario| mapped(scenario, path))))
 }
 
-/// What carries the connections of mapped sockets.
+/// The protocol that carries the connections of mapped sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// TCP: the hosts are not to use ESP.
+    /// TCP: the hosts are configured not to use ESP.
     Tcp,
-    /// ESP: the hosts know of each other that they take it.
+    /// ESP: each host knows that the other accepts it.
     Esp,
 }
 
-/// The behaviour of streams `scenario`, with mapped sockets instead of ESP's.
+/// Returns the stream behaviour `scenario` with mapped sockets in place of ESP's.
 fn mapped(scenario: &'static Scenario, path: Path) -> Option<&'static Scenario> {
     let Body::Alike(Kind::Stream, play, _) = scenario.body else {
         return None;
@@ -131,21 +131,21 @@ fn mapped(scenario: &'static Scenario, path: Path) -> Option<&'static Scenario> 
     Some(Box::leak(Box::new(mapped)))
 }
 
-/// A behaviour on one side, from the first socket on.
+/// A behaviour that makes its own sockets.
 pub type PlayOnSide = fn(&Side<'_>, &Trace) -> Outcome;
 
-/// Two connected sockets: the first is of host `a`, which connected if they are streams.
+/// Two connected sockets. The first is on host `a`, which connected if they are streams.
 pub type Pair = (Socket, Socket);
 
-/// A behaviour of two connected sockets.
+/// A behaviour that starts with two connected sockets.
 pub type PlayConnected = fn(&Trace, Pair) -> Outcome;
 
-/// A behaviour.
+/// How a behaviour gets its sockets.
 #[derive(Clone, Copy, Debug)]
 pub enum Play {
-    /// It makes its sockets.
+    /// It makes them.
     OnSide(PlayOnSide),
-    /// It is given them.
+    /// It is called with them.
     Connected(PlayConnected),
 }
 
@@ -158,18 +158,18 @@ impl Play {
     }
 }
 
-/// Line with which a behaviour that was compared reports to the runner.
+/// Prefix of the line by which a compared behaviour reports to the runner.
 pub const REPORT: &str = "= ";
 
-/// Plays both sides, one after the other in the same lab, and compares.
+/// Runs a behaviour on both sides, one after the other in the same lab, and compares the traces.
 ///
 /// # Errors
-/// When a call that both sides must get right fails, or the traces differ otherwise than declared.
+/// If a call fails that must succeed on both sides, or the traces do not differ as declared.
 pub fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) -> Outcome {
     compare_with([lab, lab], kind, Family::Enet, play, differences)
 }
 
-/// As [`compare`], with TCP and mapped sockets, in a lab for each: a port of TCP stays taken when
+/// Like [`compare`], with TCP and mapped sockets, in a lab for each: TCP keeps a port in use after
 /// its connection has ended.
 ///
 /// # Errors
@@ -239,7 +239,7 @@ fn compare_with(
     Ok(())
 }
 
-/// The notes that are not alike; both traces must have the same labels.
+/// Returns the notes that differ; both traces must have the same labels.
 fn differing(
     inet: &[(String, String)],
     enet: &[(String, String)],

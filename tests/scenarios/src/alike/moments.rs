@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Moments to look at a socket: when what was sent has arrived, when a connection has ended.
+//! Waits for events that a program cannot see directly: data have arrived, a connection has ended.
 
 use std::time::Duration;
 
@@ -15,15 +15,14 @@ use crate::socket::Socket;
 /// Waits until the peer's host has acknowledged everything that was sent.
 ///
 /// # Errors
-/// When it has not after [`patience`].
+/// If it has not within [`patience`].
 pub fn acknowledged(socket: &Socket) -> Result<()> {
     eventually("acknowledgement of everything", || {
         Ok(socket.queued(libc::TIOCOUTQ)? == 0)
     })
 }
 
-/// Sends `pieces`, each in a packet of its own: the next one when the one before has been
-/// acknowledged.
+/// Sends each of `pieces` in its own packet: the next one after the last was acknowledged.
 ///
 /// # Errors
 /// The errno of a call that failed.
@@ -35,7 +34,8 @@ pub fn send_apart(socket: &Socket, pieces: &[&[u8]]) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of memory that received packets cost `socket`: the first number of `SO_MEMINFO`.
+/// Returns the memory that is charged to `socket` for received packets, bytes: the first number of
+/// `SO_MEMINFO`.
 fn receive_memory(socket: &Socket) -> Result<u32> {
     let value = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
     let bytes = value.first_chunk().context("SO_MEMINFO")?;
@@ -45,7 +45,7 @@ fn receive_memory(socket: &Socket) -> Result<u32> {
 /// Sends a datagram over a connected pair and waits until it is queued at the other end.
 ///
 /// # Errors
-/// When it was not sent, or is not there after [`patience`].
+/// If it was not sent, or is not queued within [`patience`].
 pub fn deliver(from: &Socket, to: &Socket, bytes: &[u8]) -> Result<()> {
     let before = receive_memory(to)?;
     let sent = from.send(bytes, 0)?;
@@ -53,7 +53,7 @@ pub fn deliver(from: &Socket, to: &Socket, bytes: &[u8]) -> Result<()> {
     eventually("a datagram", || Ok(receive_memory(to)? > before))
 }
 
-/// Ends a connection with a reset: closes it with `SO_LINGER` on and no time.
+/// Resets a connection: closes it with a linger time of 0.
 ///
 /// # Errors
 /// The errno of setting the option.
@@ -61,7 +61,7 @@ pub fn reset(socket: Socket) -> Result<()> {
     Ok(socket.set_linger(Some(0))?)
 }
 
-/// Notes what the three ways to learn of a connection's end say: sending (`s`), receiving (`r`),
+/// Notes what each way to learn of a connection's end reports: sending (`s`), receiving (`r`) and
 /// `SO_ERROR` (`e`), in the given order.
 pub fn see_end(trace: &Trace, who: &str, socket: &Socket, order: &str) {
     for (index, way) in order.chars().enumerate() {
@@ -77,12 +77,12 @@ pub fn see_end(trace: &Trace, who: &str, socket: &Socket, order: &str) {
 /// Waits until `poll(2)` reports `events`, without noting anything.
 ///
 /// # Errors
-/// When it does not.
+/// If it does not within [`patience`].
 pub fn await_poll(socket: &Socket, events: i16) -> Result<()> {
     let found = socket.poll(events, patience())?;
     ensure!(found & events != 0, "poll: {found:#x}, not {events:#x}");
     Ok(())
 }
 
-/// For how long a call that must not wait may take at most, on however slow a machine.
+/// The longest time that a non-blocking call may take, however slow the machine.
 pub const SOON: Duration = Duration::from_secs(30);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Behaviours of records: sockets of type `SOCK_SEQPACKET`, once beside those of `AF_UNIX` and once
-//! beside SCTP's messages.
+//! Behaviours of records: `SOCK_SEQPACKET` sockets, compared both with those of `AF_UNIX` and with
+//! SCTP's messages.
 
 use super::moments::await_poll;
 use super::{events_text, Family};
 use crate::alike::prelude::*;
 
-/// Records that came whole: `AF_UNIX` has no flag for it, 0x80 is `MSG_EOR`.
+/// Records that were received whole: `MSG_EOR` (0x80) marks them, except over `AF_UNIX`.
 const EOR: [Difference; 2] = [
     Difference::new(
         "whole",
@@ -61,7 +61,7 @@ fn send(trace: &Trace, what: &str, socket: &Socket, bytes: &[u8]) {
     trace.see(what, socket.send(bytes, libc::MSG_NOSIGNAL));
 }
 
-/// Receives with `recvmsg`, and notes what that says and which bytes came.
+/// Receives with `recvmsg`, and notes its result and the bytes.
 fn receive(trace: &Trace, what: &str, socket: &Socket, room: usize, flags: i32) {
     let mut bytes = vec![0; room];
     let received = socket.receive_message(&mut [PieceMut::Good(&mut bytes)], flags);
@@ -74,8 +74,8 @@ fn receive(trace: &Trace, what: &str, socket: &Socket, room: usize, flags: i32) 
     trace.see(what, received);
 }
 
-/// Waits until `poll(2)` reports `wanted`, and notes what can be done then. `AF_UNIX` has a band
-/// and an end of both halves more.
+/// Waits until `poll(2)` reports `wanted`, and notes which calls are possible then. `AF_UNIX` also
+/// reports a priority band and the end of both halves.
 fn ready(trace: &Trace, what: &str, socket: &Socket, wanted: i16) -> Outcome {
     await_poll(socket, wanted)?;
     let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
@@ -133,7 +133,7 @@ fn cut(side: &Side<'_>, trace: &Trace) -> Outcome {
     send(trace, "long", &client, &long);
     send(trace, "short", &client, b"end");
     if side.is_beside_sctp() {
-        // SCTP hands a message out in parts, of which the last has the flag.
+        // SCTP delivers a message in parts, and flags only the last one.
         let mut room = vec![0; 3_000];
         for what in ["a part", "the next"] {
             let got = server.receive_message(&mut [PieceMut::Good(&mut room)], 0)?;
@@ -288,7 +288,7 @@ fn closed(side: &Side<'_>, trace: &Trace) -> Outcome {
     ready(trace, "the end", &client, libc::POLLRDHUP)?;
     trace.receive("receive", &client, 100, 0);
     if side.family == Family::Enet {
-        // Only an answer to data tells that nobody will read it.
+        // Only the answer to data reveals that no reader is left.
         client.send(b"unread", libc::MSG_NOSIGNAL)?;
     }
     await_poll(&client, libc::POLLHUP)?;
@@ -303,7 +303,7 @@ fn readiness(side: &Side<'_>, trace: &Trace) -> Outcome {
     send(trace, "send", &client, &[b'x'; 5_000]);
     ready(trace, "one is there", &server, libc::POLLIN)?;
     let mut room = [0; 10];
-    // A part of it makes the rest go.
+    // A partial read discards the rest of the record.
     trace.see("a part", server.receive(&mut room, 0));
     ready(trace, "then", &server, libc::POLLOUT)?;
     client.shutdown(libc::SHUT_WR)?;

@@ -9,24 +9,24 @@ use crate::address::internet;
 use crate::alike::prelude::*;
 use crate::socket::interface_index;
 
-/// The second device's name on both hosts.
+/// The name of the second device on both hosts.
 pub const SECOND: &str = "eth1";
 
-/// Both hosts' second devices.
+/// The second devices of both hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct SecondWire<'a> {
     side: Side<'a>,
-    /// Index of `a`'s.
+    /// Interface index on host `a`.
     pub a: u32,
-    /// Index of `b`'s.
+    /// Interface index on host `b`.
     pub b: u32,
 }
 
 impl<'a> SecondWire<'a> {
-    /// Lays it, unless the other side of the comparison has.
+    /// Creates the wire, unless the first side of the comparison already has.
     ///
     /// # Errors
-    /// When the devices cannot be made.
+    /// If the devices cannot be created.
     pub fn of(side: &Side<'a>) -> Result<Self> {
         let (a, b) = (&side.lab.a, &side.lab.b);
         let index = |host: &Host| host.namespace.within(|| interface_index(SECOND));

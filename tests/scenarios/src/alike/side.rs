@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One side of a comparison: makes the sockets and addresses of its family in the lab's two hosts.
+//! One side of a comparison: makes sockets and addresses of its family on the lab's two hosts.
 
 use anyhow::{Context, Result};
 
@@ -9,31 +9,30 @@ use crate::address::{internet, Address, AF_ENET, IPPROTO_ENET};
 use crate::lab::{Host, Lab};
 use crate::socket::Socket;
 
-/// The queueing discipline of a wire on which every frame is lost.
+/// The queueing discipline of a wire that loses every frame.
 const LOSING: &[&str] = &["netem", "loss", "100%"];
 
-/// `AF_UNSPEC`, as long as an address: connecting to it undoes a connection.
+/// `AF_UNSPEC` in a name as long as an address; connecting to it disconnects.
 pub const NOTHING: [u8; 16] = [0; 16];
 
-/// The lab as one of the two families sees it. Ports are the behaviour's own: each has a lab to
-/// itself.
+/// The lab as seen by one of the two families. A behaviour may use any port: each has its own lab.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
-    /// The two hosts, for what has nothing to do with the family.
+    /// The two hosts, for operations that do not depend on the family.
     pub lab: &'a Lab,
-    /// Which family this is; asking is for what cannot be written once, not for making up for
-    /// differences.
+    /// The family of this side. A behaviour may ask for it where the code cannot be the same, not
+    /// to hide a difference.
     pub family: Family,
     kind: Kind,
 }
 
 impl<'a> Side<'a> {
-    /// The side `family` of a behaviour of `kind`.
+    /// Makes the side `family` of a behaviour of `kind`.
     pub fn new(lab: &'a Lab, family: Family, kind: Kind) -> Self {
         Self { lab, family, kind }
     }
 
-    /// The protocol's name.
+    /// Returns the protocol's name.
     pub fn name(&self) -> &'static str {
         match (self.kind, self.family) {
             (Kind::Stream, Family::Inet) => "TCP",
@@ -47,7 +46,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Family, type and protocol for `socket(2)`.
+    /// Returns family, type and protocol for `socket(2)`.
     pub fn numbers(&self) -> (i32, i32, i32) {
         let family = match self.family {
             Family::Inet if self.is_local() => libc::AF_UNIX,
@@ -57,7 +56,7 @@ impl<'a> Side<'a> {
         let kind = match (self.kind, self.family) {
             (Kind::Datagram, _) => libc::SOCK_DGRAM,
             (Kind::Record, _) | (Kind::Message, Family::Enet) => libc::SOCK_SEQPACKET,
-            // SCTP has its associations of two ends under this type.
+            // SCTP's one-to-one sockets have this type.
             (Kind::Stream | Kind::Message, _) => libc::SOCK_STREAM,
         };
         let protocol = match (self.family, self.kind) {
@@ -68,12 +67,12 @@ impl<'a> Side<'a> {
         (family, kind, protocol)
     }
 
-    /// Whether both ends are on one host, as sockets of `AF_UNIX` are.
+    /// Whether both ends are on one host, as `AF_UNIX` sockets are.
     fn is_local(&self) -> bool {
         (self.kind, self.family) == (Kind::Record, Family::Inet)
     }
 
-    /// A new socket of `host`.
+    /// Makes a socket on `host`.
     ///
     /// # Errors
     /// The errno of `socket(2)`.
@@ -85,18 +84,17 @@ impl<'a> Side<'a> {
             .with_context(|| format!("{} socket", self.name()))
     }
 
-    /// Whether this is a behaviour of records beside SCTP's messages.
+    /// Whether the behaviour compares records with SCTP's messages.
     pub fn is_beside_sctp(&self) -> bool {
         self.kind == Kind::Message
     }
 
-    /// Whether this is a behaviour of streams.
+    /// Whether the behaviour is one of streams.
     pub fn is_stream(&self) -> bool {
         self.kind == Kind::Stream
     }
 
-    /// Two sockets connected to each other, `a`'s and `b`'s, of whichever kind the behaviour is
-    /// about.
+    /// Makes two sockets connected to each other, on `a` and on `b`, of the kind of the behaviour.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -108,7 +106,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// A name of `AF_UNIX` that is in no directory.
+    /// Returns an abstract `AF_UNIX` name, which is in no directory.
     fn local(port: u16) -> Vec<u8> {
         let family = (libc::AF_UNIX as u16).to_ne_bytes();
         [&family[..], format!("\0records {port}").as_bytes()].concat()
@@ -122,7 +120,7 @@ impl<'a> Side<'a> {
         internet([10, 0, 0, number], port)
     }
 
-    /// `port` of `host`'s own address, to bind to.
+    /// Returns the address of `port` on `host`, for binding.
     pub fn here(&self, host: &Host, port: u16) -> Vec<u8> {
         match self.family {
             Family::Inet if self.is_local() => Self::local(port),
@@ -131,17 +129,17 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// `port` of `a`'s own address, to bind to.
+    /// Returns the address of `port` on `a`, for binding.
     pub fn at_a(&self, port: u16) -> Vec<u8> {
         self.here(&self.lab.a, port)
     }
 
-    /// `port` of `b`'s own address, to bind to.
+    /// Returns the address of `port` on `b`, for binding.
     pub fn at_b(&self, port: u16) -> Vec<u8> {
         self.here(&self.lab.b, port)
     }
 
-    /// `port` of all of a host's addresses, to bind to.
+    /// Returns the wildcard address with `port`, for binding.
     pub fn anywhere(&self, port: u16) -> Vec<u8> {
         match self.family {
             Family::Inet | Family::Mapped => internet([0; 4], port),
@@ -154,7 +152,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// `port` of `to`, as `from` addresses it; `to` may be `from` itself.
+    /// Returns the address of `port` on `to` as `from` sees it; `to` may be `from` itself.
     pub fn address(&self, from: &Host, to: &Host, port: u16) -> Vec<u8> {
         match self.family {
             Family::Inet if self.is_local() => Self::local(port),
@@ -163,12 +161,12 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// `port` of `b` as `a` addresses it.
+    /// Returns the address of `port` on `b` as `a` sees it.
     pub fn far(&self, port: u16) -> Vec<u8> {
         self.address(&self.lab.a, &self.lab.b, port)
     }
 
-    /// `port` of a station that does not exist, as `a` addresses it: nothing ever answers.
+    /// Returns an address of a station that does not exist, as `a` sees it: nothing ever answers.
     pub fn nobody(&self, port: u16) -> Vec<u8> {
         match self.family {
             Family::Inet | Family::Mapped => Self::inet(99, port),
@@ -176,7 +174,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// `port` of every station, as `a` addresses it.
+    /// Returns the broadcast address with `port`, as `a` sees it.
     pub fn everybody(&self, port: u16) -> Vec<u8> {
         match self.family {
             Family::Inet | Family::Mapped => Self::inet(255, port),
@@ -188,7 +186,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The port in an address that the kernel wrote.
+    /// Returns the port in an address that the kernel wrote.
     pub fn port(&self, name: &[u8]) -> u16 {
         match name {
             [_, _, high, low, ..] => u16::from_be_bytes([*high, *low]),
@@ -196,7 +194,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// A socket of `host` bound to `port` of its own address.
+    /// Makes a socket on `host`, bound to `port`.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -208,7 +206,7 @@ impl<'a> Side<'a> {
         Ok(socket)
     }
 
-    /// A listener of `b`.
+    /// Makes a listener on `b`.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -218,7 +216,7 @@ impl<'a> Side<'a> {
         Ok(socket)
     }
 
-    /// A socket of `a` connected to `port` of `b`.
+    /// Makes a socket on `a`, connected to `port` on `b`.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -230,12 +228,12 @@ impl<'a> Side<'a> {
         Ok(client)
     }
 
-    /// Runs `work` while all that `a` sends is lost.
+    /// Runs `work` while all frames from `a` are lost.
     ///
     /// # Errors
-    /// With `tc`'s own words when it fails, and when `work` does.
+    /// If `tc` fails, with its message, or if `work` fails.
     pub fn losing_frames<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        // An attempt to connect is to outlast the loss, however long `tc` takes.
+        // The connection attempt must outlast the loss, however long `tc` takes.
         self.lab.a.tcp_tries(6)?;
         self.lab.a.queue("add", LOSING)?;
         let value = work()?;
@@ -243,11 +241,11 @@ impl<'a> Side<'a> {
         Ok(value)
     }
 
-    /// Runs `work` while what `a` sends stays in its device's queue: a few bytes a second leave.
-    /// The rest is lost then.
+    /// Runs `work` while the frames from `a` stay in its device's queue, of which a few bytes a
+    /// second leave. The frames still queued afterwards are lost.
     ///
     /// # Errors
-    /// With `tc`'s own words when it fails, and when `work` does.
+    /// If `tc` fails, with its message, or if `work` fails.
     pub fn delaying_frames<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.delay_begins()?;
         let value = work()?;
@@ -255,29 +253,29 @@ impl<'a> Side<'a> {
         Ok(value)
     }
 
-    /// From now on what `a` sends stays in its device's queue: after the first 1100 bytes 10 a
-    /// second leave. Of frames of a kilobyte that is one, and none within the next minute.
+    /// Keeps the frames from `a` in its device's queue from now on: after the first 1100 bytes, 10
+    /// bytes a second leave. Of frames of a kilobyte that is one, and none within the next minute.
     ///
     /// # Errors
-    /// With `tc`'s own words when it fails.
+    /// If `tc` fails, with its message.
     pub fn delay_begins(&self) -> Result<()> {
-        // netem would take the frames from their sockets' accounts.
+        // Not netem, which would uncharge the frames from their sockets.
         let slow = ["tbf", "rate", "80bit", "burst", "1100", "limit", "1mb"];
         self.lab.a.queue("add", &slow)
     }
 
-    /// Ends [`Self::delay_begins`]; what was queued is lost.
+    /// Ends [`Self::delay_begins`]; the queued frames are lost.
     ///
     /// # Errors
-    /// With `tc`'s own words when it fails.
+    /// If `tc` fails, with its message.
     pub fn delay_ends(&self) -> Result<()> {
         self.lab.a.queue("del", &[])
     }
 
-    /// Stops everything that the two hosts send each other, or lets it go again.
+    /// Drops all frames that the two hosts send each other, or passes them again.
     ///
     /// # Errors
-    /// With `tc`'s own words when it fails.
+    /// If `tc` fails, with its message.
     pub fn cut_wire(&self, cut: bool) -> Result<()> {
         for host in [&self.lab.a, &self.lab.b] {
             match cut {
@@ -288,7 +286,7 @@ impl<'a> Side<'a> {
         Ok(())
     }
 
-    /// A stream from `a` to `b`: the client's end and the server's.
+    /// Connects a stream from `a` to `b`; returns the client's end and the server's.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -299,7 +297,7 @@ impl<'a> Side<'a> {
         Ok((client, server))
     }
 
-    /// A datagram socket on each host, each bound to `port` and connected to the other.
+    /// Makes a datagram socket on each host, bound to `port` and connected to the other.
     ///
     /// # Errors
     /// The errno of the failing call.

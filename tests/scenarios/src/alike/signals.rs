@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Signals that interrupt calls, and signals that tell of readiness.
+//! Signals that interrupt calls, and signals that report readiness.
 
 use std::collections::BTreeSet;
 use std::io::Result;
@@ -20,20 +20,20 @@ extern "C" fn count(_signal: c_int) {
     CAUGHT.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Has `SIGUSR1` caught; with `restart` as `SA_RESTART` wants it.
+/// Catches `SIGUSR1` from now on; `restart` sets `SA_RESTART`.
 ///
 /// # Errors
 /// The errno of `sigaction(2)`.
 pub fn catch(restart: bool) -> Result<()> {
-    // SAFETY: all-zero is a valid sigaction with an empty mask, which is plain data.
+    // SAFETY: All-zero is a valid sigaction with an empty mask, which is plain data.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = count as extern "C" fn(c_int) as libc::sighandler_t;
     action.sa_flags = if restart { libc::SA_RESTART } else { 0 };
-    // SAFETY: the handler only adds to an atomic number.
+    // SAFETY: The handler only adds to an atomic number.
     check(unsafe { libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()) }).map(drop)
 }
 
-/// How often `SIGUSR1` was caught.
+/// Returns how often `SIGUSR1` was caught.
 pub fn caught() -> u32 {
     CAUGHT.load(Ordering::SeqCst)
 }
@@ -41,7 +41,7 @@ pub fn caught() -> u32 {
 /// Waits until `SIGUSR1` was caught more than `before` times.
 ///
 /// # Errors
-/// When it was not within [`patience`].
+/// If it was not within [`patience`].
 fn await_caught(before: u32) -> anyhow::Result<()> {
     let end = Instant::now() + patience();
     while caught() <= before {
@@ -58,11 +58,11 @@ fn interrupt(sleeper: &Sleeper) -> anyhow::Result<()> {
     await_caught(before)
 }
 
-/// Plays one case for every way a signal and a time limit can meet: `play` gets a name, the limit,
-/// and a port.
+/// Plays one case for each combination of signal handling and time limit: `play` gets a name, the
+/// limit and a port.
 ///
 /// # Errors
-/// When a case fails.
+/// If a case fails.
 pub fn each_way(mut play: impl FnMut(&str, Duration, u16) -> Outcome) -> Outcome {
     let mut port = 110;
     for (how, restart) in [("no SA_RESTART", false), ("SA_RESTART", true)] {
@@ -75,11 +75,11 @@ pub fn each_way(mut play: impl FnMut(&str, Duration, u16) -> Outcome) -> Outcome
     Ok(())
 }
 
-/// Notes what a call returns that was interrupted; if it sleeps on, `release` gives it what it
-/// waits for.
+/// Notes the result of a call that is interrupted. If the call sleeps on, `release` must make it
+/// return.
 ///
 /// # Errors
-/// When the signal is not caught, or `release` fails.
+/// If the signal is not caught, or `release` fails.
 pub fn interrupted<T: Shown + Send>(
     trace: &Trace,
     what: &str,
@@ -100,11 +100,11 @@ pub fn interrupted<T: Shown + Send>(
     Ok(value)
 }
 
-/// The queued signal by which a socket tells of readiness.
+/// The queued signal by which a socket reports readiness.
 const TELLING: c_int = 40;
 
-/// Signal-driven I/O of one socket: signals wait, blocked, until they are asked for. The process
-/// has one thread.
+/// Signal-driven I/O of one socket: its signals are blocked, and wait until they are asked for. The
+/// process has one thread.
 #[derive(Debug)]
 pub struct Driven(libc::sigset_t);
 
@@ -114,18 +114,18 @@ impl Driven {
     /// # Errors
     /// The errno of the failing call.
     pub fn new(socket: &Socket) -> Result<Self> {
-        // SAFETY: all-zero is a valid set, and is made an empty one.
+        // SAFETY: All-zero is a valid set, and `sigemptyset` empties it.
         let mut set: libc::sigset_t = unsafe { zeroed() };
-        // SAFETY: the set is writable; the numbers are signals.
+        // SAFETY: The set is writable; the numbers are signals.
         unsafe {
             libc::sigemptyset(&mut set);
             libc::sigaddset(&mut set, TELLING);
             libc::sigaddset(&mut set, libc::SIGIO);
         }
-        // SAFETY: the set is readable, and the old one is not asked for.
+        // SAFETY: The set is readable, and the old one is not asked for.
         check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut()) })?;
         let fd = socket.as_raw_fd();
-        // SAFETY: these fcntl calls take integers; F_SETSIG is 10.
+        // SAFETY: These `fcntl` calls take integers; F_SETSIG is 10.
         unsafe {
             check(libc::fcntl(fd, libc::F_SETOWN, libc::getpid()))?;
             check(libc::fcntl(fd, 10, TELLING))?;
@@ -133,27 +133,27 @@ impl Driven {
             check(libc::fcntl(fd, libc::F_SETFL, flags | libc::O_ASYNC))?;
         }
         let driven = Self(set);
-        // Of the other side's sockets, which are closed.
+        // Discard the signals of the first side's sockets, which are closed.
         while driven.next(Duration::ZERO).is_some() {}
         Ok(driven)
     }
 
-    /// The reason of the next signal, if one comes in time.
+    /// Returns the reason of the next signal, or `None` if the time is up.
     fn next(&self, timeout: Duration) -> Option<&'static str> {
-        // SAFETY: all-zero is a valid siginfo_t, which is plain data.
+        // SAFETY: All-zero is a valid siginfo_t, which is plain data.
         let mut info: libc::siginfo_t = unsafe { zeroed() };
         let timeout = libc::timespec {
             tv_sec: timeout.as_secs() as i64,
             tv_nsec: i64::from(timeout.subsec_nanos()),
         };
-        // SAFETY: all three are alive, and `info` is writable.
+        // SAFETY: All three are alive, and `info` is writable.
         let signal = unsafe { libc::sigtimedwait(&self.0, &mut info, &timeout) };
         if signal < 0 {
             return None;
         }
         Some(match (signal, info.si_code) {
             (libc::SIGIO, _) => "SIGIO",
-            // POLL_IN and its like, of asm-generic/siginfo.h.
+            // The values of POLL_IN and the others in asm-generic/siginfo.h.
             (_, 1) => "POLL_IN",
             (_, 2) => "POLL_OUT",
             (_, 4) => "POLL_ERR",
@@ -164,8 +164,7 @@ impl Driven {
 }
 
 impl Trace {
-    /// Waits for a signal with one of the reasons `wanted`, and notes all reasons that came: which,
-    /// not how often.
+    /// Waits for a signal with the reason `wanted`, and notes which reasons came, not how often.
     pub fn signals_until(&self, what: &str, driven: &Driven, wanted: &str) {
         let end = Instant::now() + patience();
         let mut reasons = BTreeSet::new();
@@ -178,7 +177,7 @@ impl Trace {
         self.note_reasons(what, driven, reasons);
     }
 
-    /// Notes the reasons of the signals that wait.
+    /// Notes the reasons of the pending signals.
     pub fn signals(&self, what: &str, driven: &Driven) {
         self.note_reasons(what, driven, BTreeSet::new());
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Behaviours of sockets of either kind, each over TCP and ESP and over UDP and EDP.
+//! Behaviours of both kinds of socket, each compared over TCP and ESP and over UDP and EDP.
 
 mod binding;
 mod filters;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a program saw, as text that can be compared.
+//! The results that a program saw, as text that can be compared.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,14 +13,14 @@ use nix::errno::Errno;
 use crate::patience::patience;
 use crate::socket::{Received, Socket};
 
-/// The notes of one side, in their order. It stays with one thread, so that the order means
-/// something: what other threads see is noted after they were joined.
+/// The notes of one side, in order. A trace belongs to one thread, so that the order is defined:
+/// results of other threads are noted after they were joined.
 #[derive(Debug, Default)]
 pub struct Trace(RefCell<Vec<(String, String)>>);
 
-/// How a call's result is written down.
+/// A call's result as text.
 pub trait Shown {
-    /// The result as text; the same for TCP and ESP when a program would see the same.
+    /// Returns the text; it is the same for TCP and ESP if a program would see the same.
     fn shown(&self) -> String;
 }
 
@@ -42,14 +42,14 @@ impl Shown for () {
     }
 }
 
-/// An option's value, byte by byte.
+/// The value of an option, byte by byte.
 impl Shown for Vec<u8> {
     fn shown(&self) -> String {
         format!("{self:?}")
     }
 }
 
-/// Descriptors and addresses differ; that there is one is what counts.
+/// Descriptors and addresses differ between the sides, so only their presence is noted.
 impl Shown for Socket {
     fn shown(&self) -> String {
         "a socket".into()
@@ -108,7 +108,7 @@ pub fn errno_name(number: i32) -> String {
     }
 }
 
-/// The names of the bits of `poll(2)`, which are those of `epoll(7)`.
+/// Returns the names of the bits of `poll(2)`, which are the same as those of `epoll(7)`.
 pub fn events_text(events: i16) -> String {
     const NAMES: &[(i16, &str)] = &[
         (libc::POLLIN, "IN"),
@@ -134,7 +134,7 @@ pub fn events_text(events: i16) -> String {
     set.join("|")
 }
 
-/// Every event that `poll(2)` can be asked for.
+/// All events that `poll(2)` can report on request.
 const EVERYTHING: i16 = libc::POLLIN
     | libc::POLLPRI
     | libc::POLLOUT
@@ -150,7 +150,7 @@ impl Trace {
         self.0.borrow_mut().push((what.to_owned(), value.shown()));
     }
 
-    /// Notes bytes: as text where they are printable.
+    /// Notes bytes, as text where they are printable.
     pub fn bytes(&self, what: &str, bytes: &[u8]) {
         self.see(
             what,
@@ -158,7 +158,7 @@ impl Trace {
         );
     }
 
-    /// Receives at most `room` bytes and notes what came: the bytes, the end, or the errno.
+    /// Receives at most `room` bytes and notes the result: the bytes, the end, or the errno.
     pub fn receive(&self, what: &str, socket: &Socket, room: usize, flags: i32) {
         let mut bytes = vec![0; room];
         match socket.receive(&mut bytes, flags) {
@@ -167,7 +167,7 @@ impl Trace {
         }
     }
 
-    /// Notes what `poll(2)` reports right now, asked for everything.
+    /// Notes what `poll(2)` reports right now for all events.
     ///
     /// # Errors
     /// The errno of `poll`.
@@ -176,10 +176,10 @@ impl Trace {
         Ok(())
     }
 
-    /// Waits until `poll(2)` reports all of `wanted`, for what takes a moment to come; then notes
-    /// everything it reports, once it does so twice: a timer on another processor may be half way
-    /// through ending a connection at the first look. After [`patience`] it notes what is there: a
-    /// difference, if the other side got what it waited for.
+    /// Waits until `poll(2)` reports all of `wanted`, for changes that take a moment; then notes
+    /// all events that it reports, once two polls in a row agree. A timer on another processor may
+    /// be half way through ending a connection at the first poll. After [`patience`] it notes the
+    /// events as they are, which is a difference if the other side got those it waited for.
     ///
     /// # Errors
     /// The errno of `poll`.
@@ -198,17 +198,17 @@ impl Trace {
         }
     }
 
-    /// Notes `SO_ERROR`, which reading clears.
+    /// Notes `SO_ERROR`; reading clears it.
     pub fn pending_error(&self, what: &str, socket: &Socket) {
         self.see(what, socket.pending_error().map(errno_name));
     }
 
-    /// The notes so far.
+    /// Returns the notes so far.
     pub fn notes(&self) -> Vec<(String, String)> {
         self.0.borrow().clone()
     }
 
-    /// All notes.
+    /// Returns all notes.
     pub fn into_notes(self) -> Vec<(String, String)> {
         self.0.into_inner()
     }

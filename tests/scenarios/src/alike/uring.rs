@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `io_uring`, one operation at a time or a few side by side.
+//! `io_uring`, with one operation at a time or a few in parallel.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,7 +9,7 @@ use io_uring::{squeue, IoUring};
 
 use super::{errno_name, Shown};
 
-/// What an operation came to.
+/// The completion of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Completion {
     /// The result, or an errno below zero.
@@ -27,14 +27,14 @@ impl Shown for Completion {
     }
 }
 
-/// A ring, and the completions that nobody has asked for yet.
+/// A ring, and the completions that were not asked for yet.
 pub struct Ring {
     ring: IoUring,
     come: HashMap<u64, VecDeque<Completion>>,
 }
 
 impl Ring {
-    /// A ring for a few operations.
+    /// Makes a ring for a few operations.
     ///
     /// # Errors
     /// When the kernel refuses it.
@@ -45,7 +45,7 @@ impl Ring {
         })
     }
 
-    /// Registers `bytes` as the ring's only fixed buffer, of index 0.
+    /// Registers `bytes` as the ring's only fixed buffer, with index 0.
     ///
     /// # Safety
     /// The buffer must live as long as the ring.
@@ -57,20 +57,23 @@ impl Ring {
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         };
-        // SAFETY: the caller's promise; the kernel reads the vector during the call only.
+        // SAFETY: By this function's contract the buffer outlives the ring; the kernel reads the
+        // vector during the call only.
         unsafe { self.ring.submitter().register_buffers(&[buffer]) }.context("register_buffers")
     }
 
-    /// Starts an operation; what it was about is known by `id`.
+    /// Starts an operation; `id` identifies its completions.
     ///
     /// # Safety
-    /// What the operation points to must live until [`Ring::wait`] has returned its completion.
+    /// All memory that the operation points to must live until [`Ring::wait`] has returned its
+    /// completion.
     ///
     /// # Errors
     /// When it cannot be submitted.
     pub unsafe fn start(&mut self, id: u64, entry: squeue::Entry) -> Result<()> {
         let entry = entry.user_data(id);
-        // SAFETY: the caller's promise.
+        // SAFETY: By this function's contract all memory that the entry points to lives until its
+        // completion.
         unsafe { self.ring.submission().push(&entry) }.context("a full ring")?;
         self.ring.submit().context("io_uring_enter")?;
         Ok(())
@@ -90,13 +93,13 @@ impl Ring {
         }
     }
 
-    /// The completion of `id`, if it has come.
+    /// Returns a completion of `id`, if there is one, without waiting.
     pub fn look(&mut self, id: u64) -> Option<Completion> {
         self.gather();
         self.take(id)
     }
 
-    /// The next completion of `id` that has been gathered: an operation may have several.
+    /// Takes the next gathered completion of `id`; an operation may have several.
     fn take(&mut self, id: u64) -> Option<Completion> {
         self.come.get_mut(&id)?.pop_front()
     }
@@ -114,15 +117,16 @@ impl Ring {
         }
     }
 
-    /// Runs one operation to its end.
+    /// Runs one operation to completion.
     ///
     /// # Safety
-    /// What the operation points to must live for the call.
+    /// All memory that the operation points to must live for the call.
     ///
     /// # Errors
     /// When it cannot be submitted.
     pub unsafe fn once(&mut self, entry: squeue::Entry) -> Result<Completion> {
-        // SAFETY: the caller's promise, and the operation is waited for.
+        // SAFETY: By this function's contract the memory lives for this call, which waits for the
+        // completion.
         unsafe { self.start(u64::MAX, entry) }?;
         self.wait(u64::MAX)
     }

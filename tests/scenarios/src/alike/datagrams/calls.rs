@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls for many messages, control data, and what a datagram socket refuses.
+//! Calls for many messages, control data, and calls that a datagram socket refuses.
 
 use super::super::moments::deliver;
 use crate::alike::prelude::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The plain dialogue: what most programs do and nothing else.
+//! The plain dialogue that most programs have.
 
 use crate::alike::prelude::*;
 

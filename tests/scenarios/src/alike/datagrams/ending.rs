@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `shutdown`, `close`, descriptors in several hands, names and peers that change.
+//! `shutdown`, `close`, shared descriptors, and changes of a socket's name and peer.
 
 use std::os::fd::AsFd;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Looking at datagrams without taking them: `MSG_PEEK` and `SO_PEEK_OFF`.
+//! Peeking at datagrams: `MSG_PEEK` and `SO_PEEK_OFF`.
 
 use super::super::moments::deliver;
 use crate::alike::prelude::*;

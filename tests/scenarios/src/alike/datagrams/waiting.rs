@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Datagram calls that wait: time limits, signals, and what wakes them.
+//! Datagram calls that wait: time limits, signals, and the events that wake them.
 
 use super::super::asleep::{left_asleep, POLL};
 use super::super::side::NOTHING;
@@ -106,7 +106,7 @@ pub fn small(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socket)> {
     Ok((a, b))
 }
 
-/// Sends until there is no room.
+/// Sends until the send buffer is full.
 pub fn stuff(socket: &Socket) {
     while socket.send(&[7; 1000], libc::MSG_DONTWAIT).is_ok() {}
 }
@@ -172,7 +172,7 @@ fn datagram_calls_that_streams_have(side: &Side<'_>, trace: &Trace) -> Outcome {
         a.accept_with_flags(0x4000_0000).map(drop),
     );
     a.set_nonblocking(true)?;
-    // There is nothing to wait for.
+    // Connecting a datagram socket never has to wait.
     trace.see("connect again", a.connect_bytes(&side.far(66)));
     trace.poll("connected", &a)
 }

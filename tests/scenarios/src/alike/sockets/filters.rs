@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Filters on sockets: what they see, what they keep, who may change them.
+//! Socket filters: which bytes they see, which packets they pass, and who may change them.
 
 use libc::SOL_SOCKET;
 
@@ -48,7 +48,7 @@ fn calls(side: &Side<'_>, trace: &Trace) -> Outcome {
         "attach in its place",
         attach(&socket, &[load_byte(0), KEEP_ALL]),
     );
-    // The length is that of instructions, not of bytes.
+    // The option's length is a number of instructions, not of bytes.
     let count = socket.option(SOL_SOCKET, libc::SO_ATTACH_FILTER, 64, 0);
     trace.see("SO_GET_FILTER", count.map(|bytes| bytes.len()));
     trace.see("detach", detach(&socket));
@@ -81,7 +81,7 @@ fn extended(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// Bytes in front of the payload as a filter sees it.
+/// Returns the number of bytes in front of the payload that a filter sees.
 fn header(side: &Side<'_>) -> u32 {
     match side.family {
         Family::Inet | Family::Mapped => 8,
@@ -89,14 +89,15 @@ fn header(side: &Side<'_>) -> u32 {
     }
 }
 
-/// Sends to a socket with a filter, and then, past it, to know that it has had its chance.
+/// Sends to a socket with a filter; then removes the filter and sends once more, so that the filter
+/// has handled all payloads when the last one arrives.
 fn probe(trace: &Trace, a: &Socket, b: &Socket, payloads: &[&[u8]]) -> Outcome {
     for payload in payloads {
         a.send(payload, 0)?;
     }
     detach(b)?;
     a.send(b"the end", 0)?;
-    // Both ends are on one processor or another; what was sent before is there before.
+    // Frames stay in order, so the payloads are queued in front of the last one.
     for _ in 0..=payloads.len() {
         trace.receive("receive", b, 100, 0);
         if crate::raw_calls::ioctl(b, libc::FIONREAD, &[])?[0] == 0 {
@@ -116,7 +117,7 @@ fn datagram_filter_drops(trace: &Trace, (a, b): Pair) -> Outcome {
 }
 
 fn datagram_filter_sees_the_header(trace: &Trace, (a, b): Pair) -> Outcome {
-    // The port of the sender is the first thing in either header, that of the receiver the second.
+    // In both headers the sender's port comes first, the receiver's second.
     attach(&b, &[load_half(0), if_equal(7), KEEP_ALL, keep(0)])?;
     a.send(b"from port 7", 0)?;
     trace.receive("the sender's port", &b, 100, 0);
@@ -139,7 +140,7 @@ fn datagram_filter_sees_the_payload(side: &Side<'_>, trace: &Trace) -> Outcome {
     )?;
     a.send(b"no", 0)?;
     a.send(b"yes", 0)?;
-    // Reading past the end of a packet refuses it.
+    // A filter that reads past the end of a packet drops it.
     a.send(b"", 0)?;
     a.send(b"y", 0)?;
     trace.receive("receive", &b, 100, 0);
@@ -158,7 +159,7 @@ fn datagram_filter_cuts(side: &Side<'_>, trace: &Trace) -> Outcome {
         a.send(b"payload", 0)?;
         trace.receive(label, &b, 100, 0);
     }
-    // The header is never cut.
+    // A filter never truncates the header.
     attach(&b, &[keep(1)])?;
     a.send(b"payload", 0)?;
     trace.receive("one byte of all", &b, 100, 0);
@@ -199,7 +200,7 @@ fn stream_filter_of_a_listener_holds_for_its_connections(
 }
 
 fn stream_filter_refuses_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
-    // A busy machine may let it in only after TCP's second SYN.
+    // On a busy machine the listener may accept only TCP's second SYN.
     side.lab.a.tcp_tries(6)?;
     let listener = side.listener(7, 4)?;
     attach(&listener, &[keep(0)])?;
@@ -210,7 +211,7 @@ fn stream_filter_refuses_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
     crate::lab::eventually("the drop is counted", || Ok(memory()?[32] >= 1))?;
     trace.see("still connecting", client.connect_bytes(&side.far(7)));
     detach(&listener)?;
-    // The next attempt is let in.
+    // The next SYN is accepted.
     trace.poll_until("connected in the end", &client, libc::POLLOUT)?;
     trace.see("SO_ERROR", client.pending_error());
     trace.see("accept", listener.accept(0));

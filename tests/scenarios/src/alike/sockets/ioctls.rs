@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `ioctl(2)` and `fcntl(2)`, and what a descriptor is to the rest of the system.
+//! `ioctl(2)` and `fcntl(2)`, and how the rest of the system sees a descriptor.
 
 use libc::c_ulong;
 
@@ -8,7 +8,7 @@ use crate::alike::prelude::*;
 use crate::privilege::without_capabilities;
 use crate::raw_calls::{fcntl, ioctl, ioctl_nowhere};
 
-// Requests that the libc crate does not have for this target.
+// Requests that the libc crate lacks for this target.
 const FIOSETOWN: c_ulong = 0x8901;
 const SIOCSPGRP: c_ulong = 0x8902;
 const FIOGETOWN: c_ulong = 0x8903;
@@ -79,7 +79,7 @@ fn nonblocking(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn owner(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
-    // SAFETY: getpid takes nothing.
+    // SAFETY: `getpid` takes no arguments.
     let own = unsafe { libc::getpid() };
     for (label, set, get) in [
         ("FIOSETOWN", FIOSETOWN, FIOGETOWN),
@@ -113,7 +113,7 @@ fn unknown(side: &Side<'_>, trace: &Trace) -> Outcome {
         1,
         0x1234,
         0xffff_ffff,
-        // The protocols' own, the devices' own, and between all others.
+        // The protocol-private range, the device-private range, and numbers outside both.
         0x89e0,
         0x89ef,
         0x89f0,
@@ -199,7 +199,7 @@ fn device_questions(side: &Side<'_>, trace: &Trace) -> Outcome {
         "SIOCGIFNAME of none",
         ioctl(&socket, libc::SIOCGIFNAME, &by_index).map(drop),
     );
-    // Without a buffer SIOCGIFCONF tells how much there is: an ifreq for each device with an IP
+    // Without a buffer, SIOCGIFCONF returns the size needed: an ifreq for each device with an IP
     // address.
     let size = ioctl(&socket, libc::SIOCGIFCONF, &[0; 16]);
     trace.see("SIOCGIFCONF", size.map(|bytes| int(&bytes)));
@@ -257,7 +257,7 @@ fn is_a_socket(side: &Side<'_>, trace: &Trace) -> Outcome {
         .strip_prefix("socket:[")
         .and_then(|rest| rest.strip_suffix(']'));
     trace.see("its name is a socket's", number.is_some());
-    // SAFETY: all-zero is a valid stat, which is plain data; fstat writes one.
+    // SAFETY: All-zero is a valid stat, which is plain data; `fstat` writes one.
     let status = unsafe {
         let mut status: libc::stat = std::mem::zeroed();
         check(libc::fstat(fd, &mut status))?;
@@ -300,9 +300,9 @@ fn descriptor_flags(side: &Side<'_>, trace: &Trace) -> Outcome {
     }
     trace.see("O_DIRECT", fcntl(&socket, libc::F_SETFL, libc::O_DIRECT));
     note("F_GETFD", fcntl(&socket, libc::F_GETFD, 0));
-    // A duplicate is the same socket: what is set by one is set for both.
+    // A duplicate is the same socket: options set through one descriptor apply to both.
     let copy = fcntl(&socket, libc::F_DUPFD_CLOEXEC, 0)?;
-    // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+    // SAFETY: The kernel just returned this descriptor and nothing else owns it.
     let copy: Socket = unsafe { std::os::fd::FromRawFd::from_raw_fd(copy) };
     copy.set_nonblocking(true)?;
     note(

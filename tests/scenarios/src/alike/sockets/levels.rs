@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options above the socket level, and what the socket level cannot give to a protocol.
+//! Options above the socket level, and socket-level options that a protocol must support itself.
 
 use libc::{IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP};
 

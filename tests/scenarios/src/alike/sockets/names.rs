@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Addresses that a call is given and gives: too short, too long, of another family, nowhere.
+//! Addresses passed to and returned by calls: too short, too long, of another family, unmapped.
 
 use super::super::Family;
 use crate::alike::prelude::*;
 use crate::raw_calls::{give_name, own_name_to_nowhere, take_name, Giving, Pointer, Taking};
 
-/// TCP and UDP take a name without a family for one of their own, as programs of 4.2BSD gave it.
+/// TCP and UDP accept a name without a family as one of their own, as programs of 4.2BSD passed it.
 const NO_FAMILY: &[Difference] = &[Difference::new("bind, family 0", "success", "EAFNOSUPPORT")];
 const NO_FAMILY_OF_DATAGRAMS: &[Difference] = &[
     Difference::new("bind, family 0", "success", "EAFNOSUPPORT"),
@@ -61,7 +61,7 @@ fn lengths(side: &Side<'_>, trace: &Trace) -> Outcome {
         ] {
             let socket = side.socket(&side.lab.a)?;
             let result = take_name(&socket, call, Pointer::Zeroes, length);
-            // sendmsg cuts a length that is too large; what it then says is another behaviour's.
+            // sendmsg truncates a length that is too large; another behaviour covers its result.
             if !(call == Taking::SendMessage && length == 129)
                 && (call, length) != (Taking::Connect, 0)
             {
@@ -135,7 +135,7 @@ fn little_room(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;
     note_room(trace, &a, Giving::Own, &a.local_name()?);
     note_room(trace, &a, Giving::Peer, &a.peer_name()?);
-    // A stream gives no sender.
+    // A stream returns no sender.
     let sender = if side.is_stream() {
         Vec::new()
     } else {
@@ -161,7 +161,7 @@ fn little_room(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// Notes the ports in a socket's names; one that the system chose is some port.
+/// Notes the ports in a socket's names; a port that the system chose is only noted as some port.
 pub fn see_names(side: &Side<'_>, trace: &Trace, what: &str, socket: &Socket) {
     for (call, name) in [
         ("getsockname", socket.local_name()),
@@ -181,7 +181,7 @@ fn fresh_names(side: &Side<'_>, trace: &Trace) -> Outcome {
     let own = socket.local_name()?;
     trace.see("length", own.len());
     trace.see("port", side.port(&own));
-    // The length of the address proper is all that an unbound enet name tells.
+    // An unbound enet name contains nothing but the length of a hardware address.
     let address = match side.family {
         Family::Inet | Family::Mapped => &own[4..8],
         Family::Enet => &own[9..15],

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options of the socket level: what can be set, what is then read, what is refused.
+//! Options of the socket level: which can be set, which value is read afterwards, which are
+//! refused.
 
 use libc::SOL_SOCKET;
 
@@ -8,7 +9,7 @@ use crate::alike::prelude::*;
 use crate::privilege::without_capabilities;
 use crate::raw_calls::{self, Pointer};
 
-// Numbers that the libc crate does not have for this target.
+// Numbers that the libc crate lacks for this target.
 const SO_RCVMARK: i32 = 75;
 const SO_RCVPRIORITY: i32 = 82;
 const SO_RESERVE_MEM: i32 = 73;
@@ -41,14 +42,14 @@ scenarios! {
     datagram datagram_option_privileged = privileged;
 }
 
-/// Sets an integer option of the socket level and notes the result, and what is read then.
+/// Sets an integer option of the socket level, and notes the result and the value afterwards.
 pub(super) fn set(trace: &Trace, socket: &Socket, label: &str, name: i32, value: i32) {
     let result = socket.set_so(name, value);
     trace.see(&format!("{label} set to {value}"), result);
     get(trace, socket, &format!("{label} after {value}"), name);
 }
 
-/// Notes what an integer option of the socket level is.
+/// Notes the value of an integer option of the socket level.
 pub(super) fn get(trace: &Trace, socket: &Socket, label: &str, name: i32) {
     trace.see(label, socket.so(name));
 }
@@ -224,7 +225,7 @@ fn linger(side: &Side<'_>, trace: &Trace) -> Outcome {
     }
     let short = socket.option(SOL_SOCKET, libc::SO_LINGER, 8, 4);
     trace.see("SO_LINGER read with 4 bytes", short);
-    // The sockets are closed with what was set last, and must not wait: nothing is connected.
+    // Dropping the sockets, with the linger time set last, must not block: none is connected.
     Ok(())
 }
 

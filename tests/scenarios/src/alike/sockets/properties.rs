@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a socket is and what it is tied to, as its options tell.
+//! What a socket's options report about its kind, its network namespace, its device and its peer.
 
 use libc::SOL_SOCKET;
 
@@ -9,7 +9,7 @@ use super::options::{get, set};
 use crate::alike::prelude::*;
 use crate::privilege::without_capabilities;
 
-// Numbers that the libc crate does not have for this target.
+// Numbers that the libc crate lacks for this target.
 const SO_NETNS_COOKIE: i32 = 71;
 const SO_PASSPIDFD: i32 = 76;
 const SO_PEERPIDFD: i32 = 77;
@@ -129,7 +129,8 @@ fn cookies(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// A number that tells sockets apart, asked of a listener before it has connections.
+/// Compares the socket cookies of children. The listener's cookie is read before it has
+/// connections.
 fn cookies_of_children(side: &Side<'_>, trace: &Trace) -> Outcome {
     let cookie = |socket: &Socket| socket.option(SOL_SOCKET, libc::SO_COOKIE, 8, 8);
     let listener = side.listener(8, 4)?;
@@ -237,7 +238,7 @@ fn port_sharing(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.see("SO_REUSEPORT", set);
     let unset = socket.set_so(libc::SO_REUSEPORT, 0);
     trace.see("SO_REUSEPORT off", unset);
-    // These are for a group of sockets, and there is none.
+    // These options need a reuseport group, and there is none.
     for (label, name) in [
         ("SO_ATTACH_REUSEPORT_EBPF", libc::SO_ATTACH_REUSEPORT_EBPF),
         ("SO_DETACH_REUSEPORT_BPF", 68),

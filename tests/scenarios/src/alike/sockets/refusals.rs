@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls that are refused: on the wrong kind of socket, in the wrong state, with numbers that mean
-//! nothing.
+//! Calls that are refused: on the wrong kind of socket, in the wrong state, or with unknown
+//! numbers.
 
 use crate::alike::prelude::*;
 use crate::privilege::without_capabilities;
@@ -32,7 +32,7 @@ scenarios! {
 fn stream_refuses_unknown_types_and_protocols(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (family, _, _) = side.numbers();
     let (stream, datagram) = (libc::SOCK_STREAM, libc::SOCK_DGRAM);
-    // IP has SOCK_SEQPACKET from the first socket of SCTP on, which loads its module.
+    // IP supports SOCK_SEQPACKET once an SCTP socket was made, which loads the module.
     let sctp = Socket::new(libc::AF_INET, libc::SOCK_SEQPACKET, libc::IPPROTO_SCTP)?;
     drop(sctp);
     for (label, kind, protocol) in [
@@ -95,7 +95,7 @@ fn bind_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;
     trace.see("one end", a.bind_bytes(&side.at_a(9)));
     trace.see("the other", b.bind_bytes(&side.at_b(9)));
-    // One that got its port by connecting.
+    // The client got its port by connecting.
     let client = side.socket(&side.lab.a)?;
     let listener = side.bound(&side.lab.b, 8)?;
     if side.is_stream() {
@@ -139,8 +139,8 @@ fn pieces(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn unknown_flags(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;
-    // MSG_TRYHARD, MSG_EOR, MSG_FIN, MSG_SYN, MSG_RST, MSG_CONFIRM, MSG_DONTROUTE and two bits that
-    // are none.
+    // MSG_TRYHARD, MSG_EOR, MSG_FIN, MSG_SYN, MSG_RST, MSG_CONFIRM, MSG_DONTROUTE and two undefined
+    // bits.
     for flag in [
         0x4, 0x80, 0x200, 0x400, 0x1000, 0x800, 0x10_0000, 0x200_0000,
     ] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a receiver may learn beside the data: when it came, what was lost, its mark and priority,
-//! by which processor.
+//! What a receiver can learn in addition to the data: arrival time, number of lost packets, mark,
+//! priority and processor.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,11 +10,11 @@ use libc::SOL_SOCKET;
 use crate::alike::prelude::*;
 use crate::control::{receive_with_control, send_with_control, Control};
 
-// Numbers that the libc crate does not have for this target.
+// Numbers that the libc crate lacks for this target.
 const SO_RCVMARK: i32 = 75;
 const SO_RCVPRIORITY: i32 = 82;
 
-/// Software times of packets that come in.
+/// Software receive times.
 const SOFTWARE: i32 = (1 << 4) | (1 << 3);
 
 scenarios! {
@@ -36,11 +36,11 @@ scenarios! {
     datagram datagram_transmit_time;
 }
 
-/// Sends until the receiver, which has `room` for control messages, is told something or that there
-/// was no room for it.
+/// Sends until the receiver, which has `room` for control messages, gets one, or gets `MSG_CTRUNC`
+/// because it does not fit.
 ///
-/// The kernel begins to take times a moment after the first socket asked for them, and may still be
-/// about to stop for the last one before: until then any packet of a stream may come without.
+/// The kernel starts to take time stamps shortly after the first socket has asked for them, and may
+/// be about to stop on behalf of an earlier socket. Until then any packet of a stream may lack one.
 fn told(a: &Socket, b: &Socket, flags: i32, room: usize) -> Result<(usize, i32, Vec<Control>)> {
     let end = Instant::now() + patience();
     loop {
@@ -107,7 +107,7 @@ fn software(side: &Side<'_>, trace: &Trace) -> Outcome {
     times(side, trace, libc::SO_TIMESTAMPING, SOFTWARE)
 }
 
-/// The listener, which asked first, is gone by then.
+/// The accepted socket still gets times after the listener, which asked for them first, is closed.
 fn accepted(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     trace.see("set", listener.set_so(libc::SO_TIMESTAMPING, SOFTWARE));
@@ -155,7 +155,7 @@ fn processor(side: &Side<'_>, trace: &Trace) -> Outcome {
     a.send(b"x", 0)?;
     trace.receive("receive", &b, 1, 0);
     let number = b.so(libc::SO_INCOMING_CPU)?;
-    // SAFETY: sysconf takes an integer.
+    // SAFETY: `sysconf` takes an integer.
     let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     trace.see(
         "it is one of the machine's",
@@ -196,7 +196,7 @@ fn datagram_drop_counter(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn datagram_mark_and_priority(side: &Side<'_>, trace: &Trace) -> Outcome {
-    // Within one host, for what crosses to another loses both.
+    // Within one host, because a packet loses both on the way to another.
     let host = &side.lab.a;
     let (from, to) = (side.socket(host)?, side.bound(host, 7)?);
     from.connect_bytes(&side.address(host, host, 7))?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What `io_uring` asks of a socket (`SOCKET_URING_OP_SIOCINQ`, `SOCKET_URING_OP_SIOCOUTQ`).
+//! Queries that `io_uring` sends to a socket (`SOCKET_URING_OP_SIOCINQ`,
+//! `SOCKET_URING_OP_SIOCOUTQ`).
 
 use io_uring::{opcode, types::Fd};
 
@@ -20,7 +21,7 @@ scenarios! {
 
 fn ask(ring: &mut Ring, socket: &Socket, operation: u32) -> Result<impl super::super::Shown> {
     let entry = opcode::UringCmd16::new(Fd(socket.as_raw_fd()), operation).build();
-    // SAFETY: the operation points to nothing.
+    // SAFETY: The operation has no pointers.
     unsafe { ring.once(entry) }
 }
 
@@ -84,7 +85,7 @@ fn between(side: &Side<'_>, trace: &Trace) -> Outcome {
         see(trace, "connected", &mut ring, &client)?;
         client.receive_all(3)?;
         client.connect_bytes(&super::super::side::NOTHING)?;
-        // What TCP says of the other direction is no number of bytes then.
+        // For the other direction, TCP then returns something that is not a number of bytes.
         trace.see("disconnected: in", ask(&mut ring, &client, SIOCINQ)?);
     }
     Ok(())

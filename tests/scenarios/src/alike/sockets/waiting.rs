@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls that wait on a socket of either kind: several at once, shut down, interrupted.
+//! Calls that wait on a socket of either kind: several at once, ended by a shutdown, interrupted.
 
 use super::super::asleep::POLL;
 use super::super::events_text;
@@ -32,7 +32,7 @@ fn pollers(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// Notes what calls that wait for data return when that half of `socket` is shut down.
+/// Notes the results of waiting receive calls after the receiving half of `socket` is shut down.
 pub fn receives_shut_down(trace: &Trace, socket: &Socket) -> Outcome {
     let got = crowd(
         libc::SYS_recvfrom,

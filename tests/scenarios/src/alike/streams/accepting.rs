@@ -47,9 +47,9 @@ fn stream_accept_without_blocking(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// What `F_GETFL` and `F_GETFD` say of an accepted descriptor.
+/// Notes what `F_GETFL` and `F_GETFD` report about an accepted descriptor.
 fn descriptor_flags(trace: &Trace, what: &str, socket: &impl AsRawFd) -> Outcome {
-    // SAFETY: these fcntl calls take integers.
+    // SAFETY: These `fcntl` calls take integers.
     let (file, descriptor) = unsafe {
         (
             check(libc::fcntl(socket.as_raw_fd(), libc::F_GETFL))?,
@@ -129,7 +129,7 @@ fn stream_accept_of_a_connection_that_is_over(side: &Side<'_>, trace: &Trace) ->
     let client = side.dial(166)?;
     trace.poll_until("another", &listener, libc::POLLIN)?;
     reset(client)?;
-    // A reset takes nothing out of the queue.
+    // A reset does not remove a connection from the accept queue.
     trace.poll("it waits all the same", &listener)?;
     let server = listener.accept_with_flags(0)?;
     trace.poll_until("it was reset", &server, libc::POLLERR)?;
@@ -209,12 +209,12 @@ fn stream_listen_without_a_name(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// Connects `count` clients, each known to wait at the listener before the next comes.
+/// Connects `count` clients; each is in the listener's accept queue before the next one connects.
 fn waiting(side: &Side<'_>, port: u16, count: usize) -> anyhow::Result<Vec<Socket>> {
     let mut clients = Vec::new();
     for _ in 0..count {
         let client = side.dial(port)?;
-        // What the peer acknowledges it has a place for.
+        // An acknowledgement of data proves that the connection is in the accept queue.
         client.send_all(b"x")?;
         acknowledged(&client)?;
         clients.push(client);
@@ -222,9 +222,9 @@ fn waiting(side: &Side<'_>, port: u16, count: usize) -> anyhow::Result<Vec<Socke
     Ok(clients)
 }
 
-/// An attempt that finds no room: the SYN is not answered.
+/// Connects to a full accept queue: the SYN is not answered.
 fn finds_no_room(side: &Side<'_>, trace: &Trace, what: &str, port: u16) -> anyhow::Result<Socket> {
-    // A busy machine may make room only after TCP's second SYN.
+    // On a busy machine, the queue may get room only after TCP's second SYN.
     side.lab.a.tcp_tries(6)?;
     let late = side.socket(&side.lab.a)?;
     late.set_timeout(libc::SO_SNDTIMEO, std::time::Duration::from_millis(200))?;
@@ -238,7 +238,7 @@ fn stream_backlog_of_0_accepts_one(side: &Side<'_>, trace: &Trace) -> Outcome {
     let _waiting = waiting(side, 173, 1)?;
     let late = finds_no_room(side, trace, "the second", 173)?;
     trace.see("accept", listener.accept(0).map(drop));
-    // It repeats its SYN.
+    // The client retransmits its SYN.
     trace.poll_until("there is room now", &late, libc::POLLOUT)?;
     trace.see("accept the second", listener.accept(0).map(drop));
     Ok(())
@@ -261,7 +261,7 @@ fn stream_backlog_overflows_and_recovers(side: &Side<'_>, trace: &Trace) -> Outc
 fn stream_listen_again_with_a_larger_backlog(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(175, 1)?;
     let waiting_first = waiting(side, 175, 2)?;
-    // It would go on trying, and might take one of the places to come.
+    // If it stayed open, it would keep trying and might take one of the places to come.
     drop(finds_no_room(side, trace, "the third", 175)?);
     trace.see("listen", listener.listen(8));
     let more = waiting(side, 175, 4)?;
@@ -278,7 +278,7 @@ fn stream_listen_again_with_a_smaller_backlog(side: &Side<'_>, trace: &Trace) ->
     let _waiting = waiting(side, 176, 3)?;
     trace.see("listen", listener.listen(1));
     let late = finds_no_room(side, trace, "the fourth", 176)?;
-    // Those that wait already stay.
+    // Connections already in the queue stay.
     for number in 1..=2 {
         trace.see(&format!("accept {number}"), listener.accept(0).map(drop));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How much a receive call takes: `MSG_WAITALL`, `MSG_TRUNC`, nothing at all.
+//! How much a receive call takes: `MSG_WAITALL`, `MSG_TRUNC`, no bytes at all.
 
 use super::super::moments::send_apart;
 use crate::alike::prelude::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `close`: with everything read, with something unread, and with `SO_LINGER`.
+//! `close`: with all data read, with unread data, and with `SO_LINGER`.
 
 use nix::sys::wait::WaitStatus;
 use nix::unistd::{pipe, read, write};
@@ -131,7 +131,7 @@ fn stream_close_lingers_no_longer_than_its_timeout(side: &Side<'_>, trace: &Trac
     let start = Instant::now();
     drop(client);
     let took = start.elapsed();
-    // The tick that ends it may be late in seeing time pass, and then sees much of it pass at once.
+    // The final tick may notice late that time has passed, and then sees a large step at once.
     trace.see("a second", took > Duration::from_millis(500));
     trace.see("not for ever", took < SOON);
     side.cut_wire(false)?;
@@ -144,7 +144,7 @@ fn stream_process_end_does_not_linger(side: &Side<'_>, trace: &Trace) -> Outcome
     let (client, server) = side.stream(7)?;
     client.set_linger(Some(50))?;
     let (wait, go) = pipe()?;
-    // The child has the descriptor too, and is the last to have it.
+    // The child shares the descriptor, and is the last to close it.
     let child = start_process(|| i32::from(read(&wait, &mut [0]).is_err()))?;
     side.cut_wire(true)?;
     client.send_all(b"last words")?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `connect(2)`: without blocking, again, after a failure, and `AF_UNSPEC`, which undoes it.
+//! `connect(2)`: without blocking, again, after a failure, and with `AF_UNSPEC`, which disconnects.
 
 use super::super::side::NOTHING;
 use crate::alike::prelude::*;
@@ -52,7 +52,7 @@ fn stream_connect_while_it_is_under_way(side: &Side<'_>, trace: &Trace) -> Outco
     trace.see("connect", client.connect_bytes(&side.nobody(142)));
     client.set_nonblocking(false)?;
     client.set_timeout(libc::SO_SNDTIMEO, Duration::from_millis(100))?;
-    // A call that waits for an attempt that another one began.
+    // This call waits for the attempt that an earlier call started.
     trace.see("and wait", client.connect_bytes(&side.nobody(142)));
     trace.see("listen", client.listen(1));
     trace.see("bind", client.bind_bytes(&side.anywhere(143)));
@@ -117,7 +117,7 @@ fn stream_connect_again_after_a_refusal_without_blocking(
     client.set_nonblocking(true)?;
     trace.see("attempt 1", client.connect_bytes(&side.far(147)));
     trace.poll_until("refused", &client, libc::POLLERR)?;
-    // The failure is told by the next call, whatever that is.
+    // The next call reports the failure, whatever call it is.
     trace.see("attempt 2 tells", client.connect_bytes(&side.far(147)));
     let listener = side.listener(147, 4)?;
     trace.see("attempt 3", client.connect_bytes(&side.far(147)));
@@ -131,7 +131,7 @@ fn stream_connect_again_after_a_refusal_without_blocking(
 fn stream_failed_connect_releases_its_port(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     trace.see("connect", client.connect_bytes(&side.far(141)));
-    // It is shown still, and anybody's.
+    // The name still shows the port, but any socket may bind to it.
     let port = side.port(&client.local_name()?);
     trace.see("a port", port != 0);
     let other = side.socket(&side.lab.a)?;
@@ -239,7 +239,7 @@ fn stream_disconnect_without_a_connection(side: &Side<'_>, trace: &Trace) -> Out
     socket.bind_bytes(&side.at_a(153))?;
     trace.see("bound", socket.connect_bytes(&NOTHING));
     trace.see("its port", side.port(&socket.local_name()?));
-    // A shutdown that came too early is undone too.
+    // Disconnecting also undoes an earlier shutdown.
     trace.see("shutdown", socket.shutdown(libc::SHUT_RDWR));
     trace.see("after shutdown", socket.connect_bytes(&NOTHING));
     trace.poll("as new", &socket)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Control data and flags of `sendmsg` that streams know or ignore.
+//! Control data and `sendmsg` flags that streams support or ignore.
 
 use super::super::moments::await_poll;
 use crate::alike::prelude::*;
@@ -75,8 +75,8 @@ fn stream_error_queue_is_empty(trace: &Trace, (client, server): Pair) -> Outcome
     Ok(())
 }
 
-/// A pause between the two sends may use up the time for which the first is held back, so more than
-/// one try counts.
+/// A pause between the two sends may outlast the time for which the first is held back, so the test
+/// tries more than once.
 fn stream_msg_more_is_held_back(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut held = false;
     for _ in 0..20 {

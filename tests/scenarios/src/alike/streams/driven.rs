@@ -59,7 +59,7 @@ fn stream_signal_for_a_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.signals_until("one", &driven, "POLL_IN");
     let (server, _) = listener.accept(0)?;
     trace.signals("accepting is no news", &driven);
-    // What is accepted does not inherit it.
+    // An accepted socket does not inherit signal-driven I/O.
     client.send_all(b"data")?;
     trace.receive("data", &server, 10, 0);
     trace.signals("the child is silent", &driven);
@@ -109,13 +109,13 @@ fn stream_signal_for_room(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn stream_signal_omitted_for_a_sleeping_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
-    // Who delivers data wakes the reader first and then looks whether it sleeps: elsewhere it could
-    // be awake by then.
+    // The softirq wakes the reader before it checks whether the reader sleeps; on another processor
+    // the reader could be awake by then.
     processor::stay()?;
     let (client, server) = side.stream(138)?;
     let driven = Driven::new(&server)?;
     let call = || server.receive(&mut [0; 10], 0);
-    // The call that sleeps gets the data; a signal besides would only interrupt.
+    // The sleeping call gets the data; a signal would only interrupt it.
     let _ = trace.sleeping("receive", libc::SYS_recvfrom, call, |_| {
         Ok(client.send_all(b"data")?)
     })?;

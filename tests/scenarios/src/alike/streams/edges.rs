@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `epoll(7)`: level and edge, once, exclusive, nested.
+//! `epoll(7)`: level-triggered, edge-triggered, one-shot, exclusive, nested.
 
 use super::super::asleep::{left_asleep, EPOLL_WAIT};
 use super::super::epoll::{events, Epoll};
@@ -153,7 +153,7 @@ fn stream_epoll_edge_of_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     client.shutdown(libc::SHUT_WR)?;
     trace.epoll_until("the end", &epoll, RDHUP)?;
     trace.receive("it", &server, 10, 0);
-    // What the other side still does is an edge here only when it changes something here.
+    // A later action of the peer causes an edge here only if it changes this socket's state.
     client.shutdown(libc::SHUT_RD)?;
     trace.see("shutdown", server.shutdown(libc::SHUT_WR));
     trace.epoll_until("both ends", &epoll, libc::EPOLLHUP as u32)
@@ -187,7 +187,7 @@ fn stream_epoll_edge_none_for_acknowledgements(trace: &Trace, (client, server): 
         client.send_all(b"some bytes")?;
         server.receive_all(10)?;
         acknowledged(&client)?;
-        // Room was there all the time.
+        // There was room all the time, so no edge is due.
         trace.epoll(&format!("acknowledged {round}"), &epoll)?;
     }
     Ok(())
@@ -213,7 +213,7 @@ fn stream_epoll_oneshot(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.epoll("armed for an edge", &epoll)
 }
 
-/// Two threads, each asleep in an instance of its own, and a connection: how many of them it wakes.
+/// Counts how many of two threads a connection wakes; each sleeps in its own epoll instance.
 fn two_instances(side: &Side<'_>, trace: &Trace, port: u16, mode: u32) -> Outcome {
     let listener = side.listener(port, 4)?;
     let epolls = [
@@ -276,7 +276,8 @@ fn stream_epoll_control_errors(trace: &Trace, (client, server): Pair) -> Outcome
     trace.see("once too", epoll.add(&client, IN | EXCLUSIVE | ONCE, 0));
     trace.see("on a socket", {
         let mut event = libc::epoll_event { events: IN, u64: 0 };
-        // SAFETY: `event` is readable; the kernel refuses a descriptor that is no epoll instance.
+        // SAFETY: `event` is readable; the kernel refuses a descriptor that is not an epoll
+        // instance.
         crate::socket::check(unsafe {
             libc::epoll_ctl(raw(&client), libc::EPOLL_CTL_ADD, raw(&server), &mut event)
         })
@@ -310,7 +311,7 @@ fn stream_epoll_of_a_duplicate(trace: &Trace, (client, server): Pair) -> Outcome
     drop(server);
     client.send_all(b"more")?;
     copy.receive_all(8)?;
-    // The description is open, so the closed descriptor's entry stays.
+    // The open file description still exists, so the closed descriptor's entry stays.
     trace.epoll("after one was closed", &epoll)
 }
 

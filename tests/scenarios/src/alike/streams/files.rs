@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The calls of files, and asynchronous ones of old.
+//! File calls on sockets, and the old asynchronous I/O (`io_submit`).
 
 use nix::sys::stat::fstat;
 use nix::unistd::{lseek, read, write, Whence};
@@ -26,7 +26,7 @@ fn stream_read_and_write(trace: &Trace, (client, server): Pair) -> Outcome {
     Ok(())
 }
 
-/// What every socket says to calls meant for files.
+/// Notes the results of file calls that no socket supports.
 pub fn see_no_file(trace: &Trace, socket: &Socket) -> Outcome {
     let fd = socket.as_raw_fd();
     let mut bytes = [0u8; 4];
@@ -35,8 +35,8 @@ pub fn see_no_file(trace: &Trace, socket: &Socket) -> Outcome {
         iov_len: bytes.len(),
     };
     let now = libc::RWF_NOWAIT;
-    // SAFETY: the buffer is readable and writable for its length and lives across the calls, as
-    // does the vector; the other calls take integers. mmap is refused, so nothing is mapped.
+    // SAFETY: The buffer is readable and writable for its length and lives across the calls, as
+    // does the vector. The other calls take integers. `mmap` is refused, so nothing is mapped.
     unsafe {
         let pointer = bytes.as_mut_ptr().cast();
         trace.see("pread", check(libc::pread(fd, pointer, 4, 0) as i64));
@@ -109,9 +109,9 @@ pub fn aio_once(
     let mut controls = [&mut control as *mut Control];
     let mut event = [0u64; 4];
     let none = std::ptr::null_mut::<libc::timespec>();
-    // SAFETY: the context is written by io_setup and ended by io_destroy; the control block, the
-    // buffer it names and the event live across the calls, and io_getevents returns when the
-    // operation is done with them.
+    // SAFETY: `io_setup` writes the context and `io_destroy` ends it. The control block, its buffer
+    // and the event live across the calls, and `io_getevents` returns only after the operation has
+    // finished with them.
     unsafe {
         check(libc::syscall(libc::SYS_io_setup, 1, &mut context))?;
         let done = check(libc::syscall(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `shutdown`: one half, both, twice, and what still works behind it.
+//! `shutdown`: one half, both, twice, and which calls still work afterwards.
 
 use super::super::moments::send_apart;
 use crate::alike::prelude::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Signals that meet a sleeping call: `EINTR`, or the call goes on (`signal(7)`).
+//! Signals during a sleeping call: the call fails with `EINTR`, or goes on (`signal(7)`).
 
 use super::super::asleep::POLL;
 use super::super::signals::{catch, caught, each_way, interrupted};
@@ -56,7 +56,7 @@ fn stream_send_interrupted_half_way(side: &Side<'_>, trace: &Trace) -> Outcome {
             let took = client.send(&large, 0)?;
             Ok(took > 0 && took < large.len())
         };
-        // What was taken is reported, whatever the signal wants.
+        // A call that has accepted bytes returns their number, with or without SA_RESTART.
         let _ = interrupted(trace, what, libc::SYS_sendto, call, || Ok(()))?;
         Ok(())
     })
@@ -118,28 +118,28 @@ fn stream_poll_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
     each_way(|what, _limit, port| {
         let (_client, server) = side.stream(port)?;
         let call = || server.poll(libc::POLLIN, patience());
-        // Never restarted.
+        // The kernel never restarts poll.
         let _ = interrupted(trace, what, POLL, call, || Ok(()))?;
         Ok(())
     })
 }
 
-/// A signal that is blocked but for the call, as programs wait for either a signal or a socket
-/// without a race.
+/// A signal that is blocked except during the call: so programs wait for either a signal or a
+/// socket without a race.
 fn stream_ppoll_unblocks_a_signal(side: &Side<'_>, trace: &Trace) -> Outcome {
     catch(true)?;
     let (client, server) = side.stream(121)?;
     let waits = |limit: Duration| {
-        // SAFETY: all-zero is a valid set, and is made an empty one.
+        // SAFETY: All-zero is a valid set, and `sigemptyset` empties it.
         let mut blocked: libc::sigset_t = unsafe { std::mem::zeroed() };
         let mut none = blocked;
-        // SAFETY: both sets are writable; the number is a signal.
+        // SAFETY: Both sets are writable; the number is a signal.
         unsafe {
             libc::sigemptyset(&mut none);
             libc::sigemptyset(&mut blocked);
             libc::sigaddset(&mut blocked, libc::SIGUSR1);
         }
-        // SAFETY: the set is readable; pthread_kill reaches this very thread.
+        // SAFETY: The set is readable; `pthread_kill` targets this very thread.
         unsafe {
             libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, std::ptr::null_mut());
             libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1);
@@ -154,11 +154,12 @@ fn stream_ppoll_unblocks_a_signal(side: &Side<'_>, trace: &Trace) -> Outcome {
             tv_sec: limit.as_secs() as i64,
             tv_nsec: 0,
         };
-        // SAFETY: one pollfd, alive and writable for the call; time and set are readable.
+        // SAFETY: One pollfd, alive and writable for the call; time and set are readable.
         let found = check(unsafe { libc::ppoll(&mut entry, 1, &limit, &none) });
         let found = found.map(|_| super::super::events_text(entry.revents));
         let caught_now = caught() > before;
-        // SAFETY: as above; what still waits is caught now.
+        // SAFETY: The set is readable, and the old one is not asked for. A pending signal is caught
+        // now.
         unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &blocked, std::ptr::null_mut()) };
         (found, caught_now)
     };
@@ -167,7 +168,7 @@ fn stream_ppoll_unblocks_a_signal(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.see("the signal", signal);
     client.send_all(b"data")?;
     trace.poll_until("data", &server, libc::POLLIN)?;
-    // What is ready comes before the signal.
+    // Readiness takes precedence over the signal.
     let (found, _) = waits(patience());
     trace.see("ppoll with data", found);
     Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Names in each state of a socket's life, and sockets and ports that are used again.
+//! Names in each state of a socket's life, and the reuse of sockets and ports.
 
 use super::super::moments::await_poll;
 use super::super::side::NOTHING;
@@ -176,7 +176,7 @@ fn stream_same_pair_of_ports_again(side: &Side<'_>, trace: &Trace) -> Outcome {
         let (server, _) = listener.accept(0)?;
         client.send_all(round.as_bytes())?;
         trace.receive(round, &server, 100, 0);
-        // No trace of it is left at once after a reset.
+        // A reset leaves no connection behind, so the port pair is free at once.
         reset(client)?;
         await_poll(&server, libc::POLLHUP)?;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Looking at bytes without taking them: `MSG_PEEK` and `SO_PEEK_OFF`.
+//! Peeking at bytes: `MSG_PEEK` and `SO_PEEK_OFF`.
 
 use super::super::moments::send_apart;
 use crate::alike::prelude::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Files, pipes and sockets joined in the kernel: `sendfile`, `splice`, `tee`, `vmsplice`.
+//! Kernel transfers between files, pipes and sockets: `sendfile`, `splice`, `tee`, `vmsplice`.
 
 use std::io::{IoSlice, Read, Write};
 use std::os::fd::OwnedFd;
@@ -190,7 +190,8 @@ fn stream_splice_at_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// A proxy: from one stream into a pipe, with a copy kept by `tee`, and on into another stream.
+/// A proxy: splices from one stream into a pipe and on into another stream, and keeps a copy by
+/// `tee`.
 fn stream_splice_through_two_streams(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (from, proxy_in) = side.stream(7)?;
     let (proxy_out, to) = side.stream(8)?;

@@ -14,11 +14,11 @@ scenarios! {
 const MORE: i32 = libc::MSG_MORE;
 const EOR: i32 = libc::MSG_EOR;
 
-/// Where `struct tcp_info` (`linux/tcp.h`) has `tcpi_data_segs_out`.
+/// The offset of `tcpi_data_segs_out` in `struct tcp_info` (`linux/tcp.h`).
 const DATA_SEGS_OUT: usize = 156;
 
-/// Packets that `socket` has sent so far. One that only receives acknowledgements sends none of its
-/// own.
+/// Returns how many packets `socket` has sent so far. For ESP this counts all packets: a socket
+/// that only receives acknowledgements sends none in addition to its data.
 fn packets(side: &Side<'_>, socket: &Socket) -> anyhow::Result<u32> {
     match side.family {
         Family::Mapped if socket.counters(1).is_ok() => Ok(socket.counters(1)?[0]),
@@ -34,9 +34,9 @@ fn packets(side: &Side<'_>, socket: &Socket) -> anyhow::Result<u32> {
     }
 }
 
-/// In how many packets what these calls send leaves. All but the last announce more, so that what
-/// may share a packet does; a pause between two may use up the time for which bytes are held back,
-/// so the least of some tries counts.
+/// Returns how many packets the bytes of these calls leave in. All calls but the last announce
+/// more, so that bytes share a packet where they may. A pause between two calls may outlast the
+/// time for which bytes are held back, so the function returns the least of several tries.
 fn packets_of(side: &Side<'_>, port: u16, calls: &[(&[u8], i32)]) -> anyhow::Result<u32> {
     let (client, server) = side.stream(port)?;
     let length = calls.iter().map(|(bytes, _)| bytes.len()).sum();

@@ -88,7 +88,8 @@ fn stream_reset_after_own_end(trace: &Trace, (client, server): Pair) -> Outcome 
     Ok(())
 }
 
-/// The peer has ended its half, and then resets: by closing with something unread.
+/// The peer shuts down its sending half, and then resets the connection by closing with unread
+/// data.
 fn after_peers_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, order) in [(7, "rrsse"), (8, "srs"), (9, "ers")] {
         let (client, server) = side.stream(port)?;
@@ -121,7 +122,7 @@ fn before_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.dial(7)?;
     await_poll(&listener, libc::POLLIN)?;
     reset(client)?;
-    // The next one shows that the reset has come: what is sent in a row comes in a row.
+    // The second connection proves that the reset has arrived, since packets stay in order.
     let second = side.dial(7)?;
     second.send_all(b"second")?;
     acknowledged(&second)?;
@@ -169,7 +170,7 @@ fn stream_data_before_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn stream_listener_closed_with_connections_waiting(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let clients = [side.dial(7)?, side.dial(7)?];
-    // A last acknowledgement of the handshake may still be under way.
+    // The last acknowledgement of the handshake may still be in flight.
     for client in &clients {
         client.send_all(b"x")?;
         acknowledged(client)?;

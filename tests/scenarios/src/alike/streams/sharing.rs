@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Descriptors of one connection in several hands: `dup`, `fork`, `exec`, `SCM_RIGHTS`, threads.
+//! Several descriptors of one connection: `dup`, `fork`, `exec`, `SCM_RIGHTS`, threads.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -73,7 +73,7 @@ fn stream_forked_process_holds_the_connection(trace: &Trace, (client, server): P
     Ok(())
 }
 
-/// A process that holds what it has and does nothing; it is killed by signal.
+/// Starts a process that keeps its inherited descriptors open and does nothing until it is killed.
 fn held() -> anyhow::Result<nix::unistd::Pid> {
     start_process(|| loop {
         nix::unistd::pause();
@@ -138,7 +138,7 @@ fn stream_exec_closes_or_keeps(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, keep, what) in [(7, false, "close-on-exec"), (8, true, "kept")] {
         let (client, server) = side.stream(port)?;
         keep_open(&client, keep)?;
-        // It ends when its input does.
+        // `cat` ends when its input does.
         let mut child = Command::new("cat")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -159,7 +159,7 @@ fn stream_exec_closes_or_keeps(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// As inetd does it: the connection is another program's input and output.
+/// As inetd does it: the connection is the standard input and output of another program.
 fn stream_served_by_another_program(trace: &Trace, (client, server): Pair) -> Outcome {
     let server = OwnedFd::from(server);
     let output = server.try_clone()?;
@@ -208,7 +208,7 @@ fn stream_descriptor_passed_on(trace: &Trace, (client, server): Pair) -> Outcome
             _ => None,
         })
         .context("no descriptor came")?;
-    // SAFETY: the kernel just made this descriptor and nothing else owns it.
+    // SAFETY: The kernel just made this descriptor and nothing else owns it.
     let server = unsafe { OwnedFd::from_raw_fd(number) };
     let mut got = [0; 20];
     trace.see("what came meanwhile", read(&server, &mut got));

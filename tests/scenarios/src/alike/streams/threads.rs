@@ -24,7 +24,7 @@ scenarios! {
     stream stream_fork_shares_a_listener;
 }
 
-/// Receives to the end of the stream: the bytes, and how many of each value.
+/// Receives to the end of the stream; returns the number of bytes, and how often each value came.
 fn drain(socket: &Socket) -> Result<(usize, [usize; 256])> {
     let mut buffer = vec![0; 5000];
     let (mut total, mut counts) = (0, [0; 256]);
@@ -40,7 +40,7 @@ fn drain(socket: &Socket) -> Result<(usize, [usize; 256])> {
     }
 }
 
-/// Runs `work` in `count` threads, each with its number.
+/// Runs `work` in `count` threads, and passes each its number.
 fn threads<T: Send>(count: usize, work: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
     thread::scope(|scope| {
         let work = &work;
@@ -92,7 +92,7 @@ fn stream_threads_work_both_ways(side: &Side<'_>, trace: &Trace) -> Outcome {
         let totals = threads(4, |number| {
             if number % 2 == 0 {
                 socket.send_all(&vec![9; EACH])?;
-                // The last writer ends its half.
+                // The last writer shuts down the sending half.
                 if running.fetch_sub(1, Ordering::SeqCst) == 1 {
                     socket.shutdown(libc::SHUT_WR)?;
                 }
@@ -173,8 +173,7 @@ fn stream_threads_open_and_close(side: &Side<'_>, trace: &Trace) -> Outcome {
         })
     };
     let call = || {
-        // Entering a host's namespace is the process' business here, so the sockets are made
-        // before.
+        // Making a socket enters the host's namespace, so the threads get theirs ready-made.
         let sockets: Vec<Socket> = (0..4 * ROUNDS)
             .map(|_| side.socket(&side.lab.a))
             .collect::<Result<_>>()?;
@@ -267,7 +266,7 @@ fn stream_close_beside_an_accept_that_waits(side: &Side<'_>, trace: &Trace) -> O
     trace.see("it accepts", accepted.shown());
     client.send(b"hello", 0)?;
     trace.receive("which receives", &accepted?.0, 10, 0);
-    // With the call's end the listener ends.
+    // When the call returns, the listener is closed.
     let late = side.socket(&side.lab.a)?;
     trace.see("connect then", late.connect_bytes(&side.far(7)));
     Ok(())
@@ -297,7 +296,7 @@ fn stream_shutdown_beside_accepts_that_wait(side: &Side<'_>, trace: &Trace) -> O
     Ok(())
 }
 
-/// Sends until an error: the bytes that the calls took, and the error.
+/// Sends until an error; returns the number of bytes accepted, and the error.
 fn send_on(socket: &Socket) -> (usize, std::io::Error) {
     let chunk = vec![8; 10_000];
     let mut total = 0;
@@ -326,7 +325,7 @@ fn stream_shutdown_amid_a_transfer(trace: &Trace, (a, b): Pair) -> Outcome {
 fn stream_receiver_closes_amid_a_transfer(trace: &Trace, (a, b): Pair) -> Outcome {
     let receive = move || {
         b.receive_all(100_000)?;
-        // The sender has more, which is never read.
+        // The sender has sent more, which is never read.
         await_events(&b, libc::POLLIN)?;
         drop(b);
         Ok(())

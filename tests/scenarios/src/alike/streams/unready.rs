@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sending and receiving where it cannot work, and `SIGPIPE`.
+//! Sending and receiving in states where they fail, and `SIGPIPE`.
 
 use std::io::IoSlice;
 

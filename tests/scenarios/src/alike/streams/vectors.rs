@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many pieces, many messages, and memory that is not there.
+//! Many pieces, many messages, and unmapped memory.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -37,7 +37,7 @@ fn stream_vectors(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.bytes("first", &a);
     trace.bytes("second", &b);
     trace.bytes("third", &c);
-    // Pieces that end within packets, and packets that end within pieces.
+    // Pieces end within packets, and packets within pieces.
     let bytes = random(10_000, 7);
     let parts = [&bytes[..1], &bytes[1..7000], &bytes[7000..]].map(Piece::Good);
     trace.see("sendmsg of much", client.send_message(&parts, 0, &[]));
@@ -138,7 +138,7 @@ fn stream_bad_memory_far_into_a_send(trace: &Trace, (client, server): Pair) -> O
     Ok(())
 }
 
-/// How much a call takes depends on where packets end, and that nothing is lost does not.
+/// The number of bytes per call depends on packet boundaries, but no byte may be lost.
 fn stream_bad_memory_far_into_a_receive(trace: &Trace, (client, server): Pair) -> Outcome {
     let bytes = random(20_000, 89);
     client.send_all(&bytes)?;

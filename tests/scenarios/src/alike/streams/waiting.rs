@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls that wait: time limits, `MSG_DONTWAIT`, and what wakes them.
+//! Calls that wait: time limits, `MSG_DONTWAIT`, and the events that wake them.
 
 use super::super::asleep::{alias, left_asleep, POLL};
 use super::super::moments::await_poll;
@@ -28,7 +28,7 @@ scenarios! {
     stream stream_closed_while_calls_sleep;
 }
 
-/// A stream with small buffers.
+/// Makes a stream with small buffers.
 pub fn small_stream(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socket)> {
     let listener = side.listener(port, 4)?;
     listener.set_so(libc::SO_RCVBUF, 16 << 10)?;
@@ -41,13 +41,13 @@ pub fn small_stream(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socke
 
 const LIMIT: Duration = Duration::from_millis(100);
 
-/// Runs `call`; its result, and whether it took its time.
+/// Runs `call`; notes its result, and whether it waited for the time limit.
 fn timed<T: Shown>(trace: &Trace, what: &str, call: impl FnOnce() -> std::io::Result<T>) {
     let start = Instant::now();
     let result = call();
     let took = start.elapsed();
     trace.see(what, result.shown());
-    // Limits are counted in ticks, so the last one may be short.
+    // Time limits are counted in ticks, so the last one may be short.
     trace.see(&format!("{what}: waited"), took >= LIMIT / 2);
 }
 
@@ -92,7 +92,7 @@ fn stream_accept_time_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     let _client = side.dial(82)?;
     await_poll(&listener, libc::POLLIN)?;
     let (server, _) = listener.accept(0)?;
-    // The options of a listener are those of what it accepts.
+    // An accepted socket inherits its listener's options.
     timed(trace, "its child", || server.receive(&mut [0; 4], 0));
     Ok(())
 }
@@ -216,7 +216,7 @@ fn stream_receive_of_two_threads(trace: &Trace, (client, server): Pair) -> Outco
     Ok(())
 }
 
-/// A send call that sleeps with full buffers, and what it returns after `meanwhile`.
+/// Notes that a send call sleeps with full buffers, and its result after `meanwhile`.
 fn sleeping_send(
     trace: &Trace,
     socket: &Socket,
@@ -259,7 +259,7 @@ fn stream_send_woken_by_the_own_shutdown(side: &Side<'_>, trace: &Trace) -> Outc
 fn stream_send_woken_by_a_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 97)?;
     fill(&client)?;
-    // With data unread, closing resets.
+    // Closing with unread data resets the connection.
     sleeping_send(trace, &client, || {
         drop(server);
         Ok(())
@@ -305,8 +305,7 @@ fn stream_poll_woken_by_each_change(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// A descriptor that another thread closes: the calls that sleep with it hold the socket, and go
-/// on.
+/// Another thread closes the descriptor: the sleeping calls hold the socket, and go on.
 fn stream_closed_while_calls_sleep(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(101)?;
     let other = alias(&server);
@@ -317,12 +316,12 @@ fn stream_closed_while_calls_sleep(side: &Side<'_>, trace: &Trace) -> Outcome {
     };
     let _ = trace.sleeping("poll", POLL, call, |poller| {
         drop(server);
-        // Not a word has gone to the peer.
+        // No packet has gone to the peer.
         trace.poll("the peer", &client)?;
         trace.see("asleep still", poller.sleeps()?);
         Ok(client.send_all(b"data")?)
     })?;
-    // With the call the socket has ended, and nobody has read.
+    // The socket ends with the call, and its data were not read.
     trace.poll_until("the peer then", &client, libc::POLLERR)?;
     trace.pending_error("its error", &client);
 

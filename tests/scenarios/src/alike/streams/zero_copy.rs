@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sends that do not copy (`MSG_ZEROCOPY`): their completions, as TCP tells them.
+//! Zero-copy sends (`MSG_ZEROCOPY`) and their completions, as TCP reports them.
 
 use io_uring::{opcode, types::Fd};
 
@@ -39,8 +39,8 @@ fn stream_zero_copy(trace: &Trace, (client, server): Pair) -> Outcome {
     let bytes = *b"by io_uring";
     let fd = Fd(client.as_raw_fd());
     let entry = opcode::SendZc::new(fd, bytes.as_ptr(), bytes.len() as u32).build();
-    // SAFETY: the buffer lives to the end of this function, and the notification is waited for when
-    // there will be one.
+    // SAFETY: The buffer lives to the end of this function, and the notification, if there is one,
+    // is waited for.
     unsafe { ring.start(1, entry) }?;
     let sent = ring.wait(1)?;
     trace.see("send", sent);
@@ -125,7 +125,7 @@ fn stream_zero_copy_without_the_option(trace: &Trace, (client, server): Pair) ->
     none_left(&client)
 }
 
-/// Copied bytes and such in place, one behind the other, while nothing can leave and while all can.
+/// Alternates copied and zero-copy sends, first while no packet can leave and then while all can.
 fn stream_zero_copy_beside_other_sends(trace: &Trace, (client, server): Pair) -> Outcome {
     switch(&client, 1)?;
     let bytes = random(500_000, 7);
@@ -166,7 +166,7 @@ fn stream_zero_copy_of_small_messages(trace: &Trace, (client, server): Pair) -> 
         for (turn, byte) in bytes.iter().enumerate() {
             let sent = client.send(std::slice::from_ref(byte), ZEROCOPY)?;
             anyhow::ensure!(sent == 1);
-            // The socket has room for the notices of some sends, not of all.
+            // The socket has room for the completions of some sends, not of all.
             if turn % 50 == 49 {
                 completed_from(&client, done, 50)?;
                 done += 50;
@@ -194,14 +194,14 @@ fn stream_zero_copy_that_fails_is_not_completed(trace: &Trace, (client, server):
     none_left(&client)
 }
 
-/// A call that takes some of its bytes counts once.
+/// A call that accepts only part of its bytes counts as one send.
 fn stream_zero_copy_of_part_of_the_message(trace: &Trace, (client, server): Pair) -> Outcome {
     switch(&client, 1)?;
     client.set_nonblocking(true)?;
     let bytes = random(1 << 20, 7);
     let (mut sends, mut sent) = (0, Vec::new());
     let (mut refusals, mut refused) = (0, Ok(()));
-    // Packets that leave meanwhile may make room for one send more.
+    // Packets that leave in the meantime may make room for one more send.
     while refusals < 2 {
         match client.send(&bytes, ZEROCOPY) {
             Ok(length) => {
@@ -225,7 +225,7 @@ fn stream_zero_copy_of_part_of_the_message(trace: &Trace, (client, server): Pair
     Ok(())
 }
 
-/// More than the peer takes, which then resets the connection.
+/// Sends more than the peer accepts; the peer then resets the connection.
 fn stream_zero_copy_ends_with_the_connection(trace: &Trace, (client, server): Pair) -> Outcome {
     let sends = fill(&client)?;
     trace.see("a part is there", sends > 0);
@@ -238,15 +238,15 @@ fn stream_zero_copy_ends_with_the_connection(trace: &Trace, (client, server): Pa
 
 fn stream_zero_copy_ends_with_disconnecting(trace: &Trace, (client, server): Pair) -> Outcome {
     let sends = fill(&client)?;
-    // AF_UNSPEC
+    // `AF_UNSPEC`.
     trace.see("disconnected", client.connect_bytes(&[0; 16]));
     completed(&client, sends)?;
     drop(server);
     Ok(())
 }
 
-/// Sends in place until nothing more is taken. How many sends that were. The bytes are static:
-/// nobody waits for them.
+/// Makes zero-copy sends until one is refused, and returns their number. The bytes are static, so
+/// no caller has to wait for the completions.
 fn fill(client: &Socket) -> anyhow::Result<u32> {
     static BYTES: [u8; 100_000] = [7; 100_000];
     switch(client, 1)?;
@@ -283,7 +283,7 @@ fn stream_zero_copy_readiness(trace: &Trace, (client, server): Pair) -> Outcome 
     Ok(())
 }
 
-/// The socket's option is not asked then.
+/// `io_uring` sends without copying even if the socket's option is off.
 fn stream_zero_copy_by_uring(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let bytes = random(2_000_000, 7);
@@ -291,7 +291,7 @@ fn stream_zero_copy_by_uring(trace: &Trace, (client, server): Pair) -> Outcome {
     let entry = opcode::SendZc::new(fd, bytes.as_ptr(), bytes.len() as u32)
         .flags(libc::MSG_WAITALL)
         .build();
-    // SAFETY: the buffer lives to the end of this function, and the notification is waited for.
+    // SAFETY: The buffer lives to the end of this function, and the notification is waited for.
     unsafe { ring.start(1, entry) }?;
     let got = server.receive_all(bytes.len())?;
     let sent = ring.wait(1)?;
@@ -303,13 +303,14 @@ fn stream_zero_copy_by_uring(trace: &Trace, (client, server): Pair) -> Outcome {
     none_left(&client)
 }
 
-/// The pages of such a buffer are held by the ring, not by the packets. Copied bytes go in between.
+/// The ring, not the packets, holds the pages of a registered buffer. Copied bytes are sent in
+/// between.
 fn stream_zero_copy_of_a_registered_buffer(trace: &Trace, (connected, accepted): Pair) -> Outcome {
     const PART: usize = 30_000;
     const PARTS: usize = 20;
     let bytes = random(PART * PARTS, 7);
     let mut ring = Ring::new()?;
-    // SAFETY: the buffer outlives the ring, which is dropped first.
+    // SAFETY: The buffer outlives the ring, which is dropped first.
     unsafe { ring.register(&bytes) }?;
     let fd = Fd(accepted.as_raw_fd());
     let send = || {
@@ -318,7 +319,7 @@ fn stream_zero_copy_of_a_registered_buffer(trace: &Trace, (connected, accepted):
                 .buf_index(Some(0))
                 .flags(libc::MSG_WAITALL)
                 .build();
-            // SAFETY: the buffer lives to the end of this function, and both completions are waited
+            // SAFETY: The buffer lives to the end of this function, and both completions are waited
             // for.
             unsafe { ring.start(1, entry) }?;
             let sent = ring.wait(1)?;
