@@ -3,7 +3,14 @@
 //! `struct sockaddr_en`: 16 bytes, family and interface in host order, port in network order.
 
 use crate::net::errno::prelude::*;
-use crate::{net::device::Mac, net::family::ADDRESS_LEN, parameters};
+use crate::{
+    net::{
+        device::{Device, Mac},
+        family::ADDRESS_LEN,
+        skb::Buffer,
+    },
+    parameters,
+};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// `ENET_INTERFACE_ANY`: receive on every interface.
@@ -103,4 +110,13 @@ impl Peer {
     pub(crate) fn is(&self, peer: &Address) -> bool {
         self.address.load(Relaxed) == Self::bits(peer) && self.ifindex.load(Relaxed) == peer.ifindex
     }
+}
+
+/// The sender of a frame from one host to this host; `None` if it is anything else.
+#[inline]
+pub(crate) fn sender(skb: &Buffer, device: &Device) -> Option<Mac> {
+    if !device.is_ethernet() || !skb.is_for_this_host() {
+        return None;
+    }
+    skb.source().filter(|source| !source.is_group())
 }

@@ -16,55 +16,23 @@ mod esp;
 #[path = "../rust/mod.rs"]
 mod net;
 
-mod ack_queue;
 mod address;
 mod counters;
-mod devices;
-mod edp_control;
-mod edp_cork;
-mod edp_in_place;
-mod edp_input;
-mod edp_output;
-mod edp_peers;
-mod edp_sock;
-mod edp_socket;
-mod esp_accept;
-mod esp_behind;
-mod esp_connection;
-mod esp_cookies;
-mod esp_devices;
-mod esp_input;
-mod esp_life;
-mod esp_options;
-mod esp_output;
-mod esp_receiving;
-mod esp_records;
-mod esp_runs;
-mod esp_sending;
-mod esp_sock;
-mod esp_socket;
-mod esp_splice;
-mod esp_stream;
+mod datagram;
+mod device;
+mod device_events;
 mod events;
 mod family;
 mod mapped;
-mod mapped_connect;
-mod mapped_ends;
-mod mapped_files;
-mod mapped_list;
-mod mapped_record;
-mod mapped_refusals;
-mod mapped_rules;
 mod namespaces;
-mod notes;
 mod parameters;
+mod pernet;
 mod ports;
 mod procfs;
-mod sender;
-mod space;
+mod skb_cb;
 mod statistics;
+mod stream;
 mod sysctl;
-mod ties;
 mod uapi;
 
 use crate::net::{
@@ -95,16 +63,16 @@ modinfo!("version=0.1.0");
 struct Enet {
     _mapped: inet::Registration<mapped::Mapped>,
     _family: FamilyRegistration<family::Enet>,
-    _edp_frames: packet_type::Registration<edp_input::Frames>,
-    _esp_frames: packet_type::Registration<esp_input::Frames>,
-    _esp_runs: offload::Registration<esp_runs::Runs>,
-    _devices: Notifier<devices::Devices>,
+    _edp_frames: packet_type::Registration<datagram::input::Frames>,
+    _esp_frames: packet_type::Registration<stream::input::Frames>,
+    _esp_runs: offload::Registration<stream::runs::Runs>,
+    _devices: Notifier<device_events::Devices>,
     _files: net::procfs::Registration<procfs::Files>,
     _settings: net::sysctl::Registration<sysctl::Settings>,
-    _space: namespace::Registration<space::Space>,
+    _space: namespace::Registration<pernet::Space>,
     _sysctl: net::sysctl::Root<sysctl::Settings>,
-    _edp: ProtocolRegistration<edp_sock::Edp>,
-    _esp: ProtocolRegistration<esp_sock::Esp>,
+    _edp: ProtocolRegistration<datagram::sock::Edp>,
+    _esp: ProtocolRegistration<stream::sock::Esp>,
 }
 
 impl kernel::Module for Enet {
@@ -124,7 +92,8 @@ impl kernel::Module for Enet {
         let files = net::procfs::Registration::new(module)?;
         let devices = Notifier::register(module)?;
         let esp_runs = offload::Registration::new(esp_type, module)?;
-        let esp_frames = packet_type::Registration::joining::<esp_runs::Runs>(esp_type, module)?;
+        let esp_frames =
+            packet_type::Registration::joining::<stream::runs::Runs>(esp_type, module)?;
         let edp_frames = packet_type::Registration::new(edp_type, module)?;
         // The last two let programs make sockets, which hold the module: after the first of them
         // nothing may fail any more that depends on memory or parameters.

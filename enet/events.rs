@@ -4,10 +4,9 @@
 
 use crate::{
     address::Address,
+    datagram::sock::Edp,
     edp,
-    edp_sock::Edp,
     esp::{self, flags},
-    esp_sock::Esp,
     net::{
         device::Device,
         namespace::{Net, PerNet},
@@ -15,9 +14,10 @@ use crate::{
         sock::Sock,
         trace::{self, DropReason, Packet},
     },
-    notes::Origin,
-    space::Space,
+    pernet::Space,
+    skb_cb::Origin,
     statistics::{Statistic, Statistics},
+    stream::sock::Esp,
 };
 
 /// The counters of `net`.

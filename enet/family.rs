@@ -4,8 +4,9 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
-    edp_socket, esp_socket,
+    datagram,
     net::family::{Family, NewSocket, SOCK_SEQPACKET},
+    stream,
 };
 
 const SOCK_STREAM: u32 = 1;
@@ -20,9 +21,9 @@ pub(crate) struct Enet;
 impl Family for Enet {
     fn create(new: NewSocket<'_>, protocol: i32) -> Result {
         match (new.kind(), protocol) {
-            (SOCK_DGRAM, EPPROTO_EDP) => edp_socket::create(new, protocol, false),
-            (SOCK_DGRAM, EPPROTO_EZDP) => edp_socket::create(new, protocol, true),
-            (SOCK_STREAM | SOCK_SEQPACKET, EPPROTO_ESP) => esp_socket::create(new, protocol),
+            (SOCK_DGRAM, EPPROTO_EDP) => datagram::socket::create(new, protocol, false),
+            (SOCK_DGRAM, EPPROTO_EZDP) => datagram::socket::create(new, protocol, true),
+            (SOCK_STREAM | SOCK_SEQPACKET, EPPROTO_ESP) => stream::socket::create(new, protocol),
             (_, ..0) => Err(EINVAL),
             (SOCK_DGRAM | SOCK_STREAM | SOCK_SEQPACKET, _) => Err(EPROTONOSUPPORT),
             _ => Err(ESOCKTNOSUPPORT),

@@ -4,13 +4,13 @@
 //! show.
 
 use crate::{
-    esp_socket,
     net::{
         errno::Result,
         namespace::{Net, Operations, PerNet},
         sysctl,
     },
-    space::Space,
+    pernet::Space,
+    stream::socket,
     sysctl::Settings,
 };
 use kernel::sync::Arc;
@@ -35,7 +35,7 @@ unsafe impl PerNet for Space {
     fn end(&self) {
         // At module exit connections may be left whose descriptors are closed and whose peers have
         // not yet said goodbye.
-        esp_socket::end_all(self);
+        socket::end_all(self);
     }
 }
 

@@ -6,9 +6,9 @@
 use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
-    edp_sock::Edp,
-    esp_sock::Esp,
-    mapped_files::{MappedFile, PolicyFile},
+    datagram::sock::Edp,
+    device::local,
+    mapped::procfs::{MappedFile, PolicyFile},
     net::{
         self,
         device::Mac,
@@ -16,8 +16,8 @@ use crate::{
         procfs::{Directory, Full, Operations, Output, Place, Show, Table, Text},
         sock::{RawSock, Sock},
     },
-    space::Space,
-    ties::local,
+    pernet::Space,
+    stream::sock::Esp,
 };
 use core::fmt::{self, Write};
 use kernel::{c_str, str::CStr};

@@ -172,7 +172,7 @@ tcp      *:*                 *:*                  873  dreaming
 
     #[test]
     fn reasons_are_the_modules_words() {
-        let source = include_str!("../../../enet/mapped_list.rs");
+        let source = include_str!("../../../enet/mapped/carriers.rs");
         for (word, _) in REASONS {
             assert!(source.contains(&format!("\"{word}\"")), "{word}");
         }

@@ -81,13 +81,13 @@ mod tests {
             "ffffffff81000000 T start",
             "ffffffff81000100 t alias",
             "ffffffff81000100 t same",
-            "ffffffffc0000010 t _RNvNtCs1234_4enet10esp_output8transmit\t[enet]",
+            "ffffffffc0000010 t _RNvNtNtCs1234_4enet6stream6output8transmit\t[enet]",
         ];
         let symbols = Symbols(lines.iter().filter_map(|line| symbol(line)).collect());
         assert_eq!(symbols.name(0xffff_ffff_8100_0010), "start");
         assert_eq!(
             symbols.name(0xffff_ffff_c000_0010),
-            "enet::esp_output::transmit [enet]"
+            "enet::stream::output::transmit [enet]"
         );
         assert_eq!(symbols.name(0x40_0000), PROGRAMS);
         assert_eq!(symbols.name(0xffff_8000_0000_0000), "(unknown)");

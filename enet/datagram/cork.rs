@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Datagrams made of several sends (`MSG_MORE`).
+
+use super::{
+    output::{fits, fits_peer},
+    sock::{Edp, Pending},
+    zerocopy,
+};
+use crate::net::errno::prelude::*;
+use crate::{
+    edp,
+    net::{message::Message, rcu, sock::Sock, uapi},
+};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// A send that begins, continues or completes a datagram of several. What goes wrong ends the whole
+/// datagram, as UDP does it.
+pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
+    let mut guard = sock.lock();
+    let pending = guard.locked().state;
+    let in_place = zerocopy::is_wanted(sock, msg);
+    let begun = if in_place {
+        msg.begin_in_place(sock, len, None)
+    } else {
+        Ok(())
+    };
+    // Several sends make one buffer, so each is told that it was copied.
+    msg.note_copy();
+    let result = begun.and_then(|()| {
+        append(sock, pending, msg, len)?;
+        if msg.flags() & uapi::MSG_MORE != 0 {
+            return Ok(());
+        }
+        push(sock, pending)
+    });
+    msg.end_in_place(result.is_ok());
+    if result.is_err() {
+        *pending = None;
+    }
+    sock.shared().corked.store(pending.is_some(), Relaxed);
+    result
+}
+
+/// Sends what is pending: no more follows.
+pub(crate) fn no_more(sock: &Sock<Edp>) {
+    if sock.shared().corked.load(Relaxed) {
+        let mut guard = sock.lock();
+        let pending = guard.locked().state;
+        // There is no call to return an error from.
+        let _ = push(sock, pending);
+        sock.shared().corked.store(false, Relaxed);
+    }
+}
+
+fn append(
+    sock: &Sock<Edp>,
+    pending: &mut Option<Pending>,
+    msg: &mut Message<'_>,
+    len: usize,
+) -> Result {
+    let pending = match pending {
+        Some(pending) => pending,
+        None => pending.insert(begin(sock, msg)?),
+    };
+    if len > pending.room.saturating_sub(pending.skb.len()) {
+        return Err(EMSGSIZE);
+    }
+    pending.skb.put_from(msg, len)
+}
+
+/// An empty datagram with room for the largest, to leave as the call that begins it asks.
+fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<Pending> {
+    let mut to = Edp::destination(sock, msg)?;
+    let summed = sock.shared().sums.load(Relaxed);
+    let (headroom, room) = {
+        let section = rcu::Read::enter();
+        let device = Edp::way(sock, &mut to, &section)?;
+        let room = edp::wire::mtu(device.mtu(), summed) as usize;
+        (device.headroom(), room)
+    };
+    let headroom = headroom.saturating_add(edp::wire::HEADER_LEN);
+    let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
+    let cookie = msg.cookie(sock)?;
+    let size = room.saturating_add(edp::wire::sum_len(summed));
+    let mut skb = sock.alloc_send(headroom, size, nonblocking)?;
+    skb.set_cookie(sock, &cookie);
+    Ok(Pending { skb, to, room })
+}
+
+fn push(sock: &Sock<Edp>, pending: &mut Option<Pending>) -> Result {
+    let Some(Pending {
+        mut skb, mut to, ..
+    }) = pending.take()
+    else {
+        return Ok(());
+    };
+    let section = rcu::Read::enter();
+    let device = Edp::way(sock, &mut to, &section)?;
+    let len = skb.len();
+    let summed = sock.shared().sums.load(Relaxed);
+    fits(device, len, summed)?;
+    fits_peer(device, &to, len, summed)?;
+    if !skb.push(&Edp::header(sock, &to, len, summed).emit()) {
+        return Err(ENOBUFS);
+    }
+    if summed && !skb.append_sum(0) {
+        return Err(ENOBUFS);
+    }
+    Edp::transmit(sock, device, skb, &to)
+}

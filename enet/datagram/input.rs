@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! EDP frames that come in.
+
+use super::control;
+use crate::{
+    address::{sender, Address},
+    edp::wire::{Header, HEADER_LEN},
+    events,
+    net::{
+        device::Device, namespace::PerNet, packet_type::Handler, rcu, skb::Skb, softirq::Softirq,
+        trace::DropReason,
+    },
+    pernet::Space,
+    skb_cb::Origin,
+    statistics::Statistic,
+};
+
+/// Takes the frames of EDP's Ethernet type.
+pub(crate) struct Frames;
+
+/// Throws a frame away that reaches no socket.
+#[cold]
+#[inline(never)]
+fn refuse(skb: Skb, device: &Device, header: Option<&Header>, reason: DropReason) {
+    events::edp_drop(&skb, device, None, header, reason);
+    skb.refuse(None, reason);
+}
+
+impl Handler for Frames {
+    fn receive(mut skb: Skb, device: &Device, section: &rcu::Read, _softirq: Softirq<'_>) {
+        let space = Space::of_within(device.net(), section);
+        let Some(source) = sender(&skb, device) else {
+            let header = Header::parse(skb.head());
+            return refuse(skb, device, header.as_ref(), DropReason::NotOurs);
+        };
+        let header = skb
+            .header::<HEADER_LEN>()
+            .and_then(|bytes| Header::parse(&bytes));
+        let payload = header.and_then(|h| h.payload_len(skb.len().saturating_sub(HEADER_LEN)));
+        let (Some(header), Some(len)) = (header, payload) else {
+            return refuse(skb, device, header.as_ref(), DropReason::Malformed);
+        };
+        let whole = HEADER_LEN.saturating_add(len);
+        if header.summed && skb.mask_behind(whole) != Some(0) {
+            return refuse(skb, device, Some(&header), DropReason::Checksum);
+        }
+        if !skb.trim(whole) {
+            return refuse(skb, device, Some(&header), DropReason::NoMemory);
+        }
+        if header.dst == 0 {
+            skb.pull(HEADER_LEN);
+            return match control::receive(skb, device, &header, source, space) {
+                Ok(()) => {}
+                Err((skb, reason)) => refuse(skb, device, Some(&header), reason),
+            };
+        }
+        let ifindex = device.index();
+        let found = space
+            .edp_ports
+            .sockets
+            .find_best(header.dst.into(), section, |sock| {
+                if !sock.hears(ifindex) {
+                    return None;
+                }
+                let fitness = sock
+                    .shared()
+                    .fitness(header.dst, ifindex, source, header.src)?;
+                Some(fitness.saturating_add(u32::from(sock.bound_device() != 0)))
+            });
+        let Some(sock) = found else {
+            return refuse(skb, device, Some(&header), DropReason::NoSocket);
+        };
+        skb.set_note(Origin(Address {
+            mac: source,
+            port: header.src,
+            ifindex,
+        }));
+        let stats = &sock.shared().stats;
+        sock.note_arrival(&skb);
+        // As with UDP, a filter sees the header, and what it leaves of the payload is received.
+        let kept = sock.filter(&mut skb, HEADER_LEN);
+        skb.pull(HEADER_LEN);
+        let queued = if kept {
+            sock.queue_datagram(skb)
+        } else {
+            sock.count_drop();
+            Err((skb, DropReason::Filter))
+        };
+        match queued {
+            Ok(()) => {
+                stats.pkt_rx.count();
+                space.statistics.count(Statistic::EdpInDatagrams);
+            }
+            Err((skb, reason)) => {
+                stats.pkt_rx_drop.count();
+                events::edp_drop(&skb, device, Some(sock), Some(&header), reason);
+                skb.refuse(Some(sock), reason);
+            }
+        }
+    }
+}

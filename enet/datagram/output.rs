@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! EDP datagrams that leave, and the port that they leave from.
+
+use super::{control, sock::Edp};
+use crate::net::errno::prelude::*;
+use crate::{
+    address::{Address, INTERFACE_ANY},
+    device::{outgoing, usable},
+    edp::{self, peers::Known, wire::sum_len},
+    net::{device::Device, message::Message, namespace::PerNet, rcu, skb::Skb, sock::Sock, uapi},
+    parameters,
+    pernet::Space,
+    ports,
+    statistics::Statistic,
+};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Checks that `len` bytes of payload leave by `device` in one frame, with a sum if they are
+/// `summed`.
+///
+/// # Errors
+///
+/// `EMSGSIZE`.
+#[inline]
+pub(crate) fn fits(device: &Device, len: usize, summed: bool) -> Result {
+    if len > edp::wire::mtu(device.mtu(), summed) as usize {
+        return Err(EMSGSIZE);
+    }
+    Ok(())
+}
+
+/// Checks that the peer takes `len` bytes of payload, with a sum if they are `summed`. What every
+/// host takes passes at once. If the peer's limit is not known, the peer is asked, and the datagram
+/// leaves: it does not wait for the answer.
+///
+/// # Errors
+///
+/// `EMSGSIZE`.
+#[inline]
+pub(crate) fn fits_peer(device: &Device, to: &Address, len: usize, summed: bool) -> Result {
+    let len = len.saturating_add(sum_len(summed));
+    if len <= edp::wire::COMMON_LARGEST {
+        return Ok(());
+    }
+    fits_limit(device, to, len)
+}
+
+#[inline(never)]
+fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
+    // What stays in this host meets the limit of the device alone.
+    if to.mac == device.address() {
+        return Ok(());
+    }
+    let space = Space::of(device.net());
+    let known = space.edp_peers.look_up(to);
+    if let Some(nonce) = known.query() {
+        control::ask(device, nonce, to.mac, space);
+    }
+    match known {
+        Known::Told(told, _) if len > told.largest.into() => Err(EMSGSIZE),
+        Known::Told(..) | Known::Ask(_) | Known::Nothing => Ok(()),
+    }
+}
+
+/// The largest datagram that leaves by `device` for the peer, if the socket has one.
+pub(crate) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
+    let shared = sock.shared();
+    let summed = shared.sums.load(Relaxed);
+    let own = edp::wire::mtu(device.mtu(), summed);
+    let told = (shared.peer.get())
+        .filter(|peer| peer.mac != device.address())
+        .and_then(|peer| Space::of(device.net()).edp_peers.largest(&peer));
+    told.map_or(own, |told| {
+        own.min(u32::from(told).saturating_sub(sum_len(summed) as u32))
+    })
+}
+
+impl Edp {
+    pub(crate) fn bind_free_port(sock: &Sock<Self>) -> Result {
+        match Self::take_port(sock, 0, INTERFACE_ANY) {
+            // Another thread was faster.
+            Err(e) if e == EINVAL => Ok(()),
+            Err(e) if e == EADDRINUSE => Err(EAGAIN),
+            result => result,
+        }
+    }
+
+    pub(crate) fn take_port(sock: &Sock<Self>, port: u16, ifindex: u32) -> Result {
+        let shared = sock.shared();
+        ports::take(
+            &Space::of(sock.net()).edp_ports,
+            sock,
+            &shared.binding,
+            |other| &other.shared().binding,
+            port,
+            ifindex,
+        )
+    }
+
+    pub(crate) fn give_port_back(sock: &Sock<Self>) {
+        ports::give_back(
+            &Space::of(sock.net()).edp_ports,
+            sock,
+            &sock.shared().binding,
+            |other| &other.shared().binding,
+        );
+    }
+
+    /// Where a datagram goes: to the address of the call, or to the peer.
+    pub(crate) fn destination(sock: &Sock<Self>, msg: &Message<'_>) -> Result<Address> {
+        match msg.name() {
+            Some(name) => Address::parse(name),
+            None => sock.shared().peer.get().ok_or(EDESTADDRREQ),
+        }
+    }
+
+    /// The device that leads to `to`, whose interface it fills in, for as long as the read section
+    /// lasts: a call that sleeps looks again, so that the device can go meanwhile. The socket has a
+    /// port then.
+    pub(crate) fn way<'a>(
+        sock: &Sock<Self>,
+        to: &mut Address,
+        section: &'a rcu::Read,
+    ) -> Result<&'a Device> {
+        let binding = &sock.shared().binding;
+        to.ifindex = outgoing(sock, binding.ifindex(), to.ifindex)?;
+        let device = Device::find(sock.net(), to.ifindex, section).ok_or(ENODEV)?;
+        usable(device)?;
+        if to.mac.is_group() {
+            return Err(EACCES);
+        }
+        if binding.port() == 0 {
+            Self::bind_free_port(sock)?;
+        }
+        Ok(device)
+    }
+
+    /// The header of a datagram with `len` bytes of payload, and a sum behind them if it is
+    /// `summed`.
+    pub(crate) fn header(
+        sock: &Sock<Self>,
+        to: &Address,
+        len: usize,
+        summed: bool,
+    ) -> edp::wire::Header {
+        edp::wire::Header {
+            src: sock.shared().binding.port(),
+            dst: to.port,
+            len: len as u16,
+            summed,
+        }
+    }
+
+    /// Where a datagram of `len` bytes goes, whether it is summed, and the bytes that the device
+    /// needs in front of it.
+    #[inline]
+    pub(crate) fn prepare(
+        sock: &Sock<Self>,
+        msg: &Message<'_>,
+        len: usize,
+    ) -> Result<(Address, bool, usize)> {
+        let mut to = Self::destination(sock, msg)?;
+        let summed = sock.shared().sums.load(Relaxed);
+        let section = rcu::Read::enter();
+        let device = Self::way(sock, &mut to, &section)?;
+        fits(device, len, summed)?;
+        fits_peer(device, &to, len, summed)?;
+        Ok((to, summed, device.headroom()))
+    }
+
+    pub(crate) fn send_now(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize) -> Result {
+        let (mut to, summed, headroom) = Self::prepare(sock, msg, len)?;
+        let cookie = msg.cookie(sock)?;
+        let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
+        // The calls below may sleep: for room, and for the user's memory.
+        let room = edp::wire::HEADER_LEN + len + sum_len(summed);
+        let mut skb = sock.alloc_send(headroom, room, nonblocking)?;
+        if !skb.put(&Self::header(sock, &to, len, summed).emit()) {
+            return Err(ENOBUFS);
+        }
+        skb.put_from(msg, len)?;
+        if summed && !skb.append_sum(0) {
+            return Err(ENOBUFS);
+        }
+        skb.set_cookie(sock, &cookie);
+        let section = rcu::Read::enter();
+        let device = Self::way(sock, &mut to, &section)?;
+        fits(device, len, summed)?;
+        Self::transmit(sock, device, skb, &to)
+    }
+
+    /// Sends a whole packet, and counts it.
+    pub(crate) fn transmit(sock: &Sock<Self>, device: &Device, skb: Skb, to: &Address) -> Result {
+        let stats = &sock.shared().stats;
+        let statistics = &Space::of(sock.net()).statistics;
+        let sent = device.send(skb, parameters::edp_type(), to.mac);
+        let (of_socket, of_namespace) = match sent {
+            Ok(()) => (&stats.pkt_tx, Statistic::EdpOutDatagrams),
+            Err(_) => (&stats.tx_err, Statistic::EdpOutErrors),
+        };
+        of_socket.count();
+        statistics.count(of_namespace);
+        sent
+    }
+}

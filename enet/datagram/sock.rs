@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An EDP socket's data.
+
+use crate::{
+    address::{Address, Peer, INTERFACE_ANY},
+    counters::Counter,
+    device::{interface, DeviceGeneration},
+    net::{
+        device::Mac,
+        skb::Skb,
+        sock::{Locked, Sock},
+    },
+    ports::Binding,
+};
+use core::sync::atomic::AtomicBool;
+
+/// The protocol.
+pub(crate) struct Edp;
+
+/// Counters of one socket, as `EDP_SO_STATS` reports them.
+#[derive(Default)]
+pub(crate) struct Stats {
+    pub(crate) pkt_tx: Counter,
+    pub(crate) tx_err: Counter,
+    pub(crate) pkt_rx: Counter,
+    pub(crate) pkt_rx_drop: Counter,
+}
+
+/// The part that is read and written without the socket lock.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) binding: Binding,
+    pub(crate) peer: Peer,
+    pub(crate) stats: Stats,
+    /// A datagram is pending.
+    pub(crate) corked: AtomicBool,
+    pub(crate) device: DeviceGeneration,
+    /// What leaves has a sum (`EDP_SO_CHECKSUM`).
+    pub(crate) sums: AtomicBool,
+    /// EZDP: the payload of every send call stays in place until it has left.
+    pub(crate) always_in_place: bool,
+}
+
+impl Shared {
+    /// How well a datagram for `port` that comes from `source` by device `ifindex` fits: `None` if
+    /// it is not for the socket, more for one that has asked for less.
+    #[inline]
+    pub(crate) fn fitness(
+        &self,
+        port: u16,
+        ifindex: u32,
+        source: Mac,
+        source_port: u16,
+    ) -> Option<u32> {
+        if !self.binding.takes(port, ifindex) {
+            return None;
+        }
+        let named = u32::from(self.binding.ifindex() != 0);
+        match self.peer.get() {
+            None => Some(named),
+            Some(peer) => {
+                (peer.mac == source && peer.port == source_port && peer.ifindex == ifindex)
+                    .then_some(named.saturating_add(2))
+            }
+        }
+    }
+}
+
+/// A locked EDP socket.
+pub(crate) type LockedEdp<'a> = Locked<'a, Edp>;
+
+/// A datagram made of several sends, which is not complete.
+pub(crate) struct Pending {
+    pub(crate) skb: Skb,
+    pub(crate) to: Address,
+    /// Payload of the largest datagram, bytes.
+    pub(crate) room: usize,
+}
+
+/// The interface that a socket is tied to, 0 if to none.
+pub(crate) fn tie(sock: &Sock<Edp>) -> u32 {
+    let shared = sock.shared();
+    let peer = shared.peer.get().map_or(INTERFACE_ANY, |peer| peer.ifindex);
+    interface(sock, shared.binding.ifindex(), peer)
+}

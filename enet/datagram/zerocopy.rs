@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Datagrams whose payload stays in the program's pages until they have left (EZDP,
+//! `MSG_ZEROCOPY`).
+
+use super::{output::fits, sock::Edp};
+use crate::net::errno::prelude::*;
+use crate::{
+    address::Address,
+    edp::wire::{sum_len, HEADER_LEN},
+    net::{message::Message, rcu, skb::Skb, sock::Sock, uapi},
+};
+
+/// A datagram as a send call knows it before it locks the socket.
+struct Datagram {
+    to: Address,
+    len: usize,
+    summed: bool,
+    /// Bytes that the device needs in front.
+    headroom: usize,
+}
+
+/// Whether the bytes of a send call stay in place.
+#[inline]
+pub(crate) fn is_wanted(sock: &Sock<Edp>, msg: &Message<'_>) -> bool {
+    let always = sock.shared().always_in_place;
+    (always || msg.asks_in_place()) && msg.may_stay_in_place(sock)
+}
+
+/// Sends a datagram in place. It is copied if it lies in more pages than a buffer refers to.
+pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
+    let (to, summed, headroom) = Edp::prepare(sock, msg, len)?;
+    let datagram = Datagram {
+        to,
+        len,
+        summed,
+        headroom,
+    };
+    let cookie = msg.cookie(sock)?;
+    let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
+    let skb = sock.alloc_send(headroom, HEADER_LEN + sum_len(summed), nonblocking)?;
+    // A call that fails gives the number of its notice back, so it is the only one that takes
+    // numbers.
+    let _guard = sock.lock();
+    msg.begin_in_place(sock, len, None)?;
+    let result = datagram.fill(sock, skb, msg).and_then(|mut skb| {
+        skb.set_cookie(sock, &cookie);
+        let mut to = datagram.to;
+        let section = rcu::Read::enter();
+        let device = Edp::way(sock, &mut to, &section)?;
+        fits(device, len, summed)?;
+        Edp::transmit(sock, device, skb, &to)
+    });
+    msg.end_in_place(result.is_ok());
+    result
+}
+
+impl Datagram {
+    /// The whole datagram: in `skb`, or in a buffer with a copy of it.
+    fn fill(&self, sock: &Sock<Edp>, mut skb: Skb, msg: &mut Message<'_>) -> Result<Skb> {
+        let header = Edp::header(sock, &self.to, self.len, self.summed).emit();
+        if !skb.put(&header) {
+            return Err(ENOBUFS);
+        }
+        match sock.put_in_place(&mut skb, msg, self.len) {
+            Err(error) if error == EMSGSIZE => {
+                drop(skb);
+                skb = self.copy(sock, &header, msg)?;
+            }
+            other => other?,
+        }
+        if self.summed && !skb.append_sum(0) {
+            return Err(ENOBUFS);
+        }
+        Ok(skb)
+    }
+
+    fn copy(&self, sock: &Sock<Edp>, header: &[u8], msg: &mut Message<'_>) -> Result<Skb> {
+        msg.note_copy();
+        let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
+        let room = HEADER_LEN + self.len + sum_len(self.summed);
+        let mut skb = sock.alloc_send(self.headroom, room, nonblocking)?;
+        if !skb.put(header) {
+            return Err(ENOBUFS);
+        }
+        skb.put_from(msg, self.len)?;
+        Ok(skb)
+    }
+}

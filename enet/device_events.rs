@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The reaction of sockets to changes of devices.
+
+use crate::{
+    datagram::sock,
+    device::note_departure,
+    net::{
+        device::{Device, Event, Listener},
+        errno::ENETDOWN,
+        namespace::PerNet,
+    },
+    pernet::Space,
+    stream::{device, sock::tie},
+};
+
+/// Hears of devices.
+pub(crate) struct Devices;
+
+impl Listener for Devices {
+    fn device_event(event: Event, device: &Device) {
+        let space = Space::of(device.net());
+        let ifindex = device.index();
+        if event == Event::Linked {
+            space.esp_queues.forget_speed(ifindex);
+            return;
+        }
+        // A device that is only down may come up again: a connection goes on if it does soon
+        // enough, and datagrams are refused meanwhile.
+        device::tell(space, ifindex);
+        if event != Event::Gone {
+            return;
+        }
+        note_departure();
+        space.esp_queues.forget(ifindex);
+        space.edp_peers.forget(ifindex);
+        // A socket that joins its table later does not find the device, which is unlisted since
+        // before a grace period.
+        space.esp_listeners.for_each(|sock| {
+            if tie(sock) == ifindex {
+                sock.report_error(ENETDOWN);
+                // The error alone does not wake calls in `accept`.
+                sock.state_change();
+            }
+        });
+        space.edp_ports.sockets.for_each(|sock| {
+            if sock::tie(sock) == ifindex {
+                sock.report_error(ENETDOWN);
+            }
+        });
+    }
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which protocol carries a connection that a mapped socket opens.
+//!
+//! ESP is tried if the peer is on the own Ethernet and has told that it takes such connections.
+//! Until one of the two is sure, calls are nobody's: the program is still connecting. If ESP is
+//! refused, or not answered for some round trips, TCP's SYN leaves, by whichever call comes first:
+//! `connect`, `poll`, or another that waits for the connection.
+
+use super::{
+    carriers::Carrier,
+    state::{Attempt, Phase, Record},
+};
+use crate::net::errno::prelude::*;
+use crate::{
+    address::Address,
+    datagram::control,
+    device::usable,
+    edp::{peers::Known, query::Nonce},
+    esp,
+    net::{
+        device::Device,
+        family::{Operations, SocketState},
+        inet::{Companion, InternetEnd, Objection, Parts, Server, StreamCall, Streams},
+        namespace::{Net, PerNet},
+        rcu,
+        route::NoHop,
+        sock::TcpState,
+        softirq,
+    },
+    pernet::Space,
+    statistics::Statistic,
+    stream::{
+        outcome::is_connecting,
+        sock::{key, Chosen, Esp, Shared, State},
+    },
+};
+
+/// Streams that are served as mapped sockets are.
+pub(crate) trait Mapped: Streams<Protocol = Esp, Record = Record> {}
+
+impl<M: Streams<Protocol = Esp, Record = Record>> Mapped for M {}
+
+/// A connection that ESP can try to open.
+struct Plan {
+    to: Address,
+    ends: esp::Mapped,
+}
+
+/// A query that leaves at the end of `connect`, which must not be late for it.
+struct Query {
+    to: Address,
+    nonce: Nonce,
+}
+
+impl Query {
+    fn send(self, space: &Space, net: &Net) {
+        let section = rcu::Read::enter();
+        if let Some(device) = Device::find(net, self.to.ifindex, &section) {
+            control::ask(device, self.nonce, self.to.mac, space);
+        }
+    }
+}
+
+/// Finds out whether ESP may carry a connection to the address that a program passed, and whether
+/// the peer is to be asked.
+///
+/// # Errors
+///
+/// The reason why not, as it is counted.
+fn plan<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    name: &[u8],
+    query: &mut Option<Query>,
+) -> Result<Plan, Statistic> {
+    let sock = call.sock();
+    let space = Space::of(sock.net());
+    if !space.sysctl.mapped() {
+        return Err(Statistic::MappedTcpSetting);
+    }
+    let destination = InternetEnd::parse(name, call.is_v6()).ok_or(Statistic::MappedTcpAddress)?;
+    let to = destination.v4().ok_or(Statistic::MappedTcpAddress)?;
+    let mut own = call.own_end();
+    if own.is_any() {
+        own = InternetEnd::of_v4([0; 4], own.port);
+    }
+    let from = own.v4().ok_or(Statistic::MappedTcpAddress)?;
+    if !space.mapped_rules.allow(sock, to, destination.port) {
+        return Err(Statistic::MappedTcpPolicy);
+    }
+    if call.is_v6() && call.is_v6_only() {
+        return Err(Statistic::MappedTcpAddress);
+    }
+    if let Some(objection) = call.objection() {
+        return Err(match objection {
+            Objection::Option => Statistic::MappedTcpOption,
+            Objection::Group => Statistic::MappedTcpGroup,
+            Objection::Policy => Statistic::MappedTcpRoute,
+        });
+    }
+    let hop = sock
+        .next_hop(from, to, destination.port)
+        .map_err(|why| match why {
+            NoHop::NotOnLink => Statistic::MappedTcpRoute,
+            NoHop::NoNeighbour => Statistic::MappedTcpNeighbour,
+        })?;
+    let peer = Address {
+        port: destination.port,
+        ifindex: hop.ifindex,
+        mac: hop.mac,
+    };
+    if space.mapped_refusals.contains(&peer) {
+        return Err(Statistic::MappedTcpRefused);
+    }
+    let section = rcu::Read::enter();
+    let device = Device::find(sock.net(), hop.ifindex, &section);
+    if !device.is_some_and(|device| usable(device).is_ok()) {
+        return Err(Statistic::MappedTcpRoute);
+    }
+    let known = space.edp_peers.look_up(&peer);
+    *query = known.query().map(|nonce| Query { to: peer, nonce });
+    match known {
+        Known::Told(told, _) if told.mapped => {}
+        Known::Told(..) => return Err(Statistic::MappedTcpPeer),
+        Known::Ask(_) | Known::Nothing => return Err(Statistic::MappedTcpUnknown),
+    }
+    Ok(Plan {
+        to: peer,
+        ends: esp::Mapped {
+            source: InternetEnd::of_v4(hop.source, own.port).into(),
+            destination: destination.into(),
+        },
+    })
+}
+
+/// `connect` to an address.
+pub(crate) fn connect<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    name: &[u8],
+    nonblocking: bool,
+) -> Result {
+    if let Some(companion) = call.companion() {
+        M::look_at_listener(call, companion);
+        match companion.record.phase() {
+            // `io_uring` polls, then connects again, and takes only this for an attempt that goes
+            // on.
+            Phase::Tcp
+                if is_connecting(call.sock().tcp_state()) && companion.record.take_switch() =>
+            {
+                return match call.connect(name, nonblocking) {
+                    Err(EALREADY) => Err(EINPROGRESS),
+                    other => other,
+                };
+            }
+            Phase::Tcp => {}
+            Phase::Listening => return call.connect(name, nonblocking),
+            Phase::Connecting => return finish(call, nonblocking, EALREADY),
+            Phase::Esp if companion.record.tell() => return Err(EISCONN),
+            Phase::Esp => return Ok(()),
+        }
+    }
+    if call.sock().tcp_state() != TcpState::Close as u8 || !call.is_unconnected() {
+        return call.connect(name, nonblocking);
+    }
+    let mut query = None;
+    let attempted = attempt(call, name, &mut query);
+    let net = call.sock().net();
+    let space = Space::of(net);
+    let connected = match attempted {
+        // The program has chosen a port from which there is such a connection.
+        Ok(Some(error)) => Err(error),
+        Ok(None) => {
+            // As TCP says it, also if the answer is there already.
+            if nonblocking {
+                Err(EINPROGRESS)
+            } else {
+                finish(call, nonblocking, EINPROGRESS)
+            }
+        }
+        Err(reason) => {
+            space.statistics.count(reason);
+            let carrier = Carrier::Tcp(reason);
+            (space.mapped_connections).note(call.sock().inode(), carrier);
+            call.connect(name, nonblocking)
+        }
+    };
+    if let Some(query) = query {
+        query.send(space, net);
+    }
+    connected
+}
+
+/// Sends ESP's SYN. `Some` is an error with which `connect` fails.
+///
+/// # Errors
+///
+/// Why TCP's is to be sent instead.
+fn attempt<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    name: &[u8],
+    query: &mut Option<Query>,
+) -> Result<Option<Error>, Statistic> {
+    let plan = plan(call, name, query)?;
+    let failed = |_| Statistic::MappedTcpError;
+    let companion = call
+        .accompany(0, || {
+            Ok(Parts {
+                shared: Shared::default(),
+                state: State::idle(Chosen::default()),
+                record: Record::new(false)?,
+            })
+        })
+        .map_err(failed)?;
+    let record = &companion.record;
+    let sock = companion.sock();
+    if sock.shared().twin.is_some() {
+        // It has listened before.
+        return Err(Statistic::MappedTcpOption);
+    }
+    let space = Space::of(sock.net());
+    space.sysctl.limit_buffers(sock);
+    let mut attempt = record.decide();
+    if record.phase() != Phase::Tcp {
+        // Another call was first; this one waits for the same connection.
+        return Ok(None);
+    }
+    if call.ordered_state() != TcpState::Close as u8 {
+        // `listen` was first, or TCP's `connect`; TCP says so.
+        return Err(Statistic::MappedTcpError);
+    }
+    let chosen = plan.ends.source.port;
+    let mut guard = sock.lock();
+    guard.locked().state.mapped = Some(plan.ends);
+    if chosen != 0 {
+        sock.shared().binding.fix(chosen);
+    }
+    drop(guard);
+    match Esp::connect(&call.on(companion), &plan.to.emit(), true) {
+        Ok(()) | Err(EINPROGRESS) => {}
+        Err(EADDRNOTAVAIL) if has_connection(space, chosen, &plan) => {
+            return Ok(Some(EADDRNOTAVAIL))
+        }
+        Err(_) => return Err(Statistic::MappedTcpError),
+    }
+    *attempt = Some(Attempt::new(name, plan.to));
+    record.tell_again();
+    record.set_phase(Phase::Connecting);
+    call.set_asked(true);
+    Ok(None)
+}
+
+/// Whether the connection that `plan` is to open from port `own` is open already. ESP finds
+/// connections by ports and Ethernet addresses, so that one in its way may be another one: between
+/// other IP addresses, or not mapped.
+#[cold]
+fn has_connection(space: &Space, own: u16, plan: &Plan) -> bool {
+    softirq::disabled(|softirq| {
+        let section = rcu::Read::enter();
+        let Some(other) = space.esp_connections.find(&key(own, &plan.to), &section) else {
+            return false;
+        };
+        let mut guard = other.lock_bh(softirq);
+        let Some(esp) = guard.locked() else {
+            // A call has it, and may be opening it.
+            return true;
+        };
+        let ends = esp.state.mapped;
+        ends == Some(plan.ends) || ends == Some(plan.ends.swapped())
+    })
+}
+
+/// Waits for the connection, as `connect` does; `pending` is what it says if it does not wait.
+fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error) -> Result {
+    let companion = call.companion().ok_or(EINVAL)?;
+    let timeout = call.sock().send_timeout(nonblocking);
+    let server = match M::await_server(call, companion, timeout) {
+        Err(EAGAIN) => return Err(pending),
+        other => other?,
+    };
+    if server == Server::Companion {
+        companion.record.tell();
+        return Ok(());
+    }
+    let name = {
+        let attempt = companion.record.decide();
+        let attempt = attempt.as_ref().ok_or(ECONNABORTED)?;
+        attempt.stands()?;
+        Attempt::new(attempt.name(), attempt.to)
+    };
+    // TCP is connecting already: this waits for it.
+    match call.connect(name.name(), nonblocking) {
+        Err(EALREADY) => Err(pending),
+        other => other,
+    }
+}
+
+/// Looks how the attempt stands, and decides if it can.
+#[cold]
+pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
+    let Some(companion) = call.companion() else {
+        return Server::Tcp;
+    };
+    let record = &companion.record;
+    let mut attempt = record.decide();
+    match record.phase() {
+        Phase::Connecting => {}
+        Phase::Esp => return Server::Companion,
+        Phase::Listening => return Server::Both,
+        Phase::Tcp => return Server::Tcp,
+    }
+    let space = Space::of(call.sock().net());
+    let reason = match Esp::connect(&call.on(companion), &[], true) {
+        Ok(()) => {
+            // What was set since the SYN left counts too.
+            call.adopt(companion);
+            record.set_phase(Phase::Esp);
+            call.set_served(true);
+            space.statistics.count(Statistic::MappedActiveOpens);
+            let ends = companion.sock().lock().locked().state.mapped;
+            if let Some(esp::Mapped {
+                source,
+                destination,
+            }) = ends
+            {
+                let carrier = Carrier::Esp(source, destination);
+                (space.mapped_connections).note(call.sock().inode(), carrier);
+            }
+            return Server::Companion;
+        }
+        Err(EALREADY | EINPROGRESS) => return Server::Nobody,
+        // The peer has reset an open connection: the program hears of that, and TCP opens no other
+        // one.
+        Err(ECONNRESET) => {
+            end_attempt(call, record, &mut attempt, ECONNRESET);
+            call.report_error(ECONNRESET);
+            return Server::Tcp;
+        }
+        Err(ECONNREFUSED) => Statistic::MappedTcpRefused,
+        Err(ETIMEDOUT) => Statistic::MappedTcpSilent,
+        Err(_) => Statistic::MappedTcpError,
+    };
+    space.statistics.count(reason);
+    (space.mapped_connections).note(call.sock().inode(), Carrier::Tcp(reason));
+    record.set_phase(Phase::Tcp);
+    call.set_asked(false);
+    if let Some(attempt) = &*attempt {
+        if reason == Statistic::MappedTcpSilent {
+            // It may have lost the module: it is asked before the next attempt.
+            space.edp_peers.doubt(&attempt.to);
+        }
+        space.mapped_refusals.add(&attempt.to);
+        record.note_switch();
+        match call.connect(attempt.name(), true) {
+            Ok(()) | Err(EINPROGRESS) => {}
+            Err(error) => call.report_error(error),
+        }
+    }
+    Server::Tcp
+}
+
+/// Ends the attempt: `connect` fails with `error`, and TCP, which serves the socket now, does not
+/// repeat it.
+fn end_attempt<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    record: &Record,
+    attempt: &mut Option<Attempt>,
+    error: Error,
+) {
+    if let Some(attempt) = attempt {
+        attempt.give_up(error);
+    }
+    record.set_phase(Phase::Tcp);
+    call.set_asked(false);
+}
+
+/// `shutdown` while ESP's SYN is on its way.
+pub(crate) fn give_up<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) -> Result {
+    let mut attempt = companion.record.decide();
+    if companion.record.phase() != Phase::Connecting {
+        return Err(ENOTCONN);
+    }
+    end_attempt(call, &companion.record, &mut attempt, ECONNABORTED);
+    let Some(companion) = call.companion() else {
+        return Err(ENOTCONN);
+    };
+    let result = Esp::shutdown(&call.on(companion), crate::net::uapi::SHUTDOWN_MASK);
+    call.on(companion).set_state(SocketState::Unconnected);
+    result
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Mapped sockets: streams of `AF_INET` and `AF_INET6` whose connections ESP carries, where both
+//! hosts speak it and are on one Ethernet, and TCP everywhere else.
+//!
+//! Which of the two it is, is decided while the program connects and before it learns that it is
+//! connected, and does not change later. A listener of TCP's has a twin of ESP's, and `accept`
+//! takes from both.
+
+pub(crate) mod carriers;
+pub(crate) mod connect;
+pub(crate) mod fallback;
+pub(crate) mod policy;
+pub(crate) mod procfs;
+pub(crate) mod state;
+
+use crate::net::errno::prelude::*;
+use crate::{
+    address::Address,
+    device::mtu,
+    net::{
+        family::Operations,
+        inet::{
+            Companion, End, InternetEnd, NewStream, Parts, Server, StreamCall, StreamInfo, Streams,
+            Tables,
+        },
+        namespace::PerNet,
+        sock::{RawSock, TcpState},
+    },
+    pernet::Space,
+    statistics::Statistic,
+    stream::{
+        options,
+        outcome::{is_connecting, tcp_state},
+        sock::{parts, tie, Chosen, Esp, Shared, State, Twin},
+        socket,
+    },
+    uapi::is_own_level,
+};
+use carriers::Carrier;
+use state::{Attempt, Phase, Record};
+
+const NSEC_PER_USEC: u64 = 1000;
+
+/// How mapped sockets are served.
+pub(crate) struct Mapped;
+
+static TABLES: Tables<Mapped> = Tables::new();
+
+/// A call on a mapped socket.
+type Call<'a> = StreamCall<'a, Mapped>;
+
+impl Streams for Mapped {
+    type Protocol = Esp;
+    type Record = Record;
+
+    fn tables() -> &'static Tables<Self> {
+        &TABLES
+    }
+
+    fn released(sock: &RawSock) {
+        Space::of(sock.net())
+            .mapped_connections
+            .forget(sock.inode());
+    }
+
+    fn connect(call: &Call<'_>, address: &[u8], nonblocking: bool) -> Result {
+        if !Address::is_unspecified(address) {
+            return connect::connect(call, address, nonblocking);
+        }
+        Self::released(call.sock());
+        let result = match call.companion() {
+            None => call.connect(address, nonblocking),
+            Some(companion) => {
+                // The phase is read with the decision held: until then TCP's SYN may leave in place
+                // of ESP's.
+                let mut attempt = companion.record.decide();
+                if is_taken(companion) {
+                    disconnect(call, companion, &mut attempt)
+                } else {
+                    // A call may wait for an attempt that has gone to TCP, and not have come to
+                    // TCP's `connect` yet.
+                    give_up(&mut attempt);
+                    call.connect(address, nonblocking)
+                }
+            }
+        };
+        if let Some(companion) = call.companion() {
+            Self::look_at_listener(call, companion);
+        }
+        result
+    }
+
+    fn listen(call: &Call<'_>, backlog: u32) -> Result {
+        {
+            // An attempt to connect is over, or begins when TCP listens, and fails.
+            let companion = call.companion();
+            let _decision = companion.map(|companion| companion.record.decide());
+            if companion.is_some_and(is_taken) {
+                return Err(EINVAL);
+            }
+            call.listen(backlog)?;
+        }
+        let space = Space::of(call.sock().net());
+        if !space.sysctl.mapped() || call.needs_tcp() {
+            return Ok(());
+        }
+        let twin = Twin {
+            own: call.own_end(),
+            takes_v4: !call.is_v6() || !call.is_v6_only(),
+        };
+        let made = call.accompany(0, || {
+            Ok(Parts {
+                shared: Shared::of_twin(twin),
+                state: State::idle(Chosen::default()),
+                record: Record::new(false)?,
+            })
+        });
+        // Without memory for a twin TCP listens alone.
+        let Ok(companion) = made else {
+            return Ok(());
+        };
+        let mut attempt = companion.record.decide();
+        if is_taken(companion) {
+            // `connect` has made the companion since the first look. As with TCP, one of the two
+            // calls fails.
+            return disconnect(call, companion, &mut attempt);
+        }
+        // TCP listens alone too if the companion is another's twin: the socket has tried to
+        // connect, or has listened elsewhere, before. A `shutdown` that has ended TCP's listener
+        // already may have come before there was a companion that it could look at; one that comes
+        // later looks, and waits for the decision.
+        let own = call.own_end();
+        let twin = companion.sock().shared().twin.as_ref();
+        if twin.is_none_or(|twin| twin.own != own) || call.ordered_state() != TcpState::Listen as u8
+        {
+            return Ok(());
+        }
+        space.sysctl.limit_buffers(companion.sock());
+        // The core has cut the number already, as TCP has it.
+        let most = backlog.min(u16::MAX.into());
+        if socket::listen_as_twin(&call.on(companion), most).is_ok() {
+            companion.record.set_phase(Phase::Listening);
+            call.set_asked(true);
+        }
+        Ok(())
+    }
+
+    fn accept(call: &Call<'_>, new: &mut NewStream<'_, Self>, nonblocking: bool) -> Result {
+        let mut timeout = call.sock().receive_timeout(nonblocking);
+        loop {
+            // A twin may come while the call sleeps.
+            let twin = twin_of(call);
+            if let Some(twin) = twin {
+                Self::look_at_listener(call, twin);
+            }
+            // Each of the two is asked first every other time, so that neither starves the other.
+            let tcp_first = twin.is_none_or(|twin| twin.record.take_turn());
+            for tcp in [tcp_first, !tcp_first] {
+                if tcp {
+                    if new.accept_of_tcp(call)? {
+                        if twin.is_some() {
+                            note(call, new, Carrier::TcpByPeer);
+                        }
+                        return Ok(());
+                    }
+                } else if let Some(twin) = twin {
+                    if accept_of_esp(call, twin, new)? {
+                        return Ok(());
+                    }
+                }
+            }
+            let waited = call.wait_exclusive(&mut timeout, || {
+                call.tcp_accepts()
+                    || twin_of(call).is_some_and(|twin| twin.sock().shared().unread.count() > 0)
+            });
+            match waited {
+                // Disconnected: it listens no more, which the next look tells.
+                Err(EPIPE) => {}
+                other => other?,
+            }
+        }
+    }
+
+    fn server(call: &Call<'_>, companion: &Companion<Self>) -> Server {
+        match companion.record.phase() {
+            Phase::Tcp => Server::Tcp,
+            Phase::Listening if !is_listener(call) => {
+                Self::look_at_listener(call, companion);
+                Server::Tcp
+            }
+            Phase::Listening => Server::Both,
+            Phase::Esp => Server::Companion,
+            Phase::Connecting => connect::settle(call),
+        }
+    }
+
+    fn await_server(
+        call: &Call<'_>,
+        companion: &Companion<Self>,
+        timeout: kernel::ffi::c_long,
+    ) -> Result<Server> {
+        let mut left = timeout;
+        loop {
+            let server = Self::server(call, companion);
+            let Some(companion) = call.companion().filter(|_| server == Server::Nobody) else {
+                return Ok(server);
+            };
+            let sock = companion.sock();
+            let waited = call
+                .on(companion)
+                .wait(&mut left, || !is_connecting(sock.tcp_state()));
+            match waited {
+                // Another call has ended the attempt, which the next look tells.
+                Err(EPIPE) => {}
+                other => other?,
+            }
+        }
+    }
+
+    fn name(_call: &Call<'_>, companion: &Companion<Self>, end: End) -> Result<InternetEnd> {
+        let sock = companion.sock();
+        let mapped = sock.lock().locked().state.mapped.ok_or(ENOTCONN)?;
+        let (own, peer) = match companion.record.is_accepted() {
+            true => (&mapped.destination, &mapped.source),
+            false => (&mapped.source, &mapped.destination),
+        };
+        let state = sock.tcp_state();
+        match end {
+            End::Own => Ok(InternetEnd::from(*own)),
+            End::Peer if state == TcpState::Close as u8 || is_connecting(state) => Err(ENOTCONN),
+            End::Peer | End::Accepted => Ok(InternetEnd::from(*peer)),
+        }
+    }
+
+    fn give_up(call: &Call<'_>, companion: &Companion<Self>) -> Result {
+        connect::give_up(call, companion)
+    }
+
+    fn set_user_timeout(companion: &Companion<Self>, millis: u32) {
+        options::adopt_user_timeout(companion.sock(), millis);
+    }
+
+    fn info(companion: &Companion<Self>) -> StreamInfo {
+        let sock = companion.sock();
+        let mtu = mtu(sock.net(), tie(sock)).unwrap_or(0);
+        let mut guard = sock.lock();
+        let mut esp = guard.locked();
+        let Some((_, connection)) = parts(&mut esp) else {
+            return StreamInfo::default();
+        };
+        let engine = &connection.engine;
+        let micros = |nanos: u64| u32::try_from(nanos / NSEC_PER_USEC).unwrap_or(u32::MAX);
+        let (round_trip, timeout) = engine.times();
+        StreamInfo {
+            state: tcp_state(engine.state()) as u8,
+            mss: connection.sending.mss(),
+            mtu,
+            window: engine.window().into(),
+            unacknowledged: engine.unacked().saturating_sub(engine.unsent()).into(),
+            unsent: connection.sending.unsent(engine),
+            round_trip: micros(round_trip),
+            timeout: micros(timeout),
+            sent: engine.stats.pkt_tx,
+            received: engine.stats.pkt_rx,
+            resent: engine.stats.pkt_rtx,
+        }
+    }
+
+    fn has_option_level(level: i32) -> bool {
+        is_own_level(level)
+    }
+
+    fn look_at_listener(call: &Call<'_>, companion: &Companion<Self>) {
+        if companion.record.phase() != Phase::Listening || is_listener(call) {
+            return;
+        }
+        // `listen` may have begun again.
+        let _decision = companion.record.decide();
+        if companion.record.phase() == Phase::Listening && !is_listener(call) {
+            socket::stop_twin(companion.sock());
+            companion.record.set_phase(Phase::Tcp);
+            call.set_asked(false);
+        }
+    }
+}
+
+/// Whether TCP's socket listens, and ESP may listen beside it.
+fn is_listener(call: &Call<'_>) -> bool {
+    call.sock().tcp_state() == TcpState::Listen as u8 && !call.needs_tcp()
+}
+
+/// Whether the companion is a connection, or is to be one.
+fn is_taken(companion: &Companion<Mapped>) -> bool {
+    matches!(companion.record.phase(), Phase::Connecting | Phase::Esp)
+}
+
+/// Has TCP not repeat an attempt to connect, and a call that waits for it fail as if TCP had been
+/// disconnected.
+fn give_up(attempt: &mut Option<Attempt>) {
+    if let Some(attempt) = attempt {
+        attempt.give_up(EPIPE);
+    }
+}
+
+/// Ends the companion's connection, or its attempt, with the decision held.
+fn disconnect<'a>(
+    call: &Call<'a>,
+    companion: &'a Companion<Mapped>,
+    attempt: &mut Option<Attempt>,
+) -> Result {
+    const NOTHING: [u8; 16] = [0; 16];
+    give_up(attempt);
+    let result = Esp::connect(&call.on(companion), &NOTHING, true);
+    // Before a call without the decision may find that TCP has the connection.
+    call.set_served(false);
+    companion.record.set_phase(Phase::Tcp);
+    call.set_asked(false);
+    result
+}
+
+/// The companion, if it is a listener's.
+fn twin_of<'a>(call: &Call<'a>) -> Option<&'a Companion<Mapped>> {
+    let companion = call.companion();
+    companion.filter(|companion| companion.sock().shared().twin.is_some())
+}
+
+/// Gives `new` the connection of ESP's that has waited longest, if one has.
+fn accept_of_esp(
+    call: &Call<'_>,
+    companion: &Companion<Mapped>,
+    new: &mut NewStream<'_, Mapped>,
+) -> Result<bool> {
+    if companion.sock().shared().unread.count() == 0 {
+        return Ok(false);
+    }
+    // All that can fail comes first, as far as it can.
+    let record = Record::new(true)?;
+    let Some(child) = socket::take_child(companion.sock()) else {
+        return Ok(false);
+    };
+    match new.serve(call, child.clone(), record) {
+        Ok(()) => {
+            let statistics = &Space::of(call.sock().net()).statistics;
+            statistics.count(Statistic::MappedPassiveOpens);
+            let ends = child.lock().locked().state.mapped;
+            if let Some(ends) = ends {
+                note(call, new, Carrier::Esp(ends.destination, ends.source));
+            }
+            Ok(true)
+        }
+        Err(error) => {
+            socket::give_up_child(&child);
+            Err(error)
+        }
+    }
+}
+
+/// Keeps what carries a new connection.
+fn note(call: &Call<'_>, new: &NewStream<'_, Mapped>, carrier: Carrier) {
+    if let Some(inode) = new.inode() {
+        (Space::of(call.sock().net()).mapped_connections).note(inode, carrier);
+    }
+}

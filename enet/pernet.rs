@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The part of the module that each network namespace has: ports, connections, counters, settings.
+
+use crate::net::errno::prelude::*;
+use crate::{
+    datagram::{peers::Peers, sock::Edp},
+    mapped::{carriers::Connections, fallback::Refusals, policy::Rules},
+    net::{
+        limits::Limits,
+        map::Map,
+        random::Secret,
+        table::{LookupLink, PortLink, Table},
+    },
+    ports::Ports,
+    statistics::Statistics,
+    stream::{ack_queue::AckQueues, cookies::Marks, sock::Esp},
+    sysctl::Settings,
+};
+use core::sync::atomic::AtomicU32;
+use kernel::sync::Arc;
+
+/// Buckets of the table of listeners, as a power of two.
+const LISTENER_BITS: u32 = 8;
+
+/// A namespace's share.
+pub(crate) struct Space {
+    /// The settings of `/proc/sys/esp`.
+    pub(crate) sysctl: Arc<Settings>,
+    /// EDP sockets by local port; also where datagrams look for theirs.
+    pub(crate) edp_ports: Ports<Edp, LookupLink>,
+    /// What other hosts told about themselves.
+    pub(crate) edp_peers: Peers,
+    /// ESP sockets that own their local port.
+    pub(crate) esp_ports: Ports<Esp, PortLink>,
+    /// Where the ports for a destination begin.
+    pub(crate) port_secret: Secret,
+    /// The maker of SYN cookies.
+    pub(crate) cookie_secret: Secret,
+    /// Cookies that have made a connection.
+    pub(crate) cookie_marks: Marks,
+    /// ESP sockets with a peer.
+    pub(crate) esp_connections: Map<Esp>,
+    /// ESP sockets that listen, by local port.
+    pub(crate) esp_listeners: Table<Esp, LookupLink>,
+    /// Listeners beside ones of TCP's, by port.
+    pub(crate) mapped_listeners: Table<Esp, LookupLink>,
+    /// Destinations that refused a mapped connection.
+    pub(crate) mapped_refusals: Refusals,
+    /// For whom mapped sockets may use ESP.
+    pub(crate) mapped_rules: Rules,
+    /// What carries the connections of mapped sockets.
+    pub(crate) mapped_connections: Connections,
+    /// The ACK queues, by device.
+    pub(crate) esp_queues: AckQueues<Esp>,
+    /// How often a device has changed.
+    pub(crate) device_changes: AtomicU32,
+    /// Counters of events.
+    pub(crate) statistics: Arc<Statistics>,
+}
+
+impl Space {
+    /// The share of a new namespace.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn make() -> Result<Self> {
+        let settings = Arc::new(
+            Settings::new(Limits::of_new_socket::<Esp>)?,
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        let statistics = Arc::new(Statistics::new()?, GFP_KERNEL_ACCOUNT)?;
+        Ok(Space {
+            edp_ports: Ports::new()?,
+            edp_peers: Peers::new()?,
+            esp_ports: Ports::new()?,
+            port_secret: Secret::new(),
+            cookie_secret: Secret::new(),
+            cookie_marks: Marks::new()?,
+            esp_connections: Map::new()?,
+            esp_listeners: Table::new(LISTENER_BITS)?,
+            mapped_listeners: Table::new(LISTENER_BITS)?,
+            mapped_refusals: Refusals::new(),
+            mapped_rules: Rules::new()?,
+            mapped_connections: Connections::new()?,
+            esp_queues: AckQueues::new(settings.live(), statistics.clone())?,
+            device_changes: AtomicU32::new(0),
+            statistics,
+            sysctl: settings,
+        })
+    }
+}

@@ -1,0 +1,652 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Bytes into and out of an ESP connection.
+
+use super::{
+    outcome::is_connecting,
+    output::push,
+    send_queue::has_room,
+    sock::{parts, Esp, LockedEsp},
+};
+use crate::net::errno::prelude::*;
+use crate::{
+    net::{
+        family::Call,
+        message::Message,
+        namespace::PerNet,
+        skb::{Buffer, Context, Skb},
+        sock::{Guard, Sock, TcpState},
+        stamps::Wish,
+        timer, uapi,
+        wait::Waiter,
+    },
+    pernet::Space,
+    skb_cb::Unread,
+    uapi::{EP_RECVERR, SOL_EP},
+};
+use core::{mem, sync::atomic::Ordering::Relaxed};
+use kernel::ffi::c_long;
+
+/// Windows that the send buffer holds: TCP keeps twice the congestion window, which is what is on
+/// its way, and that is two windows here.
+const WINDOWS_IN_BUFFER: u32 = 4;
+
+/// The file that `MSG_MORE` announced has come to its end.
+pub(crate) fn no_more(sock: &Sock<Esp>) {
+    let mut guard = sock.lock();
+    let mut esp = guard.locked();
+    if let Some((_, connection)) = parts(&mut esp).filter(|(_, c)| c.sending.is_corked()) {
+        connection.sending.uncork(&mut connection.engine);
+        push(&mut esp, timer::now());
+    }
+}
+
+/// Payload bytes that have never left.
+pub(crate) fn unsent(sock: &Sock<Esp>) -> u32 {
+    let mut guard = sock.lock();
+    let mut esp = guard.locked();
+    parts(&mut esp).map_or(0, |(_, connection)| {
+        connection.sending.unsent(&connection.engine)
+    })
+}
+
+/// `sendmsg`: one call, one message (S1), as much of it as fits or as time allows.
+pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+    let flags = msg.flags();
+    if flags & uapi::MSG_OOB != 0 {
+        return Err(EOPNOTSUPP);
+    }
+    let mut timeout = call.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
+    let mut guard = call.sock().lock();
+    // Whether other packets may wait for the window.
+    let queued = call.write_queued().load(Relaxed) != 0;
+    if queued && joins_last(&mut guard, msg, len, flags) {
+        return Ok(len);
+    }
+    let mut sent = 0;
+    let mut result = ready_to_send::<false>(call, &mut guard, &mut timeout);
+    let mut wish = Wish::default();
+    if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
+        // Control messages are checked as TCP does; but for stamps its packets are the socket's,
+        // not one call's.
+        let wanted = msg.stamp_wish(call).and_then(Wish::of_bytes);
+        result = wanted.map(|wanted| wish = wanted);
+    }
+    if result.is_ok() && flags & uapi::MSG_ZEROCOPY != 0 {
+        result = begin_in_place(&mut guard.locked(), msg, len);
+    }
+    if result.is_ok() {
+        if let Some((_, connection)) = parts(&mut guard.locked()) {
+            connection.place.refresh(&mut connection.engine);
+        }
+        // A stamped send does not wait for the next one to fill its packet.
+        let more = flags & uapi::MSG_MORE != 0 && wish.is_nothing();
+        result = queue_message(
+            call,
+            &mut guard,
+            msg,
+            len,
+            &mut timeout,
+            &mut sent,
+            &mut wish,
+        );
+        if flags & uapi::MSG_ZEROCOPY != 0 {
+            msg.end_in_place(sent > 0);
+        }
+        let mut esp = guard.locked();
+        if !wish.is_nothing() {
+            stamp(&mut esp, &mut wish, sent);
+        }
+        if !is_settled(&mut esp, more, queued) {
+            push(&mut esp, timer::now());
+        }
+    }
+    drop(guard);
+    match result {
+        Err(e) if sent == 0 => Err(failed(call, flags, e)),
+        _ => Ok(sent),
+    }
+}
+
+/// Has the bytes of a send call stay where they are (`MSG_ZEROCOPY`), if the socket takes them so.
+#[cold]
+#[inline(never)]
+fn begin_in_place(esp: &mut LockedEsp<'_>, msg: &mut Message<'_>, len: usize) -> Result {
+    // A call without bytes is not told of, as with TCP.
+    if len == 0 {
+        return Ok(());
+    }
+    let (sock, connection) = parts(esp).ok_or(EPIPE)?;
+    let last = connection.sending.last_unsent(&connection.engine);
+    msg.begin_in_place(sock, len, last)
+}
+
+/// Appends a short message to the last packet, if that waits for the window anyway and has room, so
+/// that nothing else is to be done: most messages of a program that sends without waiting for
+/// answers. `false` if the message has not been touched.
+#[inline]
+fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, flags: i32) -> bool {
+    const USUAL: i32 = uapi::MSG_DONTWAIT | uapi::MSG_NOSIGNAL;
+    let mut esp = guard.locked();
+    let Some((sock, connection)) = parts(&mut esp).filter(|_| flags & !USUAL == 0) else {
+        return false;
+    };
+    let ready = connection.engine.awaits_window()
+        && connection.engine.last_takes_more()
+        && !connection.sending.is_corked()
+        && !msg.has_control()
+        && !sock.wants_stamps()
+        && has_room(sock)
+        && connection.life.ended().is_none()
+        && !is_stopped(sock);
+    ready
+        && connection
+            .sending
+            .join_last(&sock.shared().unacknowledged, msg, len)
+}
+
+/// Stamps the last of the `sent` bytes that a send call has taken, once.
+#[cold]
+#[inline(never)]
+fn stamp(esp: &mut LockedEsp<'_>, wish: &mut Wish, sent: usize) {
+    let wish = mem::take(wish);
+    let Some((sock, connection)) = parts(esp).filter(|_| sent > 0) else {
+        return;
+    };
+    if let Some(stamp) = wish.stamp_bytes(sock, sent as u32) {
+        (connection.sending).stamp_last(&mut connection.engine, &stamp);
+    }
+}
+
+/// The error of a send call that fails with `error`: a pending one comes before a broken pipe,
+/// which also signals.
+pub(crate) fn failed(call: &Call<'_, Esp>, flags: i32, error: Error) -> Error {
+    if error == EPIPE {
+        if let Err(pending) = call.take_error() {
+            return pending;
+        }
+        if flags & uapi::MSG_NOSIGNAL == 0 {
+            call.broken_pipe();
+        }
+    }
+    error
+}
+
+/// At the end of a send call: holds the last packet back if `more` was announced. True if the
+/// packet has to wait for the window anyway, as others were `queued` before, and nothing else is to
+/// be done.
+#[inline]
+fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
+    let Some((_, connection)) = parts(esp) else {
+        return true;
+    };
+    connection
+        .sending
+        .cork(&mut connection.engine, more, timer::now);
+    queued && !connection.sending.is_corked() && connection.engine.awaits_window()
+}
+
+/// Waits for a connection attempt that is under way, and reports why sending is not possible.
+// The parameter gives streams and records a wait each, which is inlined with one caller: 8
+// instructions of a message.
+#[inline(always)]
+pub(crate) fn ready_to_send<const RECORDS: bool>(
+    call: &Call<'_, Esp>,
+    guard: &mut Guard<'_, Esp>,
+    timeout: &mut c_long,
+) -> Result {
+    if is_connecting(call.tcp_state()) {
+        guard.wait(call, timeout, Waiter::Shared, |esp| {
+            !is_connecting(esp.sock().tcp_state())
+        })?;
+    }
+    sendable(&mut guard.locked())
+}
+
+#[inline(always)]
+pub(crate) fn sendable(esp: &mut LockedEsp<'_>) -> Result {
+    let sock = esp.sock();
+    sock.take_error()?;
+    if let Some(error) = esp.state.connection().and_then(|c| c.life.ended()) {
+        return Err(error);
+    }
+    if sock.shutdown() & uapi::SEND_SHUTDOWN != 0 {
+        return Err(EPIPE);
+    }
+    match sock.tcp_state() {
+        s if s == TcpState::Established as u8 || s == TcpState::CloseWait as u8 => Ok(()),
+        _ => Err(EPIPE),
+    }
+}
+
+fn queue_message(
+    call: &Call<'_, Esp>,
+    guard: &mut Guard<'_, Esp>,
+    msg: &mut Message<'_>,
+    len: usize,
+    timeout: &mut c_long,
+    sent: &mut usize,
+    wish: &mut Wish,
+) -> Result {
+    let takes_packet = |esp: &mut LockedEsp<'_>| {
+        parts(esp).is_some_and(|(sock, c)| has_room(sock) && c.engine.can_enqueue())
+    };
+    let mut looks = false;
+    while *sent < len {
+        // A reset or the like may come with it.
+        looks |= guard.flush_backlog();
+        let mut esp = guard.locked();
+        if looks {
+            go_on(&mut esp, *sent)?;
+        }
+        looks = true;
+        if !takes_packet(&mut esp) {
+            grow_send_buffer(&mut esp);
+            if takes_packet(&mut esp) {
+                continue;
+            }
+            if let Some((_, connection)) = parts(&mut esp) {
+                connection.sending.uncork(&mut connection.engine);
+            }
+            if *timeout == 0 && *sent > 0 && !wish.is_nothing() {
+                // The call ends here. Afterwards its last packet may have left.
+                stamp(&mut esp, wish, *sent);
+            }
+            push(&mut esp, timer::now());
+            await_room(call, guard, timeout, takes_packet)?;
+            continue;
+        }
+        let (sock, connection) = parts(&mut esp).ok_or(EPIPE)?;
+        let rest = len.saturating_sub(*sent);
+        let taken = connection.sending.take(
+            sock,
+            &sock.shared().unacknowledged,
+            &mut connection.engine,
+            msg,
+            rest,
+        )?;
+        *sent = sent.saturating_add(taken);
+        if *sent < len {
+            // Copying on beside what is on its way: all but the last packet may leave, which
+            // would otherwise have to say that the message ends with it (S6).
+            connection.engine.hold_last(true);
+            push(&mut esp, timer::now());
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the write queue takes what `takes` looks for, or the writer has a reason to give up.
+pub(crate) fn await_room(
+    call: &Call<'_, Esp>,
+    guard: &mut Guard<'_, Esp>,
+    timeout: &mut c_long,
+    takes: impl Fn(&mut LockedEsp<'_>) -> bool,
+) -> Result {
+    let waited = guard.wait(call, timeout, Waiter::Shared, |esp| {
+        // Re-arm SOCK_NOSPACE: a spurious wake-up clears it.
+        call.await_write_space();
+        takes(esp) || is_stopped(esp.sock())
+    });
+    if waited == Err(EAGAIN) {
+        call.want_write_space();
+    }
+    waited
+}
+
+/// Raises the send buffer's limit to some windows, as TCP does, so that a writer fills them while
+/// others are on their way.
+pub(crate) fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
+    if let Some((sock, connection)) = parts(esp) {
+        let wanted = WINDOWS_IN_BUFFER
+            .saturating_mul(connection.engine.window().into())
+            .saturating_mul(connection.sending.mss());
+        let settings = &Space::of(sock.net()).sysctl;
+        settings.grow_send_buffer(sock, wanted);
+    }
+}
+
+/// Whether a writer has a reason to give up.
+pub(crate) fn is_stopped(sock: &Sock<Esp>) -> bool {
+    sock.has_error() || sock.shutdown() & uapi::SEND_SHUTDOWN != 0
+}
+
+/// Whether a call that has taken `sent` bytes so far goes on. If it has taken any it will report
+/// these, and the pending error is left for the next call.
+fn go_on(esp: &mut LockedEsp<'_>, sent: usize) -> Result {
+    if !is_stopped(esp.sock()) {
+        return Ok(());
+    }
+    if sent > 0 {
+        return Err(EPIPE);
+    }
+    sendable(esp)
+}
+
+/// How far a receive call has come.
+struct Progress {
+    copied: usize,
+    /// Where a look starts, from the first unread byte.
+    offset: usize,
+    /// Enough to return with.
+    target: usize,
+    len: usize,
+    flags: i32,
+    /// Whether the socket's user wants to learn when packets came, and the last one that was read.
+    times: bool,
+    last: Option<Skb>,
+}
+
+impl Progress {
+    /// Keeps a packet for its time of arrival.
+    #[inline]
+    fn touch(&mut self, skb: &Buffer) {
+        if self.times && skb.has_time() {
+            self.last = skb.try_clone(Context::Task);
+        }
+    }
+
+    fn peeks(&self) -> bool {
+        self.flags & uapi::MSG_PEEK != 0
+    }
+
+    /// Bytes of the queue that the call is past, and leaves there.
+    fn passed(&self) -> usize {
+        if self.peeks() {
+            self.offset.saturating_add(self.copied)
+        } else {
+            0
+        }
+    }
+
+    /// Whether there is something that the call has not got yet.
+    fn finds_more(&self, sock: &Sock<Esp>) -> bool {
+        sock.shared().unread.count() as usize > self.passed()
+    }
+
+    /// Whether the call returns with what it has got. One that asks for nothing still waits until
+    /// there is something, as TCP's does.
+    fn is_done(&self, sock: &Sock<Esp>) -> bool {
+        if self.len == 0 {
+            return self.finds_more(sock);
+        }
+        self.copied >= self.target
+    }
+}
+
+/// `recvmsg` of the error queue. A report takes room that acknowledgements may wait for.
+#[cold]
+#[inline(never)]
+pub(crate) fn take_report(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+    let given = msg.put_report(sock, len, SOL_EP, EP_RECVERR)?;
+    if sock.shared().unread.is_awaited() {
+        acknowledge(&mut sock.lock(), false);
+    }
+    Ok(given)
+}
+
+/// `recvmsg`: the bytes that are there, or after a wait the ones that come.
+pub(crate) fn receive(
+    call: &Call<'_, Esp>,
+    msg: &mut Message<'_>,
+    len: usize,
+    flags: i32,
+) -> Result<usize> {
+    let sock = call.sock();
+    if flags & uapi::MSG_ERRQUEUE != 0 {
+        return take_report(sock, msg, len);
+    }
+    let mut timeout = sock.receive_timeout(flags & uapi::MSG_DONTWAIT != 0);
+    let mut progress = Progress {
+        copied: 0,
+        offset: sock.peek_offset(),
+        target: sock.low_water(flags & uapi::MSG_WAITALL != 0, len),
+        len,
+        flags,
+        times: sock.wants_times(),
+        last: None,
+    };
+    sock.record_flow();
+    if flags & uapi::MSG_OOB == 0 {
+        poll_device(call, timeout == 0);
+        await_data(call, &progress, &mut timeout)?;
+    }
+    let mut guard = sock.lock();
+    if sock.tcp_state() == TcpState::Listen as u8 {
+        return Err(ENOTCONN);
+    }
+    if flags & uapi::MSG_OOB != 0 {
+        return Err(EINVAL);
+    }
+    let result = loop {
+        if let Err(e) = take(&mut guard, msg, &mut progress) {
+            break Err(e);
+        }
+        if progress.is_done(sock) {
+            break Ok(());
+        }
+        if let Some(end) = ended(&mut guard, progress.copied) {
+            break end;
+        }
+        if timeout == 0 {
+            break Err(EAGAIN);
+        }
+        let waited = sleep(call, &mut guard, &mut timeout, || {
+            progress.finds_more(sock) || is_over(sock)
+        });
+        if waited.is_err() {
+            break waited;
+        }
+    };
+    if progress.copied > 0 && !progress.peeks() {
+        acknowledge(&mut guard, false);
+    }
+    msg.report_left(sock.shared().unread.count());
+    drop(guard);
+    if let Some(skb) = &progress.last {
+        msg.put_times(sock, skb);
+    }
+    match result {
+        Err(e) if progress.copied == 0 => Err(e),
+        _ => Ok(progress.copied),
+    }
+}
+
+/// Sleeps as a reader until `wakes` holds, or the time is up.
+pub(crate) fn sleep(
+    call: &Call<'_, Esp>,
+    guard: &mut Guard<'_, Esp>,
+    timeout: &mut c_long,
+    wakes: impl Fn() -> bool,
+) -> Result {
+    acknowledge(guard, true);
+    call.suppress_data_signals(true);
+    guard.locked().state.add_reader();
+    let waited = guard.wait(call, timeout, Waiter::Shared, |_| wakes());
+    guard.locked().state.remove_reader();
+    call.suppress_data_signals(false);
+    waited
+}
+
+/// Whether a reader has a reason to give up.
+pub(crate) fn is_over(sock: &Sock<Esp>) -> bool {
+    sock.has_error()
+        || sock.shutdown() & uapi::RCV_SHUTDOWN != 0
+        || sock.tcp_state() == TcpState::Close as u8
+}
+
+/// Takes in frames from the device itself, if nothing has come and `SO_BUSY_POLL` asks for it.
+#[inline]
+pub(crate) fn poll_device(call: &Call<'_, Esp>, once: bool) {
+    let idle = call.receives_nothing() && call.tcp_state() == TcpState::Established as u8;
+    if !idle || !call.polls_device() {
+        return;
+    }
+    if !once && call.shared().unread.awaits_sleep() {
+        // A reader that polls sends nothing that could carry the acknowledgement.
+        acknowledge(&mut call.lock(), true);
+    }
+    call.poll_device(once);
+}
+
+/// Sleeps before the socket is locked, if that is all a call would do with it: nothing has come,
+/// and no acknowledgement waits for the reader to fall asleep. A call that waits for more than a
+/// byte sleeps under the lock, where it counts as a reader.
+#[inline]
+fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -> Result {
+    let sock = call.sock();
+    let wakes =
+        || progress.finds_more(sock) || is_over(sock) || sock.low_water(false, usize::MAX) != 1;
+    let idle = *timeout != 0
+        && sock.tcp_state() == TcpState::Established as u8
+        && !sock.shared().unread.is_awaited();
+    // The rest of what wakes is looked at once among the waiters.
+    if !idle || progress.finds_more(sock) {
+        return Ok(());
+    }
+    call.suppress_data_signals(true);
+    let waited = call.wait(timeout, wakes);
+    call.suppress_data_signals(false);
+    waited
+}
+
+/// The call's result if nothing more can come.
+pub(crate) fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
+    let esp = guard.locked();
+    let sock = esp.sock();
+    if copied > 0 && (sock.has_error() || sock.shutdown() & uapi::RCV_SHUTDOWN != 0) {
+        return Some(Ok(()));
+    }
+    let connection = esp.state.connection();
+    if connection.as_ref().is_some_and(|c| c.receiving.has_ended()) {
+        return Some(Ok(()));
+    }
+    if let Err(e) = sock.take_error() {
+        return Some(Err(e));
+    }
+    if let Some(error) = connection.and_then(|c| c.life.ended()) {
+        return Some(Err(error));
+    }
+    if sock.shutdown() & uapi::RCV_SHUTDOWN != 0 {
+        return Some(Ok(()));
+    }
+    if sock.tcp_state() == TcpState::Close as u8 {
+        return Some(Err(ENOTCONN));
+    }
+    None
+}
+
+/// Copies queued bytes to the user, and frees what has been read.
+fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progress) -> Result {
+    if progress.peeks() {
+        return peek(guard, msg, progress);
+    }
+    let sock = guard.sock();
+    while progress.copied < progress.len {
+        let mut esp = guard.locked();
+        let Some(skb) = esp.receive_queue().first_mut() else {
+            break;
+        };
+        let bytes: Unread = skb.note();
+        let there = bytes.len();
+        let copied = copy(sock, msg, skb, bytes.start as usize, there, progress)?;
+        progress.touch(skb);
+        sock.shared().unread.sub(copied);
+        if copied == there {
+            if let Some(skb) = esp.receive_queue().pop() {
+                skb.consume();
+            }
+            guard.flush_backlog();
+        } else {
+            skb.set_note(bytes.after(copied));
+        }
+    }
+    Ok(())
+}
+
+/// As [`take`], leaving the queue as it is.
+fn peek(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progress) -> Result {
+    let sock = guard.sock();
+    let mut skip = progress.passed();
+    for skb in guard.locked().receive_queue().iter() {
+        if progress.copied >= progress.len {
+            break;
+        }
+        let bytes: Unread = skb.note();
+        let there = bytes.len();
+        let skipped = skip.min(there);
+        skip = skip.saturating_sub(skipped);
+        copy(
+            sock,
+            msg,
+            skb,
+            bytes.after(skipped).start as usize,
+            there.saturating_sub(skipped),
+            progress,
+        )?;
+        progress.touch(skb);
+    }
+    Ok(())
+}
+
+/// Copies up to `there` bytes from `start` on; `MSG_TRUNC` discards them instead, as with TCP.
+#[inline]
+fn copy(
+    sock: &Sock<Esp>,
+    msg: &mut Message<'_>,
+    skb: &Buffer,
+    start: usize,
+    there: usize,
+    progress: &mut Progress,
+) -> Result<usize> {
+    let n = there.min(progress.len.saturating_sub(progress.copied));
+    if progress.flags & uapi::MSG_TRUNC == 0 {
+        msg.put(skb, start, n)?;
+    }
+    progress.copied = progress.copied.saturating_add(n);
+    sock.move_peek_offset(progress.peeks(), n);
+    Ok(n)
+}
+
+/// Lets acknowledgements go that waited for room, and with `sleeping` those that waited for data
+/// to carry them.
+#[inline(always)]
+pub(crate) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
+    let waits = parts(&mut guard.locked()).is_some_and(|(_, connection)| {
+        let engine = &connection.engine;
+        engine.waits_for_room()
+            || engine.wanted_room().is_some()
+            || sleeping && engine.waits_for_data()
+    });
+    if waits {
+        acknowledge_now(guard, sleeping);
+    }
+}
+
+/// As [`acknowledge`], if there is anything to do.
+#[inline(never)]
+fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
+    // The acknowledgement covers packets that arrived during the copy.
+    guard.flush_backlog();
+    let mut esp = guard.locked();
+    let Some((sock, connection)) = parts(&mut esp) else {
+        return;
+    };
+    let engine = &mut connection.engine;
+    if let Some(wanted) = engine.wanted_room() {
+        Space::of(sock.net())
+            .sysctl
+            .grow_receive_buffer(sock, wanted);
+    }
+    let flush = sleeping && engine.waits_for_data();
+    if !flush && !engine.waits_for_room() {
+        return;
+    }
+    let now = timer::now();
+    let room = connection.room(sock, 0);
+    connection.engine.on_read(room, now);
+    if flush {
+        connection.engine.flush_ack();
+    }
+    push(&mut esp, now);
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The reaction of ESP connections to changes of their device, and to what their peers take.
+
+use super::{
+    outcome::{self, cut},
+    output::{push, send_farewell},
+    sock::{parts, Esp, LockedEsp, Missed},
+};
+use crate::net::errno::prelude::*;
+use crate::{
+    esp::{Options, Outcome, Seq},
+    net::{
+        device::Device,
+        namespace::PerNet,
+        rcu,
+        sock::{Sock, SockRef, TcpState},
+        softirq, timer,
+    },
+    pernet::Space,
+};
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+
+/// Has the connections by device `ifindex` look at it anew. Does not wait for tasks that own a
+/// socket, which user memory may hold up for ever: they look when they release it. Of a device that
+/// no connection has used yet there are none, so the others are not searched.
+pub(crate) fn tell(space: &Space, ifindex: u32) {
+    // A processor that sees the number sees the change.
+    let change = space.device_changes.fetch_add(1, AcqRel).wrapping_add(1);
+    if !space.esp_queues.has(ifindex) {
+        return;
+    }
+    let is_new = |sock: &Sock<Esp>| {
+        let shared = sock.shared();
+        shared.peer().ifindex == ifindex && shared.told() != change
+    };
+    let tell = |sock: SockRef<Esp>| {
+        softirq::disabled(|softirq| {
+            let mut guard = sock.lock_bh(softirq);
+            sock.shared().set_told(change);
+            match guard.locked() {
+                Some(mut esp) => look(&mut esp),
+                None => sock.shared().miss(Missed::Device),
+            }
+        });
+    };
+    // Repeat until there is none: a walk may leave some out. Connections that are made from now on
+    // are not among them, however fast they come: see `begin`. One that is put among the
+    // connections at this moment is found by the walk, or finds the device as it is now when it
+    // looks at it: the fences are in `Map`.
+    while space.esp_connections.for_each_held(is_new, tell) {}
+}
+
+/// Has a connection count as told of the changes so far: to be called after its ACK queue was asked
+/// for, before it is put among the connections, and before its device is looked at.
+pub(crate) fn begin(sock: &Sock<Esp>) {
+    let changes = Space::of(sock.net()).device_changes.load(Acquire);
+    sock.shared().set_told(changes);
+}
+
+/// Looks at the connection's device after a change, with bottom halves disabled.
+pub(crate) fn look(esp: &mut LockedEsp<'_>) {
+    let Some((sock, connection)) = parts(esp) else {
+        return;
+    };
+    if sock.tcp_state() == TcpState::Close as u8 {
+        return;
+    }
+    let section = rcu::Read::enter();
+    let device = Device::find(sock.net(), sock.shared().peer().ifindex, &section)
+        .filter(|device| device.is_ethernet());
+    let Some(device) = device else {
+        outcome::fail_for_good(esp, ENETDOWN);
+        return;
+    };
+    if connection.local != device.address() {
+        readdressed(esp, device);
+    } else {
+        resized(esp, device.mtu());
+    }
+}
+
+/// The device has another address now. The peer knows this end by the old one, so the connection is
+/// over for both.
+fn readdressed(esp: &mut LockedEsp<'_>, device: &Device) {
+    let Some((sock, connection)) = parts(esp) else {
+        return;
+    };
+    if sock.tcp_state() == TcpState::SynSent as u8 {
+        // The next SYN comes from the new address.
+        connection.local = device.address();
+        return;
+    }
+    if let Some(reset) = connection.engine.abort() {
+        let (reset, mask) = connection.sums(reset);
+        send_farewell(sock, device, connection.local, &reset, mask);
+    }
+    outcome::fail_for_good(esp, ECONNABORTED);
+}
+
+/// The device has another MTU now, of `mtu` bytes.
+fn resized(esp: &mut LockedEsp<'_>, mtu: u32) {
+    let Some((_, connection)) = parts(esp) else {
+        return;
+    };
+    let oversized = connection.sending.resize(mtu);
+    let now = timer::now();
+    if refit(esp, oversized, now) {
+        push(esp, now);
+    }
+}
+
+/// The peer's answer to a SYN has told what it takes, and whether it has records. What that lets go
+/// is the caller's to send.
+#[cold]
+#[inline(never)]
+pub(crate) fn answered(
+    esp: &mut LockedEsp<'_>,
+    options: &Options,
+    outcome: &mut Outcome,
+    now: u64,
+) {
+    if let Some((_, connection)) = parts(esp) {
+        connection.engine.take_answer(options, outcome);
+    }
+    fit(esp, options, now);
+}
+
+/// The peer has told what it takes. What that lets go is the caller's to send.
+#[cold]
+#[inline(never)]
+pub(crate) fn limited(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
+    if let Some((_, connection)) = parts(esp) {
+        connection.engine.take_options(options);
+    }
+    fit(esp, options, now);
+}
+
+/// Fits the packets to what the peer takes.
+fn fit(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
+    let Some((_, connection)) = parts(esp) else {
+        return;
+    };
+    if let Some(payload) = options.largest_payload {
+        let oversized = connection.sending.limit(payload);
+        connection.receiving.begin(connection.sending.mss());
+        refit(esp, oversized, now);
+    }
+}
+
+/// Packets have sums from now on. What that lets go is the caller's to send.
+#[cold]
+#[inline(never)]
+pub(crate) fn sum(esp: &mut LockedEsp<'_>, now: u64) {
+    if let Some((_, connection)) = parts(esp) {
+        let oversized = connection.sending.sum();
+        refit(esp, oversized, now);
+    }
+}
+
+/// Packets have another size from now on, and those from `oversized` on are too large. Returns
+/// whether that changes what is to be sent.
+fn refit(esp: &mut LockedEsp<'_>, oversized: Option<Seq>, now: u64) -> bool {
+    let Some((_, connection)) = parts(esp) else {
+        return false;
+    };
+    connection.receiving.resize(connection.sending.mss());
+    let Some(from) = oversized.filter(|_| !connection.engine.is_paused()) else {
+        return false;
+    };
+    if connection.engine.is_unsent(from) {
+        cut(esp, from);
+    } else {
+        connection.engine.pause(now);
+    }
+    true
+}

@@ -1,0 +1,797 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! ESP frames that come in.
+
+use super::{
+    accept::Admission,
+    ack_queue::{self, Due},
+    device,
+    lifecycle::Parent,
+    out_of_order,
+    outcome::{self, settle},
+    output::{self, push},
+    receive::Promise,
+    records,
+    sock::{key, parts, serve_by_timer, Connection, Esp, LockedEsp, Role, Shared, State},
+};
+use crate::{
+    address::{sender, Address},
+    esp::{self, cookie::Answer, flags, Header, Options, HEADER_LEN, OPTIONS_MAX},
+    events,
+    net::{
+        device::Device,
+        errno::EEXIST,
+        inet::InternetEnd,
+        namespace::PerNet,
+        offload::Contents,
+        packet_type::Handler,
+        random, rcu, route,
+        skb::Skb,
+        sock::{BhGuard, NewChild, Sock, TcpState},
+        softirq::Softirq,
+        timer,
+        trace::DropReason,
+    },
+    pernet::Space,
+    skb_cb::{Masked, Unread},
+    statistics::Statistic,
+};
+
+/// The network of addresses that are not on the wire, 127.0.0.0/8.
+const LOOPBACK: u8 = 127;
+
+/// Takes the frames of ESP's Ethernet type.
+pub(crate) struct Frames;
+
+/// Throws a frame away that reaches no socket.
+#[cold]
+#[inline(never)]
+fn refuse(skb: Skb, device: &Device, reason: DropReason) {
+    events::esp_frame_drop(&skb, device, reason);
+    skb.refuse(None, reason);
+}
+
+/// Throws a packet away that `sock` does not take.
+#[cold]
+#[inline(never)]
+pub(crate) fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
+    events::esp_drop(sock, &skb, reason);
+    skb.refuse(Some(sock), reason);
+}
+
+/// The mask of the sum of a packet with `len` bytes of payload, which its connection is to
+/// [judge](lacks_sum), or its listener. `None` if the sum is wrong whatever they know. Packets that
+/// were joined have had sums, and those of this host have none before they are cut.
+#[cold]
+#[inline(never)]
+fn mask(skb: &Skb, header: &Header, len: usize) -> Option<u32> {
+    let mask = match skb.contents() {
+        Contents::Packet => skb.mask_behind(HEADER_LEN.saturating_add(len))?,
+        Contents::Packets(_) => skb.mask_of_run(),
+        Contents::Foreign => 0,
+    };
+    (mask == 0 || !header.has(flags::SYN)).then_some(mask)
+}
+
+impl Handler for Frames {
+    fn receive(mut skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>) {
+        let space = Space::of_within(device.net(), section);
+        let Some(source) = sender(&skb, device) else {
+            return refuse(skb, device, DropReason::NotOurs);
+        };
+        let header = skb
+            .header::<HEADER_LEN>()
+            .and_then(|bytes| Header::parse(&bytes));
+        let payload = header.and_then(|h| h.payload_len(skb.len().saturating_sub(HEADER_LEN)));
+        let (Some(header), Some(len)) = (header, payload) else {
+            return refuse(skb, device, DropReason::Malformed);
+        };
+        let mut sum = 0;
+        if header.is_summed() {
+            match mask(&skb, &header, len) {
+                Some(mask) => sum = mask,
+                None => return refuse(skb, device, DropReason::Checksum),
+            }
+        }
+        if !skb.trim(HEADER_LEN.saturating_add(len)) {
+            return refuse(skb, device, DropReason::NoMemory);
+        }
+        let Some(packets) = Packets::of(&skb, &header) else {
+            return refuse(skb, device, DropReason::NotOurs);
+        };
+        let peer = Address {
+            port: header.src,
+            mac: source,
+            ifindex: device.index(),
+        };
+        skb.set_note(Masked { peer, mask: sum });
+        let mut sock = space.esp_connections.find(&key(header.dst, &peer), section);
+        if sock.is_none() {
+            // The options of a SYN are read once more when it is answered, and must be the same
+            // then. A page that they came in may be another program's, and change; the linear part
+            // is the buffer's own.
+            if header.opens() && !skb.gather(HEADER_LEN.saturating_add(len.min(OPTIONS_MAX))) {
+                return refuse(skb, device, DropReason::NoMemory);
+            }
+            sock = listener(space, &skb, &header, &peer, device, section);
+        }
+        let Some(sock) = sock else {
+            refuse(skb, device, DropReason::NoSocket);
+            output::send_reset(device, peer.mac, &header, sum);
+            return;
+        };
+        // A filter that shortens a packet would take bytes out of the stream: it can only refuse.
+        let whole = skb.len();
+        if !sock.filter(&mut skb, HEADER_LEN) || skb.len() != whole {
+            sock.count_drop();
+            return drop_packet(sock, skb, DropReason::Filter);
+        }
+        skb.forget_device();
+        (space.statistics).add(Statistic::EspInPkts, packets.count.into());
+        let now = timer::now();
+        space.esp_queues.arrivals().pass(peer.ifindex, now);
+        let mut queue = None;
+        let mut guard = sock.lock_bh(softirq);
+        match guard.locked() {
+            Some(mut esp) => {
+                if process(&mut esp, skb, &header, packets, &peer, now, softirq).is_now() {
+                    queue = esp.state.connection().map(|c| c.place.queue().clone());
+                }
+            }
+            None => {
+                let least = Promise::least_backlog_limit(sock);
+                if let Err(skb) = guard.add_backlog(skb, least) {
+                    keep_promise(&mut guard, sock, skb, packets);
+                }
+            }
+        }
+        drop(guard);
+        if let Some(queue) = queue {
+            ack_queue::serve(&queue, now, softirq);
+        }
+    }
+}
+
+/// Keeps a packet for the task that owns `sock`, beyond the least limit of the backlog, if the peer
+/// may have sent it.
+#[cold]
+#[inline(never)]
+fn keep_promise(guard: &mut BhGuard<'_, Esp>, sock: &Sock<Esp>, skb: Skb, packets: Packets) {
+    let cost = (skb.truesize())
+        .checked_div(packets.count.into())
+        .unwrap_or(u32::MAX);
+    let limit = sock.shared().promise.backlog_limit(sock, cost);
+    if let Err(skb) = guard.add_backlog(skb, limit) {
+        sock.count_drop();
+        sock.shared().backlog_drops.count();
+        drop_packet(sock, skb, DropReason::Backlog);
+    }
+}
+
+/// The ends of the connection that a SYN opens, if that stands for one of TCP.
+#[inline]
+fn mapped(skb: &Skb, header: &Header) -> Option<esp::Mapped> {
+    if !header.opens() {
+        return None;
+    }
+    options(skb).mapped
+}
+
+/// The listener for a packet of no connection.
+#[inline]
+fn listener<'a>(
+    space: &Space,
+    skb: &Skb,
+    header: &Header,
+    peer: &Address,
+    device: &Device,
+    section: &'a rcu::Read,
+) -> Option<&'a Sock<Esp>> {
+    if let Some(mapped) = mapped(skb, header) {
+        return mapped_listener(space, &mapped, peer, device, section);
+    }
+    space
+        .esp_listeners
+        .find(header.dst.into(), section, |sock| {
+            sock.shared().binding.takes(header.dst, peer.ifindex) && sock.hears(peer.ifindex)
+        })
+}
+
+/// The listener for a connection from `peer` that stands for one of TCP. Its sender says who it is:
+/// it has to be the neighbour with that address, and to mean one of ours. As with TCP, a listener
+/// at the address goes before one at all of them, and then one that is bound to a device or a VRF.
+/// Of several others that share the port each gets a share of the peers.
+#[cold]
+#[inline(never)]
+fn mapped_listener<'a>(
+    space: &Space,
+    mapped: &esp::Mapped,
+    peer: &Address,
+    device: &Device,
+    section: &'a rcu::Read,
+) -> Option<&'a Sock<Esp>> {
+    let source = InternetEnd::from(mapped.source);
+    let destination = InternetEnd::from(mapped.destination);
+    let (from, to) = (source.v4()?, destination.v4()?);
+    // What is bound to 127.0.0.1 is for the host itself, as IP has it.
+    let [network, ..] = to;
+    let meant = network != LOOPBACK && route::is_own(device, to);
+    if !meant || route::is_own(device, from) || !route::is_neighbour(device, from, peer.mac) {
+        space.statistics.count(Statistic::MappedInForeign);
+        return None;
+    }
+    let port = destination.port;
+    let listener = space
+        .mapped_listeners
+        .find_best(port.into(), section, |sock| {
+            let twin = sock.shared().twin.as_ref()?;
+            if !twin.takes(&destination)
+                || !is_open(sock)
+                || !sock.may_take_for_front(device, section)
+            {
+                return None;
+            }
+            let from = peer.mac.to_bits() << 16 | u64::from(peer.port);
+            let share = space.cookie_secret.hash([from, sock.inode(), 0]) as u32 >> 2;
+            let of_device = u32::from(sock.bound_device() != 0) << 30;
+            Some(share | of_device | u32::from(!twin.own.is_any()) << 31)
+        })?;
+    if !space.mapped_rules.allow(listener, from, port) {
+        space.statistics.count(Statistic::MappedInPolicy);
+        return None;
+    }
+    Some(listener)
+}
+
+/// Whether a listener takes connections: a twin does as long as TCP's socket in front of it
+/// listens, where it did when the twin began.
+fn is_open(listener: &Sock<Esp>) -> bool {
+    let twin = listener.shared().twin.as_ref();
+    twin.is_none_or(|twin| listener.front_listens_at() == Some(twin.own))
+}
+
+/// Whether a listener takes connections of the kind that a SYN with these options opens.
+fn takes(listener: &Sock<Esp>, options: &Options) -> bool {
+    let records = records::largest(listener).is_some();
+    let mapped = match (&listener.shared().twin, &options.mapped) {
+        (Some(twin), Some(ends)) => twin.takes(&InternetEnd::from(ends.destination)),
+        (None, None) => true,
+        _ => false,
+    };
+    mapped && records == options.records.is_some() && is_open(listener)
+}
+
+/// Processes a packet that waited while a task owned the socket.
+pub(crate) fn process_late(esp: &mut LockedEsp<'_>, skb: Skb, softirq: Softirq<'_>) {
+    let Some(header) = Header::parse(skb.head()) else {
+        return;
+    };
+    let Some(packets) = Packets::of(&skb, &header) else {
+        return;
+    };
+    let Masked { peer, .. } = skb.note();
+    let now = timer::now();
+    let due = process(esp, skb, &header, packets, &peer, now, softirq);
+    serve_by_timer(esp, due, now);
+}
+
+/// Processes a packet with `header` from `peer` at `now`.
+fn process(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    packets: Packets,
+    peer: &Address,
+    now: u64,
+    softirq: Softirq<'_>,
+) -> Due {
+    let sock = esp.sock();
+    let Some((_, connection)) = parts(esp).filter(|_| sock.shared().connects(header.dst, peer))
+    else {
+        return mismatch(esp, skb, header, peer, softirq);
+    };
+    if header.opens() && !crosses(connection, &skb) {
+        drop_packet(sock, skb, DropReason::NoSocket);
+        if let Some(reset) = esp::reset_for(header) {
+            output::send_control(esp, reset);
+        }
+        return Due::NOT;
+    }
+    let mut begins_sums = false;
+    let mut without_sum = *header;
+    if header.is_summed() || connection.sending.is_summed() {
+        if lacks_sum(connection, &skb, header) {
+            drop_packet(sock, skb, DropReason::Checksum);
+            return Due::NOT;
+        }
+        begins_sums = header.is_summed() && !connection.sending.is_summed();
+        without_sum = header.summed(false);
+    }
+    let whole = header;
+    let names = header.has(flags::RRQ) && without_sum.names_missing();
+    if names {
+        without_sum = connection.engine.without_names(&without_sum);
+    }
+    let header = &without_sum;
+    if sock.tcp_state() == TcpState::SynRecv as u8 && completes(header) {
+        if has_lost_listener(connection) {
+            drop_packet(sock, skb, DropReason::NoSocket);
+            outcome::abort(esp);
+            return Due::NOT;
+        }
+        // Then the child goes on answering the SYN, for a while, and its peer goes on sending.
+        if !connection.life.can_be_accepted() {
+            drop_packet(sock, skb, DropReason::ListenQueue);
+            return Due::NOT;
+        }
+    }
+    sock.note_arrival(&skb);
+    let room = connection.room(sock, skb.truesize());
+    connection.place.refresh(&mut connection.engine);
+    let mut outcome = (connection.engine).on_packets(header, packets.count, room, now);
+    if names {
+        out_of_order::named(connection, &skb, whole, &outcome, now);
+    }
+    if connection.place.waits() {
+        connection.engine.note_arrived(header, packets.count, now);
+    }
+    if begins_sums && outcome.is_of_open_connection() {
+        device::sum(esp, now);
+    }
+    if outcome.deliver && !header.has(flags::RRQ) {
+        deliver(esp, skb, header, packets, &mut outcome);
+    } else {
+        if outcome.answered {
+            device::answered(esp, &options(&skb), &mut outcome, now);
+        }
+        examine(esp, skb, header, packets, &mut outcome);
+    }
+    if sock.shared().unread.behind() > 0 {
+        out_of_order::hand_over(esp, &mut outcome, now);
+    }
+    settle(esp, outcome, now)
+}
+
+/// Whether a packet has not the sum that it is to have, or has one too late: none may begin when
+/// packets have left that could not leave again with one. The sender of a SYN cannot know yet that
+/// this end makes sums.
+#[cold]
+#[inline(never)]
+fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
+    if header.is_summed() {
+        if !connection.sending.is_summed() && !connection.engine.may_shrink() {
+            return true;
+        }
+        let Masked { mask, .. } = skb.note();
+        return !connection.engine.takes_mask(header, mask);
+    }
+    connection.sending.is_summed() && !header.opens()
+}
+
+/// Whether the SYN of `skb` may cross that of `connection`: both stand for the same connection of
+/// TCP, or both for none. Whoever connects from the port of a server of TCP would get its clients
+/// otherwise.
+#[cold]
+#[inline(never)]
+fn crosses(connection: &Connection, skb: &Skb) -> bool {
+    connection.engine.state() != esp::State::SynSent
+        || options(skb).mapped == connection.mapped.map(esp::Mapped::swapped)
+}
+
+/// The options of a SYN or SYN|ACK.
+#[cold]
+#[inline(never)]
+fn options(skb: &Skb) -> Options {
+    let mut bytes = [0; OPTIONS_MAX];
+    let length = skb.len().saturating_sub(HEADER_LEN).min(OPTIONS_MAX);
+    let Some(bytes) = bytes.get_mut(..length) else {
+        return Options::default();
+    };
+    if skb.copy_bits(HEADER_LEN, bytes) {
+        Options::parse(bytes)
+    } else {
+        Options::default()
+    }
+}
+
+/// Whether a packet completes the handshake of a half-open child.
+#[cold]
+#[inline(never)]
+fn completes(header: &Header) -> bool {
+    header.has(flags::ACK) && !header.has(flags::SYN | flags::RST)
+}
+
+/// Whether the listener of a half-open child takes no connections any more, though no call has
+/// closed it.
+#[cold]
+#[inline(never)]
+fn has_lost_listener(connection: &Connection) -> bool {
+    let parent = connection.life.parent();
+    let listener = parent.and_then(|parent| parent.queue().lock().listener());
+    listener.is_some_and(|listener| !is_open(&listener))
+}
+
+/// A packet for a listener, or for a socket that has got another peer since it was looked up.
+#[cold]
+#[inline(never)]
+fn mismatch(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    peer: &Address,
+    softirq: Softirq<'_>,
+) -> Due {
+    let sock = esp.sock();
+    if esp.state.listening().is_some() {
+        sock.note_queue(&skb);
+        open(esp, skb, header, peer, softirq);
+    } else {
+        drop_packet(sock, skb, DropReason::NoSocket);
+    }
+    Due::NOT
+}
+
+/// Traces a packet that is not just next in the stream, and delivers or frees it.
+#[inline(never)]
+fn examine(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    packets: Packets,
+    outcome: &mut esp::Outcome,
+) {
+    let sock = esp.sock();
+    // Packets dropped for these reasons are traced as dropped only.
+    let valid = !matches!(
+        outcome.drop,
+        Some(esp::DropReason::Malformed | esp::DropReason::BadAck | esp::DropReason::BadState)
+    );
+    if valid {
+        events::esp_received(sock, &skb);
+    }
+    if outcome.deliver {
+        deliver(esp, skb, header, packets, outcome);
+    } else if outcome.keep {
+        out_of_order::keep(esp, skb, header);
+    } else if let Some(reason) = outcome.drop {
+        drop_packet(sock, skb, reason.into());
+    } else {
+        skb.consume();
+    }
+}
+
+/// The packets of a received buffer.
+#[derive(Clone, Copy)]
+pub(crate) struct Packets {
+    pub(crate) count: u16,
+    /// Payload bytes of each but the last.
+    size: u16,
+}
+
+impl Packets {
+    /// Those of `skb` with `header`, `None` if they are foreign. How many there are is computed, as
+    /// the buffer may have been cut or joined on its way.
+    #[inline]
+    pub(crate) fn of(skb: &Skb, header: &Header) -> Option<Self> {
+        match skb.contents() {
+            Contents::Packets(size) if header.payload() > size => Some(Packets {
+                count: header.payload().div_ceil(size.max(1)),
+                size,
+            }),
+            Contents::Foreign => None,
+            Contents::Packet | Contents::Packets(_) => Some(Packets {
+                count: 1,
+                size: header.payload(),
+            }),
+        }
+    }
+
+    /// Bytes in front of the packet behind `n` others.
+    #[inline]
+    fn bytes(self, n: u16) -> u32 {
+        u32::from(n).saturating_mul(self.size.into())
+    }
+}
+
+/// Queues the payloads that are next in the stream.
+#[inline]
+pub(crate) fn deliver(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    packets: Packets,
+    outcome: &mut esp::Outcome,
+) {
+    let sock = esp.sock();
+    if sock.is_dead() {
+        return;
+    }
+    if parts(esp).is_some_and(|(_, connection)| connection.engine.has_records()) {
+        return deliver_record(esp, skb, header, packets, outcome);
+    }
+    let (mut skb, bytes) = payload(esp, skb, packets, outcome);
+    let unread = &sock.shared().unread;
+    unread.add(bytes.len());
+    skb.set_note(bytes);
+    esp.queue_received(skb);
+    // A call that has taken a part already wants the rest, though it is below the mark.
+    if esp.state.has_readers() || unread.is_readable(sock) {
+        sock.data_ready();
+    }
+}
+
+/// As [`deliver`], for a connection with records.
+// Out of line, so that streams pay for it with one branch.
+#[cold]
+#[inline(never)]
+fn deliver_record(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    packets: Packets,
+    outcome: &mut esp::Outcome,
+) {
+    let (skb, bytes) = payload(esp, skb, packets, outcome);
+    let run = (header.flags, packets.count);
+    records::deliver(esp, skb, run, bytes, outcome);
+}
+
+/// The buffer without its header, and the payloads in it that are next in order.
+#[inline(always)]
+fn payload(
+    esp: &mut LockedEsp<'_>,
+    mut skb: Skb,
+    packets: Packets,
+    outcome: &esp::Outcome,
+) -> (Skb, Unread) {
+    let sock = esp.sock();
+    skb.pull(HEADER_LEN);
+    let single = packets.count == 1;
+    if let Some(connection) = esp.state.connection() {
+        let mut cost = skb.truesize();
+        if !single {
+            cost = cost.checked_div(packets.count.into()).unwrap_or(0);
+        }
+        (connection.receiving).note_cost(&sock.shared().promise, cost);
+    }
+    let bytes = if single {
+        Unread {
+            start: 0,
+            end: skb.len() as u32,
+        }
+    } else {
+        let behind = outcome.skip.saturating_add(outcome.taken);
+        Unread {
+            start: packets.bytes(outcome.skip),
+            end: packets.bytes(behind).min(skb.len() as u32),
+        }
+    };
+    (skb, bytes)
+}
+
+/// A packet for a listener: the start of a connection, the answer to a cookie, or a mistake.
+fn open(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header, peer: &Address, softirq: Softirq<'_>) {
+    let listener = esp.sock();
+    let section = rcu::Read::enter();
+    let device = Device::find(listener.net(), peer.ifindex, &section);
+    let opened = match device {
+        Some(device) if header.opens() => {
+            answer(esp, device, peer, header, &options(&skb), softirq)
+        }
+        Some(device) if !header.has(flags::RST) => {
+            return take_answer(esp, skb, device, header, peer, softirq);
+        }
+        _ => Err(DropReason::BadState),
+    };
+    match opened {
+        Ok(()) => skb.consume(),
+        Err(reason) => drop_packet(listener, skb, reason),
+    }
+}
+
+/// Answers a SYN, by a child if there is room.
+fn answer(
+    esp: &mut LockedEsp<'_>,
+    device: &Device,
+    peer: &Address,
+    syn: &Header,
+    options: &Options,
+    softirq: Softirq<'_>,
+) -> Result<(), DropReason> {
+    let listener = esp.sock();
+    let space = Space::of(listener.net());
+    // Before a place is taken, which each way out behind that has to give back.
+    if !takes(listener, options) {
+        output::send_reset(device, peer.mac, syn, 0);
+        return Err(DropReason::NoSocket);
+    }
+    let records = records::largest(listener);
+    let now = timer::now();
+    let queue = esp.state.listening().ok_or(DropReason::NoSocket)?;
+    let admission = queue.lock().admit(now);
+    let summed = syn.is_summed() || esp.state.chosen.sums(&space.sysctl);
+    let cookie = || client(peer).cookie(syn, now, cookie_hash(listener));
+    let twin = listener.shared().twin.is_some();
+    match admission {
+        Admission::Child => {
+            let port = listener.shared().binding.port();
+            let config = space.sysctl.config();
+            let mut engine = esp::Connection::accept(port, syn, cookie(), config, now);
+            engine.use_nonce(random::u32());
+            if let Some(largest) = records {
+                engine.use_records(largest);
+            }
+            let mut child = spawn(esp, device, peer, engine, softirq)?;
+            let mut esp = child.locked();
+            esp.state.mapped = options.mapped;
+            device::limited(&mut esp, options, now);
+            if summed {
+                device::sum(&mut esp, now);
+            }
+            push(&mut esp, now);
+            Ok(())
+        }
+        // A cookie has no room for the ends that the SYN told. Its sender has TCP to go back to.
+        Admission::Cookie if twin || !esp::cookie::suits(options) => {
+            listener.count_drop();
+            Err(DropReason::ListenQueue)
+        }
+        Admission::Cookie => {
+            space.statistics.count(Statistic::EspOutCookies);
+            let answer = esp::cookie::answer_to(syn, cookie()).summed(summed);
+            output::send_cookie(device, peer.mac, answer, records);
+            Ok(())
+        }
+        Admission::Refused => {
+            listener.count_drop();
+            Err(DropReason::ListenQueue)
+        }
+    }
+}
+
+/// Hashes what a listener's cookies are made of. One of records and one of streams that have the
+/// same port after each other do not take each other's.
+fn cookie_hash(listener: &Sock<Esp>) -> impl Fn([u64; 3]) -> u64 + '_ {
+    let kind = u64::from(listener.keeps_records()) << 63;
+    move |[client, here, epoch]| {
+        let space = Space::of(listener.net());
+        space.cookie_secret.hash([client, here, epoch ^ kind])
+    }
+}
+
+/// The client that a packet comes from.
+fn client(peer: &Address) -> esp::cookie::Client {
+    esp::cookie::Client {
+        mac: peer.mac.to_bits(),
+        ifindex: peer.ifindex,
+    }
+}
+
+/// Makes the connection of a packet that answers a cookie, and hands the packet to it. Any other
+/// packet is of no connection.
+fn take_answer(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    device: &Device,
+    header: &Header,
+    peer: &Address,
+    softirq: Softirq<'_>,
+) {
+    let listener = esp.sock();
+    let space = Space::of(listener.net());
+    let now = timer::now();
+    let (Some(queue), Some(packets)) = (esp.state.listening(), Packets::of(&skb, header)) else {
+        return drop_packet(listener, skb, DropReason::NoSocket);
+    };
+    let expected = queue.lock().sent_cookie_within(esp::cookie::LIFE, now);
+    // A cookie tells no nonce, so a packet with a mask is not its answer.
+    let Masked { mask, .. } = skb.note();
+    let answered = if expected && !(header.is_summed() && mask != 0) {
+        client(peer).answered(&header.summed(false), now, cookie_hash(listener))
+    } else {
+        None
+    };
+    let first = match answered {
+        Some(Answer::First(syn)) => {
+            let mark = client(peer).mark(&syn, header, cookie_hash(listener));
+            Some((syn, mark)).filter(|_| !space.cookie_marks.contains(mark))
+        }
+        // The first packet behind a cookie may be lost, and a later one is no reason to end the
+        // connection.
+        Some(Answer::Later) => return drop_packet(listener, skb, DropReason::NoSocket),
+        None => None,
+    };
+    let Some((syn, mark)) = first else {
+        // A packet that waited for the listener's lock may be of a connection that another one has
+        // made meanwhile.
+        let section = rcu::Read::enter();
+        let connection = space.esp_connections.find(&key(header.dst, peer), &section);
+        if connection.is_none() {
+            output::send_reset(device, peer.mac, header, mask);
+        }
+        return drop_packet(listener, skb, DropReason::NoSocket);
+    };
+    if !queue.lock().has_place() {
+        listener.count_drop();
+        return drop_packet(listener, skb, DropReason::ListenQueue);
+    }
+    let port = listener.shared().binding.port();
+    let isn = header.ack.sub(1);
+    let mut engine = esp::Connection::accept_forgotten(port, &syn, isn, space.sysctl.config(), now);
+    if let Some(largest) = records::largest(listener) {
+        engine.use_records(largest);
+    }
+    let summed = header.is_summed() || esp.state.chosen.sums(&space.sysctl);
+    match spawn(esp, device, peer, engine, softirq) {
+        Ok(mut child) => {
+            space.statistics.count(Statistic::EspInCookies);
+            space.cookie_marks.add(mark);
+            let mut esp = child.locked();
+            device::limited(&mut esp, &Options::forgotten(), now);
+            if summed {
+                device::sum(&mut esp, now);
+            }
+            let due = process(&mut esp, skb, header, packets, peer, now, softirq);
+            serve_by_timer(&mut esp, due, now);
+        }
+        Err(reason) => drop_packet(listener, skb, reason),
+    }
+}
+
+/// Makes a child of a listener that has a place for it, if there is memory, and no child for the
+/// peer already.
+fn spawn(
+    esp: &mut LockedEsp<'_>,
+    device: &Device,
+    peer: &Address,
+    mut engine: esp::Connection,
+    softirq: Softirq<'_>,
+) -> Result<NewChild<Esp>, DropReason> {
+    let listener = esp.sock();
+    let space = Space::of(listener.net());
+    let queue = esp.state.listening().ok_or(DropReason::NoSocket)?.clone();
+    let give_up = |reason| {
+        listener.count_drop();
+        reason
+    };
+    let waiting = space
+        .esp_queues
+        .of(device.index())
+        .map_err(|_| give_up(DropReason::NoMemory))?;
+    let port = listener.shared().binding.port();
+    let chosen = esp.state.chosen;
+    engine.set_user_timeout(chosen.user_timeout, space.sysctl.config());
+    let shared = Shared::of_child(port, peer);
+    let mut child = NewChild::spawn(esp, shared, State::idle(chosen), softirq)
+        .ok_or_else(|| give_up(DropReason::NoMemory))?;
+    let mut esp = child.locked();
+    let sock = esp.sock();
+    space.sysctl.limit_buffers(sock);
+    device::begin(sock);
+    if let Err(error) = space.esp_connections.insert(&key(port, peer), &esp) {
+        outcome::set_state(sock, TcpState::Close);
+        outcome::end(sock);
+        return Err(give_up(if error == EEXIST {
+            DropReason::Duplicate
+        } else {
+            DropReason::NoMemory
+        }));
+    }
+    outcome::set_state(sock, TcpState::SynRecv);
+    // The device is measured when changes are heard of already.
+    let mut connection = Connection::new(sock, engine, device, waiting);
+    connection.life.set_parent(Parent::new(queue.clone()));
+    esp.state.role = Role::Connection(connection);
+    sock.start_flow();
+    if !queue.lock().put(sock) {
+        // The listener has closed meanwhile.
+        if let Some(connection) = esp.state.connection() {
+            let _ = connection.engine.abort();
+        }
+        outcome::set_state(sock, TcpState::Close);
+        outcome::over(&mut esp);
+        listener.count_drop();
+        return Err(DropReason::NoSocket);
+    }
+    Ok(child)
+}

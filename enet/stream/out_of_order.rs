@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Received packets behind a hole, which wait for those before them. The engine says which are
+//! kept, and when they are next in the stream. They are charged as those in the receive queue are,
+//! and are the first to go where there is no room.
+
+use super::{
+    input::{deliver, drop_packet, Packets},
+    sock::{parts, Connection, LockedEsp},
+};
+use crate::{
+    esp::{self, Header, Seq, HEADER_LEN, MISSING_MOST},
+    net::skb::{Buffer, Skb},
+};
+
+/// Takes in a request that names packets.
+#[cold]
+#[inline(never)]
+pub(crate) fn named(
+    connection: &mut Connection,
+    skb: &Skb,
+    header: &Header,
+    outcome: &esp::Outcome,
+    now: u64,
+) {
+    let mut bytes = [0; MISSING_MOST];
+    let length = usize::from(header.len).min(MISSING_MOST);
+    let there = bytes.get_mut(..length);
+    let there = there.is_some_and(|bytes| skb.copy_bits(HEADER_LEN, bytes));
+    let named = bytes.get(..if there { length } else { 0 });
+    (connection.engine).on_named(header, named.unwrap_or_default(), outcome, now);
+}
+
+/// Keeps a packet, or a run, whose header is still in front of it.
+#[cold]
+#[inline(never)]
+pub(crate) fn keep(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header) {
+    charge(
+        esp,
+        esp.sock()
+            .shared()
+            .unread
+            .behind()
+            .saturating_add(skb.truesize()),
+    );
+    let seq = header.seq;
+    esp.queue_waiting(skb, |other| !seq_of(other).after(seq));
+}
+
+/// The number of the first packet in a buffer that is kept.
+fn seq_of(buffer: &Buffer) -> Seq {
+    Header::parse(buffer.head()).map_or(Seq(0), |header| header.seq)
+}
+
+/// Hands packets over that are next in the stream, and frees all if the engine has them kept no
+/// more.
+#[cold]
+#[inline(never)]
+pub(crate) fn hand_over(esp: &mut LockedEsp<'_>, outcome: &mut esp::Outcome, now: u64) {
+    let sock = esp.sock();
+    while let Some(first) = esp.waiting_queue().first().map(seq_of) {
+        let keeps = |connection: &Connection| connection.engine.keeps();
+        if !esp.state.connection().is_some_and(|c| keeps(c)) {
+            return discard(esp);
+        }
+        if !(esp.state.connection()).is_some_and(|c| c.engine.reaches(first)) {
+            return;
+        }
+        let Some(skb) = take(esp) else { return };
+        let header = Header::parse(skb.head()).map(|header| header.summed(false));
+        let packets = header.and_then(|header| Some((header, Packets::of(&skb, &header)?)));
+        let (Some((header, packets)), Some((_, connection))) = (packets, parts(esp)) else {
+            return skb.purge();
+        };
+        let room = connection.room(sock, skb.truesize());
+        let mut more = (connection.engine).on_kept(&header, packets.count, room, now);
+        if more.deliver {
+            deliver(esp, skb, &header, packets, &mut more);
+        } else if let Some(reason) = more.drop {
+            drop_packet(sock, skb, reason.into());
+        } else {
+            skb.consume();
+        }
+        outcome.fin |= more.fin;
+        outcome.closed |= more.closed;
+        outcome.failed = outcome.failed.or(more.failed);
+    }
+}
+
+/// Takes the first buffer that is kept.
+fn take(esp: &mut LockedEsp<'_>) -> Option<Skb> {
+    let skb = esp.waiting_queue().pop()?;
+    charge(
+        esp,
+        esp.sock()
+            .shared()
+            .unread
+            .behind()
+            .saturating_sub(skb.truesize()),
+    );
+    Some(skb)
+}
+
+/// Nothing is to be kept any more.
+pub(crate) fn drop_all(esp: &mut LockedEsp<'_>) {
+    if let Some((_, connection)) = parts(esp) {
+        connection.engine.drop_kept();
+    }
+    discard(esp);
+}
+
+/// Frees all that is kept.
+fn discard(esp: &mut LockedEsp<'_>) {
+    esp.waiting_queue().purge();
+    charge(esp, 0);
+}
+
+/// Sets the memory of kept packets, bytes.
+fn charge(esp: &mut LockedEsp<'_>, bytes: u32) {
+    esp.sock().shared().unread.set_behind(bytes);
+    if let Some((_, connection)) = parts(esp) {
+        connection.engine.set_kept(bytes);
+    }
+}

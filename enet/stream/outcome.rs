@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The consequences of an ESP engine's decisions, and the end of a connection.
+//!
+//! A connection is listed in its namespace until it is [`over`], and the list holds its socket.
+
+use super::{
+    ack_queue::Due,
+    out_of_order,
+    output::{push, send_control, transmit},
+    send_queue::writable,
+    sock::{parts, Esp, LockedEsp},
+};
+use crate::net::errno::prelude::*;
+use crate::{
+    esp::{self, Failure, Seq, State},
+    events,
+    net::{
+        namespace::PerNet,
+        sock::{Sock, TcpState},
+        timer, uapi,
+    },
+    pernet::Space,
+    ports,
+    statistics::Statistic,
+};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// The core's name for a state of the engine.
+pub(crate) fn tcp_state(state: State) -> TcpState {
+    match state {
+        State::Closed => TcpState::Close,
+        State::SynSent => TcpState::SynSent,
+        State::SynReceived => TcpState::SynRecv,
+        State::Established => TcpState::Established,
+        State::FinWait1 => TcpState::FinWait1,
+        State::FinWait2 => TcpState::FinWait2,
+        State::CloseWait => TcpState::CloseWait,
+        State::Closing => TcpState::Closing,
+        State::LastAck => TcpState::LastAck,
+    }
+}
+
+/// Whether an attempt to connect is under way in `state`: after a SYN, or after two that crossed. A
+/// listener's child in the latter has no descriptor.
+#[inline]
+pub(crate) fn is_connecting(state: u8) -> bool {
+    state == TcpState::SynSent as u8 || state == TcpState::SynRecv as u8
+}
+
+/// Brings a socket into `state`, and tells tracers if that is another than it was.
+pub(crate) fn set_state(sock: &Sock<Esp>, state: TcpState) {
+    let old = sock.tcp_state();
+    if old != state as u8 {
+        sock.set_tcp_state(state);
+        events::esp_state(sock, old);
+    }
+}
+
+/// Acts on the outcome of a packet or a timer, and sends what the engine now wants sent.
+pub(crate) fn settle(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -> Due {
+    let mut due = transmit(esp, now);
+    if outcome.acked > 0 {
+        free_acknowledged(esp, outcome.acked);
+    }
+    if outcome.cut {
+        if let Some((_, connection)) = parts(esp) {
+            let from = connection.engine.first_unacked();
+            cut(esp, from);
+            due = due.or(transmit(esp, now));
+        }
+    }
+    let Some((sock, connection)) = parts(esp) else {
+        return due;
+    };
+    let before = sock.tcp_state();
+    let state = tcp_state(connection.engine.state());
+    if state as u8 == before {
+        return due;
+    }
+    if let Some(failure) = outcome.failed {
+        if failure == Failure::TimedOut {
+            (connection.place.statistics()).count(Statistic::EspTimeouts);
+        }
+        // A peer that never answered has no connection that could have timed out.
+        let timed_out = failure == Failure::TimedOut && !is_connecting(before);
+        let error = error_for(failure, before);
+        if timed_out || failure == Failure::TooLarge {
+            fail_for_good(esp, error);
+        } else {
+            fail(esp, error);
+        }
+        return due;
+    }
+    if outcome.fin {
+        connection.receiving.end();
+        esp.add_shutdown(uapi::RCV_SHUTDOWN);
+    }
+    set_state(sock, state);
+    if is_connecting(state as u8) {
+        return due;
+    }
+    if outcome.established {
+        established(esp);
+    }
+    sock.state_change();
+    if is_connecting(before) {
+        sock.signal_connected();
+    }
+    if outcome.fin {
+        sock.signal_end();
+        sock.data_ready();
+    }
+    if outcome.closed {
+        over(esp);
+    }
+    due
+}
+
+/// Frees `count` packets at the head of the write queue, and wakes writers.
+fn free_acknowledged(esp: &mut LockedEsp<'_>, count: u16) {
+    let Some((sock, connection)) = parts(esp) else {
+        return;
+    };
+    let unacknowledged = &sock.shared().unacknowledged;
+    connection
+        .sending
+        .free_acknowledged(sock, unacknowledged, &connection.engine, count);
+    if writable(sock) {
+        esp.wake_writers();
+    }
+}
+
+/// Cuts the packets from the number `from` on so that none is too large for the device. If there is
+/// no memory for that, the rest is cut later: the engine pauses for a while, as after another
+/// change of the device. Ends the connection if the packets would be too many.
+pub(crate) fn cut(esp: &mut LockedEsp<'_>, from: Seq) {
+    let Some((sock, connection)) = parts(esp) else {
+        return;
+    };
+    match connection.sending.cut(sock, &mut connection.engine, from) {
+        Ok(()) => {}
+        Err(EMSGSIZE) => {
+            if let Some(reset) = connection.engine.abort() {
+                send_control(esp, reset);
+            }
+            fail_for_good(esp, EMSGSIZE);
+        }
+        Err(_) => connection.engine.pause(timer::now()),
+    }
+}
+
+/// The error of a connection that failed in state `before`, as TCP reports it.
+fn error_for(failure: Failure, before: u8) -> Error {
+    match failure {
+        Failure::Refused => ECONNREFUSED,
+        Failure::Reset if before == TcpState::CloseWait as u8 => EPIPE,
+        Failure::Reset => ECONNRESET,
+        Failure::TimedOut => ETIMEDOUT,
+        Failure::TooLarge => EMSGSIZE,
+    }
+}
+
+/// The handshake is complete: a child joins the accept queue.
+fn established(esp: &mut LockedEsp<'_>) {
+    let Some((sock, connection)) = parts(esp) else {
+        return;
+    };
+    let Some(parent) = connection.life.take_parent() else {
+        return;
+    };
+    let listener = parent.queue().lock().complete(sock);
+    match listener {
+        Some(listener) => {
+            (connection.place.statistics()).count(Statistic::EspPassiveOpens);
+            listener.data_ready();
+        }
+        // The listener has closed, which ends the child soon.
+        None => connection.life.set_parent(parent),
+    }
+}
+
+/// Ends the connection with an error, without a packet to the peer.
+pub(crate) fn fail(esp: &mut LockedEsp<'_>, error: Error) {
+    let sock = esp.sock();
+    let told = !sock.is_dead();
+    // TCP may still carry it: then the program is not to hear of ESP's failure.
+    let undecided = esp.state.mapped.is_some() && is_connecting(sock.tcp_state());
+    if told && undecided {
+        sock.set_own_error(error);
+    } else if told {
+        sock.set_error(error);
+    }
+    set_state(sock, TcpState::Close);
+    esp.add_shutdown(uapi::SHUTDOWN_MASK);
+    if told && undecided {
+        sock.signal_error();
+    } else if told {
+        sock.wake_error();
+    }
+    over(esp);
+}
+
+/// As [`fail`], with an error that every later call reports. A mapped connection tells its program
+/// once, as TCP's does.
+pub(crate) fn fail_for_good(esp: &mut LockedEsp<'_>, error: Error) {
+    if esp.state.mapped.is_none() {
+        if let Some(connection) = esp.state.connection() {
+            connection.life.end_with(error);
+        }
+    }
+    fail(esp, error);
+}
+
+/// Ends the connection, with a reset to a peer that knows of it.
+pub(crate) fn abort(esp: &mut LockedEsp<'_>) {
+    let reset = esp.state.connection().and_then(|c| c.engine.abort());
+    if let Some(header) = reset {
+        send_control(esp, header);
+    }
+    set_state(esp.sock(), TcpState::Close);
+    esp.add_shutdown(uapi::SHUTDOWN_MASK);
+    over(esp);
+}
+
+/// The connection is over: no packet finds it any more. If nobody else holds the socket, it goes.
+pub(crate) fn over(esp: &mut LockedEsp<'_>) {
+    let sock = esp.sock();
+    let mut ends = sock.is_dead();
+    if let Some(connection) = esp.state.connection() {
+        connection.place.leave(sock);
+        // A clean end may leave packets behind too, where a reset took the place of acknowledging.
+        let unacknowledged = &sock.shared().unacknowledged;
+        connection.sending.discard(sock, unacknowledged);
+        connection.disarm(sock);
+        if let Some(parent) = connection.life.take_parent() {
+            // A child that failed before anyone could accept it.
+            drop(parent.queue().lock().take(sock));
+            ends = true;
+        }
+    }
+    out_of_order::drop_all(esp);
+    sock.state_change();
+    if ends {
+        end(sock);
+    }
+    unlist(esp);
+}
+
+/// Ends the protocol's use of a socket that no call uses any more.
+pub(crate) fn end(sock: &Sock<Esp>) {
+    give_port_back(sock);
+    sock.retire();
+}
+
+/// Takes the socket out of the connections that packets are looked up in.
+pub(crate) fn unlist(esp: &LockedEsp<'_>) {
+    Space::of(esp.sock().net()).esp_connections.remove(esp);
+}
+
+/// Counts a connection whose descriptor was closed and which goes on without. `false` if such
+/// connections hold too much memory already.
+pub(crate) fn count_orphan(esp: &mut LockedEsp<'_>) -> bool {
+    let queued = esp.sock().write_queued().load(Relaxed) as usize;
+    match esp.state.connection() {
+        Some(connection) => connection.life.count_orphan(queued),
+        None => true,
+    }
+}
+
+/// Gives back the local port, if the socket has taken one.
+pub(crate) fn give_port_back(sock: &Sock<Esp>) {
+    ports::give_back(
+        &Space::of(sock.net()).esp_ports,
+        sock,
+        &sock.shared().binding,
+        |other| &other.shared().binding,
+    );
+}
+
+/// Ends the own half of the stream: a FIN follows what is queued.
+pub(crate) fn finish_sending(esp: &mut LockedEsp<'_>) {
+    let Some((sock, connection)) = parts(esp) else {
+        return;
+    };
+    connection.sending.uncork(&mut connection.engine);
+    connection.engine.close_send();
+    set_state(sock, tcp_state(connection.engine.state()));
+    push(esp, timer::now());
+}

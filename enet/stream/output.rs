@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! ESP packets that leave.
+
+use super::{
+    ack_queue::Due,
+    send_queue::Sending,
+    sock::{parts, serve_by_timer, Connection, Esp, LockedEsp},
+};
+use crate::net::errno::prelude::*;
+use crate::{
+    address::Address,
+    esp::{
+        self, flags, Header, Options, Transmit, HEADER_LEN, MAPPED_LEN, NONCE_LEN, OPTIONS_LEN,
+        RECORDS_LEN, SUM_LEN,
+    },
+    events,
+    net::{
+        device::{Device, Mac},
+        namespace::PerNet,
+        rcu,
+        skb::{Context, Skb},
+        sock::Sock,
+        softirq,
+    },
+    parameters,
+    pernet::Space,
+    statistics::Statistic,
+};
+
+/// Sends everything that the engine wants sent at `now`, and arms the timer for what it waits for.
+#[inline]
+pub(crate) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
+    let Some((sock, connection)) = parts(esp) else {
+        return Due::NOT;
+    };
+    let due = connection.place.update(sock, &mut connection.engine, now);
+    if let Some(first) = poll(connection, now) {
+        if connection.engine.unsent() == 0 {
+            send_from(sock, connection, first, now);
+        } else {
+            // Nobody receives each packet of a task before the next one is sent: on a device that
+            // takes packets one by one, they could not be joined, and each would cost a softirq.
+            softirq::disabled(|_| send_from(sock, connection, first, now));
+        }
+    }
+    if sock.shared().unread.note_awaited(&connection.engine) {
+        ask_for_room(sock);
+    }
+    connection.arm(sock, now);
+    due
+}
+
+/// As [`transmit`]; the timer of the ACK queue serves that if it is due.
+#[inline]
+pub(crate) fn push(esp: &mut LockedEsp<'_>, now: u64) {
+    let due = transmit(esp, now);
+    serve_by_timer(esp, due, now);
+}
+
+/// No more comes until the reader makes room: wakes it, even if there is less than `SO_RCVLOWAT`.
+#[cold]
+#[inline(never)]
+fn ask_for_room(sock: &Sock<Esp>) {
+    if sock.low_water(false, usize::MAX) != 1 && sock.shared().unread.is_readable(sock) {
+        sock.data_ready();
+    }
+}
+
+/// The packet that the engine wants sent next.
+#[inline]
+fn poll(connection: &mut Connection, now: u64) -> Option<Transmit> {
+    let Connection {
+        engine, sending, ..
+    } = connection;
+    // Saves the call.
+    if engine.has_nothing_to_send() {
+        return None;
+    }
+    engine.poll_transmit(now, sending)
+}
+
+/// Sends what [`poll`] gave, and on until the engine wants nothing more.
+#[inline]
+fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now: u64) {
+    let section = rcu::Read::enter();
+    let peer = sock.shared().peer();
+    let device = Device::find(sock.net(), peer.ifindex, &section);
+    let mut next = Some(first);
+    let mut left = 0_u32;
+    while let Some(packet) = next {
+        let sent = match (packet, device) {
+            (_, None) => Err(ENODEV),
+            (Transmit::Control { header, resend }, Some(device)) => {
+                sock.shared()
+                    .promise
+                    .set_granted(connection.engine.granted());
+                let packet = connection.sums(header);
+                let told = Some(&*connection);
+                control(
+                    sock,
+                    &connection.sending,
+                    device,
+                    &peer,
+                    packet,
+                    told,
+                    resend,
+                )
+            }
+            (Transmit::Request(header), Some(device)) => {
+                sock.shared()
+                    .promise
+                    .set_granted(connection.engine.granted());
+                request(sock, connection, device, &peer, header)
+            }
+            (Transmit::Probe(header), Some(device)) => {
+                let packet = connection.sums(header);
+                probe(sock, &connection.sending, device, &peer, packet)
+            }
+            (
+                Transmit::Data {
+                    header,
+                    count,
+                    resend,
+                },
+                Some(device),
+            ) => {
+                connection.sending.note_device(device);
+                let mask = connection.mask(&header);
+                let packets = connection.sending.packets(header, count, mask);
+                packets.and_then(|skb| {
+                    let resent = if resend { count } else { 0 };
+                    data(sock, connection, device, &peer, skb, resent)
+                })
+            }
+        };
+        let count = u32::from(packet.count());
+        left = left.wrapping_add(count);
+        if sent.is_err() {
+            // As good as lost on the wire: the protocol retransmits it.
+            let stats = &mut connection.engine.stats;
+            stats.tx_err = stats.tx_err.wrapping_add(count);
+            let statistics = connection.place.statistics();
+            statistics.add(Statistic::EspOutErrors, count);
+        }
+        next = poll(connection, now);
+    }
+    let statistics = connection.place.statistics();
+    statistics.add(Statistic::EspOutPkts, left);
+}
+
+/// Sends packets of the write queue, of which `resent` have left before.
+#[inline]
+fn data(
+    sock: &Sock<Esp>,
+    connection: &mut Connection,
+    device: &Device,
+    peer: &Address,
+    mut skb: Skb,
+    resent: u16,
+) -> Result {
+    if resent > 0 {
+        events::esp_sent(sock, &skb, resent);
+    }
+    classify(sock, &connection.sending, &mut skb);
+    device.send(skb, parameters::esp_type(), peer.mac)
+}
+
+/// Gives a packet what queueing disciplines and devices go by.
+#[inline]
+fn classify(sock: &Sock<Esp>, sending: &Sending, skb: &mut Skb) {
+    if sock.owns_frames() || sending.is_stamped() {
+        skb.set_owner(sock);
+    }
+    skb.set_class(sock, sending.processor());
+}
+
+/// Sends a packet without payload but for the options of a SYN.
+fn control(
+    sock: &Sock<Esp>,
+    sending: &Sending,
+    device: &Device,
+    peer: &Address,
+    (header, mask): (Header, u32),
+    connection: Option<&Connection>,
+    resend: bool,
+) -> Result {
+    let mut skb = if header.has(flags::SYN) {
+        let connection = connection.ok_or(EINVAL)?;
+        let mapped = connection.mapped.as_ref();
+        let engine = &connection.engine;
+        let (records, nonce) = (engine.records(), engine.nonce());
+        let crowded = connection.place.is_crowded();
+        opening(
+            device,
+            header,
+            engine.config(),
+            mapped,
+            records,
+            nonce,
+            crowded,
+        )?
+    } else {
+        empty(device, &header, mask)?
+    };
+    if resend || header.has(flags::RRQ | flags::RST) {
+        events::esp_sent(sock, &skb, resend.into());
+    }
+    classify(sock, sending, &mut skb);
+    device.send(skb, parameters::esp_type(), peer.mac)
+}
+
+/// Sends a request that names packets.
+#[cold]
+#[inline(never)]
+fn request(
+    sock: &Sock<Esp>,
+    connection: &Connection,
+    device: &Device,
+    peer: &Address,
+    header: Header,
+) -> Result {
+    let (header, mask) = connection.sums(header);
+    let named = connection.engine.named();
+    let named = named.get(..header.len.into()).unwrap_or(&named);
+    let mut skb = packet(device, &header, named, mask)?;
+    events::esp_sent(sock, &skb, 0);
+    classify(sock, &connection.sending, &mut skb);
+    device.send(skb, parameters::esp_type(), peer.mac)
+}
+
+/// Sends a probe.
+#[cold]
+#[inline(never)]
+fn probe(
+    sock: &Sock<Esp>,
+    sending: &Sending,
+    device: &Device,
+    peer: &Address,
+    (header, mask): (Header, u32),
+) -> Result {
+    let mut skb = empty(device, &header, mask)?;
+    events::esp_probe_sent(sock, &skb);
+    classify(sock, sending, &mut skb);
+    device.send(skb, parameters::esp_type(), peer.mac)
+}
+
+fn empty(device: &Device, header: &Header, mask: u32) -> Result<Skb> {
+    packet(device, header, &[], mask)
+}
+
+/// A packet with `payload`, and a sum with `mask` if the header says so.
+fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result<Skb> {
+    const AROUND: usize = HEADER_LEN + SUM_LEN;
+    let size = payload.len().saturating_add(AROUND);
+    let mut skb = Skb::alloc_single(device.headroom(), size, Context::Softirq).ok_or(ENOBUFS)?;
+    let whole = skb.put(&header.emit())
+        && skb.put(payload)
+        && (!header.is_summed() || skb.append_sum(mask));
+    whole.then_some(skb).ok_or(ENOBUFS)
+}
+
+/// A SYN or SYN|ACK, with the options of a host that has this device and the parameters `config`,
+/// of a connection that stands for one of TCP, of one with records up to a length, and of one with
+/// a nonce; `crowded` tells that many connections send to it. A SYN that stands for one of TCP has
+/// no records, so all are read: [`OPTIONS_MAX`](esp::OPTIONS_MAX).
+#[cold]
+fn opening(
+    device: &Device,
+    header: Header,
+    config: &esp::Config,
+    mapped: Option<&esp::Mapped>,
+    records: Option<u32>,
+    nonce: Option<u32>,
+    crowded: bool,
+) -> Result<Skb> {
+    const MOST: usize = OPTIONS_LEN + MAPPED_LEN + RECORDS_LEN + NONCE_LEN;
+    let mut options = Options::emit(esp::mss(device.mtu()), config);
+    if crowded {
+        options = Options::crowded(options);
+    }
+    let mapped = mapped.map(esp::Mapped::emit);
+    let mapped: &[u8] = mapped.as_ref().map_or(&[], |option| option);
+    let records = records.map(Options::emit_records);
+    let records: &[u8] = records.as_ref().map_or(&[], |option| option);
+    let nonce = nonce.map(Options::emit_nonce);
+    let nonce: &[u8] = nonce.as_ref().map_or(&[], |option| option);
+    let mut bytes = [0; MOST];
+    let mut len = 0_usize;
+    let all = options.iter().chain(mapped).chain(records).chain(nonce);
+    for (to, byte) in bytes.iter_mut().zip(all) {
+        *to = *byte;
+        len = len.saturating_add(1);
+    }
+    let header = Header {
+        len: len as u16,
+        ..header
+    };
+    // The sum of such a packet has no mask.
+    packet(device, &header, bytes.get(..len).unwrap_or(&bytes), 0)
+}
+
+/// Sends a packet without payload to the socket's peer, outside the engine's order.
+pub(crate) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
+    let Some((sock, connection)) = parts(esp) else {
+        return;
+    };
+    let peer = sock.shared().peer();
+    let packet = connection.sums(header);
+    let sending = &connection.sending;
+    let section = rcu::Read::enter();
+    let sent = Device::find(sock.net(), peer.ifindex, &section)
+        .ok_or(ENODEV)
+        .and_then(|device| control(sock, sending, device, &peer, packet, None, false));
+    let stats = &mut connection.engine.stats;
+    let statistics = connection.place.statistics();
+    match sent {
+        Ok(()) => {
+            stats.pkt_tx = stats.pkt_tx.wrapping_add(1);
+            statistics.count(Statistic::EspOutPkts);
+        }
+        Err(_) => {
+            stats.tx_err = stats.tx_err.wrapping_add(1);
+            statistics.count(Statistic::EspOutErrors);
+        }
+    }
+}
+
+/// Tells the peer that the connection has ended, from the address `from` that it knows the device
+/// by. `mask` is that of the packet's sum.
+pub(crate) fn send_farewell(
+    sock: &Sock<Esp>,
+    device: &Device,
+    from: Mac,
+    header: &Header,
+    mask: u32,
+) {
+    let to = sock.shared().peer().mac;
+    if to == from {
+        // The other end is on this device and ends as this one does.
+        return;
+    }
+    if let Ok(skb) = empty(device, header, mask) {
+        events::esp_sent(sock, &skb, 0);
+        // A peer that misses this times out.
+        let _ = device.send_as(skb, parameters::esp_type(), Some(from), to);
+    }
+}
+
+/// Answers a SYN, and keeps nothing of it.
+pub(crate) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Option<u32>) {
+    // What the SYN told of requests is forgotten.
+    let config = esp::Config {
+        selective: false,
+        ..Space::of(device.net()).sysctl.config()
+    };
+    if let Ok(skb) = opening(device, answer, &config, None, records, None, true) {
+        // If the answer is lost, the SYN comes again.
+        let _ = device.send(skb, parameters::esp_type(), to);
+    }
+}
+
+/// Answers a packet that no socket knows, whose sum has `mask`: so has that of the answer.
+pub(crate) fn send_reset(device: &Device, to: Mac, header: &Header, mask: u32) {
+    if let Some(reset) = esp::reset_for(header) {
+        let peer = Address {
+            port: reset.dst,
+            ifindex: device.index(),
+            mac: to,
+        };
+        events::esp_reset_sent(device.net(), &peer, &reset);
+        if let Ok(skb) = empty(device, &reset, mask) {
+            // If the reset is lost, the peer's next packet brings another.
+            let _ = device.send(skb, parameters::esp_type(), to);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Records into and out of an ESP connection: the calls of sockets of type `SOCK_SEQPACKET`.
+//!
+//! `unread` counts the bytes of whole records only, so a socket is readable when one is there. A
+//! buffer of the receive queue has bytes of one record, and says whether that ends with them.
+
+use super::{
+    bytes::{
+        acknowledge, await_room, ended, failed, grow_send_buffer, is_over, poll_device,
+        ready_to_send, sendable, take_report,
+    },
+    output::push,
+    send_queue::takes_record,
+    sock::{parts, Esp, LockedEsp},
+};
+use crate::net::errno::prelude::*;
+use crate::{
+    esp::{
+        self,
+        records::{self, Part},
+    },
+    net::{
+        family::Call,
+        message::Message,
+        namespace::PerNet,
+        skb::{Context, Skb},
+        sock::{Guard, Sock, TcpState},
+        stamps::Wish,
+        timer, uapi,
+        wait::Waiter,
+    },
+    pernet::Space,
+    skb_cb::{Piece, Unread},
+};
+use kernel::ffi::c_long;
+
+/// Part of a record whose memory is more than so many times its bytes are copied, so that a
+/// record's memory is bounded as its length is.
+const MOST_WASTE: u32 = 4;
+
+/// Room for such parts, bytes.
+const COLLECTED: usize = 2_048;
+
+/// The longest record that a socket takes, if it is one of records.
+pub(crate) fn largest(sock: &Sock<Esp>) -> Option<u32> {
+    sock.keeps_records()
+        .then(|| records::largest_record(sock.receive_limit()))
+}
+
+/// `sendmsg`: a record, or nothing.
+pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+    let flags = msg.flags();
+    if flags & uapi::MSG_OOB != 0 {
+        return Err(EOPNOTSUPP);
+    }
+    let mut timeout = call.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
+    let mut guard = call.sock().lock();
+    let mut result = ready_to_send::<true>(call, &mut guard, &mut timeout);
+    let mut wish = Wish::default();
+    if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
+        // Control messages are checked as TCP does; but for stamps its packets are the socket's,
+        // not one call's.
+        result = msg.stamp_wish(call).map(|wanted| wish = wanted);
+    }
+    if result.is_ok() {
+        result = queue(call, &mut guard, msg, len, &mut timeout, wish);
+    }
+    drop(guard);
+    match result {
+        Ok(()) => Ok(len),
+        Err(e) => Err(failed(call, flags, e)),
+    }
+}
+
+/// How many packets a record of `len` bytes has.
+///
+/// # Errors
+///
+/// `EINVAL` if there is nothing in it, since a packet without payload takes no number; `EMSGSIZE`
+/// if it is longer than the send buffer can become, or than the peer takes.
+fn packets_of(esp: &mut LockedEsp<'_>, len: usize) -> Result<u16> {
+    let (sock, connection) = parts(esp).ok_or(EPIPE)?;
+    let record = u32::try_from(len).map_err(|_| EMSGSIZE)?;
+    if record == 0 {
+        return Err(EINVAL);
+    }
+    if record > connection.engine.largest_record() {
+        return Err(EMSGSIZE);
+    }
+    if record > sock.send_limit() {
+        let settings = &Space::of(sock.net()).sysctl;
+        settings.grow_send_buffer(sock, record);
+    }
+    if record > sock.send_limit().max(records::LEAST_RECORD) {
+        return Err(EMSGSIZE);
+    }
+    connection.sending.packets_of(len).ok_or(EMSGSIZE)
+}
+
+fn queue(
+    call: &Call<'_, Esp>,
+    guard: &mut Guard<'_, Esp>,
+    msg: &mut Message<'_>,
+    len: usize,
+    timeout: &mut c_long,
+    wish: Wish,
+) -> Result {
+    loop {
+        guard.flush_backlog();
+        let mut esp = guard.locked();
+        // A reset or the like may have come with it.
+        sendable(&mut esp)?;
+        let packets = packets_of(&mut esp, len)?;
+        let takes = |esp: &mut LockedEsp<'_>| {
+            parts(esp).is_some_and(|(sock, c)| takes_record(sock, &c.engine, packets))
+        };
+        if !takes(&mut esp) {
+            grow_send_buffer(&mut esp);
+        }
+        if takes(&mut esp) {
+            break;
+        }
+        await_room(call, guard, timeout, takes)?;
+    }
+    let mut esp = guard.locked();
+    let (sock, connection) = parts(&mut esp).ok_or(EPIPE)?;
+    connection.place.refresh(&mut connection.engine);
+    let unacknowledged = &sock.shared().unacknowledged;
+    let engine = &mut connection.engine;
+    (connection.sending).take_record(sock, unacknowledged, engine, msg, len)?;
+    if !wish.is_nothing() {
+        if let Some(stamp) = wish.stamp_message(sock) {
+            connection.sending.stamp_last(engine, &stamp);
+        }
+    }
+    push(&mut esp, timer::now());
+    Ok(())
+}
+
+/// `recvmsg`: one record, or as much of it as there is room for; the rest is discarded.
+pub(crate) fn receive(
+    call: &Call<'_, Esp>,
+    msg: &mut Message<'_>,
+    len: usize,
+    flags: i32,
+) -> Result<usize> {
+    let sock = call.sock();
+    if flags & uapi::MSG_ERRQUEUE != 0 {
+        return take_report(sock, msg, len);
+    }
+    if flags & uapi::MSG_OOB != 0 {
+        return Err(EOPNOTSUPP);
+    }
+    let mut timeout = sock.receive_timeout(flags & uapi::MSG_DONTWAIT != 0);
+    sock.record_flow();
+    poll_device(call, timeout == 0);
+    let mut guard = sock.lock();
+    if sock.tcp_state() == TcpState::Listen as u8 {
+        return Err(ENOTCONN);
+    }
+    let unread = &sock.shared().unread;
+    while unread.count() == 0 {
+        if let Some(end) = ended(&mut guard, 0) {
+            return end.map(|()| 0);
+        }
+        if timeout == 0 {
+            return Err(EAGAIN);
+        }
+        acknowledge(&mut guard, true);
+        call.suppress_data_signals(true);
+        let waited = guard.wait(call, &mut timeout, Waiter::Shared, |_| {
+            unread.count() > 0 || is_over(sock)
+        });
+        call.suppress_data_signals(false);
+        waited?;
+    }
+    let record = copy(&mut guard, msg, len)?;
+    if flags & uapi::MSG_PEEK == 0 {
+        take(&mut guard);
+        guard.flush_backlog();
+        acknowledge(&mut guard, false);
+    }
+    msg.report_left(unread.count());
+    drop(guard);
+    msg.add_flags(if record > len {
+        uapi::MSG_TRUNC
+    } else {
+        uapi::MSG_EOR
+    });
+    Ok(if flags & uapi::MSG_TRUNC != 0 {
+        record
+    } else {
+        record.min(len)
+    })
+}
+
+/// Copies at most `len` bytes of the first record to the user, and returns how many it has.
+fn copy(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+    let sock = guard.sock();
+    let mut esp = guard.locked();
+    let mut passed = 0_usize;
+    for skb in esp.receive_queue().iter() {
+        let Piece { bytes, ends } = skb.note();
+        let most = len.saturating_sub(passed);
+        msg.put(skb, bytes.start as usize, bytes.len().min(most))?;
+        passed = passed.saturating_add(bytes.len());
+        if ends {
+            if sock.wants_times() && skb.has_time() {
+                msg.put_times(sock, skb);
+            }
+            break;
+        }
+    }
+    Ok(passed)
+}
+
+/// Frees the first record.
+fn take(guard: &mut Guard<'_, Esp>) {
+    let mut esp = guard.locked();
+    let unread = &esp.sock().shared().unread;
+    while let Some(skb) = esp.receive_queue().pop() {
+        let Piece { bytes, ends } = skb.note();
+        unread.sub(bytes.len());
+        skb.consume();
+        if ends {
+            break;
+        }
+    }
+}
+
+/// Bytes of the record that is read next, 0 if there is none: `SIOCINQ`.
+pub(crate) fn next_len(sock: &Sock<Esp>) -> u32 {
+    let mut guard = sock.lock();
+    if sock.shared().unread.count() == 0 {
+        return 0;
+    }
+    let mut esp = guard.locked();
+    let mut sum = 0_u32;
+    for skb in esp.receive_queue().iter() {
+        let Piece { bytes, ends } = skb.note();
+        sum = sum.saturating_add(bytes.len() as u32);
+        if ends {
+            break;
+        }
+    }
+    sum
+}
+
+/// Queues payload that is next in order: the `bytes` of a buffer with a run of so many packets,
+/// that has these flags.
+#[inline(never)]
+pub(crate) fn deliver(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    (flags, count): (u8, u16),
+    bytes: Unread,
+    outcome: &mut esp::Outcome,
+) {
+    let Some((sock, connection)) = parts(esp) else {
+        return;
+    };
+    let len = bytes.len() as u32;
+    let Some(part) = connection.engine.take_part(flags, count, len, outcome) else {
+        return;
+    };
+    let ends = matches!(part, Part::Last(_));
+    queue_piece(esp, skb, Piece { bytes, ends });
+    if let Part::Last(length) = part {
+        sock.shared().unread.add(length as usize);
+        sock.data_ready();
+    }
+}
+
+/// Queues a piece of a record; as a copy if its buffer has much more memory than bytes.
+fn queue_piece(esp: &mut LockedEsp<'_>, mut skb: Skb, piece: Piece) {
+    let Piece { bytes, ends } = piece;
+    let (start, len) = (bytes.start as usize, bytes.len());
+    if skb.truesize() > MOST_WASTE.saturating_mul(len as u32) {
+        if let Some(last) = esp.receive_queue().last_mut() {
+            let Piece {
+                bytes: there,
+                ends: ended,
+            } = last.note();
+            let fits = !ended && there.end as usize == last.len();
+            if fits && last.put_copy(&skb, start, len) {
+                let end = last.len() as u32;
+                let bytes = Unread { end, ..there };
+                return last.set_note(Piece { bytes, ends });
+            }
+            if !ended {
+                if let Some(copy) = collected(&skb, start, len) {
+                    skb = copy;
+                    let bytes = Unread {
+                        start: 0,
+                        end: len as u32,
+                    };
+                    skb.set_note(Piece { bytes, ends });
+                    return esp.queue_received(skb);
+                }
+            }
+        }
+    }
+    skb.set_note(piece);
+    esp.queue_received(skb);
+}
+
+/// A copy of a part of `skb`, with room for more.
+fn collected(skb: &Skb, start: usize, len: usize) -> Option<Skb> {
+    let mut copy = Skb::alloc_single(0, len.max(COLLECTED), Context::Softirq)?;
+    copy.put_copy(skb, start, len).then_some(copy)
+}

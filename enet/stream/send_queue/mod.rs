@@ -1,0 +1,764 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sending part of an ESP connection: the write queue, which keeps every packet until it is
+//! acknowledged, and what new packets are made of.
+//!
+//! A buffer of the queue is one of two kinds. A message of one packet is a buffer of its own, whose
+//! clone leaves with a header in front. A longer one goes to a *store*, which has many packets in
+//! pages. If all of them leave at once, its clone does as well. Any other transmission, of one
+//! packet or of a run of them, is a view of its pages. All packets of a store but the last have the
+//! same size. Only the first can have TXS and only the last TXF, as nothing joins a store whose
+//! last packet has left.
+
+use crate::net::errno::prelude::*;
+use crate::{
+    esp::{self, ack_queue::SHORT, flags, Connection, Header, Seq, HEADER_LEN, SUM_LEN},
+    net::{
+        device::Device,
+        message::Message,
+        numbered::NumberedQueue,
+        page_ring::PageRing,
+        pages::most_fragments,
+        skb::{Buffer, Context, Processor, Skb},
+        sock::{Protocol, RawSock, Sock},
+        spares::Spares,
+        stamps::Stamp,
+        uapi,
+    },
+    skb_cb::Kept,
+};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+mod records;
+mod recut;
+pub(crate) use records::takes_record;
+
+/// The longest time that `MSG_MORE` holds the last packet back, nanoseconds, as with TCP.
+const CORK_NANOS: u64 = 200_000_000;
+
+/// The most acknowledged packets that are kept to be filled again: more than one acknowledgement
+/// frees.
+const MOST_SPARES: u16 = 32;
+
+/// The most packets in a write queue, as the engine's `can_enqueue` has it.
+const MOST_QUEUED: u16 = 0x7ffd;
+
+/// Headroom from which on a device is taken for one that puts headers of its own in front: an
+/// Ethernet and an IP header at least, beside ours. The kernel hands a tunnel's frames to its
+/// receiver on the same machine by one of two ways, one for clones and one for other buffers, and
+/// frames of one overtake those of the other.
+const TUNNEL_HEADROOM: usize = 64;
+
+/// The most payload bytes of packets that leave in one buffer: with all headers, also those of a
+/// tunnel with options and tags, they are fewer than 65,536 bytes, which is what devices take
+/// (`gso_ipv4_max_size`), and what an outer IP header can tell. A store has no more, unless one
+/// packet has: it can leave whole.
+const MOST_IN_RUN: usize = 65_536 - 128;
+
+/// Payload bytes that the peer has not acknowledged: written by the lock holder, read by anyone.
+#[derive(Default)]
+pub(crate) struct Unacknowledged(AtomicU32);
+
+impl Unacknowledged {
+    /// The number.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    #[inline]
+    fn add(&self, bytes: usize) {
+        let sum = self.bytes().saturating_add(bytes as u32);
+        self.0.store(sum, Relaxed);
+    }
+
+    #[inline]
+    fn sub(&self, bytes: usize) {
+        let rest = self.bytes().saturating_sub(bytes as u32);
+        self.0.store(rest, Relaxed);
+    }
+}
+
+/// Whether poll reports the socket writable: a third of the send buffer is free, as the core's
+/// streams have it.
+#[inline]
+pub(crate) fn writable(sock: &RawSock) -> bool {
+    let queued = sock.write_queued().load(Relaxed);
+    sock.send_limit().saturating_sub(queued) >= queued / 2
+}
+
+/// Whether the send buffer takes another packet.
+#[inline]
+pub(crate) fn has_room(sock: &RawSock) -> bool {
+    sock.write_queued().load(Relaxed) < sock.send_limit()
+}
+
+/// Charges memory that joins the write queue to the send buffer.
+#[inline]
+fn charge(sock: &RawSock, bytes: u32) {
+    let queued = sock.write_queued();
+    queued.store(queued.load(Relaxed).saturating_add(bytes), Relaxed);
+}
+
+/// Ends the charge of memory that has left the write queue.
+#[inline]
+fn discharge(sock: &RawSock, bytes: u32) {
+    let queued = sock.write_queued();
+    queued.store(queued.load(Relaxed).saturating_sub(bytes), Relaxed);
+}
+
+/// Ends the charges of a buffer that has left the write queue.
+#[inline]
+fn uncharge(sock: &RawSock, unacknowledged: &Unacknowledged, skb: &Skb) {
+    discharge(sock, skb.truesize());
+    unacknowledged.sub(unacknowledged_in(skb));
+}
+
+/// Whether a buffer of the queue has its packets in pages.
+#[inline]
+fn is_store(buffer: &Buffer) -> bool {
+    buffer.fragments() > 0
+}
+
+/// Payload bytes of a buffer that are not acknowledged.
+#[inline]
+fn unacknowledged_in(buffer: &Buffer) -> usize {
+    buffer
+        .len()
+        .saturating_sub(buffer.note::<Kept>().done as usize)
+}
+
+/// How many packets of at most `size` bytes make `bytes`.
+#[inline]
+fn packets_in(bytes: usize, size: usize) -> u16 {
+    u16::try_from(bytes.div_ceil(size.max(1))).unwrap_or(u16::MAX)
+}
+
+/// Whether nothing may join the last packet of a send call, as with TCP.
+#[inline]
+fn ends_record(msg: &Message<'_>) -> bool {
+    msg.flags() & uapi::MSG_EOR != 0
+}
+
+/// The sending part.
+pub(crate) struct Sending {
+    /// The write queue: packets that are not acknowledged, the one numbered
+    /// [`first_unacked`](Connection::first_unacked) at its head.
+    queue: NumberedQueue<Kept>,
+    /// Acknowledged packets that the next ones are made of.
+    spares: Spares,
+    /// Pages of acknowledged packets, and of others, that the next ones are made of.
+    pages: PageRing,
+    /// When the packet that `MSG_MORE` holds back leaves anyway; `u64::MAX` if none is held back.
+    corked_until: u64,
+    /// Payload bytes of a full packet: the less of the next two, without a sum's.
+    mss: u32,
+    /// Payload bytes of a packet that the device carries.
+    device_payload: u32,
+    /// Payload bytes of a packet that the peer takes; `u32::MAX` if it has not told.
+    peer_payload: u32,
+    /// Each packet has a sum.
+    summed: bool,
+    /// Some packets are stamped, or have been.
+    stamped: bool,
+    /// Bytes that the device needs in front of a packet, as it was when one last left.
+    headroom: usize,
+    /// Packets that the device takes at once, as it was then.
+    most_packets: u16,
+    /// The processor that packets name as the sender's. It changes only while none is
+    /// unacknowledged: transmit queues overtake each other.
+    processor: Processor,
+}
+
+impl Sending {
+    /// For packets that leave by `device`.
+    pub(crate) fn new(device: &Device) -> Self {
+        Sending {
+            queue: NumberedQueue::new(),
+            spares: Spares::new(),
+            pages: PageRing::new(),
+            corked_until: u64::MAX,
+            mss: packet_payload(device.mtu()),
+            device_payload: packet_payload(device.mtu()),
+            peer_payload: u32::MAX,
+            summed: false,
+            stamped: false,
+            headroom: device.headroom(),
+            most_packets: device.most_packets(),
+            processor: Processor::current(),
+        }
+    }
+
+    /// The processor that packets name as the sender's.
+    #[inline]
+    pub(crate) fn processor(&self) -> Processor {
+        self.processor
+    }
+
+    /// Remembers what room `device` needs in front of a packet, and how many it takes at once.
+    #[inline]
+    pub(crate) fn note_device(&mut self, device: &Device) {
+        self.headroom = device.headroom();
+        self.most_packets = device.most_packets();
+    }
+
+    /// Payload bytes of a full packet.
+    #[inline]
+    pub(crate) fn mss(&self) -> u32 {
+        self.mss
+    }
+
+    /// Payload bytes of a packet with a device MTU of `mtu` bytes: what `ESP_SO_MTU` reports.
+    pub(crate) fn payload_with(&self, mtu: u32) -> u32 {
+        esp::mss(mtu)
+            .min(self.peer_payload)
+            .saturating_sub(self.sum_len() as u32)
+    }
+
+    /// Whether each packet has a sum.
+    #[inline]
+    pub(crate) fn is_summed(&self) -> bool {
+        self.summed
+    }
+
+    /// Bytes of a packet's sum, 0 without sums.
+    fn sum_len(&self) -> usize {
+        if self.summed {
+            SUM_LEN
+        } else {
+            0
+        }
+    }
+
+    /// Whether packets are stamped: then all are the socket's own, so that those that are not do
+    /// not overtake them.
+    #[inline]
+    pub(crate) fn is_stamped(&self) -> bool {
+        self.stamped
+    }
+
+    /// Stamps the byte queued last. Nothing joins its packet, so that each send has reports of its
+    /// own.
+    pub(crate) fn stamp_last(&mut self, engine: &mut Connection, stamp: &Stamp) {
+        if let Some(last) = self.queue.last_mut() {
+            last.ask_stamp(stamp);
+            self.stamped = true;
+            engine.seal_last();
+        }
+    }
+
+    /// Whether `MSG_MORE` holds a packet back.
+    pub(crate) fn is_corked(&self) -> bool {
+        self.corked_until != u64::MAX
+    }
+
+    /// When a packet that is held back leaves anyway; `u64::MAX` if none is held back.
+    #[inline]
+    pub(crate) fn corked_until(&self) -> u64 {
+        self.corked_until
+    }
+
+    /// Lets the packet go that `MSG_MORE` held back, at the next transmission.
+    #[inline]
+    pub(crate) fn uncork(&mut self, engine: &mut Connection) {
+        self.corked_until = u64::MAX;
+        engine.hold_last(false);
+    }
+
+    /// At the end of a send call: holds the last packet back if `more` was announced, or lets it
+    /// go. A full packet leaves: it would gain nothing.
+    #[inline]
+    pub(crate) fn cork(&mut self, engine: &mut Connection, more: bool, now: impl FnOnce() -> u64) {
+        if !more || self.queue.last().is_none_or(is_whole) {
+            return self.uncork(engine);
+        }
+        engine.hold_last(true);
+        if !self.is_corked() {
+            self.corked_until = now().saturating_add(CORK_NANOS);
+        }
+    }
+
+    /// The buffer that bytes may still join, if the last one has not left.
+    #[inline]
+    pub(crate) fn last_unsent(&self, engine: &Connection) -> Option<&Buffer> {
+        self.queue.last().filter(|_| engine.last_takes_more())
+    }
+
+    /// Takes at most `rest` bytes of the message into the last packet (S5) or a new one, and
+    /// returns how many.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT`; `ENOBUFS` without memory.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        sock: &RawSock,
+        unacknowledged: &Unacknowledged,
+        engine: &mut Connection,
+        msg: &mut Message<'_>,
+        rest: usize,
+    ) -> Result<usize> {
+        let mut taken = self.extend_last(sock, engine, msg, rest)?;
+        let mut most = rest;
+        if taken == 0 && (rest > self.mss as usize || msg.is_in_place()) {
+            if engine.announces_short() && !msg.is_in_place() {
+                most = SHORT;
+            } else {
+                taken = self.append_store(sock, engine, msg, rest)?;
+                if taken == 0 {
+                    msg.note_copy();
+                }
+            }
+        }
+        if taken == 0 {
+            taken = self.append(sock, engine, msg, most)?;
+            if most < rest {
+                engine.seal_last();
+            }
+        }
+        unacknowledged.add(taken);
+        if taken == rest && ends_record(msg) {
+            engine.seal_last();
+        }
+        Ok(taken)
+    }
+
+    /// Appends to the last packet while that has never left and has room (S5). Returns the bytes
+    /// taken.
+    #[inline]
+    fn extend_last(
+        &mut self,
+        sock: &RawSock,
+        engine: &mut Connection,
+        msg: &mut Message<'_>,
+        rest: usize,
+    ) -> Result<usize> {
+        if !engine.last_takes_more() {
+            return Ok(0);
+        }
+        let mss = self.mss as usize;
+        let Some(last) = self.queue.last_mut() else {
+            return Ok(0);
+        };
+        if is_store(last) {
+            return fill(sock, &mut self.pages, last, engine, msg, rest);
+        }
+        // A packet that was cut may share its bytes with one that left before. Bytes that stay in
+        // place begin a store.
+        if last.is_cloned() || msg.is_in_place() {
+            return Ok(0);
+        }
+        let room = last.tailroom().min(mss.saturating_sub(last.len()));
+        let take = rest.min(room);
+        if take > 0 {
+            last.put_from(msg, take)?;
+        }
+        Ok(take)
+    }
+
+    /// Appends the whole message to the last packet, which takes more: see
+    /// [`Connection::last_takes_more`]. `false` if that has no room for it in a buffer of its own,
+    /// or the message cannot be read.
+    #[inline(always)]
+    pub(crate) fn join_last(
+        &mut self,
+        unacknowledged: &Unacknowledged,
+        msg: &mut Message<'_>,
+        len: usize,
+    ) -> bool {
+        let mss = self.mss as usize;
+        let Some(last) = self.queue.last_mut() else {
+            return false;
+        };
+        if is_store(last)
+            || last.len().saturating_add(len) > mss
+            || last.put_from(msg, len).is_err()
+        {
+            return false;
+        }
+        unacknowledged.add(len);
+        true
+    }
+
+    /// Queues a new store. Returns the bytes taken, none if the socket cannot have one.
+    #[inline(never)]
+    fn append_store(
+        &mut self,
+        sock: &RawSock,
+        engine: &mut Connection,
+        msg: &mut Message<'_>,
+        rest: usize,
+    ) -> Result<usize> {
+        let headroom = self.headroom.saturating_add(HEADER_LEN);
+        let mut store = Skb::store(headroom, Context::Task).ok_or(ENOBUFS)?;
+        store.release_header();
+        self.admit(sock, engine, &mut store, 0);
+        let taken = fill(sock, &mut self.pages, &mut store, engine, msg, rest);
+        if let Ok(1..) = taken {
+            self.queue.push(store);
+        } else {
+            discharge(sock, store.truesize());
+        }
+        taken
+    }
+
+    /// Queues a new packet. Returns the bytes taken.
+    #[inline]
+    fn append(
+        &mut self,
+        sock: &RawSock,
+        engine: &mut Connection,
+        msg: &mut Message<'_>,
+        rest: usize,
+    ) -> Result<usize> {
+        let take = rest.min(self.mss as usize);
+        // A packet that cannot leave at once gets room for what may still join it.
+        let size = if engine.last_is_unsent() && !ends_record(msg) {
+            self.mss as usize
+        } else {
+            take
+        };
+        let headroom = self.headroom.saturating_add(HEADER_LEN);
+        let mut skb = self
+            .spares
+            .take(headroom, size)
+            .or_else(|| Skb::alloc(headroom, size, Context::Task))
+            .ok_or(ENOBUFS)?;
+        skb.put_from(msg, take)?;
+        skb.release_header();
+        self.admit(sock, engine, &mut skb, 1);
+        self.queue.push(skb);
+        engine.enqueue(1);
+        Ok(take)
+    }
+
+    /// Numbers and charges a new buffer with `count` packets, which is to join the queue.
+    #[inline]
+    fn admit(&mut self, sock: &RawSock, engine: &Connection, buffer: &mut Buffer, count: u16) {
+        buffer.set_note(Kept {
+            seq: engine.next_number().0,
+            count,
+            size: self.mss as u16,
+            flags: 0,
+            done: 0,
+        });
+        if engine.unacked() == 0 {
+            self.processor = Processor::current();
+        }
+        charge(sock, buffer.truesize());
+    }
+
+    /// The `count` packets that `header` names, of a [run](esp::WriteQueue::run), to be
+    /// transmitted. The write queue keeps their payload, and the flags they leave with. If they
+    /// have sums, `mask` is that of each.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if there are no such packets, `ENOBUFS` without memory.
+    #[inline]
+    pub(crate) fn packets(&mut self, mut header: Header, count: u16, mask: u32) -> Result<Skb> {
+        let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
+        let note: Kept = kept.note();
+        let clones = self.headroom < TUNNEL_HEADROOM;
+        if is_store(kept) {
+            let whole = clones && count > 1 && note.is_all(header.seq, count);
+            if !whole || !kept.set_packets(note.size, count) {
+                return self.view(header, count, mask);
+            }
+            if self.summed {
+                kept.set_mask_of_run(mask);
+            }
+        }
+        header.len = kept.len() as u16;
+        kept.set_note(Kept {
+            flags: header.flags,
+            ..note
+        });
+        // While an earlier transmission is still with a device, or a receiver on this host, the
+        // kernel makes a copy of it.
+        if clones & !self.summed & !self.stamped {
+            // Most packets have neither sum nor stamp, and pay for both with this one test.
+            return kept
+                .with_header(&header.summed(false).emit(), Context::Softirq)
+                .ok_or(ENOBUFS);
+        }
+        if !clones || self.summed && count == 1 {
+            return self.copy(header, mask);
+        }
+        let mut skb = kept
+            .with_header(&header.summed(self.summed).emit(), Context::Softirq)
+            .ok_or(ENOBUFS)?;
+        if self.stamped {
+            kept.pass_stamp(&mut skb);
+        }
+        Ok(skb)
+    }
+
+    /// As [`packets`](Self::packets), of one packet outside of stores, which is to be no clone:
+    /// that has no room of its own for a sum.
+    #[cold]
+    #[inline(never)]
+    fn copy(&mut self, header: Header, mask: u32) -> Result<Skb> {
+        let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
+        let size = kept.len().saturating_add(HEADER_LEN + SUM_LEN);
+        let mut copy = Skb::alloc_single(self.headroom, size, Context::Softirq).ok_or(ENOBUFS)?;
+        let whole = copy.put(&header.summed(self.summed).emit())
+            && copy.put_copy(kept, 0, kept.len())
+            && (!self.summed || copy.append_sum(mask));
+        kept.pass_stamp(&mut copy);
+        whole.then_some(copy).ok_or(ENOBUFS)
+    }
+
+    /// As [`packets`](Self::packets), of some packets of stores.
+    #[inline(never)]
+    fn view(&mut self, mut header: Header, count: u16, mask: u32) -> Result<Skb> {
+        // Before anything can fail: what does not leave is sent again with the same flags.
+        self.keep(header.seq, flags::TXS, header.flags);
+        let last = header.seq.add(count.saturating_sub(1));
+        self.keep(last, flags::TXF, header.flags);
+        let headroom = self.headroom.saturating_add(HEADER_LEN);
+        let mut view = Skb::viewer(headroom, Context::Softirq).ok_or(ENOBUFS)?;
+        let stamped = self.stamped;
+        let mut cursor = self.queue.cursor(header.seq.0);
+        let mut seq = header.seq;
+        let mut left = count;
+        let mut size = 0;
+        while left > 0 {
+            let store = cursor.current().ok_or(ENOENT)?;
+            let note: Kept = store.note();
+            let index = Seq(note.seq).distance(seq);
+            let here = note.count.saturating_sub(index).min(left);
+            let end = index.saturating_add(here);
+            let start = note.offset(index);
+            let ends = end == note.count;
+            let behind = if ends { store.len() } else { note.offset(end) };
+            if here == 0 || !view.append_view(store, start, behind.saturating_sub(start)) {
+                return Err(ENOBUFS);
+            }
+            if stamped && ends && here == left {
+                store.pass_stamp(&mut view);
+            }
+            left = left.saturating_sub(here);
+            seq = seq.add(here);
+            size = note.size;
+            cursor.advance();
+        }
+        header.len = view.len() as u16;
+        // The sums of several are made when they are cut.
+        let told = count == 1 || view.set_packets(size, count);
+        if self.summed && count > 1 {
+            view.set_mask_of_run(mask);
+        }
+        let whole = told
+            && view.push(&header.summed(self.summed).emit())
+            && (!self.summed || count > 1 || view.append_sum(mask));
+        whole.then_some(view).ok_or(ENOBUFS)
+    }
+
+    /// Keeps with which `flag` of `flags`, TXS or TXF, the packet `seq` leaves, if its buffer keeps
+    /// that: see [`flags_in`].
+    #[inline]
+    fn keep(&mut self, seq: Seq, flag: u8, flags: u8) {
+        let Some(buffer) = self.queue.seek(seq.0) else {
+            return;
+        };
+        let note: Kept = buffer.note();
+        let all = Kept {
+            flags: flag,
+            ..note
+        };
+        if flags_in(&all, seq) == flag {
+            buffer.set_note(Kept {
+                flags: note.flags & !flag | flags & flag,
+                ..note
+            });
+        }
+    }
+
+    /// Frees `count` acknowledged packets at the head of the write queue.
+    #[inline]
+    pub(crate) fn free_acknowledged<P: Protocol>(
+        &mut self,
+        sock: &Sock<P>,
+        unacknowledged: &Unacknowledged,
+        engine: &Connection,
+        count: u16,
+    ) {
+        // As many as there are packets left, or one: an idle sender keeps no memory.
+        let most = engine.unacked().clamp(1, MOST_SPARES);
+        self.spares.limit(most);
+        let mut count = count;
+        while let Some(first) = self.queue.first_mut().filter(|_| count > 0) {
+            let mut note: Kept = first.note();
+            if note.count > count {
+                unacknowledged.sub(usize::from(count).saturating_mul(note.size.into()));
+                note.acknowledge(count);
+                return first.set_note(note);
+            }
+            count = count.saturating_sub(note.count);
+            if let Some(skb) = self.queue.pop() {
+                uncharge(sock, unacknowledged, &skb);
+                if self.stamped && skb.is_stamped() {
+                    skb.report_acknowledged(sock);
+                    skb.consume();
+                    continue;
+                }
+                self.spares.put(skb, most);
+            }
+        }
+    }
+
+    /// Empties the write queue.
+    pub(crate) fn discard(&mut self, sock: &RawSock, unacknowledged: &Unacknowledged) {
+        while let Some(skb) = self.queue.pop() {
+            uncharge(sock, unacknowledged, &skb);
+            skb.purge();
+        }
+        self.free_spares();
+    }
+
+    /// Gives back the memory that the next packets would be made of.
+    pub(crate) fn free_spares(&mut self) {
+        self.spares.limit(0);
+        self.pages.free();
+    }
+
+    /// Payload bytes that have never left.
+    pub(crate) fn unsent(&self, engine: &Connection) -> u32 {
+        let sent = engine.unacked().saturating_sub(engine.unsent());
+        let first = engine.first_unacked().add(sent);
+        let bytes = self.queue.iter().map(|buffer| {
+            let note: Kept = buffer.note();
+            let start = Seq(note.seq);
+            if !first.after(start) {
+                return unacknowledged_in(buffer);
+            }
+            let left = start.distance(first);
+            if left >= note.count {
+                return 0;
+            }
+            buffer.len().saturating_sub(note.offset(left))
+        });
+        bytes.fold(0, |sum: u32, more| sum.saturating_add(more as u32))
+    }
+}
+
+impl esp::WriteQueue for Sending {
+    #[inline(never)]
+    fn flags(&mut self, seq: Seq) -> u8 {
+        self.queue
+            .seek(seq.0)
+            .map_or(0, |buffer| flags_in(&buffer.note(), seq))
+    }
+
+    #[inline(never)]
+    fn run(&mut self, seq: Seq) -> u16 {
+        let most_packets = self.most_packets;
+        let mut cursor = self.queue.cursor(seq.0);
+        let Some(first) = cursor.current().filter(|first| is_store(first)) else {
+            return 1;
+        };
+        let note: Kept = first.note();
+        let most = MOST_IN_RUN.checked_div(note.size.into()).unwrap_or(1);
+        let mut most = u16::try_from(most).unwrap_or(u16::MAX).min(most_packets);
+        if self.summed {
+            // The packets of a run have one mask, which changes where the numbers wrap.
+            most = most.min(seq.before_wrap());
+        }
+        let index = Seq(note.seq).distance(seq);
+        let mut run = note.count.saturating_sub(index);
+        if run >= most {
+            return most.max(1);
+        }
+        // A stamp is of a run's last packet.
+        let stamped = self.stamped;
+        let goes_on = |buffer: &Buffer| {
+            is_whole(buffer)
+                && buffer.note::<Kept>().flags & flags::TXF == 0
+                && !(stamped && buffer.is_stamped())
+        };
+        let mut fragments = first.fragments_in(note.offset(index), usize::MAX);
+        let mut whole = goes_on(first);
+        let notice = first.notice_id();
+        // A run goes on in the next store if that has packets of the same size, of the same
+        // transmission, whose pages are told of together.
+        while run < most && whole {
+            cursor.advance();
+            let Some(next) = cursor.current().filter(|next| is_store(next)) else {
+                break;
+            };
+            let more: Kept = next.note();
+            let bytes = usize::from(most.saturating_sub(run)).saturating_mul(more.size.into());
+            fragments = fragments.saturating_add(next.fragments_in(more.done as usize, bytes));
+            let alike = more.size == note.size && next.notice_id() == notice;
+            if !alike || fragments > most_fragments() {
+                break;
+            }
+            run = run.saturating_add(more.count);
+            whole = goes_on(next);
+        }
+        run.min(most).max(1)
+    }
+}
+
+/// Fills a store with at most `rest` bytes of the message, as many as it, the send buffer and the
+/// numbers take, and tells the engine of the packets. Returns how many bytes were taken.
+#[inline(never)]
+fn fill(
+    sock: &RawSock,
+    pages: &mut PageRing,
+    store: &mut Buffer,
+    engine: &mut Connection,
+    msg: &mut Message<'_>,
+    rest: usize,
+) -> Result<usize> {
+    let mut note: Kept = store.note();
+    let size: usize = note.size.into();
+    let packets = |n: usize| n.saturating_mul(size);
+    let there = unacknowledged_in(store);
+    // Full packets only, but for the message's last: a run can go on in the next store.
+    let capacity = packets((MOST_IN_RUN / size.max(1)).max(1)).saturating_sub(store.len());
+    let numbers = packets(usize::from(note.count).saturating_add(engine.free_numbers().into()));
+    let room = sock
+        .send_limit()
+        .saturating_sub(sock.write_queued().load(Relaxed)) as usize;
+    let buffer = packets(there.saturating_add(room.max(1)).div_ceil(size.max(1)));
+    let most = capacity.min(numbers.min(buffer).saturating_sub(there));
+    let before = store.truesize();
+    let taken = store.append(pages, sock, msg, rest.min(most));
+    charge(sock, store.truesize().saturating_sub(before));
+    let taken = taken?;
+    let count = packets_in(there.saturating_add(taken), size);
+    engine.enqueue(count.saturating_sub(note.count));
+    note.count = count;
+    store.set_note(note);
+    Ok(taken)
+}
+
+/// TXS and TXF, as the packet `seq` of a buffer left with them.
+#[inline]
+fn flags_in(note: &Kept, seq: Seq) -> u8 {
+    let index = Seq(note.seq).distance(seq);
+    let mut mask = 0;
+    if index == 0 {
+        mask |= flags::TXS;
+    }
+    if index.saturating_add(1) == note.count {
+        mask |= flags::TXF;
+    }
+    note.flags & mask
+}
+
+/// Whether all packets of a buffer are full, so that a run can go on behind it.
+#[inline]
+fn is_whole(buffer: &Buffer) -> bool {
+    let note: Kept = buffer.note();
+    unacknowledged_in(buffer) == usize::from(note.count).saturating_mul(note.size.into())
+}
+
+/// Payload bytes of a full packet on a device with an MTU of `mtu` bytes. Some devices let theirs
+/// be 0.
+fn packet_payload(mtu: u32) -> u32 {
+    esp::mss(mtu).max(1)
+}

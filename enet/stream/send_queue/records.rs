@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Records in the write queue: each begins and ends with a buffer, and its buffers say so before
+//! they leave.
+
+use super::{discharge, packets_in, Sending, MOST_IN_RUN, MOST_QUEUED};
+use crate::net::errno::prelude::*;
+use crate::{
+    esp::{flags, Connection, HEADER_LEN},
+    net::{
+        message::Message,
+        numbered::NumberedQueue,
+        skb::{Buffer, Context, Skb},
+        sock::RawSock,
+    },
+    skb_cb::Kept,
+    stream::send_queue::Unacknowledged,
+};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// The flags of a packet that tell the bounds of its record.
+pub(super) const BOUNDS: u8 = flags::TXS | flags::TXF;
+
+impl Sending {
+    /// How many packets a record of `len` bytes has, `None` if they are more than the numbers can
+    /// tell apart.
+    pub(crate) fn packets_of(&self, len: usize) -> Option<u16> {
+        Some(packets_in(len, self.mss as usize)).filter(|&packets| packets <= MOST_QUEUED)
+    }
+
+    /// Queues a record of `len` bytes, or nothing of it.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT`; `ENOBUFS` without memory.
+    pub(crate) fn take_record(
+        &mut self,
+        sock: &RawSock,
+        unacknowledged: &Unacknowledged,
+        engine: &mut Connection,
+        msg: &mut Message<'_>,
+        len: usize,
+    ) -> Result {
+        let mut record = NumberedQueue::new();
+        match self.make_record(sock, engine, msg, len, &mut record) {
+            Ok(packets) => {
+                while let Some(buffer) = record.pop() {
+                    self.queue.push(buffer);
+                }
+                engine.enqueue(packets);
+                unacknowledged.add(len);
+                Ok(())
+            }
+            Err(error) => {
+                while let Some(buffer) = record.pop() {
+                    discharge(sock, buffer.truesize());
+                    buffer.purge();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes the buffers of a record. Returns how many packets they have.
+    fn make_record(
+        &mut self,
+        sock: &RawSock,
+        engine: &mut Connection,
+        msg: &mut Message<'_>,
+        len: usize,
+        record: &mut NumberedQueue<Kept>,
+    ) -> Result<u16> {
+        let mss = self.mss as usize;
+        let mut rest = len;
+        let mut packets = 0_u16;
+        let mut bounds = flags::TXS;
+        while rest > 0 {
+            let mut buffer = match self.store_of_record(sock, msg, rest)? {
+                Some(store) => store,
+                None => self.packet_of_record(msg, rest.min(mss))?,
+            };
+            buffer.release_header();
+            rest = rest.saturating_sub(buffer.len());
+            if rest == 0 {
+                bounds |= flags::TXF;
+            }
+            let count = packets_in(buffer.len(), mss);
+            self.admit(sock, engine, &mut buffer, count);
+            let note: Kept = buffer.note();
+            buffer.set_note(Kept {
+                seq: note.seq.wrapping_add(packets),
+                flags: bounds,
+                ..note
+            });
+            record.push(buffer);
+            bounds = 0;
+            packets = packets.saturating_add(count);
+        }
+        // A store that could not take all of its last packet has made one more of it.
+        if packets > engine.free_numbers() {
+            return Err(ENOBUFS);
+        }
+        Ok(packets)
+    }
+
+    /// A store with the first of the `rest` bytes, if they are more than one packet, and the socket
+    /// can have one.
+    fn store_of_record(
+        &mut self,
+        sock: &RawSock,
+        msg: &mut Message<'_>,
+        rest: usize,
+    ) -> Result<Option<Skb>> {
+        let mss = self.mss as usize;
+        if rest <= mss {
+            return Ok(None);
+        }
+        let headroom = self.headroom.saturating_add(HEADER_LEN);
+        let mut store = Skb::store(headroom, Context::Task).ok_or(ENOBUFS)?;
+        let most = (MOST_IN_RUN / mss.max(1)).max(1).saturating_mul(mss);
+        let taken = store.append(&mut self.pages, sock, msg, rest.min(most))?;
+        Ok((taken > 0).then_some(store))
+    }
+
+    /// A packet with the first `size` bytes.
+    fn packet_of_record(&mut self, msg: &mut Message<'_>, size: usize) -> Result<Skb> {
+        let headroom = self.headroom.saturating_add(HEADER_LEN);
+        let mut packet = self
+            .spares
+            .take(headroom, size)
+            .or_else(|| Skb::alloc(headroom, size, Context::Task))
+            .ok_or(ENOBUFS)?;
+        packet.put_from(msg, size)?;
+        Ok(packet)
+    }
+}
+
+/// A packet is cut, and `part` is put behind what is left of it: the first part that is cut off has
+/// the end.
+pub(super) fn hand_on_bounds(packet: &mut Buffer, part: &mut Buffer, is_first: bool) {
+    let note: Kept = packet.note();
+    let end = if is_first { flags::TXF } else { 0 };
+    part.set_note(Kept {
+        flags: note.flags & end,
+        ..note
+    });
+    packet.set_note(Kept {
+        flags: note.flags & !flags::TXF,
+        ..note
+    });
+}
+
+/// Whether the send buffer and the numbers take a record of `packets` packets: as with datagrams,
+/// one that has any room left takes a whole one.
+pub(crate) fn takes_record(sock: &RawSock, engine: &Connection, packets: u16) -> bool {
+    sock.write_queued().load(Relaxed) < sock.send_limit() && engine.free_numbers() >= packets
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Cuts the write queue's packets anew when they have become too large: the device or the peer
+//! takes less, or each packet gets a sum.
+
+use super::{
+    charge, is_store, packet_payload, packets_in, records, unacknowledged_in, Sending, MOST_QUEUED,
+};
+use crate::net::errno::prelude::*;
+use crate::{
+    esp::{self, Connection, Seq, HEADER_LEN},
+    net::{
+        skb::{Context, Skb},
+        sock::RawSock,
+    },
+    skb_cb::Kept,
+};
+
+impl Sending {
+    /// Fits the packets to come to a device MTU of `mtu` bytes. Returns the first packet of a
+    /// queued buffer with packets that are too large, if any.
+    pub(crate) fn resize(&mut self, mtu: u32) -> Option<Seq> {
+        self.device_payload = packet_payload(mtu);
+        self.fit()
+    }
+
+    /// Fits the packets to come to a peer that takes packets of at most `payload` bytes, as
+    /// [`Self::resize`] does.
+    pub(crate) fn limit(&mut self, payload: u16) -> Option<Seq> {
+        self.peer_payload = payload.into();
+        self.fit()
+    }
+
+    /// Gives each packet to come a sum, which takes a part of its room. Returns as [`Self::resize`]
+    /// does.
+    pub(crate) fn sum(&mut self) -> Option<Seq> {
+        self.summed = true;
+        self.fit()
+    }
+
+    fn fit(&mut self) -> Option<Seq> {
+        let payload = self.device_payload.min(self.peer_payload);
+        self.mss = payload.saturating_sub(self.sum_len() as u32).max(1);
+        let mss = self.mss as usize;
+        let oversized = self.queue.iter().find(|buffer| {
+            let size: usize = buffer.note::<Kept>().size.into();
+            unacknowledged_in(buffer) > mss && (size > mss || !is_store(buffer))
+        })?;
+        Some(Seq(oversized.note::<Kept>().seq))
+    }
+
+    /// Cuts the packets from the number `from` on so that none is too large for the device, and
+    /// tells the engine.
+    ///
+    /// # Errors
+    ///
+    /// `ENOBUFS` without memory for all of it: some packets are as large as they were. `EMSGSIZE`
+    /// if there would be more packets than numbers can tell apart; the engine knows of no change
+    /// then.
+    pub(crate) fn cut(&mut self, sock: &RawSock, engine: &mut Connection, from: Seq) -> Result {
+        let flags = esp::WriteQueue::flags(self, from);
+        let divided = self.divide(sock, engine.first_unacked().distance(from), from);
+        if divided == Err(EMSGSIZE) {
+            return divided;
+        }
+        // A record keeps its bounds.
+        let kept = if engine.has_records() {
+            records::BOUNDS
+        } else {
+            0
+        };
+        let packets = self.renumber(from, engine.number_behind(from), kept);
+        engine.recut(from, packets, |_| flags);
+        divided
+    }
+
+    /// Divides every packet from `from` on that is too large, each from its end on: the queue holds
+    /// the stream at every moment. `before` packets are in front of these. The new packets have no
+    /// numbers yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::cut`].
+    fn divide(&mut self, sock: &RawSock, before: u16, from: Seq) -> Result {
+        let mss = self.mss as usize;
+        let headroom = self.headroom.saturating_add(HEADER_LEN);
+        let mut room = MOST_QUEUED.saturating_sub(before);
+        let stamped = self.stamped;
+        let mut cursor = self.queue.cursor(from.0);
+        while let Some(packet) = cursor.current() {
+            if is_store(packet) {
+                let packets = packets_in(unacknowledged_in(packet), mss);
+                room = room.checked_sub(packets).ok_or(EMSGSIZE)?;
+                cursor.advance();
+                continue;
+            }
+            let len = packet.len();
+            room = room.checked_sub(1).ok_or(EMSGSIZE)?;
+            let mut left = len;
+            let mut parts = 0_usize;
+            while left > mss {
+                room = room.checked_sub(1).ok_or(EMSGSIZE)?;
+                // The rest that full packets leave over, or the last of these.
+                let rest = left.checked_rem(mss).filter(|&rest| rest > 0);
+                let part = rest.unwrap_or(mss);
+                left = left.saturating_sub(part);
+                let mut skb = Skb::alloc(headroom, part, Context::Softirq).ok_or(ENOBUFS)?;
+                let packet = cursor.current().ok_or(ENOENT)?;
+                // The bytes stay where they are, for a clone that may still be on its way.
+                if !skb.put_copy(packet, left, part) || !packet.trim(left) {
+                    return Err(ENOBUFS);
+                }
+                records::hand_on_bounds(packet, &mut skb, parts == 0);
+                if stamped && parts == 0 {
+                    packet.hand_on_stamp(&mut skb);
+                }
+                skb.release_header();
+                charge(sock, skb.truesize());
+                cursor.insert_behind(skb);
+                parts = parts.saturating_add(1);
+            }
+            for _ in 0..=parts {
+                cursor.advance();
+            }
+        }
+        Ok(())
+    }
+
+    /// Sizes the packets from `from` on anew, and numbers them from `first` on, as if none of them
+    /// had left. Returns how many there are.
+    fn renumber(&mut self, from: Seq, first: Seq, kept: u8) -> u16 {
+        let mss = self.mss as usize;
+        let mut seq = first;
+        let mut cursor = self.queue.cursor(from.0);
+        while let Some(buffer) = cursor.current() {
+            let note: Kept = buffer.note();
+            let (count, done) = if is_store(buffer) {
+                (packets_in(unacknowledged_in(buffer), mss), note.done)
+            } else {
+                (1, 0)
+            };
+            buffer.set_note(Kept {
+                seq: seq.0,
+                count,
+                size: mss as u16,
+                flags: note.flags & kept,
+                done,
+            });
+            seq = seq.add(count);
+            cursor.advance();
+        }
+        first.distance(seq)
+    }
+}

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An ESP socket's data: the part read without its lock, and its role: idle, a listener or a
+//! connection.
+
+use super::{
+    accept::SharedQueue,
+    ack_queue::{self, Due, Place},
+    lifecycle::Life,
+    receive::{Promise, Receiving, Unread},
+    send_queue::{Sending, Unacknowledged},
+};
+use crate::{
+    address::{Address, Peer, INTERFACE_ANY},
+    counters::Counter,
+    device::interface,
+    esp,
+    net::{
+        device::{Device, Mac},
+        inet::InternetEnd,
+        map::Key,
+        sock::{Locked, Sock, TcpState},
+    },
+    ports::Binding,
+    sysctl::Settings,
+};
+use core::sync::atomic::{AtomicU32, AtomicU8, Ordering::Relaxed};
+
+/// The protocol.
+pub(crate) struct Esp;
+
+/// A locked ESP socket.
+pub(crate) type LockedEsp<'a> = Locked<'a, Esp>;
+
+/// The part that is read without the socket lock.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) binding: Binding,
+    /// Of a listener beside one of TCP's.
+    pub(crate) twin: Option<Twin>,
+    peer: Peer,
+    pub(crate) unread: Unread,
+    pub(crate) unacknowledged: Unacknowledged,
+    pub(crate) promise: Promise,
+    /// Packets dropped since too many waited for the task that owns the socket.
+    pub(crate) backlog_drops: Counter,
+    /// The last change of a device that the connection was told of.
+    told: AtomicU32,
+    missed: AtomicU8,
+}
+
+/// A listener beside one of TCP's, which takes connections that stand for that one's.
+pub(crate) struct Twin {
+    /// Where the listener of TCP's is bound to.
+    pub(crate) own: InternetEnd,
+    /// Whether it takes connections of IPv4.
+    pub(crate) takes_v4: bool,
+}
+
+impl Twin {
+    /// Whether a connection to `destination` is for this listener.
+    pub(crate) fn takes(&self, destination: &InternetEnd) -> bool {
+        self.takes_v4
+            && self.own.port == destination.port
+            && (self.own.is_any() || self.own == *destination)
+    }
+}
+
+/// An event that came while a task owned the socket, to be handled when the task releases it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Missed {
+    /// The socket's turn in the ACK queue.
+    Turn = 1,
+    /// The connection's device has changed.
+    Device = 2,
+}
+
+impl Shared {
+    /// The part of a listener beside one of TCP's.
+    pub(crate) fn of_twin(twin: Twin) -> Self {
+        Shared {
+            binding: Binding::fixed(twin.own.port, INTERFACE_ANY),
+            twin: Some(twin),
+            ..Shared::default()
+        }
+    }
+
+    /// The part of a child.
+    pub(crate) fn of_child(local_port: u16, peer: &Address) -> Self {
+        let shared = Shared {
+            binding: Binding::fixed(local_port, peer.ifindex),
+            ..Shared::default()
+        };
+        shared.set_peer(peer);
+        shared
+    }
+
+    /// Sets the other end, before the socket is put among the connections.
+    pub(crate) fn set_peer(&self, peer: &Address) {
+        self.peer.set(peer);
+    }
+
+    /// The other end, meaningful while there is a connection.
+    #[inline]
+    pub(crate) fn peer(&self) -> Address {
+        self.peer.last()
+    }
+
+    /// Whether this is the connection of `local_port` with `peer`.
+    #[inline]
+    pub(crate) fn connects(&self, local_port: u16, peer: &Address) -> bool {
+        self.binding.port() == local_port && self.peer.is(peer)
+    }
+
+    /// Notes something for the task that owns the socket.
+    pub(crate) fn miss(&self, what: Missed) {
+        self.missed.fetch_or(what as u8, Relaxed);
+    }
+
+    /// Whether anything was missed.
+    #[inline]
+    pub(crate) fn has_missed(&self) -> bool {
+        self.missed.load(Relaxed) != 0
+    }
+
+    /// Whether `what` was missed; it is not any more.
+    pub(crate) fn take_missed(&self, what: Missed) -> bool {
+        self.missed.fetch_and(!(what as u8), Relaxed) & what as u8 != 0
+    }
+
+    /// Forgets all of them, for a new connection.
+    pub(crate) fn forget_missed(&self) {
+        self.missed.store(0, Relaxed);
+    }
+
+    /// The connection was told of the change of a device numbered `change`.
+    pub(crate) fn set_told(&self, change: u32) {
+        self.told.store(change, Relaxed);
+    }
+
+    /// The number of the last change that the connection was told of.
+    pub(crate) fn told(&self) -> u32 {
+        self.told.load(Relaxed)
+    }
+}
+
+/// The key that a connection is looked up by.
+#[inline]
+pub(crate) fn key(local_port: u16, peer: &Address) -> Key {
+    let mac = peer.mac.to_bits();
+    [
+        (mac >> 16) as u32,
+        (mac as u32) << 16 | u32::from(peer.port),
+        peer.ifindex,
+        local_port.into(),
+    ]
+}
+
+/// A connection, also one that is over, until the socket is disconnected.
+pub(crate) struct Connection {
+    /// The protocol's decisions.
+    pub(crate) engine: esp::Connection,
+    pub(crate) sending: Sending,
+    pub(crate) receiving: Receiving,
+    pub(crate) place: Place<Esp>,
+    pub(crate) life: Life<Esp>,
+    /// What the SYN tells of the connection that this one stands for.
+    pub(crate) mapped: Option<esp::Mapped>,
+    /// The own Ethernet address that the peer knows.
+    pub(crate) local: Mac,
+    /// When the socket's timer is armed for; `u64::MAX` if it is not.
+    armed: u64,
+}
+
+impl Connection {
+    /// The connection of `sock`, which `engine` decides, by `device`, whose ACK queue is `queue`.
+    pub(crate) fn new(
+        sock: &Sock<Esp>,
+        engine: esp::Connection,
+        device: &Device,
+        queue: ack_queue::Shared<Esp>,
+    ) -> Self {
+        let sending = Sending::new(device);
+        sock.shared().promise.set_granted(engine.granted());
+        Connection {
+            engine,
+            receiving: Receiving::new(sending.mss()),
+            sending,
+            place: Place::new(sock, sock.shared().peer().mac, queue),
+            life: Life::new(),
+            mapped: None,
+            local: device.address(),
+            armed: u64::MAX,
+        }
+    }
+
+    /// The receive queue, for the engine, with `arriving` bytes of memory about to join it.
+    #[inline(always)]
+    pub(crate) fn room(&self, sock: &Sock<Esp>, arriving: u32) -> esp::Room {
+        if self.engine.has_records() {
+            self.receiving
+                .room_of_records(sock, &sock.shared().unread, arriving)
+        } else {
+            self.receiving.room(sock, &sock.shared().unread, arriving)
+        }
+    }
+
+    /// A packet that leaves, and is none of the write queue: its header with a sum if the
+    /// connection has sums, and the sum's mask.
+    #[inline]
+    pub(crate) fn sums(&self, header: esp::Header) -> (esp::Header, u32) {
+        let summed = self.sending.is_summed();
+        (header.summed(summed), self.mask(&header))
+    }
+
+    /// The mask of the sums of packets that leave with `header`.
+    #[inline]
+    pub(crate) fn mask(&self, header: &esp::Header) -> u32 {
+        if self.sending.is_summed() {
+            self.mask_of_sums(header)
+        } else {
+            0
+        }
+    }
+
+    // Out of line, so that connections without sums pay for it with one branch.
+    #[cold]
+    #[inline(never)]
+    fn mask_of_sums(&self, header: &esp::Header) -> u32 {
+        self.engine.mask(header)
+    }
+
+    /// Arms the socket's timer if the engine needs it earlier than it is armed. Timers are not
+    /// pushed back, which costs more than an early expiry: that is a no-op.
+    #[inline]
+    pub(crate) fn arm(&mut self, sock: &Sock<Esp>, now: u64) {
+        if self.armed <= self.engine.earliest_news(now) && !self.sending.is_corked() {
+            return;
+        }
+        let deadline = match self.engine.deadline() {
+            Some(deadline) => deadline.min(self.sending.corked_until()),
+            None => return,
+        };
+        if deadline < self.armed {
+            self.armed = deadline;
+            sock.arm_timer(deadline);
+        }
+    }
+
+    /// The timer has expired.
+    pub(crate) fn expired(&mut self) {
+        self.armed = u64::MAX;
+    }
+
+    /// Nothing needs the timer any more.
+    pub(crate) fn disarm(&mut self, sock: &Sock<Esp>) {
+        self.armed = u64::MAX;
+        sock.disarm_timer();
+    }
+}
+
+/// The role of a socket.
+pub(crate) enum Role {
+    /// Neither of the other two, yet or again.
+    Idle,
+    /// A listener, with the queue of its children.
+    Listener(SharedQueue<Esp>),
+    /// A connection.
+    Connection(Connection),
+}
+
+/// What `setsockopt` has set. It lasts from one connection to the next, and a listener's children
+/// have it too.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Chosen {
+    /// `ESP_SO_USER_TIMEOUT`, milliseconds; 0 if it is not set.
+    pub(crate) user_timeout: u32,
+    /// `ESP_SO_CHECKSUM`, if it is set.
+    pub(crate) checksum: Option<bool>,
+}
+
+impl Chosen {
+    /// Whether a new connection by a device with a link of `speed` Mbit/s asks for sums.
+    pub(crate) fn sums_at(&self, settings: &Settings, speed: u32) -> bool {
+        self.checksum.unwrap_or_else(|| settings.checksum_at(speed))
+    }
+
+    /// Whether a listener's connection has sums if the other end does not ask for them: that one's
+    /// device is as fast.
+    pub(crate) fn sums(&self, settings: &Settings) -> bool {
+        self.sums_at(settings, 0)
+    }
+}
+
+/// The part that the socket lock guards.
+pub(crate) struct State {
+    pub(crate) role: Role,
+    pub(crate) chosen: Chosen,
+    /// The ends of the connection of TCP's that the socket's connection stands for.
+    pub(crate) mapped: Option<esp::Mapped>,
+    /// How many calls sleep for data, whichever connection that comes by.
+    readers: u32,
+}
+
+impl State {
+    /// An idle socket's.
+    pub(crate) fn idle(chosen: Chosen) -> Self {
+        State {
+            role: Role::Idle,
+            chosen,
+            mapped: None,
+            readers: 0,
+        }
+    }
+
+    /// The connection, if the socket is one.
+    #[inline]
+    pub(crate) fn connection(&mut self) -> Option<&mut Connection> {
+        match &mut self.role {
+            Role::Connection(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// The queue of a listener's children.
+    #[inline]
+    pub(crate) fn listening(&self) -> Option<&SharedQueue<Esp>> {
+        match &self.role {
+            Role::Listener(queue) => Some(queue),
+            _ => None,
+        }
+    }
+
+    /// Whether a call sleeps for data.
+    #[inline]
+    pub(crate) fn has_readers(&self) -> bool {
+        self.readers > 0
+    }
+
+    /// A call is about to sleep for data.
+    pub(crate) fn add_reader(&mut self) {
+        self.readers = self.readers.wrapping_add(1);
+    }
+
+    /// It sleeps no more.
+    pub(crate) fn remove_reader(&mut self) {
+        self.readers = self.readers.saturating_sub(1);
+    }
+}
+
+/// A locked socket and its connection.
+#[inline]
+pub(crate) fn parts<'a, 'b>(
+    esp: &'b mut LockedEsp<'a>,
+) -> Option<(&'a Sock<Esp>, &'b mut Connection)> {
+    let sock = esp.sock();
+    Some((sock, esp.state.connection()?))
+}
+
+/// Has the timer of the socket's ACK queue serve it, if that is due.
+#[inline]
+pub(crate) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
+    if due.is_now() {
+        if let Some(connection) = esp.state.connection() {
+            connection.place.serve_by_timer(due, now);
+        }
+    }
+}
+
+/// The interface that a socket is tied to, 0 if to none. A connection is tied to that which its
+/// packets go by: where a listener is bound to a VRF, its children are too, and have a device in
+/// it.
+pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
+    let shared = sock.shared();
+    // A twin's device may be any, and may go: it waits, as TCP's listener does.
+    if shared.twin.is_some() {
+        return INTERFACE_ANY;
+    }
+    let state = sock.tcp_state();
+    // A listener may have had a peer that refused it.
+    let peer = if state == TcpState::Listen as u8 {
+        INTERFACE_ANY
+    } else {
+        shared.peer().ifindex
+    };
+    if peer != INTERFACE_ANY && state != TcpState::Close as u8 {
+        return peer;
+    }
+    interface(sock, shared.binding.ifindex(), peer)
+}

@@ -1,0 +1,715 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! ESP sockets: what the socket calls do, but for sending and receiving.
+
+use super::{
+    accept::{self, Offspring},
+    ack_queue::Scheduled,
+    bytes, device, input, options, out_of_order,
+    outcome::{self, is_connecting},
+    output::push,
+    records,
+    send_queue::writable,
+    sock::{
+        key, parts, serve_by_timer, tie, Chosen, Connection, Esp, LockedEsp, Missed, Role, Shared,
+        State,
+    },
+    splice,
+};
+use crate::net::errno::prelude::*;
+use crate::{
+    address::{Address, INTERFACE_ANY},
+    device::{bindable, local, outgoing, present, usable},
+    esp::{self, Seq},
+    net::{
+        device::{Device, Mac},
+        family::{
+            Call, Closing, End, NewDescriptor, NewSocket, Operations, SocketState, Vtable,
+            ADDRESS_LEN,
+        },
+        message::Message,
+        namespace::PerNet,
+        options::{OptionBuffer, OptionValue},
+        random, rcu,
+        skb::Skb,
+        sock::{self, task_is_exiting, Guard, Protocol, Sock, SockRef, TcpState},
+        softirq::{self, Softirq},
+        splice::Pipe,
+        timer, uapi,
+        wait::Waiter,
+    },
+    pernet::Space,
+    ports,
+    statistics::Statistic,
+    uapi::is_own_level,
+};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// How often the SYN of a mapped connection leaves: an attempt ends after 0.6 s.
+const MAPPED_SYN_TRIES: u8 = 2;
+
+static VTABLE: Vtable<Esp> = Vtable::new(b"ESP");
+
+impl Protocol for Esp {
+    type Kind = sock::Stream;
+    type Shared = Shared;
+    type State = State;
+    type Slot = esp::Slot;
+    const WAKES_WRITERS: bool = true;
+    const OUTLIVES_DESCRIPTOR: bool = true;
+
+    fn vtable() -> &'static Vtable<Self> {
+        &VTABLE
+    }
+
+    fn backlog(esp: &mut LockedEsp<'_>, skb: Skb, softirq: Softirq<'_>) {
+        input::process_late(esp, skb, softirq);
+    }
+
+    fn timer(esp: &mut LockedEsp<'_>, _softirq: Softirq<'_>) {
+        let Some((_, connection)) = parts(esp) else {
+            return;
+        };
+        connection.expired();
+        let now = timer::now();
+        let engine = &mut connection.engine;
+        if now >= connection.sending.corked_until() {
+            connection.sending.uncork(engine);
+        }
+        connection.place.refresh(engine);
+        if engine.unacked() == 0 {
+            // An idle connection gives back memory that it may not need for long.
+            connection.sending.free_spares();
+        }
+        let heard = connection.place.last_arrival();
+        let outcome = engine.on_deadline(heard, now);
+        let due = outcome::settle(esp, outcome, now);
+        serve_by_timer(esp, due, now);
+    }
+
+    #[inline]
+    fn awaits_release(shared: &Shared) -> bool {
+        shared.has_missed()
+    }
+
+    fn before_release(esp: &mut LockedEsp<'_>, _softirq: Softirq<'_>) {
+        let shared = esp.sock().shared();
+        if shared.take_missed(Missed::Device) {
+            device::look(esp);
+        }
+        if shared.take_missed(Missed::Turn) {
+            Self::take_turn(esp, timer::now());
+        }
+    }
+}
+
+impl Scheduled for Esp {
+    fn take_turn(esp: &mut LockedEsp<'_>, now: u64) {
+        if let Some((_, connection)) = parts(esp) {
+            connection.place.refresh(&mut connection.engine);
+            connection.engine.take_turn();
+        }
+        push(esp, now);
+    }
+
+    fn miss_turn(sock: &Sock<Self>) {
+        sock.shared().miss(Missed::Turn);
+    }
+}
+
+impl Offspring for Esp {
+    fn note_ready(listener: &Sock<Self>, connections: u32) {
+        listener.shared().unread.set(connections);
+    }
+}
+
+/// Makes an ESP socket.
+pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
+    let sock = new.attach::<Esp>(protocol, Shared::default(), State::idle(Chosen::default()))?;
+    Space::of(sock.net()).sysctl.limit_buffers(sock);
+    Ok(())
+}
+
+/// Ends every connection of a namespace that only waits for its peer, at module exit.
+pub(crate) fn end_all(space: &Space) {
+    // Repeat until there is none: connections may come while others end.
+    while space.esp_connections.for_each_held(
+        |_| true,
+        |sock| {
+            let mut guard = sock.lock();
+            let mut esp = guard.locked();
+            softirq::disabled(|_| {
+                outcome::abort(&mut esp);
+                outcome::unlist(&esp);
+            });
+        },
+    ) {}
+}
+
+impl Esp {
+    fn take_port(sock: &Sock<Self>, port: u16, ifindex: u32) -> Result {
+        ports::take(
+            &Space::of(sock.net()).esp_ports,
+            sock,
+            &sock.shared().binding,
+            |other| &other.shared().binding,
+            port,
+            ifindex,
+        )
+    }
+
+    /// Asks the device by which a connection to `address` would go for its link's speed, if that
+    /// decides whether the connection has sums. The device must be asked before the socket is
+    /// locked.
+    fn ask_speed(sock: &Sock<Esp>, address: &[u8]) {
+        let space = Space::of(sock.net());
+        if !space.sysctl.checksum_by_speed() || sock.tcp_state() != TcpState::Close as u8 {
+            return;
+        }
+        let asked = Address::parse(address)
+            .and_then(|peer| outgoing(sock, sock.shared().binding.ifindex(), peer.ifindex));
+        if let Ok(ifindex) = asked {
+            space.esp_queues.ask_speed(sock.net(), ifindex);
+        }
+    }
+
+    /// Sends the SYN.
+    fn start_connecting(esp: &mut LockedEsp<'_>, address: &[u8]) -> Result {
+        let sock = esp.sock();
+        let space = Space::of(sock.net());
+        let mut peer = Address::parse(address)?;
+        let shared = sock.shared();
+        peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
+        // A device that goes is unlisted, then waits for readers, then looks for its connections:
+        // within one section it cannot be found and then miss this one.
+        let section = rcu::Read::enter();
+        let device = Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?;
+        usable(device)?;
+        if peer.mac.is_group() || peer.mac == Mac::default() {
+            return Err(ENETUNREACH);
+        }
+        let queue = space.esp_queues.of(peer.ifindex)?;
+        let sums = esp.state.chosen.sums_at(&space.sysctl, queue.speed());
+        shared.set_peer(&peer);
+        shared.forget_missed();
+        device::begin(sock);
+        let list = |port| space.esp_connections.insert(&key(port, &peer), esp);
+        let listed = if shared.binding.is_taken() {
+            list(shared.binding.port())
+        } else {
+            let to = u64::from(peer.ifindex) << 32 | u64::from(peer.port);
+            let hash = space.port_secret.hash([peer.mac.to_bits(), to, 0]);
+            ports::take_to_connect(&space.esp_ports, sock, &shared.binding, hash, list)
+        };
+        if let Err(e) = listed {
+            shared.set_peer(&Address::default());
+            return Err(if e == EEXIST { EADDRNOTAVAIL } else { e });
+        }
+        let port = shared.binding.port();
+        if let Some(last) = esp.state.connection() {
+            last.place.leave(sock);
+        }
+        let config = space.sysctl.config();
+        let mut engine = esp::Connection::new(port, peer.port, config);
+        engine.set_user_timeout(esp.state.chosen.user_timeout, config);
+        if let Some(largest) = records::largest(sock) {
+            engine.use_records(largest);
+        }
+        let mapped = esp.state.mapped.as_mut().map(|mapped| {
+            // TCP is the other way there, and must not be late.
+            engine.set_syn_tries(MAPPED_SYN_TRIES);
+            if mapped.source.port == 0 {
+                mapped.source.port = port;
+            }
+            *mapped
+        });
+        let now = timer::now();
+        engine.use_nonce(random::u32());
+        engine.connect(Seq(random::u16()), now);
+        // The device is measured when changes are heard of already.
+        let mut connection = Connection::new(sock, engine, device, queue);
+        connection.mapped = mapped;
+        esp.state.role = Role::Connection(connection);
+        if sums {
+            device::sum(esp, now);
+        }
+        sock.start_flow();
+        let _ = sock.take_own_error();
+        let _ = sock.take_error();
+        space.statistics.count(Statistic::EspActiveOpens);
+        outcome::set_state(sock, TcpState::SynSent);
+        softirq::disabled(|_| push(esp, now));
+        Ok(())
+    }
+
+    /// Takes a listener out of the table, and ends its children.
+    fn stop_listening(guard: &mut Guard<'_, Self>) {
+        let esp = guard.locked();
+        let sock = esp.sock();
+        let Some(queue) = esp.state.listening().cloned() else {
+            return;
+        };
+        esp.state.role = Role::Idle;
+        let space = Space::of(sock.net());
+        let listed = space.esp_listeners.lock().remove(sock);
+        drop(listed);
+        let listed = space.mapped_listeners.lock().remove(sock);
+        drop(listed);
+        outcome::set_state(sock, TcpState::Close);
+        let listener = queue.lock().close();
+        drop(listener);
+        sock.shared().unread.set(0);
+        loop {
+            let child = queue.lock().drain();
+            let Some(child) = child else {
+                break;
+            };
+            let mut guard = child.lock_child();
+            let mut esp = guard.locked();
+            if let Some(connection) = esp.state.connection() {
+                let _ = connection.life.take_parent();
+            }
+            softirq::disabled(|_| outcome::abort(&mut esp));
+            outcome::end(&child);
+        }
+    }
+
+    /// Ends whatever the socket is in, with a reset if there is a connection, and makes it as good
+    /// as new: but for its options, and for its port if that was asked for.
+    fn disconnect(guard: &mut Guard<'_, Self>) {
+        Self::stop_listening(guard);
+        let mut esp = guard.locked();
+        let sock = esp.sock();
+        let state = sock.tcp_state();
+        let ending = [TcpState::Closing, TcpState::LastAck].map(|s| s as u8);
+        if state != TcpState::Close as u8 {
+            let unacked = esp.state.connection().map_or(0, |c| c.engine.unacked());
+            if !ending.contains(&state) || unacked > 0 {
+                sock.set_error(ECONNRESET);
+            }
+            softirq::disabled(|_| outcome::abort(&mut esp));
+        }
+        esp.receive_queue().purge();
+        sock.shared().unread.set(0);
+        esp.state.role = Role::Idle;
+        if !sock.shared().binding.is_asked_for() {
+            outcome::give_port_back(sock);
+            sock.shared().binding.lapse();
+        }
+        esp.clear_shutdown();
+        sock.wake_error();
+    }
+
+    /// Waits, as `SO_LINGER` asks, until the peer has acknowledged everything.
+    fn linger(call: &Call<'_, Self>, guard: &mut Guard<'_, Self>) {
+        if let Some(mut timeout) = call.linger().filter(|_| !task_is_exiting()) {
+            // When the time is up, the rest goes on in the background.
+            let _ = guard.wait(call, &mut timeout, Waiter::Shared, |esp| {
+                let ending = [TcpState::FinWait1, TcpState::Closing, TcpState::LastAck];
+                !ending.map(|s| s as u8).contains(&esp.sock().tcp_state())
+            });
+        }
+    }
+}
+
+fn is_connected(state: u8) -> bool {
+    state != TcpState::Close as u8 && state != TcpState::Listen as u8 && !is_connecting(state)
+}
+
+/// Listens beside a socket of TCP's, as which the caller has made the one of `call`.
+pub(crate) fn listen_as_twin(call: &Call<'_, Esp>, backlog: u32) -> Result {
+    let sock = call.sock();
+    let mut guard = call.lock();
+    let esp = guard.locked();
+    if let Some(queue) = esp.state.listening() {
+        accept::set_backlog(queue, backlog);
+        sock.backlog_limit().store(backlog, Relaxed);
+        return Ok(());
+    }
+    let twin = sock.shared().twin.as_ref().ok_or(EINVAL)?;
+    if sock.tcp_state() != TcpState::Close as u8 {
+        return Err(EINVAL);
+    }
+    let queue = accept::Queue::new(call.hold(), backlog)?;
+    let space = Space::of(sock.net());
+    outcome::set_state(sock, TcpState::Listen);
+    let listed = space
+        .mapped_listeners
+        .lock()
+        .insert(twin.own.port.into(), sock);
+    if let Err(e) = listed {
+        outcome::set_state(sock, TcpState::Close);
+        drop(queue.lock().close());
+        return Err(e);
+    }
+    esp.state.role = Role::Listener(queue);
+    sock.backlog_limit().store(backlog, Relaxed);
+    Ok(())
+}
+
+/// Ends [`listen_as_twin`].
+pub(crate) fn stop_twin(sock: &Sock<Esp>) {
+    let mut guard = sock.lock();
+    Esp::stop_listening(&mut guard);
+}
+
+/// The connection that has waited longest for a listener's `accept`, if one has.
+pub(crate) fn take_child(listener: &Sock<Esp>) -> Option<SockRef<Esp>> {
+    let mut guard = listener.lock();
+    let queue = guard.locked().state.listening()?.clone();
+    drop(guard);
+    let child = queue.lock().pop_ready();
+    child
+}
+
+/// Ends a connection that cannot be given a descriptor.
+pub(crate) fn give_up_child(child: &Sock<Esp>) {
+    let mut guard = child.lock();
+    let mut esp = guard.locked();
+    softirq::disabled(|_| outcome::abort(&mut esp));
+    outcome::end(child);
+}
+
+impl Operations for Esp {
+    fn release(closing: Closing<'_, Self>) {
+        let sock = closing.sock();
+        let mut guard = sock.lock();
+        Self::stop_listening(&mut guard);
+        let mut esp = guard.locked();
+        esp.add_shutdown(uapi::SHUTDOWN_MASK);
+        // With bytes that nobody will read, or a wish to close hard, the peer must learn that not
+        // all was taken (RFC 2525, section 2.17, of TCP).
+        let hard = !esp.receive_queue().is_empty() || sock.linger() == Some(0);
+        let state = sock.tcp_state();
+        if hard || is_connecting(state) {
+            softirq::disabled(|_| outcome::abort(&mut esp));
+        } else if is_connected(state) {
+            softirq::disabled(|_| outcome::finish_sending(&mut esp));
+            Self::linger(&closing, &mut guard);
+        }
+        let mut esp = guard.locked();
+        esp.receive_queue().purge();
+        drop(closing);
+        softirq::disabled(|_| {
+            out_of_order::drop_all(&mut esp);
+            if !is_connected(sock.tcp_state()) {
+                outcome::unlist(&esp);
+                sock.disarm_timer();
+                outcome::end(sock);
+            } else if outcome::count_orphan(&mut esp) {
+                // The local port stays taken until the connection is over.
+                let now = timer::now();
+                if let Some(connection) = esp.state.connection() {
+                    connection.engine.orphan(now);
+                }
+                push(&mut esp, now);
+            } else {
+                outcome::abort(&mut esp);
+            }
+        });
+    }
+
+    fn bind(call: &Call<'_, Self>, address: &[u8]) -> Result {
+        let address = Address::parse(address)?;
+        ports::allowed(call, address.port)?;
+        let _guard = call.lock();
+        if call.tcp_state() != TcpState::Close as u8 {
+            return Err(EINVAL);
+        }
+        let section = rcu::Read::enter();
+        bindable(call.net(), address.ifindex, &section)?;
+        Self::take_port(call, address.port, address.ifindex)
+    }
+
+    fn connect(call: &Call<'_, Self>, address: &[u8], nonblocking: bool) -> Result {
+        Self::ask_speed(call, address);
+        let mut guard = call.lock();
+        if Address::is_unspecified(address) {
+            guard.locked().count_disconnect();
+            Self::disconnect(&mut guard);
+            call.set_state(SocketState::Unconnected);
+            return Ok(());
+        }
+        let pending = match call.state() {
+            SocketState::Disconnecting => return Err(EINVAL),
+            SocketState::Connected => return Err(EISCONN),
+            SocketState::Connecting => EALREADY,
+            SocketState::Unconnected => {
+                if call.tcp_state() != TcpState::Close as u8 {
+                    return Err(EISCONN);
+                }
+                Self::start_connecting(&mut guard.locked(), address)?;
+                call.set_state(SocketState::Connecting);
+                EINPROGRESS
+            }
+        };
+        let mut timeout = call.send_timeout(nonblocking);
+        guard
+            .wait(call, &mut timeout, Waiter::Shared, |esp| {
+                !is_connecting(esp.sock().tcp_state())
+            })
+            .map_err(|e| if e == EAGAIN { pending } else { e })?;
+        if call.tcp_state() == TcpState::Close as u8 {
+            let failure = call.take_own_error().and_then(|()| call.take_error());
+            call.set_state(SocketState::Unconnected);
+            guard.locked().count_disconnect();
+            Self::disconnect(&mut guard);
+            failure?;
+            return Err(ECONNABORTED);
+        }
+        call.set_state(SocketState::Connected);
+        Ok(())
+    }
+
+    fn accept(call: &Call<'_, Self>, new: NewDescriptor<'_>, nonblocking: bool) -> Result {
+        let mut guard = call.lock();
+        let mut timeout = call.receive_timeout(nonblocking);
+        let child = loop {
+            let queue = guard.locked().state.listening().cloned().ok_or(EINVAL)?;
+            let waited = guard.wait(call, &mut timeout, Waiter::Exclusive, |esp| {
+                esp.state.listening().is_none()
+                    || queue.lock().has_ready()
+                    || call.has_error()
+                    || present(call.net(), tie(call)).is_err()
+            });
+            match waited {
+                // Disconnected: it listens no more, which the next look tells.
+                Err(EPIPE) => {}
+                other => other?,
+            }
+            let child = queue.lock().pop_ready();
+            if let Some(child) = child {
+                break child;
+            }
+            call.take_error()?;
+            present(call.net(), tie(call))?;
+        };
+        drop(guard);
+        let ifindex = child.shared().peer().ifindex;
+        Space::of(call.net())
+            .esp_queues
+            .ask_speed(call.net(), ifindex);
+        let mut guard = child.lock();
+        new.graft(&mut guard.locked())
+    }
+
+    fn name(sock: &Sock<Self>, end: End) -> Result<[u8; ADDRESS_LEN]> {
+        if end != End::Own {
+            let peer = sock.shared().peer();
+            // A peer that has gone before `accept` is still named, also by `SO_PEERNAME`.
+            let missing = match end {
+                End::Accepted => peer == Address::default(),
+                _ => !is_connected(sock.tcp_state()),
+            };
+            return if missing {
+                Err(ENOTCONN)
+            } else {
+                Ok(peer.emit())
+            };
+        }
+        let ifindex = tie(sock);
+        let port = sock.shared().binding.port();
+        Ok(local(sock.net(), port, ifindex).emit())
+    }
+
+    fn poll(call: &Call<'_, Self>) -> u32 {
+        const READABLE: u32 = uapi::EPOLLIN | uapi::EPOLLRDNORM;
+        const WRITABLE: u32 = uapi::EPOLLOUT | uapi::EPOLLWRNORM;
+        let sock = call.sock();
+        let state = sock.tcp_state();
+        if state == TcpState::Listen as u8 {
+            // The count is kept where it can be read without the socket's lock.
+            let mut ready = 0;
+            if sock.shared().unread.count() > 0 {
+                ready |= READABLE;
+            }
+            if sock.has_error() || present(sock.net(), tie(sock)).is_err() {
+                ready |= READABLE | uapi::EPOLLERR;
+            }
+            return ready;
+        }
+        let mut ready = 0;
+        let shutdown = sock.shutdown();
+        if shutdown == uapi::SHUTDOWN_MASK || state == TcpState::Close as u8 {
+            ready |= uapi::EPOLLHUP;
+        }
+        if shutdown & uapi::RCV_SHUTDOWN != 0 {
+            ready |= READABLE | uapi::EPOLLRDHUP;
+        }
+        if !is_connecting(state) {
+            if sock.shared().unread.is_readable(sock) {
+                ready |= READABLE;
+            }
+            if shutdown & uapi::SEND_SHUTDOWN != 0 || writable(sock) {
+                ready |= WRITABLE;
+            } else {
+                call.want_write_space();
+                // Room may have come between the test and the request.
+                if writable(sock) {
+                    ready |= WRITABLE;
+                }
+            }
+        }
+        ready | sock.error_readiness()
+    }
+
+    fn ioctl(sock: &Sock<Self>, command: u32) -> Result<u32> {
+        match command {
+            // There is no urgent data, so no mark either.
+            uapi::SIOCATMARK => return Ok(0),
+            uapi::SIOCINQ | uapi::SIOCOUTQ | uapi::SIOCOUTQNSD => {}
+            _ => return Err(ENOIOCTLCMD),
+        }
+        if sock.tcp_state() == TcpState::Listen as u8 {
+            return Err(EINVAL);
+        }
+        Ok(match command {
+            uapi::SIOCINQ if sock.keeps_records() => records::next_len(sock),
+            uapi::SIOCINQ => sock.shared().unread.count(),
+            uapi::SIOCOUTQ => sock.shared().unacknowledged.bytes(),
+            _ => bytes::unsent(sock),
+        })
+    }
+
+    fn listen(call: &Call<'_, Self>, backlog: u32) -> Result {
+        let sock = call.sock();
+        let mut guard = call.lock();
+        let esp = guard.locked();
+        if let Some(queue) = esp.state.listening() {
+            accept::set_backlog(queue, backlog);
+            sock.backlog_limit().store(backlog, Relaxed);
+            return Ok(());
+        }
+        if sock.tcp_state() != TcpState::Close as u8 || call.state() != SocketState::Unconnected {
+            return Err(EINVAL);
+        }
+        let queue = accept::Queue::new(call.hold(), backlog)?;
+        if !sock.shared().binding.is_taken() {
+            if let Err(e) = Self::take_port(sock, 0, INTERFACE_ANY) {
+                drop(queue.lock().close());
+                return Err(e);
+            }
+        }
+        let space = Space::of(sock.net());
+        let listening = ports::listen(
+            &space.esp_ports,
+            sock,
+            |sock| &sock.shared().binding,
+            || outcome::set_state(sock, TcpState::Listen),
+        )
+        .and_then(|()| {
+            let port = sock.shared().binding.port();
+            space.esp_listeners.lock().insert(port.into(), sock)
+        });
+        if let Err(e) = listening {
+            outcome::set_state(sock, TcpState::Close);
+            drop(queue.lock().close());
+            return Err(e);
+        }
+        esp.state.role = Role::Listener(queue);
+        sock.backlog_limit().store(backlog, Relaxed);
+        Ok(())
+    }
+
+    fn shutdown(call: &Call<'_, Self>, halves: u8) -> Result {
+        let sock = call.sock();
+        let mut guard = sock.lock();
+        let state = sock.tcp_state();
+        if call.state() == SocketState::Connecting {
+            call.set_state(if is_connected(state) {
+                SocketState::Connected
+            } else {
+                SocketState::Disconnecting
+            });
+        }
+        let ends = is_connecting(state)
+            || state == TcpState::Listen as u8 && halves & uapi::RCV_SHUTDOWN != 0;
+        if ends {
+            // Wakes calls that sleep in `accept` or `connect`.
+            Self::disconnect(&mut guard);
+            call.set_state(SocketState::Unconnected);
+        } else if state != TcpState::Listen as u8 {
+            let mut esp = guard.locked();
+            esp.add_shutdown(halves);
+            if halves & uapi::RCV_SHUTDOWN != 0 {
+                if let Some(connection) = esp.state.connection() {
+                    connection.engine.receive_shutdown();
+                }
+            }
+            if halves & uapi::SEND_SHUTDOWN != 0 && is_connected(state) {
+                softirq::disabled(|_| outcome::finish_sending(&mut esp));
+            }
+        }
+        sock.state_change();
+        if state == TcpState::Close as u8 {
+            // Calls that sleep are woken all the same.
+            return Err(ENOTCONN);
+        }
+        Ok(())
+    }
+
+    fn set_low_water(sock: &Sock<Self>, mark: i32) {
+        sock.set_low_water(mark);
+        if sock.shared().unread.is_readable(sock) {
+            sock.data_ready();
+        } else {
+            // A call that sleeps for a single byte looks at the mark again.
+            sock.state_change();
+        }
+    }
+
+    fn get_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionBuffer) -> Result {
+        if !is_own_level(level) {
+            return Err(EOPNOTSUPP);
+        }
+        options::get(sock, name, value)
+    }
+
+    fn set_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionValue) -> Result {
+        if !is_own_level(level) {
+            return Err(ENOPROTOOPT);
+        }
+        options::set(sock, name, value)
+    }
+
+    fn send(call: &Call<'_, Self>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+        bytes::send(call, msg, len)
+    }
+
+    fn receive(
+        call: &Call<'_, Self>,
+        msg: &mut Message<'_>,
+        len: usize,
+        flags: i32,
+    ) -> Result<usize> {
+        bytes::receive(call, msg, len, flags)
+    }
+
+    const SPLICES: bool = true;
+
+    fn splice(
+        call: &Call<'_, Self>,
+        pipe: &mut Pipe<'_>,
+        len: usize,
+        nonblocking: bool,
+    ) -> Result<usize> {
+        splice::splice(call, pipe, len, nonblocking)
+    }
+
+    fn send_record(call: &Call<'_, Self>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+        records::send(call, msg, len)
+    }
+
+    fn receive_record(
+        call: &Call<'_, Self>,
+        msg: &mut Message<'_>,
+        len: usize,
+        flags: i32,
+    ) -> Result<usize> {
+        records::receive(call, msg, len, flags)
+    }
+
+    fn no_more(sock: &Sock<Self>) {
+        bytes::no_more(sock);
+    }
+}
