@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Much data over ESP: between programs, in messages of every size, both ways at once, to slow
+//! Bulk transfers over ESP: between programs, in messages of every size, both ways at once, to slow
 //! readers.
 
 use sha2::{Digest, Sha256};
@@ -67,7 +67,7 @@ fn socat_between(from: &Host, to: &Host) -> Outcome {
     pipe_through((to, socat(&[&listen, "STDOUT"])), sender, 64 * MIB)
 }
 
-/// Nobody reads the sender's remarks while it works, so it should not make many.
+/// The sender's standard error is not read while it works, so its log must stay short.
 fn quiet(command: Command) -> Command {
     let mut same = Command::new(command.get_program());
     same.args(command.get_args().filter(|argument| *argument != "-d"));
@@ -105,7 +105,7 @@ fn both_ways(lab: &Lab) -> Outcome {
 
 fn odd_sizes(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(302, 4)?;
-    // Around the largest payload of a packet, and sizes that fit nothing.
+    // Around the largest payload of a packet, and sizes that match no boundary.
     for chunk in [1, 7, 1488, 1489, 1490, 2978, 2979, 4097, 65_537] {
         let (client, server) = lab.esp_pair_through(&listener, 302)?;
         let load = Load {
@@ -120,7 +120,7 @@ fn odd_sizes(lab: &Lab) -> Outcome {
 
 fn slow_reader(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(303, 4)?;
-    // A child takes its buffer sizes from the listener, as with TCP.
+    // An accepted socket inherits the listener's buffer sizes, as with TCP.
     listener.set_so(libc::SO_RCVBUF, 8192)?;
     let (client, server) = lab.esp_pair_through(&listener, 303)?;
     let message = random(4 * MIB, 303);
@@ -130,8 +130,7 @@ fn slow_reader(lab: &Lab) -> Outcome {
         server
             .receive_exact(&mut got[..half])
             .context("first half")?;
-        // The pause is the point: the sender meets a full buffer, its timers run, and nothing may
-        // be lost.
+        // During the pause the sender meets a full buffer and its timers run; no byte may be lost.
         thread::sleep(Duration::from_secs(2));
         server
             .receive_exact(&mut got[half..])
@@ -193,10 +192,9 @@ fn many_senders(lab: &Lab) -> Outcome {
     })
 }
 
-/// Two threads send by one socket, on one processor. The second wants to as soon as the first
-/// packet of the other's message has arrived, and has the processor whenever it can go on:
-/// acknowledgements that the first one sees to in the midst of its message are no reason to let the
-/// other in.
+/// Two threads send on one socket, on one processor. The second thread has the higher priority, and
+/// calls `send` once the first packet of the other message has arrived. The first thread processes
+/// acknowledgements in the middle of its message; it must not let the second message in then.
 fn two_writers(lab: &Lab) -> Outcome {
     const LENGTH: usize = 100_000;
     let (client, server) = lab.esp_pair(650)?;

@@ -18,7 +18,7 @@ scenarios! {
     direct esp_low_water_beyond_the_window_is_no_deadlock = low_water;
 }
 
-/// Little memory and no waiting: what a send did not take is not sent, what it took arrives.
+/// A small buffer and a non-blocking socket: the bytes that a send accepted arrive, and no others.
 fn nonblocking_sender(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(603)?;
     client.set_so(libc::SO_SNDBUF, 4608)?;
@@ -52,7 +52,7 @@ fn nonblocking_sender(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Programs built with the header of 2006 ask for options at another level.
+/// Programs built with the header of 2006 use another option level.
 fn first_level(lab: &Lab) -> Outcome {
     let (client, _server) = lab.esp_pair(613)?;
     let (datagrams, _other) = lab.edp_pair(613)?;
@@ -91,8 +91,8 @@ fn options(lab: &Lab) -> Outcome {
     let ten = sent.pkt_tx >= 10 && received.pkt_rx >= 10;
     ensure!(ten, "after ten packets of data: {sent:?}, {received:?}");
     ensure!(sent.tx_err == 0, "{sent:?}");
-    // A host that is not scheduled for longer than the request timer makes its peer ask again, so a
-    // packet may come twice; but none is missing and none is dropped.
+    // A host that is not scheduled for longer than the request timer makes its peer repeat a
+    // request, so a packet may arrive twice. No packet is missing or dropped.
     ensure!(
         received.pkt_rx_drop == 0 && received.seq_lost == 0,
         "loss on a cable: {received:?}"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checksums of ESP packets: who gets them, where they are made and checked, and what they find.
+//! Checksums of ESP packets: how the ends agree on them, where they are computed and validated, and
+//! which damage they detect.
 
 use super::esp_cookies::await_cookies;
 use crate::address::ESP_SO_CHECKSUM;
@@ -25,12 +26,13 @@ const LOAD: Load = Load::of(1 << 20, 100_000, 17);
 /// Payload bytes of a packet with a checksum, at the MTU of 1500.
 const PAYLOAD: i32 = 1485;
 
-/// Has the socket ask for checksums, or not.
+/// Sets whether the socket asks for checksums.
 fn ask(socket: &Socket, sums: bool) -> Outcome {
     Ok(socket.set_int_option(SOL_EP, ESP_SO_CHECKSUM, sums.into())?)
 }
 
-/// A connection to `port` of host `b`, whose ends ask as told; `None` leaves the default.
+/// A connection to `port` of host `b`. `asks` says which end asks for checksums; `None` leaves the
+/// default.
 fn pair(lab: &Lab, port: u16, asks: [Option<bool>; 2]) -> Result<[Socket; 2]> {
     let listener = lab.b.esp_listener(port, 1)?;
     let client = lab.a.esp()?;
@@ -42,7 +44,7 @@ fn pair(lab: &Lab, port: u16, asks: [Option<bool>; 2]) -> Result<[Socket; 2]> {
     Ok([client, server])
 }
 
-/// Whether both ends have checksums.
+/// Returns whether both ends have checksums, and checks that they agree.
 fn have(ends: &[Socket; 2]) -> Result<bool> {
     let mut have = [false; 2];
     for (end, has) in ends.iter().zip(&mut have) {
@@ -113,7 +115,8 @@ fn heard(ear: &PacketSocket) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Cut from runs, with and without scatter-gather, sent one by one, and without payload.
+/// Packets that are cut from runs, with and without scatter-gather, that are sent one by one, and
+/// that have no payload.
 fn every_packet(lab: &Lab) -> Outcome {
     let features: [&[&str]; 3] = [
         &[],
@@ -135,7 +138,7 @@ fn every_packet(lab: &Lab) -> Outcome {
         lab.await_no_sockets()?;
         let mut flags = 0;
         let mut full = 0;
-        // One packet's is all packets', unless the numbers wrap.
+        // All packets have the same mask, unless the numbers wrap.
         let mut masks = None;
         for frame in heard(&ear) {
             let header = EspHeader::of_frame(&frame).context("no ESP")?;
@@ -185,7 +188,7 @@ fn joined(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Frames in the client's name: only the one with a right checksum is the stream's.
+/// The scenario forges frames of the client. The server accepts only the one with a right checksum.
 fn wrong_or_missing(lab: &Lab) -> Outcome {
     send_single_packets(&lab.a.namespace)?;
     let ear = lab.b.packets(ETH_P_ESP)?;
@@ -208,7 +211,8 @@ fn wrong_or_missing(lab: &Lab) -> Outcome {
     let mask = first.mask_in(&frame).context("no checksum")?;
     let right = next.masked_packet(b"right", mask);
     for bit in 0..right.len() * 8 {
-        // Neither the ports nor the length: such a packet is another's, or too short.
+        // Not in the ports or the length: such a packet would belong to another socket, or be too
+        // short.
         if !(0..48).contains(&bit) {
             let mut wrong = right.clone();
             wrong[bit / 8] ^= 1 << (bit % 8);
@@ -227,7 +231,8 @@ fn wrong_or_missing(lab: &Lab) -> Outcome {
     same(wrong, flips + 1, "wrong ones counted")
 }
 
-/// A listener that keeps nothing of a SYN learns from the next packet that it had a checksum.
+/// A listener that answers with a cookie forgets the SYN. The next packet shows that the SYN had a
+/// checksum.
 fn behind_a_cookie(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(893, 1)?;
     let wire = lab.a.packets(ETH_P_ESP)?;
@@ -242,8 +247,8 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     transfer_both_ways(&ends[0], &ends[1], LOAD)
 }
 
-/// The peer takes no skips, so what has left could not leave again in the smaller packets that have
-/// checksums.
+/// The peer takes no skips, so the client could not retransmit its full packets in smaller ones
+/// with checksums. It drops the first packet with a checksum.
 fn too_late(lab: &Lab) -> Outcome {
     let (mut station, client) = Station::connect(lab, 894)?;
     client.send_all(&[7; 3 * (PAYLOAD as usize + 4)])?;
@@ -263,15 +268,15 @@ fn too_late(lab: &Lab) -> Outcome {
     })
 }
 
-/// What became of 50 connections of 200 packets each, when a bit changes in every hundredth frame
-/// and no frame check finds it.
+/// The outcomes of 50 connections of 200 packets each. A bit changes in one frame of a hundred, and
+/// no frame check detects it.
 #[derive(Debug, Default)]
 struct Fates {
-    /// All bytes came, as they were sent.
+    /// All bytes arrived as they were sent.
     intact: u32,
-    /// All bytes came, some of them changed.
+    /// All bytes arrived, some of them changed.
     changed: u32,
-    /// The connection was refused, ended or stood still.
+    /// The connection was refused, ended or stalled.
     broken: u32,
 }
 
@@ -306,7 +311,7 @@ fn stream(lab: &Lab, listener: &Socket, port: u16, sums: bool, fates: &mut Fates
         Ok(()) if got == bytes => fates.intact += 1,
         Ok(()) => fates.changed += 1,
     }
-    // Neither end waits for the other any more.
+    // Closing resets the connection, so neither end waits for the other.
     client.set_linger(Some(0))?;
     server.set_linger(Some(0))?;
     Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! SYNs that nobody follows up, and clients that take their time.
+//! SYN cookies: floods of SYNs, and clients that are slow to send their first data.
 
 use crate::prelude::*;
 use crate::station;
@@ -20,14 +20,14 @@ const BACKLOG: i32 = 4;
 /// Options of a SYN: version, largest payload, window, skips are taken.
 const OPTIONS: [u8; 17] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 10, 2, 0, 1];
 
-/// A client without the module.
+/// A client without the module, which writes its own frames.
 struct Client<'a> {
     lab: &'a Lab,
     wire: PacketSocket,
     port: u16,
-    /// The number of its SYN.
+    /// The sequence number of its SYN.
     isn: u16,
-    /// The number of the answer.
+    /// The sequence number of the SYN|ACK.
     answer: u16,
 }
 
@@ -97,8 +97,8 @@ impl<'a> Client<'a> {
     }
 }
 
-/// SYNs from hosts that are not there: more than the backlog holds, and more when none has answered
-/// for a while.
+/// Sends SYNs from hosts that do not exist: more than the backlog holds, and as many again after 50
+/// ms without an answer.
 fn flood(lab: &Lab) -> Outcome {
     let wire = lab.b.packets(ETH_P_ESP)?;
     for round in 0..2 {
@@ -151,8 +151,8 @@ fn receive(listener: &Socket, wanted: &[u8]) -> Result<Socket> {
     Ok(server)
 }
 
-/// One client's half-open connection was there before the flood, another client connects within it;
-/// both send only when it has gone on.
+/// One client connects before the flood, another one during it. Both send their first data only
+/// after a second flood.
 fn slow_clients(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     let early = Client::connect(lab, 1001)?;
@@ -182,8 +182,8 @@ fn slow_clients(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// An answer with somebody else's cookie opens nothing. The second packet of a client whose first
-/// one was lost opens nothing either, and is not reset.
+/// A packet with another client's cookie opens no connection, and gets a reset. The second packet
+/// of a client whose first one was lost opens none either, and gets no reset.
 fn made_up(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     listener.set_nonblocking(true)?;
@@ -211,8 +211,8 @@ fn made_up(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A client whose connection a cookie makes, and which both sides end. It does not hear the last
-/// acknowledgement.
+/// Opens a connection by a cookie, and closes it from both sides. Returns the client, which then
+/// behaves as if the last acknowledgement was lost.
 fn ended<'a>(lab: &'a Lab, listener: &Socket, port: u16) -> Result<Client<'a>> {
     let client = Client::connect(lab, port).context("a client within the flood")?;
     let cookies = lab.a.counter("EspInCookies")?;
@@ -233,8 +233,8 @@ fn ended<'a>(lab: &'a Lab, listener: &Socket, port: u16) -> Result<Client<'a>> {
     Ok(client)
 }
 
-/// The copy is answered with a reset, as any packet of no connection, and its bytes are not
-/// delivered again.
+/// The copy gets a reset, like any packet without a connection, and its bytes are not delivered
+/// again.
 fn late_copy(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     listener.set_nonblocking(true)?;
@@ -245,7 +245,7 @@ fn late_copy(lab: &Lab) -> Outcome {
     client.wait_for(|header| header.flags == flag::RST)?;
     refused(listener.accept(0), libc::EAGAIN, "accept")?;
     ensure!(lab.a.counter("EspInCookies")? == cookies, "a ghost");
-    // The next connection from that port has another number, and a cookie of its own.
+    // The next connection from that port has another sequence number, and gets a cookie of its own.
     let next = Client {
         isn: client.isn.wrapping_add(1000),
         ..Client::new(lab, 1005)?
@@ -255,12 +255,13 @@ fn late_copy(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// It sends its end again, and a reset tells it that the server has forgotten the connection.
+/// The client retransmits its FIN. The server has forgotten the connection, and answers with a
+/// reset.
 fn lost_end(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     flood(lab)?;
     let client = ended(lab, &listener, 1006)?;
-    // The server's data was none and its FIN one number.
+    // The server sent no data, and its FIN took one number.
     let (end, acknowledged) = (client.isn.wrapping_add(2), client.answer.wrapping_add(2));
     client.send(flag::FIN | flag::ACK, end, acknowledged, &[])?;
     let reset = client.wait_for(|header| header.flags == flag::RST)?;
@@ -271,7 +272,8 @@ fn lost_end(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Of the others the listener would know nothing: their SYNs are dropped while it sends cookies.
+/// A listener that sends cookies drops SYNs that lack one of these options, as it would know
+/// nothing of their clients.
 fn untold(lab: &Lab) -> Outcome {
     let _listener = lab.a.esp_listener(PORT, BACKLOG)?;
     flood(lab)?;
@@ -292,8 +294,8 @@ fn untold(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// What `accept` cannot be given is not answered, and a client with a cookie gets in once there is
-/// room.
+/// Data that would complete a connection is not answered while the accept queue is full. A client
+/// with a cookie connects once there is room.
 fn no_room(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     flood(lab)?;
@@ -303,7 +305,7 @@ fn no_room(lab: &Lab) -> Outcome {
     for client in &clients {
         client.send_data(b"here")?;
     }
-    // Of a backlog of n, n + 1 wait.
+    // A backlog of n holds n + 1 connections.
     lab.a.await_counter("EspInCookies", BACKLOG as u32 + 1)?;
     let last = clients.last().context("clients")?;
     thread::sleep(Duration::from_millis(50));
@@ -315,7 +317,7 @@ fn no_room(lab: &Lab) -> Outcome {
     for _ in 1..clients.len() {
         servers.push(receive(&listener, b"here")?);
     }
-    // As the client would, it sends again.
+    // The last client retransmits its data, as a real one would.
     last.send_data(b"here")?;
     servers.push(receive(&listener, b"here")?);
     ensure!(servers.len() == clients.len(), "connections");

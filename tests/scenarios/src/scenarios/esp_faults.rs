@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! ESP over wires that lose, double, reorder, delay and damage frames.
+//! ESP over wires that lose, duplicate, reorder, delay and damage frames.
 
 use crate::prelude::*;
 use crate::relay::{Faults, Mode};
@@ -73,8 +73,7 @@ fn terrible_wire(lab: &Lab) -> Outcome {
     result
 }
 
-/// The kernel's own emulator, without corruption: it has no frame check that would discard a
-/// damaged frame.
+/// The kernel's netem, without corruption: no frame check would discard its damaged frames.
 fn netem(lab: &Lab) -> Outcome {
     lab.netem(&["limit", "10000", "loss", "5%", "duplicate", "1%"])?;
     let (client, server) = lab.esp_pair(403)?;
@@ -138,7 +137,7 @@ fn connections_on_bad_wire(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Everything is lost for some seconds, which is less than any bound; then the wire is back.
+/// The wire loses all frames for 3 s, which is less than any timeout of the protocol.
 fn interruption(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(405)?;
     let message = random(2 * MIB, 405);
@@ -158,8 +157,8 @@ fn interruption(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Damaged frames reach the module. Bytes may change, the connection may break; the kernel and
-/// others must not care.
+/// Damaged frames reach the module. Bytes may change and the connection may break, without harm to
+/// the kernel or to other connections.
 fn damage(lab: &Lab) -> Outcome {
     let clean_listener = lab.b.esp_listener(407, 4)?;
     let (client, server) = lab.esp_pair(406)?;
@@ -186,7 +185,7 @@ fn damage(lab: &Lab) -> Outcome {
             }
         };
         note(&format!("{total} bytes, then {end}"));
-        // Closing here resets a sender that is still at it.
+        // Closing here resets a sender that is still sending.
         drop(server);
         Ok(())
     };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Connections of which only one end is left: the other host was restarted, or had nothing more to
-//! say.
+//! Connections of which only one end is left: the other host was restarted, or has closed its end.
 
 use crate::prelude::*;
 use crate::station::Station;
@@ -12,12 +11,12 @@ scenarios! {
     direct esp_restarted_client_connects_again = restarted;
 }
 
-/// Ends the connection of the host that sent `last`, in its peer's name and without the peer's
-/// knowledge.
+/// Sends a forged reset of `peer` to `host`, which sent `last`. The peer keeps its end of the
+/// connection.
 fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {
     let reset = EspHeader {
         sequence: last.acknowledgement,
-        // It names the packet that it answers, data or an end.
+        // The number behind the packet that the reset answers, data or a FIN.
         acknowledgement: last.sequence.wrapping_add(1),
         ..EspHeader::new(last.destination, last.source, flag::RST)
     };
@@ -25,7 +24,7 @@ fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Re
     wire.send(&frame).context("a reset in another's name")
 }
 
-/// The next header that comes by `wire` and that `wanted` accepts.
+/// Waits for the next header on `wire` that `wanted` accepts.
 fn overheard(wire: &PacketSocket, wanted: impl Fn(&EspHeader) -> bool) -> Result<EspHeader> {
     let frame = wire.wait_for(patience(), |frame| {
         EspHeader::of_frame(frame).is_some_and(|header| wanted(&header))
@@ -33,7 +32,8 @@ fn overheard(wire: &PacketSocket, wanted: impl Fn(&EspHeader) -> bool) -> Result
     EspHeader::of_frame(&frame).context("a frame without header")
 }
 
-/// Bytes and end reach a host that has closed long ago: that they meet nobody is no clean end.
+/// Data and a FIN reach a host that has forgotten the connection. The sender gets an error, and no
+/// clean end.
 fn lost_data(lab: &Lab) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let (client, server) = lab.esp_pair(640)?;
@@ -45,15 +45,16 @@ fn lost_data(lab: &Lab) -> Outcome {
     forget(&wire, &lab.a, &lab.b, &end)?;
     lab.b.await_no_sockets()?;
 
-    // Both leave in one go: the answer to the first finds the own half ended.
+    // The data and the FIN leave together: when the reset answers the data, the own half has ended
+    // already.
     client.send(b"never read", libc::MSG_MORE)?;
     client.shutdown(libc::SHUT_WR)?;
     lab.a.await_proc("esp", |text| !text.contains("last-ack"))?;
     failed_with(&client, libc::ECONNRESET)
 }
 
-/// A reset that answers a repetition ends a connection well. Its bytes must not wait for the
-/// socket's next one.
+/// A reset that answers a retransmission ends a connection without an error. Its unacknowledged
+/// bytes must not stay queued for the socket's next connection.
 fn left_behind(lab: &Lab) -> Outcome {
     let (mut station, client) = Station::connect(lab, 641)?;
     station.send(flag::FIN | flag::ACK, &[])?;
@@ -88,8 +89,8 @@ fn left_behind(lab: &Lab) -> Outcome {
     })
 }
 
-/// A client whose host was restarted comes back from the same port, to a server that knows nothing
-/// of it.
+/// A client's host is restarted. The client connects again from the same port, to a server that
+/// still has the old connection.
 fn restarted(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(643, 4)?;
     let client = lab.a.esp()?;
@@ -101,7 +102,7 @@ fn restarted(lab: &Lab) -> Outcome {
     client.send_all(b"last words")?;
     server.receive_exact(&mut [0; 10])?;
     let last = overheard(&wire, |header| header.length > 0)?;
-    // Nothing is on its way that the forgetful host would answer.
+    // No packet is in flight that the restarted host would answer.
     eventually("every byte acknowledged", || {
         Ok(client.queued(libc::TIOCOUTQ)? == 0)
     })?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Windows that receivers grant: a sender makes use of them, a receiver gives them, and a fixed
-//! window ends them.
+//! Windows that receivers grant: a sender uses them, a receiver grants them, and a fixed window
+//! disables them.
 
 use crate::lab::ESP_MSS;
 use crate::prelude::*;
@@ -14,7 +14,7 @@ scenarios! {
     direct esp_buffers_grow_with_the_window = buffers, counted;
 }
 
-/// The options of a station that is like the module with its defaults.
+/// The options of a station with the module's defaults.
 const OPTIONS: [u8; 16] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255];
 
 fn connect(lab: &Lab, port: u16) -> Result<(Station, Socket)> {
@@ -29,7 +29,7 @@ fn expect(station: &mut Station, count: u16, what: &str) -> Outcome {
     Ok(())
 }
 
-/// The station grants, and counts what comes.
+/// The station grants windows, and counts the packets that arrive.
 fn sender(lab: &Lab) -> Outcome {
     let (mut station, client) = connect(lab, 890)?;
     client.send(&vec![1; 400 * ESP_MSS], 0)?;
@@ -59,7 +59,7 @@ fn sender(lab: &Lab) -> Outcome {
     station.reset()
 }
 
-/// A host whose window was set does what the setting says, whatever it is granted.
+/// A host whose window is set uses that window, and ignores grants.
 fn fixed(lab: &Lab) -> Outcome {
     Knobs(&lab.a.namespace).set("burst_length", 21)?;
     let (mut station, client) = connect(lab, 891)?;
@@ -70,7 +70,7 @@ fn fixed(lab: &Lab) -> Outcome {
     station.reset()
 }
 
-/// The grants, start and window, that came since the last time.
+/// Returns the grants that arrived since the last call: unscheduled packets and window.
 fn grants(wire: &PacketSocket) -> Result<Vec<[u8; 2]>> {
     wire.socket().set_nonblocking(true)?;
     let (mut grants, mut frame) = (Vec::new(), [0; 2048]);
@@ -84,7 +84,7 @@ fn grants(wire: &PacketSocket) -> Result<Vec<[u8; 2]>> {
     Ok(grants)
 }
 
-/// Buffers take the windows that the rate asks for, unless somebody has set them.
+/// Buffers grow with the window that the rate needs, unless their sizes are set.
 fn buffers(lab: &Lab) -> Outcome {
     const SEND: i32 = libc::SO_SNDBUF;
     const RECEIVE: i32 = libc::SO_RCVBUF;
@@ -118,8 +118,8 @@ fn buffers(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Packets follow each other closely on a veth pair, by a clock that counts instructions, so
-/// windows grow; and a single sender gets all that may come unscheduled.
+/// The clock counts instructions, and packets follow each other closely on a veth pair, so windows
+/// grow. A single sender is granted the largest number of unscheduled packets.
 fn receiver(lab: &Lab) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let load = Load::of(4 << 20, 1 << 18, 892);
@@ -137,7 +137,7 @@ fn receiver(lab: &Lab) -> Outcome {
     ensure!(most > Some(&40), "the largest window was {most:?}");
     ensure!(windows.iter().all(|window| *window >= 21), "{windows:?}");
 
-    // A window that is set, to the same value as well, is not granted any more.
+    // A receiver whose window is set grants nothing, even if the value stays the same.
     Knobs(&lab.b.namespace).set("burst_length", 21)?;
     let granted = move_by(893)?;
     ensure!(granted.is_empty(), "granted {granted:?}");

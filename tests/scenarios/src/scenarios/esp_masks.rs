@@ -20,7 +20,7 @@ scenarios! {
     direct masks_are_kept_within_a_tunnel_with_checksums = tunnel, within(120);
 }
 
-/// An MTU with which as many packets as there are numbers have few bytes.
+/// A small MTU, so that a wrap of the numbers takes few bytes.
 const SMALL_MTU: u32 = 128;
 /// Payload bytes of a full packet with a checksum at that MTU.
 const SMALL: usize = 113;
@@ -38,8 +38,7 @@ fn pair(lab: &Lab, own: u16, port: u16) -> Result<[Socket; 2]> {
     Ok([client, server])
 }
 
-/// Sends `message`, which is one packet. Returns its frame, as the host `at` with the receiver
-/// hears it.
+/// Sends `message`, which fits one packet. Returns its frame as the receiver's host `at` gets it.
 fn frame_of(at: &Host, from: &Socket, to: &Socket, message: &[u8]) -> Result<Vec<u8>> {
     let ear = at.packets(ETH_P_ESP)?;
     from.send_all(message)?;
@@ -65,8 +64,8 @@ fn advance(at: &Host, from: &Socket, to: &Socket, number: u16) -> Outcome {
     Ok(())
 }
 
-/// Has `frame` come from the wire once more, when its number is expected. What is received next is
-/// sent then.
+/// Sends `frame` once more when its number is the next one. The receiver must drop it, and take the
+/// packet that is sent after it.
 fn repeat(lab: &Lab, frame: &[u8], client: &Socket, server: &Socket) -> Outcome {
     let before = lab.b.counter("EspInCsumErrors")?;
     lab.a.packets(ETH_P_ESP)?.send(frame)?;
@@ -107,11 +106,11 @@ fn earlier_connection(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, Load::SMALL)
 }
 
-/// Runs, which leave whole, are cut by the sender's device, or are joined by the receiver's, while
-/// numbers wrap.
+/// Runs leave whole, are cut by the sender's device, or are joined by the receiver's, while numbers
+/// wrap.
 fn runs_across_wraps(lab: &Lab) -> Outcome {
     lab.set_mtu(SMALL_MTU)?;
-    // Numbers wrap after 65,536 packets: once where packets are slow.
+    // Numbers wrap after 65,536 packets: twice, or once where packets are slow.
     let packets = if factor() == 1 { 150_000 } else { 80_000 };
     type Features<'a> = &'a [(&'a Host, &'a str, &'a str)];
     let ways: [(u16, Features<'_>); 3] = [
@@ -138,7 +137,7 @@ fn runs_across_wraps(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A cookie has no room for a nonce: checksums are without masks then.
+/// A cookie has no room for a nonce, so the connection's checksums have no masks.
 fn behind_a_cookie(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(956, 1)?;
     let wire = lab.a.packets(ETH_P_ESP)?;
@@ -155,8 +154,8 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, Load::SMALL)
 }
 
-/// A host that has forgotten a connection cannot know its masks. It is believed, and so is a client
-/// that comes back to a server that has not.
+/// A host that has forgotten a connection cannot know its masks. Its peer accepts its reset all the
+/// same, and a server accepts a new SYN from a client that has forgotten the old connection.
 fn forgotten(lab: &Lab) -> Outcome {
     let [client, server] = pair(lab, 958, 957)?;
     exchange(&client, &server)?;
@@ -186,7 +185,7 @@ fn forgotten(lab: &Lab) -> Outcome {
     exchange(&again, &other)
 }
 
-/// How many of the frames that were heard have several packets, and how many there are.
+/// Counts the frames that `ear` has heard: those with several packets, and all.
 fn runs(ear: &PacketSocket) -> (u32, u32) {
     let (mut runs, mut frames) = (0, 0);
     let mut bytes = vec![0; 1 << 17];
@@ -197,7 +196,7 @@ fn runs(ear: &PacketSocket) -> (u32, u32) {
     (runs, frames)
 }
 
-/// A host at a bridge: the bridge's port joins what comes in.
+/// A host at a bridge whose port joins the packets that arrive.
 fn at_port(hub: &Netns, number: u8) -> Result<Host> {
     let (host, port) = (Netns::create()?, format!("p{number}"));
     let mac = [2, 0, 0, 0, 0, number];
@@ -210,13 +209,14 @@ fn at_port(hub: &Netns, number: u8) -> Result<Host> {
     Ok(host)
 }
 
-/// Single packets come to a bridge, which joins them, and leave it whole, or cut again.
+/// Single packets arrive at a bridge, which joins them to runs. The runs leave it whole, or cut
+/// again.
 fn bridge() -> Outcome {
     let hub = Netns::create()?;
     hub.ip("link add br0 type bridge\nlink set br0 up\n")?;
     let (a, b) = (at_port(&hub, 1)?, at_port(&hub, 2)?);
     send_single_packets(&a.namespace)?;
-    // Only then does the veth pair's other end join what comes.
+    // GRO does not join the packets of a veth device whose sending end segments TCP.
     a.namespace.run("ethtool", &["-K", DEVICE, "tso", "off"])?;
     for (port, whole) in [(960, "on"), (961, "off")] {
         hub.run("ethtool", &["-K", "p2", "tx-sctp-segmentation", whole])?;
@@ -246,7 +246,7 @@ fn bridge() -> Outcome {
     Ok(())
 }
 
-/// The tunnel's own checksums are counted off where frames leave it.
+/// Decapsulation discounts the tunnel's own validated checksum.
 fn tunnel(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {

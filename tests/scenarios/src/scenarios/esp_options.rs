@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What hosts tell each other in SYN and SYN|ACK: the largest packet and the window.
+//! The options of SYN and SYN|ACK: the largest payload and the window.
 
 use std::process::Child;
 
@@ -59,7 +59,7 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Frames with which a station without the module opens connections.
+/// A station without the module, which opens connections by frames of its own.
 struct Station<'a> {
     lab: &'a Lab,
     wire: PacketSocket,
@@ -114,7 +114,7 @@ impl<'a> Station<'a> {
     }
 }
 
-/// Whatever a SYN has behind its header, it is answered; what it tells counts.
+/// A SYN is answered whatever options it has, and its valid options count.
 fn any_form(lab: &Lab) -> Outcome {
     send_single_packets(&lab.a.namespace)?;
     let station = Station::new(lab)?;
@@ -148,7 +148,7 @@ fn any_form(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A listener that keeps nothing of a SYN takes its sender to have an MTU of 1500.
+/// A listener that answers with a cookie forgets the options, and assumes an MTU of 1500.
 fn behind_a_cookie(lab: &Lab) -> Outcome {
     lab.set_mtu(9000)?;
     send_single_packets(&lab.a.namespace)?;
@@ -188,7 +188,7 @@ fn on_the_wire(lab: &Lab) -> Outcome {
     let [at_a, at_b] = [lab.a.packets(ETH_P_ESP)?, lab.b.packets(ETH_P_ESP)?];
     let _pair = lab.esp_pair(874)?;
     let syn = told(&at_b, flag::SYN)?;
-    // Behind the others stands a nonce.
+    // A nonce follows the other options.
     let before = |told: &[u8], options: &[u8]| {
         told.strip_prefix(options)
             .is_some_and(|nonce| nonce.len() == 6 && nonce.starts_with(&[11, 4]))
@@ -211,8 +211,8 @@ fn on_the_wire(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A receiver that acknowledges every 32 packets, and a sender whose window is 8, which told so.
-/// Without that each connection would stop twice until the receiver probes. A slow machine has a
+/// The receiver acknowledges every 32 packets, and the sender has announced a window of 8. Without
+/// that option each connection would stall twice until the receiver probes. A slow machine sees a
 /// probe now and then.
 fn unequal_windows(lab: &Lab) -> Outcome {
     const CONNECTIONS: u16 = 20;
@@ -221,7 +221,7 @@ fn unequal_windows(lab: &Lab) -> Outcome {
     here.set("burst_length", 8)?;
     there.set("burst_length", 64)?;
     there.set("packets_to_ack", 32)?;
-    // Long beside the pauses of a busy machine.
+    // Long compared with the pauses of a busy machine.
     there.set("round_trip_time", 200_000)?;
     here.set("retransmission_time_min", 1_000_000)?;
     let probes = lab.b.counter("EspOutProbes")?;
@@ -238,7 +238,7 @@ fn unequal_windows(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Starts the second implementation beside host b, with an address of its own.
+/// Starts the second implementation on host b's device, with an address of its own.
 fn second(lab: &Lab, verb: &str, arguments: &[&str], words: &[&str]) -> Result<Child> {
     let mut command = Command::new("python3");
     command.args([SECOND, verb, DEVICE, &print_mac(STRANGER)]);
@@ -265,7 +265,7 @@ fn read_all(socket: &Socket) -> Result<Vec<u8>> {
 }
 
 fn second_implementation(lab: &Lab) -> Outcome {
-    // A packet socket is not to get runs of packets.
+    // The packet socket of the second implementation must not get runs of packets.
     send_single_packets(&lab.a.namespace)?;
     for (ports, mtu, sums, words) in [
         ([876, 877], 9000, false, &[][..]),
@@ -286,7 +286,7 @@ fn second_implementation(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A socket of the module's that asks for checksums, or leaves it to the other side.
+/// Makes `socket` ask for checksums if `sums`; otherwise the other side decides.
 fn asking(socket: Socket, sums: bool) -> Result<Socket> {
     if sums {
         socket.set_int_option(SOL_EP, ESP_SO_CHECKSUM, 1)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Connections whose descriptors are closed: nobody's limits count them but the module's own.
+//! Orphans, connections whose descriptors are closed: only the module's own limit counts them.
 
 use crate::meminfo::kib;
 use crate::prelude::*;
@@ -13,17 +13,17 @@ scenarios! {
 /// The port of the servers that close.
 const PORT: u16 = 720;
 
-/// Bytes that a server's send buffer takes, large so that few connections hold much: each one whose
-/// peer does not read asks for a sign of life, and hundreds of them are too much for the debug
-/// kernel.
+/// The size of a server's send buffer, bytes. It is large, so that few connections hold much
+/// memory. Each connection whose peer does not read sends probes, and hundreds of them are too much
+/// for the debug kernel.
 const SEND_BUFFER: i32 = 2 << 20;
 
-/// What closed sockets may hold, bytes.
+/// The memory that closed sockets may hold, bytes.
 fn limit() -> Result<usize> {
     Ok(usize::try_from(kib("MemTotal")? << 10)? / 32)
 }
 
-/// Sends until the buffer is full: how much of it the peer has not acknowledged.
+/// Sends until the buffer is full. Returns how many bytes the peer has not acknowledged.
 fn fill(socket: &Socket, bytes: &[u8]) -> Result<usize> {
     socket.set_nonblocking(true)?;
     let mut sent = 0;
@@ -43,8 +43,8 @@ fn is_reset(socket: &Socket) -> Result<bool> {
     Ok(socket.events()? & libc::POLLHUP != 0)
 }
 
-/// A client whose server has answered with more than was read, and closed; and how much waits
-/// there.
+/// Connects a client whose server sends until its buffer is full, and closes. Returns the client,
+/// and the number of bytes that the server holds.
 fn abandoned(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Socket, usize)> {
     let (client, server) = lab.esp_pair_through(listener, PORT)?;
     server.set_so(libc::SO_SNDBUFFORCE, SEND_BUFFER)?;
@@ -53,8 +53,8 @@ fn abandoned(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Socket, usiz
     Ok((client, held))
 }
 
-/// Such clients, whose servers would hold twice what they may; and how much the least of them would
-/// hold.
+/// Connects such clients until their servers would hold twice the limit. Returns the clients, and
+/// the smallest number of bytes that one server would hold.
 fn too_many(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Vec<Socket>, usize)> {
     let most = limit()?;
     let (mut clients, mut least, mut all) = (Vec::new(), usize::MAX, 0);
@@ -67,8 +67,8 @@ fn too_many(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Vec<Socket>, 
     Ok((clients, least))
 }
 
-/// Waits until a closed socket may hold something again: what others held is given back a while
-/// after they are over.
+/// Waits until a closed socket may hold memory again. The memory of others is released a while
+/// after their connections end.
 fn await_room(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Outcome {
     eventually("room for what another closed socket holds", || {
         let (client, _) = abandoned(lab, listener, bytes)?;
@@ -78,7 +78,7 @@ fn await_room(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Outcome {
     })
 }
 
-/// What one namespace's closed sockets hold, another's cannot.
+/// The closed sockets of all namespaces share one limit.
 fn shared(lab: &Lab) -> Outcome {
     let bytes = random(1 << 16, 721);
     let listener = lab.b.esp_listener(PORT, 16)?;
@@ -117,7 +117,7 @@ fn bounded(lab: &Lab) -> Outcome {
             .filter(|one| matches!(one, Ok(true)))
             .count()
     };
-    // The one that goes beyond the limit is still let in.
+    // The connection that exceeds the limit first is still accepted.
     eventually("enough resets", || {
         Ok((clients.len() - reset()).saturating_sub(1) * least <= most)
     })
@@ -132,7 +132,7 @@ fn bounded(lab: &Lab) -> Outcome {
     note(&format!("{lasting} of {} go on", clients.len()));
     ensure!(lasting > 0, "closed sockets hold nothing at all");
 
-    // Those that went on bring all there was; and when they are over there is room again.
+    // The remaining connections deliver all bytes. When they have ended there is room again.
     for client in clients
         .iter()
         .filter(|one| matches!(is_reset(one), Ok(false)))
@@ -153,7 +153,7 @@ fn bounded(lab: &Lab) -> Outcome {
         }
     }
     drop(clients);
-    // A line of names, and the listener.
+    // The heading, and the listener.
     lab.b.await_proc("esp", |text| text.lines().count() <= 2)?;
     await_room(lab, &listener, &bytes)
 }

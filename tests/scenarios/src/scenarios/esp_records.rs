@@ -91,7 +91,8 @@ fn converse(ends: &(Socket, Socket), records: &[Vec<u8>]) -> Outcome {
 }
 
 fn as_sent(lab: &Lab) -> Outcome {
-    // A veth pair passes runs whole, then it does not, then they are joined on arrival.
+    // First the veth pair passes runs whole, then the sender cuts them, then the receiver joins
+    // their packets.
     converse(&pair(lab, 700)?, &records(2_000, 60_000, 1))?;
     send_single_packets(&lab.a.namespace)?;
     send_single_packets(&lab.b.namespace)?;
@@ -124,7 +125,7 @@ fn on_the_wire(lab: &Lab) -> Outcome {
             lines.push(header);
         }
     }
-    // Processors may hand frames over in another order.
+    // Frames of several processors may arrive out of order.
     let first = lines
         .first()
         .context("no frame")?
@@ -164,7 +165,7 @@ fn long_ones(lab: &Lab) -> Outcome {
         || send_all(&client, &records),
         || receive_all(&server, &records),
     )?;
-    // The listener told the least that every host takes, or more.
+    // The listener announced the least limit, 65,536 bytes, or a larger one.
     refused(client.send(&vec![0; 16 << 20], 0), libc::EMSGSIZE, "16 MiB")?;
     send_all(&client, &records[..1])?;
     receive_all(&server, &records[..1])
@@ -177,7 +178,7 @@ fn smaller_mtu(lab: &Lab) -> Outcome {
     }
     let (client, server) = pair(lab, 706)?;
     let records = records(200, 40_000, 5);
-    // What is queued has left, and cannot arrive.
+    // Queued packets are transmitted, and lost.
     lab.a.queue("add", &["netem", "loss", "100%"])?;
     client.set_nonblocking(true)?;
     let mut queued = 0;
@@ -221,12 +222,12 @@ fn other_kind(lab: &Lab) -> Outcome {
         listener.set_nonblocking(true)?;
         refused(listener.accept(0), libc::EAGAIN, "accept")?;
     }
-    // Both go on.
+    // Both listeners still accept connections.
     socket(&lab.a)?.connect(&to(710)).context("records")?;
     lab.a.esp()?.connect(&to(709)).context("a stream")
 }
 
-/// A peer played by hand: its connection with a socket of host `a`.
+/// A peer without the module, which has a connection with a socket of host `a`.
 struct Peer {
     wire: PacketSocket,
     host: [u8; 6],
@@ -278,7 +279,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Waits until all that was sent has been taken.
+    /// Sends a probe, and waits until all packets are acknowledged.
     fn probe(&mut self) -> Outcome {
         let next = self.next;
         self.next = next.wrapping_sub(1);
@@ -300,7 +301,7 @@ impl Peer {
 }
 
 fn old_peer(lab: &Lab) -> Outcome {
-    // Version, largest payload and window, as a host tells them that does not know records.
+    // Version, largest payload and window: the options of a host that does not know records.
     let known = [1, 1, 1, 4, 2, 5, 0xd1, 5, 4, 0, 21, 0, 1];
     for (port, options) in [(711, &known[..]), (712, &[]), (713, &[9, 3, 0, 1, 0])] {
         let (peer, client) = Peer::answer(lab, port, options)?;
@@ -312,7 +313,7 @@ fn old_peer(lab: &Lab) -> Outcome {
     }
     let (_peer, client) = Peer::answer(lab, 714, OPTION)?;
     ensure!(client.poll(libc::POLLOUT, patience())? & libc::POLLOUT != 0);
-    // Nobody would answer its end.
+    // The peer would not answer a FIN.
     client.set_linger(Some(0))?;
     Ok(())
 }
@@ -346,7 +347,7 @@ fn broken(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The memory of a record is bounded, also if each of its packets has a byte only.
+/// The memory of a record is bounded, even if each of its packets has a single byte.
 fn endless(lab: &Lab) -> Outcome {
     let (mut peer, client) = Peer::answer(lab, 720, OPTION)?;
     ensure!(client.poll(libc::POLLOUT, patience())? & libc::POLLOUT != 0);
@@ -376,7 +377,7 @@ fn endless(lab: &Lab) -> Outcome {
 
 fn cookies(lab: &Lab) -> Outcome {
     let listener = listener(&lab.b, 721, 0)?;
-    // SYNs that nobody completes fill the backlog.
+    // Half-open connections fill the backlog.
     let wire = lab.a.packets(ETH_P_ESP)?;
     for port in 0..50_u16 {
         let header = EspHeader {

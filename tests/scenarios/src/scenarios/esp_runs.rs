@@ -61,7 +61,7 @@ fn packets(header: &EspHeader) -> u16 {
     usize::from(header.length).div_ceil(FULL - ESP_HEADERS) as u16
 }
 
-/// The frames, without what was sent again: a busy machine's acknowledgements are late.
+/// The frames without retransmitted packets: a busy machine's acknowledgements are late.
 fn first_time(frames: &[(EspHeader, usize)]) -> Vec<(EspHeader, usize)> {
     let mut next = frames.first().map_or(0, |(header, _)| header.sequence);
     let mut new = Vec::new();
@@ -82,7 +82,8 @@ fn first_time(frames: &[(EspHeader, usize)]) -> Vec<(EspHeader, usize)> {
     new
 }
 
-/// The frames carry all bytes, each number once, and say how long they are.
+/// Checks that the frames carry all bytes and each number once, and that their headers have the
+/// right length.
 fn complete(frames: &[(EspHeader, usize)]) -> Outcome {
     let mut next = frames.first().map_or(0, |(header, _)| header.sequence);
     let mut total = 0;
@@ -107,7 +108,8 @@ fn whole(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Every frame is one packet, and they announce and end each message once.
+/// Checks that every frame is one packet, and that each message begins with one TXS and ends with
+/// one TXF.
 fn single(frames: &[(EspHeader, usize)]) -> Outcome {
     complete(frames)?;
     let longest = frames.iter().map(|(_, length)| *length).max();
@@ -140,10 +142,10 @@ fn switched_off(lab: &Lab) -> Outcome {
     single(&frames)
 }
 
-/// The device of `to` has a driver that polls, and gets single packets from `from`.
+/// Makes `from` send single packets, and the driver of `to` poll and join them.
 fn join(from: &Host, to: &Host) -> Outcome {
     send_single_packets(&from.namespace)?;
-    // A veth that could segment by itself would not let its peer's packets be joined.
+    // GRO does not join the packets of a veth device whose sending end segments TCP.
     set(from, &["tso", "off"])?;
     set(to, &["gro", "on"])
 }
@@ -168,7 +170,7 @@ fn polled(lab: &Lab) -> Outcome {
     send_single_packets(&lab.a.namespace)?;
     let _polls = [polling::without_gro(&lab.a)?, polling::without_gro(&lab.b)?];
     let (client, server) = lab.esp_pair(404)?;
-    // The filter refuses several packets at once, and sees none of those.
+    // The filter drops everything larger than a single packet.
     const MTU: u32 = 1500;
     let singles = [
         bpf::LOAD_LENGTH,
@@ -190,7 +192,7 @@ fn polled(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, LOAD)
 }
 
-/// Another host sends what would be next in the stream, right behind what is.
+/// Another host's packet has the stream's next number, and follows a packet of the stream directly.
 fn stranger(lab: &Lab) -> Outcome {
     let _polls = polling::in_a_thread(&lab.a)?;
     let (mut station, client) = Station::connect(lab, 405)?;
@@ -212,7 +214,7 @@ fn own_host(lab: &Lab) -> Outcome {
     transfer(&client, &server, LOAD)
 }
 
-/// A frame that says it is many of TCP's, but is of our type.
+/// The virtio header of a frame of our Ethernet type says that it holds segments of TCP.
 fn foreign(lab: &Lab) -> Outcome {
     const TCPV4: u8 = 1;
     let host = &lab.a;
@@ -224,7 +226,8 @@ fn foreign(lab: &Lab) -> Outcome {
         ..EspHeader::new(1, 2, flag::ACK)
     };
     let frame = ethernet(mac, [2; 6], ETH_P_ESP, &header.packet(&[7; 3000]));
-    // Flags, kind, bytes of headers, bytes of a segment, where a sum begins and where it goes.
+    // The virtio header: flags, kind, length of the headers, length of a segment, start and offset
+    // of the checksum.
     let segments = |kind: u8, size: u16| {
         let mut bytes = vec![0, kind];
         for word in [ESP_HEADERS as u16, size, 0, 0] {
@@ -242,7 +245,7 @@ fn foreign(lab: &Lab) -> Outcome {
     host.await_counter("EspInNoSocket", 1)
 }
 
-/// What a driver holds for joining is let go before the module's code goes.
+/// GRO flushes the packets that it holds before the module's code is unloaded.
 fn unloads() -> Outcome {
     let lab = Lab::new(Wiring::Direct)?;
     join(&lab.a, &lab.b)?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Packets behind a hole: kept, charged, and requested by name.
+//! Selective retransmission: packets behind a hole are kept and charged, and requests name the
+//! missing ones.
 
 use crate::prelude::*;
 use crate::station::Station;
@@ -17,7 +18,7 @@ scenarios! {
 /// Options of a station with a window of 200 packets, which takes requests that name packets.
 const OPTIONS: [u8; 17] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 200, 0, 1, 10, 2, 0, 3];
 
-/// A request that names packets.
+/// The flags of a request that names packets.
 const NAMING: u8 = flag::ACK | flag::RRQ | flag::TXS;
 
 /// Receive memory charged to a socket, bytes: the first word of `SO_MEMINFO`.
@@ -34,7 +35,8 @@ fn connect(lab: &Lab, port: u16) -> Result<(Station, Socket)> {
     Station::connect_telling(lab, port, &OPTIONS)
 }
 
-/// The same, which lacks the first of `count` + 1 packets of 1000 bytes.
+/// Connects as [`connect`] does. The station then sends a packet of 1000 bytes, leaves one out, and
+/// sends `count` more.
 fn behind_a_hole(lab: &Lab, port: u16, count: u16) -> Result<(Station, Socket)> {
     let (mut station, socket) = connect(lab, port)?;
     station.send_data(flag::TXS, &[0; 1000])?;
@@ -60,7 +62,7 @@ fn named(lab: &Lab) -> Outcome {
     let request = station.wait_for(|header| header.flags & 0x7f == NAMING && header.length > 0)?;
     same(request.acknowledgement, missing, "the request's number")?;
     same(request.length, 1, "bytes that name packets")?;
-    // Asked for again, since nothing comes.
+    // The host repeats the request, since the packet does not arrive.
     station.wait_for(|header| header.flags & 0x7f == NAMING && header.length > 0)?;
     fill(&mut station, 10)?;
     let bytes = socket.receive_all(12_000)?;
@@ -105,7 +107,7 @@ fn bounded(lab: &Lab) -> Outcome {
         held < limit + 10_000,
         "{held} bytes are charged, the limit is {limit}"
     );
-    // What was dropped leaves again when it is asked for.
+    // The station retransmits all packets, as a peer does with those that are requested.
     station.next = first;
     for number in 0..181_u32 {
         station.next = first.wrapping_add(number as u16);
@@ -129,8 +131,8 @@ fn bounded(lab: &Lab) -> Outcome {
     same(charge(&socket)?, 0, "bytes charged")
 }
 
-/// A connection that ends, by the peer or by the descriptor, leaves nothing behind: the lab's end
-/// unloads the module.
+/// A connection that the peer resets, or whose descriptor is closed, frees the packets that it
+/// kept. Otherwise the module would not unload at the lab's end.
 fn forgotten(lab: &Lab) -> Outcome {
     let (station, socket) = behind_a_hole(lab, 963, 40)?;
     station.send(flag::RST | flag::ACK, &[])?;
@@ -143,8 +145,8 @@ fn forgotten(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Of a packet that three others overtake nothing is asked for, if they come well within a quarter
-/// of the round trip.
+/// A packet that three others overtake is not requested, if all arrive well within a quarter of the
+/// round trip.
 fn overtaken(lab: &Lab) -> Outcome {
     Knobs(&lab.a.namespace).set("selective", 1)?;
     const ROUNDS: u16 = 15;
