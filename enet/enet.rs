@@ -93,7 +93,7 @@ impl kernel::Module for Enet {
         let devices = Notifier::register(module)?;
         let esp_runs = offload::Registration::new(esp_type, module)?;
         let esp_frames =
-            packet_type::Registration::joining::<stream::runs::Runs>(esp_type, module)?;
+            packet_type::Registration::with_gro::<stream::runs::Runs>(esp_type, module)?;
         let edp_frames = packet_type::Registration::new(edp_type, module)?;
         // The last two let programs make sockets, which hold the module: after the first of them
         // nothing may fail any more that depends on memory or parameters.

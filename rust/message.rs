@@ -7,9 +7,9 @@
 use super::{
     bindings,
     family::ADDRESS_LEN,
-    in_place::Notice,
     skb::Buffer,
     sock::{Protocol, RawSock, Sock},
+    zerocopy::Notice,
 };
 use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, mem::MaybeUninit, ptr, slice};

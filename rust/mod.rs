@@ -43,15 +43,14 @@ pub(crate) mod bh_lock;
 pub(crate) mod checksum;
 pub(crate) mod compat;
 mod control_group;
-mod cutting;
 pub(crate) mod datagram;
 pub(crate) mod device;
 pub(crate) mod errno;
 pub(crate) mod family;
 mod front;
-mod in_place;
+pub(crate) mod gro;
+mod gso;
 pub(crate) mod inet;
-pub(crate) mod joining;
 pub(crate) mod limits;
 mod listed;
 pub(crate) mod map;
@@ -70,8 +69,8 @@ pub(crate) mod procfs;
 pub(crate) mod queue;
 pub(crate) mod random;
 pub(crate) mod rcu;
-mod received_list;
 pub(crate) mod route;
+mod rx_list;
 mod settings;
 pub(crate) mod skb;
 pub(crate) mod sock;
@@ -86,6 +85,7 @@ pub(crate) mod timer;
 pub(crate) mod trace;
 pub(crate) mod wait;
 mod wake;
+mod zerocopy;
 
 /// Constants of the socket interface, under their names in the kernel's headers.
 pub(crate) mod uapi {

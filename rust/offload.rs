@@ -10,10 +10,10 @@
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 use super::{
-    bindings, checksum, cutting,
-    cutting::Headers,
-    joining,
-    joining::{Held, Joining, More},
+    bindings, checksum, gro,
+    gro::{Held, Joining, More},
+    gso,
+    gso::Headers,
     listed::Listed,
     masks,
     skb::Buffer,
@@ -138,8 +138,8 @@ impl<P: Packets> Registration<P> {
         let mut block: bindings::packet_offload = unsafe { core::mem::zeroed() };
         block.type_ = ethertype.to_be();
         block.callbacks.gso_segment = Some(Self::segment);
-        block.callbacks.gro_receive = Some(joining::receive::<P>);
-        block.callbacks.gro_complete = Some(joining::complete::<P>);
+        block.callbacks.gro_receive = Some(gro::receive::<P>);
+        block.callbacks.gro_complete = Some(gro::complete::<P>);
         let block = Listed::new(block)?;
         let joining = Joining::start(ethertype)?;
         // SAFETY: The block stays where it is until `drop` has taken it off.
@@ -188,7 +188,7 @@ impl<P: Packets> Registration<P> {
             own: headers,
             outer,
         };
-        let mut packets = cutting::cut(whole, of_all, size, features);
+        let mut packets = gso::cut(whole, of_all, size, features);
         if packets.is_null() {
             // SAFETY: All headers in front of the data are copied in front of each packet.
             packets = unsafe { bindings::skb_cut(skb, features) };

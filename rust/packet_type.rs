@@ -5,7 +5,7 @@
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
 use super::{
-    bindings, device::Device, listed::Listed, offload::Packets, rcu, received_list, skb::Skb,
+    bindings, device::Device, listed::Listed, offload::Packets, rcu, rx_list, skb::Skb,
     softirq::Softirq, trace::DropReason,
 };
 use crate::net::errno::prelude::*;
@@ -41,7 +41,10 @@ impl<H: Handler> Registration<H> {
 
     /// As [`Self::new`], for a protocol whose packets are [joined](received_list) if several come
     /// at once.
-    pub(crate) fn joining<P: Packets>(ethertype: u16, module: &'static ThisModule) -> Result<Self> {
+    pub(crate) fn with_gro<P: Packets>(
+        ethertype: u16,
+        module: &'static ThisModule,
+    ) -> Result<Self> {
         Self::with_list(ethertype, Some(Self::call_list::<P>), module)
     }
 
@@ -112,7 +115,7 @@ impl<H: Handler> Registration<H> {
             if alone {
                 next().into_iter().for_each(take);
             } else {
-                received_list::join::<P>(next, take);
+                rx_list::join::<P>(next, take);
             }
         }
     }

@@ -6,7 +6,7 @@
 use crate::{
     esp::{Header, HEADER_LEN},
     net::{
-        joining::{Held, More},
+        gro::{Held, More},
         offload::{Packets, Part},
     },
 };

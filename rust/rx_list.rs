@@ -10,7 +10,7 @@
 
 use super::{
     bindings,
-    joining::{self, Held, More},
+    gro::{self, Held, More},
     offload::{Contents, Packets},
     skb::{Buffer, Skb},
 };
@@ -57,7 +57,7 @@ impl Run {
         let way = unsafe {
             let alike =
                 bindings::list_same_sender(first, other) && bindings::list_same_way(first, other);
-            alike.then(|| joining::movable(first, other, from, len as u32))
+            alike.then(|| gro::movable(first, other, from, len as u32))
         };
         let Some(way) = way.flatten() else {
             return Err(skb);
@@ -71,7 +71,7 @@ impl Run {
         // SAFETY: As above, and nothing has changed but bytes of the header. The reference to the
         // second buffer, whose payload has moved, is given away.
         unsafe {
-            let took_head = joining::append(first, other, way, len as u32);
+            let took_head = gro::append(first, other, way, len as u32);
             bindings::kfree_skb_partial(skb.into_raw(), took_head);
         }
         Ok(more)
