@@ -7,7 +7,7 @@ use crate::{
     esp::{flags, Seq},
     net::{
         device::Mac,
-        numbered::Numbered,
+        seq_queue::Sequenced,
         skb::{Note, Words},
     },
 };
@@ -116,7 +116,7 @@ impl Note for Kept {
     }
 }
 
-impl Numbered for Kept {
+impl Sequenced for Kept {
     #[inline]
     fn number(&self) -> u16 {
         self.seq

@@ -38,7 +38,6 @@ mod bindings {
     include!(env!("ENET_HELPERS"));
 }
 
-pub(crate) mod alarm;
 pub(crate) mod bh_lock;
 pub(crate) mod checksum;
 pub(crate) mod compat;
@@ -57,9 +56,9 @@ pub(crate) mod map;
 mod masks;
 pub(crate) mod message;
 pub(crate) mod namespace;
-pub(crate) mod numbered;
 pub(crate) mod offload;
 pub(crate) mod options;
+pub(crate) mod owned_timer;
 pub(crate) mod packet_type;
 pub(crate) mod page_ring;
 pub(crate) mod pages;
@@ -71,12 +70,13 @@ pub(crate) mod random;
 pub(crate) mod rcu;
 pub(crate) mod route;
 mod rx_list;
+pub(crate) mod seq_queue;
 mod settings;
 pub(crate) mod skb;
+pub(crate) mod skb_pool;
 pub(crate) mod sock;
 pub(crate) mod sock_list;
 pub(crate) mod softirq;
-pub(crate) mod spares;
 pub(crate) mod splice;
 pub(crate) mod stamps;
 pub(crate) mod sysctl;

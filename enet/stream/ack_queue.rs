@@ -12,10 +12,10 @@ use crate::net::errno::prelude::*;
 use crate::{
     esp::{self, ack_queue::LISTS, Connection, Demand, Slot, Verdict},
     net::{
-        alarm::{Alarmed, Ring},
         bh_lock::BhLock,
         device::{Configuration, Device, Mac},
         namespace::Net,
+        owned_timer::{Expire, OwnedTimer},
         rcu,
         sock::{Locked, Protocol, Sock},
         sock_list::SockLists,
@@ -44,7 +44,7 @@ pub(crate) trait Scheduled: Protocol<Slot = esp::Slot> {
 /// A device's queue, as sockets hold it. No one may drop the last reference with a socket's spin
 /// lock held, for which the queue's timer may be waiting. So a connection keeps its reference when
 /// it is over, until the socket ends or a task makes it anew.
-pub(crate) type Shared<P> = Arc<Alarmed<AckQueue<P>>>;
+pub(crate) type Shared<P> = Arc<OwnedTimer<AckQueue<P>>>;
 
 /// The ACK queue of one receiving device.
 pub(crate) struct AckQueue<P: Scheduled> {
@@ -74,8 +74,8 @@ struct Waiting<P: Scheduled> {
     armed: u64,
 }
 
-impl<P: Scheduled> Ring for AckQueue<P> {
-    fn ring(this: &Alarmed<Self>, softirq: Softirq<'_>) {
+impl<P: Scheduled> Expire for AckQueue<P> {
+    fn expired(this: &OwnedTimer<Self>, softirq: Softirq<'_>) {
         this.waiting.lock().armed = u64::MAX;
         serve(this, timer::now(), softirq);
     }
@@ -105,7 +105,7 @@ impl Due {
 }
 
 /// Has the queue looked at again at `at`, unless that happens before.
-fn set_timer<P: Scheduled>(queue: &Alarmed<AckQueue<P>>, waiting: &mut Waiting<P>, at: u64) {
+fn set_timer<P: Scheduled>(queue: &OwnedTimer<AckQueue<P>>, waiting: &mut Waiting<P>, at: u64) {
     if at < waiting.armed {
         waiting.armed = at;
         queue.arm(at);
@@ -113,7 +113,7 @@ fn set_timer<P: Scheduled>(queue: &Alarmed<AckQueue<P>>, waiting: &mut Waiting<P
 }
 
 /// Gives turns as far as they are due. No socket of the queue may be locked here.
-pub(crate) fn serve<P: Scheduled>(queue: &Alarmed<AckQueue<P>>, now: u64, softirq: Softirq<'_>) {
+pub(crate) fn serve<P: Scheduled>(queue: &OwnedTimer<AckQueue<P>>, now: u64, softirq: Softirq<'_>) {
     loop {
         let mut guard = queue.waiting.lock();
         let waiting = &mut *guard;
@@ -164,7 +164,7 @@ impl<P: Scheduled> AckQueue<P> {
             sockets: SockLists::new_atomic()?,
             armed: u64::MAX,
         };
-        Alarmed::new_atomic(AckQueue {
+        OwnedTimer::new_atomic(AckQueue {
             ifindex,
             arrivals: queues.arrivals.clone(),
             live: queues.live.clone(),

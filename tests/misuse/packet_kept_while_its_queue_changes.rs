@@ -2,9 +2,9 @@
 
 //! A packet found by its number is used after it may have left the queue.
 
-use crate::net::numbered::{Numbered, NumberedQueue};
+use crate::net::seq_queue::{SeqQueue, Sequenced};
 
-fn pop_under_a_borrow<N: Numbered>(queue: &mut NumberedQueue<N>) {
+fn pop_under_a_borrow<N: Sequenced>(queue: &mut SeqQueue<N>) {
     let found = queue.seek(1);
     #[cfg(misuse)]
     let _ = queue.pop(); //~ E0499

@@ -16,12 +16,12 @@ use crate::{
     net::{
         device::Device,
         message::Message,
-        numbered::NumberedQueue,
         page_ring::PageRing,
         pages::most_fragments,
+        seq_queue::SeqQueue,
         skb::{Buffer, Context, Processor, Skb},
+        skb_pool::SkbPool,
         sock::{Protocol, RawSock, Sock},
-        spares::Spares,
         stamps::Stamp,
         uapi,
     },
@@ -144,9 +144,9 @@ fn ends_record(msg: &Message<'_>) -> bool {
 pub(crate) struct Sending {
     /// The write queue: packets that are not acknowledged, the one numbered
     /// [`first_unacked`](Connection::first_unacked) at its head.
-    queue: NumberedQueue<Kept>,
+    queue: SeqQueue<Kept>,
     /// Acknowledged packets that the next ones are made of.
-    spares: Spares,
+    skb_pool: SkbPool,
     /// Pages of acknowledged packets, and of others, that the next ones are made of.
     pages: PageRing,
     /// When the packet that `MSG_MORE` holds back leaves anyway; `u64::MAX` if none is held back.
@@ -174,8 +174,8 @@ impl Sending {
     /// For packets that leave by `device`.
     pub(crate) fn new(device: &Device) -> Self {
         Sending {
-            queue: NumberedQueue::new(),
-            spares: Spares::new(),
+            queue: SeqQueue::new(),
+            skb_pool: SkbPool::new(),
             pages: PageRing::new(),
             corked_until: u64::MAX,
             mss: packet_payload(device.mtu()),
@@ -421,7 +421,7 @@ impl Sending {
         };
         let headroom = self.headroom.saturating_add(HEADER_LEN);
         let mut skb = self
-            .spares
+            .skb_pool
             .take(headroom, size)
             .or_else(|| Skb::alloc(headroom, size, Context::Task))
             .ok_or(ENOBUFS)?;
@@ -587,7 +587,7 @@ impl Sending {
     ) {
         // As many as there are packets left, or one: an idle sender keeps no memory.
         let most = engine.unacked().clamp(1, MOST_SPARES);
-        self.spares.limit(most);
+        self.skb_pool.limit(most);
         let mut count = count;
         while let Some(first) = self.queue.first_mut().filter(|_| count > 0) {
             let mut note: Kept = first.note();
@@ -604,7 +604,7 @@ impl Sending {
                     skb.consume();
                     continue;
                 }
-                self.spares.put(skb, most);
+                self.skb_pool.put(skb, most);
             }
         }
     }
@@ -620,7 +620,7 @@ impl Sending {
 
     /// Gives back the memory that the next packets would be made of.
     pub(crate) fn free_spares(&mut self) {
-        self.spares.limit(0);
+        self.skb_pool.limit(0);
         self.pages.free();
     }
 

@@ -9,7 +9,7 @@ use crate::{
     esp::{flags, Connection, HEADER_LEN},
     net::{
         message::Message,
-        numbered::NumberedQueue,
+        seq_queue::SeqQueue,
         skb::{Buffer, Context, Skb},
         sock::RawSock,
     },
@@ -41,7 +41,7 @@ impl Sending {
         msg: &mut Message<'_>,
         len: usize,
     ) -> Result {
-        let mut record = NumberedQueue::new();
+        let mut record = SeqQueue::new();
         match self.make_record(sock, engine, msg, len, &mut record) {
             Ok(packets) => {
                 while let Some(buffer) = record.pop() {
@@ -68,7 +68,7 @@ impl Sending {
         engine: &mut Connection,
         msg: &mut Message<'_>,
         len: usize,
-        record: &mut NumberedQueue<Kept>,
+        record: &mut SeqQueue<Kept>,
     ) -> Result<u16> {
         let mss = self.mss as usize;
         let mut rest = len;
@@ -126,7 +126,7 @@ impl Sending {
     fn packet_of_record(&mut self, msg: &mut Message<'_>, size: usize) -> Result<Skb> {
         let headroom = self.headroom.saturating_add(HEADER_LEN);
         let mut packet = self
-            .spares
+            .skb_pool
             .take(headroom, size)
             .or_else(|| Skb::alloc(headroom, size, Context::Task))
             .ok_or(ENOBUFS)?;

@@ -13,8 +13,8 @@ use super::{
 };
 use core::{marker::PhantomData, ptr};
 
-/// The note of a buffer in a [`NumberedQueue`].
-pub(crate) trait Numbered: Note {
+/// The note of a buffer in a [`SeqQueue`].
+pub(crate) trait Sequenced: Note {
     /// The buffer's first number. Numbers grow along the queue, modulo 2^16.
     fn number(&self) -> u16;
     /// How many numbers the buffer has.
@@ -28,7 +28,7 @@ pub(crate) trait Numbered: Note {
 /// `first` is null or a buffer whose `next` is the one behind it, and so on to `last`, whose `next`
 /// is null. Of each buffer the queue holds the only reference. `last` is null if `first` is, and
 /// `place` is null or one of the buffers.
-pub(crate) struct NumberedQueue<N: Numbered> {
+pub(crate) struct SeqQueue<N: Sequenced> {
     first: *mut bindings::sk_buff,
     last: *mut bindings::sk_buff,
     place: *mut bindings::sk_buff,
@@ -36,7 +36,7 @@ pub(crate) struct NumberedQueue<N: Numbered> {
 }
 
 // SAFETY: Buffers are not tied to the CPU or task that made them, and these belong to the queue.
-unsafe impl<N: Numbered> Send for NumberedQueue<N> {}
+unsafe impl<N: Sequenced> Send for SeqQueue<N> {}
 
 /// The link to the buffer behind `skb`.
 ///
@@ -60,10 +60,10 @@ unsafe fn next(skb: *mut bindings::sk_buff) -> *mut bindings::sk_buff {
     unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next }
 }
 
-impl<N: Numbered> NumberedQueue<N> {
+impl<N: Sequenced> SeqQueue<N> {
     /// An empty queue.
     pub(crate) const fn new() -> Self {
-        NumberedQueue {
+        SeqQueue {
             first: ptr::null_mut(),
             last: ptr::null_mut(),
             place: ptr::null_mut(),
@@ -197,7 +197,7 @@ impl<N: Numbered> NumberedQueue<N> {
     }
 }
 
-impl<N: Numbered> Drop for NumberedQueue<N> {
+impl<N: Sequenced> Drop for SeqQueue<N> {
     fn drop(&mut self) {
         self.purge();
     }
@@ -208,12 +208,12 @@ impl<N: Numbered> Drop for NumberedQueue<N> {
 /// # Invariants
 ///
 /// `at` is null, at the end, or a buffer of the queue.
-pub(crate) struct Cursor<'a, N: Numbered> {
-    queue: &'a mut NumberedQueue<N>,
+pub(crate) struct Cursor<'a, N: Sequenced> {
+    queue: &'a mut SeqQueue<N>,
     at: *mut bindings::sk_buff,
 }
 
-impl<N: Numbered> Cursor<'_, N> {
+impl<N: Sequenced> Cursor<'_, N> {
     /// The buffer that the cursor is at; `None` at the end.
     pub(crate) fn current(&mut self) -> Option<&mut Buffer> {
         // SAFETY: By the invariant null or a buffer of the queue, which is borrowed exclusively.

@@ -10,16 +10,16 @@ use core::{cell::UnsafeCell, marker::PhantomPinned, ops::Deref};
 use kernel::sync::{Arc, UniqueArc};
 
 /// A value that acts when its timer expires.
-pub(crate) trait Ring: Send + Sync + Sized + 'static {
+pub(crate) trait Expire: Send + Sync + Sized + 'static {
     /// The timer has expired. May arm it again.
-    fn ring(this: &Alarmed<Self>, softirq: Softirq<'_>);
+    fn expired(this: &OwnedTimer<Self>, softirq: Softirq<'_>);
 }
 
 /// A value in an [`Arc`], with its timer. The timer holds no reference: the value's end cancels it
 /// and waits for a callback that runs. So the last reference is not to be dropped with a lock held
-/// that [`Ring::ring`] takes: that would be a deadlock.
+/// that [`Expire::expired`] takes: that would be a deadlock.
 #[repr(C)]
-pub(crate) struct Alarmed<T: Ring> {
+pub(crate) struct OwnedTimer<T: Expire> {
     timer: UnsafeCell<bindings::hrtimer>,
     value: T,
     /// The kernel points to the timer.
@@ -27,21 +27,21 @@ pub(crate) struct Alarmed<T: Ring> {
 }
 
 // SAFETY: Timers may be started and cancelled by anyone at any time; the value is `Send`.
-unsafe impl<T: Ring> Send for Alarmed<T> {}
+unsafe impl<T: Expire> Send for OwnedTimer<T> {}
 // SAFETY: As above; the value is `Sync`.
-unsafe impl<T: Ring> Sync for Alarmed<T> {}
+unsafe impl<T: Expire> Sync for OwnedTimer<T> {}
 
-impl<T: Ring> Alarmed<T> {
+impl<T: Expire> OwnedTimer<T> {
     /// `value` with a timer that is not armed, made in a context that may not sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn new_atomic(value: T) -> Result<Arc<Self>> {
-        // Without memory no `Alarmed` is ever there, whose end would cancel a timer that was not
+        // Without memory no `OwnedTimer` is ever there, whose end would cancel a timer that was not
         // set up.
         let place = UniqueArc::<Self>::new_uninit(GFP_ATOMIC)?;
-        let this = Arc::from(place.write(Alarmed {
+        let this = Arc::from(place.write(OwnedTimer {
             // SAFETY: All zeroes are overwritten by `setup_raw` next.
             timer: unsafe { core::mem::zeroed() },
             value,
@@ -62,7 +62,7 @@ impl<T: Ring> Alarmed<T> {
     }
 }
 
-impl<T: Ring> Deref for Alarmed<T> {
+impl<T: Expire> Deref for OwnedTimer<T> {
     type Target = T;
 
     #[inline]
@@ -73,17 +73,17 @@ impl<T: Ring> Deref for Alarmed<T> {
 
 /// # Safety
 ///
-/// Called by the timers' core in a softirq, with the timer of an `Alarmed<T>`.
-unsafe extern "C" fn fire<T: Ring>(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
-    // SAFETY: The timer is the first field of an `Alarmed`, which stays until `drop` has waited for
-    // this callback.
-    let this = unsafe { &*timer.cast::<Alarmed<T>>() };
+/// Called by the timers' core in a softirq, with the timer of an `OwnedTimer<T>`.
+unsafe extern "C" fn fire<T: Expire>(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
+    // SAFETY: The timer is the first field of an `OwnedTimer`, which stays until `drop` has waited
+    // for this callback.
+    let this = unsafe { &*timer.cast::<OwnedTimer<T>>() };
     // SAFETY: Timers of this mode expire in softirq context.
-    T::ring(this, unsafe { Softirq::assume() });
+    T::expired(this, unsafe { Softirq::assume() });
     compat::HRTIMER_NORESTART
 }
 
-impl<T: Ring> Drop for Alarmed<T> {
+impl<T: Expire> Drop for OwnedTimer<T> {
     fn drop(&mut self) {
         // SAFETY: Set up by `new_atomic`; nobody can arm it any more. Waits for a callback on
         // another processor.

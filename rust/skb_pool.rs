@@ -20,18 +20,18 @@ const MOST_SLACK: usize = 1024;
 /// `first` is null or a buffer whose `next` is the one below it, and so on; of each the stack holds
 /// the only reference, there are `count` of them, and each was [plain](Skb::renew_plain) when it
 /// came.
-pub(crate) struct Spares {
+pub(crate) struct SkbPool {
     first: *mut bindings::sk_buff,
     count: u16,
 }
 
 // SAFETY: Buffers are not tied to the CPU or task that made them, and these belong to the stack.
-unsafe impl Send for Spares {}
+unsafe impl Send for SkbPool {}
 
-impl Spares {
+impl SkbPool {
     /// None.
     pub(crate) const fn new() -> Self {
-        Spares {
+        SkbPool {
             first: ptr::null_mut(),
             count: 0,
         }
@@ -95,7 +95,7 @@ impl Spares {
     }
 }
 
-impl Drop for Spares {
+impl Drop for SkbPool {
     fn drop(&mut self) {
         self.limit(0);
     }
