@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Endpoint addresses as the kernel takes them: `struct sockaddr_en`, written out byte by byte.
+//! Endpoint addresses as the kernel defines them: `struct sockaddr_en`, encoded byte by byte.
 //!
-//! The scenarios spell the layout out on purpose, so that a mistake in the library crate that
-//! programs use cannot hide the same mistake in the module.
+//! The scenarios encode the layout themselves, so that an error in the library crate that programs
+//! use cannot hide the same error in the module.
 
 use anyhow::{ensure, Result};
 
 /// `AF_ENET`, the family's default number.
 pub const AF_ENET: i32 = 28;
-/// `IPPROTO_ENET`: streams of `AF_INET` and `AF_INET6` that the module serves.
+/// `IPPROTO_ENET`: `AF_INET` and `AF_INET6` streams that the module serves.
 pub const IPPROTO_ENET: i32 = 259;
 /// `SOL_EP`, the option level of both protocols.
 pub const SOL_EP: i32 = 0x4550;
-/// The level in the first header of 2006.
+/// The option level in the first header, of 2006.
 pub const SOL_EP_2006: i32 = 285;
-/// `EPPROTO_EZDP`, EDP whose sends do not copy.
+/// `EPPROTO_EZDP`: EDP with zero-copy sends.
 pub const EPPROTO_EZDP: i32 = 1;
-/// Option of that level: whether `MSG_ZEROCOPY` means something, a u32.
+/// Option of level [`SOL_EP`], a u32: whether `MSG_ZEROCOPY` is honoured.
 pub const EP_SO_ZEROCOPY: i32 = 60;
 /// `EDP_SO_MTU` and `ESP_SO_MTU`: the largest payload of one packet, a u32.
 pub const SO_MTU: i32 = 1;
@@ -25,17 +25,18 @@ pub const SO_MTU: i32 = 1;
 pub const ESP_SO_CHECKSUM: i32 = 4;
 /// `EDP_SO_STATS` and `ESP_SO_STATS`: the socket's counters, an array of u32.
 pub const SO_STATS: i32 = 2;
-/// `EDP_SO_CHECKSUM`: whether datagrams leave with a sum, a u32.
+/// `EDP_SO_CHECKSUM`: whether datagrams are sent with a checksum, a u32.
 pub const EDP_SO_CHECKSUM: i32 = 3;
-/// Option of that level, of ESP: how long a peer may owe an answer, milliseconds.
+/// Option of level [`SOL_EP`], ESP only: how long the peer may leave data unacknowledged,
+/// milliseconds.
 pub const ESP_SO_USER_TIMEOUT: i32 = 3;
 /// Length of `struct sockaddr_en` in bytes.
 pub const SOCKADDR_LEN: usize = 16;
 
-/// One end of a conversation: a station, a port on it, and the local interface that leads there.
+/// One end of a conversation: a station, a port on it, and the local interface that leads to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Address {
-    /// Port number, host order here and network order in the kernel's structure.
+    /// Port number; host order here, network order in the kernel's structure.
     pub port: u16,
     /// Index of the local interface; 0 means all of them (bind only).
     pub ifindex: u32,
@@ -44,12 +45,12 @@ pub struct Address {
 }
 
 impl Address {
-    /// The structure as bytes, for family [`AF_ENET`].
+    /// Encodes the structure, with the family [`AF_ENET`].
     pub fn to_bytes(self) -> [u8; SOCKADDR_LEN] {
         self.with_family(AF_ENET)
     }
 
-    /// The structure as bytes with any family number in it.
+    /// Encodes the structure with any family number.
     pub fn with_family(self, family: i32) -> [u8; SOCKADDR_LEN] {
         let mut bytes = [0; SOCKADDR_LEN];
         bytes[0..2].copy_from_slice(&(family as u16).to_ne_bytes());
@@ -60,10 +61,10 @@ impl Address {
         bytes
     }
 
-    /// Reads a structure that the kernel wrote.
+    /// Decodes a structure that the kernel wrote.
     ///
     /// # Errors
-    /// When the length, the family or the address length is not what the kernel must report.
+    /// If the length, the family or the length of the hardware address is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::from_bytes_of(bytes, AF_ENET)
     }
@@ -91,13 +92,13 @@ impl Address {
         })
     }
 
-    /// The same address with another port.
+    /// Returns the same address with another port.
     pub fn port(self, port: u16) -> Self {
         Self { port, ..self }
     }
 }
 
-/// `struct sockaddr_in`.
+/// Encodes a `struct sockaddr_in`.
 pub fn internet(address: [u8; 4], port: u16) -> Vec<u8> {
     let mut name = vec![0; 16];
     name[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
@@ -106,7 +107,7 @@ pub fn internet(address: [u8; 4], port: u16) -> Vec<u8> {
     name
 }
 
-/// `struct sockaddr_in6`.
+/// Encodes a `struct sockaddr_in6`.
 pub fn internet6(address: [u8; 16], port: u16) -> Vec<u8> {
     let mut name = vec![0; 28];
     name[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());

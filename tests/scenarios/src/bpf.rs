@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Socket filters: classic ones, and a trivial one for the extended machine.
+//! Socket filters: classic BPF, and trivial eBPF programs.
 
 use std::io::Result;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -11,7 +11,7 @@ use crate::prelude::*;
 
 const BPF_LINK_CREATE: c_int = 28;
 
-/// An instruction of a classic filter.
+/// An instruction of classic BPF.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Instruction {
@@ -35,11 +35,11 @@ pub const fn load_byte(offset: u32) -> Instruction {
     instruction(0x30, 0, 0, offset)
 }
 
-/// Loads the VLAN tag that stands beside the packet: priority and number. `SKF_AD_OFF +
+/// Loads the VLAN tag from the packet's metadata: priority and number. `SKF_AD_OFF +
 /// SKF_AD_VLAN_TAG` of `<linux/filter.h>`.
 pub const LOAD_VLAN_TAG: Instruction = load_half((-0x1000_i32 + 44) as u32);
 
-/// Goes on with the next instruction if the accumulator is `k`, else skips one.
+/// Executes the next instruction if the accumulator is `k`, otherwise skips it.
 pub const fn if_equal(k: u32) -> Instruction {
     instruction(0x15, 0, 1, k)
 }
@@ -47,17 +47,17 @@ pub const fn if_equal(k: u32) -> Instruction {
 /// Loads the packet's length.
 pub const LOAD_LENGTH: Instruction = instruction(0x80, 0, 0, 0);
 
-/// Goes on with the next instruction if the accumulator is larger than `k`, else skips one.
+/// Executes the next instruction if the accumulator is larger than `k`, otherwise skips it.
 pub const fn if_larger(k: u32) -> Instruction {
     instruction(0x25, 0, 1, k)
 }
 
-/// Ends: the packet is cut to `k` bytes, and dropped with 0.
+/// Returns: truncates the packet to `k` bytes, or drops it if `k` is 0.
 pub const fn keep(k: u32) -> Instruction {
     instruction(0x06, 0, 0, k)
 }
 
-/// Keeps all of the packet.
+/// Returns: passes the whole packet.
 pub const KEEP_ALL: Instruction = keep(u32::MAX);
 
 /// `SO_ATTACH_FILTER`.
@@ -72,13 +72,13 @@ fn attach_as(socket: &Socket, option: c_int, program: &[Instruction]) -> Result<
     let place = program.as_ptr() as u64;
     let value = [program.len() as u64, place];
     let bytes: Vec<u8> = value.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    // struct sock_fprog: a 16-bit length, and after padding the place of the instructions, which
+    // struct sock_fprog: a 16-bit length and, after padding, the address of the instructions, which
     // live across the call.
     socket.set_option(SOL_SOCKET, option, &bytes)
 }
 
-/// `SO_ATTACH_REUSEPORT_CBPF`: the program returns the place of the socket, among those of its
-/// group, that gets a connection.
+/// `SO_ATTACH_REUSEPORT_CBPF`: the program returns the index, in the reuseport group, of the socket
+/// that gets a connection.
 ///
 /// # Errors
 /// The call's errno.
@@ -120,8 +120,8 @@ pub fn load_extended(result: i32) -> Result<OwnedFd> {
     load(SOCKET_FILTER, 0, result)
 }
 
-/// Has the driver of the device `index` of this namespace give all it receives to a program that
-/// passes it on (XDP), until the link that is returned is closed.
+/// Attaches an XDP program that passes all packets to the driver of device `index` of this
+/// namespace, until the returned link is closed.
 ///
 /// # Errors
 /// The errno of `bpf(2)`.
@@ -135,24 +135,24 @@ pub fn pass_by_xdp(index: u32) -> Result<OwnedFd> {
     )
 }
 
-/// Has sockets of the Internet families be refused to all of a group, until the link that is
-/// returned is closed.
+/// Refuses `socket(2)` of the Internet families to all processes of a cgroup, until the returned
+/// link is closed.
 ///
 /// # Errors
 /// The errno of `bpf(2)`.
 pub fn refuse_internet_sockets(group: &File) -> Result<OwnedFd> {
-    /// A program for sockets that a group makes.
+    /// `BPF_PROG_TYPE_CGROUP_SOCK`.
     const CGROUP_SOCK: u32 = 9;
     const INET_SOCK_CREATE: u32 = 2;
     attach_link(&load(CGROUP_SOCK, 0, 0)?, group, INET_SOCK_CREATE)
 }
 
-/// Kinds of attachment whose programs see the names that Internet sockets are asked for:
-/// `BPF_CGROUP_INET4_GETPEERNAME` and its like.
+/// Attachment types of programs that see the names which Internet sockets report:
+/// `BPF_CGROUP_INET4_GETPEERNAME` and the others.
 pub const NAMES: [u32; 4] = [29, 30, 31, 32];
 
-/// Has a program pass on what sockets of a group are told when they ask for the name `which`, one
-/// of [`NAMES`], until the link that is returned is closed.
+/// Attaches a program that passes on the names which sockets of a cgroup report. `which` is one of
+/// [`NAMES`]. The program stays until the returned link is closed.
 ///
 /// # Errors
 /// The errno of `bpf(2)`.
@@ -161,9 +161,8 @@ pub fn look_at_names(group: &File, which: u32) -> Result<OwnedFd> {
     attach_link(&load(CGROUP_SOCK_ADDR, which, 1)?, group, which)
 }
 
-/// Has a program be asked for the listener of each connection of a namespace, which leaves the
-/// choice to the kernel, until the link that is returned is closed.
-///
+/// Attaches a program to the listener lookup of a namespace, until the returned link is closed. It
+/// leaves the choice of the listener to the kernel.
 /// # Errors
 /// The errno of `bpf(2)`.
 pub fn look_up_listeners(namespace: &File) -> Result<OwnedFd> {
@@ -181,20 +180,20 @@ fn attach_link(program: &OwnedFd, target: &File, which: u32) -> Result<OwnedFd> 
     bpf(BPF_LINK_CREATE, &[program, target, which, 0])
 }
 
-/// A program for what drivers receive.
+/// `BPF_PROG_TYPE_XDP`.
 const XDP: u32 = 6;
 
-/// Loads a program of this kind, to be attached as `which` says, that returns `result`.
+/// Loads a program of type `kind` for the attachment type `which`. It returns `result`.
 fn load(kind: u32, which: u32, result: i32) -> Result<OwnedFd> {
     const BPF_PROG_LOAD: c_int = 5;
-    // It takes frames of several pages, as a large MTU wants it.
+    // The program accepts frames of several pages, which a large MTU needs.
     const BPF_F_XDP_HAS_FRAGS: u64 = 1 << 5;
     let flags = if kind == XDP { BPF_F_XDP_HAS_FRAGS } else { 0 };
     // r0 = result; exit
     let program = [0xb7 | (u64::from(result as u32) << 32), 0x95];
-    // union bpf_attr: type, count of instructions, their place, the licence's, which live across
-    // the call; a log's level, size and place; the kernel's version, and flags; a name of 16 bytes;
-    // a device, and the kind of attachment.
+    // union bpf_attr: type, instruction count, addresses of the instructions and of the licence,
+    // which live across the call; level, size and address of a log; kernel version and flags; a
+    // name of 16 bytes; a device, and the attachment type.
     let attributes = [
         u64::from(kind) | (2 << 32),
         program.as_ptr() as u64,
@@ -209,12 +208,12 @@ fn load(kind: u32, which: u32, result: i32) -> Result<OwnedFd> {
     bpf(BPF_PROG_LOAD, &attributes)
 }
 
-/// `bpf(2)` with a command that returns a descriptor.
+/// Calls `bpf(2)` with a command that returns a descriptor.
 fn bpf<T>(command: c_int, attributes: &[T]) -> Result<OwnedFd> {
     let size = size_of_val(attributes);
-    // SAFETY: the kernel reads the attributes, and what they point to, during the call.
+    // SAFETY: The kernel reads the attributes, and the memory that they point to, during the call.
     let made = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size) };
     let fd = check(made)?;
-    // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+    // SAFETY: The kernel just returned this descriptor and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls beside the plain ones: several messages at once, control data, signals.
+//! Less common calls: several messages at once, control data, signals.
 
 use std::io::Result;
 use std::mem::{size_of, zeroed, MaybeUninit};
@@ -11,15 +11,15 @@ use libc::c_int;
 use crate::prelude::*;
 use crate::socket::{vector, vector_mut};
 
-/// `sendmmsg(2)`, each message made of one piece: how many were sent.
+/// `sendmmsg(2)`, one piece per message; returns how many messages were sent.
 ///
 /// # Errors
 /// The call's errno.
 pub fn send_many(socket: &Socket, messages: &[Piece], flags: c_int) -> Result<usize> {
     let mut vectors = vector(messages);
     let mut headers: Vec<libc::mmsghdr> = vectors.iter_mut().map(header_of).collect();
-    // SAFETY: the headers point to `vectors`, alive for the call; good pieces are readable for
-    // their lengths, and a bad one makes the kernel answer EFAULT.
+    // SAFETY: The headers point to `vectors`, alive for the call; good pieces are readable for
+    // their lengths, and for a bad one the kernel returns EFAULT.
     let sent = check(unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),
@@ -31,7 +31,7 @@ pub fn send_many(socket: &Socket, messages: &[Piece], flags: c_int) -> Result<us
     Ok(sent as usize)
 }
 
-/// `recvmmsg(2)`, each message into one piece: length and flags of each that came.
+/// `recvmmsg(2)`, one piece per message; returns length and flags of each message.
 ///
 /// # Errors
 /// The call's errno.
@@ -47,8 +47,9 @@ pub fn receive_many(
         tv_sec: timeout.as_secs() as i64,
         tv_nsec: timeout.subsec_nanos().into(),
     });
-    // SAFETY: as in `send_many`, with writable pieces; the kernel reads and writes the time, if
-    // there is one.
+    // SAFETY: The headers point to vectors that are alive for the call; good pieces are writable
+    // for their lengths, and for a bad one the kernel returns EFAULT. The kernel reads and writes
+    // the time, if there is one.
     let got = check(unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -65,15 +66,14 @@ pub fn receive_many(
 }
 
 fn header_of(vector: &mut libc::iovec) -> libc::mmsghdr {
-    // SAFETY: all-zero is a valid mmsghdr, which is plain data.
+    // SAFETY: All-zero is a valid mmsghdr, which is plain data.
     let mut header: libc::mmsghdr = unsafe { zeroed() };
     header.msg_hdr.msg_iov = vector;
     header.msg_hdr.msg_iovlen = 1;
     header
 }
 
-/// A control message as `sendmsg(2)` takes it, whose header says that it is `told` bytes longer
-/// than it is.
+/// Encodes a control message for `sendmsg(2)`, with `told` added to the length in its header.
 pub fn control(level: c_int, kind: c_int, data: &[u8], told: isize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let head = size_of::<libc::cmsghdr>();
@@ -92,28 +92,28 @@ pub fn control(level: c_int, kind: c_int, data: &[u8], told: isize) -> Vec<u8> {
 /// The call's errno.
 pub fn send_control(socket: &Socket, bytes: &[u8], control: &[u8]) -> Result<usize> {
     let mut vector = vector(&[Piece::Good(bytes)]);
-    // The kernel wants control data aligned as its header is.
+    // The kernel requires control data to be aligned as its header is.
     let mut aligned = vec![0u64; control.len().div_ceil(8)];
     for (word, chunk) in aligned.iter_mut().zip(control.chunks(8)) {
         let mut all = [0; 8];
         all[..chunk.len()].copy_from_slice(chunk);
         *word = u64::from_ne_bytes(all);
     }
-    // SAFETY: all-zero is a valid msghdr, which is plain data.
+    // SAFETY: All-zero is a valid msghdr, which is plain data.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = vector.as_mut_ptr();
     message.msg_iovlen = vector.len();
     message.msg_control = aligned.as_mut_ptr().cast();
     message.msg_controllen = control.len();
     let flags = libc::MSG_NOSIGNAL;
-    // SAFETY: the header points to `vector` and `aligned`, both alive and as long as it says.
+    // SAFETY: The header points to `vector` and `aligned`, both alive and as long as it says.
     let sent = check(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) as i64 })?;
     Ok(sent as usize)
 }
 
 fn sigpipe() -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset writes the whole set.
+    // SAFETY: `sigemptyset` writes the whole set.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE);
@@ -121,19 +121,19 @@ fn sigpipe() -> libc::sigset_t {
     }
 }
 
-/// Runs `work` with SIGPIPE blocked and not ignored, as Rust's runtime arranges it: its result, and
-/// whether the signal came.
+/// Runs `work` with SIGPIPE blocked, and not ignored as Rust's runtime sets it. Returns its result,
+/// and whether the signal was raised.
 ///
 /// # Panics
-/// When the signal's disposition or the mask cannot be changed.
+/// If the signal's disposition or the mask cannot be changed.
 pub fn with_sigpipe<T>(work: impl FnOnce() -> T) -> (T, bool) {
     let set = sigpipe();
     let none = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the calls take integers and pointers to the set and the time above. While SIGPIPE is
-    // not ignored it is blocked in this thread, which takes it again at once if it came.
+    // SAFETY: The calls take integers, and pointers to the set and the time above. While SIGPIPE is
+    // not ignored, this thread blocks it, and then consumes it if it is pending.
     unsafe {
         let mask = |how| libc::pthread_sigmask(how, &set, ptr::null_mut());
         assert_eq!(mask(libc::SIG_BLOCK), 0);

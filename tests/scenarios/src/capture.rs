@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A short story of both protocols, for dissectors: every kind of frame, as it stands on the wire.
+//! A short exchange of both protocols for dissectors, with every kind of frame.
 
 use crate::address::{EDP_SO_CHECKSUM, ESP_SO_CHECKSUM};
 use crate::frame::{edp, ETH_P_ALL};
 use crate::prelude::*;
 use crate::station::{self, Station};
 
-/// Least payload of an Ethernet frame, to which network cards pad shorter ones.
+/// Minimum payload of an Ethernet frame; network cards pad shorter ones.
 const LEAST: usize = 46;
 
-/// Plays the story and prints its frames, `frame` and the bytes in hexadecimal each, in their order
-/// on host `b`'s device.
+/// Plays the exchange and prints its frames in the order in which they pass host `b`'s device: a
+/// line for each, `frame` and the bytes in hexadecimal.
 ///
 /// # Errors
-/// When something does not go as it should.
+/// If a step fails.
 pub fn run() -> Result<()> {
     module::ensure_loaded()?;
     let lab = Lab::new(Wiring::Direct)?;
     let wire = PacketSocket::open_both_ways(&lab.b.namespace, DEVICE, ETH_P_ALL)?;
     play(&lab)?;
     lab.await_no_sockets()?;
-    // All of it has passed: what is sent now comes behind it.
+    // Frames stay in order, so all frames of the exchange come before this one.
     let end = ethernet(lab.a.mac, lab.b.mac, 0x88b7, b"the end");
     lab.b.packets(ETH_P_ALL)?.send(&end)?;
     let ours = [ETH_P_EDP.to_be_bytes(), ETH_P_ESP.to_be_bytes()];
@@ -64,7 +64,7 @@ fn datagrams(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A dialogue with both ends, and one with nobody.
+/// A dialogue that both ends close, and an attempt to connect to an unused port.
 fn stream(lab: &Lab) -> Result<()> {
     let (client, server) = lab.esp_pair(2805)?;
     client.send_all(&[0x55; 4000])?;
@@ -81,7 +81,7 @@ fn stream(lab: &Lab) -> Result<()> {
     )
 }
 
-/// A stream whose packets have checksums, among them one that leaves alone.
+/// A stream with checksums; one packet is sent alone.
 fn summed_stream(lab: &Lab) -> Result<()> {
     let listener = lab.b.esp_listener(2808, 1)?;
     let client = lab.a.esp()?;
@@ -97,7 +97,7 @@ fn summed_stream(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A packet is missing, asked for, sent again; then the connection is given up.
+/// A packet is lost, requested and retransmitted; then the connection is aborted.
 fn by_hand(lab: &Lab) -> Result<()> {
     let (mut station, client) = Station::connect(lab, 2807)?;
     station.send_data(flag::TXS, b"first")?;
@@ -115,7 +115,7 @@ fn by_hand(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// What no honest host sends, and padding.
+/// Frames that no correct host sends, and padding.
 fn malformed(a: &Host, b: &Host) -> Result<()> {
     let wire = a.packets(ETH_P_ALL)?;
     let esp = EspHeader {

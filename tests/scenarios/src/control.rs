@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Control messages, which `recvmsg(2)` gives and `sendmsg(2)` takes.
+//! Control messages, which `recvmsg(2)` returns and `sendmsg(2)` takes.
 
 use std::io::Result;
 use std::mem::zeroed;
 
 use crate::prelude::*;
 
-/// One of them.
+/// A control message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
     /// `cmsg_level`.
@@ -18,7 +18,8 @@ pub struct Control {
     pub data: Vec<u8>,
 }
 
-/// Receives at most 2048 bytes, and every control message: bytes, `msg_flags`, control messages.
+/// Receives at most 2048 bytes and all control messages; returns the length, `msg_flags` and the
+/// messages.
 ///
 /// # Errors
 /// The call's errno.
@@ -45,18 +46,18 @@ pub fn receive_into(
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
-    // SAFETY: all-zero is a valid msghdr, which is plain data.
+    // SAFETY: All-zero is a valid msghdr, which is plain data.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = &mut vector;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = room.min(size_of_val(&control));
-    // SAFETY: the header points to memory that is writable for the lengths it gives.
+    // SAFETY: The header points to memory that is writable for the lengths it gives.
     let got = check(unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, flags) as i64 })?;
     let mut found = Vec::new();
-    // SAFETY: the kernel has filled the control buffer with whole entries, of which
-    // `msg_controllen` tells the end; the macros walk them, and an entry's data lies behind its
-    // header for the length that the header gives.
+    // SAFETY: The kernel has filled the control buffer with whole entries, up to `msg_controllen`.
+    // The macros walk them, and an entry's data follow its header for the length that the header
+    // gives.
     unsafe {
         let mut next = libc::CMSG_FIRSTHDR(&message);
         while let Some(entry) = next.as_ref() {
@@ -72,7 +73,7 @@ pub fn receive_into(
     Ok((got as usize, message.msg_flags, found))
 }
 
-/// Sends `bytes` with one control message, whose length is said to be `length` if that is given.
+/// Sends `bytes` with one control message, whose header gives `length` if it is not `None`.
 ///
 /// # Errors
 /// The call's errno.
@@ -88,9 +89,8 @@ pub fn send_with_control(
         iov_len: bytes.len(),
     };
     let data = control.data.len() as u32;
-    // SAFETY: all-zero is a valid msghdr; the control buffer is larger than any entry in use, so
-    // that its header and data lie inside it, and everything lives across the call, which reads
-    // only.
+    // SAFETY: All-zero is a valid msghdr. The control buffer is larger than any entry in use, so
+    // its header and data lie inside it. Everything lives across the call, which only reads.
     let sent = unsafe {
         let mut message: libc::msghdr = zeroed();
         message.msg_iov = &mut vector;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices that scenarios make beside a host's own, and streams between them.
+//! Devices that scenarios create in addition to a host's own, and streams between them.
 
 use std::fmt::Debug;
 use std::io;
@@ -17,7 +17,7 @@ use crate::transfer::{transfer_both_ways, Load};
 /// A device in its namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Device<'a> {
-    /// Where it is.
+    /// Its namespace.
     pub namespace: &'a Netns,
     /// Its index there.
     pub ifindex: u32,
@@ -26,10 +26,10 @@ pub struct Device<'a> {
 }
 
 impl<'a> Device<'a> {
-    /// The device `name`.
+    /// Finds the device `name`.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn named(namespace: &'a Netns, name: &str) -> Result<Self> {
         let (ifindex, mac) = namespace
             .within(|| {
@@ -46,16 +46,17 @@ impl<'a> Device<'a> {
         })
     }
 
-    /// The device `name`, once it can send: its carrier has been noticed.
+    /// Finds the device `name` and waits until it can send: until the kernel has noticed its
+    /// carrier.
     ///
     /// # Errors
-    /// When there is none, or it cannot for long.
+    /// If there is none, or it does not become able to send.
     pub fn ready(namespace: &'a Netns, name: &str) -> Result<Self> {
         await_carrier(namespace, name)?;
         Self::named(namespace, name)
     }
 
-    /// `port` on this device, to bind to.
+    /// Returns the address of `port` on this device, for binding.
     pub fn here(&self, port: u16) -> Address {
         Address {
             port,
@@ -64,7 +65,7 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// `port` of `other`, as one addresses it by this device.
+    /// Returns the address of `port` on `other`, as seen through this device.
     pub fn to(&self, other: &Device<'_>, port: u16) -> Address {
         Address {
             port,
@@ -73,7 +74,7 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// A new EDP socket bound to `port` of this device.
+    /// Makes an EDP socket bound to `port` of this device.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -83,7 +84,7 @@ impl<'a> Device<'a> {
         Ok(socket)
     }
 
-    /// A new ESP socket listening on `port` of this device.
+    /// Makes an ESP socket that listens on `port` of this device.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -94,7 +95,7 @@ impl<'a> Device<'a> {
         Ok(socket)
     }
 
-    /// A stream from here to a new listener on `port` of `other`: both ends.
+    /// Connects a stream from here to a new listener on `port` of `other`; returns both ends.
     ///
     /// # Errors
     /// When a call fails.
@@ -108,10 +109,10 @@ impl<'a> Device<'a> {
         Ok((client, server))
     }
 
-    /// A stream to `other` and back, and a datagram that an MTU of `mtu` just takes.
+    /// Transfers a stream to `other` and back, and sends a datagram that just fits an MTU of `mtu`.
     ///
     /// # Errors
-    /// When a call fails, or something else arrives than was sent.
+    /// If a call fails, or other bytes arrive than were sent.
     pub fn carries_both_protocols_to(&self, other: &Device<'_>, mtu: usize) -> Result<()> {
         const PORT: u16 = 870;
         let (client, server) = self.stream_to(other, PORT)?;
@@ -127,10 +128,10 @@ impl<'a> Device<'a> {
     }
 }
 
-/// Waits until the carrier of `name` has been noticed.
+/// Waits until the kernel has noticed the carrier of `name`.
 ///
 /// # Errors
-/// When it is not for long.
+/// If it does not in time.
 pub fn await_carrier(namespace: &Netns, name: &str) -> Result<()> {
     eventually("the carrier", || {
         let state = namespace.run("ip", &["link", "show", name])?;
@@ -138,10 +139,10 @@ pub fn await_carrier(namespace: &Netns, name: &str) -> Result<()> {
     })
 }
 
-/// Demands that `result` failed with one of `errnos`.
+/// Checks that `result` failed with one of `errnos`.
 ///
 /// # Errors
-/// When it did not.
+/// If it did not.
 pub fn failed<T: Debug>(result: io::Result<T>, errnos: &[i32], what: &str) -> Result<()> {
     let found = result.as_ref().err().and_then(io::Error::raw_os_error);
     ensure!(
@@ -151,10 +152,10 @@ pub fn failed<T: Debug>(result: io::Result<T>, errnos: &[i32], what: &str) -> Re
     Ok(())
 }
 
-/// Demands that `result` says that the device is gone.
+/// Checks that `result` reports that the device is gone.
 ///
 /// # Errors
-/// When it does not.
+/// If it does not.
 pub fn gone<T: Debug>(result: io::Result<T>, what: &str) -> Result<()> {
     failed(result, &[libc::ENETDOWN, libc::ENODEV], what)
 }

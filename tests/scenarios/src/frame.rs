@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Frames built and taken apart by hand, byte for byte as protocol.md has them, and the packet
-//! sockets that carry them.
+//! Frames that are encoded and decoded by hand, byte by byte as protocol.md specifies, and the
+//! packet sockets that carry them.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -24,11 +24,11 @@ pub const ETH_P_ALL: u16 = 3;
 pub mod flag {
     /// Opens a connection.
     pub const SYN: u8 = 0x01;
-    /// The acknowledgement number counts.
+    /// The acknowledgement number is valid.
     pub const ACK: u8 = 0x02;
-    /// The sender's half ends here.
+    /// The sender's stream ends here.
     pub const FIN: u8 = 0x04;
-    /// The connection is gone.
+    /// The connection no longer exists.
     pub const RST: u8 = 0x08;
     /// Retransmission request.
     pub const RRQ: u8 = 0x10;
@@ -38,11 +38,11 @@ pub mod flag {
     pub const TXF: u8 = 0x40;
     /// A checksum follows the payload.
     pub const CRC: u8 = 0x80;
-    /// Together, and with a length: an empty packet with a grant.
+    /// These bits together, and a non-zero length: an empty packet with a grant.
     pub const GRANT: u8 = ACK | RRQ | TXF;
 }
 
-/// An Ethernet frame: two addresses, the type, the payload.
+/// Encodes an Ethernet frame: two addresses, the type, the payload.
 pub fn ethernet(to: [u8; 6], from: [u8; 6], ethertype: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(14 + payload.len());
     frame.extend_from_slice(&to);
@@ -52,7 +52,7 @@ pub fn ethernet(to: [u8; 6], from: [u8; 6], ethertype: u16, payload: &[u8]) -> V
     frame
 }
 
-/// An IPv4 packet of `protocol` from one address to another, for an Ethernet frame.
+/// Encodes an IPv4 packet of `protocol`, for an Ethernet frame.
 pub fn ipv4(from: [u8; 4], to: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {
     let [high, low] = (20 + payload.len() as u16).to_be_bytes();
     let begin = [0x45, 0, high, low, 0, 0, 0x40, 0, 64, protocol, 0, 0];
@@ -69,7 +69,7 @@ pub fn ipv4(from: [u8; 4], to: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8>
     packet
 }
 
-/// EDP's header, whose length field may lie, and a payload.
+/// Encodes an EDP header and a payload; the length field may be wrong.
 pub fn edp(source: u16, destination: u16, length: u16, payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::with_capacity(6 + payload.len());
     for field in [source, destination, length] {
@@ -79,7 +79,7 @@ pub fn edp(source: u16, destination: u16, length: u16, payload: &[u8]) -> Vec<u8
     packet
 }
 
-/// An EDP packet with its sum behind the payload.
+/// Encodes an EDP packet with its checksum behind the payload.
 pub fn edp_summed(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
     let mut packet = edp(source, destination, 0x8000 | payload.len() as u16, payload);
     packet.extend_from_slice(&crc32c::crc32c(&packet).to_be_bytes());
@@ -99,7 +99,7 @@ pub struct EspHeader {
     pub source: u16,
     /// Destination port.
     pub destination: u16,
-    /// Bytes of payload that follow, or are said to; a grant in its packet.
+    /// Bytes of payload that follow, or a wrong number; in a grant's packet, the grant.
     pub length: u16,
     /// Sequence number of this packet.
     pub sequence: u16,
@@ -110,7 +110,7 @@ pub struct EspHeader {
 }
 
 impl EspHeader {
-    /// The header of an empty packet from one port to another.
+    /// Makes the header of an empty packet from one port to another.
     pub fn new(source: u16, destination: u16, flags: u8) -> Self {
         Self {
             source,
@@ -120,7 +120,7 @@ impl EspHeader {
         }
     }
 
-    /// The header and a payload.
+    /// Encodes the header and a payload.
     pub fn packet(&self, payload: &[u8]) -> Vec<u8> {
         let mut packet = edp(self.source, self.destination, self.length, &[]);
         packet.extend_from_slice(&self.sequence.to_be_bytes());
@@ -130,12 +130,12 @@ impl EspHeader {
         packet
     }
 
-    /// The same with its checksum, and the flag that tells of it.
+    /// Encodes the same with a checksum and the flag that announces it.
     pub fn summed_packet(&self, payload: &[u8]) -> Vec<u8> {
         self.masked_packet(payload, 0)
     }
 
-    /// The same with a mask added to the checksum.
+    /// Encodes the same with `mask` XORed into the checksum.
     pub fn masked_packet(&self, payload: &[u8], mask: u32) -> Vec<u8> {
         let flags = self.flags | flag::CRC;
         let mut packet = Self { flags, ..*self }.packet(payload);
@@ -144,8 +144,8 @@ impl EspHeader {
         packet
     }
 
-    /// The mask that was added to the checksum of the packet in a frame with this header, if it has
-    /// a checksum.
+    /// Returns the mask that was XORed into the checksum of the packet in `frame`, which has this
+    /// header; `None` if it has no checksum.
     pub fn mask_in(&self, frame: &[u8]) -> Option<u32> {
         let length = if self.is_grant() { 0 } else { self.length };
         let end = ESP_HEADERS + usize::from(length);
@@ -154,12 +154,12 @@ impl EspHeader {
         (self.flags & flag::CRC != 0).then_some(mask)
     }
 
-    /// Whether the length field has a grant.
+    /// Whether the length field contains a grant.
     pub fn is_grant(&self) -> bool {
         self.length > 0 && self.flags & !flag::CRC == flag::GRANT
     }
 
-    /// Reads the header of an Ethernet frame that carries ESP.
+    /// Decodes the ESP header of an Ethernet frame.
     pub fn of_frame(frame: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
         if word(12)? != ETH_P_ESP {
@@ -181,7 +181,7 @@ impl EspHeader {
 pub struct PacketSocket(Socket);
 
 impl PacketSocket {
-    /// Opens one for whole frames of `ethertype` on `device` in `namespace`.
+    /// Opens a socket for whole frames of `ethertype` on `device` in `namespace`.
     ///
     /// # Errors
     /// When the kernel refuses it.
@@ -194,13 +194,15 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// The same, for frames that leave by the device as well, if `ethertype` is [`ETH_P_ALL`].
+    /// Opens a socket that also sees the frames that leave by the device, if `ethertype` is
+    /// [`ETH_P_ALL`].
     ///
     /// # Errors
     /// When the kernel refuses it.
     pub fn open_both_ways(namespace: &Netns, device: &str, ethertype: u16) -> Result<Self> {
         let socket = namespace.within(|| -> io::Result<Socket> {
-            // Protocol 0 hears nothing until it is bound, so no frame of another device slips in.
+            // A socket of protocol 0 receives nothing until it is bound, so it gets no frame of
+            // another device.
             let socket = Socket::new(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
             socket.set_so(libc::SO_RCVBUFFORCE, 16 << 20)?;
             bind_packet(&socket, interface_index(device)?, ethertype)?;
@@ -236,7 +238,7 @@ impl PacketSocket {
     /// Takes the next frame without waiting.
     ///
     /// # Errors
-    /// The errno of `recv(2)`; `EAGAIN` when there is none.
+    /// The errno of `recv(2)`; `EAGAIN` if there is no frame.
     pub fn take(&self, frame: &mut [u8]) -> io::Result<usize> {
         self.0.receive(frame, libc::MSG_DONTWAIT)
     }
@@ -244,10 +246,10 @@ impl PacketSocket {
     /// Waits for a frame that `wanted` accepts; others are dropped.
     ///
     /// # Errors
-    /// When none came within `patience`.
+    /// If none came within `patience`.
     pub fn wait_for(&self, patience: Duration, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<u8>> {
         let end = Instant::now() + patience;
-        // A run of packets is as long as a frame can be.
+        // Room for a GSO packet, the largest frame.
         let mut frame = vec![0u8; 1 << 16];
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -261,22 +263,22 @@ impl PacketSocket {
         }
     }
 
-    /// Demands that an echo is the first thing that `to` sends by this socket's ethertype, EDP's,
-    /// from now on: an answer to what it got before would have come first.
+    /// Checks that `to` sends nothing of EDP, this socket's ethertype, before an echo reply: a
+    /// reply to earlier frames would have come first.
     ///
     /// # Errors
-    /// When something else comes, or nothing.
+    /// If another frame comes, or none.
     pub fn echo_comes_first(&self, to: [u8; 6], from: [u8; 6], port: u16) -> Result<()> {
         self.send_edp(to, from, &edp(port, 0, 2, &[1, 77]))?;
         let reply = self.wait_for(patience(), |_| true)?;
         same(&reply[14..22], edp(0, port, 2, &[2, 77]), "answered")
     }
 
-    /// Demands that a reset is the first thing that `to` sends by this socket's ethertype, ESP's,
-    /// from now on: the answer to a SYN for `port`, which no socket holds.
+    /// Checks that `to` sends nothing of ESP, this socket's ethertype, before a reset. The reset is
+    /// the reply to a SYN for `port`, which no socket holds.
     ///
     /// # Errors
-    /// When something else comes, or nothing.
+    /// If another frame comes, or none.
     pub fn reset_comes_first(&self, to: [u8; 6], from: [u8; 6], port: u16) -> Result<()> {
         let probe = EspHeader::new(11, port, flag::SYN);
         self.send_esp(to, from, probe)?;
@@ -290,7 +292,7 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// The socket underneath.
+    /// Returns the underlying socket.
     pub fn socket(&self) -> &Socket {
         &self.0
     }

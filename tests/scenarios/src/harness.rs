@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Runs scenarios, each in a process of its own, with a deadline, and watches what it leaves
-//! behind.
+//! Runs scenarios, each in its own process and with a deadline, and checks for resources that they
+//! leave behind.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,41 +28,42 @@ use crate::module;
 use crate::patience::{self, Allowance};
 use crate::socket::{check, Socket};
 
-/// How a scenario ends: with a reason when it failed.
+/// The result of a scenario: an error gives the reason of the failure.
 pub type Outcome = Result<()>;
 
-/// What a scenario does.
+/// The work of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub enum Body {
     /// Works on the whole guest.
     Guest(fn() -> Outcome),
-    /// Works on two hosts made for it; afterwards no socket of the module may be left on them.
+    /// Works on two hosts made for it; no socket of the module may be left on them afterwards.
     Lab(Wiring, fn(&Lab) -> Outcome),
-    /// Works on two hosts made for it, once over the kernel's own protocol and once over ours.
+    /// Works on two hosts made for it, first over the kernel's own protocol, then over the
+    /// module's.
     Alike(Kind, Play, &'static [Difference]),
-    /// Works on two hosts made for it with TCP, and on two others with mapped sockets.
+    /// Works with TCP on two hosts made for it, and with mapped sockets on two others.
     Mapped(alike::Path, Play, &'static [Difference]),
-    /// Works on two hosts made for it, over a bad wire.
+    /// Works on two hosts made for it, over a faulty wire.
     Faulty(Cell),
 }
 
 /// A scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// Tells what it shows.
+    /// Says what it shows.
     pub name: &'static str,
-    /// How long it may take before it counts as hanging.
+    /// The time after which it counts as hanging.
     pub deadline: Duration,
-    /// It needs a guest whose clock counts instructions: elsewhere a processor may be away for
-    /// longer than the protocol's timers wait, and the rates of emulated switches are not kept.
+    /// It needs a guest whose clock counts instructions. In other guests a processor may be away
+    /// for longer than the protocol's timers wait, and emulated switches do not keep their rates.
     pub counted: bool,
-    /// It needs a kernel that lets allocations fail when it is told to.
+    /// It needs a kernel with fault injection for allocations.
     pub starved: bool,
     /// It needs two network cards with the driver igb, on one wire.
     pub cards: bool,
     /// It needs a guest with four processors.
     pub wide: bool,
-    /// What it does.
+    /// Its work.
     pub body: Body,
 }
 
@@ -74,7 +75,7 @@ impl Scenario {
         Self::new(name, Body::Guest(body))
     }
 
-    /// A scenario about the whole guest, of a kernel that lets allocations fail when it is told to.
+    /// A scenario about the whole guest, on a kernel with fault injection for allocations.
     pub const fn starved(name: &'static str, body: fn() -> Outcome) -> Self {
         Self {
             starved: true,
@@ -130,10 +131,10 @@ impl Scenario {
         Self::new(name, Body::Alike(Kind::Message, Play::OnSide(play), &[]))
     }
 
-    /// The same behaviour, differing on purpose.
+    /// The same behaviour, with deliberate differences.
     ///
     /// # Panics
-    /// When the scenario compares nothing.
+    /// If the scenario does not compare.
     pub const fn differs(self, differences: &'static [Difference]) -> Self {
         match self.body {
             Body::Alike(kind, play, _) => Self {
@@ -189,9 +190,9 @@ impl Scenario {
     }
 }
 
-/// The list `ALL` of a file's scenarios. A line names one of the constructors above and the
-/// scenario, whose function has the same name if none is given: `direct edp_to_itself;`, `guest
-/// esp_random_loss = random_loss, within(120), counted;`
+/// Defines `ALL`, the list of a file's scenarios. A line names one of the constructors above and
+/// the scenario; the function has the same name unless another is given: `direct edp_to_itself;`,
+/// `guest esp_random_loss = random_loss, within(120), counted;`
 macro_rules! scenarios {
     ($($constructor:ident $name:ident $(= $body:expr)? $(, $also:ident $(($($argument:tt)*))?)*;)*) => {
         pub const ALL: &[$crate::harness::Scenario] = &[$(
@@ -207,27 +208,27 @@ macro_rules! scenarios {
 }
 pub(crate) use scenarios;
 
-/// Where [`note`] writes; -1 outside of a scenario.
+/// The descriptor that [`note`] writes to; -1 outside of a scenario.
 static NOTES: AtomicI32 = AtomicI32::new(-1);
 
-/// Leaves a remark that is printed if the scenario fails, also when it is killed; at once outside
-/// of a scenario.
+/// Leaves a remark that is printed if the scenario fails, even if it is killed. Outside of a
+/// scenario it is printed at once.
 pub fn note(text: &str) {
     let line = format!("{}\n", one_line(text));
     let fd = NOTES.load(Ordering::Relaxed);
     if fd < 0 {
         eprint!("{line}");
     } else {
-        // SAFETY: `line` is readable for its length. The pipe does not block; a lost remark is no
-        // failure.
+        // SAFETY: `line` is readable for its length. The pipe does not block; a lost remark is not
+        // a failure.
         unsafe { libc::write(fd, line.as_ptr().cast(), line.len()) };
     }
 }
 
-/// What begins a remark that is printed however the scenario ends.
+/// Prefix of a remark that is printed even if the scenario passes.
 const TOLD: &str = "told: ";
 
-/// Leaves a remark that is printed also if the scenario passes.
+/// Leaves a remark that is printed even if the scenario passes.
 pub fn tell(text: &str) {
     note(&format!("{TOLD}{text}"));
 }
@@ -236,20 +237,20 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Runs one scenario to its end and prints its line; true when it passed.
+/// Runs one scenario and prints its result line; returns whether it passed.
 pub fn run(scenario: &Scenario) -> bool {
     let mut notes = Vec::new();
     let outcome = supervise(scenario, &mut notes);
     match &outcome {
         Ok(()) => {
-            // How a comparison ended, for the runner's table.
+            // The result of a comparison, for the runner's table.
             if let Some(report) = notes
                 .iter()
                 .find_map(|line| line.strip_prefix(alike::REPORT))
             {
                 println!("{}{}: {report}", alike::REPORT, scenario.name);
             }
-            // What a cell took, for the matrix.
+            // The figures of a cell, for the matrix.
             if let Some(figures) = notes
                 .iter()
                 .find_map(|line| line.strip_prefix(faults::FIGURES))
@@ -272,7 +273,7 @@ pub fn run(scenario: &Scenario) -> bool {
             );
         }
     }
-    // The runner reads line by line; a guest that dies must not take earlier results with it.
+    // The runner reads line by line; if the guest dies later, this result must not be lost.
     let _ = std::io::stdout().flush();
     outcome.is_ok()
 }
@@ -285,8 +286,8 @@ fn supervise(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
         outcome = module::await_unused().context("sockets outlived the scenario");
     }
     if outcome.is_err() && matches!(scenario.body, Body::Guest(_)) {
-        // It may have been killed with other parameters in force, and with allocations that fail.
-        // If this fails the next scenario says so.
+        // The scenario may have been killed while other parameters or fault injection were in
+        // force. If the cleanup fails, the next scenario reports it.
         memory::end_failures();
         let _ = module::reload();
     }
@@ -308,7 +309,7 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     let (reader, writer) = pipe2(flags).context("pipe")?;
     std::io::stdout().flush()?;
     patience::clock_counts(scenario.counted);
-    // SAFETY: this process has a single thread here, so the child may go on like any program.
+    // SAFETY: This process has a single thread here, so the child may run any code.
     let child = match unsafe { fork() }.context("fork")? {
         ForkResult::Child => {
             drop(reader);
@@ -316,7 +317,7 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
         }
         ForkResult::Parent { child } => child,
     };
-    // Both sides set the group, so that neither is early.
+    // Parent and child both set the process group, so that neither acts before it is set.
     let _ = setpgid(child, child);
     drop(writer);
     let started = Instant::now();
@@ -324,11 +325,11 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     if let Ok(false) = ended {
         notes.extend(where_it_hangs(child));
     }
-    // Whatever happened, nothing of the scenario runs on. ESRCH means that nothing does.
+    // Kills everything that is left of the scenario. ESRCH means that nothing is.
     let _ = killpg(child, Signal::SIGKILL);
     let status = waitpid(child, None).context("waitpid")?;
     let mut text = Vec::new();
-    // The pipe does not block: once the scenario is gone its remarks are all there.
+    // The pipe does not block: once the scenario's processes are gone, all its remarks are in it.
     let _ = fs::File::from(reader).read_to_end(&mut text);
     let said: Vec<String> = String::from_utf8_lossy(&text)
         .lines()
@@ -352,11 +353,11 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     }
 }
 
-/// True when the child ended within its time; it stays to be waited for.
+/// Waits for the child, which stays a zombie; returns whether it ended in time.
 fn await_end(child: Pid, mut allowance: Allowance) -> Result<bool> {
-    // SAFETY: pidfd_open takes two integers.
+    // SAFETY: `pidfd_open` takes two integers.
     let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, child.as_raw(), 0) })?;
-    // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+    // SAFETY: The kernel just returned this descriptor and nothing else owns it.
     let fd: OwnedFd = unsafe { std::os::fd::FromRawFd::from_raw_fd(fd as RawFd) };
     let mut entry = libc::pollfd {
         fd: fd.as_raw_fd(),
@@ -364,7 +365,7 @@ fn await_end(child: Pid, mut allowance: Allowance) -> Result<bool> {
         revents: 0,
     };
     while let Some(wait) = allowance.wait() {
-        // SAFETY: one pollfd, alive and writable for the call.
+        // SAFETY: One pollfd, alive and writable for the call.
         let ready = check(unsafe { libc::poll(&mut entry, 1, wait.as_millis().max(1) as i32) })?;
         if ready == 1 {
             return Ok(true);
@@ -373,12 +374,12 @@ fn await_end(child: Pid, mut allowance: Allowance) -> Result<bool> {
     Ok(false)
 }
 
-/// What the threads of this process wait for.
+/// Returns where the threads of this process wait.
 pub fn own_threads() -> Vec<String> {
     where_it_hangs(Pid::this())
 }
 
-/// What the threads of an overdue scenario wait for, and the sockets they wait with.
+/// Returns where the threads of an overdue scenario wait, and the sockets that they wait on.
 fn where_it_hangs(child: Pid) -> Vec<String> {
     let mut lines = Vec::new();
     let Ok(threads) = fs::read_dir(format!("/proc/{child}/task")) else {
@@ -399,7 +400,7 @@ fn where_it_hangs(child: Pid) -> Vec<String> {
     lines
 }
 
-/// The sockets and counters of the namespaces that a process has open.
+/// Returns the sockets and counters of the namespaces that a process has open.
 fn sockets_of(process: Pid) -> Vec<String> {
     let mut namespaces = BTreeSet::new();
     let mut lines = Vec::new();
@@ -427,7 +428,7 @@ fn sockets_of(process: Pid) -> Vec<String> {
     lines
 }
 
-/// The child's whole life.
+/// Runs the scenario in the child and exits.
 fn become_scenario(scenario: &Scenario, notes: &OwnedFd) -> ! {
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
     NOTES.store(notes.as_raw_fd(), Ordering::Relaxed);
@@ -439,7 +440,7 @@ fn become_scenario(scenario: &Scenario, notes: &OwnedFd) -> ! {
             note(&format!("{error:#}"));
             1
         }
-        // The hook has noted why.
+        // The panic hook has noted the reason.
         Err(_) => 1,
     };
     std::process::exit(code)
@@ -485,21 +486,20 @@ fn play(scenario: &Scenario) -> Outcome {
     }
 }
 
-/// Runs `work` in a forked process and returns how that ended. The calling process must have a
+/// Runs `work` in a forked process and returns its wait status. The calling process must have a
 /// single thread.
 ///
 /// # Errors
-/// When the process cannot be made or waited for.
+/// If the process cannot be made or waited for.
 pub fn in_process(work: impl FnOnce() -> i32) -> Result<WaitStatus> {
     let child = start_process(work)?;
     waitpid(child, Some(WaitPidFlag::empty())).context("waitpid")
 }
 
-/// Runs `work` in a forked process, named `name` to whoever reads the notes, and demands that it
-/// ends well.
+/// Runs `work` in a forked process and checks that it succeeds. Notes call the process `name`.
 ///
 /// # Errors
-/// As [`in_process`], and when `work` fails.
+/// As [`in_process`], or if `work` fails.
 pub fn well_in_process(name: &str, work: impl FnOnce() -> Outcome) -> Outcome {
     let status = in_process(|| {
         let outcome = work();
@@ -518,34 +518,34 @@ pub fn well_in_process(name: &str, work: impl FnOnce() -> Outcome) -> Outcome {
 /// Starts `work` in a forked process that exits with its result.
 ///
 /// # Errors
-/// When the calling process has other threads, or the process cannot be made.
+/// If the calling process has other threads, or the process cannot be made.
 pub fn start_process(work: impl FnOnce() -> i32) -> Result<Pid> {
-    // One that was joined is still listed for a moment.
+    // A joined thread is listed for a moment longer.
     eventually("a single thread before forking", || {
         Ok(fs::read_dir("/proc/self/task")?.count() == 1)
     })?;
-    // SAFETY: there is a single thread, as just checked, so the child may go on like any program.
+    // SAFETY: There is a single thread, as just checked, so the child may run any code.
     match unsafe { fork() }.context("fork")? {
         ForkResult::Child => {
             let code = catch_unwind(AssertUnwindSafe(work)).unwrap_or(99);
-            // SAFETY: _exit takes an integer and does not return; destructors of the copied process
-            // must not run.
+            // SAFETY: `_exit` takes an integer and does not return; destructors of the copied
+            // process must not run.
             unsafe { libc::_exit(code) }
         }
         ForkResult::Parent { child } => Ok(child),
     }
 }
 
-/// The difference of each counter's two values.
+/// Returns the increase of each counter.
 pub fn growth(before: &[u64], after: &[u64]) -> Vec<u64> {
     let pairs = before.iter().zip(after);
     pairs.map(|(before, after)| after - before).collect()
 }
 
-/// Demands that packets of `socket` carry `bytes` at most.
+/// Checks that packets of `socket` carry at most `bytes` of payload.
 ///
 /// # Errors
-/// When the option tells another number.
+/// If the option has another value.
 pub fn carries_at_most(socket: &Socket, bytes: i32, what: &str) -> Outcome {
     let told = socket.largest_payload()?;
     ensure!(
@@ -555,29 +555,29 @@ pub fn carries_at_most(socket: &Socket, bytes: i32, what: &str) -> Outcome {
     Ok(())
 }
 
-/// Demands that there is nothing to receive from `socket`.
+/// Checks that there is nothing to receive from `socket`.
 ///
 /// # Errors
-/// When there is something, or receiving fails otherwise.
+/// If there is something, or receiving fails with another error.
 pub fn silent(socket: &Socket, what: &str) -> Outcome {
     let received = socket.receive(&mut [0; 64], libc::MSG_DONTWAIT);
     refused(received, libc::EAGAIN, what)
 }
 
-/// Demands that `socket` has no event.
+/// Checks that `poll(2)` reports no event for `socket`.
 ///
 /// # Errors
-/// When it has one.
+/// If there is one.
 pub fn quiet(socket: &Socket, what: &str) -> Outcome {
     let events = socket.events()?;
     ensure!(events == 0, "{what}: events {events:#x}, not none");
     Ok(())
 }
 
-/// Demands that `socket` has one of `wanted` events already.
+/// Checks that `socket` has one of the `wanted` events already.
 ///
 /// # Errors
-/// When it has none of them.
+/// If it has none of them.
 pub fn has_events(socket: &Socket, wanted: i16, what: &str) -> Outcome {
     let events = socket.poll(libc::POLLIN | wanted, Duration::ZERO)?;
     ensure!(
@@ -587,10 +587,10 @@ pub fn has_events(socket: &Socket, wanted: i16, what: &str) -> Outcome {
     Ok(())
 }
 
-/// Receives once, waiting, and demands that just `bytes` come.
+/// Receives once, blocking, and checks that exactly `bytes` come.
 ///
 /// # Errors
-/// When others come, or none within [`patience`](crate::patience::patience).
+/// If others come, or none within [`patience`](crate::patience::patience).
 pub fn receives(socket: &Socket, bytes: &[u8]) -> Outcome {
     await_events(socket, libc::POLLIN)?;
     let mut room = vec![0; bytes.len() + 64];
@@ -600,10 +600,10 @@ pub fn receives(socket: &Socket, bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// Demands that `found` is `wanted`.
+/// Checks that `found` is `wanted`.
 ///
 /// # Errors
-/// With both, when it is not.
+/// If it is not; the message has both.
 pub fn same<T: std::fmt::Debug + PartialEq<U>, U: std::fmt::Debug>(
     found: T,
     wanted: U,
@@ -613,10 +613,10 @@ pub fn same<T: std::fmt::Debug + PartialEq<U>, U: std::fmt::Debug>(
     Ok(())
 }
 
-/// Receives from a stream, waiting, and demands that `bytes` come next.
+/// Receives from a stream, blocking, and checks that `bytes` come next.
 ///
 /// # Errors
-/// When others come, or the call fails.
+/// If others come, or the call fails.
 pub fn comes_next(socket: &Socket, bytes: &[u8]) -> Outcome {
     let got = socket.receive_all(bytes.len())?;
     let begin = got[..got.len().min(40)].escape_ascii();
@@ -624,10 +624,10 @@ pub fn comes_next(socket: &Socket, bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// Demands that `errno` is the socket's pending error.
+/// Checks that `errno` is the socket's pending error.
 ///
 /// # Errors
-/// When there is another, or none.
+/// If there is another, or none.
 pub fn failed_with(socket: &Socket, errno: i32) -> Outcome {
     same(
         errno_name(socket.pending_error()?),
@@ -636,10 +636,10 @@ pub fn failed_with(socket: &Socket, errno: i32) -> Outcome {
     )
 }
 
-/// Demands that `result` failed with `errno`.
+/// Checks that `result` failed with `errno`.
 ///
 /// # Errors
-/// When it succeeded or failed with another.
+/// If it succeeded, or failed with another errno.
 pub fn refused<T: std::fmt::Debug>(
     result: std::io::Result<T>,
     errno: i32,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A page of a program's memory that is not there until the program says so: a call that copies to
-//! it sleeps with whatever it has locked.
+//! A page of a program's memory that stays missing until the program supplies it. A call that
+//! copies to the page sleeps, and keeps its locks meanwhile.
 
 use std::fs::File;
 use std::io::Error;
@@ -24,7 +24,7 @@ const UFFDIO_ZEROPAGE: libc::c_ulong = 0xc020_aa04;
 /// `UFFDIO_REGISTER_MODE_MISSING`.
 const MISSING: u64 = 1;
 
-/// Memory with one page that is held back.
+/// Memory with one missing page.
 #[derive(Debug)]
 pub struct HeldPage {
     start: *mut u8,
@@ -33,27 +33,27 @@ pub struct HeldPage {
     faults: File,
 }
 
-// SAFETY: the mapping belongs to the value, and a shared borrow hands out no reference to its
+// SAFETY: The mapping belongs to the value, and a shared borrow hands out no reference to its
 // bytes.
 unsafe impl Send for HeldPage {}
-// SAFETY: as above.
+// SAFETY: The methods that take a shared borrow hand out no reference to the bytes of the mapping.
 unsafe impl Sync for HeldPage {}
 
 impl HeldPage {
-    /// Maps `length` bytes, whole pages. The page that begins at `held` is not there.
+    /// Maps `length` bytes, whole pages. The page that begins at `held` is missing.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// If the kernel refuses it.
     pub fn new(length: usize, held: usize) -> Result<Self> {
         ensure!(length % PAGE == 0 && held % PAGE == 0 && held < length);
-        // Only then there is something to poll.
+        // `poll` works only on a non-blocking descriptor.
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
-        // SAFETY: the call takes flags.
+        // SAFETY: The call takes only flags.
         let fd = check(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });
         let fd = fd.context("userfaultfd")?;
-        // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+        // SAFETY: The kernel just returned this descriptor and nothing else owns it.
         let faults = unsafe { File::from_raw_fd(fd as i32) };
-        // SAFETY: a new private mapping, wherever the kernel likes.
+        // SAFETY: A new private mapping at an address that the kernel chooses.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -82,20 +82,20 @@ impl HeldPage {
         request: libc::c_ulong,
         argument: &mut [u64; N],
     ) -> Result<()> {
-        // SAFETY: the argument has the words that the request reads and writes, and lives for the
+        // SAFETY: The argument has the words that the request reads and writes, and lives for the
         // call.
         let done = unsafe { libc::ioctl(self.faults.as_raw_fd(), request, argument.as_mut_ptr()) };
         check(done).with_context(|| format!("request {request:#x}"))?;
         Ok(())
     }
 
-    /// Receives into all of the memory.
+    /// Receives into the whole memory.
     ///
     /// # Errors
     /// The call's errno.
     pub fn receive(&self, socket: &impl AsRawFd, flags: i32) -> std::io::Result<usize> {
         let fd = socket.as_raw_fd();
-        // SAFETY: the memory is mapped for `length` bytes, and nobody else reads or writes it.
+        // SAFETY: The memory is mapped for `length` bytes, and no reference to it exists.
         let got = unsafe { libc::recv(fd, self.start.cast(), self.length, flags) };
         check(got as i64).map(|got| got as usize)
     }
@@ -106,20 +106,20 @@ impl HeldPage {
     /// The call's errno.
     pub fn write_to(&self, file: &impl AsFd, length: usize) -> std::io::Result<usize> {
         let length = length.min(self.length);
-        // SAFETY: the memory is mapped for `length` bytes, and the kernel only reads it.
+        // SAFETY: The memory is mapped for `length` bytes, and the kernel only reads it.
         let put = unsafe { libc::write(file.as_fd().as_raw_fd(), self.start.cast(), length) };
         check(put as i64).map(|put| put as usize)
     }
 
-    /// The address of the page.
+    /// Returns the address of the missing page.
     pub fn address(&self) -> usize {
         self.start as usize + self.held
     }
 
-    /// Waits until a call sleeps for the page.
+    /// Waits until a call sleeps because of the missing page.
     ///
     /// # Errors
-    /// When none does.
+    /// If none does.
     pub fn await_sleeper(&self) -> Result<()> {
         let mut entry = libc::pollfd {
             fd: self.faults.as_raw_fd(),
@@ -127,7 +127,7 @@ impl HeldPage {
             revents: 0,
         };
         let millis = patience().as_millis() as i32;
-        // SAFETY: one pollfd, alive and writable for the call.
+        // SAFETY: One pollfd, alive and writable for the call.
         let ready = check(unsafe { libc::poll(&mut entry, 1, millis) })?;
         ensure!(
             ready == 1 && entry.revents == libc::POLLIN,
@@ -136,7 +136,7 @@ impl HeldPage {
         Ok(())
     }
 
-    /// Lets the page be there.
+    /// Supplies the missing page, filled with zeros.
     ///
     /// # Errors
     /// The call's errno.
@@ -148,7 +148,8 @@ impl HeldPage {
 
 impl Drop for HeldPage {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's, and no call has it any more: each borrows the value.
+        // SAFETY: The mapping belongs to this value, and no call uses it any more, because each
+        // borrows the value.
         unsafe { libc::munmap(self.start.cast(), self.length) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the kernel says while a scenario runs.
+//! The kernel's log while a scenario runs.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -8,15 +8,15 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use crate::prelude::*;
 
-/// The kernel's log from a moment on.
+/// The kernel's log from a certain point on.
 #[derive(Debug)]
 pub struct KernelLog(File);
 
 impl KernelLog {
-    /// Starts at the end of what has been said.
+    /// Starts at the end of the log.
     ///
     /// # Errors
-    /// When `/dev/kmsg` cannot be read.
+    /// If `/dev/kmsg` cannot be read.
     pub fn from_now() -> Result<Self> {
         let mut log = OpenOptions::new()
             .read(true)
@@ -27,10 +27,10 @@ impl KernelLog {
         Ok(Self(log))
     }
 
-    /// Everything said since the last call, a record per element, without its prefix.
+    /// Returns the records since the last call, without their prefixes.
     ///
     /// # Errors
-    /// When the log cannot be read.
+    /// If the log cannot be read.
     pub fn records(&mut self) -> Result<Vec<String>> {
         let mut records = Vec::new();
         let mut record = [0u8; 8192];
@@ -43,8 +43,8 @@ impl KernelLog {
                     records.push(message.lines().next().unwrap_or_default().to_owned());
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(records),
-                // Records were overwritten before they were read; the next read goes on with the
-                // oldest one left.
+                // Records were overwritten before they were read; the next read returns the oldest
+                // one left.
                 Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {
                     records.push("(records lost)".to_owned());
                 }
@@ -54,7 +54,7 @@ impl KernelLog {
     }
 }
 
-/// The records that tell of trouble.
+/// Returns the records that report a problem.
 pub fn alarms(records: &[String]) -> Vec<&String> {
     let mut ear = alarms::Ear::default();
     let alarming = |record: &&String| ear.alarm(record).is_some();

@@ -10,18 +10,18 @@ use anyhow::{ensure, Context, Result};
 use crate::harness::refused;
 use crate::netns::Netns;
 
-/// Where the files are.
+/// The directory of the files.
 pub const DIRECTORY: &str = "/proc/sys/esp";
 
-/// The files as one namespace has them.
+/// The files in one namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Knobs<'a>(pub &'a Netns);
 
 impl Knobs<'_> {
-    /// The number in file `name`.
+    /// Returns the number in file `name`.
     ///
     /// # Errors
-    /// When it cannot be read, or is no number in a line of its own.
+    /// If the file cannot be read, or is not a number on one line.
     pub fn get(&self, name: &str) -> Result<u32> {
         let text = self.0.within(|| read_to_string(path(name)))?;
         let text = text.with_context(|| path(name))?;
@@ -36,7 +36,7 @@ impl Knobs<'_> {
     /// Writes `text` to file `name`, in one call.
     ///
     /// # Errors
-    /// When the namespace cannot be entered, or, inside, what `open` or `write` says.
+    /// If the namespace cannot be entered; the inner error is the errno of `open` or `write`.
     pub fn write(&self, name: &str, text: &[u8]) -> Result<io::Result<()>> {
         self.0.within(|| write(name, text))
     }
@@ -44,15 +44,15 @@ impl Knobs<'_> {
     /// Sets file `name` to `number`, and reads it back.
     ///
     /// # Errors
-    /// When it is refused or not taken over.
+    /// If the file refuses it or reads another number.
     pub fn set(&self, name: &str, number: u32) -> Result<()> {
         self.accepts(name, &number.to_string(), number)
     }
 
-    /// Demands that file `name` takes `text` and then reads `number`.
+    /// Checks that file `name` accepts `text` and then reads `number`.
     ///
     /// # Errors
-    /// When it does not.
+    /// If it does not.
     pub fn accepts(&self, name: &str, text: &str, number: u32) -> Result<()> {
         self.write(name, text.as_bytes())?
             .with_context(|| format!("writing {text:?} to {name}"))?;
@@ -60,10 +60,10 @@ impl Knobs<'_> {
         crate::harness::same(found, number, &format!("{name} after {text:?}"))
     }
 
-    /// Demands that file `name` refuses `text` with `EINVAL` and keeps what it has.
+    /// Checks that file `name` refuses `text` with `EINVAL` and keeps its value.
     ///
     /// # Errors
-    /// When it does not.
+    /// If it does not.
     pub fn rejects(&self, name: &str, text: &[u8]) -> Result<()> {
         let before = self.get(name)?;
         let what = format!("writing {:?} to {name}", String::from_utf8_lossy(text));
@@ -77,7 +77,7 @@ impl Knobs<'_> {
 /// Writes `text` to file `name` of the calling thread's namespace, in one call.
 ///
 /// # Errors
-/// What `open` or `write` says.
+/// The errno of `open` or `write`.
 pub fn write(name: &str, text: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path(name))?;
     let written = file.write(text)?;
@@ -87,7 +87,7 @@ pub fn write(name: &str, text: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The path of file `name`.
+/// Returns the path of file `name`.
 pub fn path(name: &str) -> String {
     format!("{DIRECTORY}/{name}")
 }

@@ -36,7 +36,7 @@ pub const NOBODY: [u8; 6] = [2, 0, 0, 0, 0xde, 0xad];
 /// A host: a namespace with one Ethernet device.
 #[derive(Debug)]
 pub struct Host {
-    /// Where it lives.
+    /// Its namespace.
     pub namespace: Netns,
     /// Its device's address.
     pub mac: [u8; 6],
@@ -45,10 +45,10 @@ pub struct Host {
 }
 
 impl Host {
-    /// The host of an existing namespace whose device has the address `mac`.
+    /// Makes the host of an existing namespace whose device has the address `mac`.
     ///
     /// # Errors
-    /// When it has no such device.
+    /// If it has no such device.
     pub fn named(namespace: Netns, mac: [u8; 6]) -> Result<Self> {
         let ifindex = namespace.within(|| interface_index(DEVICE))??;
         Ok(Self {
@@ -58,10 +58,11 @@ impl Host {
         })
     }
 
-    /// A host whose device leads nowhere: the other end of the pair is up but nobody listens there.
+    /// Makes a host whose device leads nowhere: the other end of the pair is up, but no socket
+    /// receives there.
     ///
     /// # Errors
-    /// When it cannot be set up.
+    /// If it cannot be set up.
     pub fn alone(mac: [u8; 6]) -> Result<Self> {
         let namespace = Netns::create()?;
         namespace.add_veth((DEVICE, Some(mac)), (("far0", None), &namespace))?;
@@ -73,10 +74,10 @@ impl Host {
         Ok(host)
     }
 
-    /// Changes this host's device as `ip link set` does, for example with "down".
+    /// Changes this host's device by `ip link set`, for example with "down".
     ///
     /// # Errors
-    /// When `ip` fails.
+    /// If `ip` fails.
     pub fn link(&self, change: &str) -> Result<()> {
         (self.namespace).ip(&format!("link set {DEVICE} {change}\n"))
     }
@@ -84,7 +85,7 @@ impl Host {
     /// Sets the MTU of this host's device.
     ///
     /// # Errors
-    /// When `ip` fails.
+    /// If `ip` fails.
     pub fn set_mtu(&self, mtu: u32) -> Result<()> {
         self.link(&format!("mtu {mtu}"))
     }
@@ -92,12 +93,12 @@ impl Host {
     /// Gives this host's device another Ethernet address.
     ///
     /// # Errors
-    /// When `ip` fails.
+    /// If `ip` fails.
     pub fn set_mac(&self, mac: [u8; 6]) -> Result<()> {
         self.link(&format!("address {}", print_mac(mac)))
     }
 
-    /// A new ESP socket of this host.
+    /// Makes an ESP socket on this host.
     ///
     /// # Errors
     /// The errno of `socket(2)`.
@@ -105,7 +106,7 @@ impl Host {
         self.namespace.within(Socket::esp)?.context("ESP socket")
     }
 
-    /// A new EDP socket of this host.
+    /// Makes an EDP socket on this host.
     ///
     /// # Errors
     /// The errno of `socket(2)`.
@@ -113,7 +114,7 @@ impl Host {
         self.namespace.within(Socket::edp)?.context("EDP socket")
     }
 
-    /// An EDP socket bound to `port` on the device.
+    /// Makes an EDP socket bound to `port` of the device.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -125,7 +126,7 @@ impl Host {
         Ok(socket)
     }
 
-    /// An ESP socket listening on `port` of the device.
+    /// Makes an ESP socket that listens on `port` of the device.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -138,7 +139,7 @@ impl Host {
         Ok(socket)
     }
 
-    /// An ESP socket connected to `address`.
+    /// Makes an ESP socket connected to `address`.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -150,7 +151,7 @@ impl Host {
         Ok(socket)
     }
 
-    /// A connection from here to `port`, where `listener` of `server` is: both ends.
+    /// Connects from here to `port` of `server`, where `listener` is bound; returns both ends.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -165,8 +166,8 @@ impl Host {
         Ok((client, server))
     }
 
-    /// A connection from each of `clients` to `port`, where `listener` of this host is: both ends
-    /// of each.
+    /// Connects from each of `clients` to `port` of this host, where `listener` is bound; returns
+    /// both ends of each connection.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -180,10 +181,10 @@ impl Host {
         clients.into_iter().map(pair).collect()
     }
 
-    /// An ESP socket that does not block, on its way to a connection with `address`.
+    /// Makes a non-blocking ESP socket that is connecting to `address`.
     ///
     /// # Errors
-    /// When the attempt ends at once, either way.
+    /// If the attempt succeeds or fails at once.
     pub fn esp_attempt(&self, address: &Address) -> Result<Socket> {
         let socket = self.esp()?;
         socket.set_nonblocking(true)?;
@@ -191,18 +192,18 @@ impl Host {
         Ok(socket)
     }
 
-    /// A packet socket for whole frames of `ethertype`.
+    /// Opens a packet socket for whole frames of `ethertype`.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If it cannot be opened.
     pub fn packets(&self, ethertype: u16) -> Result<PacketSocket> {
         PacketSocket::open(&self.namespace, DEVICE, ethertype)
     }
 
-    /// Has TCP repeat a SYN `count` times before it gives an attempt up.
+    /// Makes TCP retransmit a SYN `count` times before a connection attempt fails.
     ///
     /// # Errors
-    /// When the host does not take the setting.
+    /// If the host refuses the setting.
     pub fn tcp_tries(&self, count: u32) -> Result<()> {
         let path = "/proc/sys/net/ipv4/tcp_syn_retries";
         self.namespace
@@ -210,11 +211,11 @@ impl Host {
             .context(path)
     }
 
-    /// Has `tc qdisc` do `verb`, "add" or "del", at the root of the device; `discipline` says what
-    /// is added.
+    /// Runs `tc qdisc VERB`, "add" or "del", at the root of the device; `discipline` is the one to
+    /// add.
     ///
     /// # Errors
-    /// With `tc`'s own words when it fails.
+    /// If `tc` fails, with its message.
     pub fn queue(&self, verb: &str, discipline: &[&str]) -> Result<()> {
         let start = ["qdisc", verb, "dev", DEVICE, "root"];
         let arguments = [&start, discipline].concat();
@@ -222,7 +223,7 @@ impl Host {
         Ok(())
     }
 
-    /// `port` on this host's device, to bind to.
+    /// Returns the address of `port` on this host's device, for binding.
     pub fn here(&self, port: u16) -> Address {
         Address {
             port,
@@ -231,7 +232,7 @@ impl Host {
         }
     }
 
-    /// `port` on every interface, to bind to.
+    /// Returns the address of `port` on every interface, for binding.
     pub fn anywhere(&self, port: u16) -> Address {
         Address {
             port,
@@ -239,7 +240,7 @@ impl Host {
         }
     }
 
-    /// `port` of `other`, as this host addresses it.
+    /// Returns the address of `port` on `other`, as this host sees it.
     pub fn to(&self, other: &Self, port: u16) -> Address {
         Address {
             port,
@@ -248,7 +249,7 @@ impl Host {
         }
     }
 
-    /// `port` of a station that does not exist.
+    /// Returns the address of `port` on a station that does not exist.
     pub fn to_nobody(&self, port: u16) -> Address {
         Address {
             port,
@@ -257,10 +258,11 @@ impl Host {
         }
     }
 
-    /// The counter `name` of `/proc/net/enet`: frames that reached no socket, by the reason.
+    /// Returns the counter `name` of `/proc/net/enet`, which counts frames that reached no socket,
+    /// by reason.
     ///
     /// # Errors
-    /// When there is no such counter.
+    /// If there is no such counter.
     pub fn counter(&self, name: &str) -> Result<u32> {
         let text = self.namespace.proc_net("enet")?;
         let value = text
@@ -274,7 +276,7 @@ impl Host {
     /// Waits until the counter `name` of `/proc/net/enet` reads `wanted`.
     ///
     /// # Errors
-    /// When it still does not after [`patience`].
+    /// If it does not within [`patience`].
     pub fn await_counter(&self, name: &str, wanted: u32) -> Result<()> {
         let mut value = 0;
         eventually(name, || {
@@ -287,7 +289,7 @@ impl Host {
     /// Waits until `file` of `/proc/net` satisfies `wanted`.
     ///
     /// # Errors
-    /// With the file's text, when it still does not after [`patience`].
+    /// If it does not within [`patience`]; the message has the file's text.
     pub fn await_proc(&self, file: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
         let mut text = String::new();
         eventually(&format!("/proc/net/{file}"), || {
@@ -297,10 +299,10 @@ impl Host {
         .with_context(|| format!("the file reads {text:?}"))
     }
 
-    /// Waits until neither protocol has a socket left here.
+    /// Waits until neither protocol has a socket left on this host.
     ///
     /// # Errors
-    /// When one still is there after [`patience`].
+    /// If one still exists after [`patience`].
     pub fn await_no_sockets(&self) -> Result<()> {
         for file in ["edp", "esp"] {
             self.await_proc(file, |text| text.lines().count() <= 1)
@@ -317,16 +319,17 @@ pub struct Lab {
     pub a: Host,
     /// The second host.
     pub b: Host,
-    // Stopped before the namespace of the switch goes.
+    // Dropped first, while the namespace of the switch still exists.
     relay: Option<Relay>,
     _switch: Option<Netns>,
 }
 
-/// Has a host's device take packets one by one, as a real one does: a veth pair takes a run of them
-/// whole, and a switch or a queue that harms frames would harm all of them at once.
+/// Makes a host's device accept only single packets, as a real one does. A veth pair accepts GSO
+/// packets whole, and a switch or queue that drops or damages frames would affect all their
+/// segments at once.
 ///
 /// # Errors
-/// With `ethtool`'s own words when it fails.
+/// If `ethtool` fails, with its message.
 pub fn send_single_packets(namespace: &Netns) -> Result<()> {
     namespace.run("ethtool", &["-K", DEVICE, "tx-sctp-segmentation", "off"])?;
     Ok(())
@@ -335,9 +338,9 @@ pub fn send_single_packets(namespace: &Netns) -> Result<()> {
 /// How the hosts of a [`Lab`] are joined.
 #[derive(Clone, Copy, Debug)]
 pub enum Wiring {
-    /// One veth pair: the fast way.
+    /// By one veth pair, which is the fastest.
     Direct,
-    /// A veth pair each to a [`Relay`], which can be told to misbehave.
+    /// By a veth pair each to a [`Relay`], which can inject faults.
     Switched,
 }
 
@@ -345,7 +348,7 @@ impl Lab {
     /// Sets up both hosts.
     ///
     /// # Errors
-    /// When the namespaces or devices cannot be made.
+    /// If the namespaces or devices cannot be made.
     pub fn new(wiring: Wiring) -> Result<Self> {
         let (mac_a, mac_b) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
         let (a, b) = (Netns::create()?, Netns::create()?);
@@ -392,10 +395,10 @@ impl Lab {
         Ok(switch)
     }
 
-    /// The switch.
+    /// Returns the switch.
     ///
     /// # Panics
-    /// In a lab that has none.
+    /// If the lab has none.
     pub fn relay(&self) -> &Relay {
         self.relay.as_ref().expect("a lab made with a switch")
     }
@@ -403,13 +406,13 @@ impl Lab {
     /// Sets the MTU of both hosts' devices.
     ///
     /// # Errors
-    /// When `ip` fails.
+    /// If `ip` fails.
     pub fn set_mtu(&self, mtu: u32) -> Result<()> {
         self.a.set_mtu(mtu)?;
         self.b.set_mtu(mtu)
     }
 
-    /// Notes what the hosts have counted so far, for whoever asks why a scenario failed.
+    /// Notes the hosts' counters, which may explain why a scenario failed.
     pub fn note_counters(&self) {
         for (name, host) in [("a", &self.a), ("b", &self.b)] {
             let Ok(text) = host.namespace.proc_net("enet") else {
@@ -422,10 +425,10 @@ impl Lab {
         }
     }
 
-    /// Puts `netem` on both hosts' devices, for what they send.
+    /// Adds `netem` to the devices of both hosts, for outgoing frames.
     ///
     /// # Errors
-    /// With `tc`'s own words when it fails.
+    /// If `tc` fails, with its message.
     pub fn netem(&self, arguments: &[&str]) -> Result<()> {
         for host in [&self.a, &self.b] {
             send_single_packets(&host.namespace)?;
@@ -434,12 +437,12 @@ impl Lab {
         Ok(())
     }
 
-    /// Has nothing of ESP's leave twice on a busy machine, where acknowledgements are late, and
-    /// packets of two processors, each with a queue of its own for a veth's frames, overtake each
-    /// other. To be called before connections are made and threads started.
+    /// Prevents spurious retransmissions by ESP on a busy machine. There, acknowledgements are
+    /// late; and packets sent by two processors overtake each other, since each has its own queue
+    /// for a veth's frames. Call it before connections are made and threads started.
     ///
     /// # Errors
-    /// When a setting is refused.
+    /// If a setting is refused.
     pub fn calm(&self) -> Result<()> {
         processor::stay()?;
         for host in [&self.a, &self.b] {
@@ -448,27 +451,27 @@ impl Lab {
         Ok(())
     }
 
-    /// An ESP connection from `a` to `b`'s `port`: both ends.
+    /// Connects by ESP from `a` to `port` of `b`; returns both ends.
     ///
     /// # Errors
-    /// When a call fails.
+    /// If a call fails.
     pub fn esp_pair(&self, port: u16) -> Result<(Socket, Socket)> {
         let listener = self.b.esp_listener(port, 16)?;
         self.esp_pair_through(&listener, port)
     }
 
-    /// An ESP connection from `a` to a listener of `b`: both ends.
+    /// Connects by ESP from `a` to a listener of `b`; returns both ends.
     ///
     /// # Errors
-    /// When a call fails.
+    /// If a call fails.
     pub fn esp_pair_through(&self, listener: &Socket, port: u16) -> Result<(Socket, Socket)> {
         self.a.esp_pair_through(&self.b, listener, port)
     }
 
-    /// An EDP socket on each host, each connected to the other's `port`.
+    /// Makes an EDP socket on each host, each connected to the other's `port`.
     ///
     /// # Errors
-    /// When a call fails.
+    /// If a call fails.
     pub fn edp_pair(&self, port: u16) -> Result<(Socket, Socket)> {
         let (a, b) = (self.a.edp_bound(port)?, self.b.edp_bound(port)?);
         a.connect(&self.a.to(&self.b, port)).context("connect")?;
@@ -476,13 +479,14 @@ impl Lab {
         Ok((a, b))
     }
 
-    /// Gives the hosts 10.0.0.1 and 10.0.0.2, for comparisons with the kernel's own protocols.
-    /// 10.0.0.99 is [`Host::to_nobody`]'s station: frames leave for it and nothing answers. Nobody
-    /// asks by ARP: a question that is lost would end an attempt that is to outlast the loss. A TCP
-    /// connection attempt ends after some seconds.
+    /// Gives the hosts the addresses 10.0.0.1 and 10.0.0.2, for comparisons with the kernel's own
+    /// protocols. 10.0.0.99 belongs to the station of [`Host::to_nobody`]: frames leave for it and
+    /// nothing answers. The neighbour entries are permanent, because a lost ARP request would end a
+    /// connection attempt that must outlast the loss. A TCP connection attempt ends after some
+    /// seconds.
     ///
     /// # Errors
-    /// When the kernel refuses one.
+    /// If the kernel refuses one.
     pub fn give_ip_addresses(&self) -> Result<()> {
         let stations = [(1, self.a.mac), (2, self.b.mac), (99, NOBODY)];
         let address = |number| Ipv4Addr::new(10, 0, 0, number);
@@ -493,7 +497,7 @@ impl Lab {
                 let index = host.ifindex;
                 host.namespace.add_neighbour(index, address(*other), *mac)?;
             }
-            // Three seconds in all with one, and twice as long with each more.
+            // One retransmission takes three seconds in all, and each more doubles that.
             host.tcp_tries(1 + factor().ilog2())?;
         }
         Ok(())
@@ -502,17 +506,17 @@ impl Lab {
     /// Waits until no socket of the module is left on either host.
     ///
     /// # Errors
-    /// When one still is there after [`patience`].
+    /// If one still exists after [`patience`].
     pub fn await_no_sockets(&self) -> Result<()> {
         self.a.await_no_sockets().context("host a")?;
         self.b.await_no_sockets().context("host b")
     }
 }
 
-/// Looks again and again until `done`, with short pauses.
+/// Calls `done` repeatedly, with short pauses, until it returns `true`.
 ///
 /// # Errors
-/// When `done` fails, or is not true within [`patience`].
+/// If `done` fails, or does not return `true` within [`patience`].
 pub fn eventually(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
     let end = Instant::now() + patience();
     while !done()? {
@@ -522,10 +526,10 @@ pub fn eventually(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<
     Ok(())
 }
 
-/// Waits until one of `events` is reported for `socket`; returns all that are.
+/// Waits until `poll(2)` reports one of `events` for `socket`; returns all that it reports.
 ///
 /// # Errors
-/// When none is within [`patience`].
+/// If it reports none within [`patience`].
 pub fn await_events(socket: &Socket, events: i16) -> Result<i16> {
     let found = socket.poll(events, patience())?;
     ensure!(
@@ -536,17 +540,17 @@ pub fn await_events(socket: &Socket, events: i16) -> Result<i16> {
     Ok(found)
 }
 
-/// Waits until `length` bytes of a stream, or a datagram of that length, can be read.
+/// Waits until `length` bytes of a stream, or a datagram of that length, are queued.
 ///
 /// # Errors
-/// When there are not after [`patience`].
+/// If they are not within [`patience`].
 pub fn arrived(socket: &Socket, length: usize) -> Result<()> {
     eventually(&format!("{length} bytes to read"), || {
         Ok(socket.queued(libc::FIONREAD)? == length as i32)
     })
 }
 
-/// An address in colon notation, for `ip`.
+/// Formats an address in colon notation, for `ip`.
 pub fn print_mac(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }

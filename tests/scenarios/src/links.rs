@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices of network namespaces, by `rtnetlink(7)` from the scenario's own process. Most scenarios
-//! took longer to start `ip` for each step than for everything else.
+//! Sets up the devices of network namespaces by `rtnetlink(7)`, from the scenario's own process.
+//! With an `ip` process per step, most scenarios spent more than half of their time on starting
+//! processes.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -28,17 +29,18 @@ use crate::netns::Netns;
 /// Index of the loopback device in every namespace (`LOOPBACK_IFINDEX`).
 pub const LOOPBACK: u32 = 1;
 
-/// Flags of a request that makes something new.
+/// Flags of a request that creates an object.
 const NEW: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 
-/// One end of a veth pair: its name and its Ethernet address; without one, the kernel draws it.
+/// One end of a veth pair: its name, and its Ethernet address; without one, the kernel chooses a
+/// random address.
 pub type End<'a> = (&'a str, Option<[u8; 6]>);
 
 impl Netns {
     /// Makes a veth pair: `own` in this namespace, `other` in `namespace`.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// If the kernel refuses it.
     pub fn add_veth(&self, own: End<'_>, (other, namespace): (End<'_>, &Self)) -> Result<()> {
         let mut peer = link(0, attributes(other));
         let place = LinkAttribute::NetNsFd(namespace.as_fd().as_raw_fd());
@@ -55,7 +57,7 @@ impl Netns {
     /// Sets `flags` of the device with this index.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// If the kernel refuses it.
     pub fn set_flags(&self, index: u32, flags: LinkFlags) -> Result<()> {
         let mut message = link(index, Vec::new());
         message.header.flags = flags;
@@ -67,21 +69,22 @@ impl Netns {
     /// Sets the device with this index up.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// If the kernel refuses it.
     pub fn set_up(&self, index: u32) -> Result<()> {
         self.set_flags(index, LinkFlags::Up)
     }
 
-    /// Waits until the device with this index has noticed its carrier: it is up at once, but sends
-    /// nothing before.
+    /// Waits until the kernel has noticed the carrier of the device with this index. Before, the
+    /// device is up but sends nothing.
     ///
     /// # Errors
-    /// When it has not after [`patience`](crate::patience::patience), or there is no such device.
+    /// If it has not within [`patience`](crate::patience::patience), or there is no such device.
     pub fn await_carrier(&self, index: u32) -> Result<()> {
         eventually("the carrier", || self.is_operational(index))
     }
 
-    /// Whether the device with this index is up and has noticed its carrier (`IFLA_OPERSTATE`).
+    /// Whether the device with this index is up and its carrier has been noticed
+    /// (`IFLA_OPERSTATE`).
     fn is_operational(&self, index: u32) -> Result<bool> {
         let question = RouteNetlinkMessage::GetLink(link(index, Vec::new()));
         match self.request(question, 0)? {
@@ -96,7 +99,7 @@ impl Netns {
     /// Gives the device with this index an IPv4 address.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// If the kernel refuses it.
     pub fn add_address(&self, index: u32, address: Ipv4Addr, prefix: u8) -> Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -111,7 +114,7 @@ impl Netns {
     /// Adds a permanent neighbour entry to the device with this index.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// If the kernel refuses it.
     pub fn add_neighbour(&self, index: u32, address: Ipv4Addr, mac: [u8; 6]) -> Result<()> {
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -125,7 +128,7 @@ impl Netns {
             .with_context(|| format!("adding neighbour {address} to device {index}"))
     }
 
-    /// Makes a request that the kernel only confirms.
+    /// Sends a request that the kernel only acknowledges.
     fn change(&self, message: RouteNetlinkMessage, flags: u16) -> Result<()> {
         match self.request(message, flags)? {
             NetlinkPayload::Error(done) if done.code.is_none() => Ok(()),
@@ -134,7 +137,7 @@ impl Netns {
         }
     }
 
-    /// Makes a request and returns the answer, which is one message.
+    /// Sends a request and returns the reply, which is one message.
     fn request(
         &self,
         message: RouteNetlinkMessage,
@@ -142,7 +145,7 @@ impl Netns {
     ) -> Result<NetlinkPayload<RouteNetlinkMessage>> {
         let socket = self.within(|| -> io::Result<Socket> {
             let socket = Socket::new(NETLINK_ROUTE)?;
-            // Port 0 is the kernel's.
+            // The kernel has port 0.
             socket.connect(&SocketAddr::new(0, 0))?;
             Ok(socket)
         })??;

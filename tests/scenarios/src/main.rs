@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Scenarios that prove, by real system calls, how the kernel module behaves.
+//! Scenarios that test the kernel module through real system calls.
 //!
 //! They run as root inside a guest that was booted for them. Each prints one line, `ok NAME` or
-//! `not ok NAME: reason`; lines that begin with `# ` are remarks. A scenario that cannot run has
-//! failed.
+//! `not ok NAME: reason`; lines that begin with `# ` are remarks. A scenario that cannot run fails.
 
 mod address;
 mod alike;
@@ -114,7 +113,7 @@ struct Options {
     names: Vec<String>,
 }
 
-/// One of several equal shares of the work.
+/// One of several equal parts of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shard {
     index: usize,
@@ -165,7 +164,7 @@ fn select(options: &Options) -> anyhow::Result<Vec<&'static Scenario>> {
         .collect())
 }
 
-/// Says why it failed, if it did.
+/// Returns the exit code, and prints the error if there is one.
 fn conclude(outcome: anyhow::Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

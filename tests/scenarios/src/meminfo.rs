@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `/proc/meminfo`: what the kernel says of the guest's memory.
+//! `/proc/meminfo`: the guest's memory as the kernel reports it.
 
 use crate::prelude::*;
 
-/// The file's line `name`, KiB.
+/// Returns the value of the line `name`, KiB.
 ///
 /// # Errors
-/// When the file cannot be read or has no such line.
+/// If the file cannot be read or has no such line.
 pub fn kib(name: &str) -> Result<i64> {
     let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The kernel module as the system sees it: loading, unloading, its reference count.
+//! The kernel module as the system sees it: loading, unloading, and its reference count.
 
 use std::fs;
 use std::io;
@@ -15,15 +15,15 @@ use crate::socket::check;
 /// The module's name.
 pub const NAME: &str = "enet";
 
-/// Whether the module is in the kernel.
+/// Whether the module is loaded.
 pub fn loaded() -> bool {
     fs::metadata(format!("/sys/module/{NAME}/refcnt")).is_ok()
 }
 
-/// Number of references to the module; every socket holds at least one.
+/// Returns the number of references to the module; every socket holds at least one.
 ///
 /// # Errors
-/// When the module is not loaded.
+/// If the module is not loaded.
 pub fn references() -> Result<u32> {
     let path = format!("/sys/module/{NAME}/refcnt");
     let text = fs::read_to_string(&path).context(path)?;
@@ -33,7 +33,7 @@ pub fn references() -> Result<u32> {
 /// Loads the module with `parameters`, each `name=value`.
 ///
 /// # Errors
-/// With modprobe's own words.
+/// If modprobe fails, with its message.
 pub fn load(parameters: &[&str]) -> Result<()> {
     let output = Command::new("modprobe")
         .arg(NAME)
@@ -63,26 +63,26 @@ pub fn try_unload() -> io::Result<()> {
 /// Unloads the module once its last socket is gone.
 ///
 /// # Errors
-/// When it does not go.
+/// If a socket remains.
 pub fn unload() -> Result<()> {
     await_unused()?;
     try_unload().context("delete_module")
 }
 
-/// Waits until no socket refers to the module any more.
+/// Waits until no socket refers to the module.
 ///
 /// # Errors
-/// When one still does after some seconds.
+/// If one still does after some seconds.
 pub fn await_unused() -> Result<()> {
     eventually("the module's reference count falling to 0", || {
         Ok(references()? == 0)
     })
 }
 
-/// Loads the module unless it is in the kernel already.
+/// Loads the module unless it is loaded already.
 ///
 /// # Errors
-/// With modprobe's own words.
+/// If modprobe fails, with its message.
 pub fn ensure_loaded() -> Result<()> {
     if loaded() {
         return Ok(());
@@ -90,10 +90,10 @@ pub fn ensure_loaded() -> Result<()> {
     load(&[])
 }
 
-/// Loads the module afresh, with its defaults.
+/// Reloads the module with its default parameters.
 ///
 /// # Errors
-/// When it cannot be unloaded or loaded.
+/// If it cannot be unloaded or loaded.
 pub fn reload() -> Result<()> {
     if loaded() {
         unload()?;
@@ -101,7 +101,7 @@ pub fn reload() -> Result<()> {
     load(&[])
 }
 
-/// Leaves the module loaded with its defaults, however a scenario ends.
+/// Reloads the module with its default parameters when dropped, however the scenario ends.
 #[derive(Debug)]
 pub struct Restore;
 

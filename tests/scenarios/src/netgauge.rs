@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! netgauge's two sides on the hosts of a lab.
+//! netgauge's server and client on the hosts of a lab.
 
 use std::process::{Child, Output};
 
@@ -10,7 +10,7 @@ use crate::netns::finish;
 use crate::prelude::*;
 use crate::program::{start, wait_for_word};
 
-/// Every transport of option `-m`.
+/// All transports of the option `-m`.
 pub const TRANSPORTS: [&str; 12] = [
     "tcp",
     "udp",
@@ -26,20 +26,20 @@ pub const TRANSPORTS: [&str; 12] = [
     "esp-splice",
 ];
 
-/// netgauge's server on a host; it ends with this value.
+/// netgauge's server on a host; dropping this value ends it.
 #[derive(Debug)]
 pub struct Server(Child);
 
 impl Server {
-    /// Starts it, and waits until it listens.
+    /// Starts the server, and waits until it listens.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If it does not start.
     pub fn on(host: &Host) -> Result<Self> {
         let mut command = Command::new("netgauge");
         command.args(["--server", "--interface", DEVICE]);
         let mut server = Self(start((host, command), Stdio::null(), Stdio::null())?);
-        // What it says later is of no interest.
+        // Its later output is not needed.
         drop(wait_for_word(&mut server.0, "waiting for clients")?);
         Ok(server)
     }
@@ -53,10 +53,10 @@ impl Drop for Server {
     }
 }
 
-/// Runs a client of the server on 10.0.0.2 to its end.
+/// Runs a client of the server on 10.0.0.2 until it exits.
 ///
 /// # Errors
-/// When it cannot be started.
+/// If it cannot be started.
 pub fn client(host: &Host, options: &str) -> Result<Output> {
     let mut command = Command::new("netgauge");
     command
@@ -68,10 +68,10 @@ pub fn client(host: &Host, options: &str) -> Result<Output> {
         .context("starting netgauge")
 }
 
-/// A client's report.
+/// Parses a client's report.
 ///
 /// # Errors
-/// With what it said instead, when it printed none.
+/// If it printed none, with its standard error.
 pub fn report(output: &Output) -> Result<Value> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).with_context(|| format!("no report: {stderr}"))
@@ -80,17 +80,17 @@ pub fn report(output: &Output) -> Result<Value> {
 /// Lets TIPC use the host's device.
 ///
 /// # Errors
-/// When there is no TIPC.
+/// If there is no TIPC.
 pub fn enable_bearer(host: &Host) -> Outcome {
     let arguments = ["bearer", "enable", "media", "eth", "device", DEVICE];
     host.namespace.run("tipc", &arguments)?;
     Ok(())
 }
 
-/// Has TIPC join both hosts of a lab.
+/// Joins both hosts of a lab by TIPC.
 ///
 /// # Errors
-/// When it does not.
+/// If they do not join.
 pub fn join_by_tipc(lab: &Lab) -> Outcome {
     finish(Command::new("modprobe").arg("tipc"), "")?;
     for host in [&lab.a, &lab.b] {
@@ -99,7 +99,7 @@ pub fn join_by_tipc(lab: &Lab) -> Outcome {
     for host in [&lab.a, &lab.b] {
         eventually("TIPC's link", || {
             let links = host.namespace.run("tipc", &["link", "list"])?;
-            // Its link for broadcasts is up whether there is anybody or not.
+            // TIPC's broadcast link is up even without a peer.
             let mut to_hosts = links.lines().filter(|link| link.contains(DEVICE));
             Ok(to_hosts.any(|link| link.trim_end().ends_with(": up")))
         })?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Network namespaces, each standing for a host of its own.
+//! Network namespaces, each of which stands for a host.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -22,7 +22,7 @@ fn current() -> Result<File> {
     File::open("/proc/thread-self/ns/net").context("opening the current network namespace")
 }
 
-/// Puts the thread back where it was, also when the work in between panics.
+/// Returns the thread to its former namespace, even if the work in between panics.
 struct Return(File);
 
 impl Drop for Return {
@@ -41,7 +41,7 @@ impl Netns {
     /// Makes a new, empty namespace.
     ///
     /// # Errors
-    /// When the kernel refuses it, for example without root.
+    /// If the kernel refuses it, for example without root.
     pub fn create() -> Result<Self> {
         let maker = std::thread::spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET).context("unshare(CLONE_NEWNET)")?;
@@ -51,10 +51,10 @@ impl Netns {
         Ok(Self { handle })
     }
 
-    /// The namespace that `path` names.
+    /// Opens the namespace at `path`.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn open(path: &str) -> Result<Self> {
         let handle = File::open(path).with_context(|| path.to_owned())?;
         Ok(Self { handle })
@@ -63,14 +63,14 @@ impl Netns {
     /// Runs `work` with the calling thread inside the namespace; sockets made there stay in it.
     ///
     /// # Errors
-    /// When the thread cannot enter.
+    /// If the thread cannot enter.
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         let _home = Return(current()?);
         setns(&self.handle, CloneFlags::CLONE_NEWNET).context("setns")?;
         Ok(work())
     }
 
-    /// A path that names the namespace to other programs while this value lives.
+    /// Returns a path by which other programs can open the namespace while this value lives.
     pub fn path(&self) -> String {
         format!(
             "/proc/{}/fd/{}",
@@ -79,7 +79,7 @@ impl Netns {
         )
     }
 
-    /// The namespace's number, by which the kernel names it to programs.
+    /// Returns the namespace's inode number, by which the kernel identifies it to programs.
     ///
     /// # Errors
     /// The errno of `fstat(2)`.
@@ -87,21 +87,21 @@ impl Netns {
         Ok(self.handle.metadata().context("fstat")?.ino())
     }
 
-    /// Runs `program` in the namespace and returns what it printed.
+    /// Runs `program` in the namespace and returns its output.
     ///
     /// # Errors
-    /// When it cannot be started or fails; its own words are part of the message.
+    /// If it cannot be started or fails; the message has its standard error.
     pub fn run(&self, program: &str, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(program);
         command.args(arguments);
         self.within(|| finish(&mut command, ""))?
     }
 
-    /// Runs `act` with the namespace's own `/sys`, where its devices are, mounted at the path that
-    /// it gets.
+    /// Mounts the namespace's own `/sys`, which has its devices, and runs `act` with the path of
+    /// the mount.
     ///
     /// # Errors
-    /// When it cannot be mounted, and `act`'s own.
+    /// If it cannot be mounted, or `act` fails.
     pub fn within_sys(&self, act: impl FnOnce(&Path) -> Result<()> + Send) -> Result<()> {
         self.within(|| -> Result<()> {
             let place = std::env::temp_dir().join(format!("sys-{}", std::process::id()));
@@ -125,22 +125,22 @@ impl Netns {
         Ok(())
     }
 
-    /// The text of `/proc/net/FILE` as this namespace sees it.
+    /// Returns the text of `/proc/net/FILE` as this namespace sees it.
     ///
     /// # Errors
-    /// When the file is missing.
+    /// If the file is missing.
     pub fn proc_net(&self, file: &str) -> Result<String> {
-        // /proc/net follows the process' first thread; the calling one is what has entered the
-        // namespace.
+        // `/proc/net` shows the namespace of the process's first thread, but the calling thread is
+        // the one that has entered the namespace.
         let path = format!("/proc/thread-self/net/{file}");
         self.within(|| std::fs::read_to_string(&path).with_context(|| path.clone()))?
     }
 }
 
-/// Runs `command` with `input` and returns what it printed.
+/// Runs `command` with `input` and returns its output.
 ///
 /// # Errors
-/// When it cannot be started or fails; its own words are part of the message.
+/// If it cannot be started or fails; the message has its standard error.
 pub fn finish(command: &mut Command, input: &str) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command

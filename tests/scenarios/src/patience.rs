@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How long things may take in this guest.
+//! Time limits, scaled to the speed of this guest.
 //!
-//! Bounds are for the stock kernel on processors that the guest has for itself. The runner says how
-//! much slower another kernel is. How much slower the processors are is measured here, since it
-//! changes: other guests and builds use them too, and the guest's clock goes on while it waits for
-//! its turn.
+//! Limits are given for the stock kernel on processors that the guest has for itself. The runner
+//! says how much slower another kernel is. The slowdown by other guests and builds on the same
+//! processors is measured here, since it changes, and the guest's clock advances while the guest
+//! waits for a processor.
 
 use std::env;
 use std::fs;
@@ -17,23 +17,24 @@ use std::time::{Duration, Instant};
 
 use nix::time::{clock_gettime, ClockId};
 
-/// By how much the guest is slower than one with the stock kernel, as the runner says.
+/// The environment variable by which the runner says how many times slower the kernel is than the
+/// stock kernel.
 const VARIABLE: &str = "ENET_PATIENCE";
 
-/// For how long an event that must come may take; only a broken module needs all of it.
+/// Returns how long to wait for an event that must come; only a broken module needs all of it.
 pub fn patience() -> Duration {
     allow(Duration::from_secs(20))
 }
 
-/// `time`, enough for the stock kernel on processors of its own, for the ones that are here: a
-/// deadline that nothing meets but a broken module. Times that are compared with others take
-/// [`factor`].
+/// Scales `time`, a limit for the stock kernel on processors of its own, to this guest now. Use it
+/// for deadlines that only a broken module misses. Times that are compared with others are scaled
+/// by [`factor`].
 pub fn allow(time: Duration) -> Duration {
     let usual = time.saturating_mul(factor());
     usual.saturating_mul(slowness()) / ALONE
 }
 
-/// How many times as long as in the stock kernel things may take.
+/// Returns how many times slower this kernel may be than the stock kernel.
 pub fn factor() -> u32 {
     static FACTOR: OnceLock<u32> = OnceLock::new();
     *FACTOR.get_or_init(|| {
@@ -42,9 +43,9 @@ pub fn factor() -> u32 {
     })
 }
 
-/// What is left of a deadline, which counts what the guest would have done of it on processors of
-/// its own. Time in which the guest has nothing to do counts in full, so that one that hangs comes
-/// to its end.
+/// The rest of a deadline, which counts the time that the guest's work would have taken on
+/// processors of its own. Time in which the guest is idle counts in full, so that a hanging guest
+/// reaches the deadline.
 #[derive(Debug)]
 pub struct Allowance {
     left: Duration,
@@ -53,7 +54,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// `time` from now on, in the stock kernel.
+    /// Starts an allowance of `time` for the stock kernel.
     pub fn new(time: Duration) -> Self {
         Self {
             left: time.saturating_mul(factor()),
@@ -62,7 +63,7 @@ impl Allowance {
         }
     }
 
-    /// How long to wait before asking again; none when it is used up.
+    /// Returns how long to wait before asking again; `None` if the allowance is used up.
     pub fn wait(&mut self) -> Option<Duration> {
         if self.since.elapsed() >= self.left.min(LATELY) {
             self.count();
@@ -82,14 +83,14 @@ impl Allowance {
     }
 }
 
-/// What counts of `passed`, in which the processors together were busy for `busy`. One thread that
-/// does all keeps one of them busy.
+/// Returns how much of `passed` counts, if the processors were busy for `busy` in total. A single
+/// thread that does all the work keeps one processor busy.
 fn counted(passed: Duration, busy: Duration, slowness: u32) -> Duration {
     let busy = busy.min(passed);
     passed - busy + busy * ALONE / slowness
 }
 
-/// How long the processors together have had nothing to do.
+/// Returns the total idle time of all processors.
 fn idle() -> Duration {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     // "cpu", then hundredths of a second: user, nice, system, idle, iowait
@@ -103,35 +104,35 @@ fn processors() -> u32 {
     thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }
 
-/// Less is not worth waiting for.
+/// A shorter time is not worth waiting for.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// For how long a measurement holds.
+/// How long a measurement is valid.
 const LATELY: Duration = Duration::from_secs(5);
 
-/// How slow processors are that do nothing else.
+/// The slowness of processors that do nothing else.
 const ALONE: u32 = 100;
 
-/// More is not believed: a guest that hangs must end.
+/// The largest slowness that is believed: a guest that hangs must reach its deadline.
 const SLOWEST: u32 = 20 * ALONE;
 
-/// Whether the clock counts instructions: then nothing else takes time from the guest, and
-/// measuring would.
+/// Whether the clock counts instructions. Then nothing else takes time from the guest, and a
+/// measurement would only add instructions.
 static COUNTED: AtomicBool = AtomicBool::new(false);
 
-/// Tells whether the guest's clock counts instructions.
+/// Sets whether the guest's clock counts instructions.
 pub fn clock_counts(counts: bool) {
     COUNTED.store(counts, Ordering::Relaxed);
 }
 
-/// How long a computation takes here at present, in parts of what it takes on processors that do
-/// nothing else, which are [`ALONE`].
+/// Returns how long a computation takes here at present, where [`ALONE`] is the time on processors
+/// that do nothing else.
 fn slowness() -> u32 {
     static MEASURED: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
     if COUNTED.load(Ordering::Relaxed) {
         return ALONE;
     }
-    // A process may have been forked while another thread had the lock.
+    // The lock stays held for ever if a process was forked while another thread held it.
     let Ok(mut measured) = MEASURED.try_lock() else {
         return slowness_of(&measure());
     };
@@ -145,11 +146,11 @@ fn slowness() -> u32 {
     }
 }
 
-/// So many pieces, half a millisecond each, span several turns of the host's scheduler.
+/// This many pieces of half a millisecond span several time slices of the host's scheduler.
 const PIECES: usize = 24;
 
-/// How long the same computation takes, again and again. The thread's clock leaves out the guest's
-/// other threads, but not what else the host's processor does meanwhile.
+/// Times the same computation repeatedly. The thread's clock excludes the guest's other threads,
+/// but not the other work of the host's processor.
 fn measure() -> [Duration; PIECES] {
     std::array::from_fn(|_| {
         let started = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
@@ -165,8 +166,8 @@ fn measure() -> [Duration; PIECES] {
     })
 }
 
-/// Within a turn of the host's scheduler a piece takes the least time; pieces that wait for turns
-/// take more.
+/// The shortest piece ran within one time slice of the host's scheduler; longer pieces waited for a
+/// slice.
 fn slowness_of(pieces: &[Duration]) -> u32 {
     let sum: Duration = pieces.iter().sum();
     let least = pieces.iter().min().map_or(0, Duration::as_nanos);

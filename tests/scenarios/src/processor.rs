@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Processors: on which one the calling thread runs, with those that it starts from then on, and
-//! what each takes in.
+//! Processors: pinning the calling thread and the threads it starts later, and the frames that each
+//! processor receives.
 
 use nix::sched::{sched_getcpu, sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
@@ -15,18 +15,18 @@ pub fn run_on(processor: usize) -> Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).context("sched_setaffinity")
 }
 
-/// Keeps the thread where it is.
+/// Pins the thread to its current processor.
 pub fn stay() -> Result<()> {
     run_on(sched_getcpu()?)
 }
 
-/// Whether softirqs run in tasks, which what they wake may preempt on the same processor.
+/// Whether softirqs run in tasks, which a thread that they wake may preempt on the same processor.
 pub fn has_softirq_tasks() -> Result<bool> {
     let version = fs::read_to_string("/proc/version").context("/proc/version")?;
     Ok(version.contains(" PREEMPT_RT "))
 }
 
-/// Frames that each processor has taken in since the start, for all devices.
+/// Returns how many frames each processor has received since the start, on all devices.
 pub fn taken_in() -> Result<Vec<u64>> {
     let file = "/proc/net/softnet_stat";
     let text = fs::read_to_string(file).context(file)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Programs that run on the hosts: fed, listened to, waited for.
+//! Runs programs on the hosts, feeds them, reads their output and waits for them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Child;
@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 
 use crate::prelude::*;
 
-/// Runs two programs, feeds `total` random bytes to the sender and compares what the receiver
-/// prints.
+/// Runs two programs, feeds `total` random bytes to the sender and compares them with the
+/// receiver's output.
 ///
-/// The receiver says "listening" on standard error when the sender may start.
+/// The receiver prints "listening" on standard error when the sender may start.
 ///
 /// # Errors
-/// When a program cannot be started, fails, or the bytes differ.
+/// If a program cannot be started, fails, or the bytes differ.
 pub fn pipe_through(
     receiver: (&Host, Command),
     sender: (&Host, Command),
@@ -62,10 +62,10 @@ pub fn pipe_through(
     Ok(())
 }
 
-/// Starts a program on a host, its standard error piped.
+/// Starts a program on a host with its standard error piped.
 ///
 /// # Errors
-/// When it cannot be started.
+/// If it cannot be started.
 pub fn start((host, mut command): (&Host, Command), input: Stdio, output: Stdio) -> Result<Child> {
     command.stdin(input).stdout(output).stderr(Stdio::piped());
     let program = command.get_program().to_string_lossy().into_owned();
@@ -74,10 +74,11 @@ pub fn start((host, mut command): (&Host, Command), input: Stdio, output: Stdio)
         .with_context(|| format!("starting {program}"))
 }
 
-/// Waits for a line with `word` on the child's standard error and goes on collecting what it says.
+/// Waits for a line with `word` on the child's standard error, and collects the later output in a
+/// thread.
 ///
 /// # Errors
-/// When the child ends without it.
+/// If the child ends without it.
 pub fn wait_for_word(child: &mut Child, word: &str) -> Result<thread::JoinHandle<String>> {
     let mut lines = BufReader::new(child.stderr.take().context("no standard error")?);
     let mut said = String::new();
@@ -88,7 +89,7 @@ pub fn wait_for_word(child: &mut Child, word: &str) -> Result<thread::JoinHandle
         said.push_str(&line);
         if line.contains(word) {
             return Ok(thread::spawn(move || {
-                // What cannot be read is only missing from the remarks.
+                // Output that cannot be read is only missing from the remarks.
                 let _ = lines.read_to_string(&mut said);
                 said
             }));
@@ -96,8 +97,8 @@ pub fn wait_for_word(child: &mut Child, word: &str) -> Result<thread::JoinHandle
     }
 }
 
-/// Writes `total` random bytes to the child's standard input from a thread of its own; their
-/// checksum.
+/// Writes `total` random bytes to the child's standard input from a thread; the thread returns
+/// their checksum.
 fn feed(child: &mut Child, total: usize) -> Result<thread::JoinHandle<Result<[u8; 32]>>> {
     let mut input = child.stdin.take().context("no input")?;
     Ok(thread::spawn(move || {
@@ -112,8 +113,8 @@ fn feed(child: &mut Child, total: usize) -> Result<thread::JoinHandle<Result<[u8
     }))
 }
 
-/// `kind`, such as `SOCKET-CONNECT:28:0`, with an address as socat's generic addresses take it:
-/// what follows the family, in hexadecimal.
+/// Formats a generic address of socat: `kind`, such as `SOCKET-CONNECT:28:0`, and the part of
+/// `address` behind the family, in hexadecimal.
 pub fn socat_address(kind: &str, address: Address) -> String {
     let data: Vec<_> = address.to_bytes()[2..]
         .iter()

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Socket calls with arguments that no library would pass: pointers to nowhere, lengths that are
-//! wrong.
+//! Socket calls with arguments that no library would pass: invalid pointers and wrong lengths.
 
 use std::io::Result;
 use std::mem::zeroed;
@@ -12,21 +11,21 @@ use libc::{c_int, c_ulong, c_void, socklen_t};
 use crate::prelude::*;
 use crate::socket::NOWHERE;
 
-/// Where an argument points.
+/// The target of a pointer argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pointer {
-    /// At nothing.
+    /// Null.
     Null,
-    /// At memory that the process may not touch.
+    /// Memory that the process may not access.
     Nowhere,
-    /// At 128 zero bytes.
+    /// 128 zero bytes.
     Zeroes,
 }
 
 const ROOM: usize = 128;
 
 impl Pointer {
-    /// Calls `call` with the pointer. It stands for at most [`ROOM`] bytes.
+    /// Runs `call` with the pointer, which is valid for at most [`ROOM`] bytes.
     fn with<T>(self, call: impl FnOnce(*mut c_void) -> T) -> T {
         let mut zeroes = [0u64; ROOM / 8];
         call(match self {
@@ -55,13 +54,13 @@ pub fn set_option(
 ) -> Result<()> {
     let length = bounded(length);
     value.with(|value| {
-        // SAFETY: the value is readable for `length` bytes, or memory that the kernel refuses to
-        // touch.
+        // SAFETY: The value is readable for `length` bytes, or is memory that the kernel refuses to
+        // access.
         check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, length) }).map(drop)
     })
 }
 
-/// `getsockopt(2)`; `length` is what the length starts as, if there is one.
+/// `getsockopt(2)`; `length` is the initial length, or `None` for an invalid pointer to it.
 ///
 /// # Errors
 /// The call's errno.
@@ -75,13 +74,13 @@ pub fn get_option(
     let mut told = length.map(bounded);
     let told = told.as_mut().map_or(NOWHERE.cast(), ptr::from_mut);
     value.with(|value| {
-        // SAFETY: the value is writable for the length told, or memory that the kernel refuses to
-        // touch, and so is the length.
+        // SAFETY: The value is writable for the length passed, or is memory that the kernel refuses
+        // to access; the same holds for the length.
         check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value, told) }).map(drop)
     })
 }
 
-/// The calls that take an address.
+/// Calls that take an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taking {
     /// `bind(2)`.
@@ -94,18 +93,19 @@ pub enum Taking {
     SendMessage,
 }
 
-/// A call that takes an address, with any pointer and length.
+/// Makes a call that takes an address, with any pointer and length.
 ///
 /// # Errors
 /// The call's errno.
 pub fn take_name(socket: &Socket, call: Taking, name: Pointer, length: i32) -> Result<()> {
     let fd = socket.as_raw_fd();
-    // Longer ones the kernel refuses, or cuts at the size of sockaddr_storage, which is as large.
+    // The kernel refuses longer names, or truncates them to the size of sockaddr_storage, which is
+    // 128.
     let length = length as socklen_t;
     let byte = [0u8];
     name.with(|name| {
-        // SAFETY: the kernel reads no more than 128 bytes of a name, which are readable or memory
-        // that it refuses to touch; the byte and the message live across the calls.
+        // SAFETY: The kernel reads at most 128 bytes of a name, which are readable or which it
+        // refuses to access; the byte and the message live across the calls.
         check(unsafe {
             match call {
                 Taking::Bind => i64::from(libc::bind(fd, name.cast(), length)),
@@ -132,7 +132,7 @@ pub fn take_name(socket: &Socket, call: Taking, name: Pointer, length: i32) -> R
     })
 }
 
-/// The calls that give an address.
+/// Calls that return an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Giving {
     /// `getsockname(2)`.
@@ -143,18 +143,18 @@ pub enum Giving {
     Sender,
 }
 
-/// A call that gives an address, with `told` bytes of room for it at most: the bytes that were
-/// written, and the length that the kernel gave back.
+/// Makes a call that returns an address into `told` bytes; returns the bytes written and the length
+/// that the kernel reported.
 ///
 /// # Errors
 /// The call's errno.
 pub fn give_name(socket: &Socket, call: Giving, told: i32) -> Result<(Vec<u8>, i32)> {
-    // What the kernel does not write stays.
+    // A pattern that shows which bytes the kernel has written.
     let mut room = [0xa5u8; ROOM];
     let mut length = bounded(told);
     let name = room.as_mut_ptr().cast();
     let mut byte = [0u8; 64];
-    // SAFETY: `room` is writable for the length told, or the length is negative and refused; the
+    // SAFETY: `room` is writable for the length passed, or the length is negative and refused; the
     // rest lives across the call.
     check(unsafe {
         match call {
@@ -170,23 +170,23 @@ pub fn give_name(socket: &Socket, call: Giving, told: i32) -> Result<(Vec<u8>, i
             ) as i64,
         }
     })?;
-    // From the end, since a port may have such a byte.
+    // Search from the end, since a port may contain the pattern's byte.
     let written = room.iter().rposition(|byte| *byte != 0xa5);
     let written = written.map_or(0, |last| last + 1);
     Ok((room[..written].to_vec(), length as i32))
 }
 
-/// `getsockname(2)` with a length that cannot be read.
+/// `getsockname(2)` with an unreadable length.
 ///
 /// # Errors
 /// The call's errno.
 pub fn own_name_to_nowhere(socket: &Socket) -> Result<()> {
-    // SAFETY: the kernel refuses to touch either pointer.
+    // SAFETY: The kernel refuses to access either pointer.
     check(unsafe { libc::getsockname(socket.as_raw_fd(), NOWHERE.cast(), NOWHERE.cast()) })
         .map(drop)
 }
 
-/// `sendmsg(2)` and `recvmsg(2)` of `count` vector entries without a byte.
+/// `sendmsg(2)` or `recvmsg(2)` with `count` empty vector entries.
 ///
 /// # Errors
 /// The errno of the call.
@@ -197,12 +197,12 @@ pub fn message_of(socket: &Socket, count: usize, sends: bool) -> Result<i64> {
             iov_len: 0,
         })
         .collect();
-    // SAFETY: all-zero is a valid msghdr, which is plain data.
+    // SAFETY: All-zero is a valid msghdr, which is plain data.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = vector.as_mut_ptr();
     message.msg_iovlen = count;
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: the message points to `vector`, whose entries are empty.
+    // SAFETY: The message points to `vector`, whose entries are empty.
     check(unsafe {
         if sends {
             libc::sendmsg(socket.as_raw_fd(), &message, flags) as i64
@@ -212,28 +212,27 @@ pub fn message_of(socket: &Socket, count: usize, sends: bool) -> Result<i64> {
     })
 }
 
-/// `ioctl(2)` with 128 bytes to read and write, which start as `argument`; what they are
-/// afterwards.
+/// `ioctl(2)` on 128 bytes that begin with `argument`; returns them as they are afterwards.
 ///
 /// # Errors
 /// The call's errno.
 pub fn ioctl(socket: &Socket, request: c_ulong, argument: &[u8]) -> Result<Vec<u8>> {
     let mut room = [0u64; ROOM / 8];
-    // SAFETY: an array of integers may be seen as its bytes.
+    // SAFETY: An array of integers may be viewed as bytes.
     let bytes = unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), ROOM) };
     bytes[..argument.len()].copy_from_slice(argument);
-    // SAFETY: the requests in use read and write at most an ifreq or a time, which are smaller than
-    // the room.
+    // SAFETY: The requests in use read and write at most an ifreq or a time, which are smaller than
+    // the buffer.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), request, bytes.as_mut_ptr()) })?;
     Ok(bytes.to_vec())
 }
 
-/// `ioctl(2)` with a pointer to nothing.
+/// `ioctl(2)` with an invalid pointer.
 ///
 /// # Errors
 /// The call's errno.
 pub fn ioctl_nowhere(socket: &Socket, request: c_ulong) -> Result<()> {
-    // SAFETY: the kernel refuses to touch the pointer.
+    // SAFETY: The kernel refuses to access the pointer.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), request, NOWHERE) }).map(drop)
 }
 
@@ -242,6 +241,6 @@ pub fn ioctl_nowhere(socket: &Socket, request: c_ulong) -> Result<()> {
 /// # Errors
 /// The call's errno.
 pub fn fcntl(socket: &Socket, command: c_int, argument: c_int) -> Result<c_int> {
-    // SAFETY: the commands in use take an integer or nothing.
+    // SAFETY: The commands in use take an integer or no argument.
     check(unsafe { libc::fcntl(socket.as_raw_fd(), command, argument) }).map(|value| value as c_int)
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The wire between two hosts: a switch that forwards frames between two devices and, when told to,
-//! loses, doubles, reorders, damages, delays or withholds them, in either direction, from a seeded
-//! generator.
+//! The wire between two hosts: a switch that forwards frames between two devices. It can lose,
+//! duplicate, reorder, damage, delay or withhold them in either direction, driven by a seeded
+//! random generator.
 //!
-//! ESP has no checksum of its own: it relies on Ethernet's frame check sequence, which a veth pair
-//! does not have. So the relay keeps it: it takes the CRC-32 of every frame, damages some, and, as
-//! the receiving network card would, discards those whose CRC no longer fits. With [`Faults::fcs`]
-//! off damaged frames get through, which no Ethernet does; that is for showing that the module
-//! survives them, not that data does.
+//! Unless its checksum is switched on, ESP relies on Ethernet's frame check sequence, which a veth
+//! pair lacks. So the relay emulates it: it takes the CRC-32 of every frame, damages some, and,
+//! like a receiving network card, discards those whose CRC no longer matches. With [`Faults::fcs`]
+//! off, damaged frames get through, as on no real Ethernet; that tests only that the module
+//! survives them, not that data do.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -21,22 +21,22 @@ use crate::frame::ETH_P_ALL;
 use crate::prelude::*;
 use crate::priority::first_of_all;
 
-/// What happens to frames: probabilities from 0 to 1, and times.
+/// The faults of a wire: probabilities from 0 to 1, and times.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
     /// A frame vanishes.
     pub loss: f64,
     /// A frame arrives twice.
     pub duplicate: f64,
-    /// A frame arrives after the one behind it.
+    /// A frame arrives after the next one.
     pub reorder: f64,
     /// One bit of a frame changes.
     pub corrupt: f64,
     /// A changed frame is discarded, as by the check sequence of a real Ethernet.
     pub fcs: bool,
-    /// A frame takes this long.
+    /// Each frame takes this long.
     pub delay: Duration,
-    /// A frame takes up to so much longer; those behind it do not overtake it.
+    /// A frame takes up to this much longer; later frames do not overtake it.
     pub jitter: Duration,
 }
 
@@ -58,7 +58,7 @@ impl Faults {
         jitter: Duration::ZERO,
     };
 
-    /// A wire as bad as transfers must bear: 5 % loss, 1 % duplication, 1 % corruption.
+    /// The worst wire that transfers must cope with: 5 % loss, 1 % duplication, 1 % corruption.
     pub const HARSH: Self = Self {
         loss: 0.05,
         duplicate: 0.01,
@@ -68,7 +68,7 @@ impl Faults {
     };
 }
 
-/// How the switch treats frames at the moment.
+/// How the switch treats frames at present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Forwards them, with faults.
@@ -76,16 +76,16 @@ pub enum Mode {
     Forward,
     /// Keeps them, in order, until the mode changes.
     Hold,
-    /// Discards all of them: the other host is as good as gone.
+    /// Discards all of them, as if the other host were gone.
     Cut,
-    /// Discards those of the module, and forwards others: the other host is as good as without it.
+    /// Discards those of the module and forwards others, as if the other host lacked the module.
     Foreign,
 }
 
-/// What the relay did to frames so far.
+/// Counts of what the relay did to frames so far.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Frames put on the other side's wire, copies included.
+    /// Frames sent to the other side, copies included.
     pub forwarded: AtomicU64,
     /// Frames lost by chance.
     pub lost: AtomicU64,
@@ -95,7 +95,7 @@ pub struct Tally {
     pub reordered: AtomicU64,
     /// Frames damaged and discarded by the frame check.
     pub discarded: AtomicU64,
-    /// Frames damaged and forwarded all the same.
+    /// Frames damaged and still forwarded.
     pub damaged: AtomicU64,
     /// Frames that could not be sent.
     pub refused: AtomicU64,
@@ -111,7 +111,7 @@ struct Settings {
 struct Shared {
     settings: Mutex<Settings>,
     tally: Tally,
-    /// Turns in which there was no frame to take.
+    /// Rounds in which there was no frame to take.
     idle_turns: AtomicU64,
     stop: AtomicBool,
 }
@@ -129,12 +129,12 @@ pub struct Relay {
     worker: Option<JoinHandle<()>>,
 }
 
-/// One direction's way through the switch.
+/// The state of one direction.
 struct Direction {
     rng: Rng,
     held: Vec<Vec<u8>>,
     late: Option<Vec<u8>>,
-    /// Frames under way, each with the time when it arrives.
+    /// Frames in flight, each with its arrival time.
     line: VecDeque<(Instant, Vec<u8>)>,
 }
 
@@ -186,7 +186,7 @@ impl Direction {
         }
     }
 
-    /// Sends a frame on its way, behind those that are under way already.
+    /// Puts a frame in flight, behind those already in flight.
     fn depart(&mut self, frame: &[u8], faults: &Faults, tally: &Tally, to: &PacketSocket) {
         let mut takes = faults.delay;
         if !faults.jitter.is_zero() {
@@ -201,7 +201,7 @@ impl Direction {
         self.line.push_back((arrives, frame.to_vec()));
     }
 
-    /// Puts the frames that have been under way for long enough.
+    /// Delivers the frames whose arrival time has come.
     fn arrive(&mut self, tally: &Tally, to: &PacketSocket) {
         let now = Instant::now();
         while self
@@ -215,7 +215,7 @@ impl Direction {
         }
     }
 
-    /// How long until the next of them arrives.
+    /// Returns how long it takes until the next frame arrives.
     fn until_arrival(&self) -> Option<Duration> {
         let (arrives, _) = self.line.front()?;
         Some(arrives.saturating_duration_since(Instant::now()))
@@ -233,7 +233,7 @@ fn put(frame: &[u8], tally: &Tally, to: &PacketSocket) {
     }
 }
 
-/// Flips one bit; true when the frame's CRC shows it.
+/// Flips one bit; returns whether the frame's CRC detects it.
 fn damage(frame: &mut [u8], rng: &mut Rng) -> bool {
     let sent = crc32fast::hash(frame);
     let bit = rng.usize(..frame.len() * 8);
@@ -242,10 +242,10 @@ fn damage(frame: &mut [u8], rng: &mut Rng) -> bool {
 }
 
 impl Relay {
-    /// Starts forwarding between two devices of `switch`; `seed` settles every fault to come.
+    /// Starts forwarding between two devices of `switch`; `seed` determines all faults.
     ///
     /// # Errors
-    /// When the packet sockets cannot be opened.
+    /// If the packet sockets cannot be opened.
     pub fn start(switch: &Netns, devices: [&str; 2], seed: u64) -> Result<Self> {
         let ports = [
             PacketSocket::open(switch, devices[0], ETH_P_ALL)?,
@@ -265,8 +265,8 @@ impl Relay {
         self.set_faults_each([faults; 2]);
     }
 
-    /// Changes the faults of each direction: those of frames from the first host, and from the
-    /// second.
+    /// Changes the faults of each direction: first for frames from the first host, then for those
+    /// from the second.
     pub fn set_faults_each(&self, faults: [Faults; 2]) {
         self.shared.settings().faults = faults;
     }
@@ -276,18 +276,18 @@ impl Relay {
         self.shared.settings().mode = mode;
     }
 
-    /// Waits until each frame sent before has been dealt with, as the mode of now has it.
+    /// Waits until the relay has handled all earlier frames, by the current mode.
     ///
     /// # Errors
-    /// When frames still come after [`patience`].
+    /// If frames still come after [`patience`].
     pub fn settle(&self) -> Result<()> {
         let turns = || self.shared.idle_turns.load(Ordering::Relaxed);
         let before = turns();
-        // One of them may have begun before.
+        // The first of the two rounds may have begun before.
         eventually("the relay has nothing to do", || Ok(turns() >= before + 2))
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     pub fn tally(&self) -> &Tally {
         &self.shared.tally
     }
@@ -297,14 +297,13 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(worker) = self.worker.take() {
-            // A panic in the relay has already been reported by the panic hook; there is nobody to
-            // tell here.
+            // The panic hook has already reported a panic of the relay.
             let _ = worker.join();
         }
     }
 }
 
-/// Whether a frame has one of the module's Ethernet types.
+/// Whether a frame has one of the module's ethertypes.
 fn is_ours(frame: &[u8]) -> bool {
     let ours = [ETH_P_EDP, ETH_P_ESP].map(u16::to_be_bytes);
     frame
@@ -313,8 +312,8 @@ fn is_ours(frame: &[u8]) -> bool {
 }
 
 fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
-    // A wire does not wait for those at its ends. Where there are more processors, a slow kernel
-    // would have it keep one from everybody else.
+    // On a single processor, the relay gets priority: a wire does not wait for its ends. With more
+    // processors a slow kernel would let the relay monopolize one of them.
     if thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
         if let Err(error) = first_of_all() {
             note(&format!("a wire: {error:#}"));
@@ -333,13 +332,14 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
             }
             way.arrive(&shared.tally, to);
             let mut idle = true;
-            // A bounded turn, so that one direction cannot starve the other.
+            // A bounded number, so that one direction cannot starve the other.
             for _ in 0..64 {
                 let Ok(length) = from.take(&mut buffer) else {
                     break;
                 };
                 idle = false;
-                // Read when the frame is here: what holds when a frame is sent holds for the frame.
+                // Read the settings after the frame has arrived: those in force when a frame is
+                // sent apply to it.
                 let Settings { mode, faults } = *shared.settings();
                 match mode {
                     Mode::Forward => {
@@ -357,7 +357,7 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
                 if mode == Mode::Forward {
                     way.forward_held(&faults[side], &shared.tally, to);
                 }
-                // A frame waiting for a successor that does not come is late, not lost.
+                // A reordered frame without a successor is late, not lost.
                 way.depart_late(&faults[side], &shared.tally, to);
             }
             idle_turn &= idle;
@@ -368,10 +368,10 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
     }
 }
 
-/// How soon changed settings are noticed.
+/// How soon changed settings take effect.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// Waits until either port has a frame, or for `limit`.
+/// Waits until either port has a frame, at most for `limit`.
 fn wait_readable(ports: &[PacketSocket; 2], limit: Duration) {
     use std::os::fd::AsRawFd;
     let mut entries = [0, 1].map(|side| libc::pollfd {
@@ -383,8 +383,8 @@ fn wait_readable(ports: &[PacketSocket; 2], limit: Duration) {
         tv_sec: 0,
         tv_nsec: i64::from(limit.subsec_nanos()),
     };
-    // SAFETY: two pollfds, alive and writable for the call, a time that it only reads, and no
-    // signal mask. An error means there is nothing to read yet.
+    // SAFETY: Two pollfds, alive and writable for the call, a time that it only reads, and no
+    // signal mask. An error means that there is nothing to read yet.
     unsafe { libc::ppoll(entries.as_mut_ptr(), 2, &limit, std::ptr::null()) };
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many connections, over ESP and over TCP alike: opening them, what they cost, how fast they come
-//! and go.
+//! Many connections, over ESP and over TCP: opening them, their cost, and the rate at which they
+//! can be opened and closed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::address::internet;
 use crate::meminfo::kib;
 use crate::prelude::*;
 
-/// What carries the connections.
+/// The protocol of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Over Ethernet.
@@ -19,7 +19,7 @@ pub enum Protocol {
     Tcp,
 }
 
-/// Both, the one to compare with first.
+/// Both protocols, the reference first.
 pub const BOTH: [Protocol; 2] = [Protocol::Tcp, Protocol::Esp];
 
 impl fmt::Display for Protocol {
@@ -32,7 +32,7 @@ impl fmt::Display for Protocol {
 }
 
 impl Protocol {
-    /// A new socket in the calling thread's namespace.
+    /// Makes a socket in the calling thread's namespace.
     ///
     /// # Errors
     /// The errno of `socket(2)`.
@@ -43,7 +43,7 @@ impl Protocol {
         }
     }
 
-    /// `port` on every interface, to bind to.
+    /// Returns the address of `port` on every interface, for binding.
     pub fn here(self, port: u16) -> Vec<u8> {
         match self {
             Self::Esp => Address {
@@ -56,7 +56,7 @@ impl Protocol {
         }
     }
 
-    /// `port` of host b, as host a addresses it.
+    /// Returns the address of `port` on host b, as host a sees it.
     pub fn there(self, lab: &Lab, port: u16) -> Vec<u8> {
         match self {
             Self::Esp => lab.a.to(&lab.b, port).to_bytes().to_vec(),
@@ -64,7 +64,7 @@ impl Protocol {
         }
     }
 
-    /// A listener on `port` of host b.
+    /// Makes a listener on `port` of host b.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -75,14 +75,14 @@ impl Protocol {
         Ok(socket)
     }
 
-    /// Connects host a, whose namespace the calling thread is in, to a listener `there` on b: both
-    /// ends.
+    /// Connects host a, whose namespace the calling thread is in, to the listener at `there` on b;
+    /// returns both ends.
     fn connect(self, listener: &Socket, there: &[u8]) -> Result<(Socket, Socket)> {
         let client = self.socket()?;
         client.connect_bytes(there).context("connect")?;
         let (server, _) = listener.accept(0).context("accept")?;
         if self == Self::Tcp {
-            // ESP never waits for more to send.
+            // ESP never delays data to wait for more.
             for end in [&client, &server] {
                 end.set_int_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
             }
@@ -90,31 +90,31 @@ impl Protocol {
         Ok((client, server))
     }
 
-    /// The port that a socket is bound to.
+    /// Returns the port that a socket is bound to.
     ///
     /// # Errors
     /// The errno of `getsockname(2)`.
     pub fn port_of(self, socket: &Socket) -> Result<u16> {
-        // Both addresses have it in the same place.
+        // Both address structures have it at the same offset.
         let name = socket.local_name()?;
         let bytes = name.get(2..4).context("a short address")?;
         Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 }
 
-/// Connections that are open at once, with the listener that made them.
+/// Open connections and their listener.
 #[derive(Debug)]
 pub struct Crowd {
     listener: Socket,
-    /// Both ends of each.
+    /// Both ends of each connection.
     pub pairs: Vec<(Socket, Socket)>,
 }
 
 impl Crowd {
-    /// Opens `count` connections; each carries a few bytes both ways.
+    /// Opens `count` connections and sends a few bytes both ways over each.
     ///
     /// # Errors
-    /// When one cannot be opened, or bytes are lost.
+    /// If one cannot be opened, or bytes are lost.
     pub fn open(lab: &Lab, protocol: Protocol, port: u16, count: usize) -> Result<Self> {
         let mut crowd = Self {
             listener: protocol.listener(lab, port)?,
@@ -124,7 +124,7 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// Opens more, until there are `count`.
+    /// Opens connections until there are `count`.
     ///
     /// # Errors
     /// As [`Crowd::open`].
@@ -146,17 +146,18 @@ impl Crowd {
         })?
     }
 
-    /// What half a round trip of one byte costs, averaged over connections that are spread evenly,
-    /// one after the other: nanoseconds, which in a guest whose clock counts instructions is their
-    /// number, both ends together.
+    /// Returns the cost of half a round trip of one byte, in nanoseconds: the average over
+    /// `connections` that are spread evenly and used one after the other. If the guest's clock
+    /// counts instructions, this is the number of instructions of both ends together.
     ///
     /// # Errors
-    /// When a call fails.
+    /// If a call fails.
     pub fn half_round_trip(&self, connections: usize, rounds: u32) -> Result<f64> {
         let (mut took, mut halves) = (Duration::ZERO, 0);
         for pair in self.spread(connections) {
-            // What the connections before left to do, such as acknowledgements that wait for data,
-            // is done; and after a pause the first round trip has more to do.
+            // After the pause, the previous connection has finished its remaining work, such as
+            // delayed acknowledgements. The first round trip after a pause costs more, so it is not
+            // measured.
             thread::sleep(PAUSE);
             round_trip(pair)?;
             let started = Instant::now();
@@ -169,10 +170,10 @@ impl Crowd {
         Ok(took.as_nanos() as f64 / f64::from(halves))
     }
 
-    /// The same, with one round trip over each connection in turn, again and again.
+    /// Returns the same, for single round trips over each connection in turn, repeatedly.
     ///
     /// # Errors
-    /// When a call fails.
+    /// If a call fails.
     pub fn half_round_trip_in_turn(&self, connections: usize, rounds: u32) -> Result<f64> {
         let turn = || self.spread(connections).try_for_each(round_trip);
         turn()?;
@@ -184,17 +185,17 @@ impl Crowd {
         Ok(started.elapsed().as_nanos() as f64 / f64::from(halves))
     }
 
-    /// Some connections, spread evenly over those that are open.
+    /// Returns some connections, spread evenly over the open ones.
     fn spread(&self, connections: usize) -> impl Iterator<Item = &(Socket, Socket)> {
         let step = (self.pairs.len() / connections).max(1);
         self.pairs.iter().step_by(step).take(connections)
     }
 }
 
-/// Longer than any acknowledgement waits for data to carry it.
+/// Longer than an acknowledgement is ever delayed.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// A byte there and back.
+/// Sends a byte there and back.
 fn round_trip((client, server): &(Socket, Socket)) -> Result<()> {
     for (from, to) in [(client, server), (server, client)] {
         let mut byte = [0];
@@ -204,24 +205,24 @@ fn round_trip((client, server): &(Socket, Socket)) -> Result<()> {
     Ok(())
 }
 
-/// What came of connections that were opened and closed at a rate.
+/// The result of opening and closing connections at a rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Churn {
     /// Connections opened, used and closed.
     pub made: u32,
-    /// The next was refused for want of a port, `EADDRNOTAVAIL`.
+    /// Whether the next connection was refused for lack of a port, `EADDRNOTAVAIL`.
     pub without_port: bool,
     /// The time it took.
     pub took: Duration,
-    /// The longest that one began after its time.
+    /// The longest delay of a connection's start after its scheduled time.
     pub latest: Duration,
 }
 
 /// Opens `count` connections at `rate` per second, uses each both ways and closes it, the client
-/// first. The first that is refused for want of a port is the last.
+/// first. Stops at the first connection that is refused for lack of a port.
 ///
 /// # Errors
-/// When a call fails for another reason.
+/// If a call fails for another reason.
 pub fn churn(lab: &Lab, protocol: Protocol, port: u16, rate: u32, count: u32) -> Result<Churn> {
     let listener = protocol.listener(lab, port)?;
     let there = protocol.there(lab, port);
@@ -262,18 +263,17 @@ fn churn_through(
     Ok(churn)
 }
 
-/// The errno at the bottom of an error.
+/// Returns the errno of an error's root cause.
 pub fn errno(error: &anyhow::Error) -> Option<i32> {
     error
         .downcast_ref::<std::io::Error>()
         .and_then(std::io::Error::raw_os_error)
 }
 
-/// Kernel memory in use, by what it is used for: bytes of each slab cache that are in objects in
-/// use.
+/// Returns the kernel memory in use by slab cache: the bytes of the active objects of each.
 ///
 /// # Errors
-/// When `/proc/slabinfo` cannot be read.
+/// If `/proc/slabinfo` cannot be read.
 pub fn slabs() -> Result<BTreeMap<String, i64>> {
     let text = fs::read_to_string("/proc/slabinfo").context("/proc/slabinfo")?;
     let mut slabs = BTreeMap::new();
@@ -289,19 +289,19 @@ pub fn slabs() -> Result<BTreeMap<String, i64>> {
     Ok(slabs)
 }
 
-/// Free memory of the guest, bytes.
+/// Returns the free memory of the guest, bytes.
 ///
 /// # Errors
-/// When `/proc/meminfo` cannot be read.
+/// If `/proc/meminfo` cannot be read.
 pub fn free_memory() -> Result<i64> {
     Ok(kib("MemFree")? << 10)
 }
 
-/// How long after closing both ends, or the client's alone, its local port can be bound again;
-/// `None` if not within `limit`.
+/// Returns how long after closing (both ends, or only the client's) the client's port can be bound
+/// again; `None` if not within `limit`.
 ///
 /// # Errors
-/// When a call fails.
+/// If a call fails.
 pub fn port_rests(
     lab: &Lab,
     protocol: Protocol,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The scenarios, a file per theme.
+//! The scenarios, one file per theme.
 
 mod bad_input;
 mod busy_polling;
@@ -85,7 +85,7 @@ mod zero_copy;
 
 pub use mapped_esp::make_known;
 
-/// What other files use of the scenarios of mapped sockets.
+/// The parts of the scenarios of mapped sockets that other files use.
 pub mod mapped {
     pub use super::mapped_esp::option;
     pub use super::mapped_tcp::stream;

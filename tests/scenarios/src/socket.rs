@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Socket calls as the kernel has them: nothing is retried, nothing is hidden, an error is its
-//! errno.
+//! Socket calls as the kernel offers them: no call is retried, and an error is the call's errno.
 
 use std::io::{Error, Result};
 use std::mem::{size_of, zeroed};
@@ -21,7 +20,7 @@ const NAME_MAX: usize = 128;
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 
-/// What [`Socket::receive_message`] learned.
+/// The results of [`Socket::receive_message`].
 #[derive(Debug)]
 pub struct Received {
     /// The call's return value.
@@ -45,7 +44,7 @@ pub fn check(result: impl Into<i64>) -> Result<i64> {
 pub enum Piece<'a> {
     /// Readable bytes.
     Good(&'a [u8]),
-    /// This many bytes that the process may not touch.
+    /// This many bytes that the process may not access.
     Bad(usize),
 }
 
@@ -54,14 +53,14 @@ pub enum Piece<'a> {
 pub enum PieceMut<'a> {
     /// Writable bytes.
     Good(&'a mut [u8]),
-    /// This many bytes that the process may not touch.
+    /// This many bytes that the process may not access.
     Bad(usize),
 }
 
 /// An address that is never mapped: inside the first page, below `vm.mmap_min_addr`.
 pub const NOWHERE: *mut c_void = 8 as *mut c_void;
 
-/// The pieces as the kernel takes them; they must outlive the result.
+/// Converts the pieces to the kernel's format; they must outlive the result.
 pub fn vector(pieces: &[Piece]) -> Vec<libc::iovec> {
     let entry = |piece: &Piece| match *piece {
         Piece::Good(bytes) => libc::iovec {
@@ -76,7 +75,7 @@ pub fn vector(pieces: &[Piece]) -> Vec<libc::iovec> {
     pieces.iter().map(entry).collect()
 }
 
-/// As [`vector`], to receive into.
+/// Converts pieces to receive into, like [`vector`].
 pub fn vector_mut(pieces: &mut [PieceMut]) -> Vec<libc::iovec> {
     let entry = |piece: &mut PieceMut| match piece {
         PieceMut::Good(bytes) => libc::iovec {
@@ -97,13 +96,13 @@ impl Socket {
     /// # Errors
     /// The call's errno, as for every function here.
     pub fn new(family: c_int, kind: c_int, protocol: c_int) -> Result<Self> {
-        // SAFETY: socket takes three integers and touches no memory of ours.
+        // SAFETY: `socket` takes three integers and accesses no memory of ours.
         let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
-        // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+        // SAFETY: The kernel just returned this descriptor and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
     }
 
-    /// An ESP socket in the calling thread's namespace.
+    /// Makes an ESP socket in the calling thread's namespace.
     ///
     /// # Errors
     /// The errno of `socket(2)`.
@@ -111,7 +110,7 @@ impl Socket {
         Self::new(AF_ENET, libc::SOCK_STREAM, 0)
     }
 
-    /// An EDP socket in the calling thread's namespace.
+    /// Makes an EDP socket in the calling thread's namespace.
     ///
     /// # Errors
     /// The errno of `socket(2)`.
@@ -160,23 +159,23 @@ impl Socket {
     /// # Errors
     /// The call's errno.
     pub fn listen(&self, backlog: c_int) -> Result<()> {
-        // SAFETY: listen takes two integers.
+        // SAFETY: `listen` takes two integers.
         check(unsafe { libc::listen(self.raw(), backlog) }).map(drop)
     }
 
-    /// `accept4(2)` with these flags and no other, and without an address.
+    /// `accept4(2)` with exactly these flags, and without an address.
     ///
     /// # Errors
     /// The call's errno.
     pub fn accept_with_flags(&self, flags: c_int) -> Result<Self> {
         let (name, length) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: without room for an address none is written.
+        // SAFETY: Without a buffer for the address, none is written.
         let fd = check(unsafe { libc::accept4(self.raw(), name, length, flags) })?;
-        // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+        // SAFETY: The kernel just returned this descriptor and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
     }
 
-    /// `accept4(2)` with `flags`; the peer's address comes back as bytes.
+    /// `accept4(2)` with `flags`; also returns the peer's address as bytes.
     ///
     /// # Errors
     /// The call's errno.
@@ -192,12 +191,12 @@ impl Socket {
                 flags | libc::SOCK_CLOEXEC,
             )
         })?;
-        // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+        // SAFETY: The kernel just returned this descriptor and nothing else owns it.
         let accepted = Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
         Ok((accepted, name[..NAME_MAX.min(length as usize)].to_vec()))
     }
 
-    /// `send(2)`. `MSG_NOSIGNAL` is not added.
+    /// `send(2)`, without adding `MSG_NOSIGNAL`.
     ///
     /// # Errors
     /// The call's errno.
@@ -209,7 +208,7 @@ impl Socket {
         Ok(sent as usize)
     }
 
-    /// Sends all of `bytes`, call after call.
+    /// Sends all of `bytes`, with as many calls as that takes.
     ///
     /// # Errors
     /// The errno of the first call that fails.
@@ -254,7 +253,7 @@ impl Socket {
     /// The call's errno.
     pub fn send_message(&self, pieces: &[Piece], flags: c_int, name: &[u8]) -> Result<usize> {
         let mut vector = vector(pieces);
-        // SAFETY: all-zero is a valid msghdr, which is plain data.
+        // SAFETY: All-zero is a valid msghdr, which is plain data.
         let mut message: libc::msghdr = unsafe { zeroed() };
         if !name.is_empty() {
             message.msg_name = name.as_ptr().cast_mut().cast();
@@ -262,8 +261,8 @@ impl Socket {
         }
         message.msg_iov = vector.as_mut_ptr();
         message.msg_iovlen = vector.len();
-        // SAFETY: the header points to `name` and `vector`, both alive; good pieces are readable
-        // for their lengths, and a bad one makes the kernel answer EFAULT.
+        // SAFETY: The header points to `name` and `vector`, both alive; good pieces are readable
+        // for their lengths, and for a bad one the kernel returns EFAULT.
         let sent = check(unsafe { libc::sendmsg(self.raw(), &message, flags) as i64 })?;
         Ok(sent as usize)
     }
@@ -280,10 +279,10 @@ impl Socket {
         Ok(got as usize)
     }
 
-    /// Fills `bytes` call after call.
+    /// Fills `bytes`, with as many calls as that takes.
     ///
     /// # Errors
-    /// The errno of the first call that fails; `UnexpectedEof` when the stream ends early.
+    /// The errno of the first call that fails; `UnexpectedEof` if the stream ends early.
     pub fn receive_exact(&self, bytes: &mut [u8]) -> Result<()> {
         let mut filled = 0;
         while filled < bytes.len() {
@@ -295,7 +294,7 @@ impl Socket {
         Ok(())
     }
 
-    /// The next `length` bytes, call after call.
+    /// Receives the next `length` bytes, with as many calls as that takes.
     ///
     /// # Errors
     /// As [`Self::receive_exact`].
@@ -304,7 +303,7 @@ impl Socket {
         self.receive_exact(&mut bytes).map(|()| bytes)
     }
 
-    /// `recvfrom(2)`: length and the sender's address as bytes.
+    /// `recvfrom(2)`; returns the length, and the sender's address as bytes.
     ///
     /// # Errors
     /// The call's errno.
@@ -320,14 +319,14 @@ impl Socket {
     pub fn receive_message(&self, pieces: &mut [PieceMut], flags: c_int) -> Result<Received> {
         let mut name = [0u8; NAME_MAX];
         let mut vector = vector_mut(pieces);
-        // SAFETY: all-zero is a valid msghdr, which is plain data.
+        // SAFETY: All-zero is a valid msghdr, which is plain data.
         let mut message: libc::msghdr = unsafe { zeroed() };
         message.msg_name = name.as_mut_ptr().cast();
         message.msg_namelen = NAME_MAX as socklen_t;
         message.msg_iov = vector.as_mut_ptr();
         message.msg_iovlen = vector.len();
-        // SAFETY: the header points to `name` and `vector`, both alive; good pieces are writable
-        // for their lengths, and a bad one makes the kernel answer EFAULT.
+        // SAFETY: The header points to `name` and `vector`, both alive; good pieces are writable
+        // for their lengths, and for a bad one the kernel returns EFAULT.
         let got = check(unsafe { libc::recvmsg(self.raw(), &mut message, flags) as i64 })?;
         Ok(Received {
             length: got as usize,
@@ -363,7 +362,7 @@ impl Socket {
     /// `getsockname(2)`, decoded.
     ///
     /// # Errors
-    /// The call's errno, or what [`Address::from_bytes`] finds wrong.
+    /// The call's errno, or the error of [`Address::from_bytes`].
     pub fn local_address(&self) -> anyhow::Result<Address> {
         Address::from_bytes(&self.local_name()?)
     }
@@ -371,7 +370,7 @@ impl Socket {
     /// `getpeername(2)`, decoded.
     ///
     /// # Errors
-    /// The call's errno, or what [`Address::from_bytes`] finds wrong.
+    /// The call's errno, or the error of [`Address::from_bytes`].
     pub fn peer_address(&self) -> anyhow::Result<Address> {
         Address::from_bytes(&self.peer_name()?)
     }
@@ -381,7 +380,7 @@ impl Socket {
     /// # Errors
     /// The call's errno.
     pub fn shutdown(&self, how: c_int) -> Result<()> {
-        // SAFETY: shutdown takes two integers.
+        // SAFETY: `shutdown` takes two integers.
         check(unsafe { libc::shutdown(self.raw(), how) }).map(drop)
     }
 
@@ -396,19 +395,20 @@ impl Socket {
             .map(drop)
     }
 
-    /// `getsockopt(2)` with room for `room` bytes, of which the kernel is told `told`.
+    /// `getsockopt(2)` into a buffer of `room` bytes, with `told` as the length passed to the
+    /// kernel.
     ///
     /// # Errors
     /// The call's errno.
     ///
     /// # Panics
-    /// When `told` is more than `room`.
+    /// If `told` is more than `room`.
     pub fn option(&self, level: c_int, name: c_int, room: usize, told: i32) -> Result<Vec<u8>> {
         assert!(told <= room as i32, "the kernel would write past the room");
         let mut value = vec![0u8; room];
         let mut length = told as socklen_t;
-        // SAFETY: `value` is writable for at least `told` bytes (a negative length is refused
-        // unread), `length` too.
+        // SAFETY: `value` is writable for at least `told` bytes (the kernel refuses a negative
+        // length without writing), and `length` is writable too.
         check(unsafe {
             libc::getsockopt(
                 self.raw(),
@@ -422,7 +422,7 @@ impl Socket {
         Ok(value)
     }
 
-    /// An option of one `int`.
+    /// Returns an option of one `int`.
     ///
     /// # Errors
     /// The call's errno.
@@ -442,7 +442,7 @@ impl Socket {
         self.set_option(level, name, &value.to_ne_bytes())
     }
 
-    /// An option of one `int` at the level `SOL_SOCKET`.
+    /// Returns an option of one `int` at the level `SOL_SOCKET`.
     ///
     /// # Errors
     /// The call's errno.
@@ -458,7 +458,7 @@ impl Socket {
         self.set_int_option(libc::SOL_SOCKET, name, value)
     }
 
-    /// The largest payload of one packet, bytes: `EDP_SO_MTU` or `ESP_SO_MTU`.
+    /// Returns the largest payload of one packet, bytes: `EDP_SO_MTU` or `ESP_SO_MTU`.
     ///
     /// # Errors
     /// The call's errno.
@@ -466,7 +466,7 @@ impl Socket {
         self.int_option(SOL_EP, SO_MTU)
     }
 
-    /// The protocol's counters, an array of u32 in the order of its `_stats` structure.
+    /// Returns the protocol's counters, an array of u32 in the order of its `_stats` structure.
     ///
     /// # Errors
     /// The call's errno.
@@ -481,7 +481,7 @@ impl Socket {
             .collect())
     }
 
-    /// What an EDP socket has counted.
+    /// Returns the counters of an EDP socket.
     ///
     /// # Errors
     /// The call's errno.
@@ -495,7 +495,7 @@ impl Socket {
         })
     }
 
-    /// What an ESP socket has counted.
+    /// Returns the counters of an ESP socket.
     ///
     /// # Errors
     /// The call's errno.
@@ -514,7 +514,7 @@ impl Socket {
         })
     }
 
-    /// Counters by their places.
+    /// Returns the counters as an array.
     fn counted<const N: usize>(&self) -> Result<[u32; N]> {
         let counters = self.counters(N)?;
         counters
@@ -522,7 +522,7 @@ impl Socket {
             .map_err(|_| Error::other("another number of counters"))
     }
 
-    /// The pending error, `SO_ERROR`; reading it clears it.
+    /// Returns the pending error, `SO_ERROR`, and clears it.
     ///
     /// # Errors
     /// The call's errno.
@@ -530,7 +530,7 @@ impl Socket {
         self.so(libc::SO_ERROR)
     }
 
-    /// `SO_RCVTIMEO` or `SO_SNDTIMEO`.
+    /// Sets `SO_RCVTIMEO` or `SO_SNDTIMEO`.
     ///
     /// # Errors
     /// The call's errno.
@@ -543,8 +543,8 @@ impl Socket {
         self.set_option(libc::SOL_SOCKET, which, &value)
     }
 
-    /// Sets `SO_LINGER`: off, or on with so many seconds. With none, the close that follows resets
-    /// the connection.
+    /// Sets `SO_LINGER`: off, or on with this many seconds. With 0, the next close resets the
+    /// connection.
     ///
     /// # Errors
     /// The call's errno.
@@ -577,13 +577,14 @@ impl Socket {
     /// The call's errno.
     pub fn queued(&self, request: libc::c_ulong) -> Result<i32> {
         let mut value: c_int = 0;
-        // SAFETY: the queue-length requests write one int through the pointer, which lives across
+        // SAFETY: The queue-length requests write one int through the pointer, which lives across
         // the call.
         check(unsafe { libc::ioctl(self.raw(), request, &mut value) })?;
         Ok(value)
     }
 
-    /// The hardware address of the interface `name`, through `SIOCGIFHWADDR` on this socket.
+    /// Returns the hardware address of the interface `name`, through `SIOCGIFHWADDR` on this
+    /// socket.
     ///
     /// # Errors
     /// The call's errno.
@@ -591,12 +592,12 @@ impl Socket {
         let mut request = interface_request(name);
         // SAFETY: SIOCGIFHWADDR reads the name from, and writes the address to, this one ifreq.
         check(unsafe { libc::ioctl(self.raw(), libc::SIOCGIFHWADDR, &mut request) })?;
-        // SAFETY: the call succeeded, so the union holds a hardware address.
+        // SAFETY: The call succeeded, so the union holds a hardware address.
         let data = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data };
         Ok(std::array::from_fn(|index| data[index] as u8))
     }
 
-    /// The index of the interface `name`, through `SIOCGIFINDEX` on this socket.
+    /// Returns the index of the interface `name`, through `SIOCGIFINDEX` on this socket.
     ///
     /// # Errors
     /// The call's errno.
@@ -604,11 +605,11 @@ impl Socket {
         let mut request = interface_request(name);
         // SAFETY: SIOCGIFINDEX reads the name from, and writes the index to, this one ifreq.
         check(unsafe { libc::ioctl(self.raw(), libc::SIOCGIFINDEX, &mut request) })?;
-        // SAFETY: the call succeeded, so the union holds an index.
+        // SAFETY: The call succeeded, so the union holds an index.
         Ok(unsafe { request.ifr_ifru.ifru_ifindex } as u32)
     }
 
-    /// `poll(2)` on this socket alone: the returned events, 0 when `timeout` passed first.
+    /// `poll(2)` on this socket alone; returns the events, or 0 if `timeout` has passed.
     ///
     /// # Errors
     /// The call's errno.
@@ -618,12 +619,12 @@ impl Socket {
             events,
             revents: 0,
         };
-        // SAFETY: one pollfd, alive and writable for the call.
+        // SAFETY: One pollfd, alive and writable for the call.
         check(unsafe { libc::poll(&mut entry, 1, timeout.as_millis() as c_int) })?;
         Ok(entry.revents)
     }
 
-    /// The events of this socket, without waiting for any.
+    /// Returns the events of this socket, without waiting.
     ///
     /// # Errors
     /// The errno of `poll(2)`.
@@ -631,16 +632,16 @@ impl Socket {
         self.poll(libc::POLLIN, Duration::ZERO)
     }
 
-    /// `socketpair(2)` of any kind, closed again at once.
+    /// Makes a `socketpair(2)` of any kind and closes it at once.
     ///
     /// # Errors
     /// The call's errno.
     pub fn pair(family: c_int, kind: c_int) -> Result<()> {
         let mut both = [0; 2];
-        // SAFETY: the array has room for the two descriptors.
+        // SAFETY: The array has room for the two descriptors.
         check(unsafe { libc::socketpair(family, kind, 0, both.as_mut_ptr()) })?;
         for fd in both {
-            // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+            // SAFETY: The kernel just returned this descriptor and nothing else owns it.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
         }
         Ok(())
@@ -653,7 +654,7 @@ impl Socket {
 
 impl FromRawFd for Socket {
     unsafe fn from_raw_fd(fd: RawFd) -> Self {
-        // SAFETY: the caller's promise that the descriptor is open and nobody else's.
+        // SAFETY: By this function's contract the descriptor is open and owned by nothing else.
         Self(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }
@@ -683,7 +684,7 @@ impl AsRawFd for Socket {
 }
 
 fn interface_request(name: &str) -> libc::ifreq {
-    // SAFETY: all-zero is a valid ifreq, which is plain data.
+    // SAFETY: All-zero is a valid ifreq, which is plain data.
     let mut request: libc::ifreq = unsafe { zeroed() };
     let room = request.ifr_name.len() - 1;
     for (target, byte) in request.ifr_name.iter_mut().zip(name.bytes().take(room)) {
@@ -692,10 +693,10 @@ fn interface_request(name: &str) -> libc::ifreq {
     request
 }
 
-/// The index of an interface in the calling thread's namespace.
+/// Returns the index of an interface in the calling thread's namespace.
 ///
 /// # Errors
-/// `ENODEV` when there is none of that name.
+/// `ENODEV` if there is none of that name.
 pub fn interface_index(name: &str) -> Result<u32> {
     let name = std::ffi::CString::new(name)?;
     // SAFETY: `name` is a terminated string that lives across the call.
@@ -710,13 +711,13 @@ pub fn interface_index(name: &str) -> Result<u32> {
 /// # Errors
 /// The call's errno.
 pub fn bind_packet(socket: &Socket, ifindex: u32, ethertype: u16) -> Result<()> {
-    // SAFETY: all-zero is a valid sockaddr_ll, which is plain data.
+    // SAFETY: All-zero is a valid sockaddr_ll, which is plain data.
     let mut name: libc::sockaddr_ll = unsafe { zeroed() };
     name.sll_family = libc::AF_PACKET as u16;
     name.sll_protocol = ethertype.to_be();
     name.sll_ifindex = ifindex as c_int;
     let length = size_of::<libc::sockaddr_ll>();
-    // SAFETY: the structure is plain data, readable for its own size.
+    // SAFETY: The structure is plain data, readable for its own size.
     let bytes = unsafe { std::slice::from_raw_parts(ptr::from_ref(&name).cast::<u8>(), length) };
     socket.bind_bytes(bytes)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Reports of time stamps of what was sent (`SO_TIMESTAMPING`).
+//! Time stamp reports of sent data (`SO_TIMESTAMPING`).
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use libc::SOL_SOCKET;
 use crate::control::{receive_with_control, Control};
 use crate::prelude::*;
 
-// Of linux/net_tstamp.h.
+// Flags of linux/net_tstamp.h.
 pub const TX_HARDWARE: u32 = 1 << 0;
 pub const TX_SOFTWARE: u32 = 1 << 1;
 pub const SOFTWARE: u32 = 1 << 4;
@@ -36,14 +36,14 @@ pub fn set(socket: &Socket, flags: u32) -> std::io::Result<()> {
     socket.set_so(libc::SO_TIMESTAMPING, flags as i32)
 }
 
-/// A report.
+/// A time stamp report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What happened.
+    /// The event: "sent", "scheduled" or "acknowledged".
     pub stage: &'static str,
-    /// Of what.
+    /// The number that identifies the data.
     pub number: u32,
-    /// Which of the three times of `struct scm_timestamping` are there, and of now.
+    /// For each of the three times of `struct scm_timestamping`, whether it is set and is recent.
     pub times: [bool; 3],
     /// Bytes of the packet.
     pub length: usize,
@@ -68,10 +68,10 @@ impl fmt::Display for Report {
     }
 }
 
-/// The next report, if one comes in time.
+/// Returns the next report, or `None` if the time is up.
 ///
 /// # Errors
-/// When the error queue has something else, or not as it should be.
+/// If the error queue has something else, or a malformed report.
 pub fn report(socket: &Socket, time: Duration) -> Result<Option<Report>> {
     if socket.poll(0, time)? & libc::POLLERR == 0 {
         return Ok(None);
@@ -109,10 +109,10 @@ pub fn report(socket: &Socket, time: Duration) -> Result<Option<Report>> {
     }))
 }
 
-/// Demands that the next report is of that, and comes.
+/// Waits for the next report, and checks its stage and number.
 ///
 /// # Errors
-/// When it is of something else, or none comes.
+/// If it differs, or none comes.
 pub fn reports(socket: &Socket, stage: &str, number: u32) -> Outcome {
     let found = report(socket, patience())?.with_context(|| format!("no report of {number}"))?;
     same((found.stage, found.number), (stage, number), "a report")

@@ -2,10 +2,10 @@
 
 //! A station without the module: an ESP peer played by hand, frame by frame.
 //!
-//! It sits on host `b`'s device under an address of its own and talks to the module of host `a`. To
-//! know what `a` has sent, the station does not wait for silence: it sends an EDP echo request, and
-//! `a`'s reply arrives behind everything that `a` sent before. Processors reorder frames among each
-//! other, so the station stays on one.
+//! It sits on host `b`'s device with its own address, and talks to the module of host `a`. To find
+//! out what `a` has sent, the station does not wait for silence: it sends an EDP echo request, and
+//! `a`'s reply arrives behind everything that `a` sent before. Frames sent by different processors
+//! may be reordered, so the station stays on one.
 
 use crate::calls::send_many;
 use crate::frame::{edp, ETH_P_ALL};
@@ -15,7 +15,7 @@ use crate::processor;
 /// The station's address.
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 
-/// Somebody else's.
+/// The address of another station.
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x67];
 
 /// The station's end of its one connection.
@@ -30,39 +30,39 @@ pub struct Station {
     /// Number that the station expects next.
     pub expected: u16,
     echo: u8,
-    /// Frames that arrived while the station waited for others.
+    /// Frames that arrived while the station waited for another kind.
     unread: Vec<EspHeader>,
 }
 
 impl Station {
-    /// Connects a new socket of host `a` with a station at `port`.
+    /// Connects a new socket of host `a` to a station at `port`.
     ///
     /// # Errors
-    /// When the handshake does not go as it should.
+    /// If the handshake fails.
     pub fn connect(lab: &Lab, port: u16) -> Result<(Self, Socket)> {
         Self::connect_telling(lab, port, &[])
     }
 
-    /// The same of a station whose SYN|ACK has these options.
+    /// Connects to a station whose SYN|ACK carries these options.
     ///
     /// # Errors
-    /// When the handshake does not go as it should.
+    /// If the handshake fails.
     pub fn connect_telling(lab: &Lab, port: u16, options: &[u8]) -> Result<(Self, Socket)> {
         Self::connect_far(lab, port, options, Duration::ZERO)
     }
 
-    /// The same of a station so far away that its answer takes this time.
+    /// Connects to a distant station, whose SYN|ACK comes after `round_trip`.
     ///
     /// # Errors
-    /// When the handshake does not go as it should.
+    /// If the handshake fails.
     pub fn connect_far(
         lab: &Lab,
         port: u16,
         options: &[u8],
         round_trip: Duration,
     ) -> Result<(Self, Socket)> {
-        // Frames are received in the order in which they are sent: each processor has a queue of
-        // its own.
+        // On one processor, frames are received in the order in which they are sent; each processor
+        // has its own queue.
         processor::stay()?;
         send_single_packets(&lab.a.namespace)?;
         let wire = lab.b.packets(ETH_P_ALL)?;
@@ -92,7 +92,7 @@ impl Station {
         station.next = station.next.wrapping_add(1);
         await_events(&client, libc::POLLOUT)?;
         client.set_nonblocking(false)?;
-        // The handshake's last packet is no answer to what comes now.
+        // Take the handshake's last packet out, so that later checks do not see it.
         station.sent_so_far()?;
         Ok((station, client))
     }
@@ -125,7 +125,7 @@ impl Station {
         self.wire.send(&frame).context("the station's frame")
     }
 
-    /// Sends data, a packet of its own, and counts on.
+    /// Sends data in one packet, and advances the number.
     ///
     /// # Errors
     /// The errno of `send(2)`.
@@ -135,7 +135,7 @@ impl Station {
         Ok(())
     }
 
-    /// Sends data with a checksum, without a mask. The number stays the next.
+    /// Sends data with an unmasked checksum, without advancing the number.
     ///
     /// # Errors
     /// The errno of `send(2)`.
@@ -144,8 +144,8 @@ impl Station {
         self.put_packet(&header.summed_packet(payload))
     }
 
-    /// As [`send_data`](Self::send_data), and right behind it sends what another host would, if it
-    /// claimed to go on with `more`.
+    /// As [`send_data`](Self::send_data), followed at once by a packet from another host that
+    /// claims to continue with `more`.
     ///
     /// # Errors
     /// The errno of `sendmmsg(2)`.
@@ -163,23 +163,23 @@ impl Station {
         Ok(())
     }
 
-    /// Acknowledges what was seen, and with it ends the count. When this returns the host has
-    /// answered: a frame may wait for its turn on the way, and a setting changed meanwhile would
-    /// hold for it.
+    /// Acknowledges all packets seen, which ends the current count. On return, the host has
+    /// answered. This matters because a frame may be delayed on the way, and would then meet
+    /// settings that changed after it was sent.
     ///
     /// # Errors
-    /// When the host does not answer any more.
+    /// If the host no longer answers.
     pub fn acknowledge(&mut self) -> Result<()> {
         self.send(flag::ACK, &[])?;
         self.unread = self.sent_so_far()?;
         Ok(())
     }
 
-    /// As [`acknowledge`](Self::acknowledge), with a grant: packets that may follow the next
-    /// announcement, and the window.
+    /// As [`acknowledge`](Self::acknowledge), with a grant: `start` packets may follow the next
+    /// announcement, and `window` is the window.
     ///
     /// # Errors
-    /// When the host does not answer any more.
+    /// If the host no longer answers.
     pub fn grant(&mut self, start: u8, window: u8) -> Result<()> {
         let header = self.header(flag::GRANT, u16::from_be_bytes([start, window]));
         self.put(&header, &[])?;
@@ -187,7 +187,7 @@ impl Station {
         Ok(())
     }
 
-    /// Ends the connection at once.
+    /// Resets the connection.
     ///
     /// # Errors
     /// The errno of `send(2)`.
@@ -195,10 +195,10 @@ impl Station {
         self.send(flag::RST | flag::ACK, &[])
     }
 
-    /// The headers of the connection's packets that the host has sent since the last time.
+    /// Returns the headers of the connection's packets that the host has sent since the last call.
     ///
     /// # Errors
-    /// When the host does not answer any more.
+    /// If the host no longer answers.
     pub fn sent_so_far(&mut self) -> Result<Vec<EspHeader>> {
         self.echo = self.echo.wrapping_add(1);
         let request = edp(self.port, 0, 2, &[1, self.echo]);
@@ -215,11 +215,11 @@ impl Station {
         }
     }
 
-    /// How many packets of data the host has sent for the first time since the last time; they must
-    /// follow each other.
+    /// Returns how many new data packets the host has sent since the last call; their numbers must
+    /// be consecutive.
     ///
     /// # Errors
-    /// When one is missing.
+    /// If one is missing.
     pub fn new_packets(&mut self) -> Result<u16> {
         let before = self.expected;
         for header in self.sent_so_far()? {
@@ -243,10 +243,10 @@ impl Station {
             .filter(|header| frame[..6] == MAC && header.destination == self.port)
     }
 
-    /// The next packet of the connection that `wanted` accepts; others are dropped.
+    /// Waits for a packet of the connection that `wanted` accepts; others are dropped.
     ///
     /// # Errors
-    /// When none comes.
+    /// If none comes.
     pub fn wait_for(&self, wanted: impl Fn(&EspHeader) -> bool) -> Result<EspHeader> {
         let frame = self.wire.wait_for(patience(), |frame| {
             self.of_ours(frame).is_some_and(|header| wanted(&header))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the kernel's ways to set and to copy memory cost, in instructions per byte: `make bench`
-//! checks that none is a string instruction of which the emulator counts every byte.
+//! The cost of the kernel's ways to set and copy memory, in instructions per byte. `make bench`
+//! checks that none of them uses a string instruction, of which the emulator counts every byte.
 //!
-//! Each is the difference of two calls that differ in nothing but the bytes that are set or copied.
-//! The time is that of a guest whose clock counts instructions.
+//! Each cost is the difference between two calls that differ only in the number of bytes set or
+//! copied. The time is that of a guest whose clock counts instructions.
 
 use std::ffi::CStr;
 use std::os::unix::fs::FileExt as _;
@@ -14,23 +14,23 @@ use nix::sys::mman::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 use crate::held_page::PAGE;
 use crate::prelude::*;
 
-/// The fewest bytes. Fewer than these would be set and copied in another way.
+/// The smaller number of bytes. Even fewer bytes would be set and copied in another way.
 const FEW: usize = 64;
 
-/// How often each call is made; the median counts.
+/// How often each call is made; the median is used.
 const TIMES: usize = 33;
 
-/// A file in memory, and the attribute that the kernel keeps for it.
+/// A file in memory, and an extended attribute that the kernel stores for it.
 const FILE: &CStr = c"/tmp/strings";
 const ATTRIBUTE: &CStr = c"trusted.strings";
 
-/// One way, and its instructions per byte.
+/// The name of a way, and its instructions per byte.
 pub type Cost = (&'static str, f64);
 
-/// All of them.
+/// Measures all costs.
 ///
 /// # Errors
-/// When a call fails.
+/// If a call fails.
 pub fn costs() -> Result<Vec<Cost>> {
     let name = FILE.to_str()?;
     let file = File::options()
@@ -41,13 +41,13 @@ pub fn costs() -> Result<Vec<Cost>> {
         .open(name)?;
     let zeros = File::open("/dev/zero")?;
     let mut bytes = vec![0; PAGE];
-    // Its page is there from now on.
+    // Allocates the file's page.
     file.write_all_at(&bytes, 0)?;
     let clear_user = per_byte(|count| Ok(zeros.read_exact_at(&mut bytes[..count], 0)?))?;
     let copy_to_user = per_byte(|count| Ok(file.read_exact_at(&mut bytes[..count], 0)?))?;
     let copy_from_user = per_byte(|count| Ok(file.write_all_at(&bytes[..count], 0)?))?;
-    // The kernel allocates as many bytes as it is asked for, sets them to zero, copies the value
-    // there, and from there to the program.
+    // The kernel allocates a buffer of the requested size, sets it to zero, copies the value into
+    // it, and copies it from there to the program.
     set_attribute(FEW)?;
     let memset = per_byte(|count| get_attribute(count, FEW))?;
     let of = |count: usize| {
@@ -66,14 +66,14 @@ pub fn costs() -> Result<Vec<Cost>> {
     ])
 }
 
-/// What a call that sets or copies `count` bytes takes more for each byte.
+/// Returns the additional cost per byte of a call that sets or copies a given number of bytes.
 fn per_byte(mut call: impl FnMut(usize) -> Result<()>) -> Result<f64> {
     let few = median(|| call(FEW))?;
     let many = median(|| call(PAGE))?;
     Ok((many - few) / (PAGE - FEW) as f64)
 }
 
-/// The time of a call, in nanoseconds.
+/// Returns the median time of a call, nanoseconds.
 fn median(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut times = Vec::with_capacity(TIMES);
     for _ in 0..TIMES {
@@ -85,29 +85,29 @@ fn median(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(times[TIMES / 2] as f64)
 }
 
-/// What a fault takes for each byte of the page that it allocates and clears, all of it.
+/// Returns the cost per byte of a page fault, which allocates and clears a whole page.
 fn clear_page() -> Result<f64> {
     let bytes = TIMES * PAGE;
     let length = bytes.try_into().context("no pages")?;
     let flags = MapFlags::MAP_PRIVATE;
     let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: a new mapping, wherever the kernel likes.
+    // SAFETY: A new mapping at an address that the kernel chooses.
     let start = unsafe { mmap_anonymous(None, length, protection, flags) }?;
     let mut pages = (0..TIMES).map(|page| page * PAGE);
     let touched = median(|| {
         let offset = pages.next().context("no page is left")?;
-        // SAFETY: within the mapping, which nothing else uses.
+        // SAFETY: The address is within the mapping, which nothing else uses.
         unsafe { start.cast::<u8>().add(offset).write_volatile(1) };
         Ok(())
     });
-    // SAFETY: the mapping ends here; no reference to it was made.
+    // SAFETY: Unmaps the whole mapping, to which no reference was made.
     unsafe { munmap(start, bytes) }?;
     Ok(touched? / PAGE as f64)
 }
 
 fn set_attribute(length: usize) -> Result<()> {
     let value = vec![1_u8; length];
-    // SAFETY: both names end with a zero; the kernel reads as many bytes as the value has.
+    // SAFETY: Both names end with a zero; the kernel reads as many bytes as the value has.
     let result = unsafe {
         libc::setxattr(
             FILE.as_ptr(),
@@ -121,12 +121,12 @@ fn set_attribute(length: usize) -> Result<()> {
     Ok(())
 }
 
-/// Reads the attribute, which is `expected` bytes long, with space for `space`.
+/// Reads the attribute into `space` bytes; it must be `expected` bytes long.
 fn get_attribute(space: usize, expected: usize) -> Result<()> {
     let mut value = [0_u8; PAGE];
     let space = space.min(value.len());
-    // SAFETY: both names end with a zero; the kernel writes no more than `space` bytes, which the
-    // array has.
+    // SAFETY: Both names end with a zero; the kernel writes at most `space` bytes, which the array
+    // has.
     let length = unsafe {
         libc::getxattr(
             FILE.as_ptr(),

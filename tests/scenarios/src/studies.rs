@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What `make scale` prints: tables of what many connections cost, over ESP and over TCP, measured
-//! here and now.
+//! The tables that `make scale` prints: the measured costs of many connections over ESP and over
+//! TCP.
 
 use std::collections::BTreeMap;
 
@@ -28,23 +28,24 @@ pub enum Study {
     Ports,
 }
 
-/// Numbers of connections that are open meanwhile.
+/// The numbers of connections that are open during the measurement.
 const CROWDS: [usize; 4] = [1, 100, 1000, 10_000];
 
-/// Connections of a dialogue in turn.
+/// The number of connections that take turns in a dialogue.
 const IN_TURN: usize = 100;
 
-/// The dearest that ESP's half round trip may be among the most, beside alone.
+/// The largest allowed ratio of ESP's half round trip among the most connections to that of a
+/// single connection.
 const DEAREST: f64 = 1.03;
 
-/// Connections opened and closed per second, and for how long.
+/// Connections opened and closed per second, and the duration.
 const RATE: u32 = 1000;
 const SECONDS: u32 = 60;
 
-/// Prints a table; fails when ESP does not keep what `docs/scale.md` says.
+/// Prints a table; fails if ESP misses a bound of `docs/scale.md`.
 ///
 /// # Errors
-/// When a call fails, or a figure is out of bounds.
+/// If a call fails, or a figure is out of bounds.
 pub fn run(study: Study) -> Result<()> {
     let lab = Lab::new(Wiring::Direct)?;
     lab.give_ip_addresses()?;
@@ -63,7 +64,7 @@ fn memory(lab: &Lab) -> Result<()> {
     const COUNT: usize = 10_000;
     println!("Kernel memory, bytes per connection, both ends, {COUNT} open and idle\n");
     for (protocol, port) in BOTH.into_iter().zip(2860..) {
-        // What is made once is made before.
+        // Allocate everything that is allocated only once before measuring.
         drop(Crowd::open(lab, protocol, port, 10)?);
         let (slabs_before, free_before) = (slabs()?, free_memory()?);
         let crowd = Crowd::open(lab, protocol, port, COUNT)?;
@@ -95,7 +96,7 @@ fn cost(lab: &Lab) -> Result<()> {
     for (protocol, port) in BOTH.into_iter().zip(2860..) {
         let mut alone = None;
         let mut crowd = Crowd::open(lab, protocol, port, 1)?;
-        // What is done for the first time costs more.
+        // Warm up: the first use costs more.
         crowd.half_round_trip(1, 100)?;
         churn(lab, protocol, port + 100, RATE, 100)?;
         for count in CROWDS {
@@ -105,7 +106,8 @@ fn cost(lab: &Lab) -> Result<()> {
                 1 => "-".to_owned(),
                 _ => format!("{:.0}", crowd.half_round_trip_in_turn(IN_TURN, 20)?),
             };
-            // Without a pause: the clock runs ahead while the guest is idle.
+            // Connections start without pauses, because the clock runs ahead while the guest is
+            // idle.
             let made = churn(lab, protocol, port + 100, 1_000_000_000, 500)?;
             let each = made.took.as_nanos() as f64 / 500.0;
             let ratio = half / *alone.get_or_insert(half);
@@ -119,12 +121,12 @@ fn cost(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A line for each protocol: its name and the instructions of half a round trip, for a program to
-/// read.
+/// Prints a line per protocol for a program to read: its name, and the instructions of half a round
+/// trip.
 fn turns(lab: &Lab) -> Result<()> {
     for (protocol, port) in BOTH.into_iter().zip(2860..) {
         let crowd = Crowd::open(lab, protocol, port, IN_TURN)?;
-        // What is done for the first time costs more.
+        // Warm up: the first use costs more.
         crowd.half_round_trip_in_turn(IN_TURN, 5)?;
         let half = crowd.half_round_trip_in_turn(IN_TURN, 20)?;
         println!("{protocol} {half:.0}");
@@ -132,7 +134,7 @@ fn turns(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A line for each way to set or copy, for a program to read.
+/// Prints a line for each way to set or copy memory, for a program to read.
 fn strings() -> Result<()> {
     for (name, cost) in costs()? {
         println!("{name} {cost:.3}");

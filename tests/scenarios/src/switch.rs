@@ -31,11 +31,11 @@ fn enet_switch(arguments: &[&str]) -> Result<String> {
 }
 
 impl Switch {
-    /// Makes one with so many hosts; `arguments` are those of `enet-switch up`. One that a killed
-    /// scenario left behind is removed first.
+    /// Makes a switch with this many hosts; `arguments` are those of `enet-switch up`. A switch
+    /// that a killed scenario left behind is removed first.
     ///
     /// # Errors
-    /// With the program's own words.
+    /// If the program fails, with its message.
     pub fn up(hosts: u32, arguments: &[&str]) -> Result<Self> {
         enet_switch(&["down"])?;
         let number = hosts.to_string();
@@ -56,18 +56,18 @@ impl Switch {
         }
     }
 
-    /// The hosts, which are `N`.
+    /// Returns the hosts as an array of `N`.
     ///
     /// # Errors
-    /// When they are not.
+    /// If their number is not `N`.
     pub fn hosts<const N: usize>(&self) -> Result<&[Host; N]> {
         Ok(self.hosts.as_slice().try_into()?)
     }
 
-    /// The counters of all ports, by host.
+    /// Returns the counters of all ports, by host.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If they cannot be read.
     pub fn ports(&self) -> Result<Vec<Port>> {
         #[derive(Deserialize)]
         struct Report {
@@ -79,10 +79,10 @@ impl Switch {
         Ok(report.ports)
     }
 
-    /// Demands that no port dropped a frame.
+    /// Checks that no port dropped a frame.
     ///
     /// # Errors
-    /// With the drops of each port that did.
+    /// If one did; the message lists the drops of each port.
     pub fn ensure_no_drops(&self) -> Outcome {
         for (number, port) in self.ports()?.iter().enumerate() {
             ensure!(
@@ -95,10 +95,10 @@ impl Switch {
         Ok(())
     }
 
-    /// Demands that no socket of the module is left on any host, and removes the switch.
+    /// Checks that no socket of the module is left on any host, and removes the switch.
     ///
     /// # Errors
-    /// When one is left.
+    /// If one is left.
     pub fn down(self) -> Outcome {
         for host in &self.hosts {
             host.await_no_sockets()?;
@@ -109,7 +109,7 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // What is left is removed before the next one is made.
+        // Anything left over is removed before the next switch is made.
         let _ = enet_switch(&["down"]);
     }
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Team devices, whose mode only generic netlink sets.
+//! Team devices, whose mode can be set only through generic netlink.
 
 use crate::prelude::*;
 use crate::socket::interface_index;
 
 const NETLINK_GENERIC: i32 = 16;
-/// Marks an attribute that holds others.
+/// Marks a nested attribute.
 const NESTED: u16 = 1 << 15;
 
-/// The family that knows the numbers of the others, and what is asked of it.
+/// The generic netlink controller, which resolves names of families to numbers.
 mod control {
     pub const FAMILY: u16 = 0x10;
     pub const GET_FAMILY: u8 = 3;
@@ -30,7 +30,7 @@ mod number {
     pub const STRING: u8 = 5;
 }
 
-/// An attribute with its header and padding.
+/// Encodes an attribute with its header and padding.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = 4 + value.len() as u16;
     let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
@@ -39,7 +39,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Has the kernel's `family` do `command`, and returns the answer behind the two headers.
+/// Sends `command` to a generic netlink family, and returns the reply behind the two headers.
 fn ask(socket: &Socket, family: u16, command: u8, attributes: &[u8]) -> Result<Vec<u8>> {
     const HEADERS: usize = 16 + 4;
     const REQUEST_AND_ACK: u16 = 1 | 4;
@@ -62,7 +62,7 @@ fn ask(socket: &Socket, family: u16, command: u8, attributes: &[u8]) -> Result<V
             continue;
         }
         let errno = -i32::from_ne_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
-        // What was asked for is done, and nobody listens to the event that tells of it.
+        // The request has succeeded, but its notification had no listener.
         let unheard = command == number::OPTIONS_SET && errno == libc::ESRCH;
         ensure!(
             errno == 0 || unheard,
@@ -72,7 +72,7 @@ fn ask(socket: &Socket, family: u16, command: u8, attributes: &[u8]) -> Result<V
     }
 }
 
-/// The number of the generic family `name`.
+/// Returns the number of the generic netlink family `name`.
 fn family(socket: &Socket, name: &str) -> Result<u16> {
     let name = attribute(control::FAMILY_NAME, format!("{name}\0").as_bytes());
     let answer = ask(socket, control::FAMILY, control::GET_FAMILY, &name)?;
@@ -89,10 +89,10 @@ fn family(socket: &Socket, name: &str) -> Result<u16> {
     anyhow::bail!("no number in {answer:?}")
 }
 
-/// Sets the mode of the team device `name`, which has no ports yet.
+/// Sets the mode of the team device `name`, which must not have ports yet.
 ///
 /// # Errors
-/// When there is no such device or mode.
+/// If there is no such device or mode.
 pub fn set_mode(namespace: &Netns, name: &str, mode: &str) -> Result<()> {
     use number::*;
     let (socket, ifindex) = namespace.within(|| -> Result<_> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Trace events, recorded by a tracefs instance of their own.
+//! Trace events, recorded in a tracefs instance of their own.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 
 use crate::prelude::*;
 
-/// Where tracefs is mounted.
+/// The mount point of tracefs.
 pub const TRACEFS: &str = "/sys/kernel/tracing";
 
-/// One event.
+/// A trace event.
 #[derive(Clone)]
 pub struct Event {
     /// Its name, without the system.
     pub name: String,
-    /// What it printed, as it stands and by the names of the fields.
+    /// Its printed text, and the text's fields by name.
     text: String,
     fields: HashMap<String, String>,
 }
@@ -27,13 +27,13 @@ impl fmt::Debug for Event {
     }
 }
 
-/// The last of many events, for messages.
+/// Returns the last 20 events, for messages.
 pub fn last(events: &[Event]) -> &[Event] {
     &events[events.len().saturating_sub(20)..]
 }
 
 impl Event {
-    /// Reads a line of `trace`, or of what trace-cmd prints: `task-1 [000] ..s. 12.3456: name:
+    /// Parses a line of `trace` or of trace-cmd's output: `task-1 [000] ..s. 12.3456: name:
     /// key=value key=value`.
     pub fn parse(line: &str) -> Option<Self> {
         let (_, event) = line
@@ -45,7 +45,7 @@ impl Event {
             })?;
         let (name, text) = event.trim_start().split_once(':')?;
         let mut fields = HashMap::new();
-        // The core's events write their reasons as "reason: NAME".
+        // The kernel core's events print their reasons as "reason: NAME".
         for word in text.replace("reason: ", "reason=").split_whitespace() {
             if let Some((key, value)) = word.split_once('=') {
                 fields.insert(key.to_owned(), value.to_owned());
@@ -58,17 +58,17 @@ impl Event {
         })
     }
 
-    /// The field `key`, empty if the event has none.
+    /// Returns the field `key`, empty if the event has none.
     pub fn get(&self, key: &str) -> &str {
         self.fields.get(key).map_or("", String::as_str)
     }
 
-    /// Whether each of the fields has its value.
+    /// Whether all these fields have these values.
     pub fn has(&self, fields: &[(&str, &str)]) -> bool {
         fields.iter().all(|(key, value)| self.get(key) == *value)
     }
 
-    /// Whether it is of `host`.
+    /// Whether the event happened on `host`.
     pub fn is_of(&self, host: &Host) -> Result<bool> {
         Ok(self.get("netns") == host.namespace.number()?.to_string())
     }
@@ -84,10 +84,10 @@ impl Tracer {
     /// Starts recording `events`, each a system or "system/event".
     ///
     /// # Errors
-    /// When there is no such event, or no tracefs.
+    /// If there is no such event, or no tracefs.
     pub fn start(events: &[&str]) -> Result<Self> {
         let directory = Path::new(TRACEFS).join("instances/scenario");
-        // One that was killed may have left its instance behind.
+        // A killed scenario may have left its instance behind.
         let _ = fs::remove_dir(&directory);
         fs::create_dir(&directory).with_context(|| directory.display().to_string())?;
         let tracer = Self { directory };
@@ -104,16 +104,16 @@ impl Tracer {
         fs::write(&path, value).with_context(|| path.display().to_string())
     }
 
-    /// Whether `event`, "system/event", is there and recorded.
+    /// Whether `event`, "system/event", exists and is recorded.
     pub fn records(&self, event: &str) -> bool {
         let path = self.directory.join(format!("events/{event}/enable"));
         fs::read_to_string(path).is_ok_and(|text| text.trim() == "1")
     }
 
-    /// What was recorded so far, in the order in which it happened.
+    /// Returns the events recorded so far, in the order in which they happened.
     ///
     /// # Errors
-    /// When it cannot be read, or something was lost for want of room.
+    /// If they cannot be read, or events were lost because the buffer was full.
     pub fn events(&self) -> Result<Vec<Event>> {
         let path = self.directory.join("trace");
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -131,7 +131,7 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // This ends the recording too. Nobody reads it, so nothing is in the way.
+        // This also ends the recording. No file of the instance is open, so the removal succeeds.
         let _ = fs::remove_dir(&self.directory);
     }
 }

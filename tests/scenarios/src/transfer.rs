@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Random bytes through a stream, compared by their SHA-256.
+//! Transfers random bytes through streams and compares them by SHA-256.
 
 use fastrand::Rng;
 use sha2::{Digest, Sha256};
@@ -10,14 +10,15 @@ use crate::prelude::*;
 /// A SHA-256 checksum.
 pub type Checksum = [u8; 32];
 
-/// `length` random bytes.
+/// Returns `length` random bytes.
 pub fn random(length: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; length];
     Rng::with_seed(seed).fill(&mut bytes);
     bytes
 }
 
-/// Sends `load`, and then goes on until `enough`: how many bytes, and their checksum.
+/// Sends `load`, and then more until `enough` is set; returns the number of bytes and their
+/// checksum.
 fn send_until(socket: &Socket, load: Load, enough: &AtomicBool) -> Result<(usize, Checksum)> {
     let Load { total, chunk, seed } = load;
     let mut rng = Rng::with_seed(seed);
@@ -40,7 +41,8 @@ fn send_until(socket: &Socket, load: Load, enough: &AtomicBool) -> Result<(usize
     Ok((sent, hash.finalize().into()))
 }
 
-/// Receives to the end of the stream, `chunk` at most per call: how many bytes, and their checksum.
+/// Receives to the end of the stream, at most `chunk` bytes per call; returns the number of bytes
+/// and their checksum.
 ///
 /// # Errors
 /// The errno of the first call that fails.
@@ -48,7 +50,7 @@ pub fn receive_to_end(socket: &Socket, chunk: usize) -> Result<(usize, Checksum)
     receive_counting(socket, chunk, &AtomicUsize::new(0))
 }
 
-/// As [`receive_to_end`], saying in `received` how many bytes have come so far.
+/// As [`receive_to_end`]; also keeps the number of bytes received so far in `received`.
 ///
 /// # Errors
 /// The errno of the first call that fails.
@@ -73,7 +75,7 @@ pub fn receive_counting(
     }
 }
 
-/// Sends until it is `enough`, or until a call fails, which is noted; then ends the stream.
+/// Sends until `enough` is set, or until a call fails, which is noted; then ends the stream.
 pub fn send_until_enough(socket: &Socket, enough: &AtomicBool) {
     let message = random(64 << 10, 5);
     while !enough.load(Ordering::Relaxed) {
@@ -82,16 +84,16 @@ pub fn send_until_enough(socket: &Socket, enough: &AtomicBool) {
             break;
         }
     }
-    // An end that the reader sees, unless the connection is gone anyway.
+    // The reader sees this end of stream, unless the connection is gone anyway.
     let _ = socket.shutdown(libc::SHUT_WR);
 }
 
-/// Counts of bytes received so far, by stream.
+/// Makes counters of received bytes, one per stream.
 pub fn counters(count: usize) -> Vec<AtomicUsize> {
     (0..count).map(|_| AtomicUsize::new(0)).collect()
 }
 
-/// Reads each of `counters`.
+/// Returns the values of `counters`.
 pub fn counted(counters: &[AtomicUsize]) -> Vec<usize> {
     let read = |count: &AtomicUsize| count.load(Ordering::Relaxed);
     counters.iter().map(read).collect()
@@ -104,12 +106,12 @@ pub struct Load {
     pub total: usize,
     /// Bytes per call.
     pub chunk: usize,
-    /// Settles the contents.
+    /// The seed of the contents.
     pub seed: u64,
 }
 
 impl Load {
-    /// So many bytes in all, so many in each call, and the seed of their contents.
+    /// Makes a load of `total` bytes with `chunk` bytes per call and contents from `seed`.
     pub const fn of(total: usize, chunk: usize, seed: u64) -> Self {
         Self { total, chunk, seed }
     }
@@ -122,21 +124,21 @@ impl Load {
     };
 }
 
-/// Waits for the end of a thread: what it returned.
+/// Waits for a thread to end; returns its result.
 ///
 /// # Errors
-/// When it panicked.
+/// If it panicked.
 pub fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> Result<T> {
     thread.join().map_err(|_| anyhow!("a thread panicked"))
 }
 
 /// Runs `other` in a thread while `here` runs in this one.
 ///
-/// Either may block for ever when its counterpart fails, so a failure is noted at once: the reason
-/// must not be lost when the deadline strikes.
+/// Either may block for ever if the other one fails. So a failure is noted at once, before the
+/// deadline expires and hides the reason.
 ///
 /// # Errors
-/// When either fails; that of `here` comes first.
+/// If either fails; an error of `here` takes precedence.
 pub fn beside<T: Send, U>(
     other: impl FnOnce() -> Result<T> + Send,
     here: impl FnOnce() -> Result<U>,
@@ -159,15 +161,15 @@ pub fn beside<T: Send, U>(
     })
 }
 
-/// Moves `load` from one end to the other, ends that half, and compares.
+/// Moves `load` from one end to the other, ends that stream, and compares.
 ///
 /// # Errors
-/// When a call fails or the bytes differ.
+/// If a call fails or the bytes differ.
 pub fn transfer(from: &Socket, to: &Socket, load: Load) -> Result<()> {
     transfer_counting(from, to, load, &AtomicUsize::new(0))
 }
 
-/// As [`transfer`], saying in `received` how many bytes have come so far.
+/// As [`transfer`]; also keeps the number of bytes received so far in `received`.
 ///
 /// # Errors
 /// As [`transfer`].
@@ -180,11 +182,11 @@ pub fn transfer_counting(
     transfer_until(from, to, load, received, &AtomicBool::new(true))
 }
 
-/// As [`transfer_counting`], but what is moved is `load` and as much more as it takes until
-/// `meanwhile` is done, which is told how many bytes have come so far.
+/// As [`transfer_counting`], but moves more than `load` if needed, until `meanwhile` returns.
+/// `meanwhile` gets the number of bytes received so far.
 ///
 /// # Errors
-/// As [`transfer`], and when `meanwhile` fails.
+/// As [`transfer`], or if `meanwhile` fails.
 pub fn transfer_while<T: Send>(
     from: &Socket,
     to: &Socket,
@@ -221,14 +223,15 @@ fn transfer_until(
     Ok(())
 }
 
-/// Sends what fits, until the reader's buffer and the own one are full; how many bytes that were.
+/// Sends until the reader's buffer and the own one are full; returns the number of bytes.
 ///
 /// # Errors
 /// The errno of a call that failed.
 pub fn fill(socket: &Socket) -> Result<usize> {
     let block = [b'x'; 4096];
     let mut total = 0;
-    // Full is what stays full: an acknowledgement may be on its way that makes room.
+    // The buffers count as full after ten refusals: an acknowledgement in flight may still make
+    // room.
     let mut refusals = 0;
     while refusals < 10 {
         match socket.send(&block, libc::MSG_DONTWAIT) {
@@ -246,10 +249,10 @@ pub fn fill(socket: &Socket) -> Result<usize> {
     Ok(total)
 }
 
-/// Both ends send and receive `load` at once, then compare.
+/// Moves `load` in both directions at once, then compares.
 ///
 /// # Errors
-/// When a call fails or the bytes differ.
+/// If a call fails or the bytes differ.
 pub fn transfer_both_ways(a: &Socket, b: &Socket, load: Load) -> Result<()> {
     let back = Load {
         seed: !load.seed,
@@ -262,10 +265,10 @@ pub fn transfer_both_ways(a: &Socket, b: &Socket, load: Load) -> Result<()> {
     Ok(())
 }
 
-/// A few bytes each way over a connected stream.
+/// Sends a few bytes each way over a connected stream.
 ///
 /// # Errors
-/// When a call fails or the bytes differ.
+/// If a call fails or the bytes differ.
 pub fn exchange(a: &Socket, b: &Socket) -> Result<()> {
     for (from, to, bytes) in [(a, b, b"hither"), (b, a, b"tither")] {
         from.send_all(bytes).context("sending")?;
@@ -276,10 +279,10 @@ pub fn exchange(a: &Socket, b: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// Accepts the connection whose other end is `client`, and moves a few bytes each way over it.
+/// Accepts the connection whose other end is `client`, and sends a few bytes each way over it.
 ///
 /// # Errors
-/// When a call fails or the bytes differ.
+/// If a call fails or the bytes differ.
 pub fn serve(listener: &Socket, client: &Socket) -> Result<Socket> {
     let (server, _) = listener.accept(0).context("accept")?;
     exchange(client, &server)?;

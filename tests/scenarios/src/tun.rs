@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices whose wire is a file: what is written there comes in by the device, what leaves by it
-//! can be read.
+//! Devices whose wire is a file: the device receives the frames written to it, and the frames that
+//! it transmits can be read.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -14,22 +14,22 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use crate::netns::finish;
 use crate::prelude::*;
 
-/// What a [`Tun`] carries.
+/// The frames or packets that a [`Tun`] carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carries {
     /// Whole Ethernet frames.
     Frames,
-    /// The same, each behind ten bytes that say how it is segmented (`struct virtio_net_hdr`), as a
-    /// virtual machine's.
+    /// Whole Ethernet frames, each behind ten bytes that describe its segmentation (`struct
+    /// virtio_net_hdr`), as a virtual machine's.
     SegmentedFrames,
-    /// Whole Ethernet frames, which come in by polling (NAPI), so that the core can join them
+    /// Whole Ethernet frames, which are received by polling (NAPI), so that the core can join them
     /// (GRO).
     PolledFrames,
-    /// What the layer above gives, behind four bytes of which the last two are its Ethernet type.
+    /// Network-layer packets behind four bytes, of which the last two are the ethertype.
     Packets,
 }
 
-/// A device made of the driver `tun`, which goes with this value.
+/// A device of the driver `tun`; dropping this value removes it.
 #[derive(Debug)]
 pub struct Tun(File);
 
@@ -43,13 +43,13 @@ impl Tun {
     /// Makes the device `name`.
     ///
     /// # Errors
-    /// When the driver is missing or refuses it.
+    /// If the driver is missing or refuses it.
     pub fn create(namespace: &Netns, name: &str, carries: Carries) -> Result<Self> {
-        // The kernel may have it built in.
+        // The driver may be built into the kernel.
         let loaded = finish(Command::new("modprobe").arg("tun"), "");
         let path = "/dev/net/tun";
-        // It belongs to the namespace of whoever opened it.
-        // Of a write that may wait the driver copies the bytes to memory that cannot be joined.
+        // The device belongs to the namespace in which the file was opened. For a write that may
+        // block, the driver copies the bytes to memory that GRO cannot join.
         let flags = match carries {
             Carries::PolledFrames => libc::O_NONBLOCK,
             _ => 0,
@@ -59,7 +59,7 @@ impl Tun {
         let file = namespace
             .within(|| options.open(path))?
             .with_context(|| format!("{path}; modprobe tun: {loaded:?}"))?;
-        // SAFETY: all-zero is a valid ifreq, which is plain data.
+        // SAFETY: All-zero is a valid ifreq, which is plain data.
         let mut request: libc::ifreq = unsafe { zeroed() };
         let room = request.ifr_name.len() - 1;
         ensure!(name.len() <= room, "{name} is too long for a device");
@@ -79,7 +79,7 @@ impl Tun {
         Ok(Self(file))
     }
 
-    /// Has the device say that it is of another type, `ARPHRD_*`. It must be down.
+    /// Sets the device's type, `ARPHRD_*`. The device must be down.
     ///
     /// # Errors
     /// The errno of the call.
@@ -91,7 +91,7 @@ impl Tun {
             .context("TUNSETLINK")
     }
 
-    /// Lets `bytes` come in by the device.
+    /// Makes the device receive `bytes`.
     ///
     /// # Errors
     /// The errno of `write(2)`.
@@ -101,7 +101,8 @@ impl Tun {
         Ok(())
     }
 
-    /// The next that leaves by the device, `None` if nothing does for `time`.
+    /// Returns the next frame or packet that the device transmits, or `None` if there is none
+    /// within `time`.
     ///
     /// # Errors
     /// The errno of the failing call.

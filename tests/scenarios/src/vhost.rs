@@ -22,12 +22,12 @@ use crate::tun::Tun;
 
 /// Frames that a queue holds.
 const DEPTH: u16 = 64;
-/// Room for a frame and what stands before it, bytes.
+/// Room for a frame and the bytes in front of it, bytes.
 const ROOM: usize = 2048;
-/// `VRING_DESC_F_WRITE`: the kernel writes there.
+/// `VRING_DESC_F_WRITE`: the kernel writes to the buffer.
 const WRITE: u16 = 2;
 
-/// Where the parts of a queue begin in its memory, and its size.
+/// Offsets of the parts of a queue in its memory, and its size.
 const DESCRIPTORS: usize = 0;
 const AVAILABLE: usize = 0x1000;
 const USED: usize = 0x2000;
@@ -59,7 +59,7 @@ pub struct Addresses {
     log: u64,
 }
 
-/// `struct vhost_memory` with two regions. The ioctl's number has the size of the head alone.
+/// `struct vhost_memory` with two regions. The ioctl's number encodes the size of the header alone.
 #[repr(C)]
 pub struct Memory {
     regions: u32,
@@ -97,19 +97,19 @@ pub struct Queue {
     memory: NonNull<u8>,
     kick: EventFd,
     call: EventFd,
-    /// Frames that were given to the kernel and that came back.
+    /// How many buffers were given to the kernel, and how many came back.
     given: u16,
     back: u16,
 }
 
-// SAFETY: the memory belongs to the queue, and pointers into it are used by whoever has the queue.
+// SAFETY: The memory belongs to the queue, and only the queue's owner uses pointers into it.
 unsafe impl Send for Queue {}
 
 impl Queue {
     fn new() -> Result<Self> {
         let size = NonZeroUsize::new(SIZE).context("a size")?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a mapping where nothing is yet.
+        // SAFETY: A new mapping at an address that the kernel chooses.
         let memory = unsafe { mmap_anonymous(None, size, protection, MapFlags::MAP_PRIVATE) }?;
         Ok(Self {
             memory: memory.cast(),
@@ -124,22 +124,22 @@ impl Queue {
         self.memory.as_ptr() as u64 + at as u64
     }
 
-    /// Where the value of type `T` is that stands at `at`.
+    /// Returns the address of the value of type `T` at offset `at`.
     fn place<T>(&self, at: usize) -> *mut T {
         assert!(at % align_of::<T>() == 0 && at + size_of::<T>() <= SIZE);
-        // SAFETY: it is within the mapping, by the line above.
+        // SAFETY: The address is within the mapping, by the assertion above.
         unsafe { self.memory.as_ptr().add(at).cast() }
     }
 
     fn get<T: Copy>(&self, at: usize) -> T {
-        // SAFETY: `place` gives an aligned address within the mapping, and the callers read
-        // integers alone, for which all bytes are valid. The kernel may write there, so the access
-        // is volatile.
+        // SAFETY: `place` returns an aligned address within the mapping, and the callers read only
+        // integers, for which all bytes are valid. The kernel may write there, so the access is
+        // volatile.
         unsafe { self.place::<T>(at).read_volatile() }
     }
 
     fn set<T: Copy>(&self, at: usize, value: T) {
-        // SAFETY: `place` gives an aligned address within the mapping. The kernel may read there,
+        // SAFETY: `place` returns an aligned address within the mapping. The kernel may read there,
         // so the access is volatile.
         unsafe { self.place::<T>(at).write_volatile(value) }
     }
@@ -148,7 +148,7 @@ impl Queue {
         FRAMES + usize::from(slot) * ROOM
     }
 
-    /// Gives a slot to the kernel, with so many bytes.
+    /// Gives a slot of `length` bytes to the kernel.
     fn give(&mut self, slot: u16, length: usize, flags: u16) -> Result<()> {
         let descriptor = DESCRIPTORS + usize::from(slot) * 16;
         self.set(descriptor, self.address(Self::frame(slot)));
@@ -163,7 +163,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The next slot that the kernel gave back, and how many bytes it wrote there.
+    /// Returns the next slot that the kernel has given back, and how many bytes it wrote there.
     fn take(&mut self) -> Option<(u16, usize)> {
         if self.get::<u16>(USED + 2) == self.back {
             return None;
@@ -174,7 +174,7 @@ impl Queue {
         Some((self.get::<u32>(at) as u16, self.get::<u32>(at + 4) as usize))
     }
 
-    /// Waits until the kernel has given something back; false if it has not for `time`.
+    /// Waits until the kernel has given a slot back; returns `false` if it has not within `time`.
     fn wait(&self, time: Duration) -> Result<bool> {
         let mut entry = [PollFd::new(self.call.as_fd(), PollFlags::POLLIN)];
         let woken = poll(&mut entry, PollTimeout::try_from(time)?)? > 0;
@@ -187,7 +187,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this size, and `Port` closes vhost before its queues.
+        // SAFETY: It was mapped with this size, and `Port` closes vhost before it drops its queues.
         let _ = unsafe { munmap(self.memory.cast(), SIZE) };
     }
 }
@@ -195,9 +195,9 @@ impl Drop for Queue {
 /// A virtual machine's network card behind a tap device.
 #[derive(Debug)]
 pub struct Port {
-    // Closed first: the kernel's thread ends with it.
+    // Dropped first: that ends the kernel's thread.
     _vhost: File,
-    /// vhost puts the frames here that the tap device transmits.
+    /// vhost stores the frames here that the tap device transmits.
     pub receive_queue: ReceiveQueue,
     /// vhost takes the frames from here that the tap device receives.
     pub transmit_queue: TransmitQueue,
@@ -211,17 +211,17 @@ pub struct ReceiveQueue(Queue);
 #[derive(Debug)]
 pub struct TransmitQueue {
     queue: Queue,
-    /// Slots that the kernel does not have.
+    /// Slots that the kernel does not own.
     free: Vec<u16>,
 }
 
 impl Port {
-    /// Puts `vhost-net` behind `tap`, whose frames have ten bytes before them.
+    /// Attaches `vhost-net` to `tap`, whose frames have ten bytes in front of them.
     ///
     /// # Errors
-    /// When the driver is missing or refuses something.
+    /// If the driver is missing or refuses something.
     pub fn new(tap: &Tun) -> Result<Self> {
-        // Dropped behind the file, which is closed first when something fails.
+        // Declared before the file, so that the file is closed first if something fails.
         let queues = [Queue::new()?, Queue::new()?];
         let loaded = finish(Command::new("modprobe").arg("vhost_net"), "");
         let path = "/dev/vhost-net";
@@ -231,9 +231,9 @@ impl Port {
             .open(path)
             .with_context(|| format!("{path}; modprobe vhost_net: {loaded:?}"))?;
         let fd = vhost.as_raw_fd();
-        // SAFETY: each call reads one value of the type that <linux/vhost.h> names for it, which
+        // SAFETY: Each call reads one value of the type that <linux/vhost.h> names for it, which
         // lives across the call. vhost writes to the two regions until the file is closed; they are
-        // the queues' own, and the queues are dropped later.
+        // the memory of the queues, which are dropped later.
         unsafe {
             set_owner(fd).context("VHOST_SET_OWNER")?;
             set_features(fd, &0).context("VHOST_SET_FEATURES")?;
@@ -263,9 +263,9 @@ impl Port {
                 available: queue.address(AVAILABLE),
                 log: 0,
             };
-            // SAFETY: each call reads one value of the type that <linux/vhost.h> names for it,
+            // SAFETY: Each call reads one value of the type that <linux/vhost.h> names for it,
             // which lives across the call. The addresses are in the queue's memory, which is
-            // dropped behind the file.
+            // dropped after the file.
             unsafe {
                 set_vring_num(fd, &depth)?;
                 set_vring_base(fd, &State { index, number: 0 })?;
@@ -293,10 +293,11 @@ impl Port {
 }
 
 impl ReceiveQueue {
-    /// The next frame, with the bytes before it; `None` if none arrives within `time`.
+    /// Returns the next frame with the bytes in front of it, or `None` if there is none within
+    /// `time`.
     ///
     /// # Errors
-    /// When the kernel says that it wrote more than there is room for.
+    /// If the kernel reports more bytes than the buffer has.
     pub fn read(&mut self, time: Duration) -> Result<Option<Vec<u8>>> {
         let queue = &mut self.0;
         let mut taken = queue.take();
@@ -319,11 +320,11 @@ impl ReceiveQueue {
 }
 
 impl TransmitQueue {
-    /// Transmits a frame, with the bytes before it. It waits while all slots are in use, for `time`
-    /// at most.
+    /// Transmits a frame with the bytes in front of it. While all slots are in use it waits, for at
+    /// most `time`.
     ///
     /// # Errors
-    /// When the frame is too long, or none of the slots comes back.
+    /// If the frame is too long, or no slot comes back.
     pub fn write(&mut self, bytes: &[u8], time: Duration) -> Result<()> {
         ensure!(bytes.len() <= ROOM, "a frame of {} bytes", bytes.len());
         let queue = &mut self.queue;

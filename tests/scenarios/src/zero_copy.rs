@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sends whose bytes stay in place, and what the error queue tells about them.
+//! Zero-copy sends, and their reports in the error queue.
 
 use std::io::Result;
 
@@ -15,8 +15,8 @@ const CODE_COPIED: u8 = 1;
 /// `EP_RECVERR`.
 const EP_RECVERR: i32 = 3;
 
-/// Has `MSG_ZEROCOPY` mean something on `socket`: by `SO_ZEROCOPY`, or by the option of ESP and
-/// EDP.
+/// Sets whether `MSG_ZEROCOPY` is honoured on `socket`: by `SO_ZEROCOPY`, or by the option of ESP
+/// and EDP.
 ///
 /// # Errors
 /// The call's errno.
@@ -25,7 +25,7 @@ pub fn switch(socket: &Socket, value: i32) -> Result<()> {
     socket.set_int_option(level, name, value)
 }
 
-/// Whether `MSG_ZEROCOPY` means something.
+/// Returns whether `MSG_ZEROCOPY` is honoured.
 ///
 /// # Errors
 /// The call's errno.
@@ -41,21 +41,21 @@ fn option(socket: &Socket) -> Result<(i32, i32)> {
     })
 }
 
-/// Sends that the kernel needs no memory of any more.
+/// A range of sends whose memory the kernel no longer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The first one's number.
+    /// The number of the first send.
     pub first: u32,
-    /// The last one's.
+    /// The number of the last send.
     pub last: u32,
-    /// The kernel copied them.
+    /// Whether the kernel copied their bytes.
     pub copied: bool,
 }
 
-/// The next completion, if there is one.
+/// Returns the next completion, if there is one.
 ///
 /// # Errors
-/// When the error queue has something else, or not as it should be.
+/// If the error queue has something else, or a malformed report.
 pub fn completion(socket: &Socket) -> anyhow::Result<Option<Completion>> {
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
     let (length, flags, control) = match receive_with_control(socket, flags, 256) {
@@ -87,16 +87,16 @@ pub fn completion(socket: &Socket) -> anyhow::Result<Option<Completion>> {
     }))
 }
 
-/// Waits until the sends numbered from 0 to `count` - 1 are completed, each once: whether all of
-/// them, some or none were copied.
+/// Waits until each of the sends 0 to `count` - 1 has been completed once; returns whether all,
+/// some or none of them were copied.
 ///
 /// # Errors
-/// When they are not, or others are.
+/// If they are not completed, or others are.
 pub fn completed(socket: &Socket, count: u32) -> anyhow::Result<Copies> {
     completed_from(socket, 0, count)
 }
 
-/// As [`completed`], of `count` sends from the number `from` on.
+/// As [`completed`], for `count` sends from the number `from` on.
 ///
 /// # Errors
 /// As [`completed`].
@@ -131,10 +131,10 @@ pub fn completed_from(socket: &Socket, from: u32, count: u32) -> anyhow::Result<
     )
 }
 
-/// What of some sends the kernel copied.
+/// How many of some sends the kernel copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
-    /// Nothing.
+    /// None of them.
     None,
     /// Some of them.
     Some,
@@ -142,10 +142,10 @@ pub enum Copies {
     All,
 }
 
-/// Demands that no completion is there.
+/// Checks that there is no completion.
 ///
 /// # Errors
-/// When there is one.
+/// If there is one.
 pub fn none_left(socket: &Socket) -> anyhow::Result<()> {
     let more = completion(socket)?;
     ensure!(more.is_none(), "one more: {more:?}");
