@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""An echo server for ESP and its client, by asyncio.
+"""An echo server for ESP and its client, with asyncio.
 
 esp_asyncio_echo.py serve '*%eth0:2805'
 esp_asyncio_echo.py ask 02:00:00:00:00:01%eth0:2805 CONNECTIONS BYTES
 
-The client opens all connections at once, sends BYTES over each, and compares what comes back.
+The client opens all connections at once, sends BYTES over each, and compares the echo.
 """
 
 import asyncio

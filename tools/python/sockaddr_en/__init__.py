@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Addresses and sockets of PF_ENET: datagrams (EDP), streams and records (ESP) straight on Ethernet.
+"""Addresses and sockets of PF_ENET: datagrams (EDP), streams and records (ESP) directly on Ethernet.
 
 `Socket` is a `socket.socket` whose addresses are text such as ``02:00:00:00:00:01%eth0:2805`` or an
-`Address`; `lookup` finds a host by its name or IP address. `create_connection` and `create_server` open streams; `open_connection` and `start_server`
-do so for asyncio. They need the kernel module enet (``modprobe enet``).
+`Address`. `lookup` finds a host by its name or IP address. `create_connection` and `create_server`
+open streams; `open_connection` and `start_server` do so for asyncio. They need the kernel module
+enet (``modprobe enet``).
 """
 
 from socket import SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM
@@ -13,8 +14,8 @@ from .lookup import lookup
 from .sockets import Socket, create_connection, create_server
 from .streams import open_connection, start_server
 
-#: The family number of this program's sockets and addresses. A program sets it before its first socket
-#: where the module was loaded with another one (``modprobe enet family=29``).
+#: The family number of this program's sockets and addresses. Set it before the first socket if the
+#: module was loaded with another number (``modprobe enet family=29``).
 FAMILY = AF_ENET
 
 __all__ = [

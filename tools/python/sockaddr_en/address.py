@@ -9,7 +9,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
-#: The family number that the module registers unless its parameter `family` says otherwise.
+#: The family number that the module registers unless its parameter `family` sets another.
 AF_ENET = 28
 
 # family (host order), port (network order), interface (host order), address length, address, zero
@@ -33,8 +33,8 @@ def _bad_host(text: str) -> ValueError:
 class Address:
     """A port of a host, reached through an interface.
 
-    `mac` has 6 bytes, all zero in an address to bind; `interface` is a number, 0 for every interface;
-    `port` is 0 in an address to bind for a free one.
+    `mac` has 6 bytes, all zero in an address for `bind`. `interface` is a number, 0 for every interface.
+    `port` is 0 in an address for `bind` to ask for a free port.
     """
 
     mac: bytes
@@ -53,7 +53,7 @@ class Address:
     def parse(cls, text: str) -> Address:
         """Reads ``MAC%INTERFACE:PORT``, ``*%INTERFACE:PORT`` or ``*:PORT``.
 
-        Raises `ValueError` for other text, and `OSError` (`ENODEV`) if there is no interface of that name.
+        Raises `ValueError` for other text, and `OSError` (`ENODEV`) if no interface has the name.
         """
         host, colon, port = text.rpartition(":")
         if not colon or not re.fullmatch("[0-9]+", port) or int(port) > 65535:
@@ -71,7 +71,7 @@ class Address:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Address:
-        """Reads a `struct sockaddr_en` as system calls give it."""
+        """Reads a `struct sockaddr_en` that a system call returned."""
         if len(raw) < _LAYOUT.size:
             raise ValueError(f"a socket address of {len(raw)} bytes")
         family, port, interface, length, mac = _LAYOUT.unpack_from(raw)
@@ -80,12 +80,12 @@ class Address:
         return cls(mac, interface, int.from_bytes(port, "big"))
 
     def to_bytes(self) -> bytes:
-        """The `struct sockaddr_en` that system calls take."""
+        """Returns the `struct sockaddr_en` for system calls."""
         return _LAYOUT.pack(_family(), self.port.to_bytes(2, "big"), self.interface, 6, self.mac)
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether the Ethernet address is left open: such an address can be bound but not sent to."""
+        """Whether the Ethernet address is unspecified: such an address can be bound but not sent to."""
         return self.mac == _UNSPECIFIED
 
     def __str__(self) -> str:
@@ -109,12 +109,12 @@ def _interface(text: str, interface: str) -> int:
     try:
         return socket.if_nametoindex(interface)
     except OSError:
-        # Python's own error has no number before 3.14.
+        # Before Python 3.14 its own error has no errno.
         raise OSError(errno.ENODEV, f"there is no interface `{interface}` here") from None
 
 
 def _family() -> int:
-    # not at the top: the package imports this file
+    # Imported here because the package imports this module.
     import sockaddr_en
 
     return sockaddr_en.FAMILY

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Sockets: what `socket.socket` refuses in a family that it does not know, done by the C library."""
+"""Sockets. The C library serves the calls that `socket.socket` refuses for a family it does not know."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ for _name in ("bind", "connect", "accept4", "getsockname", "getpeername"):
 for _name in ("sendto", "recvfrom"):
     getattr(_libc, _name).restype = ctypes.c_ssize_t
 
-#: Larger than the address of any family: `struct sockaddr_storage`.
+#: At least the size of any family's address: `struct sockaddr_storage`.
 _ROOM = 128
 _CONNECTING = (errno.EINPROGRESS, errno.EALREADY, errno.EINTR)
 
@@ -36,7 +36,7 @@ class Socket(socket.socket):
     """A socket of PF_ENET: ESP streams for `SOCK_STREAM`, ESP records for `SOCK_SEQPACKET`, EDP datagrams for `SOCK_DGRAM`.
 
     Its addresses are `Address` or text that `Address.parse` reads; the calls return `Address`.
-    Time-outs, blocking and everything that carries no address are those of `socket.socket`.
+    Timeouts, blocking and all calls without addresses are inherited from `socket.socket`.
     """
 
     def __init__(self, type: int = socket.SOCK_STREAM, fileno: int | None = None) -> None:
@@ -49,12 +49,12 @@ class Socket(socket.socket):
             raise OSError(error.errno, text) from None
 
     def bind(self, address: Address | str, /) -> None:
-        """Takes a port of one interface, or of all."""
+        """Binds to a port of one interface, or of all."""
         raw = _read(address).to_bytes()
         _check(_libc.bind(self.fileno(), raw, len(raw)))
 
     def connect(self, address: Address | str, /) -> None:
-        """Connects; raises `TimeoutError` where the socket's time-out is over."""
+        """Connects; raises `TimeoutError` after the socket's timeout."""
         raw = _peer(address).to_bytes()
         try:
             _check(_libc.connect(self.fileno(), raw, len(raw)))
@@ -79,7 +79,7 @@ class Socket(socket.socket):
         return 0
 
     def accept(self) -> tuple[Socket, Address]:
-        """Waits for a connection; returns it and its peer."""
+        """Waits for a connection; returns it and its peer's address."""
         raw, size = _buffer()
         flags = socket.SOCK_CLOEXEC
         fd = self._retry(select.POLLIN, lambda: _libc.accept4(self.fileno(), raw, size, flags))
@@ -89,13 +89,13 @@ class Socket(socket.socket):
         return accepted, _address(raw, size)
 
     def getsockname(self) -> Address:
-        """The address that the socket is bound to."""
+        """Returns the address that the socket is bound to."""
         raw, size = _buffer()
         _check(_libc.getsockname(self.fileno(), raw, size))
         return _address(raw, size)
 
     def getpeername(self) -> Address:
-        """The address that the socket is connected to."""
+        """Returns the address that the socket is connected to."""
         raw, size = _buffer()
         _check(_libc.getpeername(self.fileno(), raw, size))
         return _address(raw, size)
@@ -114,7 +114,7 @@ class Socket(socket.socket):
         )
 
     def recvfrom(self, bufsize: int, flags: int = 0, /) -> tuple[bytes, Address]:
-        """Receives a datagram and its sender; what exceeds `bufsize` bytes is cut off."""
+        """Receives a datagram; returns it and its sender. Bytes that exceed `bufsize` are lost."""
         buffer = bytearray(bufsize)
         length, sender = self.recvfrom_into(buffer, 0, flags)
         return bytes(buffer[:length]), sender
@@ -142,7 +142,7 @@ class Socket(socket.socket):
         return None if timeout is None else time.monotonic() + timeout
 
     def _retry(self, event: int, call: Callable[[], int]) -> int:
-        """Repeats a call that would wait, until the socket's time-out is over."""
+        """Repeats a call while it would block, until the socket's timeout."""
         deadline = self._deadline()
         while True:
             try:
@@ -201,7 +201,7 @@ def _read(address: Address | str) -> Address:
 
 
 def _peer(address: Address | str) -> Address:
-    """An address that can be sent to."""
+    """Returns an address, which must not be a wildcard."""
     address = _read(address)
     if address.is_wildcard:
         raise ValueError(f"`{address}` can only be bound: write the peer's address for `*`")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Sockets between two ends on one host, whose frames go to the interface's own address.
+"""Sockets on one host that exchange frames through the interface's own address.
 
-Needs the module, and an interface: ENET_INTERFACE is its name and ENET_MAC its Ethernet address. A scenario runs this.
+A scenario runs these tests. They need the module and an interface: ENET_INTERFACE is its name and ENET_MAC its
+Ethernet address.
 """
 
 import asyncio

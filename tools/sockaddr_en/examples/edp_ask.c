@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Asks a question by EDP and asks again while no answer comes, since datagrams may be lost.
+ * Asks a question by EDP and repeats it until an answer comes, since datagrams may be lost.
  *
  *   edp_ask 02:00:00:00:00:01%eth0:2805 QUESTION
  *
- * The wait doubles from 100 ms, for seven attempts and 12.7 s in all. A question begins with its
- * number, 4 bytes in network order, and so does the answer: an answer to an earlier question is not
- * taken for one to this. Prints the answer. Exit status 1: none came.
+ * The wait starts at 100 ms and doubles: seven attempts, 12.7 s in all. A question and its answer
+ * begin with the question's number, 4 bytes in network order, so that a late answer to an earlier
+ * question is recognized. Prints the answer. Exit status 1 if none came.
  */
 #include <errno.h>
 #include <poll.h>
@@ -56,7 +56,7 @@ static int socket_to(const char *text)
 	}
 	if (fd < 0)
 		die("socket");
-	/* From now on the socket takes datagrams of this peer only. */
+	/* From now on the socket receives datagrams of this peer only. */
 	if (connect(fd, (struct sockaddr *)&peer, sizeof(peer)) < 0)
 		die("connect");
 	return fd;
@@ -102,7 +102,7 @@ int main(int argc, char **argv)
 	for (int attempt = 1; attempt <= ATTEMPTS; attempt++, wait *= 2) {
 		ssize_t got;
 
-		/* A full queue is no different from a lost datagram. */
+		/* A full queue counts as a lost datagram. */
 		if (send(fd, question, sizeof(number) + length, 0) < 0 && errno != ENOBUFS && errno != EAGAIN)
 			die("send");
 		got = answer_to(fd, number, answer, sizeof(answer), now() + wait);

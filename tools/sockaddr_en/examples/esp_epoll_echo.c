@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * An echo server for ESP: any number of connections in one thread, by epoll.
+ * An echo server for ESP: any number of connections in one thread, with epoll.
  *
  *   esp_epoll_echo '*%eth0:2805'
  *
- * Each connection has one buffer. While it holds bytes that the peer does not take, nothing more is
- * read from that peer. "listening on ..." on standard error says that clients may come.
+ * Each connection has one buffer. While it holds bytes that the peer does not accept, the server
+ * reads nothing more from that peer. "listening on ..." on standard error reports that clients can
+ * connect.
  */
 #define _GNU_SOURCE /* accept4 */
 #include <errno.h>
@@ -62,7 +63,7 @@ static int listen_on(const char *text)
 	return fd;
 }
 
-/* Accepts what waits: each connection is readable or writable once at least. */
+/* Accepts all queued connections; each becomes readable or writable at least once. */
 static void accept_all(int listener, int epoll)
 {
 	for (;;) {
@@ -86,7 +87,7 @@ static void accept_all(int listener, int epoll)
 	}
 }
 
-/* Reads and writes until one of them would wait. Returns 0 once the connection is over. */
+/* Reads and writes until one of them would block. Returns 0 once the connection is over. */
 static int serve(struct connection *it)
 {
 	for (;;) {
@@ -111,7 +112,7 @@ static int serve(struct connection *it)
 
 int main(int argc, char **argv)
 {
-	/* The listener is told from the connections by having none. */
+	/* The listener's events carry no connection. */
 	struct epoll_event event = { .events = EPOLLIN, .data = { .ptr = NULL } };
 	int epoll, listener;
 

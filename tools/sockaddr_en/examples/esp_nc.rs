@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What `nc` does for TCP: joins standard input and output with a connection.
+//! Joins standard input and output with a connection, as `nc` does for TCP.
 //!
 //! ```sh
 //! esp_nc -l '*%eth0:2805'
 //! esp_nc 02:00:00:00:00:01%eth0:2805
 //! ```
 //!
-//! The two directions end on their own: the end of standard input ends the sending half, and the
-//! program goes on printing what still comes.
+//! The two directions end separately: the end of standard input shuts down the sending direction,
+//! and the program continues to print received bytes.
 
 use std::env;
 use std::fs::File;
@@ -51,7 +51,7 @@ fn listen(address: &str) -> io::Result<EspStream> {
 
 /// Copies in both directions until both have ended.
 fn join(stream: EspStream) -> io::Result<()> {
-    // Past the buffers of the standard library, so that nothing waits for the end of a line.
+    // Unbuffered: the standard library's buffers would hold data back until the end of a line.
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     thread::scope(|scope| {

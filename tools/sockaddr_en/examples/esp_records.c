@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Questions and answers as records: one send is one receive, so neither side counts bytes.
+ * Questions and answers as records: each receive returns one send, so neither side counts bytes.
  *
  *   esp_records serve *:2805
  *   esp_records ask 02:00:00:00:00:01%eth0:2805 QUESTION...
  *
- * The server answers each question with its length and itself, one client after the other. The client
- * sends all questions at once, then prints the answers.
+ * The server answers each question with its length and its text, one client after the other. The
+ * client sends all questions at once, then prints the answers.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 #include "en_address.h"
 
-#define LONGEST 65536 /* bytes: a record that every host takes */
+#define LONGEST 65536 /* bytes: every host accepts a record of this size */
 
 static char record[LONGEST];
 
@@ -49,7 +49,7 @@ static int new_socket(const char *text, struct sockaddr_en *address)
 	return fd;
 }
 
-/* Receives a record; returns its bytes, or 0 at the end: there are no records without bytes. */
+/* Receives a record; returns its length, or 0 at the end: a record is never empty. */
 static size_t receive(int fd)
 {
 	struct iovec room = { .iov_base = record, .iov_len = sizeof(record) };

@@ -7,8 +7,7 @@
 //! esp_tokio_echo ask 02:00:00:00:00:01%eth0:2805 100 65536
 //! ```
 //!
-//! The client opens that many connections at once, sends that many bytes over each, and compares
-//! what comes back.
+//! The client opens 100 connections at once, sends 65536 bytes over each, and compares the echo.
 
 use std::env;
 use std::io;
@@ -57,7 +56,7 @@ async fn serve(address: &str) -> io::Result<()> {
     }
 }
 
-/// Sends back what comes, until the peer ends its half.
+/// Sends received bytes back until the peer shuts down its sending direction.
 async fn echo(stream: EspStream) -> io::Result<()> {
     let (mut from, mut to) = tokio::io::split(stream);
     tokio::io::copy(&mut from, &mut to).await?;
@@ -76,7 +75,8 @@ async fn ask(address: &str, connections: u32, bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// One connection: sends and receives at once, for the server sends back before it has all.
+/// Tests one connection. It sends and receives at once, as the server echoes before it has all
+/// bytes.
 async fn ask_once(address: Address, number: u32, bytes: usize) -> io::Result<()> {
     let message: Vec<u8> = (0..bytes).map(|i| (i ^ number as usize) as u8).collect();
     let (mut from, mut to) = tokio::io::split(EspStream::connect(address).await?);

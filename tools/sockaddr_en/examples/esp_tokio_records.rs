@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A server that gives records back and its client, with tokio: one send is one receive, so nobody
-//! counts bytes.
+//! A server that echoes records, and its client, with tokio: each receive returns one send, so
+//! neither side counts bytes.
 //!
 //! ```sh
 //! esp_tokio_records serve '*%eth0:2805'
 //! esp_tokio_records ask 10.0.0.2 2805 100 50
 //! ```
 //!
-//! The client finds the host by its name or IP address, opens that many connections at once, sends
-//! that many records over each, of one byte and of two and so on, and compares what comes back.
+//! The client finds the host by its name or IP address and opens 100 connections at once. Over each
+//! it sends 50 records of one byte, two bytes and so on, and compares the echo.
 
 use std::env;
 use std::io;
@@ -19,7 +19,7 @@ use sockaddr_en::tokio::{EspRecordListener, EspRecords};
 use sockaddr_en::{lookup, Address};
 use tokio::task::JoinSet;
 
-/// A record that every host takes.
+/// Bytes of a record that every host accepts.
 const LONGEST: usize = 65_536;
 
 #[tokio::main(flavor = "current_thread")]
@@ -76,7 +76,7 @@ async fn echo(records: EspRecords) -> io::Result<()> {
 }
 
 async fn ask(host: String, port: u16, connections: usize, count: usize) -> io::Result<()> {
-    // A host that does not answer is waited for.
+    // The lookup blocks while it waits for the host's answer.
     let found = tokio::task::spawn_blocking(move || lookup(&host, port)).await?;
     let address = found?;
     let mut all = JoinSet::new();

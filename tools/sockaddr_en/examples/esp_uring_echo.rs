@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! An echo server and its client over ESP with io_uring: accepting, connecting, sending,
-//! receiving and ending all go through one ring.
+//! An echo server and its client over ESP with io_uring: one ring accepts, connects, sends,
+//! receives and shuts down.
 //!
 //! ```sh
 //! esp_uring_echo serve '*%eth0:2805'
 //! esp_uring_echo ask 02:00:00:00:00:01%eth0:2805 100 64
 //! ```
 //!
-//! The client opens that many connections at once, exchanges that many messages of 1000 bytes over
-//! each, and compares what comes back.
+//! The client opens 100 connections at once, exchanges 64 messages of 1000 bytes over each, and
+//! compares the echo.
 
 use std::env;
 use std::io;
@@ -24,7 +24,7 @@ const MESSAGE: usize = 1000;
 fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    // Not dropped before the process ends: after a failure the ring may still use its buffers.
+    // Dropped only when the process ends: after a failure the ring may still use the buffers.
     let mut connections = Connections::default();
     let done = match arguments[..] {
         ["serve", address] => serve(&mut connections, address),
@@ -48,7 +48,7 @@ fn usage() -> ! {
     process::exit(2)
 }
 
-/// What a completion is of.
+/// The operation that a completion belongs to.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 enum Operation {
@@ -69,17 +69,17 @@ impl Operation {
     ];
 }
 
-/// A connection, of which the ring has one operation at a time.
+/// A connection, with one operation in the ring at a time.
 struct Connection {
     fd: OwnedFd,
-    /// The peer, for the ring to read.
+    /// The peer's address, which the ring reads.
     peer: Box<SockaddrEn>,
     buffer: Box<[u8; MESSAGE]>,
     /// Bytes of `buffer` in use.
     length: usize,
-    /// Bytes of those sent or, by the client, received.
+    /// Bytes sent, or received by the client.
     done: usize,
-    /// Messages the client has exchanged.
+    /// Messages that the client has exchanged.
     messages: u32,
 }
 
@@ -96,7 +96,7 @@ impl Connection {
     }
 }
 
-/// Those that are open, each in the place that its operations name.
+/// The open connections, each at the index that its operations carry.
 #[derive(Default)]
 struct Connections(Vec<Option<Connection>>);
 
@@ -116,7 +116,7 @@ impl Connections {
     }
 }
 
-/// The ring, and how entries get into it.
+/// The ring, with methods to queue its operations.
 struct Ring(IoUring);
 
 impl Ring {
@@ -128,7 +128,8 @@ impl Ring {
     ///
     /// # Safety
     ///
-    /// The memory that the entry names must stay where it is until the operation has completed.
+    /// The memory that the entry points to must not move or be freed until the operation has
+    /// completed.
     unsafe fn push(
         &mut self,
         entry: squeue::Entry,
@@ -136,9 +137,9 @@ impl Ring {
         place: usize,
     ) -> io::Result<()> {
         let entry = entry.user_data(((place as u64) << 8) | operation as u64);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the entry's memory in place until the completion.
         while unsafe { self.0.submission().push(&entry) }.is_err() {
-            // The queue is full: the kernel takes what is in it.
+            // The queue is full: hand its entries to the kernel.
             self.0.submit()?;
         }
         Ok(())
@@ -161,12 +162,12 @@ impl Ring {
         let length = size_of::<SockaddrEn>() as libc::socklen_t;
         let entry =
             opcode::Connect::new(Fd(connection.fd.as_raw_fd()), peer.cast(), length).build();
-        // SAFETY: the address is in a box of the connection, which stays in its place until it is
-        // taken out, and that happens on a completion only.
+        // SAFETY: the address is in a box of the connection, and only a completion removes the
+        // connection from `Connections`.
         unsafe { self.push(entry, Operation::Connect, place) }
     }
 
-    /// Sends what of the buffer has not been sent.
+    /// Sends the rest of the buffer.
     fn send(&mut self, connection: &mut Connection, place: usize) -> io::Result<()> {
         let rest = &connection.buffer[connection.done..connection.length];
         let entry = opcode::Send::new(
@@ -176,11 +177,12 @@ impl Ring {
         )
         .flags(libc::MSG_NOSIGNAL)
         .build();
-        // SAFETY: as in `connect`; the buffer is not touched before the completion.
+        // SAFETY: the buffer is in a box of the connection, and only a completion touches it or
+        // removes the connection.
         unsafe { self.push(entry, Operation::Send, place) }
     }
 
-    /// Receives into the buffer behind what it has.
+    /// Receives into the free part of the buffer.
     fn receive(&mut self, connection: &mut Connection, place: usize) -> io::Result<()> {
         let room = &mut connection.buffer[connection.done..];
         let entry = opcode::Recv::new(
@@ -189,7 +191,8 @@ impl Ring {
             room.len() as u32,
         )
         .build();
-        // SAFETY: as in `send`.
+        // SAFETY: the buffer is in a box of the connection, and only a completion touches it or
+        // removes the connection.
         unsafe { self.push(entry, Operation::Receive, place) }
     }
 
@@ -199,7 +202,7 @@ impl Ring {
         unsafe { self.push(entry, Operation::Shutdown, place) }
     }
 
-    /// Waits for a completion and returns all that have come.
+    /// Waits for a completion and returns all that are there.
     fn completed(&mut self) -> io::Result<Vec<cqueue::Entry>> {
         match self.0.submit_and_wait(1) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -209,7 +212,7 @@ impl Ring {
     }
 }
 
-/// The operation, the place, and the result of a completion.
+/// Returns the operation, the connection's index and the result of a completion.
 fn read(entry: &cqueue::Entry) -> (Operation, usize, io::Result<usize>) {
     let data = entry.user_data();
     let result =
@@ -249,7 +252,7 @@ fn serve(connections: &mut Connections, address: &str) -> io::Result<()> {
                         ring.receive(connection, place)?;
                     }
                 }
-                // The peer has ended its half, or the connection has failed.
+                // The peer has shut down its sending direction, or the connection has failed.
                 (_, place, result) => {
                     connections.0[place] = None;
                     if let Err(error) = result {
@@ -261,7 +264,7 @@ fn serve(connections: &mut Connections, address: &str) -> io::Result<()> {
     }
 }
 
-/// The byte that fills a message.
+/// The byte that a message is filled with.
 fn filling(place: usize, messages: u32) -> u8 {
     (place as u32).wrapping_mul(31).wrapping_add(messages) as u8
 }
@@ -289,7 +292,7 @@ fn ask(connections: &mut Connections, address: &str, count: u32, messages: u32) 
                         ring.send(connection, place)?;
                         continue;
                     }
-                    // What comes back is written over what was sent.
+                    // The echo must overwrite the bytes that were sent.
                     connection.buffer.fill(!filling);
                     connection.done = 0;
                     ring.receive(connection, place)?;
@@ -324,7 +327,7 @@ fn ask(connections: &mut Connections, address: &str, count: u32, messages: u32) 
                 }
                 Operation::Connect | Operation::Accept => {}
             }
-            // The next message, or the end.
+            // Send the next message, or shut down.
             if connection.messages < messages {
                 connection
                     .buffer

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * PF_ENET: datagrams (EDP), streams and records (ESP) straight on Ethernet, without IP.
+ * PF_ENET: datagrams (EDP), streams and records (ESP) directly on Ethernet, without IP.
  *
  *   int fd = socket(AF_ENET, SOCK_STREAM, EPPROTO_ESP);
  *   struct sockaddr_en peer = { 0 };
@@ -18,13 +18,13 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* The number of AF_MPLS, under which Linux registers no sockets. */
+/* The number of AF_MPLS; Linux registers no sockets for it. */
 #define PF_ENET 28
 #define AF_ENET PF_ENET
 
 /*
- * Level of getsockopt and setsockopt for both protocols: "EP". The module also
- * knows 285, the number of the first header, which is SOL_MCTP today.
+ * Level of getsockopt and setsockopt for both protocols: "EP" in ASCII. The module also accepts
+ * 285, the number of the first header, which is SOL_MCTP today.
  */
 #define SOL_EP 0x4550
 
@@ -33,35 +33,35 @@
 
 /* Protocols: with SOCK_DGRAM */
 #define EPPROTO_EDP 0  /* Ethernet Datagram Protocol */
-#define EPPROTO_EZDP 1 /* EDP whose sends do not copy the user's data; each is completed as one with MSG_ZEROCOPY */
-/* with SOCK_STREAM, and with SOCK_SEQPACKET for records: one send is one receive */
+#define EPPROTO_EZDP 1 /* EDP that sends without copying the user's data; completions as with MSG_ZEROCOPY */
+/* with SOCK_STREAM, and with SOCK_SEQPACKET for records: each receive returns one send */
 #define EPPROTO_ESP 0 /* Ethernet Streaming Protocol */
 
-/* with SOCK_STREAM of AF_INET and AF_INET6: streams that the module serves, TCP's in all calls */
+/* with SOCK_STREAM of AF_INET and AF_INET6: streams that the module serves; all calls act as TCP's */
 #define IPPROTO_ENET 259
 
-/* sen_ifindex in bind: receive on every interface. */
+/* sen_ifindex in bind: receive on every interface */
 #define ENET_INTERFACE_ANY 0
 
-/* Option of both protocols: uint32_t, to set too: 1 if MSG_ZEROCOPY is as with SO_ZEROCOPY, whose number it is */
+/* Option of both protocols: uint32_t, read and write: 1 to honour MSG_ZEROCOPY; same number as SO_ZEROCOPY */
 #define EP_SO_ZEROCOPY 60
 /* Options of a SOCK_DGRAM socket */
 #define EDP_SO_MTU 1   /* uint32_t: the largest datagram, bytes */
 #define EDP_SO_STATS 2 /* struct edp_stats */
-#define EDP_SO_CHECKSUM 3 /* uint32_t, to set too: 1 if datagrams leave with a checksum */
+#define EDP_SO_CHECKSUM 3 /* uint32_t, read and write: 1 to send datagrams with a checksum */
 /* Options of a SOCK_STREAM or SOCK_SEQPACKET socket */
-#define ESP_SO_MTU 1   /* uint32_t: the most payload of one packet, bytes */
+#define ESP_SO_MTU 1   /* uint32_t: the largest payload of a packet, bytes */
 #define ESP_SO_STATS 2 /* struct esp_stats */
-#define ESP_SO_CHECKSUM 4 /* uint32_t, to set too: 1 if packets of the next connection are to have a CRC32c */
-#define ESP_SO_USER_TIMEOUT 3 /* uint32_t, to set too: how long a peer may owe an answer, milliseconds */
+#define ESP_SO_CHECKSUM 4 /* uint32_t, read and write: 1 to ask for a CRC32c in packets of the next connection */
+#define ESP_SO_USER_TIMEOUT 3 /* uint32_t, read and write: how long a peer may owe an answer, milliseconds */
 
-/* First byte of a datagram to EDP port 0, and of the protocol's answer. */
+/* First byte of a datagram to EDP port 0, and of the protocol's answer */
 #define EDP_ECHO_REQUEST 1
 #define EDP_ECHO_REPLY 2
 #define EDP_QUERY 3  /* asks for version, capabilities and limits; 4 bytes follow, which the answer repeats */
 #define EDP_ANSWER 4
 
-/* Ethernet types, host order: the two IEEE local experimental ones. */
+/* Ethernet types, host order: the two IEEE local experimental ones */
 #define ETH_P_EDP 0x88B5
 #define ETH_P_ESP 0x88B6
 
@@ -74,7 +74,7 @@ struct sockaddr_en {
 	uint8_t sen_zero;       /* 0 */
 };
 
-/* What a datagram socket counted since it was made; counters wrap. */
+/* Counters of a datagram socket since its creation; they wrap. */
 struct edp_stats {
 	uint32_t pkt_tx;      /* handed to the device */
 	uint32_t tx_err;      /* refused by the device or its queue */
@@ -82,13 +82,13 @@ struct edp_stats {
 	uint32_t pkt_rx_drop; /* received and dropped */
 };
 
-/* What a stream socket counted since it was made; counters wrap. */
+/* Counters of a stream socket since its creation; they wrap. */
 struct esp_stats {
-	uint32_t pkt_tx;      /* sent, in all */
-	uint32_t pkt_rtx;     /* of these, sent again */
+	uint32_t pkt_tx;      /* sent, including retransmissions */
+	uint32_t pkt_rtx;     /* retransmitted */
 	uint32_t tx_err;      /* refused by the device or its queue */
 	uint32_t pkt_rx;      /* received */
-	uint32_t pkt_rx_oos;  /* received out of sequence */
+	uint32_t pkt_rx_oos;  /* received out of order */
 	uint32_t pkt_rx_drop; /* received and dropped */
 	uint32_t seq_lost;    /* found missing in the sequence */
 	uint32_t arq_tx;      /* requests for retransmission sent */

@@ -6,9 +6,9 @@
  *   *%eth0:2805                   for bind: the port on one interface
  *   *:2805                        for bind: the port on all interfaces
  *
- * An interface that has digits only is an interface number.
+ * An interface of digits only is an interface number.
  *
- * And from a host's name or IP address to its Ethernet address: en_lookup().
+ * en_lookup() finds the Ethernet address for a host's name or IP address.
  */
 #ifndef EN_ADDRESS_H
 #define EN_ADDRESS_H
@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-/* Bytes of the longest text that en_ntop() writes, its NUL included. */
+/* Bytes of the longest text that en_ntop() writes, including its NUL. */
 #define EN_ADDRSTRLEN (sizeof("00:00:00:00:00:00%:65535") + IF_NAMESIZE - 1)
 
 /* The value of a hexadecimal digit, or -1. */
@@ -47,7 +47,7 @@ static inline int en_hex(char digit)
 	return place ? (int)(place - digits) : -1;
 }
 
-/* Reads decimal digits up to `end`, a number of at most `most`; returns 1, or 0 if it is none. */
+/* Reads the decimal digits up to `end` as a number of at most `most`; returns 1, or 0 if they are none. */
 static inline int en_number(const char *text, const char *end, unsigned long long most,
 			    unsigned long long *number)
 {
@@ -80,8 +80,8 @@ static inline const char *en_pairs(const char *text, uint8_t octets[6])
 }
 
 /*
- * Reads the interface from `text` to `end`. Returns 1, 0 if no interface can be called so, or -1 with
- * errno if there is none of that name.
+ * Reads the interface from `text` to `end`. Returns 1; 0 if the text is no valid interface name; or
+ * -1 with errno if no interface has the name.
  */
 static inline int en_interface(const char *text, const char *end, uint32_t *index)
 {
@@ -140,8 +140,9 @@ static inline int en_pton(const char *text, struct sockaddr_en *address)
 }
 
 /*
- * Writes an address as text into `size` bytes at `text`, EN_ADDRSTRLEN at most; an interface that is
- * gone by its number. Returns `text`, or NULL with errno ENOSPC if there is too little room.
+ * Writes an address as text into `size` bytes at `text`, at most EN_ADDRSTRLEN. An interface that
+ * no longer exists is printed as its number. Returns `text`, or NULL with errno ENOSPC if `size` is
+ * too small.
  */
 static inline const char *en_ntop(const struct sockaddr_en *address, char *text, socklen_t size)
 {
@@ -169,7 +170,7 @@ static inline const char *en_ntop(const struct sockaddr_en *address, char *text,
 	return text;
 }
 
-/* The bytes of an IP address, and how many they are. */
+/* Returns the bytes of an IP address and their number. */
 static inline const void *en_ip(const struct sockaddr *address, size_t *length)
 {
 	if (address->sa_family == AF_INET6) {
@@ -181,8 +182,8 @@ static inline const void *en_ip(const struct sockaddr *address, size_t *length)
 }
 
 /*
- * If `ip` is an address of this host, reads the Ethernet address of the device that has it. Returns 1; 0 if it is none of
- * this host; or -1 with errno, ENODEV for a device that is not Ethernet.
+ * If `ip` is an address of this host, reads the Ethernet address of its device. Returns 1; 0 if it
+ * is not of this host; or -1 with errno, ENODEV for a device that is not Ethernet.
  */
 static inline int en_own(const struct sockaddr *ip, struct sockaddr_en *address)
 {
@@ -221,8 +222,9 @@ static inline int en_own(const struct sockaddr *ip, struct sockaddr_en *address)
 }
 
 /*
- * Reads the kernel's neighbour entry of `ip`, on `address->sen_ifindex` if that is not 0. Returns 1 with the Ethernet address and the
- * interface; 0 if there is no entry yet, or nobody has answered yet; or -1 with errno, EHOSTUNREACH if nobody answers.
+ * Reads the kernel's neighbour entry of `ip`, on `address->sen_ifindex` if that is not 0. Returns 1
+ * with the Ethernet address and the interface; 0 if there is no entry, or address resolution has
+ * not ended; or -1 with errno, EHOSTUNREACH if address resolution failed.
  */
 static inline int en_neighbour(const struct sockaddr *ip, struct sockaddr_en *address, int *entry)
 {
@@ -295,7 +297,7 @@ static inline int en_neighbour(const struct sockaddr *ip, struct sockaddr_en *ad
 	return found;
 }
 
-/* Has the kernel find the Ethernet address of `ip` out, by a packet to it. Returns 1, or -1 with errno. */
+/* Sends a packet to `ip`, so that the kernel resolves its Ethernet address. Returns 1, or -1 with errno. */
 static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct sockaddr_en *address)
 {
 	static const struct timespec pause = { 0, 20 * 1000 * 1000 };
@@ -326,10 +328,12 @@ static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct
 }
 
 /*
- * Finds a host: `port` of the one that `host` names, by a name, an IP address, or an Ethernet address with its interface, as
- * in 02:00:00:00:00:02%eth0. A name or an IP address may be followed by the interface, too. Returns 1; 0 if the text can name no host,
- * or no IP address is known for it; or -1 with errno: ENODEV if the interface is absent or not Ethernet, EHOSTUNREACH if nobody
- * answers, ENETUNREACH if the host is behind a router. It waits for three seconds where nobody answers.
+ * Finds port `port` of the host that `host` names: a name, an IP address, or an Ethernet address
+ * with its interface, as in 02:00:00:00:00:02%eth0. The interface may follow a name or an IP
+ * address, too. Returns 1; 0 if the text is no valid host, or no IP address is known for it; or -1
+ * with errno: ENODEV if the interface does not exist or is not Ethernet, EHOSTUNREACH if no host
+ * answers, ENETUNREACH if the host is behind a router. It blocks for up to three seconds if no host
+ * answers.
  */
 static inline int en_lookup(const char *host, uint16_t port, struct sockaddr_en *address)
 {

@@ -4,8 +4,8 @@
 //!
 //! | text | meaning |
 //! |---|---|
-//! | `02:00:00:00:00:01%eth0:2805` | port 2805 of that host, left for by interface eth0 |
-//! | `02:00:00:00:00:01%2:2805` | the same by the interface's number |
+//! | `02:00:00:00:00:01%eth0:2805` | port 2805 of that host, reached through interface eth0 |
+//! | `02:00:00:00:00:01%2:2805` | the same, with the interface's number |
 //! | `*%eth0:2805` | for `bind`: port 2805 on eth0 |
 //! | `*:2805` | for `bind`: port 2805 on every interface |
 
@@ -20,7 +20,7 @@ use crate::mac::{MacAddr, ParseMacError};
 use crate::raw::SockaddrEn;
 use socket2::{SockAddr, SockAddrStorage};
 
-/// A socket address as the kernel knows it, the interface by number.
+/// A socket address as the kernel represents it, with the interface's number.
 ///
 /// ```
 /// use sockaddr_en::{Address, MacAddr};
@@ -33,9 +33,9 @@ use socket2::{SockAddr, SockAddrStorage};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
-    /// Ethernet address; [`MacAddr::UNSPECIFIED`] to bind.
+    /// Ethernet address; [`MacAddr::UNSPECIFIED`] in an address for `bind`.
     pub mac: MacAddr,
-    /// Interface number: the one to receive on or to leave by.
+    /// Interface number: the one to receive on or to send through.
     pub interface: u32,
     /// Port, host byte order; 0 in `bind` asks for a free one.
     pub port: u16,
@@ -51,17 +51,18 @@ impl Address {
         }
     }
 
-    /// Every interface, for `bind`.
+    /// Returns the address for `bind` that receives on every interface.
     pub const fn any(port: u16) -> Self {
         Self::new(MacAddr::UNSPECIFIED, ENET_INTERFACE_ANY, port)
     }
 
-    /// Is the Ethernet address left open? Such an address can be bound but not sent to.
+    /// Returns whether the Ethernet address is unspecified. Such an address can be bound but not
+    /// sent to.
     pub const fn is_wildcard(&self) -> bool {
         self.mac.is_unspecified()
     }
 
-    /// The structure that system calls take.
+    /// Returns the C structure that system calls take.
     pub fn to_raw(&self) -> SockaddrEn {
         SockaddrEn {
             sen_family: family(),
@@ -73,7 +74,7 @@ impl Address {
         }
     }
 
-    /// Reads the structure that system calls give. An address length of 0 counts as 6.
+    /// Reads the C structure that system calls fill in. An address length of 0 counts as 6.
     ///
     /// # Errors
     ///
@@ -106,7 +107,7 @@ impl Address {
     }
 }
 
-/// The address as [`socket2`] has it.
+/// Converts to the address type of [`socket2`].
 impl From<Address> for SockAddr {
     fn from(address: Address) -> Self {
         let mut storage = SockAddrStorage::zeroed();
@@ -118,8 +119,8 @@ impl From<Address> for SockAddr {
     }
 }
 
-/// Reads an address as [`socket2`] has it. `InvalidData` if it is shorter than an address of the
-/// family, and as [`Address::from_raw`].
+/// Reads an address of [`socket2`]. Fails with `InvalidData` if it is shorter than an address of
+/// the family, otherwise as [`Address::from_raw`].
 impl TryFrom<&SockAddr> for Address {
     type Error = io::Error;
 
@@ -137,7 +138,7 @@ impl TryFrom<&SockAddr> for Address {
     }
 }
 
-/// Prints the interface's name, or its number if the name is gone.
+/// Prints the interface's name, or its number if no interface has the number now.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let interface = match self.interface {
@@ -154,7 +155,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// Parses and looks the interface up: [`NamedAddress::from_str`], then [`NamedAddress::resolve`].
+/// Parses the text as [`NamedAddress::from_str`] and looks up the interface as
+/// [`NamedAddress::resolve`].
 impl FromStr for Address {
     type Err = AddressError;
 
@@ -163,7 +165,7 @@ impl FromStr for Address {
     }
 }
 
-/// An interface as a person names it.
+/// An interface as text names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Interface {
     /// Every interface.
@@ -175,11 +177,11 @@ pub enum Interface {
 }
 
 impl Interface {
-    /// The interface's number; 0 for [`Interface::Any`].
+    /// Returns the interface's number; 0 for [`Interface::Any`].
     ///
     /// # Errors
     ///
-    /// [`AddressError::NoInterface`] if there is none of that name. A number is not checked.
+    /// [`AddressError::NoInterface`] if no interface has the name. A number is not checked.
     pub fn resolve(&self) -> Result<u32, AddressError> {
         match self {
             Self::Any => Ok(ENET_INTERFACE_ANY),
@@ -191,7 +193,8 @@ impl Interface {
     }
 }
 
-/// A socket address as text has it: parsed without asking the system, so also for another host.
+/// A socket address as text. Parsing it asks nothing of the system, so it can name interfaces of
+/// another host.
 ///
 /// ```
 /// use sockaddr_en::{Interface, MacAddr, NamedAddress};
@@ -219,11 +222,11 @@ pub struct NamedAddress {
 }
 
 impl NamedAddress {
-    /// Looks the interface's number up.
+    /// Looks up the interface's number.
     ///
     /// # Errors
     ///
-    /// [`AddressError::NoInterface`] if this network namespace has none of that name.
+    /// [`AddressError::NoInterface`] if this network namespace has no interface of that name.
     pub fn resolve(&self) -> Result<Address, AddressError> {
         let mac = self.mac.unwrap_or(MacAddr::UNSPECIFIED);
         Ok(Address::new(mac, self.interface.resolve()?, self.port))
@@ -238,7 +241,7 @@ impl fmt::Display for NamedAddress {
         }
         match (&self.interface, self.mac) {
             (Interface::Any, None) => {}
-            // Without an interface the text would not parse again.
+            // The text needs an interface to be parsed again.
             (Interface::Any, Some(_)) => write!(f, "%{ENET_INTERFACE_ANY}")?,
             (Interface::Index(index), _) => write!(f, "%{index}")?,
             (Interface::Name(name), _) => write!(f, "%{name}")?,
@@ -247,37 +250,37 @@ impl fmt::Display for NamedAddress {
     }
 }
 
-/// A text is no socket address of this family, or names an interface that is not there.
+/// Why a text is no socket address of this family, or cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// The part before `%` is not an Ethernet address.
+    /// The text before `%` is not an Ethernet address.
     #[error(transparent)]
     Mac(#[from] ParseMacError),
-    /// There is an Ethernet address but no interface.
+    /// The text has an Ethernet address but no interface.
     #[error("`{text}` names no interface: write which one to leave by, as in {mac}%eth0:{port}")]
     NoInterfaceGiven {
-        /// What was to be parsed.
+        /// The text that was parsed.
         text: String,
         /// The Ethernet address in it.
         mac: MacAddr,
         /// The port in it.
         port: u16,
     },
-    /// The interface between `%` and `:` cannot be one.
+    /// The text between `%` and `:` is no valid interface name or number.
     #[error("`{interface}` in `{text}` cannot be an interface: write its name or number, as in {EXAMPLE}")]
     BadInterface {
-        /// What was to be parsed.
+        /// The text that was parsed.
         text: String,
         /// The interface in it.
         interface: String,
     },
-    /// There is no `:` with a port at the end.
+    /// The text does not end with `:` and a port.
     #[error("`{0}` has no port: end with one, as in {EXAMPLE}")]
     NoPort(String),
-    /// The part after the last `:` is not a number from 0 to 65535.
+    /// The text after the last `:` is not a number from 0 to 65535.
     #[error("`{port}` in `{text}` is not a port: write a number from 0 to 65535")]
     BadPort {
-        /// What was to be parsed.
+        /// The text that was parsed.
         text: String,
         /// The port in it.
         port: String,
@@ -302,7 +305,8 @@ impl From<AddressError> for io::Error {
 impl FromStr for NamedAddress {
     type Err = AddressError;
 
-    /// An interface of digits only is a number; names that look so have to be given by number.
+    /// Digits alone are an interface's number; an interface whose name is digits must be given by
+    /// number.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let Some((host, rest)) = text.split_once('%') else {
             return without_interface(text);
@@ -350,7 +354,7 @@ fn parse_interface(interface: &str, text: &str) -> Result<Interface, AddressErro
         text: text.to_owned(),
         interface: interface.to_owned(),
     };
-    // What the kernel's dev_valid_name() refuses.
+    // dev_valid_name() of the kernel refuses these names.
     if interface.is_empty()
         || interface.len() >= libc::IF_NAMESIZE
         || interface
@@ -373,20 +377,21 @@ fn parse_port(port: &str, text: &str) -> Result<u16, AddressError> {
         text: text.to_owned(),
         port: port.to_owned(),
     };
-    // u16::from_str alone would let `+1` pass.
+    // u16::from_str alone would accept `+1`.
     if !port.bytes().all(|b| b.is_ascii_digit()) {
         return Err(bad());
     }
     port.parse().map_err(|_| bad())
 }
 
-/// What can be turned into one [`Address`], as `ToSocketAddrs` of the standard library.
+/// A value that converts to one [`Address`], as `ToSocketAddrs` of the standard library does to
+/// several.
 pub trait ToAddress {
-    /// The address.
+    /// Returns the address.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for text that is no address, `NotFound` for an interface that is not there.
+    /// `InvalidInput` for text that is no address, `NotFound` for an interface that does not exist.
     fn to_address(&self) -> io::Result<Address>;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What another host tells about itself.
+//! The version, capabilities and limits that another host reports.
 
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -11,58 +11,58 @@ use std::time::{Duration, Instant};
 use crate::constants::{EDP_ANSWER, EDP_QUERY};
 use crate::{Address, EdpSocket, ToAddress};
 
-/// A query or its answer may be lost: another query leaves after this time.
+/// Time after which the query is repeated, as it or its answer may be lost.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Bytes of an answer at most.
+/// Maximum length of an answer in bytes.
 const ANSWER_MAX: usize = 40;
 
-/// Version, capabilities and limits of a host, which its kernel answers on port 0 of EDP.
+/// Version, capabilities and limits of a host; its kernel answers the query on port 0 of EDP.
 ///
-/// A host may leave out what it does not know: that is `None`.
+/// A field is `None` if the host did not report it.
 ///
 /// ```no_run
 /// use std::time::Duration;
 ///
 /// use sockaddr_en::Capabilities;
 ///
-/// let told = Capabilities::of("02:00:00:00:00:02%eth0:0", Duration::from_secs(1))?;
-/// if let Some(largest) = told.largest_datagram {
+/// let peer = Capabilities::of("02:00:00:00:00:02%eth0:0", Duration::from_secs(1))?;
+/// if let Some(largest) = peer.largest_datagram {
 ///     println!("datagrams of up to {largest} bytes reach the host");
 /// }
-/// println!("peer: {told}");
+/// println!("peer: {peer}");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Version of its protocols.
+    /// Version of the host's protocols.
     pub version: Option<u8>,
-    /// It has ESP.
+    /// The host has ESP.
     pub esp: Option<bool>,
-    /// It takes datagrams and packets with a checksum.
+    /// The host accepts datagrams and packets with a checksum.
     pub checksums: Option<bool>,
-    /// It takes mapped connections: ESP can carry what its programs of TCP accept.
+    /// The host accepts mapped connections: ESP can carry connections to its TCP programs.
     pub mapped: Option<bool>,
-    /// The largest datagram that it takes, in bytes; 4 less with a checksum.
+    /// The largest datagram that the host accepts, in bytes; 4 less with a checksum.
     pub largest_datagram: Option<u16>,
-    /// The most payload that it takes in one packet of ESP, in bytes.
+    /// The largest payload of an ESP packet that the host accepts, in bytes.
     pub largest_payload: Option<u16>,
-    /// ESP's `burst_length` there.
+    /// The host's `burst_length` of ESP.
     pub burst_length: Option<u16>,
-    /// ESP's `initial_ack_burst_length` there.
+    /// The host's `initial_ack_burst_length` of ESP.
     pub initial_ack_burst_length: Option<u16>,
-    /// ESP's `packets_to_ack` there.
+    /// The host's `packets_to_ack` of ESP.
     pub packets_to_ack: Option<u16>,
 }
 
 impl Capabilities {
-    /// Asks `host`, whose port does not matter, and waits for the answer: for `timeout` at most.
+    /// Queries `host`, whose port is ignored, and waits at most `timeout` for the answer.
     ///
     /// # Errors
     ///
-    /// `TimedOut` if no answer comes: the host is not there, or its module is older than this
-    /// question; otherwise as [`EdpSocket::bind`] and [`EdpSocket::send`].
+    /// `TimedOut` if no answer comes: the host does not exist, or its module is too old to answer
+    /// queries; otherwise as [`EdpSocket::bind`] and [`EdpSocket::send`].
     pub fn of(host: impl ToAddress, timeout: Duration) -> io::Result<Self> {
         let host = Address {
             port: 0,
@@ -83,15 +83,14 @@ impl Capabilities {
         Err(io::Error::new(io::ErrorKind::TimedOut, message))
     }
 
-    /// The datagram that asks: for programs that wait for its answer on a socket of their own, and
-    /// send it to a host's port 0. The answer has the same `nonce`.
+    /// Returns the query datagram, for programs that send it from a socket of their own to port 0
+    /// of a host and wait there for the answer. The answer carries the same `nonce`.
     pub fn query(nonce: u32) -> [u8; 5] {
         let [a, b, c, d] = nonce.to_be_bytes();
         [EDP_QUERY, a, b, c, d]
     }
 
-    /// Reads a datagram from a host's port 0; `None` unless it is the answer to the query with
-    /// `nonce`.
+    /// Parses a datagram from port 0 of a host; `None` unless it answers the query with `nonce`.
     pub fn from_answer(datagram: &[u8], nonce: u32) -> Option<Self> {
         let (kind, rest) = datagram.split_first()?;
         let (answered, options) = rest.split_first_chunk()?;
@@ -128,7 +127,7 @@ impl Capabilities {
     }
 }
 
-/// Waits until `end` for the answer to the query with `nonce`; other datagrams are dropped.
+/// Waits until `end` for the answer to the query with `nonce`; drops other datagrams.
 fn await_answer(socket: &EdpSocket, nonce: u32, end: Instant) -> io::Result<Option<Capabilities>> {
     let mut datagram = [0; ANSWER_MAX];
     loop {
@@ -136,7 +135,7 @@ fn await_answer(socket: &EdpSocket, nonce: u32, end: Instant) -> io::Result<Opti
         if left.is_zero() {
             return Ok(None);
         }
-        // The kernel counts in microseconds, and none of them is no timeout.
+        // The kernel counts timeouts in microseconds and takes 0 as no timeout.
         socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
         match socket.recv(&mut datagram) {
             Ok(length) => {
@@ -152,7 +151,7 @@ fn await_answer(socket: &EdpSocket, nonce: u32, end: Instant) -> io::Result<Opti
     }
 }
 
-/// What the host has told, separated by commas: `version 1, datagrams up to 1494 bytes, ...`.
+/// Prints the reported fields, separated by commas: `version 1, datagrams up to 1494 bytes, ...`.
 impl fmt::Display for Capabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();

@@ -1,51 +1,51 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The numbers of the family, as the kernel module and `include/af_enet.h` have them.
+//! The numbers of the family, the same as in the kernel module and `include/af_enet.h`.
 
-/// Address and protocol family the module registers unless its parameter `family` says otherwise.
-/// The number is `AF_MPLS` in `linux/socket.h`, under which Linux registers no sockets.
+/// Address and protocol family that the module registers unless its parameter `family` sets
+/// another. The number is `AF_MPLS` in `linux/socket.h`; Linux registers no sockets for it.
 pub const AF_ENET: u16 = 28;
 /// Protocol family, the same number as [`AF_ENET`].
 pub const PF_ENET: u16 = AF_ENET;
 
-/// Level of `getsockopt` and `setsockopt` for EDP and ESP: "EP". The module also knows 285, the
-/// number of the first header, which Linux has given to another protocol since.
+/// Level of `getsockopt` and `setsockopt` for EDP and ESP: "EP" in ASCII. The module also accepts
+/// 285, the number of the first header, which Linux has since given to another protocol.
 pub const SOL_EP: i32 = 0x4550;
-/// Control message of level [`SOL_EP`] that `MSG_ERRQUEUE` gives: a `struct sock_extended_err`.
+/// Control message of level [`SOL_EP`] that `MSG_ERRQUEUE` returns: a `struct sock_extended_err`.
 pub const EP_RECVERR: i32 = 3;
 
 /// Protocol of a `SOCK_DGRAM` socket: Ethernet Datagram Protocol.
 pub const EPPROTO_EDP: i32 = 0;
-/// Protocol of a `SOCK_DGRAM` socket: EDP whose sends do not copy the user's data.
+/// Protocol of a `SOCK_DGRAM` socket: EDP that sends without copying the user's data.
 pub const EPPROTO_EZDP: i32 = 1;
 /// Protocol of a `SOCK_STREAM` socket: Ethernet Streaming Protocol.
 pub const EPPROTO_ESP: i32 = 0;
 
-/// Protocol of a `SOCK_STREAM` socket of `AF_INET` or `AF_INET6` that the module serves: TCP's in
-/// all calls.
+/// Protocol of a `SOCK_STREAM` socket of `AF_INET` or `AF_INET6` that the module serves. All calls
+/// act as TCP's.
 pub const IPPROTO_ENET: i32 = 259;
 
-/// Interface number that means every interface in `bind`.
+/// Interface number that stands for every interface in `bind`.
 pub const ENET_INTERFACE_ANY: u32 = 0;
 
-/// Option of both protocols, `u32`, to set too: 1 if `MSG_ZEROCOPY` leaves the bytes of a send in
-/// place and reports when they are free again. The number is that of `SO_ZEROCOPY`.
+/// Option of both protocols, `u32`, read and write: 1 if `MSG_ZEROCOPY` sends the user's pages
+/// without a copy and reports when they are free again. The number is that of `SO_ZEROCOPY`.
 pub const EP_SO_ZEROCOPY: i32 = 60;
 /// EDP option, `u32`: the largest datagram in bytes.
 pub const EDP_SO_MTU: i32 = 1;
-/// EDP option, [`EdpStats`](crate::EdpStats): what the socket counted.
+/// EDP option, [`EdpStats`](crate::EdpStats): the socket's counters.
 pub const EDP_SO_STATS: i32 = 2;
-/// EDP option, `u32`, to set too: 1 if datagrams leave with a checksum, 0 if without.
+/// EDP option, `u32`, read and write: 1 if datagrams are sent with a checksum, otherwise 0.
 pub const EDP_SO_CHECKSUM: i32 = 3;
-/// ESP option, `u32`: the most payload one packet carries, in bytes.
+/// ESP option, `u32`: the largest payload of a packet in bytes.
 pub const ESP_SO_MTU: i32 = 1;
-/// ESP option, [`EspStats`](crate::EspStats): what the socket counted.
+/// ESP option, [`EspStats`](crate::EspStats): the socket's counters.
 pub const ESP_SO_STATS: i32 = 2;
-/// ESP option, `u32`, to set too: how long a peer may owe an answer, in milliseconds; 0 for what
-/// `/proc/sys/esp/user_timeout` says.
+/// ESP option, `u32`, read and write: how long a peer may owe an answer, in milliseconds; 0 for the
+/// default, `/proc/sys/esp/user_timeout`.
 pub const ESP_SO_USER_TIMEOUT: i32 = 3;
-/// ESP option, `u32`, to set too: 1 if the packets of the next connection are to have a CRC32c, 0
-/// if not.
+/// ESP option, `u32`, read and write: 1 if the packets of the next connection are to have a CRC32c,
+/// otherwise 0.
 pub const ESP_SO_CHECKSUM: i32 = 4;
 
 /// First payload byte of a datagram to EDP port 0 that asks for an echo.

@@ -18,8 +18,8 @@ pub enum EdpProtocol {
     /// Ethernet Datagram Protocol.
     #[default]
     Edp,
-    /// The same, but sends do not copy the user's data: it must not change before the completion of
-    /// the send has come on the error queue, as with `MSG_ZEROCOPY` (the kernel's
+    /// EDP that sends without copying the user's data. The data must not change until the error
+    /// queue reports the completion of the send, as with `MSG_ZEROCOPY` (the kernel's
     /// `Documentation/networking/msg_zerocopy.rst`).
     Ezdp,
 }
@@ -33,27 +33,27 @@ impl EdpProtocol {
     }
 }
 
-/// A datagram that was received.
+/// The result of receiving a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Received {
-    /// Its bytes in the buffer.
+    /// Bytes stored in the buffer.
     pub length: usize,
-    /// Its bytes when it was sent.
+    /// Bytes of the datagram as it was sent.
     pub whole: usize,
-    /// Who sent it.
+    /// The sender's address.
     pub sender: Address,
 }
 
 impl Received {
-    /// Was the buffer too short for it?
+    /// Returns whether the buffer was too short for the datagram.
     pub const fn is_truncated(&self) -> bool {
         self.length < self.whole
     }
 }
 
-/// A socket for EDP datagrams, used as [`std::net::UdpSocket`] is.
+/// A socket for EDP datagrams, used like [`std::net::UdpSocket`].
 ///
-/// Datagrams may be lost, as on any Ethernet, but come whole. One larger than
+/// Datagrams may be lost, as on any Ethernet, but arrive whole. A datagram larger than
 /// [`max_datagram`](Self::max_datagram) is refused with `EMSGSIZE`.
 ///
 /// ```no_run
@@ -77,14 +77,14 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded, `AddrInUse` for a
-    /// port that is taken, `ENODEV` for an interface that is absent or no Ethernet device,
-    /// `ENETDOWN` for one that is down.
+    /// [`FamilyMissing`](crate::FamilyMissing) if the module is not loaded, `AddrInUse` if the port
+    /// is taken, `ENODEV` if the interface does not exist or is no Ethernet device, `ENETDOWN` if
+    /// it is down.
     pub fn bind(address: impl ToAddress) -> io::Result<Self> {
         Self::bind_with(EdpProtocol::Edp, address)
     }
 
-    /// As [`bind`](Self::bind), with another protocol.
+    /// Opens and binds a socket as [`bind`](Self::bind), with the given protocol.
     ///
     /// # Errors
     ///
@@ -96,46 +96,48 @@ impl EdpSocket {
         Ok(Self(socket))
     }
 
-    /// Stores the peer: [`send`](Self::send) goes to it.
+    /// Sets the peer that [`send`](Self::send) sends to.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a wildcard, otherwise what `connect(2)` says.
+    /// `InvalidInput` for a wildcard, otherwise the errors of `connect(2)`.
     pub fn connect(&self, address: impl ToAddress) -> io::Result<()> {
         self.0.connect(address)
     }
 
-    /// Sends one datagram to `address`; its length is returned.
+    /// Sends one datagram to `address` and returns its length.
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` for a datagram above [`max_datagram`](Self::max_datagram); `WouldBlock` when
-    /// non-blocking or timed and the send buffer is full; otherwise what `sendto(2)` says.
+    /// `EMSGSIZE` for a datagram larger than [`max_datagram`](Self::max_datagram); `WouldBlock` if
+    /// the send buffer is full and the socket is non-blocking or has a timeout; otherwise the
+    /// errors of `sendto(2)`.
     pub fn send_to(&self, datagram: &[u8], address: impl ToAddress) -> io::Result<usize> {
         self.0.send_to(datagram, address)
     }
 
-    /// Sends one datagram to the peer.
+    /// Sends one datagram to the peer and returns its length.
     ///
     /// # Errors
     ///
-    /// As [`send_to`](Self::send_to); `EDESTADDRREQ` or `ENOTCONN` without a peer.
+    /// As [`send_to`](Self::send_to); `EDESTADDRREQ` or `ENOTCONN` if no peer is set.
     pub fn send(&self, datagram: &[u8]) -> io::Result<usize> {
         self.0.send(datagram)
     }
 
-    /// Receives one datagram and its sender. What does not fit into `buffer` is cut off.
+    /// Receives one datagram; returns its length and its sender. Bytes that exceed `buffer` are
+    /// lost.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when non-blocking or timed and none is there; otherwise what `recvfrom(2)`
-    /// says.
+    /// `WouldBlock` if no datagram is queued and the socket is non-blocking or has a timeout;
+    /// otherwise the errors of `recvfrom(2)`.
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
         self.0.recv_from(buffer, 0)
     }
 
-    /// Receives one datagram and its sender, and tells how long it was. What does not fit into
-    /// `buffer` is cut off.
+    /// Receives one datagram; returns its sender and its length before truncation, too. Bytes that
+    /// exceed `buffer` are lost.
     ///
     /// # Errors
     ///
@@ -149,7 +151,7 @@ impl EdpSocket {
         })
     }
 
-    /// As [`recv_from`](Self::recv_from), leaving the datagram in the queue.
+    /// Receives as [`recv_from`](Self::recv_from) and leaves the datagram in the queue.
     ///
     /// # Errors
     ///
@@ -158,7 +160,7 @@ impl EdpSocket {
         self.0.recv_from(buffer, libc::MSG_PEEK)
     }
 
-    /// Receives one datagram. What does not fit into `buffer` is cut off.
+    /// Receives one datagram and returns its length. Bytes that exceed `buffer` are lost.
     ///
     /// # Errors
     ///
@@ -167,7 +169,7 @@ impl EdpSocket {
         self.0.recv(buffer)
     }
 
-    /// As [`recv`](Self::recv), leaving the datagram in the queue.
+    /// Receives as [`recv`](Self::recv) and leaves the datagram in the queue.
     ///
     /// # Errors
     ///
@@ -176,52 +178,51 @@ impl EdpSocket {
         self.0.peek(buffer)
     }
 
-    /// The largest datagram in bytes: the MTU of the interface it is bound to, less EDP's header
-    /// and the checksum, if there is one. It is smaller if the peer takes less, as far as the
-    /// kernel knows.
+    /// Returns the largest datagram in bytes: the MTU of the bound interface less EDP's header and
+    /// the checksum, if there is one. It is smaller if the kernel knows that the peer accepts less.
     ///
     /// # Errors
     ///
-    /// What the module says while the socket is bound to no interface.
+    /// The errors of `getsockopt(2)`, among them for a socket that is bound to no interface.
     pub fn max_datagram(&self) -> io::Result<u32> {
         self.0.option(EDP_SO_MTU)
     }
 
-    /// Whether datagrams leave with a checksum.
+    /// Returns whether datagrams are sent with a checksum.
     ///
     /// # Errors
     ///
-    /// What `getsockopt(2)` says.
+    /// The errors of `getsockopt(2)`.
     pub fn checksum(&self) -> io::Result<bool> {
         Ok(self.0.option::<u32>(EDP_SO_CHECKSUM)? != 0)
     }
 
-    /// Has datagrams leave with a checksum (CRC32c) of 4 bytes, by which the receiver's kernel
-    /// drops damaged ones. Datagrams with a checksum are always received, by any socket.
+    /// Sets whether datagrams are sent with a checksum (CRC32c) of 4 bytes, by which the receiver's
+    /// kernel drops damaged ones. Any socket receives datagrams with a checksum.
     ///
     /// # Errors
     ///
-    /// What `setsockopt(2)` says.
+    /// The errors of `setsockopt(2)`.
     pub fn set_checksum(&self, checksum: bool) -> io::Result<()> {
         self.0.set_option(EDP_SO_CHECKSUM, checksum.into())
     }
 
-    /// Has sends with `MSG_ZEROCOPY` leave their bytes in place until they have left, and report on
-    /// the error queue when the memory is free again. Sockets of [`EdpProtocol::Ezdp`] always do,
-    /// without the flag.
+    /// Sets whether sends with `MSG_ZEROCOPY` avoid the copy: the device reads the user's pages,
+    /// and the error queue reports when they are free again. Sockets of [`EdpProtocol::Ezdp`]
+    /// always do, without the flag.
     ///
     /// # Errors
     ///
-    /// What `setsockopt(2)` says: `EINVAL` if EZDP's is to be switched off.
+    /// The errors of `setsockopt(2)`; `EINVAL` if it is switched off for EZDP.
     pub fn set_zero_copy(&self, on: bool) -> io::Result<()> {
         self.0.set_option(EP_SO_ZEROCOPY, on.into())
     }
 
-    /// What the socket counted since it was made.
+    /// Returns the counters of the socket since its creation.
     ///
     /// # Errors
     ///
-    /// What `getsockopt(2)` says.
+    /// The errors of `getsockopt(2)`.
     pub fn stats(&self) -> io::Result<EdpStats> {
         self.0.option(EDP_SO_STATS)
     }

@@ -13,10 +13,10 @@ use crate::constants::{
 use crate::socket::{common_methods, data_methods, peer, Socket};
 use crate::{Address, EspSocket, EspStats, ToAddress};
 
-/// How many connections wait to be accepted at most, as in the standard library.
+/// Maximum number of connections in the accept queue, as in the standard library.
 const BACKLOG: u32 = 128;
 
-/// An ESP connection, used as [`std::net::TcpStream`] is.
+/// An ESP connection, used like [`std::net::TcpStream`].
 ///
 /// ```no_run
 /// use std::io::{Read, Write};
@@ -42,16 +42,16 @@ impl EspStream {
     ///
     /// # Errors
     ///
-    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded, `ConnectionRefused`
-    /// by a host where nobody listens on the port, `TimedOut` if there is no such host, `ENODEV`
-    /// for an interface that is absent or no Ethernet device, `ENETDOWN` for one that is down.
+    /// [`FamilyMissing`](crate::FamilyMissing) if the module is not loaded, `ConnectionRefused` if
+    /// no socket listens on the port, `TimedOut` if the host does not answer, `ENODEV` if the
+    /// interface does not exist or is no Ethernet device, `ENETDOWN` if it is down.
     pub fn connect(address: impl ToAddress) -> io::Result<Self> {
-        // Before the socket: a wrong address is wrong without the module, too.
+        // Checked before the socket is opened: a wrong address is reported even without the module.
         let address = peer(address)?;
         EspSocket::new()?.connect(address)
     }
 
-    /// As [`connect`](Self::connect), giving up with `TimedOut` after `timeout`.
+    /// Opens a connection as [`connect`](Self::connect); fails with `TimedOut` after `timeout`.
     ///
     /// # Errors
     ///
@@ -62,70 +62,70 @@ impl EspStream {
         Ok(Self(socket))
     }
 
-    /// Receives without taking the bytes from the stream.
+    /// Receives bytes and leaves them in the stream.
     ///
     /// # Errors
     ///
-    /// As reading.
+    /// As [`read`](Read::read).
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.peek(buffer)
     }
 
-    /// Ends one or both directions.
+    /// Shuts down one or both directions.
     ///
     /// # Errors
     ///
-    /// `NotConnected` if the stream is not.
+    /// `NotConnected` if the stream is not connected.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.0.shutdown(how)
     }
 
-    /// The largest payload of one packet, in bytes: the interface's MTU less ESP's header.
+    /// Returns the largest payload of a packet in bytes: the interface's MTU less ESP's header.
     ///
     /// # Errors
     ///
-    /// What `getsockopt(2)` says.
+    /// The errors of `getsockopt(2)`.
     pub fn max_payload(&self) -> io::Result<u32> {
         self.0.option(ESP_SO_MTU)
     }
 
-    /// What the socket counted since it was made.
+    /// Returns the counters of the socket since its creation.
     ///
     /// # Errors
     ///
-    /// What `getsockopt(2)` says.
+    /// The errors of `getsockopt(2)`.
     pub fn stats(&self) -> io::Result<EspStats> {
         self.0.option(ESP_SO_STATS)
     }
 
-    /// Has sends with `MSG_ZEROCOPY` leave their bytes in place until the peer has acknowledged
-    /// them, and report on the error queue when the memory is free again, as TCP's do with
-    /// `SO_ZEROCOPY`.
+    /// Sets whether sends with `MSG_ZEROCOPY` avoid the copy: the device reads the user's pages
+    /// until the peer has acknowledged them. The error queue reports when they are free again, as
+    /// TCP's does with `SO_ZEROCOPY`.
     ///
     /// # Errors
     ///
-    /// What `setsockopt(2)` says: `ENOPROTOOPT` of a module that cannot do it.
+    /// The errors of `setsockopt(2)`; `ENOPROTOOPT` if the module does not support it.
     pub fn set_zero_copy(&self, on: bool) -> io::Result<()> {
         self.0.set_option(EP_SO_ZEROCOPY, on.into())
     }
 
-    /// Whether each packet has a CRC32c: if either end wanted so
+    /// Returns whether each packet has a CRC32c: it has if either end asked for it
     /// ([`EspSocket::set_checksum`]).
     ///
     /// # Errors
     ///
-    /// What `getsockopt(2)` says.
+    /// The errors of `getsockopt(2)`.
     pub fn has_checksum(&self) -> io::Result<bool> {
         let value: u32 = self.0.option(ESP_SO_CHECKSUM)?;
         Ok(value != 0)
     }
 
-    /// How long the peer may owe an answer before the connection ends with `TimedOut`; `None` for
-    /// the namespace's default.
+    /// Returns how long the peer may owe an answer before the connection ends with `TimedOut`;
+    /// `None` for the namespace's default.
     ///
     /// # Errors
     ///
-    /// What `getsockopt(2)` says.
+    /// The errors of `getsockopt(2)`.
     pub fn user_timeout(&self) -> io::Result<Option<Duration>> {
         let millis: u32 = self.0.option(ESP_SO_USER_TIMEOUT)?;
         Ok((millis != 0).then(|| Duration::from_millis(millis.into())))
@@ -136,11 +136,13 @@ impl EspStream {
     ///
     /// # Errors
     ///
-    /// What `setsockopt(2)` says: `InvalidInput` for less than 100 milliseconds or more than a day.
+    /// The errors of `setsockopt(2)`; `InvalidInput` for less than 100 milliseconds or more than a
+    /// day.
     pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         let millis = match timeout {
             None => 0,
-            // Zero would mean the default: as any time too short, it is refused by the kernel.
+            // Zero would select the default. The kernel refuses 1 ms like any time that is too
+            // short.
             Some(timeout) => u32::try_from(timeout.as_millis())
                 .unwrap_or(u32::MAX)
                 .max(1),
@@ -168,7 +170,7 @@ impl Write for &EspStream {
         self.0.send_vectored(data)
     }
 
-    /// Does nothing: nothing is held back.
+    /// Does nothing: no data is buffered here.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -193,13 +195,13 @@ impl Write for EspStream {
         (&*self).write_vectored(data)
     }
 
-    /// Does nothing: nothing is held back.
+    /// Does nothing: no data is buffered here.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// A socket that accepts ESP connections, used as [`std::net::TcpListener`] is.
+/// A socket that accepts ESP connections, used like [`std::net::TcpListener`].
 ///
 /// ```no_run
 /// use std::io;
@@ -219,13 +221,13 @@ pub struct EspListener(pub(crate) Socket);
 common_methods!(EspListener);
 
 impl EspListener {
-    /// Opens a socket, binds it and listens; up to 128 connections wait to be accepted.
+    /// Opens a socket, binds it and listens; the accept queue holds up to 128 connections.
     ///
     /// # Errors
     ///
-    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded, `AddrInUse` for a
-    /// port that is taken, `ENODEV` for an interface that is absent or no Ethernet device,
-    /// `ENETDOWN` for one that is down.
+    /// [`FamilyMissing`](crate::FamilyMissing) if the module is not loaded, `AddrInUse` if the port
+    /// is taken, `ENODEV` if the interface does not exist or is no Ethernet device, `ENETDOWN` if
+    /// it is down.
     pub fn bind(address: impl ToAddress) -> io::Result<Self> {
         let address = address.to_address()?;
         let socket = EspSocket::new()?;
@@ -233,23 +235,24 @@ impl EspListener {
         socket.listen(BACKLOG)
     }
 
-    /// Waits for a connection; gives it and its peer.
+    /// Waits for a connection; returns it and its peer's address.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when non-blocking and none waits; otherwise what `accept(2)` says.
+    /// `WouldBlock` if the socket is non-blocking and the accept queue is empty; otherwise the
+    /// errors of `accept(2)`.
     pub fn accept(&self) -> io::Result<(EspStream, Address)> {
         let (socket, address) = self.0.accept()?;
         Ok((EspStream(socket), address))
     }
 
-    /// The connections as they come, without end.
+    /// Returns an endless iterator that accepts connections.
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming(self)
     }
 }
 
-/// What [`EspListener::incoming`] returns.
+/// The iterator that [`EspListener::incoming`] returns.
 #[derive(Debug)]
 pub struct Incoming<'a>(&'a EspListener);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Records: reliable messages that keep their bounds.
+//! Records: reliable messages whose boundaries are kept.
 
 use std::io;
 use std::net::Shutdown;
@@ -12,15 +12,15 @@ use crate::constants::{EPPROTO_ESP, ESP_SO_MTU, ESP_SO_STATS};
 use crate::socket::{common_methods, data_methods, peer, Socket};
 use crate::{Address, EspStats, ToAddress};
 
-/// How many connections wait to be accepted at most, as in the standard library.
+/// Maximum number of connections in the accept queue, as in the standard library.
 const BACKLOG: i32 = 128;
 
 fn socket() -> io::Result<Socket> {
     Socket::new(Type::SEQPACKET, EPPROTO_ESP)
 }
 
-/// An ESP connection whose messages keep their bounds (`SOCK_SEQPACKET`): what one call sends, one
-/// call receives.
+/// An ESP connection that keeps message boundaries (`SOCK_SEQPACKET`): each receiving call returns
+/// the bytes of one sending call.
 ///
 /// ```no_run
 /// use sockaddr_en::EspRecords;
@@ -43,8 +43,8 @@ impl EspRecords {
     ///
     /// # Errors
     ///
-    /// As [`EspStream::connect`](crate::EspStream::connect); `ConnectionRefused` also by a listener
-    /// of streams.
+    /// As [`EspStream::connect`](crate::EspStream::connect); `ConnectionRefused` also if the
+    /// listener accepts streams.
     pub fn connect(address: impl ToAddress) -> io::Result<Self> {
         let address = peer(address)?;
         let socket = socket()?;
@@ -52,12 +52,12 @@ impl EspRecords {
         Ok(Self(socket))
     }
 
-    /// Starts to connect, and makes the socket non-blocking. It is writable (`poll(2)`) once it is
-    /// connected or has failed, and [`take_error`](Self::take_error) tells which.
+    /// Starts to connect and makes the socket non-blocking. The socket is writable (`poll(2)`) once
+    /// it is connected or has failed; [`take_error`](Self::take_error) returns the failure.
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect), but for what only the peer's answer or its absence tells.
+    /// As [`connect`](Self::connect), except errors that depend on the peer's answer.
     pub fn connect_nonblocking(address: impl ToAddress) -> io::Result<Self> {
         let address = peer(address)?;
         let socket = socket()?;
@@ -68,7 +68,7 @@ impl EspRecords {
         }
     }
 
-    /// As [`connect`](Self::connect), giving up with `TimedOut` after `timeout`.
+    /// Opens a connection as [`connect`](Self::connect); fails with `TimedOut` after `timeout`.
     ///
     /// # Errors
     ///
@@ -79,28 +79,29 @@ impl EspRecords {
         Ok(Self(socket))
     }
 
-    /// Sends a record, as a whole or not at all.
+    /// Sends a record as a whole or not at all.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a record without bytes, `EMSGSIZE` for one that is longer than the peer
-    /// takes, or than the send buffer can become; 65,536 bytes are not. `WouldBlock` when
-    /// non-blocking and the send buffer is full; otherwise what `send(2)` says.
+    /// `InvalidInput` for an empty record, `EMSGSIZE` for a record longer than the peer accepts or
+    /// than the send buffer can grow to (records of up to 65,536 bytes never are). `WouldBlock` if
+    /// the socket is non-blocking and the send buffer is full; otherwise the errors of `send(2)`.
     pub fn send(&self, record: &[u8]) -> io::Result<()> {
         self.0.send(record).map(drop)
     }
 
-    /// Receives a record and returns how many bytes it has: more than the buffer, if that is too
-    /// short. Then the rest of the record is gone. 0 is the end.
+    /// Receives a record and returns its length in bytes, which exceeds the buffer's if the buffer
+    /// is too short: the rest of the record is then lost. Returns 0 at the end of the connection.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when non-blocking and no record is there; otherwise what `recv(2)` says.
+    /// `WouldBlock` if the socket is non-blocking and no record is queued; otherwise the errors of
+    /// `recv(2)`.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.recv_with_flags(buffer, libc::MSG_TRUNC)
     }
 
-    /// As [`recv`](Self::recv), leaving the record to be received again.
+    /// Receives as [`recv`](Self::recv) and leaves the record in the queue.
     ///
     /// # Errors
     ///
@@ -110,35 +111,35 @@ impl EspRecords {
             .recv_with_flags(buffer, libc::MSG_TRUNC | libc::MSG_PEEK)
     }
 
-    /// Ends one or both directions.
+    /// Shuts down one or both directions.
     ///
     /// # Errors
     ///
-    /// `NotConnected` if there is no connection.
+    /// `NotConnected` if the socket is not connected.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.0.shutdown(how)
     }
 
-    /// The largest payload of one packet, in bytes. A longer record has several packets.
+    /// Returns the largest payload of a packet in bytes. A longer record takes several packets.
     ///
     /// # Errors
     ///
-    /// What `getsockopt(2)` says.
+    /// The errors of `getsockopt(2)`.
     pub fn max_payload(&self) -> io::Result<u32> {
         self.0.option(ESP_SO_MTU)
     }
 
-    /// What the socket counted since it was made.
+    /// Returns the counters of the socket since its creation.
     ///
     /// # Errors
     ///
-    /// What `getsockopt(2)` says.
+    /// The errors of `getsockopt(2)`.
     pub fn stats(&self) -> io::Result<EspStats> {
         self.0.option(ESP_SO_STATS)
     }
 }
 
-/// A socket that accepts ESP connections with records.
+/// A socket that accepts ESP connections of records.
 ///
 /// ```no_run
 /// use sockaddr_en::EspRecordListener;
@@ -154,7 +155,7 @@ pub struct EspRecordListener(Socket);
 common_methods!(EspRecordListener);
 
 impl EspRecordListener {
-    /// Opens a socket, binds it and listens; up to 128 connections wait to be accepted.
+    /// Opens a socket, binds it and listens; the accept queue holds up to 128 connections.
     ///
     /// # Errors
     ///
@@ -167,11 +168,12 @@ impl EspRecordListener {
         Ok(Self(socket))
     }
 
-    /// Waits for a connection; gives it and its peer.
+    /// Waits for a connection; returns it and its peer's address.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when non-blocking and none waits; otherwise what `accept(2)` says.
+    /// `WouldBlock` if the socket is non-blocking and the accept queue is empty; otherwise the
+    /// errors of `accept(2)`.
     pub fn accept(&self) -> io::Result<(EspRecords, Address)> {
         let (socket, address) = self.0.accept()?;
         Ok((EspRecords(socket), address))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Streams before they are connected or listen.
+//! Stream sockets before they connect or listen.
 
 use std::io;
 
@@ -10,9 +10,9 @@ use crate::constants::{EPPROTO_ESP, ESP_SO_CHECKSUM};
 use crate::socket::{common_methods, Socket};
 use crate::{EspListener, EspStream, ToAddress};
 
-/// An ESP socket that is not connected yet and does not listen, for what
-/// [`EspStream::connect`] and [`EspListener::bind`] do not offer: a local port for a connection,
-/// another backlog, connecting without waiting, or a descriptor for a ring of `io_uring`.
+/// An ESP socket that neither is connected nor listens. It offers more than [`EspStream::connect`]
+/// and [`EspListener::bind`] do: a local port for a connection, another backlog, a non-blocking
+/// connect, or a descriptor for `io_uring`.
 ///
 /// ```no_run
 /// use sockaddr_en::EspSocket;
@@ -32,48 +32,47 @@ impl EspSocket {
     ///
     /// # Errors
     ///
-    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded.
+    /// [`FamilyMissing`](crate::FamilyMissing) if the module is not loaded.
     pub fn new() -> io::Result<Self> {
         Socket::new(Type::STREAM, EPPROTO_ESP).map(Self)
     }
 
-    /// Takes a local port.
+    /// Binds the socket to a local port.
     ///
     /// # Errors
     ///
-    /// `AddrInUse` for a port that is taken, `ENODEV` for an interface that is absent or no
-    /// Ethernet device, `ENETDOWN` for one that is down.
+    /// `AddrInUse` if the port is taken, `ENODEV` if the interface does not exist or is no Ethernet
+    /// device, `ENETDOWN` if it is down.
     pub fn bind(&self, address: impl ToAddress) -> io::Result<()> {
         self.0.bind(address)
     }
 
-    /// Wants a CRC32c in each packet of the connection, or of those that a listener accepts. One
-    /// end that wants them is enough.
+    /// Sets whether this end asks for a CRC32c in each packet of the connection, or of those that
+    /// the listener accepts. Packets have it if either end asks.
     ///
     /// # Errors
     ///
-    /// What `setsockopt(2)` says.
+    /// The errors of `setsockopt(2)`.
     pub fn set_checksum(&self, checksum: bool) -> io::Result<()> {
         self.0.set_option(ESP_SO_CHECKSUM, u32::from(checksum))
     }
 
-    /// Connects, waiting for it.
+    /// Connects and waits until the connection is open.
     ///
     /// # Errors
     ///
-    /// As [`EspStream::connect`]; `WouldBlock` never, but `EINPROGRESS` if the socket was made
-    /// non-blocking.
+    /// As [`EspStream::connect`]; `EINPROGRESS` if the socket is non-blocking.
     pub fn connect(self, address: impl ToAddress) -> io::Result<EspStream> {
         self.0.connect(address)?;
         Ok(EspStream(self.0))
     }
 
-    /// Starts to connect and makes the stream non-blocking. It is writable (`poll(2)`) once it is
-    /// connected or has failed, and [`EspStream::take_error`] tells which.
+    /// Starts to connect and makes the stream non-blocking. The stream is writable (`poll(2)`) once
+    /// it is connected or has failed; [`EspStream::take_error`] returns the failure.
     ///
     /// # Errors
     ///
-    /// As [`EspStream::connect`], but for what only the peer's answer or its absence tells.
+    /// As [`EspStream::connect`], except errors that depend on the peer's answer.
     pub fn connect_nonblocking(self, address: impl ToAddress) -> io::Result<EspStream> {
         self.0.set_nonblocking(true)?;
         match self.0.connect(address) {
@@ -82,12 +81,12 @@ impl EspSocket {
         }
     }
 
-    /// Listens; up to `backlog` connections, or `net.core.somaxconn` if that is less, wait to be
-    /// accepted.
+    /// Listens. The accept queue holds up to `backlog` connections, or `net.core.somaxconn` if that
+    /// is less.
     ///
     /// # Errors
     ///
-    /// `AddrInUse` if the socket has no port and none is free.
+    /// `AddrInUse` if the socket has no port and no port is free.
     pub fn listen(self, backlog: u32) -> io::Result<EspListener> {
         self.0.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
         Ok(EspListener(self.0))

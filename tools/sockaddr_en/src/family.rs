@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The family number, which the module's parameter `family` can change.
+//! The address family number, which the module's parameter `family` can change.
 
 use std::io;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -9,16 +9,17 @@ use crate::constants::AF_ENET;
 
 static FAMILY: AtomicU16 = AtomicU16::new(AF_ENET);
 
-/// The address family number that this program's sockets and addresses have, host byte order:
-/// [`AF_ENET`] unless [`set_family`] has set another.
+/// Returns the address family number of this program's sockets and addresses, in host byte order:
+/// [`AF_ENET`] unless [`set_family`] changed it.
 pub fn family() -> u16 {
     FAMILY.load(Ordering::Relaxed)
 }
 
-/// Sets the address family number, host byte order, for all sockets and addresses of this program.
+/// Sets the address family number, in host byte order, of all sockets and addresses of this
+/// program.
 ///
-/// A program calls it once, before it opens sockets, where the module was loaded with another
-/// number than [`AF_ENET`]:
+/// Call it once before opening sockets if the module was loaded with another number than
+/// [`AF_ENET`]:
 ///
 /// ```no_run
 /// use sockaddr_en::EspListener;
@@ -32,27 +33,27 @@ pub fn set_family(number: u16) {
     FAMILY.store(number, Ordering::Relaxed);
 }
 
-/// The kernel has no such family: the module is not loaded, or with another number.
+/// The kernel has no such family: the module is not loaded or was loaded with another number.
 ///
-/// Opening a socket then fails with an [`io::Error`] of kind `Unsupported` that holds this error;
-/// `EAFNOSUPPORT` is what the kernel said.
+/// Opening a socket then fails with an [`io::Error`] of kind `Unsupported` that holds this error.
+/// The kernel's own error is `EAFNOSUPPORT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this kernel has no socket family {family} (EAFNOSUPPORT): load the module with `modprobe enet`"
 )]
 pub struct FamilyMissing {
-    /// The number that was asked for, host byte order.
+    /// The requested family number, in host byte order.
     pub family: u16,
 }
 
 impl FamilyMissing {
-    /// Is this error that of a missing family?
+    /// Returns whether `error` holds this error.
     pub fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|inner| inner.is::<Self>())
     }
 }
 
-/// Says what to do where the kernel does not know the family.
+/// Turns the kernel's error for an unknown family into [`FamilyMissing`].
 pub(crate) fn explain(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::EAFNOSUPPORT) => io::Error::new(

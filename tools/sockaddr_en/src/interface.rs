@@ -9,11 +9,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use crate::constants::ETH_ALEN;
 use crate::MacAddr;
 
-/// The number of the interface called `name`.
+/// Returns the number of the interface called `name`.
 ///
 /// # Errors
 ///
-/// `ENODEV` if this network namespace has none of that name.
+/// `ENODEV` if this network namespace has no interface of that name.
 pub fn interface_index(name: &str) -> io::Result<u32> {
     let c_name = c_name(name)?;
     // SAFETY: `c_name` is a NUL-terminated string that outlives the call, which only reads it.
@@ -23,11 +23,11 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
     }
 }
 
-/// The name of interface number `index`.
+/// Returns the name of interface number `index`.
 ///
 /// # Errors
 ///
-/// `ENXIO` if this network namespace has none of that number.
+/// `ENXIO` if this network namespace has no interface of that number.
 pub fn interface_name(index: u32) -> io::Result<String> {
     let mut buffer = [0u8; libc::IF_NAMESIZE];
     // SAFETY: the buffer holds IF_NAMESIZE bytes, the most that the call writes.
@@ -40,7 +40,7 @@ pub fn interface_name(index: u32) -> io::Result<String> {
     Ok(name.to_string_lossy().into_owned())
 }
 
-/// The Ethernet address of the interface called `name`.
+/// Returns the Ethernet address of the interface called `name`.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ pub fn interface_mac(name: &str) -> io::Result<MacAddr> {
     Ok(MacAddr(octets))
 }
 
-/// The MTU of the interface called `name`: bytes of payload in its largest frame.
+/// Returns the MTU of the interface called `name`: the payload of its largest frame, in bytes.
 ///
 /// # Errors
 ///
@@ -76,7 +76,7 @@ pub fn interface_mtu(name: &str) -> io::Result<u32> {
     u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Asks the device layer about the interface called `name`.
+/// Sends a device request about the interface called `name`.
 fn device_request(name: &str, request: libc::Ioctl) -> io::Result<libc::ifreq> {
     let c_name = c_name(name)?;
     // SAFETY: `ifreq` is plain C data for which all zero bytes are a value.
@@ -96,14 +96,14 @@ fn device_request(name: &str, request: libc::Ioctl) -> io::Result<libc::ifreq> {
     Ok(ask)
 }
 
-/// A socket to send device requests through; any family will do, and every kernel has this one.
+/// Opens a socket for device requests. They accept any family, and every kernel has this one.
 fn any_socket() -> io::Result<OwnedFd> {
     // SAFETY: the call takes no pointers.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was opened just now and nobody else knows it.
+    // SAFETY: the descriptor was opened just now and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

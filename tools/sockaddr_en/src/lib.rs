@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Addresses and typed sockets for PF_ENET: datagrams (EDP), streams and records (ESP) straight on
+//! Addresses and typed sockets for PF_ENET: datagrams (EDP), streams and records (ESP) directly on
 //! Ethernet, without IP.
 //!
-//! The sockets have the manners of those in [`std::net`]; an [`Address`] is an Ethernet address,
-//! the interface to leave by, and a port:
+//! The sockets are used like those of [`std::net`]. An [`Address`] is an Ethernet address, the
+//! interface that leads to it, and a port:
 //!
 //! ```no_run
 //! use std::io::Write;
@@ -16,13 +16,16 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! With the feature `lookup`, the function `lookup` finds a host by its name or IP address. With
-//! the feature `tokio`, the module `tokio` has the sockets for that runtime; with `mio` they are
-//! event sources of that crate; with `serde` addresses are serialized as text.
+//! Features:
 //!
-//! They need the kernel module `enet`; without it, opening one fails with [`FamilyMissing`].
-//! Parsing and printing need nothing. C programs include `include/af_enet.h`, which has the same
-//! numbers.
+//! * `lookup`: the function `lookup` finds a host by its name or IP address.
+//! * `tokio`: the module `tokio` has the sockets for that runtime.
+//! * `mio`: the sockets are event sources of that crate.
+//! * `serde`: addresses are serialized as text.
+//!
+//! The sockets need the kernel module `enet`; without it, opening one fails with [`FamilyMissing`].
+//! Parsing and printing addresses works without it. C programs include `include/af_enet.h`, which
+//! has the same numbers.
 
 mod address;
 mod capabilities;

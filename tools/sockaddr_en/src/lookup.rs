@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! From a host's name or IP address to its Ethernet address, as `enet ping` finds it.
+//! Finds the Ethernet address for a host's name or IP address, as `enet ping` does.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -12,35 +12,34 @@ use socket2::{Domain, Socket, Type};
 use crate::neighbours::{interface_of, neighbours, Neighbour};
 use crate::{interface_index, interface_mac, interface_name, Address, MacAddr};
 
-/// The port that discards what it gets (RFC 863); hosts without that service say that it is closed.
+/// The discard port (RFC 863); hosts without that service report the port as closed.
 const DISCARD: u16 = 9;
 
-/// How long the kernel takes at most to find out that nobody answers: it asks three times, once a
-/// second.
+/// Upper bound for the kernel's address resolution, which asks three times, once a second.
 const PATIENCE: Duration = Duration::from_millis(3500);
 
-/// Within this time after a packet the kernel has an entry, unless it sends the packet to a router.
+/// The kernel has an entry within this time after a packet, unless it sends the packet to a router.
 const ENTRY: Duration = Duration::from_millis(300);
 
-/// How often the table is read meanwhile.
+/// Interval at which the table is polled.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Why no Ethernet address is known for a host.
+/// Why the lookup found no Ethernet address.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LookupError {
-    /// The text can name no host.
+    /// The text is no valid host.
     #[error("`{0}` is no host: write a name, an IP address, or an Ethernet address as in 02:00:00:00:00:01%eth0")]
     Text(String),
-    /// Nobody knows an IP address for the name.
+    /// The resolver has no IP address for the name.
     #[error("no IP address is known for {host}: {source}")]
     Name {
         /// The name.
         host: String,
-        /// What the system's resolver says.
+        /// The resolver's error.
         source: io::Error,
     },
-    /// There is no interface of that name.
+    /// No interface has the name.
     #[error("there is no interface `{0}` here: `ip link` lists those there are")]
     NoInterface(String),
     /// The host is reached through a device that has no Ethernet header.
@@ -56,13 +55,13 @@ pub enum LookupError {
     Unreachable {
         /// The IP address.
         ip: IpAddr,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The host is on another Ethernet.
+    /// The host is on another Ethernet segment, behind a router.
     #[error("{0} is behind a router, and frames without IP stay on their Ethernet: `ip neighbour` has no entry of it, although a packet was sent there")]
     Routed(IpAddr),
-    /// Nobody has the IP address.
+    /// No host answered for the IP address.
     #[error("nobody answers {} for {ip} on {}: the host is off, has another address, or is on another segment or VLAN", question(ip), name_of(*interface))]
     Silent {
         /// The IP address.
@@ -75,7 +74,7 @@ pub enum LookupError {
     Tables(#[from] io::Error),
 }
 
-/// How the kernel asks for the owner of `ip`.
+/// Returns the name of the protocol that resolves `ip` to an Ethernet address.
 fn question(ip: &IpAddr) -> &'static str {
     match ip {
         IpAddr::V4(_) => "ARP",
@@ -101,13 +100,12 @@ impl From<LookupError> for io::Error {
     }
 }
 
-/// Finds a host: port `port` of the one that `host` names, by a name, an IP address, or an Ethernet
-/// address with its interface. Behind a `%` it may name the interface to leave by, as in
-/// `10.0.0.2%eth0`.
+/// Returns the address of port `port` of `host`: a name, an IP address, or an Ethernet address with
+/// its interface. A `%` may precede the interface to send through, as in `10.0.0.2%eth0`.
 ///
-/// The kernel's neighbour table has the answer of a host that was spoken to lately. For another one
-/// the kernel asks by ARP or neighbour discovery, which takes up to three seconds where nobody
-/// answers: in asynchronous programs, call it where blocking is allowed.
+/// The kernel's neighbour table has the entry of a host that it exchanged packets with lately. For
+/// another host the kernel sends ARP requests or neighbour solicitations, and the call blocks for
+/// up to three seconds if no host answers. Asynchronous programs call it where blocking is allowed.
 ///
 /// ```no_run
 /// use sockaddr_en::{lookup, EspStream};
@@ -118,7 +116,7 @@ impl From<LookupError> for io::Error {
 ///
 /// # Errors
 ///
-/// [`LookupError`], which says what is missing.
+/// [`LookupError`], which says why the host was not found.
 pub fn lookup(host: &str, port: u16) -> Result<Address, LookupError> {
     let text = || LookupError::Text(host.to_owned());
     let (name, interface) = match host.rsplit_once('%') {
@@ -130,7 +128,7 @@ pub fn lookup(host: &str, port: u16) -> Result<Address, LookupError> {
         let interface = interface.ok_or_else(text)?;
         return Ok(Address::new(mac, interface, port));
     }
-    // No name has a colon, so nobody needs to be asked.
+    // No host name contains a colon, so the resolver need not be asked.
     if name.is_empty() || (name.contains(':') && name.parse::<Ipv6Addr>().is_err()) {
         return Err(text());
     }
@@ -149,8 +147,8 @@ pub fn lookup(host: &str, port: u16) -> Result<Address, LookupError> {
     Err(first.unwrap_or_else(text))
 }
 
-/// Finds the Ethernet address of `ip`, and the number of the interface that leads there: this one,
-/// if it is given.
+/// Returns the Ethernet address of `ip` and the number of the interface that leads there. With
+/// `interface`, only that one is searched.
 ///
 /// # Errors
 ///
@@ -189,7 +187,7 @@ fn find(ip: IpAddr, interface: Option<u32>) -> io::Result<Option<Neighbour>> {
     Ok(neighbours()?.into_iter().find(fits))
 }
 
-/// The entry that the kernel makes when it has to send a packet to `ip`.
+/// Sends a packet to `ip` and returns the neighbour entry that the kernel makes for it.
 fn provoked(ip: IpAddr, interface: Option<u32>) -> Result<Option<Neighbour>, LookupError> {
     let poked = poke(ip, interface);
     let _socket = poked.map_err(|source| LookupError::Unreachable { ip, source })?;
@@ -207,21 +205,21 @@ fn provoked(ip: IpAddr, interface: Option<u32>) -> Result<Option<Neighbour>, Loo
     }
 }
 
-/// Sends an empty datagram to the discard port of `ip`, by the interface with this number if it is
-/// given. The socket reports (`ECONNREFUSED`) when the host says that the port is closed.
+/// Sends an empty datagram to the discard port of `ip`, through the interface of the given number
+/// if there is one. The socket fails with `ECONNREFUSED` once the host reports the port as closed.
 ///
 /// # Errors
 ///
-/// When there is no way to the host.
+/// The errors of `connect(2)` and `send(2)`, as when no route leads to the host.
 pub fn poke(ip: IpAddr, interface: Option<u32>) -> io::Result<std::net::UdpSocket> {
     let mut to = SocketAddr::new(ip, DISCARD);
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, None)?;
     if let Some(interface) = interface {
-        // An old kernel demands a privilege. Without it the packet takes the way of the routes,
-        // which is mostly the same.
+        // Old kernels require a privilege. Without it the packet follows the routes, which mostly
+        // lead through the same interface.
         let _ = socket.bind_device(Some(name_of(interface).as_bytes()));
         if let SocketAddr::V6(v6) = &mut to {
-            // A link-local address means something on an interface only.
+            // A link-local address is ambiguous without an interface.
             if v6.ip().is_unicast_link_local() {
                 v6.set_scope_id(interface);
             }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use crate::constants::ETH_ALEN;
 
-/// An Ethernet address, in the order its bytes travel.
+/// An Ethernet address, in transmission order of its bytes.
 ///
 /// ```
 /// use sockaddr_en::MacAddr;
@@ -21,18 +21,19 @@ use crate::constants::ETH_ALEN;
 pub struct MacAddr(pub [u8; ETH_ALEN]);
 
 impl MacAddr {
-    /// All zero: no address given, as in `bind`.
+    /// All zero: no address, as in `bind`.
     pub const UNSPECIFIED: Self = Self([0; ETH_ALEN]);
-    /// All ones: every host of the segment.
+    /// All ones: the address of every host of the segment.
     pub const BROADCAST: Self = Self([0xff; ETH_ALEN]);
 
-    /// Is this the all-zero address?
+    /// Returns whether this is the all-zero address.
     pub const fn is_unspecified(&self) -> bool {
         let [a, b, c, d, e, f] = self.0;
         a | b | c | d | e | f == 0
     }
 
-    /// Does this address a group of hosts (the group bit, IEEE 802 clause 8.2)? Broadcast is one.
+    /// Returns whether this addresses a group of hosts (the group bit, IEEE 802 clause 8.2). The
+    /// broadcast address does.
     pub const fn is_multicast(&self) -> bool {
         self.0[0] & 1 == 1
     }
@@ -51,7 +52,7 @@ impl From<[u8; ETH_ALEN]> for MacAddr {
     }
 }
 
-/// The text is not six pairs of hexadecimal digits with colons between.
+/// The text is not six pairs of hexadecimal digits separated by colons.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an Ethernet address: write six hexadecimal pairs, as in 02:00:00:00:00:01")]
 pub struct ParseMacError(pub(crate) String);
@@ -65,7 +66,7 @@ impl FromStr for MacAddr {
         let mut pairs = text.split(':');
         for octet in &mut octets {
             let pair = pairs.next().ok_or_else(wrong)?;
-            // from_str_radix alone would let `+1` pass.
+            // from_str_radix alone would accept `+1`.
             if pair.len() != 2 || !pair.bytes().all(|b| b.is_ascii_hexdigit()) {
                 return Err(wrong());
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The kernel's neighbour table and addresses of interfaces, by `rtnetlink(7)`.
+//! The kernel's neighbour table and interface addresses, read through `rtnetlink(7)`.
 
 use std::io;
 use std::net::IpAddr;
@@ -19,42 +19,42 @@ use netlink_sys::{protocols::NETLINK_ROUTE, Socket, SocketAddr};
 
 use crate::MacAddr;
 
-/// The kernel answers at once; should it not, a program must not hang.
+/// Receive timeout. The kernel answers at once; the timeout only keeps a program from hanging.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An entry of the kernel's neighbour table: which Ethernet address an IP address has.
+/// An entry of the kernel's neighbour table: the Ethernet address of an IP address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     /// IP address.
     pub ip: IpAddr,
     /// Number of the interface.
     pub interface: u32,
-    /// Ethernet address, once it is known.
+    /// Ethernet address, if it is known.
     pub mac: Option<MacAddr>,
     state: NeighbourState,
-    /// The kernel found it out by asking, and nobody set flags of it.
+    /// The entry has no flags: the kernel learned it through address resolution.
     is_learned: bool,
 }
 
 impl Neighbour {
-    /// The Ethernet address, if the kernel would send to it.
+    /// Returns the Ethernet address if the kernel would send to it.
     pub fn usable(&self) -> Option<MacAddr> {
         let valid = self.state == NeighbourState::Permanent || self.is_known();
         self.mac.filter(|mac| valid && !mac.is_unspecified())
     }
 
-    /// The host has answered lately.
+    /// Returns whether the host has answered lately.
     pub fn is_confirmed(&self) -> bool {
         self.state == NeighbourState::Reachable
     }
 
-    /// The kernel asked, and nobody answered.
+    /// Returns whether address resolution failed because no host answered.
     pub fn has_failed(&self) -> bool {
         self.state == NeighbourState::Failed
     }
 
-    /// The kernel asks the host when it doubts the entry; an administrator's entries it does not
-    /// doubt.
+    /// Returns whether the kernel asks the host again before it relies on the entry. It does not
+    /// for an administrator's entries.
     pub fn is_doubted(&self) -> bool {
         self.is_known() && self.is_learned
     }
@@ -69,12 +69,12 @@ impl Neighbour {
         )
     }
 
-    /// Has the kernel ask the host now, instead of some seconds after the next packet. It needs
-    /// `CAP_NET_ADMIN`.
+    /// Makes the kernel probe the host now, rather than some seconds after the next packet. This
+    /// needs `CAP_NET_ADMIN`.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses it.
+    /// The kernel's error, such as a missing privilege.
     pub fn probe(&self) -> io::Result<()> {
         let mut message = NeighbourMessage::default();
         message.header.family = match self.ip {
@@ -92,7 +92,7 @@ impl Neighbour {
         request(RouteNetlinkMessage::NewNeighbour(message), flags, |_| ())
     }
 
-    /// The entry that a message has; none if it is not of an IP address, as those of bridges.
+    /// Reads the entry of a message; `None` if it has no IP address, as entries of bridges.
     fn read(message: &NeighbourMessage) -> Option<Self> {
         let (mut ip, mut mac) = (None, None);
         for attribute in &message.attributes {
@@ -119,11 +119,11 @@ impl Neighbour {
     }
 }
 
-/// The kernel's neighbour table in this network namespace.
+/// Returns the kernel's neighbour table of this network namespace.
 ///
 /// # Errors
 ///
-/// When it cannot be read.
+/// If the table cannot be read.
 pub fn neighbours() -> io::Result<Vec<Neighbour>> {
     let mut found = Vec::new();
     let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
@@ -135,7 +135,7 @@ pub fn neighbours() -> io::Result<Vec<Neighbour>> {
     Ok(found)
 }
 
-/// The number of the interface that has the IP address `ip`.
+/// Returns the number of the interface that has the IP address `ip`.
 pub(crate) fn interface_of(ip: IpAddr) -> io::Result<Option<u32>> {
     let mut found = None;
     let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
@@ -143,7 +143,7 @@ pub(crate) fn interface_of(ip: IpAddr) -> io::Result<Option<u32>> {
         let RouteNetlinkMessage::NewAddress(message) = answer else {
             return;
         };
-        // Of a link between two hosts the second kind is the other's, where there is the first.
+        // On a point-to-point link `Local` is this host's address and `Address` is the peer's.
         let attributes = || message.attributes.iter();
         let local = attributes().find_map(|attribute| match attribute {
             AddressAttribute::Local(own) => Some(*own),
@@ -160,14 +160,14 @@ pub(crate) fn interface_of(ip: IpAddr) -> io::Result<Option<u32>> {
     Ok(found)
 }
 
-/// Asks the kernel, and calls `take` with each part of its answer.
+/// Sends a request to the kernel and calls `take` with each part of its answer.
 fn request(
     question: RouteNetlinkMessage,
     flags: u16,
     mut take: impl FnMut(RouteNetlinkMessage),
 ) -> io::Result<()> {
     let socket = Socket::new(NETLINK_ROUTE)?;
-    // Port 0 is the kernel's.
+    // Port 0 addresses the kernel.
     socket.connect(&SocketAddr::new(0, 0))?;
     socket2::SockRef::from(&socket).set_read_timeout(Some(PATIENCE))?;
     let mut header = NetlinkHeader::default();
@@ -185,7 +185,7 @@ fn request(
     }
 }
 
-/// Takes the messages of a datagram; true after the last one of the answer.
+/// Passes the messages of a datagram to `take`; returns true after the last one of the answer.
 fn take_all(mut bytes: &[u8], take: &mut impl FnMut(RouteNetlinkMessage)) -> io::Result<bool> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     while !bytes.is_empty() {
@@ -198,7 +198,7 @@ fn take_all(mut bytes: &[u8], take: &mut impl FnMut(RouteNetlinkMessage)) -> io:
             NetlinkPayload::InnerMessage(inner) => take(inner),
             _ => {}
         }
-        // Messages begin at multiples of four; a length of less than a header was refused above.
+        // Messages are aligned to four bytes. A length shorter than a header was refused above.
         bytes = bytes
             .get(length.max(1).next_multiple_of(4)..)
             .unwrap_or_default();
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         let mut bytes = bytes_of(entry(NeighbourState::Failed, None));
-        // Lengths of less than a header, and of more than there is.
+        // Lengths shorter than a header, and longer than the datagram.
         for length in [0u32, 4, 1000] {
             bytes[..4].copy_from_slice(&length.to_ne_bytes());
             assert!(take_all(&bytes, &mut |_| ()).is_err(), "{length}");

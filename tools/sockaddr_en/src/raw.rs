@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The structures that cross the system call boundary, laid out as in `include/af_enet.h`.
+//! The structures of system calls, laid out as in `include/af_enet.h`.
 
 use crate::constants::ETH_ALEN;
 
 /// `struct sockaddr_en`: the socket address of the family, 16 bytes.
 ///
-/// [`Address`](crate::Address) is the type to work with; this one is for calling the C library.
+/// Programs use [`Address`](crate::Address); this type is for calls of the C library.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SockaddrEn {
@@ -14,7 +14,7 @@ pub struct SockaddrEn {
     pub sen_family: u16,
     /// Port, network byte order.
     pub sen_port: u16,
-    /// Interface number, host byte order; 0 means every interface in `bind`.
+    /// Interface number, host byte order; 0 stands for every interface in `bind`.
     pub sen_ifindex: u32,
     /// Bytes of `sen_addr` in use: 6. The kernel takes 0 as 6.
     pub sen_addrlen: u8,
@@ -24,13 +24,13 @@ pub struct SockaddrEn {
     pub sen_zero: u8,
 }
 
-/// What an EDP socket counted since it was made (option `EDP_SO_STATS`). Counters wrap.
+/// The counters of an EDP socket since its creation (option `EDP_SO_STATS`). They wrap.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EdpStats {
     /// Datagrams handed to the device.
     pub pkt_tx: u32,
-    /// Datagrams the device or its queue refused.
+    /// Datagrams refused by the device or its queue.
     pub tx_err: u32,
     /// Datagrams received and queued for the program.
     pub pkt_rx: u32,
@@ -38,19 +38,19 @@ pub struct EdpStats {
     pub pkt_rx_drop: u32,
 }
 
-/// What an ESP socket counted since it was made (option `ESP_SO_STATS`). Counters wrap.
+/// The counters of an ESP socket since its creation (option `ESP_SO_STATS`). They wrap.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EspStats {
-    /// Packets sent, in all.
+    /// Packets sent, including retransmissions.
     pub pkt_tx: u32,
-    /// Of these, packets sent again.
+    /// Packets retransmitted.
     pub pkt_rtx: u32,
-    /// Packets the device or its queue refused.
+    /// Packets refused by the device or its queue.
     pub tx_err: u32,
     /// Packets received.
     pub pkt_rx: u32,
-    /// Packets received out of sequence.
+    /// Packets received out of order.
     pub pkt_rx_oos: u32,
     /// Packets received and dropped.
     pub pkt_rx_drop: u32,

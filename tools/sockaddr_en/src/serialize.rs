@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Addresses as serde has them: texts, as they are printed and parsed.
+//! Serialization of addresses with serde: as the text that `Display` prints and `FromStr` parses.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -32,11 +32,11 @@ as_text!(
     MacAddr
 );
 as_text!(
-    /// As text, which any host can read.
+    /// As text. Any host can deserialize it.
     NamedAddress
 );
 as_text!(
-    /// As text with the interface's name, which is looked up when it is read.
+    /// As text with the interface's name. Deserializing looks up the interface.
     Address
 );
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What the typed sockets share: a descriptor that knows its family.
+//! The descriptor that the typed sockets share.
 
 use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -31,13 +31,13 @@ impl Socket {
         self.0.bind(&address.to_address()?.into())
     }
 
-    /// Connects; a signal does not end it, as in the standard library.
+    /// Connects; an interrupting signal does not end the call, as in the standard library.
     pub(crate) fn connect(&self, address: impl ToAddress) -> io::Result<()> {
         let address = peer(address)?.into();
         loop {
             match self.0.connect(&address) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The interrupted call went on in the kernel and got there.
+                // The kernel completed the interrupted connect.
                 Err(error) if error.raw_os_error() == Some(libc::EISCONN) => return Ok(()),
                 done => return done,
             }
@@ -79,7 +79,7 @@ impl Socket {
         (&self.0.peer_addr()?).try_into()
     }
 
-    /// Sends; a peer that is gone is `BrokenPipe`, never a signal.
+    /// Sends; a closed peer gives `BrokenPipe` and no SIGPIPE.
     pub(crate) fn send(&self, data: &[u8]) -> io::Result<usize> {
         self.0.send_with_flags(data, libc::MSG_NOSIGNAL)
     }
@@ -196,7 +196,7 @@ impl From<Socket> for OwnedFd {
     }
 }
 
-/// The address, which must be one that can be sent to.
+/// Returns the address, which must not be a wildcard.
 pub(crate) fn peer(address: impl ToAddress) -> io::Result<Address> {
     let address = address.to_address()?;
     if address.is_wildcard() {
@@ -208,7 +208,7 @@ pub(crate) fn peer(address: impl ToAddress) -> io::Result<Address> {
     Ok(address)
 }
 
-/// A timeout of zero means none to the kernel, which is never what a caller meant.
+/// Refuses a zero timeout, which the kernel would take as no timeout.
 fn not_zero(timeout: Option<Duration>) -> io::Result<Option<Duration>> {
     match timeout {
         Some(timeout) if timeout.is_zero() => Err(io::Error::new(
@@ -225,11 +225,11 @@ fn uninit(buffer: &mut [u8]) -> &mut [MaybeUninit<u8>] {
     unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) }
 }
 
-/// Values that socket options have.
+/// Values of socket options.
 ///
 /// # Safety
 ///
-/// Any bytes must be a value of the type, and it must have no padding.
+/// Any bytes must be a valid value of the type, and it must have no padding.
 pub(crate) unsafe trait PlainOption: Default {}
 
 // SAFETY: an integer.
@@ -268,42 +268,42 @@ fn get_option<T: PlainOption>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::
     Ok(value)
 }
 
-/// Gives a typed socket the descriptor traits and the methods that all of them have.
+/// Implements the descriptor traits and the methods that all typed sockets have.
 macro_rules! common_methods {
     ($type:ident) => {
         impl $type {
-            /// The address this socket is bound to.
+            /// Returns the address that this socket is bound to.
             ///
             /// # Errors
             ///
-            /// What `getsockname(2)` says.
+            /// The errors of `getsockname(2)`.
             pub fn local_addr(&self) -> std::io::Result<$crate::Address> {
                 self.0.local_addr()
             }
 
-            /// Makes a second handle of the same socket.
+            /// Returns a second handle of the same socket.
             ///
             /// # Errors
             ///
-            /// What `fcntl(2)` says of `F_DUPFD_CLOEXEC`.
+            /// The errors of `fcntl(2)` with `F_DUPFD_CLOEXEC`.
             pub fn try_clone(&self) -> std::io::Result<Self> {
                 self.0.try_clone().map(Self)
             }
 
-            /// Makes calls that would wait fail with `WouldBlock`, or wait again.
+            /// Sets whether calls that would block fail with `WouldBlock` instead.
             ///
             /// # Errors
             ///
-            /// What `fcntl(2)` says of `F_SETFL`.
+            /// The errors of `fcntl(2)` with `F_SETFL`.
             pub fn set_nonblocking(&self, nonblocking: bool) -> std::io::Result<()> {
                 self.0.set_nonblocking(nonblocking)
             }
 
-            /// Takes the error that waits on the socket (`SO_ERROR`), which clears it.
+            /// Returns and clears the socket's pending error (`SO_ERROR`).
             ///
             /// # Errors
             ///
-            /// What `getsockopt(2)` says.
+            /// The errors of `getsockopt(2)`.
             pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
                 self.0.take_error()
             }
@@ -321,7 +321,7 @@ macro_rules! common_methods {
             }
         }
 
-        /// Takes the descriptor over; calls fail if it is no socket of this kind.
+        /// Takes ownership of the descriptor. Calls fail if it is no socket of this kind.
         impl From<std::os::fd::OwnedFd> for $type {
             fn from(fd: std::os::fd::OwnedFd) -> Self {
                 Self(fd.into())
@@ -342,7 +342,7 @@ macro_rules! common_methods {
 
         impl std::os::fd::FromRawFd for $type {
             unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> Self {
-                // SAFETY: the caller's promise: the descriptor is open and nobody else's.
+                // SAFETY: the caller owns the open descriptor and gives up its ownership.
                 unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }.into()
             }
         }
@@ -376,38 +376,38 @@ macro_rules! common_methods {
     };
 }
 
-/// Gives a typed socket the methods of those that carry data.
+/// Implements the methods of sockets that carry data.
 macro_rules! data_methods {
     ($type:ident) => {
         impl $type {
-            /// The address this socket is connected to.
+            /// Returns the address that this socket is connected to.
             ///
             /// # Errors
             ///
-            /// `NotConnected` if it is not.
+            /// `NotConnected` if the socket is not connected.
             pub fn peer_addr(&self) -> std::io::Result<$crate::Address> {
                 self.0.peer_addr()
             }
 
-            /// How long a receiving call waits at most; `None` for as long as it takes.
+            /// Returns how long a receiving call waits at most; `None` if it waits without limit.
             ///
             /// # Errors
             ///
-            /// What `getsockopt(2)` says.
+            /// The errors of `getsockopt(2)`.
             pub fn read_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
                 self.0.read_timeout()
             }
 
-            /// How long a sending call waits at most; `None` for as long as it takes.
+            /// Returns how long a sending call waits at most; `None` if it waits without limit.
             ///
             /// # Errors
             ///
-            /// What `getsockopt(2)` says.
+            /// The errors of `getsockopt(2)`.
             pub fn write_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
                 self.0.write_timeout()
             }
 
-            /// Lets receiving calls fail with `WouldBlock` after `timeout`.
+            /// Makes receiving calls fail with `WouldBlock` after `timeout`.
             ///
             /// # Errors
             ///
@@ -419,7 +419,7 @@ macro_rules! data_methods {
                 self.0.set_read_timeout(timeout)
             }
 
-            /// Lets sending calls fail with `WouldBlock` after `timeout`.
+            /// Makes sending calls fail with `WouldBlock` after `timeout`.
             ///
             /// # Errors
             ///

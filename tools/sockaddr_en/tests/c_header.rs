@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The headers in `include/` and the crate have the same numbers, layouts and addresses, in C and
-//! in C++.
+//! The headers in `include/` and the crate have the same numbers, layouts and texts of addresses,
+//! in C and in C++.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use std::process::Command;
 use sockaddr_en::constants::*;
 use sockaddr_en::{Address, EdpStats, EspStats, SockaddrEn};
 
-/// C expressions and their values according to the crate.
+/// C expressions, and the values that the crate has for them.
 fn expected() -> BTreeMap<&'static str, i64> {
     let mut all = BTreeMap::new();
     macro_rules! constants {
@@ -60,9 +60,9 @@ fn expected() -> BTreeMap<&'static str, i64> {
     all
 }
 
-/// A program that prints one `expression=value` line each.
+/// Returns a program that prints a line `expression=value` for each expression.
 fn program(expressions: impl Iterator<Item = &'static str>) -> String {
-    // The header comes first, to show that it needs nothing included before it.
+    // The header comes first, which proves that it includes all it needs.
     let mut text = String::from("#include \"af_enet.h\"\n#include <stdio.h>\nint main(void)\n{\n");
     for expression in expressions {
         writeln!(
@@ -87,7 +87,7 @@ fn find_compiler(variable: &str, candidates: &[&str]) -> Option<String> {
         })
 }
 
-/// Compiles a program as `file` and runs it; gives what it printed.
+/// Compiles a program as `file`, runs it and returns its output.
 fn output(compiler: &str, flags: &[&str], file: &str, program: &str) -> String {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let source: PathBuf = directory.join(file);
@@ -157,8 +157,8 @@ fn c_sees_the_same_numbers() {
 
 #[test]
 fn cpp_sees_the_same_numbers() {
-    // A C compiler is enough to check the header as C++ only if it also has a C++ front end,
-    // which small build trees leave out; the C test above covers the numbers there.
+    // A C compiler without a C++ front end cannot check the header as C++. Then only the C test
+    // above covers the numbers.
     let Some(compiler) = find_compiler("CXX", &["c++", "g++", "g++-14", "clang++", "clang++-19"])
     else {
         eprintln!("no C++ compiler here: the header was checked as C only");
@@ -168,7 +168,7 @@ fn cpp_sees_the_same_numbers() {
     compare_addresses(&compiler, &["-std=c++17"], "address_cpp17.cc");
 }
 
-/// Texts that are addresses here, and such as are none.
+/// Texts that are addresses, and texts that are not.
 const TEXTS: &[&str] = &[
     "02:00:00:00:00:01%lo:2805",
     "AA:bb:0C:d0:00:ff%1:65535",
@@ -205,7 +205,8 @@ const TEXTS: &[&str] = &[
     "0x:00:00:00:00:01%lo:1",
 ];
 
-/// The line that the C program must print for `text`: the result of `en_pton`, and the text of
+/// Returns the line that the C program must print for `text`: the result of `en_pton` and the text
+/// of `en_ntop`.
 /// `en_ntop`.
 fn read_by_the_crate(text: &str) -> String {
     match text.parse::<Address>() {

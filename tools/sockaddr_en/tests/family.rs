@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A program's family number: set once, it is that of every socket and address. These tests have a
-//! process of their own, since the number belongs to the process.
+//! A family number set once applies to every socket and address. The number belongs to the process,
+//! so these tests are a process of their own.
 
 use std::io;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The sockets for tokio, on descriptors of another family: what they do needs no module.
+//! The sockets for tokio, tested on descriptors of another family, which need no module.
 #![cfg(feature = "tokio")]
 
 use std::io;
@@ -94,7 +94,7 @@ fn record_pair() -> (EspRecords, EspRecords) {
 #[tokio::test]
 async fn records_keep_their_bounds_and_wait_for_room() {
     let (one, two) = record_pair();
-    // More than the buffers hold, so that the sender has to wait.
+    // More than the buffers hold, so that the sender must wait.
     let sender = tokio::spawn(async move {
         for number in 0..2000_u16 {
             one.send(&vec![number as u8; usize::from(number) + 1])
@@ -127,7 +127,7 @@ async fn halves_are_owned_and_end_their_direction() {
     two.read_to_string(&mut got).await.unwrap();
     assert_eq!(got, "all there is");
     writer.await.unwrap().unwrap();
-    // The other direction goes on.
+    // The other direction stays open.
     two.write_all(b"an answer").await.unwrap();
     drop(two);
     got.clear();
@@ -135,7 +135,7 @@ async fn halves_are_owned_and_end_their_direction() {
     assert_eq!(got, "an answer");
 }
 
-/// The same halves, after they were refused beside those of another stream.
+/// Returns the same halves after `reunite` refused them with those of another stream.
 fn from_wrong_halves(
     from: sockaddr_en::tokio::OwnedReadHalf,
     to: sockaddr_en::tokio::OwnedWriteHalf,

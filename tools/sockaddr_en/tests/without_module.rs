@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What the typed sockets do that needs no kernel with the family: errors, and the descriptor
+//! Behaviour of the typed sockets that needs no kernel with the family: errors, and the descriptor
 //! traits on descriptors of another family.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -154,7 +154,7 @@ fn descriptors_are_closed_on_exec_and_go_in_and_out() {
     let fd: OwnedFd = one.into();
     assert_eq!(fd.as_raw_fd(), raw);
     let raw = EspStream::from(fd).into_raw_fd();
-    // SAFETY: the descriptor is open, and nobody else has it any more.
+    // SAFETY: the descriptor is open, and `into_raw_fd` gave up its ownership.
     let again = unsafe { EspStream::from_raw_fd(raw) };
     assert_eq!(again.as_raw_fd(), raw);
 }

@@ -9,7 +9,7 @@ use ::tokio::io::Interest;
 
 use crate::{Address, Received, ToAddress};
 
-/// A socket for EDP datagrams, used as [`tokio::net::UdpSocket`] is.
+/// A socket for EDP datagrams, used like [`tokio::net::UdpSocket`].
 ///
 /// ```no_run
 /// use sockaddr_en::tokio::EdpSocket;
@@ -36,7 +36,7 @@ impl EdpSocket {
         Self::from_std(crate::EdpSocket::bind(address)?)
     }
 
-    /// Stores the peer: [`send`](Self::send) goes to it. Does not wait.
+    /// Sets the peer that [`send`](Self::send) sends to. Does not wait.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl EdpSocket {
         self.get_ref().connect(address)
     }
 
-    /// Sends one datagram to `address`, which is looked up once; waits for room.
+    /// Sends one datagram to `address` and returns its length; waits for room in the send buffer.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl EdpSocket {
             .await
     }
 
-    /// Sends one datagram to the peer; waits for room.
+    /// Sends one datagram to the peer and returns its length; waits for room in the send buffer.
     ///
     /// # Errors
     ///
@@ -65,38 +65,39 @@ impl EdpSocket {
         self.writing(|socket| socket.send(datagram)).await
     }
 
-    /// Waits for one datagram; gives its length and its sender. What does not fit is cut off.
+    /// Waits for one datagram; returns its length and its sender. Bytes that exceed `buffer` are
+    /// lost.
     ///
     /// # Errors
     ///
-    /// What `recvfrom(2)` says.
+    /// The errors of `recvfrom(2)`.
     pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
         self.reading(|socket| socket.recv_from(buffer)).await
     }
 
-    /// The same, telling how long the datagram was.
+    /// Waits for one datagram; returns its sender and its length before truncation, too.
     ///
     /// # Errors
     ///
-    /// What `recvfrom(2)` says.
+    /// The errors of `recvfrom(2)`.
     pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         self.reading(|socket| socket.receive(buffer)).await
     }
 
-    /// Waits for one datagram. What does not fit is cut off.
+    /// Waits for one datagram and returns its length. Bytes that exceed `buffer` are lost.
     ///
     /// # Errors
     ///
-    /// What `recv(2)` says.
+    /// The errors of `recv(2)`.
     pub async fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reading(|socket| socket.recv(buffer)).await
     }
 
-    /// As [`recv_from`](Self::recv_from), leaving the datagram in the queue.
+    /// Receives as [`recv_from`](Self::recv_from) and leaves the datagram in the queue.
     ///
     /// # Errors
     ///
-    /// What `recvfrom(2)` says.
+    /// The errors of `recvfrom(2)`.
     pub async fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
         self.reading(|socket| socket.peek_from(buffer)).await
     }

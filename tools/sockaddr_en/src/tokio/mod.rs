@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The sockets for tokio, with the manners of those in [`tokio::net`].
+//! The sockets for tokio, used like those of [`tokio::net`].
 //!
-//! Like those, they need a runtime whose I/O is enabled.
+//! They need a runtime whose I/O driver is enabled.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -23,7 +23,7 @@ pub use edp::EdpSocket;
 pub use records::{EspRecordListener, EspRecords};
 pub use split::{OwnedReadHalf, OwnedWriteHalf};
 
-/// An ESP connection, used as [`tokio::net::TcpStream`] is.
+/// An ESP connection, used like [`tokio::net::TcpStream`].
 ///
 /// ```no_run
 /// use sockaddr_en::tokio::EspStream;
@@ -57,38 +57,38 @@ impl EspStream {
         }
     }
 
-    /// Reads what is there; `WouldBlock` if there is nothing.
+    /// Reads the bytes that are queued; `WouldBlock` if there are none.
     ///
     /// # Errors
     ///
-    /// What `recv(2)` says.
+    /// The errors of `recv(2)`.
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let io = |mut stream: &crate::EspStream| stream.read(buffer);
         self.0.try_io(Interest::READABLE, io)
     }
 
-    /// Writes as much as there is room for; `WouldBlock` if there is none.
+    /// Writes as many bytes as the send buffer has room for; `WouldBlock` if it is full.
     ///
     /// # Errors
     ///
-    /// What `send(2)` says.
+    /// The errors of `send(2)`.
     pub fn try_write(&self, data: &[u8]) -> io::Result<usize> {
         let io = |mut stream: &crate::EspStream| stream.write(data);
         self.0.try_io(Interest::WRITABLE, io)
     }
 
-    /// Receives without taking the bytes from the stream.
+    /// Waits for bytes and leaves them in the stream.
     ///
     /// # Errors
     ///
-    /// As reading.
+    /// The errors of `recv(2)`.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let io = |stream: &crate::EspStream| stream.peek(buffer);
         self.0.async_io(Interest::READABLE, io).await
     }
 
-    /// Splits the stream into halves that tasks can own. Dropping the writing half ends that
-    /// direction.
+    /// Splits the stream into halves that different tasks can own. Dropping the write half shuts
+    /// down its direction.
     pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
         split::split(self)
     }
@@ -154,19 +154,18 @@ impl AsyncWrite for EspStream {
         true
     }
 
-    /// Does nothing: nothing is held back.
+    /// Does nothing: no data is buffered here.
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the sending direction.
+    /// Shuts down the sending direction.
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(self.get_ref().shutdown(std::net::Shutdown::Write))
     }
 }
 
-/// A socket that accepts ESP connections, used as
-/// [`tokio::net::TcpListener`] is.
+/// A socket that accepts ESP connections, used like [`tokio::net::TcpListener`].
 ///
 /// ```no_run
 /// use sockaddr_en::tokio::EspListener;
@@ -196,11 +195,11 @@ impl EspListener {
         Self::from_std(crate::EspListener::bind(address)?)
     }
 
-    /// Waits for a connection; gives it and its peer.
+    /// Waits for a connection; returns it and its peer's address.
     ///
     /// # Errors
     ///
-    /// What `accept(2)` says.
+    /// The errors of `accept(2)`.
     pub async fn accept(&self) -> io::Result<(EspStream, Address)> {
         loop {
             let mut guard = self.0.readable().await?;
@@ -212,34 +211,34 @@ impl EspListener {
     }
 }
 
-/// Has the runtime wait for a socket, which is made non-blocking.
+/// Implements the registration of a socket with the runtime.
 macro_rules! socket {
     ($type:ident) => {
         impl $type {
-            /// Takes a socket of the other kind over and makes it non-blocking.
+            /// Makes the blocking socket non-blocking and registers it with the runtime.
             ///
             /// # Errors
             ///
-            /// What `fcntl(2)` says of `F_SETFL`, or `epoll_ctl(2)`.
+            /// The errors of `fcntl(2)` with `F_SETFL`, and of `epoll_ctl(2)`.
             pub fn from_std(socket: crate::$type) -> io::Result<Self> {
                 socket.set_nonblocking(true)?;
-                // SAFETY: the socket owns its descriptor and never changes it; it is lent out by
-                // shared reference only. If it leaves the `AsyncFd`, then by `into_inner`, which
-                // ends the registration.
+                // SAFETY: the socket owns its descriptor and never changes it; `AsyncFd` only lends
+                // it by shared reference. `into_inner`, the only way out of the `AsyncFd`, ends the
+                // registration.
                 let registered = unsafe { AsyncFd::register(socket) };
                 registered.map(Self).map_err(|failed| failed.into_parts().1)
             }
 
-            /// The socket beneath, for its options, its counters, and calls that do not wait.
+            /// Returns the underlying socket, for its options, counters and non-blocking calls.
             pub fn get_ref(&self) -> &crate::$type {
                 self.0.get_ref()
             }
 
-            /// The address this socket is bound to.
+            /// Returns the address that this socket is bound to.
             ///
             /// # Errors
             ///
-            /// What `getsockname(2)` says.
+            /// The errors of `getsockname(2)`.
             pub fn local_addr(&self) -> io::Result<Address> {
                 self.get_ref().local_addr()
             }
@@ -259,11 +258,11 @@ macro_rules! socket {
     };
 }
 
-/// What sockets have that send and receive.
+/// Implements the methods of sockets that send and receive.
 macro_rules! carrier {
     ($type:ident) => {
         impl $type {
-            /// Gives the socket back as one of the other kind; it is still non-blocking.
+            /// Returns the underlying socket, which stays non-blocking.
             pub fn into_std(self) -> crate::$type {
                 self.0.into_inner()
             }
@@ -272,7 +271,7 @@ macro_rules! carrier {
             ///
             /// # Errors
             ///
-            /// What the runtime says.
+            /// The error of the runtime's I/O driver.
             pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
                 Ok(self.0.ready(interest).await?.ready())
             }
@@ -280,15 +279,15 @@ macro_rules! carrier {
     };
 }
 
-/// What connections have.
+/// Implements the methods of connections.
 macro_rules! connection {
     ($type:ident) => {
         impl $type {
-            /// The peer's address.
+            /// Returns the peer's address.
             ///
             /// # Errors
             ///
-            /// `NotConnected` if there is none.
+            /// `NotConnected` if the socket is not connected.
             pub fn peer_addr(&self) -> io::Result<Address> {
                 self.get_ref().peer_addr()
             }

@@ -10,9 +10,10 @@ use ::tokio::io::Interest;
 
 use crate::{Address, ToAddress};
 
-/// An ESP connection whose messages keep their bounds: what one call sends, one call receives.
+/// An ESP connection that keeps message boundaries: each receiving call returns the bytes of one
+/// sending call.
 ///
-/// Tasks can share it by reference: one may wait for records while another sends.
+/// Tasks can share it by reference: one can wait for records while another sends.
 ///
 /// ```no_run
 /// use sockaddr_en::tokio::EspRecords;
@@ -44,7 +45,7 @@ impl EspRecords {
         }
     }
 
-    /// Sends a record, as a whole or not at all; waits for room.
+    /// Sends a record as a whole or not at all; waits for room in the send buffer.
     ///
     /// # Errors
     ///
@@ -54,18 +55,18 @@ impl EspRecords {
         self.0.async_io(Interest::WRITABLE, write).await
     }
 
-    /// Waits for a record and returns how many bytes it has: more than the buffer, if that is too
-    /// short. Then the rest of the record is gone. 0 is the end.
+    /// Waits for a record and returns its length in bytes, which exceeds the buffer's if the buffer
+    /// is too short: the rest of the record is then lost. Returns 0 at the end of the connection.
     ///
     /// # Errors
     ///
-    /// What `recv(2)` says.
+    /// The errors of `recv(2)`.
     pub async fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = |records: &crate::EspRecords| records.recv(buffer);
         self.0.async_io(Interest::READABLE, read).await
     }
 
-    /// As [`recv`](Self::recv), leaving the record to be received again.
+    /// Receives as [`recv`](Self::recv) and leaves the record in the queue.
     ///
     /// # Errors
     ///
@@ -75,17 +76,17 @@ impl EspRecords {
         self.0.async_io(Interest::READABLE, read).await
     }
 
-    /// Ends one or both directions. Does not wait.
+    /// Shuts down one or both directions. Does not wait.
     ///
     /// # Errors
     ///
-    /// `NotConnected` if there is no connection.
+    /// `NotConnected` if the socket is not connected.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.get_ref().shutdown(how)
     }
 }
 
-/// A socket that accepts ESP connections with records.
+/// A socket that accepts ESP connections of records.
 ///
 /// ```no_run
 /// use sockaddr_en::tokio::EspRecordListener;
@@ -112,11 +113,11 @@ impl EspRecordListener {
         Self::from_std(crate::EspRecordListener::bind(address)?)
     }
 
-    /// Waits for a connection; gives it and its peer.
+    /// Waits for a connection; returns it and its peer's address.
     ///
     /// # Errors
     ///
-    /// What `accept(2)` says.
+    /// The errors of `accept(2)`.
     pub async fn accept(&self) -> io::Result<(EspRecords, Address)> {
         let accept = |listener: &crate::EspRecordListener| listener.accept();
         let (records, peer) = self.0.async_io(Interest::READABLE, accept).await?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The halves of a stream, each for a task of its own.
+//! The halves of a stream, which different tasks can own.
 
 use std::io::{self, Write};
 use std::net::Shutdown;
@@ -12,15 +12,15 @@ use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::EspStream;
 
-/// The reading half of a stream.
+/// The read half of a stream.
 #[derive(Debug)]
 pub struct OwnedReadHalf(Arc<EspStream>);
 
-/// The writing half of a stream. Dropping it ends that direction.
+/// The write half of a stream. Dropping it shuts down its direction.
 #[derive(Debug)]
 pub struct OwnedWriteHalf {
     stream: Arc<EspStream>,
-    /// Whether the direction ends when this is dropped.
+    /// Whether dropping this shuts down the direction.
     ends: bool,
 }
 
@@ -34,11 +34,11 @@ pub(super) fn split(stream: EspStream) -> (OwnedReadHalf, OwnedWriteHalf) {
 }
 
 impl OwnedReadHalf {
-    /// Puts the stream together again; gives both halves back if they are of two streams.
+    /// Rejoins the halves of a stream.
     ///
     /// # Errors
     ///
-    /// The halves.
+    /// Both halves, if they belong to different streams.
     pub fn reunite(self, mut other: OwnedWriteHalf) -> Result<EspStream, (Self, OwnedWriteHalf)> {
         if !Arc::ptr_eq(&self.0, &other.stream) {
             return Err((self, other));
@@ -48,14 +48,14 @@ impl OwnedReadHalf {
         Ok(Arc::into_inner(self.0).unwrap_or_else(|| unreachable!("a stream has two halves")))
     }
 
-    /// The stream.
+    /// Returns the whole stream.
     pub fn stream(&self) -> &EspStream {
         &self.0
     }
 }
 
 impl OwnedWriteHalf {
-    /// The stream.
+    /// Returns the whole stream.
     pub fn stream(&self) -> &EspStream {
         &self.stream
     }
@@ -64,7 +64,7 @@ impl OwnedWriteHalf {
 impl Drop for OwnedWriteHalf {
     fn drop(&mut self) {
         if self.ends {
-            // A connection that is over has no direction to end.
+            // The shutdown fails if the connection has ended already.
             let _ = self.stream.get_ref().shutdown(Shutdown::Write);
         }
     }
@@ -93,12 +93,12 @@ impl AsyncWrite for OwnedWriteHalf {
         true
     }
 
-    /// Does nothing: nothing is held back.
+    /// Does nothing: no data is buffered here.
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the direction.
+    /// Shuts down the sending direction.
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(self.stream.get_ref().shutdown(Shutdown::Write))
     }
