@@ -1,14 +1,15 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 --
--- EDP and ESP for Wireshark and tshark: see docs/operations.md, "Looking inside", for how to load it.
--- The formats are in docs/protocol.md.
+-- EDP and ESP for Wireshark and tshark. docs/operations.md, "Looking inside", explains how to load
+-- it;
+-- docs/protocol.md defines the formats.
 --
--- IPsec has the filter name "esp" and an Ethernet type says nothing of a family, so the names here begin
--- with "enet_".
+-- The filter name "esp" belongs to IPsec, so the names here begin with "enet_".
 
 local ethertypes = DissectorTable.get("ethertype")
 
--- Registers `proto` for the Ethernet type in its preferences, and again when that changes.
+-- Registers `proto` for the Ethernet type in its preferences, and again when the preference
+-- changes.
 local function follow_ethertype(proto, default, name)
     proto.prefs.ethertype = Pref.uint("Ethernet type", default,
         "Ethernet type of " .. name .. " frames (the module's parameter): decimal, "
@@ -24,7 +25,7 @@ local function follow_ethertype(proto, default, name)
     end
 end
 
--- CRC32c (Castagnoli) of a range of bytes, by a table for each byte's effect.
+-- CRC32c (Castagnoli) of a range of bytes, with a table of each byte's effect.
 local crc_table = {}
 for byte = 0, 255 do
     local crc = byte
@@ -42,7 +43,7 @@ local function crc32c(range)
     return crc ~ 0xffffffff
 end
 
--- The fields that both protocols have; `name` begins their names.
+-- Fields of both protocols; `name` is the prefix of their names.
 local function common_fields(name)
     return {
         srcport = ProtoField.uint16(name .. ".srcport", "Source port"),
@@ -55,7 +56,7 @@ local function common_fields(name)
     }
 end
 
--- The fields of options, which a SYN and the answer to a query have.
+-- Fields of options, which a SYN and the answer to a query carry.
 local function add_option_fields(fields, name)
     name = name .. ".options"
     fields.version = ProtoField.uint8(name .. ".version", "Version")
@@ -83,7 +84,7 @@ local function add_option_fields(fields, name)
     fields.option = ProtoField.bytes(name .. ".unknown", "Unknown option")
 end
 
--- Bytes of the value of each type of options, and how it is shown.
+-- For each type of option, the length of its value in bytes and a function that shows it.
 local known_options = {
     { 1, function(tree, fields, value) tree:add(fields.version, value) end },
     { 2, function(tree, fields, value)
@@ -117,10 +118,10 @@ local known_options = {
     { 4, function(tree, fields, value) tree:add(fields.mask_nonce, value) end },
 }
 
--- The type of the option that tells a nonce.
+-- The type of the option that carries a nonce.
 local NONCE = #known_options
 
--- Whether the options have one of this type.
+-- Returns whether the options include one of type `wanted`.
 local function tells(tvb, wanted)
     local at = 0
     while at + 2 <= tvb:len() do
@@ -132,7 +133,7 @@ local function tells(tvb, wanted)
     return false
 end
 
--- Adds options; what cannot be read is remarked on.
+-- Adds options; malformed ones get an expert remark.
 local function add_options(tree, tvb, fields, experts)
     local at = 0
     while at + 2 <= tvb:len() do
@@ -153,7 +154,7 @@ local function add_options(tree, tvb, fields, experts)
     end
 end
 
--- The remarks that are made of either.
+-- Expert remarks of both protocols.
 local function common_experts(name)
     return {
         short = ProtoExpert.new(name .. ".short", "The frame is shorter than its header says",
@@ -167,10 +168,11 @@ local function common_experts(name)
     }
 end
 
--- Adds payload, checksum and padding behind a header of `header` bytes that states `length`, and whether it is
--- `summed`; all of `fields` and `experts` are the protocol's. Ethernet pads short frames, and says nowhere by how
--- much. Several packets that a host passes on in one buffer have no checksum. In a connection that may have masks what
--- differs is the mask.
+-- Adds payload, checksum and padding after a header of `header` bytes. `length` is the length that
+-- the header states; `summed` is its checksum flag. `fields` and `experts` belong to the protocol.
+-- Ethernet pads short frames without stating by how much. Packets that a host passes on merged in
+-- one buffer have no checksum. If the connection may use masks, the difference from the checksum is
+-- the mask.
 local function add_payload(tree, tvb, header, length, summed, fields, experts, masked)
     local rest = tvb:captured_len() - header
     local there = math.min(length, rest)
@@ -220,10 +222,10 @@ edp.experts = edp_experts
 
 -- Streams ---------------------------------------------------------------------------------------------
 
--- Conversations by their two ends, for each protocol, numbered in the order in which they are seen.
+-- Conversations of each protocol by their two ends, numbered in order of appearance.
 local streams = {}
 
--- What was found out about an ESP frame when it was first seen, by the frame's number.
+-- Results of the first look at each ESP frame, by frame number.
 local findings = {}
 
 local function forget()
@@ -231,7 +233,7 @@ local function forget()
     findings = {}
 end
 
--- The conversation of a frame, and which of the two directions the frame goes in.
+-- Returns the conversation of a frame and the frame's direction in it.
 local function conversation(proto, pinfo, srcport, dstport)
     local from = tostring(pinfo.dl_src) .. " " .. srcport
     local to = tostring(pinfo.dl_dst) .. " " .. dstport
@@ -268,7 +270,7 @@ function edp.dissector(tvb, pinfo, root)
     tree:add(edp_fields.summed, tvb(4, 2))
     local talk = conversation(edp, pinfo, srcport, dstport)
     tree:add(edp_fields.stream, talk.index):set_generated()
-    -- Port 0 is the protocol's own.
+    -- Port 0 belongs to the protocol itself.
     if (srcport == 0 or dstport == 0) and length > 0 and tvb:captured_len() > header then
         local kind = tvb(header, 1):uint()
         local there = math.min(length, tvb:captured_len() - header)
@@ -300,7 +302,7 @@ local esp = Proto("enet_esp", "Ethernet Streaming Protocol")
 
 local SYN, ACK, FIN, RST, RRQ, TXS, TXF, CRC = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80
 
--- In the order in which they are printed.
+-- In printing order.
 local names = {
     { SYN, "SYN" }, { FIN, "FIN" }, { RST, "RST" }, { ACK, "ACK" }, { RRQ, "RRQ" }, { TXS, "TXS" }, { TXF, "TXF" },
     { CRC, "CRC" },
@@ -364,7 +366,7 @@ local function flag_list(flags)
     return table.concat(set, ", ")
 end
 
--- Whether no sender would form such a packet, as the module judges it.
+-- Returns whether the module would reject the packet as one that no sender forms.
 local function is_invalid(flags, length)
     local control = flags & (SYN | FIN | RST)
     if control == 0 then
@@ -374,8 +376,8 @@ local function is_invalid(flags, length)
         or (control == FIN and not has(flags, ACK))
 end
 
--- Follows the sequence numbers of one direction: data, SYN and FIN take one. Returns whether the packet
--- was seen before, and how many before it were not.
+-- Tracks the sequence numbers of one direction: data, SYN and FIN take one each. Returns whether
+-- the packet was seen before, and how many packets before it are missing.
 local function follow(way, flags, seq, length)
     if length == 0 and not has(flags, SYN | FIN) or has(flags, RST) then
         return false, 0
@@ -403,14 +405,14 @@ function esp.dissector(tvb, pinfo, root)
     end
     local srcport, dstport, length = tvb(0, 2):uint(), tvb(2, 2):uint(), tvb(4, 2):uint()
     local seq, ack, flags = tvb(6, 2):uint(), tvb(8, 2):uint(), tvb(10, 1):uint()
-    -- With a grant or a skip the length field is no length.
+    -- In a grant or a skip, the length field is not a length.
     local grant = length > 0 and flags & ~CRC == ACK | RRQ | TXF
     local skip = flags & ~CRC == ACK | RRQ | TXS | TXF
     if grant or skip then
         length = 0
     end
     local skipped = length == 0 and flags & ~CRC == ACK | RRQ | TXS
-    -- From a host that tells no version these would be data.
+    -- From a host that reports no version, these bytes would be data.
     local named = {}
     if length > 0 and flags & ~CRC == ACK | RRQ | TXS then
         for at = 0, math.min(length, 32, tvb:captured_len() - header) * 8 - 1 do
@@ -502,7 +504,7 @@ function esp.dissector(tvb, pinfo, root)
     local options = math.min(length, tvb:captured_len() - header)
     local opens = has(flags, SYN) and options > 0
     talk.masked = talk.masked or opens and tells(tvb(header, options):tvb(), NONCE)
-    -- A host that knows no connection answers with the mask of what it answers.
+    -- A host without the connection answers with the mask of the packet that it answers.
     local masked = has(flags, RST) and not has(flags, ACK) or talk.masked and not opens
     add_payload(tree, tvb, header, length, has(flags, CRC), esp_fields, esp_experts, masked)
     if opens then
@@ -511,6 +513,6 @@ function esp.dissector(tvb, pinfo, root)
     return tvb:captured_len()
 end
 
--- Only what has a dissector can be registered.
+-- Only a protocol with a dissector can be registered.
 follow_ethertype(edp, 0x88b5, "EDP")
 follow_ethertype(esp, 0x88b6, "ESP")

@@ -67,7 +67,7 @@ enum Verb {
 }
 
 impl Cli {
-    /// Runs the command, prints its error, and returns the status to exit with.
+    /// Runs the command, prints its error, and returns the exit status.
     pub fn run(&self) -> ExitCode {
         let done = |outcome: Result<()>| outcome.map(|()| ExitCode::SUCCESS);
         let (outcome, failure) = match &self.verb {

@@ -17,10 +17,10 @@ pub struct CompletionsArgs {
 }
 
 impl CompletionsArgs {
-    /// Prints the script for the shell.
+    /// Prints the completion script for the shell.
     ///
     /// # Errors
-    /// When the output cannot be written.
+    /// If the output cannot be written.
     pub fn run(&self) -> Result<()> {
         output::print(&script(self.shell)?)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `/proc/net/enet`, parsed, and what its counters mean.
+//! Parses `/proc/net/enet`, and explains its counters.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -10,16 +10,16 @@ use serde::Serialize;
 pub struct Counter {
     /// The module's name for it.
     pub name: String,
-    /// Its value; the module counts modulo 2^64.
+    /// Its value; it wraps at 2^64.
     pub value: u64,
-    /// A sentence about it; none for a counter that this program does not know.
+    /// Its explanation; `None` for a counter unknown to this program.
     pub meaning: Option<&'static str>,
 }
 
-/// Parses the counters, one in each line.
+/// Parses the counters, one per line.
 ///
 /// # Errors
-/// When a line is not a name and a number.
+/// If a line is not a name and a number.
 pub fn parse(text: &str) -> Result<Vec<Counter>> {
     text.lines()
         .map(|line| {
@@ -38,7 +38,7 @@ pub fn parse(text: &str) -> Result<Vec<Counter>> {
         .collect()
 }
 
-/// A sentence about the counter `name`.
+/// Returns the explanation of the counter `name`.
 pub fn meaning(name: &str) -> Option<&'static str> {
     MEANINGS
         .iter()

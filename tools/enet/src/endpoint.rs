@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The ends of a socket, as the module lists them.
+//! The local and remote ends of a socket, as the module lists them.
 
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ use sockaddr_en::{Interface, MacAddr, NamedAddress};
 /// One end of a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Endpoint {
-    /// Ethernet address; none for an end on all interfaces.
+    /// Ethernet address; `None` for an end on all interfaces.
     pub mac: Option<String>,
-    /// Name of the interface; its number, if it has gone or has no name here.
+    /// Name of the interface; its number if no interface of this namespace has that number.
     pub interface: Option<String>,
     /// Number of the interface.
     pub ifindex: Option<u32>,
@@ -26,7 +26,8 @@ pub struct Endpoint {
 pub struct Names(HashMap<u32, Option<String>>);
 
 impl Names {
-    /// The name of interface `index`, asked for once. It cannot change between the lines of a list.
+    /// Returns the name of interface `index`, which is looked up once: all lines of a list use the
+    /// same name.
     pub fn of(&mut self, index: u32) -> Option<String> {
         self.0
             .entry(index)
@@ -34,7 +35,7 @@ impl Names {
             .clone()
     }
 
-    /// Interfaces with names that are not those of this host, for tests.
+    /// Returns fixed names, for tests.
     pub fn fixed(names: &[(u32, &str)]) -> Self {
         Self(
             names
@@ -46,11 +47,11 @@ impl Names {
 }
 
 impl Endpoint {
-    /// Parses an end as `/proc/net/esp` and `/proc/net/edp` have it; none for `*`, which means that
-    /// there is no peer.
+    /// Parses an end of a socket in `/proc/net/esp` or `/proc/net/edp`; `None` for `*`, which means
+    /// that there is no peer.
     ///
     /// # Errors
-    /// When it is no such address.
+    /// If the text is no such address.
     pub fn parse(text: &str, names: &mut Names) -> Result<Option<Self>> {
         if text == "*" {
             return Ok(None);
@@ -70,7 +71,7 @@ impl Endpoint {
         }))
     }
 
-    /// The end as `ss` prints one.
+    /// Formats the end as `ss` does.
     pub fn print(end: Option<&Self>) -> String {
         let Some(end) = end else {
             return "*:*".to_owned();
@@ -83,10 +84,10 @@ impl Endpoint {
     }
 }
 
-/// A port as options have it.
+/// Parses a port of a command line.
 ///
 /// # Errors
-/// When the text is no number from 0 to 65535.
+/// If the text is no number from 0 to 65535.
 pub fn port(text: &str) -> Result<u16> {
     ensure!(
         text.bytes().all(|byte| byte.is_ascii_digit()),

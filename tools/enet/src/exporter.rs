@@ -27,10 +27,10 @@ pub struct ExporterArgs {
 }
 
 impl ExporterArgs {
-    /// Prints the metrics, or serves them until killed.
+    /// Prints the metrics once, or serves them until the process is killed.
     ///
     /// # Errors
-    /// When the address cannot be listened on, or the module's files have another format.
+    /// If the address cannot be listened on, or the module's files have an unknown format.
     pub fn run(&self) -> Result<()> {
         if self.once {
             return output::print(&metrics()?);
@@ -41,7 +41,7 @@ impl ExporterArgs {
         eprintln!("enet: serving metrics at http://{address}/metrics");
         loop {
             match listener.accept() {
-                // A client that goes or stalls is its own business.
+                // Errors of a client are ignored: it may close or stall.
                 Ok((client, _)) => drop(http::serve(client, answer)),
                 Err(error) => {
                     eprintln!("enet: accepting a client: {error}");
@@ -61,7 +61,7 @@ fn answer() -> Answer {
 }
 
 fn metrics() -> Result<String> {
-    // The module may be loaded later, so its absence is a value and no failure.
+    // The module may be loaded later, so its absence is a metric and not an error.
     if !proc_file::module_is_loaded() {
         return Ok(metrics::without_module());
     }

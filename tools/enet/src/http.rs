@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! As much of HTTP/1.0 as a scraper of metrics needs: one request for each connection.
+//! The part of HTTP/1.0 that a scraper of metrics needs, with one request per connection.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Longest head of a request, bytes.
+/// Maximum length of a request's head in bytes.
 const LONGEST: usize = 8 << 10;
 
-/// How long a client may take in all. Clients are served one after the other, so one must not hold
-/// up the others.
+/// Maximum time per client. Clients are served one after the other, so none may delay the others
+/// for long.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// An answer.
+/// An HTTP response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     status: &'static str,
@@ -24,7 +24,7 @@ pub struct Answer {
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 impl Answer {
-    /// The metrics.
+    /// Returns a response that carries the metrics.
     pub fn metrics(body: String) -> Self {
         Self {
             status: "200 OK",
@@ -33,7 +33,7 @@ impl Answer {
         }
     }
 
-    /// The metrics cannot be read.
+    /// Returns a response for metrics that cannot be read.
     pub fn failure(reason: &str) -> Self {
         Self::plain("500 Internal Server Error", reason)
     }
@@ -57,10 +57,10 @@ impl Answer {
     }
 }
 
-/// Reads a request and answers it; `metrics` is what `/metrics` has.
+/// Reads a request and answers it; `metrics` produces the response for `/metrics`.
 ///
 /// # Errors
-/// When the client goes, or takes too long.
+/// If the client closes the connection, or exceeds the time limit.
 pub fn serve(mut client: TcpStream, metrics: impl FnOnce() -> Answer) -> io::Result<()> {
     let head = read_head(&mut client)?;
     let text = respond(&head, metrics);
@@ -68,7 +68,7 @@ pub fn serve(mut client: TcpStream, metrics: impl FnOnce() -> Answer) -> io::Res
     client.write_all(text.as_bytes())
 }
 
-/// The answer to a request with the head `head`.
+/// Returns the response to a request with the head `head`.
 pub fn respond(head: &str, metrics: impl FnOnce() -> Answer) -> String {
     let mut words = head.lines().next().unwrap_or_default().split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next());
@@ -87,7 +87,7 @@ pub fn respond(head: &str, metrics: impl FnOnce() -> Answer) -> String {
     answer.print(method == "GET")
 }
 
-/// The request up to the empty line, or to its end.
+/// Reads the request up to the empty line, or to its end.
 fn read_head(client: &mut TcpStream) -> io::Result<String> {
     let end = Instant::now() + PATIENCE;
     let mut head = Vec::new();
@@ -167,7 +167,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let client = thread::spawn(move || {
             let mut stream = TcpStream::connect(address).unwrap();
-            // The server closes the connection while this goes on.
+            // The server closes the connection during this loop.
             while stream.write_all(&[b'a'; 1024]).is_ok() {}
         });
         let served = serve(listener.accept().unwrap().0, answer);

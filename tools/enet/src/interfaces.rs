@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The interfaces of this network namespace: whether they can send, and how many frames they have.
+//! The interfaces of this network namespace: whether they can send, and their frame counters.
 
 use std::fmt;
 use std::fs;
@@ -18,24 +18,24 @@ pub struct Interface {
     pub name: String,
     /// Number.
     pub index: u32,
-    /// Ethernet address; none if it is not an Ethernet device.
+    /// Ethernet address; `None` if it is not an Ethernet device.
     pub mac: Option<MacAddr>,
-    /// It is set up.
+    /// It is administratively up.
     pub up: bool,
-    /// Its cable is in.
+    /// It has a carrier.
     pub carrier: bool,
 }
 
-/// A reason for which an interface cannot send EDP frames.
+/// A reason why an interface cannot send EDP frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// There is none of that name.
+    /// No interface has the name.
     Absent(String),
     /// It has no Ethernet header.
     NotEthernet(String),
-    /// It is set down.
+    /// It is administratively down.
     Down(String),
-    /// It is up, but nothing is at the other end.
+    /// It is up but has no carrier.
     NoCarrier(String),
 }
 
@@ -63,15 +63,15 @@ impl fmt::Display for Fault {
 }
 
 impl Interface {
-    /// The interface called `name`.
+    /// Returns the interface called `name`.
     ///
     /// # Errors
-    /// When the interfaces cannot be listed.
+    /// If the interfaces cannot be listed.
     pub fn named(name: &str) -> Result<Option<Self>> {
         Ok(all()?.into_iter().find(|one| one.name == name))
     }
 
-    /// The interface with number `index`.
+    /// Returns the interface with number `index`.
     ///
     /// # Errors
     /// As [`Interface::named`].
@@ -79,12 +79,13 @@ impl Interface {
         Ok(all()?.into_iter().find(|one| one.index == index))
     }
 
-    /// The interface whose network `ip` is in. One that is down keeps its address but has no route.
+    /// Returns the interface whose subnet contains `ip`. An interface that is down keeps its
+    /// address but has no route.
     ///
     /// # Errors
     /// As [`Interface::named`].
     pub fn beside(ip: IpAddr) -> Result<Option<Self>> {
-        // An IPv6 address goes when its interface is set down, so there is nothing to look for.
+        // The kernel removes IPv6 addresses when an interface goes down, so there is none to find.
         let IpAddr::V4(ip) = ip else { return Ok(None) };
         let owner = list()?.find(|entry| {
             let own = entry.address.as_ref().and_then(|own| own.as_sockaddr_in());
@@ -103,7 +104,7 @@ impl Interface {
         }
     }
 
-    /// Why it cannot send, if it cannot.
+    /// Returns why the interface cannot send, if it cannot.
     pub fn fault(&self) -> Option<Fault> {
         let name = self.name.clone();
         if self.mac.is_none() {
@@ -140,7 +141,7 @@ fn all() -> Result<Vec<Interface>> {
         .collect())
 }
 
-/// Frames that an interface has had.
+/// Frame counters of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frames {
     /// Received.
@@ -150,16 +151,16 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// The counters of interface `name`; none if they cannot be read, for they only help to
-    /// explain.
+    /// Reads the counters of interface `name`; `None` if they cannot be read, as they only serve
+    /// explanations.
     ///
-    /// `/sys` may be that of another network namespace, `/proc/net` is not.
+    /// `/sys` may show another network namespace; `/proc/net` always shows this one.
     pub fn of(name: &str) -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/net/dev").ok()?, name)
     }
 
-    /// Parses `/proc/net/dev`: eight columns of what was received, bytes and frames first, and as
-    /// many of what was sent.
+    /// Parses `/proc/net/dev`: eight columns for received data, starting with bytes and frames,
+    /// then eight for sent data.
     fn parse(text: &str, name: &str) -> Option<Self> {
         let columns = text.lines().find_map(|line| {
             let (found, columns) = line.rsplit_once(':')?;
@@ -172,7 +173,7 @@ impl Frames {
         })
     }
 
-    /// Frames since `earlier`.
+    /// Returns the frames counted since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             received: self.received.saturating_sub(earlier.received),

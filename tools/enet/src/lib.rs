@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The program `enet`: lists sockets, sends echo requests, explains counters and exports them, and
-//! runs programs of TCP over ESP.
+//! The program `enet`: lists sockets, sends echo requests, explains and exports counters, and runs
+//! TCP programs over ESP.
 //!
-//! Parsers take text and printers return it, so that tests need neither the module nor a network.
+//! Parsers take text and formatters return it, so tests need neither the module nor a network.
 
 #![deny(unsafe_code)]
 

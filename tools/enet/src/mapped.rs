@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `enet ss --mapped`: which protocol carries the connection of each mapped socket, and why TCP
-//! does.
+//! `enet ss --mapped`: the protocol that carries each mapped socket's connection, and the reason if
+//! it is TCP.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,26 +18,26 @@ pub const FILE: &str = "enet_mapped";
 /// A connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mapped {
-    /// What carries it: `esp` or `tcp`.
+    /// The protocol that carries it: `esp` or `tcp`.
     pub carrier: String,
-    /// Why TCP does, as the module says it.
+    /// The module's word for the reason that TCP carries it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The reason as a sentence.
+    /// The reason in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<&'static str>,
-    /// Own address and port; none for a connection of TCP's that has ended.
+    /// Local address and port; `None` for a TCP connection that has ended.
     pub local: Option<SocketAddr>,
-    /// Those of the peer.
+    /// The peer's address and port.
     pub peer: Option<SocketAddr>,
     /// Inode number of the descriptor.
     pub inode: u64,
-    /// The processes that have it.
+    /// The processes that have the descriptor open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<Vec<Owner>>,
 }
 
-/// The module's words, and what they mean.
+/// The module's words for reasons, and their explanations.
 const REASONS: &[(&str, &str)] = &[
     ("by-peer", "the peer connected by TCP"),
     ("setting", "sysctl esp.mapped is 0"),
@@ -60,12 +60,12 @@ const REASONS: &[(&str, &str)] = &[
     ("error", "ESP had no memory, port or device"),
 ];
 
-/// The ends of TCP's sockets, by inode number.
+/// Local and peer address of TCP sockets, by inode number.
 pub type Names = HashMap<u64, (SocketAddr, SocketAddr)>;
 
-/// Those of this network namespace.
+/// Returns the TCP sockets of this network namespace.
 pub fn tcp_names() -> Names {
-    // A kernel without IPv6 has one of them only.
+    // A kernel without IPv6 has only the first.
     [procfs::net::tcp(), procfs::net::tcp6()]
         .into_iter()
         .flatten()
@@ -74,10 +74,10 @@ pub fn tcp_names() -> Names {
         .collect()
 }
 
-/// Parses the module's file. The names of connections that TCP carries are in `tcp`.
+/// Parses the module's file. `tcp` has the addresses of connections that TCP carries.
 ///
 /// # Errors
-/// When a line is no connection.
+/// If a line does not describe a connection.
 pub fn parse(text: &str, tcp: &Names) -> Result<Vec<Mapped>> {
     text.lines()
         .skip(1)
@@ -108,7 +108,7 @@ fn parse_line(line: &str, names: &Names) -> Result<Mapped> {
     })
 }
 
-/// Prints a table, with a header if `header`.
+/// Formats a table, with a header line if `header` is set.
 pub fn print(connections: &[Mapped], header: bool) -> String {
     const COLUMNS: [(&str, Align); 6] = [
         ("Carrier", Align::Left),

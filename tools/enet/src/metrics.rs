@@ -5,12 +5,12 @@
 use crate::counters::Counter;
 use crate::sockets::{Protocol, Socket};
 
-/// What is exported when the module is not loaded.
+/// Returns the metrics if the module is not loaded.
 pub fn without_module() -> String {
     build_info("") + &loaded(false)
 }
 
-/// What is exported of a loaded module, whose version is `module`.
+/// Returns the metrics of a loaded module, whose version is `module`.
 pub fn print(module: &str, counters: &[Counter], sockets: &[Socket]) -> String {
     let mut text = build_info(module) + &loaded(true);
     for counter in counters {
@@ -31,7 +31,7 @@ pub fn print(module: &str, counters: &[Counter], sockets: &[Socket]) -> String {
             );
         }
     }
-    // The first column of a listener is not bytes but connections.
+    // A listener's receive queue counts connections, not bytes.
     text += &sum(
         sockets,
         "enet_receive_queue_bytes",
@@ -65,7 +65,7 @@ pub fn print(module: &str, counters: &[Counter], sockets: &[Socket]) -> String {
     text
 }
 
-/// The versions of this program and of the module, as labels.
+/// Returns the metric whose labels are the versions of this program and of the module.
 fn build_info(module: &str) -> String {
     let name = "enet_build_info";
     let head = head(
@@ -73,7 +73,7 @@ fn build_info(module: &str) -> String {
         "gauge",
         "1; the labels are the versions of the exporter and of the loaded module, which is empty without one.",
     );
-    // A version has no character that would need an escape, and what is no version is none.
+    // A version needs no escapes: other characters are removed.
     let is_version = |letter: &char| letter.is_ascii_alphanumeric() || ".+~-".contains(*letter);
     let module: String = module.chars().filter(is_version).collect();
     let version = env!("CARGO_PKG_VERSION");
@@ -105,20 +105,20 @@ fn sum(sockets: &[Socket], name: &str, help: &str, value: impl Fn(&Socket) -> u6
     text
 }
 
-/// The lines in front of a metric. The help texts have no backslash and no line break, which would
-/// need escapes.
+/// Returns the header lines of a metric. The help texts contain no backslash or line break, which
+/// would need escapes.
 fn head(name: &str, kind: &str, help: &str) -> String {
     format!("# HELP {name} {help}\n# TYPE {name} {kind}\n")
 }
 
-/// `EspInNoSocket` as `esp_in_no_socket`.
+/// Converts `EspInNoSocket` to `esp_in_no_socket`.
 fn snake_case(name: &str) -> String {
     let mut text = String::new();
     for letter in name.chars() {
         if letter.is_ascii_uppercase() && !text.is_empty() {
             text.push('_');
         }
-        // A metric's name has no other characters.
+        // Metric names allow no other characters.
         text.push(match letter {
             letter if letter.is_ascii_alphanumeric() => letter.to_ascii_lowercase(),
             _ => '_',
@@ -167,7 +167,7 @@ mod tests {
         assert!(without_module().ends_with("enet_module_loaded 0\n"));
     }
 
-    /// The alerts that come with the packages are on metrics that there are.
+    /// The packaged alerts use only metrics that are exported.
     #[test]
     fn alerts_name_metrics_that_are_exported() {
         let rules = include_str!("../../../docs/prometheus/enet.rules.yml");
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// Each metric has its help and its type once, in front of its samples, as the format demands.
+    /// Each metric's help and type appear once, before its samples, as the format requires.
     #[test]
     fn the_format_is_kept() {
         let text = text();

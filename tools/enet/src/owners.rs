@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The processes that have a socket, and the counters that only an owner can read.
+//! The processes that own a socket, and the counters that only an owner can read.
 //!
-//! A socket's counters are an option of the socket. A process that may trace the owner gets a
-//! descriptor of its own for the same socket (`pidfd_getfd(2)`), and asks by that.
+//! A socket option returns the socket's counters. A process that may trace the owner duplicates the
+//! owner's descriptor (`pidfd_getfd(2)`) and reads the option there.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,19 +16,19 @@ use sockaddr_en::{EdpSocket, EspStream};
 
 use crate::sockets::Protocol;
 
-/// A process that has a socket.
+/// A process that has a socket open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Owner {
-    /// Its name.
+    /// The process's name.
     pub name: String,
-    /// Its number.
+    /// The process's number.
     pub pid: i32,
     /// The descriptor.
     pub fd: i32,
 }
 
 impl Owner {
-    /// Some, as tables have them: `NAME[PID]:FD`.
+    /// Formats owners for tables: `NAME[PID]:FD`.
     pub fn print<'a>(owners: impl Iterator<Item = &'a Self>) -> String {
         owners
             .map(|owner| format!("{}[{}]:{}", owner.name, owner.pid, owner.fd))
@@ -41,7 +41,7 @@ impl Owner {
 #[derive(Debug, Default)]
 pub struct Owners(HashMap<u64, Vec<Owner>>);
 
-/// The inode number in what a socket's link in `/proc/PID/fd` points to.
+/// Parses the inode number in the target of a link in `/proc/PID/fd`; `None` if it is no socket.
 fn inode(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?
         .strip_suffix(']')?
@@ -49,7 +49,7 @@ fn inode(link: &str) -> Option<u64> {
         .ok()
 }
 
-/// The numbers that the names in a directory are.
+/// Returns the numbers among the names in a directory.
 fn numbers(directory: &str) -> Vec<i32> {
     fs::read_dir(directory)
         .into_iter()
@@ -59,7 +59,7 @@ fn numbers(directory: &str) -> Vec<i32> {
 }
 
 impl Owners {
-    /// Looks at all processes; what this one may not look into is left out.
+    /// Examines all processes; skips those that this process may not examine.
     pub fn find() -> Self {
         let mut owners = Self::default();
         for pid in numbers("/proc") {
@@ -79,7 +79,7 @@ impl Owners {
         owners
     }
 
-    /// Those that have the socket `inode`.
+    /// Returns the processes that have socket `inode` open.
     pub fn of(&self, inode: u64) -> &[Owner] {
         self.0.get(&inode).map_or(&[], Vec::as_slice)
     }
@@ -88,10 +88,10 @@ impl Owners {
 /// A socket's counters, by name.
 pub type Counters = Vec<(&'static str, u32)>;
 
-/// The counters of the socket that `owner` has.
+/// Returns the counters of the socket that `owner` has.
 ///
 /// # Errors
-/// `EPERM` when this process may not trace the owner; `ESRCH` or `EBADF` when the socket is gone.
+/// `EPERM` if this process may not trace the owner; `ESRCH` or `EBADF` if the socket is closed.
 pub fn counters(protocol: Protocol, owner: &Owner) -> io::Result<Counters> {
     let socket = duplicate(owner)?;
     Ok(match protocol {
@@ -120,7 +120,7 @@ pub fn counters(protocol: Protocol, owner: &Owner) -> io::Result<Counters> {
     })
 }
 
-/// A descriptor of this process for the owner's socket.
+/// Duplicates the owner's descriptor into this process.
 fn duplicate(owner: &Owner) -> io::Result<OwnedFd> {
     let pid = Pid::from_raw(owner.pid).ok_or(io::ErrorKind::NotFound)?;
     let process = pidfd_open(pid, PidfdFlags::empty())?;
@@ -163,7 +163,7 @@ mod tests {
             pid: std::process::id() as i32,
             fd: socket.as_raw_fd(),
         };
-        // Not everybody may trace himself, as in some containers.
+        // Some containers forbid a process to trace even itself.
         assert!(counters(Protocol::Esp, &owner).is_err());
     }
 }

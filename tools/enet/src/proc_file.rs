@@ -7,24 +7,24 @@ use std::io::{self, ErrorKind};
 
 use anyhow::{anyhow, Result};
 
-/// The module's counters.
+/// The file of the module's counters.
 pub const ENET: &str = "enet";
 
-/// The text of `/proc/net/NAME`, as the network namespace of this process sees it.
+/// Returns the text of `/proc/net/NAME` in the network namespace of this process.
 ///
 /// # Errors
-/// When the file cannot be read; a missing one means that the module is not loaded.
+/// If the file cannot be read; if it does not exist, the module is not loaded.
 pub fn read(name: &str) -> Result<String> {
     let path = format!("/proc/net/{name}");
     fs::read_to_string(&path).map_err(|error| explain(&path, error))
 }
 
-/// Whether the module is loaded.
+/// Returns whether the module is loaded.
 pub fn module_is_loaded() -> bool {
     fs::metadata(format!("/proc/net/{ENET}")).is_ok()
 }
 
-/// The version of the loaded module; older ones do not tell it.
+/// Returns the version of the loaded module; older modules do not report it.
 pub fn module_version() -> String {
     let version = fs::read_to_string("/sys/module/enet/version");
     version.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `/proc/net/esp` and `/proc/net/edp`, parsed.
+//! Parses `/proc/net/esp` and `/proc/net/edp`.
 
 use std::fmt;
 
@@ -21,10 +21,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Both, in the order in which they are listed.
+    /// Both, in listing order.
     pub const ALL: [Self; 2] = [Self::Esp, Self::Edp];
 
-    /// Its name, which is also that of its file in `/proc/net`.
+    /// Returns its name, which is also the name of its file in `/proc/net`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Esp => "esp",
@@ -32,7 +32,7 @@ impl Protocol {
         }
     }
 
-    /// The states that its sockets can have.
+    /// Returns the states that its sockets can have.
     pub fn states(self) -> impl Iterator<Item = State> {
         State::value_variants()
             .iter()
@@ -44,7 +44,7 @@ impl Protocol {
     }
 }
 
-/// A socket's state, by the module's word for it.
+/// A socket's state, under the module's name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
@@ -81,7 +81,7 @@ pub enum State {
 }
 
 impl State {
-    /// The module's word.
+    /// Returns the module's name for it.
     pub fn name(self) -> String {
         self.to_possible_value()
             .map(|value| value.get_name().to_owned())
@@ -89,7 +89,7 @@ impl State {
     }
 
     fn parse(text: &str) -> Self {
-        // A later module may have a state more, which must not hide the other sockets.
+        // An unknown state of a newer module must not hide the other sockets.
         Self::from_str(text, false).unwrap_or(Self::Unknown)
     }
 }
@@ -107,12 +107,12 @@ pub struct Socket {
     pub protocol: Protocol,
     /// State.
     pub state: State,
-    /// What can be read: bytes of a stream, connections of a listener, memory of datagrams.
+    /// Unread data: bytes of a stream, queued connections of a listener, memory of datagrams.
     pub receive_queue: u64,
-    /// What the peer has not acknowledged, or the device not sent: bytes of a stream, memory of
-    /// datagrams.
+    /// Data that the peer has not acknowledged or the device has not sent: bytes of a stream,
+    /// memory of datagrams.
     pub send_queue: u64,
-    /// Local end; none for a socket without a port.
+    /// Local end; `None` for a socket without a port.
     pub local: Option<Endpoint>,
     /// The peer.
     pub peer: Option<Endpoint>,
@@ -120,18 +120,18 @@ pub struct Socket {
     pub drops: u64,
     /// User that created the socket.
     pub uid: u32,
-    /// Inode number of the descriptor; 0 without one.
+    /// Inode number of the descriptor; 0 if it has none.
     pub inode: u64,
-    /// What it sends and receives, by the module's word: `stream`, `records` or `datagrams`.
+    /// The kind of data that it carries, in the module's words: `stream`, `records` or `datagrams`.
     #[serde(rename = "type")]
     pub kind: String,
 }
 
-/// Parses the file of `protocol`. Columns are found by their headings, so that a later module may
-/// add some.
+/// Parses the file of `protocol`. Columns are found by their headings, so that a newer module can
+/// add columns.
 ///
 /// # Errors
-/// When a column is missing, or a line is no socket.
+/// If a column is missing, or a line does not describe a socket.
 pub fn parse(protocol: Protocol, text: &str, names: &mut Names) -> Result<Vec<Socket>> {
     let mut lines = text.lines();
     let heading = lines
@@ -148,7 +148,7 @@ pub fn parse(protocol: Protocol, text: &str, names: &mut Names) -> Result<Vec<So
         .collect()
 }
 
-/// Where each column is.
+/// The position of each column.
 struct Columns {
     local: usize,
     remote: usize,
@@ -158,7 +158,7 @@ struct Columns {
     drops: usize,
     uid: usize,
     inode: usize,
-    /// Earlier modules have none.
+    /// `None` for earlier modules.
     kind: Option<usize>,
 }
 

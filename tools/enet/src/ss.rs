@@ -73,8 +73,8 @@ impl SsArgs {
     /// Prints the sockets of this network namespace.
     ///
     /// # Errors
-    /// When the module is not loaded, or its files have another format; when there is no such
-    /// interface.
+    /// If the module is not loaded, its files have an unknown format, or the interface does not
+    /// exist.
     pub fn run(&self) -> Result<()> {
         if self.mapped {
             return self.run_mapped();
@@ -211,8 +211,8 @@ impl SsArgs {
     }
 }
 
-/// A list without lines would hide a mistake in the name. Sockets of an interface that has gone are
-/// listed by its number.
+/// Fails if the interface does not exist: an empty list would hide a misspelt name. Sockets of a
+/// removed interface are listed under its number.
 fn check_interface(name: &str) -> Result<()> {
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number && Interface::named(name)?.is_none() {
@@ -225,7 +225,7 @@ fn ends(socket: &Socket) -> impl Iterator<Item = &Endpoint> {
     socket.local.iter().chain(&socket.peer)
 }
 
-/// A socket with the name of its user.
+/// A socket, with its user's name.
 #[derive(Debug, Serialize)]
 struct Listed {
     #[serde(flatten)]
@@ -255,7 +255,7 @@ impl Listed {
         ]
     }
 
-    /// The line below the socket's, with its counters; no line if they are not known.
+    /// Returns the line of the socket's counters; empty if they are not known.
     fn counters_line(&self) -> String {
         self.counters.as_ref().map_or_else(String::new, |counters| {
             let words: Vec<_> = counters
@@ -283,7 +283,7 @@ fn with_users(sockets: Vec<Socket>) -> Vec<Listed> {
         .collect()
 }
 
-/// The name of a user; the number where the system knows no name.
+/// Returns the user's name, or the number if the system has no name for it.
 fn user(uid: u32) -> String {
     match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => user.name,

@@ -25,7 +25,7 @@ impl StatsArgs {
     /// Prints the counters of this network namespace.
     ///
     /// # Errors
-    /// When the module is not loaded, or its file has another format.
+    /// If the module is not loaded, or its file has an unknown format.
     pub fn run(&self) -> Result<()> {
         let mut counters = counters::parse(&proc_file::read(proc_file::ENET)?)?;
         counters.retain(|counter| self.all || counter.value != 0);

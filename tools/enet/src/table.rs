@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Tables whose columns are as wide as what is in them.
+//! Tables whose columns fit their contents.
 
 /// How a column is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum Align {
     Right,
 }
 
-/// Prints rows of as many cells as there are columns. The last column is not padded.
+/// Formats rows that have a cell for each column. The last column is not padded.
 pub fn print(columns: &[Align], rows: &[Vec<String>]) -> String {
     let mut widths = vec![0; columns.len()];
     for row in rows {

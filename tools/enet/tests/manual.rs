@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The manual page has every option and subcommand that there is, and no other option.
+//! The manual page lists exactly the options and subcommands of the program.
 
 use clap::CommandFactory as _;
 use enet_tools::cli::Cli;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A library for `LD_PRELOAD`: `socket()` makes mapped sockets where a program asks for streams of
-//! TCP. It exchanges a number and nothing else; descriptors are the kernel's own.
+//! A library for `LD_PRELOAD`: its `socket()` creates mapped sockets when a program asks for TCP
+//! streams. It only replaces the protocol number; the descriptors are the kernel's.
 
 use libc::c_int;
 use sockaddr_en::constants::IPPROTO_ENET;
 
-/// The protocol number that the kernel is asked for.
+/// Returns the protocol number to pass to the kernel.
 fn mapped(family: c_int, kind: c_int, protocol: c_int) -> c_int {
     let kind = kind & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
     let of_tcp = matches!(protocol, 0 | libc::IPPROTO_TCP | libc::IPPROTO_MPTCP);
@@ -17,16 +17,16 @@ fn mapped(family: c_int, kind: c_int, protocol: c_int) -> c_int {
 }
 
 /// `socket(2)`.
-// SAFETY: the C library's function has this name and this type.
+// SAFETY: the symbol replaces the C library's function of the same name and type.
 #[no_mangle]
 pub extern "C" fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
     let ask = |protocol: c_int| {
-        // SAFETY: numbers only; the call sets errno as the C library's function does.
+        // SAFETY: the call passes only numbers; it sets errno as the C library's function does.
         unsafe { libc::syscall(libc::SYS_socket, family, kind, protocol) as c_int }
     };
     let wanted = mapped(family, kind, protocol);
     let result = ask(wanted);
-    // Where the module is gone, TCP is there.
+    // Without the module, fall back to the protocol that was asked for.
     if result < 0 && wanted != protocol {
         return ask(protocol);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What each port sent, dropped and marked, as the kernel's queues count it.
+//! The frames that each port sent, dropped and marked, counted by the kernel's queues.
 
 use std::fmt;
 
@@ -14,36 +14,36 @@ use crate::units::{Percent, Rate, Size};
 /// The counters of a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
-    /// The namespace it leads to.
+    /// The namespace that the port leads to.
     pub host: String,
-    /// Bytes of frames that left towards the host, with their Ethernet headers.
+    /// Bytes of frames sent to the host, with their Ethernet headers.
     pub sent_bytes: u64,
-    /// Frames that left towards the host.
+    /// Frames sent to the host.
     pub sent_packets: u64,
-    /// Frames for the host that found the buffer full.
+    /// Frames for the host that were dropped because the buffer was full.
     pub dropped_packets: u64,
     /// Frames for the host that were marked (ECN).
     pub marked_packets: u64,
-    /// Frames from the host that its cable lost at random.
+    /// Frames from the host that its link lost at random.
     pub lost_packets: u64,
 }
 
-/// All ports' counters, and what the ports are.
+/// The counters of all ports, and the settings of the ports.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Bits per second of each port.
     pub rate: Rate,
-    /// Bits per second at which hosts send; none if they may send as fast as they can.
+    /// Bits per second at which hosts send; `None` if they are not limited.
     pub uplink: Option<Rate>,
     /// Bytes of buffer of each port.
     pub buffer: Size,
-    /// Share of frames lost on cables, percent.
+    /// Share of frames lost on links, in percent.
     pub loss: Percent,
     /// The counters, by host.
     pub ports: Vec<Port>,
 }
 
-/// A queue, as `tc -s -j qdisc` prints it.
+/// A queue, as printed by `tc -s -j qdisc`.
 #[derive(Debug, Deserialize)]
 struct Queue {
     kind: String,
@@ -55,17 +55,17 @@ struct Queue {
     marked: u64,
 }
 
-/// Reads the counters since the switch was made.
+/// Reads the counters since the switch was created.
 ///
 /// # Errors
-/// When `tc` fails, or a port is gone.
+/// If `tc` fails, or a port does not exist.
 pub fn read(settings: &Settings) -> Result<Report> {
     let show = ["-s", "-j", "qdisc", "show"];
     let queues: Vec<Queue> = programs::ask(Program::Tc, plan::SWITCH, &show)?;
     let mut ports = Vec::new();
     for number in 0..settings.hosts {
         let mut port = of_port(&queues, number)?;
-        // Each host costs a process, so only where something can be lost.
+        // Each host takes a process, so hosts are asked only if frames can be lost.
         if settings.loss.0 > 0.0 {
             let queues: Vec<Queue> = programs::ask(Program::Tc, &port.host, &show)?;
             let cable = queues.iter().find(|queue| queue.kind == "netem");
@@ -103,7 +103,7 @@ fn of_port(queues: &[Queue], number: u32) -> Result<Port> {
 }
 
 impl Report {
-    /// The same, counted from `baseline` on.
+    /// Returns the counts since `baseline`.
     pub fn since(mut self, baseline: &[Port]) -> Self {
         for port in &mut self.ports {
             let Some(then) = baseline.iter().find(|then| then.host == port.host) else {

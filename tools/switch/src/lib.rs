@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A switch to try flow control on: a bridge whose ports have a rate and a small buffer, and hosts
-//! on it as network namespaces.
+//! An emulated switch for experiments with flow control: a bridge whose ports have a rate and a
+//! small buffer, and network namespaces as its hosts.
 //!
 //! ```text
 //!   namespace h0                       namespace switch                      namespace h1
@@ -9,13 +9,13 @@
 //!        <--- p0: tbf, buffer -------  p0         p1  <-- netem: rate, loss  eth0
 //! ```
 //!
-//! What a host sends meets its own cable first, which carries one frame after the other at the
-//! port's rate and may lose some, and then the buffer of the port it leaves the switch by, where
-//! frames that find no room are dropped and counted. It uses the programs `ip`, `bridge` and `tc`
-//! of iproute2.
+//! A host's frame passes its own link first, which carries one frame after the other at the port's
+//! rate and may lose some. Then it enters the buffer of the port through which it leaves the
+//! switch; a frame that finds no room there is dropped and counted. The crate runs the programs
+//! `ip`, `bridge` and `tc` of iproute2.
 //!
-//! There is one at a time on a machine. [`up`] makes one that stays until [`down`], [`Temporary`]
-//! one that goes with the process that made it.
+//! A machine has one switch at a time. [`up`] makes one that stays until [`down`]; [`Temporary`]
+//! makes one that ends with its process.
 
 #![forbid(unsafe_code)]
 
@@ -33,10 +33,11 @@ use plan::Settings;
 use state::Keeping;
 pub use temporary::Temporary;
 
-/// Makes a switch and its hosts.
+/// Creates a switch and its hosts.
 ///
 /// # Errors
-/// When one is up, a namespace of its names exists, or a program fails; then nothing is left of it.
+/// If a switch is up, a namespace of its names exists, or a program fails; nothing is left of it
+/// then.
 pub fn up(settings: &Settings) -> Result<()> {
     state::ensure_none_is_up()?;
     programs::ensure_free(&plan::namespaces(settings.hosts))?;
@@ -44,29 +45,29 @@ pub fn up(settings: &Settings) -> Result<()> {
     build(settings)
 }
 
-/// Builds what the state announces already.
+/// Builds the switch that the state file describes already.
 fn build(settings: &Settings) -> Result<()> {
     let built = plan::steps(settings)
         .iter()
         .try_for_each(programs::run)
         .and_then(|()| programs::await_carrier(settings.hosts));
     if built.is_err() {
-        // Whatever exists by now goes; what is in the way is told by the first error.
+        // Remove the parts that exist; an error of this is less informative than the first one.
         let _ = down();
     }
     built
 }
 
-/// What each port sent and dropped, since [`up`] or [`reset`].
+/// Returns the frames that each port sent and dropped since [`up`] or [`reset`].
 ///
 /// # Errors
-/// When no switch is up, or its counters cannot be read.
+/// If no switch is up, or its counters cannot be read.
 pub fn drops() -> Result<Report> {
     let state = state::load()?;
     Ok(counters::read(&state.settings)?.since(&state.baseline))
 }
 
-/// Counts from zero again.
+/// Resets the counters to zero.
 ///
 /// # Errors
 /// As [`drops`].
@@ -76,10 +77,10 @@ pub fn reset() -> Result<()> {
     state::store(&state)
 }
 
-/// Removes the switch and its hosts; false if none is up.
+/// Removes the switch and its hosts; returns false if none is up.
 ///
 /// # Errors
-/// When a namespace cannot be removed.
+/// If a namespace cannot be removed.
 pub fn down() -> Result<bool> {
     let Some(state) = state::load_if_up()? else {
         return Ok(false);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Makes a switch to try flow control on, and removes it.
+//! The program that creates and removes an emulated switch.
 
 #![forbid(unsafe_code)]
 
@@ -90,7 +90,7 @@ fn run(verb: &Verb) -> Result<()> {
     Ok(())
 }
 
-/// Prints `text`. A reader that has gone, such as `head`, is no error.
+/// Prints `text`. A closed pipe, as of `head`, is no error.
 fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

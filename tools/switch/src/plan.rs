@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What the switch is made of: the settings, and the commands that build it.
+//! The settings of a switch, and the commands that build it.
 
 use std::fmt;
 
@@ -15,17 +15,17 @@ pub const SWITCH: &str = "switch";
 /// The device of each host.
 pub const DEVICE: &str = "eth0";
 
-/// Bytes of an Ethernet header, which the kernel counts as part of a frame: `ETH_HLEN`,
+/// Bytes of an Ethernet header, which the kernel counts as part of a frame: `ETH_HLEN` of
 /// `linux/if_ether.h`.
 const HEADER: u32 = 14;
 
-/// Most hosts: neighbour tables grow with the square, and a guest's memory is small.
+/// Maximum number of hosts: neighbour tables grow with its square, and a guest's memory is small.
 const MOST_HOSTS: i64 = 256;
 
-/// How long a frame is on a cable, beside the time that its bits take.
+/// Propagation delay of a link; the serialization time adds to it.
 const CABLE: &str = "1us";
 
-/// Frames that may wait for a host's own cable; more than any socket has under way.
+/// Frames that may wait for a host's own link: more than any socket has in flight.
 const CABLE_QUEUE: u32 = 100_000;
 
 /// The switch's settings.
@@ -69,7 +69,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The rate at which hosts send to the switch, if it is limited.
+    /// Returns the rate at which hosts send to the switch, if it is limited.
     pub fn sending_rate(&self) -> Option<Rate> {
         match self.uplink {
             None => Some(self.rate),
@@ -79,11 +79,11 @@ impl Settings {
     }
 }
 
-/// How fast hosts may send.
+/// The rate at which hosts may send.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Uplink {
-    /// As fast as they can.
+    /// Without limit.
     None,
     /// At this rate.
     Rate(Rate),
@@ -120,47 +120,48 @@ pub enum Program {
     Tc,
 }
 
-/// Commands for one program in one namespace.
+/// Commands for a program in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The program.
+    /// The program to run.
     pub program: Program,
-    /// Where; `None` is where this process is.
+    /// The namespace to run in; `None` for that of this process.
     pub namespace: Option<String>,
-    /// One command a line, as its `-batch` takes them.
+    /// One command per line, as `-batch` takes them.
     pub lines: Vec<String>,
 }
 
-/// The namespace of host `number`.
+/// Returns the namespace of host `number`.
 pub fn host(number: u32) -> String {
     format!("h{number}")
 }
 
-/// The switch's device that leads to host `number`.
+/// Returns the switch's device that leads to host `number`.
 pub fn port(number: u32) -> String {
     format!("p{number}")
 }
 
-/// The namespaces of a switch with so many hosts.
+/// Returns the namespaces of a switch with `hosts` hosts.
 pub fn namespaces(hosts: u32) -> Vec<String> {
     let mut all: Vec<_> = (0..hosts).map(host).collect();
     all.push(SWITCH.to_owned());
     all
 }
 
-/// The IP address of host `number`; the prefix is 16 bits long.
+/// Returns the IP address of host `number`; the prefix is 16 bits long.
 fn address(number: u32) -> String {
     let station = number + 1;
     format!("10.0.{}.{}", station >> 8, station & 0xff)
 }
 
-/// The Ethernet address of host `number`: 02:00:00:00, and its number plus one in two bytes.
+/// Returns the Ethernet address of host `number`: 02:00:00:00, and its number plus one in two
+/// bytes.
 fn mac(number: u32) -> String {
     let station = number + 1;
     format!("02:00:00:00:{:02x}:{:02x}", station >> 8, station & 0xff)
 }
 
-/// Everything that builds the switch, in order.
+/// Returns all commands that build the switch, in order.
 pub fn steps(settings: &Settings) -> Vec<Step> {
     let names = namespaces(settings.hosts);
     let mut steps = vec![
@@ -196,8 +197,8 @@ fn in_switch(program: Program, lines: Vec<String>) -> Step {
     }
 }
 
-/// The bridge and its ports. Nothing but the hosts' own frames shall pass: no spanning tree, no
-/// IPv6 of the ports' own.
+/// Returns the commands for the bridge and its ports. Only the hosts' own frames may pass, so
+/// spanning tree and the ports' own IPv6 are off.
 fn links(settings: &Settings) -> Vec<String> {
     let mtu = settings.mtu;
     let mut lines = vec![
@@ -216,20 +217,19 @@ fn links(settings: &Settings) -> Vec<String> {
     lines
 }
 
-/// Where each address is, so that no frame is flooded to ports it is not for.
+/// Returns the forwarding entry of each host, so that no frame is flooded to other ports.
 fn forwarding(settings: &Settings) -> Vec<String> {
     (0..settings.hosts)
         .map(|number| format!("fdb add {} dev {} master static", mac(number), port(number)))
         .collect()
 }
 
-/// Rate and buffer of each port towards its host.
+/// Returns the commands that set the rate and buffer of each port towards its host.
 ///
-/// `tbf` lets a frame go when its tokens are there, on a high-resolution timer, and its queue
-/// counts bytes. Tokens for two frames, no more: one so that a frame can leave at all, one that
-/// makes up for the timer's lateness. With marking, `red` is that queue: the average it goes by is
-/// that of two frames (the shortest it knows), both thresholds are the same, and `nodrop` makes it
-/// drop nothing that fits.
+/// `tbf` sends a frame when it has the tokens, on a high-resolution timer, and its queue counts
+/// bytes. It has tokens for two frames: one to send a frame at all, one to make up for the timer's
+/// lateness. With marking, the queue is `red`. It averages over two frames, the fewest it supports;
+/// both thresholds are equal, and `nodrop` keeps it from dropping frames that fit.
 fn buffers(settings: &Settings) -> Vec<String> {
     let Settings { rate, buffer, .. } = settings;
     let (bits, bytes) = (rate.0, buffer.0);
@@ -252,10 +252,11 @@ fn buffers(settings: &Settings) -> Vec<String> {
     lines
 }
 
-/// A host: its device, and everybody's addresses, so that nobody has to ask.
+/// Returns the commands for a host: its device, and static neighbour entries of all hosts, so that
+/// no host needs ARP.
 ///
-/// One segment per frame: the kernel would otherwise hand TCP's data through the cable in pieces of
-/// many frames.
+/// Limits segments to one per frame: the kernel would otherwise pass TCP's data over the link in
+/// pieces of many frames.
 fn station(settings: &Settings, own: u32) -> Vec<String> {
     let mut lines = vec![
         "link set lo up".to_owned(),
@@ -274,11 +275,12 @@ fn station(settings: &Settings, own: u32) -> Vec<String> {
     lines
 }
 
-/// What a host's frames go through on their way to the switch.
+/// Returns the command for the link that a host's frames pass on their way to the switch.
 ///
-/// `netem` also takes frames off their socket's account, as a network card does once they are sent.
-/// Without it a frame in the buffer of the switch would count as one still waiting in its sender,
-/// and TCP would hold back the next: no sender on another machine can know what waits in a switch.
+/// `netem` also releases frames from their socket's account, as a network card does once they are
+/// sent. Otherwise a frame in the switch's buffer would still count as queued in its sender, and
+/// TCP would hold back the next one. A sender on another machine cannot know which frames wait in a
+/// switch.
 fn cable(settings: &Settings, number: u32) -> String {
     let mut line =
         format!("qdisc add dev {DEVICE} root handle 1: netem limit {CABLE_QUEUE} delay {CABLE}");
@@ -286,7 +288,7 @@ fn cable(settings: &Settings, number: u32) -> String {
         line += &format!(" rate {}bit", rate.0);
     }
     if settings.loss.0 > 0.0 {
-        // Hosts with one seed would lose the same frames.
+        // With the same seed, hosts would lose the same frames.
         let seed = settings.seed.wrapping_add(u64::from(number) << 32);
         line += &format!(" loss random {}% seed {seed}", settings.loss.0);
     }

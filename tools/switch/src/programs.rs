@@ -13,12 +13,11 @@ use serde::Deserialize;
 
 use crate::plan::{self, Program, Step};
 
-/// How long devices may take to notice that their cable is in; the kernel looks once a second at
-/// most.
+/// Maximum time for devices to notice their carrier; the kernel checks at most once a second.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Program {
-    /// What it is called in the PATH.
+    /// Returns its name in the PATH.
     fn name(self) -> &'static str {
         match self {
             Self::Ip => "ip",
@@ -28,7 +27,7 @@ impl Program {
     }
 }
 
-/// The beginning of a command line of `program` for `namespace`.
+/// Returns the start of a command line of `program` in `namespace`.
 fn command(program: Program, namespace: Option<&str>) -> Command {
     let mut command = Command::new(program.name());
     if let Some(namespace) = namespace {
@@ -37,20 +36,20 @@ fn command(program: Program, namespace: Option<&str>) -> Command {
     command
 }
 
-/// Runs `step`'s lines.
+/// Runs the commands of `step`.
 ///
 /// # Errors
-/// With the program's own words and the line it stumbled over.
+/// The program's error message, with the line that it failed on.
 pub fn run(step: &Step) -> Result<()> {
     let mut command = command(step.program, step.namespace.as_deref());
     command.args(["-batch", "-"]);
     finish(&mut command, step.program, &step.lines).map(drop)
 }
 
-/// What `program` prints as JSON.
+/// Runs `program` and parses the JSON that it prints.
 ///
 /// # Errors
-/// With the program's own words, or when it printed something else.
+/// The program's error message, or that its output cannot be parsed.
 pub fn ask<T: for<'de> Deserialize<'de>>(
     program: Program,
     namespace: &str,
@@ -74,7 +73,7 @@ fn finish(command: &mut Command, program: Program, lines: &[String]) -> Result<S
     let mut input = lines.join("\n");
     input.push('\n');
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ended early says why, below.
+        // If the program ended early, its status below says why.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output()?;
@@ -88,10 +87,10 @@ fn finish(command: &mut Command, program: Program, lines: &[String]) -> Result<S
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Why a program failed: its words, the line they are about, and what to do.
+/// Composes an error message: the program's own, the line it refers to, and a remedy.
 fn explain(name: &str, lines: &[String], words: &str) -> String {
     let words = words.trim();
-    // iproute2 ends with "Command failed -:LINE".
+    // iproute2's message ends with "Command failed -:LINE".
     let number = words
         .rsplit("-:")
         .next()
@@ -120,11 +119,11 @@ struct Link {
     operstate: String,
 }
 
-/// Waits until every host can send: a device that is up does not send before its carrier has been
-/// noticed.
+/// Waits until every host can send: a device that is up cannot send before the kernel notices its
+/// carrier.
 ///
 /// # Errors
-/// When a host has no carrier in time.
+/// If a host has no carrier in time.
 pub fn await_carrier(hosts: u32) -> Result<()> {
     let end = Instant::now() + PATIENCE;
     let ends = (0..hosts).flat_map(|number| {
@@ -150,11 +149,11 @@ pub fn await_carrier(hosts: u32) -> Result<()> {
     Ok(())
 }
 
-/// Demands that none of `namespaces` exists: what somebody else made is not to be touched, nor
-/// removed later.
+/// Fails if one of `namespaces` exists: a namespace that another program made must be neither
+/// changed nor removed later.
 ///
 /// # Errors
-/// With the one that does.
+/// Names the first namespace that exists.
 pub fn ensure_free(namespaces: &[String]) -> Result<()> {
     for name in namespaces {
         ensure!(
@@ -169,10 +168,10 @@ fn exists(namespace: &str) -> bool {
     Path::new("/run/netns").join(namespace).exists()
 }
 
-/// Removes those of `namespaces` that exist, and with them their devices.
+/// Removes those of `namespaces` that exist, with their devices.
 ///
 /// # Errors
-/// When one cannot be removed.
+/// If one cannot be removed.
 pub fn remove(namespaces: &[String]) -> Result<()> {
     let existing: Vec<_> = namespaces
         .iter()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What is remembered between calls: the settings, and the counters from which to count.
+//! The state that persists between calls: the settings, and the baseline of the counters.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -13,47 +13,47 @@ use serde::{Deserialize, Serialize};
 use crate::counters::Port;
 use crate::plan::Settings;
 
-/// Beside the namespaces that `ip` keeps, and gone with them when the machine is started anew.
+/// In `/run`, as the namespaces that `ip` makes: a reboot removes both.
 const FILE: &str = "/run/enet-switch.json";
 
 /// A switch that is up.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct State {
-    /// What it was made with.
+    /// The settings that it was created with.
     pub settings: Settings,
     /// The counters when they were last reset; empty if never.
     pub baseline: Vec<Port>,
-    /// How long it stays.
+    /// When it is removed.
     #[serde(default)]
     keeping: Keeping,
 }
 
-/// How long a switch stays.
+/// The lifetime of a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Keeping {
-    /// Until somebody takes it down.
+    /// Until `down` removes it.
     #[default]
     UntilDown,
-    /// As long as the process that made it has the state locked.
+    /// While the process that made it holds the lock on the state file.
     WhileLocked,
 }
 
-/// What to say to who asks for a second one.
+/// The error if a second switch is requested.
 const ONE_IS_UP: &str = "a switch is up already: remove it with 'enet-switch down'";
 
-/// Demands that no switch is up.
+/// Fails if a switch is up.
 ///
 /// # Errors
-/// When one is.
+/// If a switch is up.
 pub fn ensure_none_is_up() -> Result<()> {
     ensure!(load_if_up()?.is_none(), ONE_IS_UP);
     Ok(())
 }
 
-/// Remembers a switch that is about to be made.
+/// Stores the state of a switch that is about to be built.
 ///
 /// # Errors
-/// When there is one already.
+/// If a switch exists already.
 pub fn create(settings: &Settings, keeping: Keeping) -> Result<File> {
     let state = State {
         settings: settings.clone(),
@@ -72,20 +72,20 @@ pub fn create(settings: &Settings, keeping: Keeping) -> Result<File> {
     }
 }
 
-/// Locks the state as long as this process lives, or the lock.
+/// Locks the state until the lock is dropped or this process ends.
 ///
 /// # Errors
-/// When somebody else has locked it.
+/// If another process has locked it.
 pub fn lock(file: File) -> Result<Flock<File>> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock)
         .map_err(|(_, error)| error)
         .with_context(|| format!("locking {FILE}"))
 }
 
-/// Is there a switch whose process has ended without removing it?
+/// Returns whether a switch exists whose process ended without removing it.
 ///
 /// # Errors
-/// When the file that describes it cannot be read.
+/// If the state file cannot be read.
 pub fn is_abandoned() -> Result<bool> {
     if load_if_up()?.is_none_or(|state| state.keeping == Keeping::UntilDown) {
         return Ok(false);
@@ -98,18 +98,18 @@ pub fn is_abandoned() -> Result<bool> {
     }
 }
 
-/// The switch that is up.
+/// Returns the state of the switch that is up.
 ///
 /// # Errors
-/// When none is, or the file that describes it cannot be read.
+/// If no switch is up, or the state file cannot be read.
 pub fn load() -> Result<State> {
     load_if_up()?.context("no switch is up: make one with 'enet-switch up'")
 }
 
-/// The switch that is up, if any.
+/// Returns the state of the switch that is up, if any.
 ///
 /// # Errors
-/// When the file that describes it cannot be read.
+/// If the state file cannot be read.
 pub fn load_if_up() -> Result<Option<State>> {
     match fs::read(FILE) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).with_context(|| {
@@ -120,18 +120,18 @@ pub fn load_if_up() -> Result<Option<State>> {
     }
 }
 
-/// Remembers `state`.
+/// Stores `state`.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// If the file cannot be written.
 pub fn store(state: &State) -> Result<()> {
     fs::write(FILE, serde_json::to_vec(state)?).with_context(|| format!("writing {FILE}"))
 }
 
-/// Forgets a switch that has been removed.
+/// Removes the state of a switch that has been removed.
 ///
 /// # Errors
-/// When the file cannot be removed.
+/// If the file cannot be removed.
 pub fn forget() -> Result<()> {
     fs::remove_file(FILE).with_context(|| format!("removing {FILE}"))
 }

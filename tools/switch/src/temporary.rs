@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A switch that goes with the process that made it.
+//! A switch that is removed with the process that made it.
 
 use std::fs::File;
 
@@ -11,16 +11,16 @@ use crate::plan::{self, Settings};
 use crate::state::{self, Keeping};
 use crate::{build, down, programs};
 
-/// A switch and its hosts, removed when this is dropped. What a killed process has left behind is
-/// removed by the next one that makes such a switch: this one's state is locked, which ends with
-/// the process in any case.
+/// A switch and its hosts, removed on drop. If the process is killed, the next one that makes such
+/// a switch removes it: this one's state file is locked, and the lock ends with the process in any
+/// case.
 #[derive(Debug)]
 pub struct Temporary {
     _alive: Flock<File>,
 }
 
 impl Temporary {
-    /// Makes one.
+    /// Creates a switch.
     ///
     /// # Errors
     /// As [`up`](crate::up).
@@ -35,17 +35,17 @@ impl Temporary {
         Ok(Self { _alive: alive })
     }
 
-    /// The namespaces of the hosts, by number.
+    /// Returns the namespaces of the hosts, by number.
     pub fn hosts(settings: &Settings) -> Vec<String> {
         (0..settings.hosts).map(plan::host).collect()
     }
 
-    /// Removes it now, and says what went wrong.
+    /// Removes the switch now and reports errors.
     ///
     /// # Errors
-    /// When a namespace cannot be removed.
+    /// If a namespace cannot be removed.
     pub fn down(self) -> Result<()> {
-        // What is left to drop finds no switch.
+        // The drop that follows finds no switch.
         down().map(drop)
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Rates, sizes and shares as people write them.
+//! Rates, sizes and shares in the notation of command lines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 use anyhow::{bail, ensure, Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// A rate, bits per second; written as `tc` does, with powers of 1000: `200mbit`, `2.5gbit`.
+/// A rate in bits per second, written as for `tc` with powers of 1000: `200mbit`, `2.5gbit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rate(pub u64);
@@ -32,7 +32,7 @@ const RATES: [(&str, u64); 4] = [
 
 const SIZES: [(&str, u32); 3] = [("m", 1 << 20), ("k", 1 << 10), ("", 1)];
 
-/// The number before the longest unit that `text` ends with, and what that unit stands for.
+/// Returns the number before the longest unit that `text` ends with, and that unit's factor.
 fn split<'a, T: Copy>(text: &'a str, units: &[(&str, T)]) -> Option<(&'a str, T)> {
     units
         .iter()
@@ -48,7 +48,8 @@ impl FromStr for Rate {
         let (number, unit) = split(&lower, &RATES).context(hint)?;
         let number: f64 = number.parse().context(hint)?;
         let bits = number * unit as f64;
-        // Below, a frame takes a second; above, the kernel's timers are coarser than a frame.
+        // Below, a frame takes more than a second. Above, it takes less than the resolution of the
+        // kernel's timers.
         ensure!(
             (12_000.0..=100e9).contains(&bits),
             "a port's rate is between 12kbit and 100gbit"

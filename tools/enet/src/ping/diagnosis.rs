@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Collects what shows who is at fault: counters of the interface, ESP's answer, signs of life of
-//! the host.
+//! Collects the evidence for a diagnosis: the interface's counters, the host's answer to ESP, and
+//! whether the host itself responds.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -15,30 +15,30 @@ use super::target::Target;
 use super::verdict::{Evidence, Life};
 use crate::interfaces::Frames;
 
-/// A port on which hardly anybody listens.
+/// A port on which a service is rare.
 const DISCARD: u16 = 9;
 
-/// How long an answer to ESP's SYN may take.
+/// How long to wait for an answer to ESP's SYN.
 const ESP: Duration = Duration::from_millis(1500);
 
-/// How long some devices take to count a frame that has left.
+/// How long some devices take to count a frame they sent.
 const COUNTING: Duration = Duration::from_millis(1500);
 
-/// How long a host may take to answer a probe; the kernel asks three times, once a second.
+/// How long to wait for the answer to a probe; the kernel asks three times, once a second.
 const PROBED: Duration = Duration::from_secs(4);
 
-/// The same where the kernel first waits five seconds for another sign, because it was not told to
-/// ask at once.
+/// The same without a probe request: the kernel then first waits five seconds for other evidence
+/// that the host is reachable.
 const UNPROBED: Duration = Duration::from_secs(9);
 
-/// How long a host may take to say that a UDP port is closed, where the kernel does not ask by
+/// How long to wait for the host to report a closed UDP port, if the kernel does not probe by
 /// itself.
 const REFUSED: Duration = Duration::from_secs(1);
 
-/// Looks for the reason why `target` has not answered. `before` is what its interface had counted
-/// when asking began.
+/// Finds out why `target` has not answered. `before` holds the interface's counters from the start
+/// of the ping.
 pub fn examine(target: &Target, tally: &Tally, before: Option<Frames>) -> Evidence {
-    // Frames to the own address do not leave the host.
+    // Frames to the host's own address do not pass the interface.
     let before = before.filter(|_| target.interface.mac != Some(target.mac));
     let frames = before.and_then(|before| frames_since(target, tally, before));
     let mut evidence = Evidence {
@@ -50,7 +50,7 @@ pub fn examine(target: &Target, tally: &Tally, before: Option<Frames>) -> Eviden
         esp: false,
         life: Life::Unknown,
     };
-    // Of a fault of this host the other one knows nothing.
+    // A fault of this host needs no evidence from the other.
     if !evidence.verdict().is_here() {
         evidence.esp = answers_esp(target);
         if !evidence.esp {
@@ -71,7 +71,8 @@ fn frames_since(target: &Target, tally: &Tally, before: Frames) -> Option<Frames
     }
 }
 
-/// A host with the module accepts a connection or resets it, whether somebody listens there or not.
+/// Returns whether the host answers ESP. With the module, it accepts or resets a connection,
+/// whether or not a socket listens.
 fn answers_esp(target: &Target) -> bool {
     let address = Address::new(target.mac, target.interface.index, DISCARD);
     match EspStream::connect_timeout(&address, ESP) {
@@ -83,8 +84,8 @@ fn answers_esp(target: &Target) -> bool {
     }
 }
 
-/// Asks the host itself: has the kernel confirm the neighbour entry, and sends to a UDP port that
-/// is closed.
+/// Tests whether the host itself responds: makes the kernel confirm the neighbour entry, and sends
+/// a datagram to a closed UDP port.
 fn life(target: &Target, ip: IpAddr) -> Life {
     let index = target.interface.index;
     let find = || {

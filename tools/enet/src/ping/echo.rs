@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Echo requests and their answers: EDP's port 0.
+//! Echo requests and their answers, on EDP's port 0.
 
 use std::collections::hash_map::RandomState;
 use std::collections::HashMap;
@@ -22,49 +22,49 @@ use super::target::Target;
 use crate::interfaces::Interface;
 use crate::output;
 
-/// Bytes of a request that have a meaning: its kind and its number.
+/// Bytes of a request that carry information: its kind and its number.
 pub const LEAST_SIZE: u16 = 5;
 
 /// Bytes of an EDP header, which an MTU includes.
 const HEADER: u32 = 6;
 
-/// Requests that may wait for answers, so that endless ones without answers do not take endless
-/// memory.
+/// Maximum number of unanswered requests that are remembered, which bounds the memory of an endless
+/// ping.
 const MOST_WAITING: u32 = 1 << 16;
 
-/// How long the host's answer to the query may take, once all echoes have come.
+/// How long to wait for the answer to the query once all echoes have arrived.
 const TOLD: Duration = Duration::from_millis(100);
 
-/// How long an answer may take that a message waits for.
+/// How long to wait for the answer to a query that an error message depends on.
 const ASKED_AGAIN: Duration = Duration::from_secs(2);
 
-/// How to ask.
+/// The parameters of a ping.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Requests; 0 for as many as there is time for.
+    /// Number of requests; 0 for as many as the time allows.
     pub count: u32,
-    /// From one request to the next.
+    /// Time from one request to the next.
     pub interval: Duration,
-    /// Bytes of each.
+    /// Bytes of a request.
     pub size: u16,
-    /// How long the last answer may take.
+    /// How long to wait for the last answer.
     pub timeout: Duration,
 }
 
-/// How it went.
+/// The results of a ping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Requests that the device took.
+    /// Requests that the device accepted.
     pub sent: u32,
-    /// Requests that it refused.
+    /// Requests that the device refused.
     pub refused: u32,
-    /// Answers, and how long they took.
+    /// Number of answers and their round-trip times.
     pub times: Times,
     /// Answers beyond the first to a request.
     pub duplicates: u32,
 }
 
-/// Answers in as much memory for endless ones as for four.
+/// Statistics of round-trip times in constant memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     count: u32,
@@ -74,7 +74,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// No answer has come.
+    /// Returns whether no answer has arrived.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -117,8 +117,8 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64() * 1e3)
 }
 
-/// The signals that end asking, blocked so that a descriptor reports them. Dropped, they kill
-/// again.
+/// The signals that end the ping. They are blocked and read through a descriptor; the drop unblocks
+/// them.
 struct Interrupts {
     set: SigSet,
     descriptor: SignalFd,
@@ -138,37 +138,38 @@ impl Interrupts {
 
 impl Drop for Interrupts {
     fn drop(&mut self) {
-        // The one that was reported must not kill now.
+        // Consume pending signals, which would kill the process once unblocked.
         while matches!(self.descriptor.read_signal(), Ok(Some(_))) {}
         let _ = self.set.thread_unblock();
     }
 }
 
-/// A conversation with one host.
+/// A ping of one host.
 #[derive(Debug)]
 pub struct Echo<'a> {
     socket: &'a EdpSocket,
     target: &'a Target,
     plan: Plan,
-    /// When each request was sent that has no answer yet.
+    /// When each unanswered request was sent.
     waiting: HashMap<u32, Instant>,
     tally: Tally,
     query: Query,
 }
 
-/// The query for what the host tells about itself.
+/// The state of the query for the host's capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Query {
-    /// It leaves when the first echo has come: what is sent to a host that is not there is counted.
+    /// Not sent. It waits for the first echo, so that the frames sent to an absent host are all
+    /// counted as requests.
     NotSent,
-    /// It left, with this nonce, at this time.
+    /// Sent, with this nonce, at this time.
     Sent(u32, Instant),
-    /// It is answered, or could not leave.
+    /// Answered, or sending it failed.
     Done,
 }
 
 impl<'a> Echo<'a> {
-    /// Asks `target` through `socket`.
+    /// Prepares to ping `target` through `socket`.
     pub fn new(socket: &'a EdpSocket, target: &'a Target, plan: Plan) -> Self {
         Self {
             socket,
@@ -180,10 +181,10 @@ impl<'a> Echo<'a> {
         }
     }
 
-    /// Asks as planned, or until a signal comes, and prints each answer.
+    /// Sends the requests until they are done or a signal arrives, and prints each answer.
     ///
     /// # Errors
-    /// When the device cannot send at all.
+    /// If the device cannot send at all.
     pub fn run(mut self) -> Result<Tally> {
         let name = &self.target.interface.name;
         let most = sockaddr_en::interface_mtu(name)
@@ -229,7 +230,7 @@ impl<'a> Echo<'a> {
             Ok(_) => {
                 self.tally.sent += 1;
                 self.waiting.insert(number, now);
-                // An answer as late as this does not come.
+                // Forget a request that is too old to be answered.
                 self.waiting.remove(&number.wrapping_sub(MOST_WAITING));
                 Ok(())
             }
@@ -241,7 +242,7 @@ impl<'a> Echo<'a> {
         }
     }
 
-    /// Takes all answers that have come.
+    /// Handles all answers in the socket's queue.
     fn listen(&mut self) -> Result<()> {
         let mut buffer = vec![0; usize::from(u16::MAX)];
         loop {
@@ -274,7 +275,7 @@ impl<'a> Echo<'a> {
         ))
     }
 
-    /// Asks what the host tells about itself, once. An older one does not answer.
+    /// Sends the query for the host's capabilities, once. An older module does not answer it.
     fn query(&mut self) {
         if self.query != Query::NotSent {
             return;
@@ -288,7 +289,7 @@ impl<'a> Echo<'a> {
         };
     }
 
-    /// Prints what the host tells, if `datagram` says that.
+    /// Prints the host's capabilities if `datagram` is the answer to the query.
     fn show(&mut self, datagram: &[u8]) -> Result<()> {
         let Query::Sent(nonce, _) = self.query else {
             return Ok(());
@@ -300,7 +301,7 @@ impl<'a> Echo<'a> {
         output::print(&format!("peer: {told}\n"))
     }
 
-    /// An error of the socket: mostly the device has changed since it was looked at.
+    /// Explains an error of the socket: most often the device has changed since the ping began.
     fn explain(&self, error: io::Error) -> anyhow::Error {
         let name = &self.target.interface.name;
         if error.raw_os_error() == Some(libc::EMSGSIZE) {
@@ -315,8 +316,8 @@ impl<'a> Echo<'a> {
     }
 }
 
-/// What to say if `target` takes less than `size` bytes, which it has to tell: frames beyond its
-/// MTU are dropped on the way, and the kernel refuses them once it knows.
+/// Returns an error if `target` reports that it accepts less than `size` bytes. Frames larger than
+/// its MTU are dropped on the way; once the kernel knows the limit, it refuses them.
 pub fn too_long(target: &Target, size: u16) -> Option<anyhow::Error> {
     let to = Address::new(target.mac, target.interface.index, 0);
     let told = Capabilities::of(to, ASKED_AGAIN).ok()?;
@@ -326,17 +327,16 @@ pub fn too_long(target: &Target, size: u16) -> Option<anyhow::Error> {
     ))
 }
 
-/// The queue in front of the device, or a filter there, did not take the frame; it may take the
-/// next.
+/// Returns whether the device's queue or a filter refused the frame. The next frame may pass.
 fn is_refusal(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Waits until the socket has something, at most for `time`; true when a signal came.
+/// Waits until the socket has a datagram, at most for `time`; returns true if a signal arrived.
 fn await_either(socket: &EdpSocket, signals: &SignalFd, time: Duration) -> Result<bool> {
     let mut entries =
         [socket.as_fd(), signals.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-    // Rounded up, or the last part of a millisecond would be spent polling.
+    // Rounded up: otherwise the loop would poll through the last fraction of a millisecond.
     let time = time + Duration::from_micros(999);
     let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
     match poll(&mut entries, timeout) {
@@ -346,7 +346,7 @@ fn await_either(socket: &EdpSocket, signals: &SignalFd, time: Duration) -> Resul
     }
 }
 
-/// Request `number`: its kind, its number, and bytes that fill it up.
+/// Returns request `number`: its kind, its number, and padding.
 fn request(number: u32, size: u16) -> Vec<u8> {
     let mut bytes = vec![EDP_ECHO_REQUEST];
     bytes.extend(number.to_be_bytes());
@@ -354,7 +354,7 @@ fn request(number: u32, size: u16) -> Vec<u8> {
     bytes
 }
 
-/// The number of the request that `bytes` answer.
+/// Returns the number of the request that `bytes` answer.
 fn answered(bytes: &[u8]) -> Option<u32> {
     let (kind, rest) = bytes.split_first()?;
     let number = rest.get(..4)?.try_into().ok()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `enet ping`: asks a host for echoes, and finds out why none comes.
+//! `enet ping`: sends echo requests to a host, and diagnoses why none is answered.
 
 mod diagnosis;
 mod echo;
@@ -53,18 +53,18 @@ pub struct PingArgs {
     family: u16,
 }
 
-/// Nobody answered.
+/// Exit status if no answer came.
 const UNANSWERED: u8 = 1;
 
 impl PingArgs {
-    /// Asks, prints the answers and a summary, and the reason if nobody answered.
+    /// Sends the requests; prints the answers and a summary, and the cause if no answer came.
     ///
     /// # Errors
-    /// When the host cannot be asked: the module is not loaded, an interface cannot send, or a
+    /// If the host cannot be pinged: the module is not loaded, an interface cannot send, or a
     /// request is too large for the host.
     pub fn run(&self) -> Result<ExitCode> {
         sockaddr_en::set_family(self.family);
-        // A wrong host is reported first, whether or not the module is loaded.
+        // A wrong host is reported first, even if the module is not loaded.
         let host = Named::parse(&self.host, self.interface.as_deref())?;
         let socket = EdpSocket::bind(Address::any(0)).map_err(no_socket)?;
         let target = match target::resolve(&host)? {
@@ -90,7 +90,7 @@ impl PingArgs {
         if !tally.times.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
-        // Interrupted before the first request: there is nothing to explain.
+        // Without a request, as after an early signal, there is nothing to explain.
         if tally.sent + tally.refused > 0 {
             if let Some(error) = echo::too_long(&target, self.size) {
                 return Err(error);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! From what the user writes to an Ethernet address and an interface.
+//! Resolves the host on the command line to an Ethernet address and an interface.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs};
@@ -10,26 +10,26 @@ use sockaddr_en::{LookupError, MacAddr};
 
 use crate::interfaces::{Fault, Interface};
 
-/// A port, which is only there to ask for addresses.
+/// A port for the resolver, which needs one; it is not used.
 const ANY_PORT: u16 = 0;
 
-/// A host to ask.
+/// A host to ping.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Its Ethernet address.
     pub mac: MacAddr,
-    /// The interface that leads there; it can send.
+    /// The interface that leads to the host; it can send.
     pub interface: Interface,
-    /// Its IP address, where one is known.
+    /// Its IP address, if one is known.
     pub ip: Option<IpAddr>,
 }
 
-/// What becomes of a host's name.
+/// The result of resolving a host.
 #[derive(Debug)]
 pub enum Resolved {
     /// An Ethernet address.
     Found(Target),
-    /// Nothing: nobody says that the IP address is his.
+    /// No host answers for the IP address.
     Silent(String),
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// How the kernel asks for the owner of `ip`.
+/// Returns the name of the protocol that resolves `ip` to an Ethernet address.
 pub fn question(ip: IpAddr) -> &'static str {
     match ip {
         IpAddr::V4(_) => "ARP",
@@ -51,20 +51,20 @@ pub fn question(ip: IpAddr) -> &'static str {
     }
 }
 
-/// What the user wrote, in parts.
+/// The parts of the host argument.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Named<'a> {
     host: &'a str,
-    /// The Ethernet address that `host` is, if it is one.
+    /// The Ethernet address, if `host` is one.
     mac: Option<MacAddr>,
     interface: Option<&'a str>,
 }
 
 impl<'a> Named<'a> {
-    /// Takes `text` and the interface `option` apart, without asking anybody.
+    /// Splits `text` and combines it with the interface of `option`, without resolving anything.
     ///
     /// # Errors
-    /// When the text can name no host.
+    /// If the text is no valid host.
     pub fn parse(text: &'a str, option: Option<&'a str>) -> Result<Self> {
         let (host, interface) = match text.rsplit_once('%') {
             Some((host, interface)) => (host, Some(interface)),
@@ -102,8 +102,8 @@ impl<'a> Named<'a> {
     }
 }
 
-/// What is wrong with a text that has colons and is no address: no name of a host has one, so
-/// nobody needs to be asked.
+/// Explains a text that has colons and is no address. No host name has a colon, so the resolver
+/// need not be asked.
 fn not_a_host(text: &str) -> String {
     const MAC: usize = "02:00:00:00:00:01".len();
     let parts = text
@@ -119,10 +119,10 @@ fn not_a_host(text: &str) -> String {
     }
 }
 
-/// Finds the host that the user named.
+/// Resolves the host.
 ///
 /// # Errors
-/// When there is no such name, or an interface cannot be used.
+/// If the name does not exist, or an interface cannot be used.
 pub fn resolve(named: &Named<'_>) -> Result<Resolved> {
     let interface = named.interface.map(interface).transpose()?;
     if let Some((mac, interface)) = named.mac.zip(interface.clone()) {
@@ -142,7 +142,7 @@ pub fn resolve(named: &Named<'_>) -> Result<Resolved> {
     Ok(Resolved::Silent(reason))
 }
 
-/// The interface called `name`, which can send.
+/// Returns the interface called `name`, which can send.
 fn interface(name: &str) -> Result<Interface> {
     let found = Interface::named(name)?;
     let interface = found.with_context(|| Fault::Absent(name.to_owned()))?;
@@ -168,7 +168,7 @@ fn of_mac(mac: MacAddr, interface: Interface) -> Resolved {
 fn of_ip(ip: IpAddr, interface: Option<&Interface>) -> Result<Resolved> {
     let numbered = |index| -> Result<Interface> {
         let found = Interface::numbered(index)?;
-        // A device without a carrier is why nobody answers.
+        // A device without carrier explains missing answers, so it is reported first.
         usable(found.with_context(|| format!("interface {index} of {ip} has gone"))?)
     };
     match sockaddr_en::lookup_ip(ip, interface.map(|interface| interface.index)) {

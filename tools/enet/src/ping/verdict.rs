@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Who is at fault when no answer comes: from what was observed to a sentence.
+//! Finds the cause of missing answers in the evidence, and explains it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,62 +8,63 @@ use std::net::IpAddr;
 use super::target::question;
 use crate::interfaces::Frames;
 
-/// Whether the host itself shows a sign of life, without the module.
+/// Whether the host itself responds, with or without the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// It answers neighbour discovery, or says that a UDP port is closed.
+    /// It answers neighbour discovery, or reports that a UDP port is closed.
     Answers(IpAddr),
     /// It does not answer neighbour discovery.
     Silent(IpAddr),
-    /// No IP address is known, or the neighbour entry is fixed by an administrator.
+    /// No IP address is known, or an administrator set the neighbour entry.
     Unknown,
 }
 
-/// What was observed while nobody answered.
+/// The evidence collected when no answer came.
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    /// The host, as [`Target`](super::target::Target) prints.
+    /// The host, as printed by [`Target`](super::target::Target).
     pub host: String,
     /// The interface.
     pub interface: String,
-    /// Requests that the interface took.
+    /// Requests that the interface accepted.
     pub sent: u32,
-    /// Requests that it refused.
+    /// Requests that the interface refused.
     pub refused: u32,
-    /// Frames of the interface meanwhile; none if they do not count, as those inside a host.
+    /// Frames that the interface counted during the ping; `None` if it does not count them, as for
+    /// frames within a host.
     pub frames: Option<Frames>,
     /// The host answers ESP.
     pub esp: bool,
-    /// Sign of life.
+    /// Whether the host itself responds.
     pub life: Life,
 }
 
-/// Who is at fault.
+/// The cause of missing answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// A filter or a full queue of this host refused the frames.
     RefusedHere,
-    /// The frames vanished in this host, without an error.
+    /// The frames were lost in this host without an error.
     LostHere,
-    /// The other host has the module, but its EDP frames do not get there or back.
+    /// The other host has the module, but EDP frames do not pass in one direction.
     EdpFiltered,
-    /// The other host is there, and answers neither protocol.
+    /// The other host responds, but answers neither protocol.
     NoModuleThere,
-    /// The other host is not there.
+    /// The other host does not respond.
     NoHost,
     /// Nothing is known about the other host.
     Unknown,
 }
 
 impl Verdict {
-    /// The fault is this host's.
+    /// Returns whether the cause is in this host.
     pub fn is_here(self) -> bool {
         matches!(self, Self::RefusedHere | Self::LostHere)
     }
 }
 
 impl Evidence {
-    /// Who is at fault. Causes that are sure come first.
+    /// Returns the cause. Certain causes are tested first.
     pub fn verdict(&self) -> Verdict {
         if self.sent == 0 && self.refused > 0 {
             Verdict::RefusedHere
@@ -83,7 +84,7 @@ impl Evidence {
         }
     }
 
-    /// Answers may have come and been dropped behind the interface.
+    /// Adds a hint if answers may have arrived and been dropped after the interface.
     fn hint_at_own_input(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(frames) = self.frames else {
             return Ok(());

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The BPF program that maps the sockets of a control group, and the calls of `bpf(2)` that attach
-//! it.
+//! The BPF program that maps the sockets of a control group, and the `bpf(2)` calls that attach it.
 //!
-//! The kernel calls `update_socket_protocol()` in each `socket` call and lets programs change what
-//! it returns (`fmod_ret`). The program here is written down as instructions, so that neither a
-//! compiler for BPF nor a loader of its objects is needed.
+//! The kernel calls `update_socket_protocol()` in each `socket` call; programs of type `fmod_ret`
+//! can change its result. The program is written as instructions here, which needs neither a
+//! compiler for BPF nor a loader of object files.
 
 #![allow(unsafe_code)]
 
@@ -20,10 +19,10 @@ use sockaddr_en::constants::IPPROTO_ENET;
 
 use super::btf;
 
-/// The types of the kernel's functions.
+/// The file that describes the kernel's types and functions.
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// The function whose result the program changes.
+/// The function whose result the program replaces.
 const HOOK: &CStr = c"update_socket_protocol";
 
 /// Commands, types and flags of `linux/bpf.h`.
@@ -40,11 +39,11 @@ mod uapi {
     pub const FUNC_CURRENT_TASK_UNDER_CGROUP: i32 = 37;
 }
 
-/// The license, as the kernel compares it: programs that trace functions must have one that goes
-/// with its own.
+/// The license, as the kernel compares it: tracing programs must have one that is compatible with
+/// the GPL.
 const LICENSE: &CStr = c"Dual MIT/GPL";
 
-/// An instruction: code, destination and source register, offset, number.
+/// A BPF instruction: opcode, destination and source register, offset, immediate value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 struct Instruction {
@@ -83,7 +82,7 @@ const fn set(to: u8, number: i32) -> Instruction {
     instruction(0xb7, to, 0, 0, number)
 }
 
-/// `to &= number`, of 32 bits
+/// `to &= number`, in 32 bits
 const fn and(to: u8, number: i32) -> Instruction {
     instruction(0x54, to, 0, 0, number)
 }
@@ -93,12 +92,12 @@ const fn if_equal(register: u8, number: i32, skip: i16) -> Instruction {
     instruction(0x16, register, 0, skip, number)
 }
 
-/// Skips `skip` instructions if they are not.
+/// Skips `skip` instructions if the low 32 bits of `register` are not `number`.
 const fn if_not_equal(register: u8, number: i32, skip: i16) -> Instruction {
     instruction(0x56, register, 0, skip, number)
 }
 
-/// Calls a function of the kernel's.
+/// Calls a function of the kernel.
 const fn call(function: i32) -> Instruction {
     instruction(0x85, 0, 0, 0, function)
 }
@@ -106,17 +105,17 @@ const fn call(function: i32) -> Instruction {
 /// Returns register 0.
 const EXIT: Instruction = instruction(0x95, 0, 0, 0, 0);
 
-/// The program: for streams of `AF_INET` and `AF_INET6` that a task in the group asks for with
-/// TCP's protocol number, 0 or MPTCP's (as Go does for listeners), the result is `IPPROTO_ENET`.
-/// Otherwise it is 0, which has the kernel's function run as if there were no program. `groups` is
-/// the map with the group.
+/// Returns the program. Its result is `IPPROTO_ENET` if a task in the group opens a stream socket
+/// of `AF_INET` or `AF_INET6` with the protocol number TCP, MPTCP (which Go uses for listeners) or
+/// 0. Otherwise it is 0, and the kernel runs its own function as without a program. `groups` is the
+/// map that holds the group.
 fn program(groups: RawFd) -> Vec<Instruction> {
-    // The function's arguments, each in 64 bits; the address of the first is in register 1 at the
+    // Offsets of the function's arguments, 64 bits each. Register 1 points to the first one at the
     // start.
     const FAMILY: i16 = 0;
     const TYPE: i16 = 8;
     const PROTOCOL: i16 = 16;
-    /// The bits of a type that are no flags.
+    /// The bits of a socket type without flags.
     const TYPE_MASK: i32 = 0xf;
     vec![
         copy(6, 1),
@@ -130,7 +129,7 @@ fn program(groups: RawFd) -> Vec<Instruction> {
         if_equal(1, libc::IPPROTO_IP, 2),
         if_equal(1, libc::IPPROTO_TCP, 1),
         if_not_equal(1, libc::IPPROTO_MPTCP, 7),
-        // Register 1 is the map: a number of 64 bits in two instructions.
+        // Register 1 is the map: two instructions load its 64 bits.
         instruction(0x18, 1, uapi::PSEUDO_MAP_FD, 0, groups),
         instruction(0, 0, 0, 0, 0),
         set(2, 0),
@@ -138,18 +137,17 @@ fn program(groups: RawFd) -> Vec<Instruction> {
         if_not_equal(0, 1, 2),
         set(0, IPPROTO_ENET),
         EXIT,
-        // All jumps for other sockets end here.
+        // All jumps for other sockets lead here.
         set(0, 0),
         EXIT,
     ]
 }
 
-/// A call of `bpf(2)` with the first fields of its attributes; the kernel takes the rest for
-/// zeroes.
+/// Calls `bpf(2)` with the first fields of its attributes; the kernel takes the others as zero.
 ///
 /// # Safety
-/// `Attributes` is the start of what `command` takes, without padding, and whatever it points to is
-/// readable for as long as the command reads.
+/// `Attributes` must be the start of the structure that `command` takes, without padding, and all
+/// memory that it points to must be readable until the call returns.
 unsafe fn bpf<Attributes>(command: libc::c_int, attributes: &Attributes) -> io::Result<RawFd> {
     let place: *const Attributes = attributes;
     // SAFETY: the attributes are readable for their size; the rest is the caller's promise.
@@ -160,14 +158,14 @@ unsafe fn bpf<Attributes>(command: libc::c_int, attributes: &Attributes) -> io::
     }
 }
 
-/// Owns a descriptor that `bpf` has returned.
+/// Takes ownership of a descriptor that `bpf` returned.
 fn owned(fd: RawFd) -> OwnedFd {
-    // SAFETY: only called with the result of a command that makes a descriptor, which nobody else
-    // knows.
+    // SAFETY: the callers pass the result of a command that creates a descriptor, which has no
+    // other owner yet.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// A map with one control group.
+/// Creates a map that holds one control group.
 fn group_map(group: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct MapCreate {
@@ -205,7 +203,7 @@ fn group_map(group: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(map)
 }
 
-/// Has the kernel check and keep the program.
+/// Makes the kernel verify and load the program.
 fn load_program(groups: BorrowedFd<'_>, function: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct ProgramLoad {
@@ -257,16 +255,16 @@ fn load_program(groups: BorrowedFd<'_>, function: u32) -> io::Result<OwnedFd> {
     Ok(owned(unsafe { bpf(uapi::PROG_LOAD, &load) }?))
 }
 
-/// A program that is attached as long as this, or a pin of it, is there.
+/// The attachment of a program. It lasts until this and all pins of it are gone.
 #[derive(Debug)]
 pub struct Link(OwnedFd);
 
 impl Link {
-    /// Maps the sockets that tasks in `group` make from now on; `group` is a directory of the
-    /// control group file system.
+    /// Maps the sockets that tasks in `group` create from now on; `group` is a directory of the
+    /// cgroup file system.
     ///
     /// # Errors
-    /// When the kernel has no such hook (`CONFIG_MPTCP`, `CONFIG_DEBUG_INFO_BTF`), or this user may
+    /// If the kernel has no such hook (`CONFIG_MPTCP`, `CONFIG_DEBUG_INFO_BTF`), or this user may
     /// not attach programs to it (`CAP_BPF` and `CAP_PERFMON`).
     pub fn attach(group: BorrowedFd<'_>) -> Result<Self> {
         #[repr(C)]
@@ -293,10 +291,10 @@ impl Link {
         Ok(Self(owned(link.context("attaching the BPF program")?)))
     }
 
-    /// Keeps the program attached under a name in the BPF file system, until that is removed.
+    /// Keeps the program attached under a name in the BPF file system, until the name is removed.
     ///
     /// # Errors
-    /// When the file system is not mounted there, or has the name.
+    /// If the BPF file system is not mounted there, or the name exists.
     pub fn pin(&self, path: &Path) -> Result<()> {
         #[repr(C)]
         struct Pin {
@@ -320,7 +318,7 @@ impl Link {
 mod tests {
     use super::*;
 
-    /// What the program returns to a task that is in the group, or not.
+    /// Runs the program and returns its result, for a task that is in the group or not.
     fn result(arguments: [u64; 3], in_group: bool) -> u64 {
         let program = program(3);
         let mut registers = [0_u64; 11];
@@ -355,7 +353,7 @@ mod tests {
     fn streams_of_the_group_are_mapped_and_nothing_else() {
         const STREAM: i32 = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let ask = |family: i32, kind: i32, protocol: i32| {
-            // Only the lower half of an argument's register is the argument.
+            // An argument is the lower half of its register.
             let arguments = [family, kind, protocol].map(|n| u64::from(n as u32) | (7 << 40));
             assert_eq!(result(arguments, false), 0);
             result(arguments, true)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Numbers of kernel functions in BTF, the kernel's description of its types.
+//! Finds the numbers of kernel functions in BTF, the kernel's description of its types.
 //!
-//! Only the place of each type is looked at, which takes a few milliseconds; libraries take in all
-//! types, at each `enet run`.
+//! It reads only the header of each type, which takes a few milliseconds. Libraries would parse all
+//! types at each `enet run`.
 
 use std::ffi::CStr;
 
@@ -37,7 +37,7 @@ fn word(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes))
 }
 
-/// Bytes behind a type's first three words, by its kind and the number of its members.
+/// Returns the bytes that follow a type's first three words, by its kind and its number of members.
 fn rest(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         kind::PTR
@@ -57,14 +57,14 @@ fn rest(kind: u32, members: usize) -> Option<usize> {
     })
 }
 
-/// The number of the function `name`; `None` if there is none, or the text is not understood.
+/// Returns the number of the function `name`; `None` if it does not exist or the format is unknown.
 pub fn function(btf: &[u8], name: &CStr) -> Option<u32> {
     let magic = btf.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes));
     if magic != Some(MAGIC) {
         return None;
     }
-    // Magic, version, flags, length of the header; place and length of the types, place and length
-    // of the names.
+    // Words of the header: magic, version and flags; header length; offset and length of the types;
+    // offset and length of the names.
     let field = |index: usize| word(btf, 4 * index).map(|word| word as usize);
     let behind = btf.get(field(1)?..)?;
     let types = behind.get(field(2)?..)?.get(..field(3)?)?;
@@ -89,7 +89,8 @@ pub fn function(btf: &[u8], name: &CStr) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Types, as name, kind, members and the words behind; with the names "", "one" and "two".
+    /// Builds BTF of types, given as name, kind, members and following words; the names are "",
+    /// "one" and "two".
     fn btf(types: &[(u32, u32, u32, usize)]) -> Vec<u8> {
         const NAMES: &[u8] = b"\0one\0two\0";
         let mut body = Vec::new();
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!(function(&bytes, c"two"), Some(5));
         assert_eq!(function(&bytes, c"tw"), None);
         for end in 0..bytes.len() {
-            // Whatever is cut off, nothing is read that is not there.
+            // Truncated BTF must not cause reads past its end.
             let _ = function(&bytes[..end], c"two");
         }
         assert_eq!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Control groups of version 2.
+//! Control groups, version 2.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use rustix::mount::{fsconfig_create, fsmount, fsopen, FsMountFlags, FsOpenFlags, MountAttrFlags};
 
-/// A control group: a directory.
+/// A control group, represented by its directory.
 #[derive(Debug)]
 pub struct Group {
     path: PathBuf,
@@ -20,14 +20,14 @@ pub struct Group {
 }
 
 impl Group {
-    /// The group with this directory.
+    /// Opens the group at this directory.
     ///
     /// # Errors
-    /// When there is none.
+    /// If the directory is no control group.
     pub fn open(path: &Path) -> Result<Self> {
         let context = || format!("the control group {}", path.display());
         let directory = File::open(path).with_context(context)?;
-        // Every group but the root has it.
+        // Every control group but the root has this file.
         fs::metadata(path.join("cgroup.procs")).with_context(context)?;
         Ok(Self {
             path: path.to_owned(),
@@ -35,62 +35,63 @@ impl Group {
         })
     }
 
-    /// The group that this process is in.
+    /// Returns the group that this process is in.
     ///
     /// # Errors
-    /// When the file system of control groups cannot be seen, and this user may not mount it.
+    /// If the cgroup file system is not visible and this user may not mount it.
     pub fn own() -> Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let groups = fs::read_to_string("/proc/self/cgroup")?;
         let group = inside_hierarchy(&groups)
             .context("this process is in no control group of version 2 (cgroup2)")?;
-        // Another mount may hide one: `ip netns exec` mounts a /sys of its own.
+        // Another mount may hide the directory: `ip netns exec` mounts a /sys of its own.
         let shown = own_paths(&mounts, group).find_map(|path| Self::open(&path).ok());
         shown.map_or_else(|| Self::in_own_mount(group), Ok)
     }
 
-    /// The group `group` by a mount that nobody else sees.
+    /// Opens `group` through a private mount.
     fn in_own_mount(group: &Path) -> Result<Self> {
         let root = own_mount().context(
             "control groups of version 2 (cgroup2) are not mounted, or another mount hides them, and mounting them failed",
         )?;
-        // The mount goes with its last descriptor, so it stays open for the process.
+        // The mount ends with its last descriptor, so the descriptor stays open until the process
+        // ends.
         let root = format!("/proc/self/fd/{}", root.into_raw_fd());
         Self::open(&Path::new(&root).join(group.strip_prefix("/").unwrap_or(group)))
     }
 
-    /// Makes a group in this one.
+    /// Creates a child group.
     ///
     /// # Errors
-    /// When this user may not.
+    /// If this user may not create groups here.
     pub fn child(&self, name: &str) -> Result<Self> {
         let path = self.path.join(name);
         fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
         Self::open(&path)
     }
 
-    /// The number by which the kernel knows it.
+    /// Returns the kernel's number of the group.
     ///
     /// # Errors
-    /// When the directory cannot be asked.
+    /// The kernel uses the inode number of a group's directory.
     pub fn id(&self) -> io::Result<u64> {
         // The inode of a group's directory has its number.
         Ok(self.directory.metadata()?.ino())
     }
 
-    /// Moves this process there.
+    /// Moves this process into the group.
     ///
     /// # Errors
-    /// When this user may not.
+    /// If this user may not.
     pub fn join(&self) -> Result<()> {
         let path = self.path.join("cgroup.procs");
         fs::write(&path, "0").with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Waits until no process is in the group.
+    /// Waits until the group has no process.
     ///
     /// # Errors
-    /// When it cannot be watched.
+    /// If the group's events cannot be watched.
     pub fn await_empty(&self) -> Result<()> {
         let path = self.path.join("cgroup.events");
         let mut events = File::open(&path).with_context(|| path.display().to_string())?;
@@ -109,15 +110,15 @@ impl Group {
         }
     }
 
-    /// Removes it; it has to be empty.
+    /// Removes the group, which must be empty.
     ///
     /// # Errors
-    /// When it is not.
+    /// If it is not empty.
     pub fn remove(&self) -> io::Result<()> {
         fs::remove_dir(&self.path)
     }
 
-    /// Its directory.
+    /// Returns its directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -129,7 +130,7 @@ impl AsFd for Group {
     }
 }
 
-/// Mounts the file system of control groups, at no place.
+/// Mounts the cgroup file system without attaching it to a path.
 fn own_mount() -> rustix::io::Result<OwnedFd> {
     let context = fsopen("cgroup2", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
@@ -140,7 +141,7 @@ fn own_mount() -> rustix::io::Result<OwnedFd> {
     )
 }
 
-/// This process's group in the hierarchy of version 2, by `/proc/self/cgroup`.
+/// Returns this process's group in the hierarchy of version 2, from `/proc/self/cgroup`.
 fn inside_hierarchy(groups: &str) -> Option<&Path> {
     groups
         .lines()
@@ -148,7 +149,7 @@ fn inside_hierarchy(groups: &str) -> Option<&Path> {
         .map(Path::new)
 }
 
-/// Where mounts show the directory of `group`, by `/proc/self/mountinfo`.
+/// Returns the paths at which mounts show the directory of `group`, from `/proc/self/mountinfo`.
 fn own_paths<'a>(mounts: &'a str, group: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
     mounts.lines().filter_map(move |line| {
         let (place, kind) = line.split_once(" - ")?;
@@ -186,7 +187,7 @@ mod tests {
             none
         );
         assert_eq!(shown(MOUNTS, "1:name=x:/y\n"), none);
-        // A container that sees only a part of the groups.
+        // A container that sees only part of the hierarchy.
         let part = MOUNTS.replace("0:26 / ", "0:26 /box ");
         let box_a = "0::/box/a\n";
         assert_eq!(shown(&part, box_a), [Path::new("/sys/fs/cgroup/a")]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The process that keeps a command's sockets mapped. The command itself keeps the process number
-//! of `enet run`, so signals, exit status and terminal are its own; and it may leave processes
-//! behind, which are mapped as long as they run.
+//! The process that keeps a command's sockets mapped. It is not the command: the command keeps the
+//! process number of `enet run`, and with it signals, exit status and terminal. Processes that the
+//! command leaves behind stay mapped as long as they run.
 
 #![allow(unsafe_code)]
 
@@ -19,17 +19,17 @@ use super::bpf::Link;
 use super::group::Group;
 use super::rules::{self, Rules};
 
-/// Moves this process into `group`, whose sockets are mapped by `link` as long as it has a process;
-/// `module` is held as long.
+/// Moves this process into `group`, and starts a process that holds `link` and `module` until the
+/// group is empty. `link` maps the group's sockets.
 ///
 /// # Errors
-/// When the module does not take the rules, or there can be no other process.
+/// If the module does not accept the rules, or no process can be started.
 pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -> Result<()> {
     let id = group.id()?;
     let has_rules = !rules.is_empty();
     if has_rules {
         if let Err(error) = rules.keep(id) {
-            // The reason is what counts.
+            // The first error is the one to report.
             let _ = rules::forget(id);
             let _ = group.remove();
             return Err(error);
@@ -39,20 +39,19 @@ pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -
     // SAFETY: this process has one thread.
     match unsafe { fork() }.context("starting the keeper")? {
         ForkResult::Parent { child } => {
-            // The keeper's parent ends at once, so that the command has no child that it did not
-            // start.
+            // The keeper's parent exits at once, so that the command does not inherit a child.
             waitpid(child, None)?;
             group.join()?;
-            // Closed when the command runs, or could not be started.
+            // The pipe closes when the command starts, or when starting it fails.
             std::mem::forget(starting);
             Ok(())
         }
         ForkResult::Child => {
             drop(starting);
-            // SAFETY: as above.
+            // SAFETY: the forked process has one thread, as its parent had.
             let last = unsafe { fork() };
             if let Ok(ForkResult::Child) = last {
-                // There is nobody to tell. What is still held goes with the process.
+                // An error cannot be reported here. The process's end releases what it holds.
                 let _ = keep(started, &group, has_rules.then_some(id));
                 drop((link, module));
             }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `enet run`, `enet map` and `enet unmap`: have the kernel make mapped sockets where programs ask
-//! for ones of TCP.
+//! `enet run`, `enet map` and `enet unmap`: the kernel creates mapped sockets when programs ask for
+//! TCP sockets.
 //!
-//! The programs of a control group are mapped by a BPF program. Where that is not possible, a
-//! library that is loaded before all others exchanges the protocol number in `socket()`.
+//! A BPF program maps the programs of a control group. If that is not possible, a preloaded library
+//! replaces the protocol number in `socket()`.
 
 mod bpf;
 mod btf;
@@ -31,13 +31,13 @@ use self::bpf::Link;
 use self::group::Group;
 use self::rules::Rules;
 
-/// Where programs that stay attached without a process have their names.
+/// The directory of pins, which keep BPF programs attached without a process.
 const PINS: &str = "/sys/fs/bpf";
 
-/// The library that maps without BPF.
+/// The library that maps sockets without BPF.
 const PRELOAD: &str = "libenet_preload.so";
 
-/// Names a library to use instead of the installed one.
+/// The variable that names a library to use instead of the installed one.
 const PRELOAD_VARIABLE: &str = "ENET_PRELOAD";
 
 /// How the sockets of a command are mapped.
@@ -75,16 +75,16 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// Becomes the command.
+    /// Executes the command in this process.
     ///
     /// # Errors
-    /// When no way is possible, or the module is not there and demanded.
+    /// If no way to map is possible, or the module is required but missing.
     pub fn run(&self) -> Result<ExitCode> {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
         match hold_module() {
             Ok(module) => self.map(&mut command, module)?,
-            // A service had better run slowly than not at all.
+            // Without the module the command still runs, over TCP.
             Err(error) if is_missing(error) && !self.require => eprintln!(
                 "enet: warning: {:#}; TCP carries all connections of {}",
                 explain(error),
@@ -101,9 +101,9 @@ impl RunArgs {
         Ok(ExitCode::from(code))
     }
 
-    /// Has the sockets of this process, which becomes the command, be mapped.
+    /// Arranges that the sockets of this process, which becomes the command, are mapped.
     fn map(&self, command: &mut Command, module: OwnedFd) -> Result<()> {
-        // Rules are of control groups, so one is needed for them by any way.
+        // Rules apply to control groups, so they need a group whichever way is used.
         let group = (self.by != Way::Preload || !self.rules.is_empty()).then(make_group);
         let link = match (&group, self.by) {
             (_, Way::Preload) | (None, _) => Err(anyhow!("as demanded")),
@@ -136,12 +136,12 @@ impl RunArgs {
     }
 }
 
-/// A group of its own for the command.
+/// Creates a group for the command.
 fn make_group() -> Result<Group> {
     Group::own()?.child(&format!("enet-run-{}", std::process::id()))
 }
 
-/// A mapped socket: the module stays as long as this.
+/// Opens a mapped socket, which keeps the module loaded while it is open.
 fn hold_module() -> Result<OwnedFd, Errno> {
     let protocol = u32::try_from(IPPROTO_ENET)
         .ok()
@@ -150,7 +150,7 @@ fn hold_module() -> Result<OwnedFd, Errno> {
     socket(AddressFamily::INET, SocketType::STREAM, protocol)
 }
 
-/// No module has the protocol, and none could be loaded.
+/// Returns whether no module has the protocol and none could be loaded.
 fn is_missing(error: Errno) -> bool {
     error == Errno::PROTONOSUPPORT
 }
@@ -163,8 +163,8 @@ fn explain(error: Errno) -> anyhow::Error {
     }
 }
 
-/// Where the library is: beside this program as it is built, or in the directories that packages
-/// install it in.
+/// Finds the library: next to this program as after a build, or in the directories where packages
+/// install it.
 fn preload() -> Result<PathBuf> {
     if let Some(path) = env::var_os(PRELOAD_VARIABLE) {
         return Ok(path.into());
@@ -200,10 +200,10 @@ pub struct MapArgs {
 }
 
 impl MapArgs {
-    /// Maps the sockets that the processes of a group make from now on, until `enet unmap`.
+    /// Maps the sockets that the processes of a group create from now on, until `enet unmap`.
     ///
     /// # Errors
-    /// When the module is not loaded, or BPF not possible.
+    /// If the module is not loaded, or BPF is not possible.
     pub fn run(&self) -> Result<()> {
         let _module = hold_module().map_err(explain)?;
         let group = find_group(self.group.as_deref())?;
@@ -228,10 +228,10 @@ pub struct UnmapArgs {
 }
 
 impl UnmapArgs {
-    /// Ends `enet map`. Sockets that are there stay mapped.
+    /// Ends `enet map`. Existing sockets stay mapped.
     ///
     /// # Errors
-    /// When the group was not mapped.
+    /// If the group was not mapped.
     pub fn run(&self) -> Result<()> {
         let group = find_group(self.group.as_deref())?;
         let pin = pin(&group)?;
@@ -242,7 +242,7 @@ impl UnmapArgs {
             }
             Err(error) => return Err(error).with_context(|| pin.display().to_string()),
         }
-        // Nothing is kept if the module is gone.
+        // A module that is gone keeps no rules.
         match rules::forget(group.id()?) {
             Err(error) if crate::proc_file::module_is_loaded() => Err(error),
             _ => Ok(()),

@@ -9,10 +9,10 @@ use std::str::FromStr;
 
 use anyhow::{ensure, Context, Error, Result};
 
-/// The module's file of them.
+/// The module's file of rules.
 const FILE: &str = "/proc/net/enet_policy";
 
-/// Some peers, and ports of servers.
+/// Peers and server ports of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peers {
     network: Ipv4Addr,
@@ -24,7 +24,7 @@ pub struct Peers {
 impl FromStr for Peers {
     type Err = Error;
 
-    /// Reads `ADDRESS[/BITS][:PORT[-PORT]]`, of which address or port may be missing.
+    /// Parses `ADDRESS[/BITS][:PORT[-PORT]]`, where address or port may be missing.
     fn from_str(text: &str) -> Result<Self> {
         let (place, ports) = match text.split_once(':') {
             Some((place, ports)) => (place, Some(ports)),
@@ -82,24 +82,24 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Whether there are none.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty() && self.deny.is_empty()
     }
 
-    /// The lines that have the module keep them for the control group with this number.
+    /// Returns the lines that set the rules in the module for control group `group`.
     fn lines(&self, group: u64) -> impl Iterator<Item = String> + '_ {
         let allow = self.allow.iter().map(|peers| ("allow", peers));
         let deny = self.deny.iter().map(|peers| ("deny", peers));
-        // First those that forbid: between two lines sockets may connect.
+        // Denials come first: sockets may connect between two lines.
         deny.chain(allow)
             .map(move |(word, peers)| format!("{word} {peers} {group}\n"))
     }
 
-    /// Has the module keep them for a control group, in place of those that it has.
+    /// Stores the rules in the module for a control group, replacing its earlier ones.
     ///
     /// # Errors
-    /// When this user may not (`CAP_NET_ADMIN`), or there are too many.
+    /// If this user may not (`CAP_NET_ADMIN`), or there are too many rules.
     pub fn keep(&self, group: u64) -> Result<()> {
         forget(group)?;
         self.lines(group)
@@ -107,7 +107,7 @@ impl Rules {
     }
 }
 
-/// Has the module forget what it keeps for a control group.
+/// Removes the module's rules for a control group.
 ///
 /// # Errors
 /// As [`Rules::keep`].
