@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Generates the bindings of Open MPI's internal headers, and compiles the shims of what is inline
-//! there.
+//! Generates bindings for Open MPI's internal headers, and compiles shims for their inline
+//! functions.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Functions of Open MPI that the component calls, and the shims.
+/// The functions of Open MPI that the component calls, and the shims.
 const FUNCTIONS: &str = concat!(
     "enet_.*|mca_base_component_var_register|mca_btl_base_param_(register|verify)|mca_btl_base_dump",
     "|opal_bitmap_set_bit|opal_convertor_pack|opal_proc_local_get|opal_progress_(un)?register",
 );
 
-/// Types that it names.
+/// The types that it uses.
 const TYPES: &str =
     concat!(
     "mca_btl_base_(component_3_0_0|module|descriptor|segment|receive_descriptor|registration_handle)_t",
     "|mca_btl_base_rdma_completion_fn_t|mca_base_component_t",
 );
 
-/// Constants that it needs.
+/// The constants that it uses.
 const VALUES: &str = concat!(
     "MCA_BTL_(FLAGS_SEND|FLAGS_SEND_INPLACE|FLAGS_PUT|REG_FLAG_REMOTE_WRITE|EXCLUSIVITY_LOW|NO_ORDER|DES_.*|ERROR_FLAGS_FATAL|TAG_MAX)",
     "|MCA_BASE_(VAR_TYPE_.*|VERSION_M.*|VERSION_R.*)|OPAL_(MAJOR|MINOR|RELEASE)_VERSION",
@@ -32,7 +32,7 @@ fn main() {
     println!("cargo::rerun-if-changed=c");
     let libraries = Path::new("/usr/lib").join(triplet());
     let includes = [
-        // in front: stand-ins for headers that Debian leaves out
+        // First: stand-ins for headers that Debian's package lacks.
         PathBuf::from("c/include"),
         libraries.join("openmpi/include"),
         libraries.join("openmpi/include/openmpi"),
@@ -42,7 +42,7 @@ fn main() {
     cc::Build::new()
         .file("c/shims.c")
         .includes(&includes)
-        // Open MPI's headers, not ours
+        // For Open MPI's headers; ours have no unused parameters.
         .flag("-Wno-unused-parameter")
         .compile("shims");
     println!("cargo::rustc-link-search=native={}", libraries.display());
@@ -50,7 +50,7 @@ fn main() {
     println!("cargo::rustc-link-lib=pmix");
 }
 
-/// Debian's name of the architecture in paths.
+/// Returns the architecture's name in Debian's paths.
 fn triplet() -> String {
     let architecture = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
     format!("{architecture}-linux-gnu")

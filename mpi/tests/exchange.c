@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What mk/mpi runs over the component: each rank says hello, then pairs play ping-pong with messages of all sizes, and all
- * ranks do allreduce and alltoall. Every byte is checked.
+ * The test program that mk/mpi runs over the component: each rank prints hello, pairs of ranks
+ * exchange messages of all sizes, and all ranks call allreduce and alltoall. Every byte is checked.
  *
  *   exchange              all of that once; rank 0 prints a line for each part
- *   exchange die SECONDS  exchanges messages until rank 1 kills itself after so many seconds
+ *   exchange die SECONDS  exchanges messages until rank 1 kills itself after SECONDS seconds
  *   exchange time SIZE ROUNDS  prints half a round trip between ranks 0 and 1 in microseconds
- *   exchange last SECONDS  exchanges large messages until so many seconds have passed; every byte is checked
+ *   exchange last SECONDS  exchanges large messages for SECONDS seconds; every byte is checked
  */
 #include <mpi.h>
 #include <signal.h>

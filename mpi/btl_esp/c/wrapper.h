@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the component needs of Open MPI: bindgen reads it, and shims.c includes it. */
+/* The parts of Open MPI that the component uses: bindgen reads this header, and shims.c includes it. */
 #include "opal_config.h"
 
 #include "opal/class/opal_bitmap.h"
@@ -12,7 +12,7 @@
 #include "opal/runtime/opal_progress.h"
 #include "opal/util/proc.h"
 
-/* Macros and inline functions of Open MPI as functions. */
+/* Functions that wrap macros and inline functions of Open MPI. */
 int enet_modex_send(const mca_base_component_t *component, const void *data, size_t length);
 int enet_modex_receive(const mca_base_component_t *component, const opal_process_name_t *peer, void **data, size_t *length);
 int enet_needs_buffers(const opal_convertor_t *convertor);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What a process tells the others about its interfaces, by Open MPI's modex.
+//! The description of interfaces that processes exchange through Open MPI's modex.
 
 use sockaddr_en::MacAddr;
 
 use crate::wire::VERSION;
 
-/// An interface as others see it.
+/// An interface as its peers need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
     /// Its Ethernet address; unspecified in the test mode.
     pub mac: MacAddr,
-    /// The port where the process listens.
+    /// The port on which the process listens.
     pub port: u16,
     /// The largest payload of a frame.
     pub mtu: u32,
@@ -19,10 +19,10 @@ pub struct Card {
     pub rate: u32,
 }
 
-/// Bytes of a card.
+/// Bytes of an encoded card.
 const CARD: usize = 16;
 
-/// The cards as bytes.
+/// Encodes the cards.
 pub fn encode(cards: &[Card]) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     for card in cards {
@@ -34,7 +34,7 @@ pub fn encode(cards: &[Card]) -> Vec<u8> {
     bytes
 }
 
-/// Reads cards; none of another version, which no connection could be made to.
+/// Decodes cards; returns none for another version, as no connection to it is possible.
 pub fn decode(bytes: &[u8]) -> Vec<Card> {
     match bytes.split_first() {
         Some((&VERSION, rest)) => rest.chunks_exact(CARD).filter_map(read).collect(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The component as Open MPI loads it: a symbol with its versions, and the functions that make and
-//! end it.
+//! The component as Open MPI loads it: a symbol with its versions, and the functions that
+//! initialize and close it.
 
 use std::ffi::{c_char, c_int};
 use std::mem;
@@ -20,21 +20,21 @@ use crate::parameters::{self, Parameters};
 use crate::transport::{Interface, Listener};
 use crate::wire::Name;
 
-/// Interfaces that are used at most.
+/// Maximum number of interfaces.
 const INTERFACES: usize = 8;
 
-/// The preference over other components that reach the same peer: tcp has 100, and the shared
-/// memory of one host 65536.
+/// The priority over other components that reach the same peer: tcp has 100, shared memory within a
+/// host 65536.
 const EXCLUSIVITY: u32 = 200;
 
-/// A first fragment, and one of a larger message.
+/// Maximum size of a first fragment, and of further fragments of a larger message.
 const EAGER: usize = 64 << 10;
 const LARGEST: usize = 128 << 10;
 
-/// What is received at once, in fragments.
+/// Size of a receive buffer, in fragments.
 const BLOCK: usize = 4;
 
-/// The component. Open MPI keeps its address and changes it.
+/// The component. Open MPI keeps its address and writes to it.
 #[no_mangle]
 #[allow(non_upper_case_globals, missing_docs)]
 pub static mut mca_btl_esp_component: mca_btl_base_component_3_0_0_t =
@@ -67,12 +67,12 @@ pub static mut mca_btl_esp_component: mca_btl_base_component_3_0_0_t =
             reserved: [0; 32],
         },
         btl_init: Some(init),
-        // The component registers its progress by itself: Open MPI would do so when it first
-        // reaches a peer, and an unknown peer may connect before.
+        // The component registers its progress function itself: Open MPI would do so when it first
+        // reaches a peer, but an unknown peer may connect earlier.
         btl_progress: None,
     };
 
-/// `text`, padded with zeros.
+/// Returns `text` padded with zeros.
 const fn name<const SIZE: usize>(text: &str) -> [c_char; SIZE] {
     let mut padded = [0; SIZE];
     let mut place = 0;
@@ -108,8 +108,8 @@ unsafe extern "C" fn progress() -> c_int {
 
 unsafe extern "C" fn register() -> c_int {
     let template = (&raw mut TEMPLATE).cast::<mca_btl_base_module_t>();
-    // SAFETY: one thread registers parameters, and nothing else refers to the template, which all
-    // zero bytes are a value of.
+    // SAFETY: one thread registers parameters, nothing else refers to the template, and all zero
+    // bytes are a value of it.
     let module = unsafe { &mut *template };
     module.btl_eager_limit = EAGER;
     module.btl_rndv_eager_limit = EAGER;
@@ -123,7 +123,7 @@ unsafe extern "C" fn register() -> c_int {
     module.btl_latency = 20;
     module.btl_component = &raw mut mca_btl_esp_component;
     module::fill(module);
-    // SAFETY: both are static; this thread alone uses them now.
+    // SAFETY: both are static, and only this thread uses them now.
     unsafe {
         let component = &raw mut mca_btl_esp_component.btl_version;
         mca_btl_base_param_register(component, template);
@@ -131,15 +131,15 @@ unsafe extern "C" fn register() -> c_int {
     }
 }
 
-/// Makes a module for each interface, and tells the peers of them.
+/// Creates a module for each interface and publishes their cards to the peers.
 unsafe extern "C" fn init(
     count: *mut c_int,
     _progress_threads: bool,
     _mpi_threads: bool,
 ) -> *mut *mut mca_btl_base_module_t {
-    // SAFETY: Open MPI passes where the count goes.
+    // SAFETY: Open MPI passes a pointer for the count.
     unsafe { *count = 0 };
-    // SAFETY: parameters are registered before.
+    // SAFETY: Open MPI registers the parameters before it calls `init`.
     let parameters = unsafe { parameters::read() };
     let made = match make(&parameters) {
         Ok(made) => made,
@@ -162,7 +162,7 @@ unsafe extern "C" fn init(
         // SAFETY: the array has room for all of them.
         unsafe { array.add(place).write(*module) };
     }
-    // SAFETY: Open MPI passes where the count goes; there are few.
+    // SAFETY: Open MPI passes a pointer for the count, which is small.
     unsafe { *count = made.len() as c_int };
     array
 }
@@ -171,14 +171,14 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
     let mut interfaces = if parameters.test_links > 0 {
         vec![Interface::Loopback; parameters.test_links]
     } else {
-        // the sentence about a missing module comes before the one about interfaces
+        // Opened first so that a missing module is reported before missing interfaces.
         sockaddr_en::EspSocket::new().map_err(explain)?;
         interfaces::find(&parameters.include, &parameters.exclude).map_err(explain)?
     };
     interfaces.truncate(INTERFACES);
     let listeners: Vec<_> = interfaces
         .into_iter()
-        // an interface that goes just now is left out
+        // An interface that has just disappeared is skipped.
         .filter_map(|interface| Listener::open(interface, parameters.timeout).ok())
         .collect();
     if listeners.is_empty() {
@@ -190,7 +190,7 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
     let used: Vec<_> = listeners.iter().map(|l| l.interface().clone()).collect();
     // SAFETY: Open MPI has set this before it opens components, and does not change it.
     let own = unsafe { opal_process_info.my_name };
-    // SAFETY: parameters are registered, and nobody writes the template any more.
+    // SAFETY: the parameters are registered, and nothing writes to the template after that.
     let template = unsafe { *(&raw const TEMPLATE).cast::<mca_btl_base_module_t>() };
     let settings = Settings {
         polled: parameters.polled,
@@ -227,7 +227,7 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
         })
         .collect();
     driver::start(engine, used, &modules);
-    // SAFETY: the function may be called from now on until `close` takes it back.
+    // SAFETY: the function may be called from now on until `close` unregisters it.
     if unsafe { opal_progress_register(Some(progress)) } == OPAL_SUCCESS {
         PROGRESSING.store(true, Ordering::Relaxed);
     }

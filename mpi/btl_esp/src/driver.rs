@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Runs the engine for Open MPI: one lock around it, and what it has to tell is told when the lock
-//! is free.
+//! Runs the engine for Open MPI under one lock; callbacks run after unlock.
 
 use std::ffi::{c_int, CString};
 use std::ptr;
@@ -19,14 +18,14 @@ use crate::reach::Reach;
 use crate::transport::Interface;
 use crate::wire::Name;
 
-/// How long connections are heard out at the end.
+/// How long the final close waits for the peers.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Messages up to so many bytes are copied before Open MPI sees them, since ob1 writes behind a
-/// short one.
+/// Maximum size of messages that are copied before delivery, since ob1 writes past the end of short
+/// ones.
 const COPIED: usize = 256;
 
-/// Room behind a copied message, in eight bytes each.
+/// Space after a copied message, in units of eight bytes.
 const SLACK: usize = 8;
 
 static ENGINE: Mutex<Option<Engine<Message>>> = Mutex::new(None);
@@ -35,25 +34,25 @@ static INTERFACES: OnceLock<Vec<Interface>> = OnceLock::new();
 static MODULES: OnceLock<Vec<AtomicPtr<mca_btl_base_module_t>>> = OnceLock::new();
 static ON_ERROR: Mutex<mca_btl_base_module_error_cb_fn_t> = Mutex::new(None);
 
-/// Takes the engine into use, with the modules of its interfaces.
+/// Stores the engine with the modules of its interfaces.
 pub fn start(
     engine: Engine<Message>,
     interfaces: Vec<Interface>,
     modules: &[*mut mca_btl_base_module_t],
 ) {
-    // Open MPI makes modules once in a process
+    // Open MPI creates modules once per process.
     let _ = INTERFACES.set(interfaces);
     let _ = MODULES.set(modules.iter().copied().map(AtomicPtr::new).collect());
     *ENGINE.lock().expect("panics abort") = Some(engine);
     *REACH.lock().expect("panics abort") = Some(Reach::default());
 }
 
-/// Sets whom to tell of lost peers.
+/// Sets the callback for lost peers.
 pub fn set_error_callback(callback: mca_btl_base_module_error_cb_fn_t) {
     *ON_ERROR.lock().expect("panics abort") = callback;
 }
 
-/// The number of a module's interface.
+/// Returns the index of a module's interface.
 pub fn number(module: *mut mca_btl_base_module_t) -> Option<usize> {
     let mut modules = MODULES.get()?.iter();
     modules.position(|known| known.load(Ordering::Relaxed) == module)
@@ -66,24 +65,24 @@ fn module_of(number: usize) -> *mut mca_btl_base_module_t {
         .map_or(ptr::null_mut(), |module| module.load(Ordering::Relaxed))
 }
 
-/// Links are Open MPI's endpoints: pointers that nobody follows.
+/// Converts a link to Open MPI's endpoint, a pointer that is never dereferenced.
 fn endpoint_of(link: LinkId) -> *mut mca_btl_base_endpoint_t {
     ptr::without_provenance_mut(link + 1)
 }
 
-/// The link of an endpoint.
+/// Returns the link of an endpoint.
 pub fn link_of(endpoint: *mut mca_btl_base_endpoint_t) -> LinkId {
     endpoint.addr() - 1
 }
 
-/// The endpoint for `peer` by interface `module`, if that reaches it. `fetch` reads what the peer
-/// tells of itself.
+/// Returns the endpoint for `peer` by interface `module`, if that reaches it. `fetch` reads the
+/// peer's cards.
 pub fn reach(
     peer: Name,
     module: usize,
     fetch: impl FnOnce() -> Vec<u8>,
 ) -> Option<*mut mca_btl_base_endpoint_t> {
-    // held while echoes are awaited, and not the engine's lock, so that messages flow meanwhile
+    // Held while the echoes are awaited; the engine's lock is not, so messages continue to flow.
     let mut reach = REACH.lock().expect("panics abort");
     let reach = reach.as_mut()?;
     let (own, known) = {
@@ -94,7 +93,7 @@ pub fn reach(
     if !known {
         let cards = card::decode(&fetch());
         let matrix = reach.matrix(INTERFACES.get()?, &cards);
-        // both processes choose from the view of the lower name
+        // Both processes choose from the reachability that the lower name sees.
         let chosen = if own < peer {
             pairs::choose(&matrix)
         } else {
@@ -118,7 +117,8 @@ pub fn reach(
     engine.as_ref()?.endpoint(peer, module).map(endpoint_of)
 }
 
-/// Sends a message; true if it has left at once, and its sender has been told if that was wanted.
+/// Sends a message. Returns true if it was sent at once; Open MPI has then had the callback that it
+/// wanted.
 ///
 /// # Errors
 ///
@@ -127,7 +127,7 @@ pub fn send(link: LinkId, tag: u8, message: Message) -> Result<bool, Message> {
     hand_over(message, |engine, message| engine.send(link, tag, message))
 }
 
-/// Writes into a peer's memory; the sender is told when the data may be changed again.
+/// Writes into a peer's memory. The completion callback reports when the data may be changed again.
 ///
 /// # Errors
 ///
@@ -141,7 +141,7 @@ fn hand_over(
     to: impl FnOnce(&mut Engine<Message>, Message) -> Sent<Message>,
 ) -> Result<bool, Message> {
     let callback = message.wants_callback();
-    // if it does not leave at once, its sender must be told when it has
+    // If the message is queued, its completion must call Open MPI back.
     message.set_callback(true);
     let sent = match ENGINE.lock().expect("panics abort").as_mut() {
         Some(engine) => to(engine, message),
@@ -163,14 +163,14 @@ fn hand_over(
     }
 }
 
-/// Opens memory to peers, and returns the key. `None` if there is no engine.
+/// Opens memory to peers and returns its key. `None` if there is no engine.
 ///
 /// # Safety
 ///
 /// As of [`Windows::open`](crate::windows::Windows::open).
 pub unsafe fn open_window(start: *mut u8, length: usize) -> Option<u64> {
     let mut engine = ENGINE.lock().expect("panics abort");
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the promise of `Windows::open`, which this function demands.
     unsafe { engine.as_mut()?.windows().open(start, length) }
 }
 
@@ -181,8 +181,8 @@ pub fn close_window(key: u64) {
     }
 }
 
-/// Looks what has come and what can leave; returns how much that was, and no less than 1 if bytes
-/// came, since more may be there by now. Another thread that does so already is enough.
+/// Sends and receives once. Returns the number of events, at least 1 if bytes were received, since
+/// more may have arrived by then. Returns 0 if another thread is doing the same.
 pub fn progress() -> c_int {
     let (events, came) = {
         let Ok(mut engine) = ENGINE.try_lock() else {
@@ -230,14 +230,14 @@ fn tell(event: Event<Message>) {
     }
 }
 
-/// Hands a message to its receiver.
+/// Delivers a message to its receiver.
 fn deliver(link: LinkId, module: usize, block: &mut [u8], arrival: Arrival) {
     let Arrival { tag, start, length } = arrival;
     let mut copy = [0u64; COPIED / size_of::<u64>() + SLACK];
     let bytes = &mut block[start..start + length];
     let address: *mut u8 = if length <= COPIED {
         let place = copy.as_mut_ptr().cast::<u8>();
-        // SAFETY: the copy has room for so many bytes, and cannot overlap the block.
+        // SAFETY: the copy has room for `length` bytes, and cannot overlap the block.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, length) };
         place
     } else {
@@ -268,16 +268,16 @@ fn deliver(link: LinkId, module: usize, block: &mut [u8], arrival: Arrival) {
     }
 }
 
-/// Tells Open MPI that a peer is lost, which ends the job.
+/// Reports a lost peer to Open MPI, which aborts the job.
 fn lose(peer: Name, module: usize, why: &str) {
     eprintln!("btl esp: {why}; the job ends");
     let callback = *ON_ERROR.lock().expect("panics abort");
-    // Open MPI takes it for a format
+    // Open MPI uses the text as a format string.
     let sentence = format!("btl esp: {peer} is lost: {why}").replace('%', " ");
     let text = CString::new(sentence).unwrap_or_default().into_raw();
     if let Some(callback) = callback {
-        // SAFETY: Open MPI registered the callback; the text is never freed, and it takes a null
-        // process for an unknown one.
+        // SAFETY: Open MPI registered the callback; the text is never freed, and the callback
+        // accepts a null pointer for an unknown process.
         unsafe {
             callback(
                 module_of(module),
@@ -289,7 +289,7 @@ fn lose(peer: Name, module: usize, why: &str) {
     }
 }
 
-/// Ends all connections in order.
+/// Closes all connections in order.
 pub fn close() {
     let engine = ENGINE.lock().expect("panics abort").take();
     let Some(mut engine) = engine else { return };

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! All links of this process: who is connected by what, how messages find their way, what becomes
-//! of them.
+//! The connection table of this process, message routing and completion.
 //!
-//! The engine calls nobody back. What Open MPI is to be told it collects as [`Event`]s, which its
-//! owner handles when the engine's lock is free again.
+//! The engine never calls back. It collects [`Event`]s for Open MPI, which its owner handles after
+//! releasing the engine's lock.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,77 +20,77 @@ use crate::transport::{Listener, Stream};
 use crate::windows::Windows;
 use crate::wire::{Answer, Hello, Kind, Name, ANSWER, HELLO};
 
-/// From one look at the listeners to the next, in rounds, while no connection is in progress.
+/// Polls between two checks of the listeners while no connection is being set up.
 const LISTEN: u32 = 32;
 
-/// Links that one `epoll_wait` reports at most.
+/// Maximum number of links that one `epoll_wait` reports.
 const REPORTED: usize = 64;
 
-/// What the engine is told once.
+/// The engine's fixed settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Links that are asked one by one; more are asked by epoll.
+    /// Number of links that are polled individually; epoll covers the rest.
     pub polled: usize,
-    /// How long a connection may take to be made.
+    /// Time limit for setting up a connection.
     pub timeout: Duration,
-    /// Bytes that are received at once.
+    /// Bytes of a receive buffer.
     pub block: usize,
 }
 
 /// A link's number.
 pub type LinkId = usize;
 
-/// A message that came.
+/// A message that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Open MPI's tag.
     pub tag: u8,
-    /// Where its bytes begin in the block.
+    /// Offset of its bytes in the block.
     pub start: usize,
-    /// How many they are.
+    /// Number of its bytes.
     pub length: usize,
 }
 
-/// What Open MPI is to be told.
+/// An event to report to Open MPI.
 #[derive(Debug)]
 pub enum Event<P> {
-    /// Messages came.
+    /// Messages were received.
     Received {
-        /// By this link.
+        /// The link that received them.
         link: LinkId,
-        /// By this interface.
+        /// The interface that received them.
         module: usize,
-        /// In this memory, which is given back.
+        /// The memory that holds them, to be given back.
         block: Vec<u8>,
-        /// These.
+        /// The messages.
         arrivals: Vec<Arrival>,
     },
-    /// A message has left, or never will.
+    /// A message was sent, or never will be.
     Completed {
         /// The message.
         payload: P,
-        /// Whether it has left.
+        /// Whether it was sent.
         sent: bool,
     },
-    /// A link broke, and others carry on.
+    /// A link broke; other links to the peer remain.
     Degraded(String),
-    /// A peer cannot be reached any more.
+    /// A peer is no longer reachable.
     Lost {
         /// The peer.
         peer: Name,
-        /// The last interface.
+        /// The interface of its last link.
         module: usize,
-        /// What happened.
+        /// The cause.
         why: String,
     },
 }
 
-/// What became of a message.
+/// The result of sending a message.
 #[derive(Debug)]
 pub enum Sent<P> {
-    /// It has left.
+    /// It was sent.
     Done(P),
-    /// It will; an event will tell.
+    /// It will be sent; an event reports its completion.
     Queued,
     /// The peer is lost.
     Refused(P),
@@ -101,7 +100,7 @@ pub enum Sent<P> {
 struct Peer {
     name: Name,
     links: Vec<LinkId>,
-    /// Links were made for all pairs of interfaces.
+    /// Links exist for all pairs of interfaces.
     introduced: bool,
     /// The number of the next protected frame.
     next: u64,
@@ -109,7 +108,7 @@ struct Peer {
     lost: bool,
 }
 
-/// A connection whose hello has not come yet.
+/// An accepted connection whose hello has not arrived yet.
 #[derive(Debug)]
 struct Caller {
     stream: Stream,
@@ -126,11 +125,11 @@ pub struct Engine<P> {
     peers: Vec<Peer>,
     names: HashMap<Name, usize>,
     links: Vec<Link<P>>,
-    /// Links that are connected, the one that was active last in front.
+    /// Connected links, the most recently active first.
     ready: Vec<LinkId>,
     /// Links that are being connected.
     opening: Vec<LinkId>,
-    /// Links with output that the kernel did not take.
+    /// Links with output that the kernel has not accepted.
     blocked: Vec<LinkId>,
     callers: Vec<Caller>,
     epoll: Epoll,
@@ -142,11 +141,11 @@ pub struct Engine<P> {
 }
 
 impl<P: Payload> Engine<P> {
-    /// An engine of the process `name` with these interfaces.
+    /// Creates an engine for the process `name` with these interfaces.
     ///
     /// # Errors
     ///
-    /// What `epoll_create(2)` says.
+    /// The errors of `epoll_create(2)`.
     pub fn new(name: Name, listeners: Vec<Listener>, settings: Settings) -> io::Result<Self> {
         Ok(Self {
             name,
@@ -168,20 +167,20 @@ impl<P: Payload> Engine<P> {
         })
     }
 
-    /// This process.
+    /// Returns the name of this process.
     pub fn name(&self) -> Name {
         self.name
     }
 
-    /// Whether the interfaces of `peer` are known.
+    /// Returns whether the interfaces of `peer` are known.
     pub fn knows(&self, peer: Name) -> bool {
         self.names
             .get(&peer)
             .is_some_and(|peer| self.peers[*peer].introduced)
     }
 
-    /// Makes links to `peer`: `pairs` are those of a local interface, one of the peer's, and its
-    /// card. Links by which the peer has connected already are kept.
+    /// Creates links to `peer`. Each of `pairs` is a local interface, an interface of the peer, and
+    /// the latter's card. Links that the peer has connected already are kept.
     pub fn introduce(&mut self, peer: Name, pairs: &[(usize, usize, Card)]) {
         let peer = self.peer(peer);
         for (module, remote, card) in pairs {
@@ -191,7 +190,7 @@ impl<P: Payload> Engine<P> {
         self.peers[peer].introduced = true;
     }
 
-    /// The link to `peer` by the local interface `module` that is to be used for messages.
+    /// Returns the link to `peer` by the local interface `module` that messages are to use.
     pub fn endpoint(&self, peer: Name, module: usize) -> Option<LinkId> {
         let peer = &self.peers[*self.names.get(&peer)?];
         let mut links = peer.links.iter().copied();
@@ -226,14 +225,14 @@ impl<P: Payload> Engine<P> {
         })
     }
 
-    /// Another link to the peer of `link` that works.
+    /// Returns another usable link to the peer of `link`.
     fn substitute(&self, link: LinkId) -> Option<LinkId> {
         let usable = |other: &LinkId| *other != link && self.can_carry(*other);
         let others = &self.peers[self.links[link].peer].links;
         others.iter().copied().find(usable)
     }
 
-    /// A link that is connected or may yet be.
+    /// Returns whether a link is connected or may still become so.
     fn can_carry(&self, link: LinkId) -> bool {
         let link = &self.links[link];
         match link.state {
@@ -243,12 +242,12 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// The memory that is open to peers.
+    /// Returns the memory that is open to peers.
     pub fn windows(&mut self) -> &mut Windows {
         &mut self.windows
     }
 
-    /// Sends a message by `link`, or by another one if that is broken.
+    /// Sends a message by `link`, or by another link if that one is broken.
     pub fn send(&mut self, link: LinkId, tag: u8, payload: P) -> Sent<P> {
         self.transmit(link, Kind::Send, tag, payload)
     }
@@ -284,7 +283,7 @@ impl<P: Payload> Engine<P> {
         } else if self.links[link].has_output() {
             self.block(link);
         }
-        // it was the only one
+        // The message was the only one.
         done.pop().map_or(Sent::Queued, Sent::Done)
     }
 
@@ -328,7 +327,7 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// The link is connected.
+    /// Makes a link ready to carry frames.
     fn establish(&mut self, link: LinkId, stream: Stream) {
         self.links[link].reset();
         let event = EpollEvent::new(EpollFlags::EPOLLIN, link as u64);
@@ -343,14 +342,15 @@ impl<P: Payload> Engine<P> {
     }
 
     fn detach(&mut self, link: LinkId, state: State) {
-        // closing the descriptor removes it from the epoll set
+        // Closing the descriptor removes it from the epoll set.
         self.links[link].state = state;
         self.ready.retain(|other| *other != link);
         self.opening.retain(|other| *other != link);
         self.blocked.retain(|other| *other != link);
     }
 
-    /// The link broke: others carry what the peer may not have, or the peer is lost.
+    /// Handles a broken link: other links carry the frames that the peer may lack, or the peer is
+    /// lost.
     fn fail(&mut self, link: LinkId, why: &str) {
         if matches!(self.links[link].state, State::Failed) {
             return;
@@ -387,8 +387,8 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Looks once what has come and what can leave; true if something came, so that more may have
-    /// come by now.
+    /// Sends and receives once. Returns true if bytes were received, in which case more may have
+    /// arrived since.
     pub fn poll(&mut self) -> bool {
         self.round = self.round.wrapping_add(1);
         let in_progress = !self.opening.is_empty() || !self.callers.is_empty();
@@ -400,7 +400,7 @@ impl<P: Payload> Engine<P> {
         let (asked, mut progress) = self.ask_blocked();
         if self.ready.len() <= self.settings.polled {
             for place in 0..self.ready.len() {
-                // a link that fails leaves the list
+                // A link that fails leaves the list.
                 let Some(link) = self.ready.get(place).copied() else {
                     break;
                 };
@@ -416,7 +416,7 @@ impl<P: Payload> Engine<P> {
             }
         } else {
             let mut reported = [EpollEvent::empty(); REPORTED];
-            // it fails for signals only
+            // It fails only if a signal interrupts it.
             let count = self
                 .epoll
                 .wait(&mut reported, EpollTimeout::ZERO)
@@ -428,8 +428,8 @@ impl<P: Payload> Engine<P> {
         progress
     }
 
-    /// Asks links with output for room and for input at once: a send and a receive that fail cost
-    /// more. Returns the links, and whether something came.
+    /// Polls the links that have output, for room and input in one call: this costs less than a
+    /// send and a receive that fail. Returns the links, and whether bytes were received.
     fn ask_blocked(&mut self) -> (Vec<LinkId>, bool) {
         let mut progress = false;
         let asked = std::mem::take(&mut self.blocked);
@@ -447,24 +447,24 @@ impl<P: Payload> Engine<P> {
         (asked, progress)
     }
 
-    /// Takes what Open MPI is to be told.
+    /// Returns and removes the collected events.
     pub fn take_events(&mut self) -> Vec<Event<P>> {
         std::mem::take(&mut self.events)
     }
 
-    /// Whether there is something to tell.
+    /// Returns whether there are events.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Gives the memory of [`Event::Received`] back.
+    /// Takes back the memory of [`Event::Received`].
     pub fn give(&mut self, block: Vec<u8>) {
         self.blocks.give(block);
     }
 
     fn accept(&mut self) {
         for (module, listener) in self.listeners.iter().enumerate() {
-            // without descriptors or memory the caller waits for better times
+            // Without descriptors or memory the connection stays in the accept queue.
             while let Ok(Some(stream)) = listener.accept() {
                 self.callers.push(Caller {
                     stream,
@@ -475,27 +475,26 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Reads the hellos of callers.
+    /// Reads the hellos of accepted connections.
     fn greet(&mut self) {
         for mut caller in std::mem::take(&mut self.callers) {
             match read_greeting(&caller.stream, &mut caller.bytes, HELLO) {
-                // it may compute before it says anything
+                // The caller may compute for a while before it sends its hello.
                 Ok(None) => self.callers.push(caller),
                 Ok(Some(())) => {
                     let bytes = caller.bytes.first_chunk().map(Hello::decode);
-                    // others than ranks of this version are hung up on
+                    // Connections of other programs or versions are closed.
                     if let Some(Ok(hello)) = bytes {
                         self.answer(caller.stream, caller.module, hello);
                     }
                 }
-                // it is gone
+                // The caller has closed the connection.
                 Err(_) => {}
             }
         }
     }
 
-    /// Answers a caller. When both processes call, the connection of the lower name is the one that
-    /// stays.
+    /// Answers a hello. If both processes connect at once, the connection of the lower name stays.
     fn answer(&mut self, stream: Stream, module: usize, hello: Hello) {
         let peer = self.peer(hello.caller);
         let link = self.link(peer, module, usize::from(hello.interface));
@@ -509,14 +508,14 @@ impl<P: Payload> Engine<P> {
         } else {
             Answer::Refused
         };
-        // the buffer of a new connection has room for it; if it broke, receiving tells
+        // The send buffer of a new connection has room. If it broke, the next receive reports it.
         let _ = stream.send(&[io::IoSlice::new(&answer.encode())]);
         if accepted {
             self.establish(link, stream);
         }
     }
 
-    /// Brings connections that this process makes forward.
+    /// Advances the connections that this process opens.
     fn advance(&mut self) {
         for link in self.opening.clone() {
             if let Err(why) = self.step(link) {
@@ -551,7 +550,8 @@ impl<P: Payload> Engine<P> {
                 }
                 link.state = State::Greeting(stream, Vec::new());
             }
-            // The peer answers when it calls Open MPI next. Its kernel tells if it dies before.
+            // The peer answers at its next call of Open MPI. Its kernel closes the connection if it
+            // dies before.
             State::Greeting(stream, mut bytes) => {
                 match read_greeting(&stream, &mut bytes, ANSWER) {
                     Ok(None) => link.state = State::Greeting(stream, bytes),
@@ -562,7 +562,7 @@ impl<P: Payload> Engine<P> {
                         }
                         _ => return Err("it refused the connection".to_owned()),
                     },
-                    // the peer's own connection is on its way
+                    // The peer's own connection is on its way.
                     Err(error)
                         if self.name > name && error.kind() == io::ErrorKind::UnexpectedEof =>
                     {
@@ -576,7 +576,7 @@ impl<P: Payload> Engine<P> {
         Ok(())
     }
 
-    /// Receives by one link; true if something came.
+    /// Receives on one link; returns true if bytes were received.
     fn receive(&mut self, id: LinkId) -> bool {
         let peer = self.links[id].peer;
         let mut room = Room {
@@ -644,15 +644,16 @@ impl<P: Payload> Engine<P> {
         true
     }
 
-    /// The peer has ended the connection in order. What was still to be sent has nobody to go to.
+    /// Handles a connection that the peer closed in order. Its unsent messages complete as not
+    /// sent.
     fn part(&mut self, link: LinkId) {
         self.detach(link, State::Idle);
         let payloads = self.links[link].abandon();
         self.complete(payloads, false);
     }
 
-    /// Ends all connections in order: says farewell to each peer and hears each out, for as long as
-    /// `patience`.
+    /// Closes all connections in order: sends each peer an end frame and waits for the peer's, for
+    /// at most `patience`.
     pub fn close(&mut self, patience: Duration) {
         self.closing = true;
         let end = Instant::now() + patience;
@@ -684,7 +685,7 @@ impl<P: Payload> Engine<P> {
     }
 }
 
-/// Two links at once.
+/// Borrows two links at once.
 fn two<P>(links: &mut [Link<P>], first: LinkId, second: LinkId) -> (&mut Link<P>, &mut Link<P>) {
     let (low, high) = links.split_at_mut(first.max(second));
     if first < second {

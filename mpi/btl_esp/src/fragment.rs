@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Messages on their way out: descriptors that Open MPI and the engine hand to each other, in
-//! memory that is used again.
+//! Outgoing messages: descriptors that Open MPI and the engine pass to each other, in memory that
+//! is reused.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -17,42 +17,42 @@ use crate::ffi::{
 use crate::link::Payload;
 use crate::wire::Target;
 
-/// Fragments of one size that are kept for later.
+/// Maximum number of free fragments of a size that are kept for reuse.
 const KEPT: usize = 256;
 
-/// Segments of a fragment: Open MPI's header with or without data, and data in the program's
+/// Segments of a fragment: Open MPI's header with or without data, then data in the program's
 /// memory.
 const SEGMENTS: usize = 2;
 
-/// A descriptor with its memory. Open MPI sees the descriptor only, which comes first.
+/// A descriptor with its memory. Open MPI sees only the descriptor, which comes first.
 #[repr(C)]
 struct Fragment {
     descriptor: mca_btl_base_descriptor_t,
     segments: [mca_btl_base_segment_t; SEGMENTS],
     module: *mut mca_btl_base_module_t,
     endpoint: *mut mca_btl_base_endpoint_t,
-    /// Whom a put tells that it is complete.
+    /// The callback for the completion of a put.
     put: Option<Completion>,
-    /// Eight bytes each, so that headers are aligned.
+    /// In units of eight bytes, so that headers are aligned.
     memory: Box<[u64]>,
 }
 
-/// Whom a put tells that it is complete, and what it tells.
+/// The callback for the completion of a put, with its arguments.
 #[derive(Debug)]
 pub struct Completion {
     /// Open MPI's function.
     pub callback: mca_btl_base_rdma_completion_fn_t,
-    /// Where the data is.
+    /// The address of the data.
     pub address: *mut c_void,
-    /// Its registration.
+    /// The registration of the data.
     pub handle: *mut mca_btl_base_registration_handle_t,
-    /// Open MPI's own.
+    /// Open MPI's own context.
     pub context: *mut c_void,
-    /// Open MPI's own.
+    /// Open MPI's own data.
     pub data: *mut c_void,
 }
 
-/// A fragment that nobody else has.
+/// A fragment that this handle owns exclusively.
 #[derive(Debug)]
 pub struct Message(NonNull<Fragment>);
 
@@ -60,21 +60,21 @@ pub struct Message(NonNull<Fragment>);
 // fragments to threads.
 unsafe impl Send for Message {}
 
-/// Fragments of one size that wait to be used again.
+/// Free fragments of one size.
 #[derive(Debug)]
 pub struct Pool {
     free: Mutex<Vec<Message>>,
 }
 
 impl Pool {
-    /// An empty pool.
+    /// Returns an empty pool.
     pub const fn new() -> Self {
         Self {
             free: Mutex::new(Vec::new()),
         }
     }
 
-    /// A message with memory for `size` bytes. The first segment is empty and at its beginning.
+    /// Returns a message with memory for `size` bytes. The first segment is empty and at its start.
     pub fn take(
         &self,
         size: usize,
@@ -106,7 +106,7 @@ impl Pool {
         message
     }
 
-    /// Takes a message back.
+    /// Returns a message to the pool.
     pub fn give(&self, message: Message) {
         let mut free = self.free.lock().expect("panics abort");
         if free.len() < KEPT {
@@ -145,21 +145,22 @@ impl Message {
 
     fn fragment(&self) -> &Fragment {
         // SAFETY: the fragment lives until `destroy`, which takes the message; Open MPI changes it
-        // only while it has the descriptor, and there is no message meanwhile.
+        // only while it has the descriptor, and no `Message` exists during that time.
         unsafe { self.0.as_ref() }
     }
 
     fn fragment_mut(&mut self) -> &mut Fragment {
-        // SAFETY: as above, and the message is borrowed for as long as the reference lives.
+        // SAFETY: the fragment lives until `destroy`, and the message is borrowed for as long as
+        // the reference lives.
         unsafe { self.0.as_mut() }
     }
 
-    /// Bytes that its memory has.
+    /// Returns the size of its memory in bytes.
     pub fn size(&self) -> usize {
         size_of_val(&*self.fragment().memory)
     }
 
-    /// Its memory.
+    /// Returns its memory.
     pub fn memory(&mut self) -> &mut [u8] {
         let memory = &mut self.fragment_mut().memory;
         let length = size_of_val(&**memory);
@@ -168,14 +169,14 @@ impl Message {
         unsafe { slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), length) }
     }
 
-    /// Sets the length of what is sent of its memory.
+    /// Sets how many bytes of its memory are sent.
     pub fn set_length(&mut self, length: usize) {
         assert!(length <= self.size(), "longer than its memory");
         self.fragment_mut().segments[0].seg_len = length as u64;
     }
 
-    /// Adds bytes of the program's memory, which Open MPI keeps unchanged until the message is
-    /// complete.
+    /// Adds a segment in the program's memory, which Open MPI keeps unchanged until the message
+    /// completes.
     pub fn set_outside(&mut self, start: *mut c_void, length: usize) {
         let fragment = self.fragment_mut();
         fragment.segments[1].seg_addr.pval = start;
@@ -183,8 +184,8 @@ impl Message {
         fragment.descriptor.des_segment_count = 2;
     }
 
-    /// Makes it a put into `target`, of bytes of the program's memory, which Open MPI keeps
-    /// unchanged until it is told.
+    /// Makes it a put into `target`. Its data is in the program's memory, which Open MPI keeps
+    /// unchanged until the completion callback.
     pub fn set_put(&mut self, target: &Target, completion: Completion) {
         let bytes = target.encode();
         self.memory()[..bytes.len()].copy_from_slice(&bytes);
@@ -193,27 +194,27 @@ impl Message {
         self.fragment_mut().put = Some(completion);
     }
 
-    /// Hands it to Open MPI.
+    /// Passes it to Open MPI.
     pub fn into_descriptor(self) -> *mut mca_btl_base_descriptor_t {
         self.0.as_ptr().cast()
     }
 
-    /// Takes it from Open MPI.
+    /// Takes it back from Open MPI.
     ///
     /// # Safety
     ///
-    /// `descriptor` is one of [`Message::into_descriptor`], and Open MPI uses it no more unless it
-    /// is handed out again.
+    /// `descriptor` must come from [`Message::into_descriptor`], and Open MPI must not use it until
+    /// it is handed out again.
     pub unsafe fn from_descriptor(descriptor: *mut mca_btl_base_descriptor_t) -> Self {
         Self(NonNull::new(descriptor.cast()).expect("Open MPI hands out descriptors of its own"))
     }
 
-    /// Whether its sender wants to be told even of a message that leaves at once.
+    /// Returns whether Open MPI wants a callback even if the message is sent at once.
     pub fn wants_callback(&self) -> bool {
         self.fragment().descriptor.des_flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK != 0
     }
 
-    /// Sets whether its sender is told.
+    /// Sets whether Open MPI wants a callback even if the message is sent at once.
     pub fn set_callback(&mut self, wanted: bool) {
         let flags = &mut self.fragment_mut().descriptor.des_flags;
         if wanted {
@@ -223,7 +224,7 @@ impl Message {
         }
     }
 
-    /// Sets by what it was sent, which its sender is told.
+    /// Sets the module and endpoint that the message is sent by, which the callback reports.
     pub fn set_way(
         &mut self,
         module: *mut mca_btl_base_module_t,
@@ -234,8 +235,8 @@ impl Message {
         fragment.endpoint = endpoint;
     }
 
-    /// Tells its sender how it went if that is wanted. The message is returned if it is ours to use
-    /// again; if not, Open MPI frees it.
+    /// Calls the completion callback, if Open MPI wants it. Returns the message if this component
+    /// may reuse it; otherwise Open MPI frees it.
     pub fn finish(mut self, status: i32) -> Option<Self> {
         let put = self.fragment_mut().put.take();
         let fragment = self.fragment();
@@ -261,8 +262,8 @@ impl Message {
             // those that it was sent by.
             unsafe { callback(module, endpoint, descriptor, status) };
         }
-        // SAFETY: with this flag the sender leaves the descriptor to us, and its callback does not
-        // free it.
+        // SAFETY: with this flag Open MPI leaves the descriptor to this component, and its callback
+        // does not free it.
         owned.then(|| unsafe { Self::from_descriptor(descriptor) })
     }
 }
@@ -274,8 +275,8 @@ impl Payload for Message {
         assert!(count <= SEGMENTS, "more segments than were made");
         let mut parts: [&[u8]; SEGMENTS] = [&[]; SEGMENTS];
         for (number, part) in parts.iter_mut().enumerate().take(count) {
-            // SAFETY: `des_segments` are the fragment's own or, if its sender replaced them, as
-            // many as the count says.
+            // SAFETY: `des_segments` points to the fragment's segments or, if Open MPI replaced
+            // them, to as many as the count says.
             let segment = unsafe { &*descriptor.des_segments.add(number) };
             let length = segment.seg_len as usize;
             if length > 0 {

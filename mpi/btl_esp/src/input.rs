@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What comes in by a connection: frames in blocks of memory, and the data of puts straight where
-//! it belongs.
+//! Input of a connection: frames go into blocks of memory, data of puts directly to its target.
 
 use std::io;
 
@@ -10,14 +9,14 @@ use crate::transport::Stream;
 use crate::windows::Windows;
 use crate::wire::{Foreign, Header, Kind, Target, HEADER, TARGET};
 
-/// Blocks that are kept for later.
+/// Maximum number of free blocks that are kept for reuse.
 const KEPT: usize = 32;
 
-/// While a window is open, data for it may follow. More than so many bytes are then not received
-/// into a block, from which they would have to be copied.
+/// Bytes at most that are received into a block while a window is open: data for the window may
+/// follow, and would have to be copied from the block.
 const NEAR: usize = 4 << 10;
 
-/// Blocks of memory to receive into, used again and again.
+/// Blocks of memory to receive into, which are reused.
 #[derive(Debug)]
 pub struct Blocks {
     size: usize,
@@ -25,7 +24,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks of `size` bytes.
+    /// Returns an empty pool of blocks of `size` bytes.
     pub const fn new(size: usize) -> Self {
         Self {
             size,
@@ -37,7 +36,7 @@ impl Blocks {
         self.free.pop().unwrap_or_else(|| vec![0; self.size])
     }
 
-    /// Gives a block back.
+    /// Returns a block to the pool.
     pub fn give(&mut self, block: Vec<u8>) {
         if self.free.len() < KEPT && block.len() == self.size {
             self.free.push(block);
@@ -45,18 +44,18 @@ impl Blocks {
     }
 }
 
-/// Where the data of puts goes.
+/// The targets of puts.
 #[derive(Debug)]
 pub struct Room<'a> {
     /// The memory that is open to peers.
     pub windows: &'a mut Windows,
-    /// What has come from this peer.
+    /// The numbered frames that this peer's connections have delivered.
     pub seen: &'a Seen,
 }
 
 impl Room<'_> {
-    /// The memory for what is missing of a put. `None` if the whole put came by another connection:
-    /// its memory may be the program's again.
+    /// Returns the memory for the missing rest of a put. `None` if another connection delivered the
+    /// whole put: the program may own its memory again.
     fn of(&mut self, put: &Put) -> io::Result<Option<&mut [u8]>> {
         if put.header.protected && self.seen.contains(put.header.number) {
             return Ok(None);
@@ -69,21 +68,21 @@ impl Room<'_> {
     }
 }
 
-/// What a link received.
+/// The result of a receive.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// The memory that holds it; empty if nothing came.
+    /// The memory that holds the bytes; empty if none were received.
     pub block: Vec<u8>,
-    /// Headers of complete frames, and where in the block the bytes of each begin. Those of a put
-    /// are in its memory already.
+    /// Headers of complete frames, each with the offset of its bytes in the block. The data of a
+    /// put is in its target already.
     pub frames: Vec<(Header, usize)>,
-    /// Something came, and be it a part of a frame.
+    /// Bytes were received, at least a part of a frame.
     pub progress: bool,
-    /// The peer has ended the stream.
+    /// The peer has closed the stream.
     pub ended: bool,
 }
 
-/// A put whose data is on its way.
+/// A put whose data has not arrived completely.
 #[derive(Debug)]
 struct Put {
     header: Header,
@@ -97,7 +96,7 @@ impl Put {
     }
 }
 
-/// Bytes that came and are no complete frame yet. There is no block while there are none.
+/// Received bytes of an incomplete frame. Without such bytes there is no block.
 #[derive(Debug, Default)]
 pub struct Input {
     block: Vec<u8>,
@@ -106,11 +105,11 @@ pub struct Input {
 }
 
 impl Input {
-    /// Receives what has come.
+    /// Receives available bytes.
     ///
     /// # Errors
     ///
-    /// When the connection is broken, or the peer sends nonsense.
+    /// If the connection is broken, or the peer violates the protocol.
     pub fn receive(
         &mut self,
         stream: &Stream,
@@ -183,13 +182,13 @@ impl Input {
         Ok(received)
     }
 
-    /// Whether a put has come in part.
+    /// Returns whether a put has arrived in part.
     #[cfg(test)]
     pub fn is_amid_put(&self) -> bool {
         self.put.is_some()
     }
 
-    /// Bytes that are missing of the frame that has begun, as far as they are known.
+    /// Returns how many bytes of the current frame are missing, as far as its header is known.
     fn missing(&self) -> usize {
         let header = self.block[..self.length].first_chunk().map(Header::decode);
         match header {
@@ -198,8 +197,8 @@ impl Input {
         }
     }
 
-    /// Finds complete frames, and the end of the last one, or of what came of a put that is not
-    /// complete.
+    /// Finds complete frames. Returns where the last one ends, or the received part of an
+    /// incomplete put.
     fn parse(
         &mut self,
         frames: &mut Vec<(Header, usize)>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The Ethernet interfaces of this host that may be used.
+//! The usable Ethernet interfaces of this host.
 
 use std::fs;
 use std::io;
@@ -11,15 +11,15 @@ use sockaddr_en::{interface_index, interface_mac, interface_mtu};
 
 use crate::transport::Interface;
 
-/// The rate of interfaces that do not tell theirs, in Mbit/s.
+/// The rate assumed for interfaces that report none, in Mbit/s.
 const UNKNOWN: u32 = 10_000;
 
-/// The Ethernet interfaces that are up: those of `include`, or all but those of `exclude`, which
-/// are names separated by commas.
+/// Returns the Ethernet interfaces that are up: those named in `include`, or all but those named in
+/// `exclude`. Both are lists separated by commas.
 ///
 /// # Errors
 ///
-/// What `getifaddrs(3)` says.
+/// The errors of `getifaddrs(3)`.
 pub fn find(include: &str, exclude: &str) -> io::Result<Vec<Interface>> {
     let mut names: Vec<String> = Vec::new();
     for entry in getifaddrs()? {
@@ -38,7 +38,7 @@ pub fn find(include: &str, exclude: &str) -> io::Result<Vec<Interface>> {
             listed(include, name)
         }
     });
-    // one that is no Ethernet device, or has just gone, is left out
+    // Interfaces that are no Ethernet devices, or no longer exist, are skipped.
     Ok(names
         .iter()
         .filter_map(|name| describe(name).ok())
@@ -55,7 +55,7 @@ fn describe(name: &str) -> io::Result<Interface> {
     })
 }
 
-/// The rate that the device tells; it is -1 if that is unknown.
+/// Returns the rate that the device reports; it reports -1 if the rate is unknown.
 fn rate(name: &str) -> Option<u32> {
     let text = fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
     text.trim().parse().ok().filter(|rate| *rate > 0)

@@ -2,14 +2,14 @@
 
 //! An Open MPI component that carries messages over ESP: `mpirun --mca btl esp,self`.
 //!
-//! | module | has |
+//! | module | contents |
 //! |---|---|
-//! | [`component`], [`parameters`], [`module`] | what Open MPI loads, sets and calls |
+//! | [`component`], [`parameters`], [`module`] | the component's symbol, its parameters, and the functions that Open MPI calls |
 //! | [`fragment`] | messages as Open MPI's descriptors |
-//! | [`driver`] | the engine's lock, and the callbacks into Open MPI outside of it |
-//! | [`engine`], [`link`](mod@link) | connections to peers, in safe code that knows nothing of Open MPI |
-//! | [`card`], [`pairs`], [`reach`], [`interfaces`] | which interfaces talk to which |
-//! | [`transport`], [`wire`], [`seen`] | sockets, and what is said on them |
+//! | [`driver`] | the engine's lock, and the callbacks into Open MPI after unlock |
+//! | [`engine`], [`link`](mod@link) | connections to peers, in safe code that is independent of Open MPI |
+//! | [`card`], [`pairs`], [`reach`], [`interfaces`] | which interfaces of two processes are connected |
+//! | [`transport`], [`wire`], [`seen`] | sockets, and the protocol on them |
 
 mod card;
 pub mod component;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! One connection to a peer by one interface: its state, what waits to be sent, what has been
-//! received.
+//! A connection to a peer by one interface: its state, its queued output and its received input.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -12,34 +11,34 @@ use crate::input::{Blocks, Input, Received, Room};
 use crate::transport::Stream;
 use crate::wire::{Foreign, Header, Kind, ANSWER, HEADER, TARGET};
 
-/// What a link carries for Open MPI.
+/// A message of Open MPI that a link carries.
 pub trait Payload {
     /// The bytes to send, in at most two parts.
     fn parts(&self) -> [&[u8]; 2];
 }
 
-/// Where a link is on its way.
+/// The state of a link.
 #[derive(Debug)]
 pub enum State {
-    /// Nothing is connected; the first message will.
+    /// Not connected; the first message connects it.
     Idle,
     /// `connect` is in progress.
     Connecting(Stream, Instant),
-    /// The hello is sent, the answer has come so far.
+    /// The hello is sent; the bytes are the answer as far as it has arrived.
     Greeting(Stream, Vec<u8>),
-    /// The peer refused, since its own connection is in progress; it will come.
+    /// The peer refused, because it is opening a connection itself; that one will arrive.
     Awaiting,
-    /// Frames flow.
+    /// Connected; frames flow.
     Ready(Stream),
-    /// The connection broke. No other will be made.
+    /// The connection broke. It is not opened again.
     Failed,
 }
 
-/// A frame on its way out.
+/// A frame to be sent.
 #[derive(Debug)]
 struct Frame<P> {
     header: [u8; HEADER],
-    /// None for control frames.
+    /// `None` for control frames.
     payload: Option<P>,
     protected: bool,
     written: usize,
@@ -56,7 +55,7 @@ impl<P: Payload> Frame<P> {
     }
 }
 
-/// Frames that one call of the kernel takes at most.
+/// Maximum number of frames in one system call.
 const BATCH: usize = 8;
 
 /// A connection to a peer.
@@ -68,24 +67,24 @@ pub struct Link<P> {
     pub module: usize,
     /// The peer's interface.
     pub remote: usize,
-    /// Where the peer listens, if it is known.
+    /// The address on which the peer listens, if it is known.
     pub card: Option<Card>,
-    /// Where it is on its way.
+    /// Its state.
     pub state: State,
     output: VecDeque<Frame<P>>,
     unacknowledged: VecDeque<Frame<P>>,
-    /// Protected frames that the peer has acknowledged.
+    /// Number of protected frames that the peer has acknowledged.
     acknowledged: u64,
-    /// A frame without protection was written since then, so that nobody knows whether it came.
+    /// An unprotected frame was written after the last acknowledgement; its delivery is unknown.
     exposed: bool,
-    /// Protected frames that came, and how many of them are acknowledged.
+    /// Numbers of protected frames that have arrived, and that have been acknowledged.
     arrived: u64,
     confirmed: u64,
     input: Input,
 }
 
 impl<P: Payload> Link<P> {
-    /// A link that is not connected.
+    /// Returns a link that is not connected.
     pub fn new(peer: usize, module: usize, remote: usize, card: Option<Card>) -> Self {
         Self {
             peer,
@@ -103,7 +102,7 @@ impl<P: Payload> Link<P> {
         }
     }
 
-    /// Forgets the counts of an earlier connection; what waits to be sent stays.
+    /// Resets the counts of an earlier connection; queued output stays.
     pub fn reset(&mut self) {
         self.acknowledged = 0;
         self.exposed = false;
@@ -112,17 +111,18 @@ impl<P: Payload> Link<P> {
         self.input = Input::default();
     }
 
-    /// Whether something waits to be sent.
+    /// Returns whether output is queued.
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
 
-    /// Whether it is connected and something waits to be sent.
+    /// Returns whether the link is connected and has output queued.
     pub fn is_blocked(&self) -> bool {
         self.has_output() && matches!(self.state, State::Ready(_))
     }
 
-    /// Whether there is input, and room for output. Both, if only the calls can tell.
+    /// Returns whether there is input, and room for output. Both are true if only the calls
+    /// themselves can tell.
     pub fn readiness(&self) -> (bool, bool) {
         match &self.state {
             State::Ready(stream) => stream.readiness().unwrap_or((true, true)),
@@ -130,7 +130,7 @@ impl<P: Payload> Link<P> {
         }
     }
 
-    /// Queues a message, or a put, which begins with its target.
+    /// Queues a message, or a put, whose payload begins with its target.
     pub fn push(&mut self, kind: Kind, tag: u8, payload: P, number: Option<u64>) {
         let length = match kind {
             Kind::Put => TARGET,
@@ -151,7 +151,7 @@ impl<P: Payload> Link<P> {
         });
     }
 
-    /// Queues a frame without a payload.
+    /// Queues a frame without payload.
     pub fn push_control(&mut self, kind: Kind, number: u64) {
         self.output.push_back(Frame {
             header: Header::control(kind, number).encode(),
@@ -161,7 +161,7 @@ impl<P: Payload> Link<P> {
         });
     }
 
-    /// Queues an acknowledgement if one is due.
+    /// Queues an acknowledgement if one is due; returns whether it was.
     pub fn acknowledge(&mut self) -> bool {
         let due = self.arrived > self.confirmed;
         if due {
@@ -171,11 +171,11 @@ impl<P: Payload> Link<P> {
         due
     }
 
-    /// Sends what the kernel takes; messages that are done go to `done`.
+    /// Sends as much as the kernel accepts; moves completed messages to `done`.
     ///
     /// # Errors
     ///
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub fn flush(&mut self, done: &mut Vec<P>) -> io::Result<()> {
         let State::Ready(stream) = &self.state else {
             return Ok(());
@@ -220,11 +220,11 @@ impl<P: Payload> Link<P> {
         Ok(())
     }
 
-    /// Takes note that the peer has `count` of the protected frames that were sent here.
+    /// Handles the peer's acknowledgement of `count` protected frames of this connection.
     ///
     /// # Errors
     ///
-    /// If there are not so many.
+    /// [`Foreign`] if fewer were sent.
     pub fn acknowledged(&mut self, count: u64, done: &mut Vec<P>) -> Result<(), Foreign> {
         while self.acknowledged < count {
             let frame = self.unacknowledged.pop_front().ok_or(Foreign)?;
@@ -235,13 +235,13 @@ impl<P: Payload> Link<P> {
         Ok(())
     }
 
-    /// Whether all that the peer may not have is still here.
+    /// Returns whether this still has every frame that the peer may lack.
     pub fn is_recoverable(&self) -> bool {
         !self.exposed
     }
 
-    /// Moves the messages that the peer may not have to `other`. One that was sent without
-    /// protection in part is whole here.
+    /// Moves the messages that the peer may lack to `other`. An unprotected message that was sent
+    /// in part is still complete here.
     pub fn hand_over(&mut self, other: &mut Self) {
         for mut frame in self.unacknowledged.drain(..).chain(self.output.drain(..)) {
             if frame.payload.is_some() {
@@ -251,17 +251,17 @@ impl<P: Payload> Link<P> {
         }
     }
 
-    /// Takes all messages that were not sent.
+    /// Returns and removes all messages that were not sent.
     pub fn abandon(&mut self) -> Vec<P> {
         let frames = self.unacknowledged.drain(..).chain(self.output.drain(..));
         frames.filter_map(|frame| frame.payload).collect()
     }
 
-    /// Receives what has come.
+    /// Receives available bytes.
     ///
     /// # Errors
     ///
-    /// When the connection is broken, or the peer sends nonsense.
+    /// If the connection is broken, or the peer violates the protocol.
     pub fn receive(&mut self, blocks: &mut Blocks, room: &mut Room<'_>) -> io::Result<Received> {
         let State::Ready(stream) = &self.state else {
             return Ok(Received::default());
@@ -269,23 +269,23 @@ impl<P: Payload> Link<P> {
         self.input.receive(stream, blocks, room)
     }
 
-    /// Whether a put has come in part.
+    /// Returns whether a put has arrived in part.
     #[cfg(test)]
     pub fn is_amid_put(&self) -> bool {
         self.input.is_amid_put()
     }
 
-    /// Counts a protected frame that came.
+    /// Counts a protected frame that has arrived.
     pub fn count_arrival(&mut self) {
         self.arrived += 1;
     }
 }
 
-/// Reads what is missing of the called process's answer: `None` while it is incomplete.
+/// Reads the missing rest of a greeting of `length` bytes: `None` while it is incomplete.
 ///
 /// # Errors
 ///
-/// When the connection is broken or ended.
+/// If the connection is broken or closed.
 pub fn read_greeting(
     stream: &Stream,
     bytes: &mut Vec<u8>,

@@ -10,24 +10,23 @@ use crate::ffi::*;
 use crate::fragment::{Completion, Message, Pool};
 use crate::wire::{Name, Target, TARGET};
 
-/// Messages that fit, with Open MPI's headers, into this go into small fragments.
+/// Maximum size, with Open MPI's headers, of messages in small fragments.
 const SMALL: usize = 4 << 10;
 
 static SMALL_MESSAGES: Pool = Pool::new();
 static LARGE_MESSAGES: Pool = Pool::new();
 
-/// What Open MPI hands to a peer so that it may write into memory of this process. It is copied
-/// byte by byte.
+/// The handle of memory that peers may write into. Open MPI copies it to them byte by byte.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Registration {
-    /// Of the window; 0 if peers do not write into the memory.
+    /// Key of the window; 0 if peers do not write into the memory.
     key: u64,
-    /// Where the memory begins here.
+    /// Address of the memory in this process.
     base: u64,
 }
 
-/// Sets the functions.
+/// Sets the module's functions.
 pub fn fill(module: &mut mca_btl_base_module_t) {
     module.btl_add_procs = Some(add_procs);
     module.btl_del_procs = Some(del_procs);
@@ -45,7 +44,7 @@ pub fn fill(module: &mut mca_btl_base_module_t) {
     module.btl_register_error = Some(register_error);
 }
 
-/// Puts a message where the next one is taken from.
+/// Returns a message to its pool.
 pub fn recycle(message: Message) {
     if message.size() <= SMALL {
         SMALL_MESSAGES.give(message);
@@ -54,7 +53,7 @@ pub fn recycle(message: Message) {
     }
 }
 
-/// A message with memory for `size` bytes.
+/// Returns a message with memory for `size` bytes.
 fn take(
     size: usize,
     module: *mut mca_btl_base_module_t,
@@ -84,7 +83,7 @@ unsafe extern "C" fn add_procs(
     // SAFETY: the call takes nothing.
     let own = unsafe { opal_proc_local_get() };
     for place in 0..count {
-        // SAFETY: Open MPI passes arrays of so many.
+        // SAFETY: Open MPI passes arrays of `count` elements.
         let (proc, endpoint) = unsafe { (*procs.add(place), endpoints.add(place)) };
         if proc == own {
             continue;
@@ -99,7 +98,7 @@ unsafe extern "C" fn add_procs(
             // SAFETY: the array has a place for each process.
             unsafe { *endpoint = found };
             if !reachable.is_null() {
-                // SAFETY: Open MPI passes a bitmap of so many bits, or none.
+                // SAFETY: Open MPI passes a bitmap of `count` bits, or null.
                 unsafe { opal_bitmap_set_bit(reachable, place as c_int) };
             }
         }
@@ -107,12 +106,12 @@ unsafe extern "C" fn add_procs(
     OPAL_SUCCESS
 }
 
-/// What a peer tells of itself; nothing if it does not use this component.
+/// Returns the peer's encoded cards; empty if it does not use this component.
 fn fetch(peer: &opal_process_name_t) -> Vec<u8> {
     let mut data: *mut c_void = ptr::null_mut();
     let mut length = 0;
-    // SAFETY: the component is static; the call writes where the bytes are, which are ours then,
-    // made by malloc(3).
+    // SAFETY: the component is static. The call stores the address of bytes that it allocated with
+    // malloc(3), and their number; this process owns them from then on.
     let result = unsafe {
         let component = &raw const crate::component::mca_btl_esp_component.btl_version;
         enet_modex_receive(component, peer, &mut data, &mut length)
@@ -120,14 +119,14 @@ fn fetch(peer: &opal_process_name_t) -> Vec<u8> {
     if result != OPAL_SUCCESS || data.is_null() {
         return Vec::new();
     }
-    // SAFETY: the call succeeded, so there are so many bytes, and nobody else has them.
+    // SAFETY: the call succeeded, so there are `length` bytes, and nothing else refers to them.
     let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) }.to_vec();
-    // SAFETY: they are ours and are not used any more.
+    // SAFETY: this process owns the bytes, and they are not used again.
     unsafe { libc::free(data) };
     bytes
 }
 
-/// Connections stay until the end: other communicators may still use them.
+/// Connections stay open until the end: other communicators may use them.
 unsafe extern "C" fn del_procs(
     _module: *mut mca_btl_base_module_t,
     _count: usize,
@@ -137,8 +136,8 @@ unsafe extern "C" fn del_procs(
     OPAL_SUCCESS
 }
 
-/// Ends the connections of all modules at the first call. The modules stay: they are few, and
-/// callbacks name them.
+/// Closes the connections of all modules at the first call. The modules stay allocated: they are
+/// few, and callbacks refer to them.
 unsafe extern "C" fn finalize(_module: *mut mca_btl_base_module_t) -> c_int {
     driver::close();
     OPAL_SUCCESS
@@ -168,17 +167,17 @@ unsafe extern "C" fn free(
     _module: *mut mca_btl_base_module_t,
     descriptor: *mut mca_btl_base_descriptor_t,
 ) -> c_int {
-    // SAFETY: Open MPI frees descriptors of this component that it does not use any more.
+    // SAFETY: Open MPI only frees descriptors of this component that it does not use again.
     recycle(unsafe { Message::from_descriptor(descriptor) });
     OPAL_SUCCESS
 }
 
-/// Packs into `space`, or finds the bytes where they are if there is none; returns where they are
-/// and how many.
+/// Packs into `space`; without it, finds the bytes where they are. Returns their address and
+/// number.
 ///
 /// # Safety
 ///
-/// `convertor` is prepared for sending, and not used by others meanwhile.
+/// `convertor` must be prepared for sending, and no other thread may use it during the call.
 unsafe fn pack(
     convertor: *mut opal_convertor_t,
     space: Option<&mut [u8]>,
@@ -193,8 +192,9 @@ unsafe fn pack(
         }),
         iov_len: length,
     };
-    // SAFETY: the caller's promise for the convertor; the vector is one, with room for so many
-    // bytes or a null pointer, by which the convertor tells where its bytes are.
+    // SAFETY: the caller prepared the convertor and does not share it. The vector is a single one,
+    // with room for `length` bytes or with a null pointer, in which the convertor stores the
+    // address of its bytes.
     let result = unsafe { opal_convertor_pack(convertor, &mut vector, &mut count, &mut packed) };
     (result >= 0).then_some((vector.iov_base, packed))
 }
@@ -208,7 +208,7 @@ unsafe extern "C" fn prepare_src(
     size: *mut usize,
     flags: u32,
 ) -> *mut mca_btl_base_descriptor_t {
-    // SAFETY: Open MPI passes a module of this component, and where the size is.
+    // SAFETY: Open MPI passes a module of this component and a pointer to the size.
     let (largest, wanted) = unsafe { ((*module).btl_max_send_size, *size) };
     let wanted = wanted.min(largest.saturating_sub(reserve));
     // SAFETY: Open MPI passes a convertor that is prepared for sending.
@@ -217,10 +217,10 @@ unsafe extern "C" fn prepare_src(
     let mut message = take(reserve + copied, module, endpoint, flags);
     let packed = if needs_buffers {
         let space = &mut message.memory()[reserve..];
-        // SAFETY: as above; this thread alone uses the convertor during the call.
+        // SAFETY: Open MPI prepared the convertor, and only this thread uses it during the call.
         unsafe { pack(convertor, Some(space), wanted) }
     } else {
-        // SAFETY: as above.
+        // SAFETY: Open MPI prepared the convertor, and only this thread uses it during the call.
         unsafe { pack(convertor, None, wanted) }
     };
     let Some((place, packed)) = packed else {
@@ -233,7 +233,7 @@ unsafe extern "C" fn prepare_src(
         message.set_length(reserve);
         message.set_outside(place, packed);
     }
-    // SAFETY: Open MPI passes where the size is.
+    // SAFETY: Open MPI passes a pointer to the size.
     unsafe { *size = packed };
     message.into_descriptor()
 }
@@ -244,21 +244,21 @@ unsafe extern "C" fn send(
     descriptor: *mut mca_btl_base_descriptor_t,
     tag: mca_btl_base_tag_t,
 ) -> c_int {
-    // SAFETY: Open MPI sends descriptors of this component, and does not touch them until they are
+    // SAFETY: Open MPI sends descriptors of this component, and does not touch them until they
     // complete.
     let mut message = unsafe { Message::from_descriptor(descriptor) };
     message.set_way(module, endpoint);
     match driver::send(driver::link_of(endpoint), tag, message) {
         Ok(left) => c_int::from(left),
         Err(message) => {
-            // Open MPI keeps it
+            // Open MPI keeps the descriptor.
             message.into_descriptor();
             OPAL_ERR_UNREACH
         }
     }
 }
 
-/// Registers memory. Only memory that peers are to write into is opened to them; the rest needs
+/// Registers memory. Only memory that peers may write into is opened to them; other memory needs
 /// nothing.
 unsafe extern "C" fn register_memory(
     _module: *mut mca_btl_base_module_t,
@@ -269,8 +269,8 @@ unsafe extern "C" fn register_memory(
 ) -> *mut mca_btl_base_registration_handle_t {
     let mut key = 0;
     if flags & MCA_BTL_REG_FLAG_REMOTE_WRITE != 0 {
-        // SAFETY: Open MPI registers memory that the program lends it for receiving, and
-        // deregisters it before the program gets it back.
+        // SAFETY: Open MPI registers memory that the program provided for receiving, and
+        // deregisters it before it returns it to the program.
         match unsafe { driver::open_window(base.cast(), size) } {
             Some(opened) => key = opened,
             None => return ptr::null_mut(),
@@ -285,14 +285,14 @@ unsafe extern "C" fn deregister_memory(
     handle: *mut mca_btl_base_registration_handle_t,
 ) -> c_int {
     if !handle.is_null() {
-        // SAFETY: `register_memory` made the handle by a box, and Open MPI gives it back once.
+        // SAFETY: `register_memory` made the handle from a box, and Open MPI returns it once.
         let registration = unsafe { Box::from_raw(handle.cast::<Registration>()) };
         driver::close_window(registration.key);
     }
     OPAL_SUCCESS
 }
 
-/// Writes into memory of a peer, which it has registered.
+/// Writes into memory that a peer has registered.
 unsafe extern "C" fn put(
     module: *mut mca_btl_base_module_t,
     endpoint: *mut mca_btl_base_endpoint_t,
@@ -307,7 +307,7 @@ unsafe extern "C" fn put(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: Open MPI passes a copy of the peer's handle, byte by byte, wherever that is.
+    // SAFETY: Open MPI passes a bytewise copy of the peer's handle, which may be unaligned.
     let remote = unsafe { remote_handle.cast::<Registration>().read_unaligned() };
     let target = Target {
         key: remote.key,
@@ -333,7 +333,7 @@ unsafe extern "C" fn put(
     }
 }
 
-/// Sends a header and data that are copied, so that the sender may go on at once.
+/// Sends a header and data, both copied, so that the caller can continue at once.
 unsafe extern "C" fn sendi(
     module: *mut mca_btl_base_module_t,
     endpoint: *mut mca_btl_base_endpoint_t,
@@ -347,14 +347,16 @@ unsafe extern "C" fn sendi(
     descriptor: *mut *mut mca_btl_base_descriptor_t,
 ) -> c_int {
     if !descriptor.is_null() {
-        // SAFETY: Open MPI passes where a descriptor would go if the message did not fit.
+        // SAFETY: Open MPI passes a place for a descriptor, which it reads if the message could not
+        // be sent.
         unsafe { *descriptor = ptr::null_mut() };
     }
     let flags = (flags | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) & !MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
     let size = header_size + payload_size;
     let mut message = take(size, module, endpoint, flags);
     let memory = message.memory();
-    // SAFETY: Open MPI passes so many bytes of header, and the message's memory has room for them.
+    // SAFETY: Open MPI passes `header_size` bytes of header, and the message's memory has room for
+    // them.
     unsafe { ptr::copy_nonoverlapping(header.cast(), memory.as_mut_ptr(), header_size) };
     let mut packed = 0;
     if payload_size > 0 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Which interface talks to which: as many pairs as possible, and the same ones at both ends.
+//! Pairs the interfaces of two processes: as many pairs as possible, and the same at both ends.
 
-/// Chooses pairs of interfaces from `reach`, where `reach[i][j]` tells whether interface `i` of the
-/// process whose name is lower reaches interface `j` of the other. No interface is in two pairs,
-/// and no choice has more pairs. Interfaces of lower numbers come first, so that both processes
-/// choose the same.
+/// Chooses pairs of interfaces. `reach[i][j]` says whether interface `i` of the process with the
+/// lower name reaches interface `j` of the other. Each interface is in at most one pair, and the
+/// number of pairs is the largest possible. Lower interface numbers are matched first, so both
+/// processes choose the same pairs.
 pub fn choose(reach: &[Vec<bool>]) -> Vec<(usize, usize)> {
     let columns = reach.iter().map(Vec::len).max().unwrap_or(0);
     let mut partner: Vec<Option<usize>> = vec![None; columns];
@@ -22,7 +22,7 @@ pub fn choose(reach: &[Vec<bool>]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Finds a partner for `row`; interfaces that have one may get another.
+/// Finds a partner for `row`; may reassign interfaces that have one.
 fn place(
     reach: &[Vec<bool>],
     row: usize,

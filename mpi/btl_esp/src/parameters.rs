@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The parameters of the component, as `ompi_info --param btl esp --level 9` lists them.
+//! The component's parameters, as listed by `ompi_info --param btl esp --level 9`.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int, c_void, CStr};
@@ -16,7 +16,7 @@ use crate::ffi::{
     mca_base_var_type_t_MCA_BASE_VAR_TYPE_STRING as STRING,
 };
 
-/// The values, which Open MPI writes.
+/// The values, written by Open MPI.
 #[repr(C)]
 struct Values {
     if_include: *mut c_char,
@@ -29,7 +29,7 @@ struct Values {
 
 struct Storage(UnsafeCell<Values>);
 
-// SAFETY: Open MPI writes the values while one thread opens components, and they are read after
+// SAFETY: Open MPI writes the values while one thread opens components; they are only read after
 // that.
 unsafe impl Sync for Storage {}
 
@@ -42,24 +42,24 @@ static VALUES: Storage = Storage(UnsafeCell::new(Values {
     quiet: 0,
 }));
 
-/// The parameters as they are used.
+/// The parameters in use.
 #[derive(Clone, Debug)]
 pub struct Parameters {
-    /// Interfaces to use; empty for all.
+    /// Names of interfaces to use; empty for all.
     pub include: String,
-    /// Interfaces not to use.
+    /// Names of interfaces not to use.
     pub exclude: String,
-    /// Connections that are asked one by one.
+    /// Number of connections that are polled individually.
     pub polled: usize,
     /// How long a peer's kernel may owe an answer.
     pub timeout: Duration,
     /// Links over TCP on the loopback device instead of ESP; 0 for ESP.
     pub test_links: usize,
-    /// Keep silent where the module is not loaded.
+    /// Print nothing if the module is not loaded.
     pub quiet: bool,
 }
 
-/// A parameter: its name, its kind, where its value is, what it is for.
+/// The parameters: name, type, offset of the value, help text.
 const TABLE: [(&CStr, mca_base_var_type_t, usize, &CStr); 6] = [
     (
         c"if_include",
@@ -103,12 +103,13 @@ const TABLE: [(&CStr, mca_base_var_type_t, usize, &CStr); 6] = [
 ///
 /// # Safety
 ///
-/// `component` is the registered component, and no other thread registers or reads parameters.
+/// `component` must be the registered component, and no other thread may register or read
+/// parameters.
 pub unsafe fn register(component: *const mca_base_component_t) -> c_int {
     let values: *mut c_void = VALUES.0.get().cast();
     for (name, kind, offset, help) in TABLE {
-        // SAFETY: the strings are static; the storage is static, at that offset is a value of that
-        // kind, and a string's default is null, which Open MPI takes for none.
+        // SAFETY: the strings and the storage are static, and the offset is that of a value of this
+        // type. A string's default is null, which Open MPI takes for no value.
         let index = unsafe {
             mca_base_component_var_register(
                 component,
@@ -130,20 +131,20 @@ pub unsafe fn register(component: *const mca_base_component_t) -> c_int {
     0
 }
 
-/// The values as they are now.
+/// Returns the current values.
 ///
 /// # Safety
 ///
-/// Open MPI registers no parameters meanwhile.
+/// Open MPI must not register parameters during the call.
 pub unsafe fn read() -> Parameters {
-    // SAFETY: the caller's promise: nobody writes the values.
+    // SAFETY: the caller rules out that the values are written during the call.
     let values = unsafe { &*VALUES.0.get() };
     let string = |value: *mut c_char| {
         if value.is_null() {
             return String::new();
         }
-        // SAFETY: Open MPI's values are strings that end with a zero byte, and stay until the
-        // component is closed.
+        // SAFETY: Open MPI's strings end with a zero byte, and stay allocated until the component
+        // is closed.
         unsafe { CStr::from_ptr(value) }
             .to_string_lossy()
             .into_owned()

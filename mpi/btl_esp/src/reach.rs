@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Which of a peer's interfaces answer to which of ours: EDP echoes, which the peer's kernel
-//! answers.
+//! Tests which interfaces of a peer each local interface reaches, by EDP echoes, which the peer's
+//! kernel answers.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -13,20 +13,20 @@ use sockaddr_en::{Address, EdpSocket, MacAddr};
 use crate::card::Card;
 use crate::transport::Interface;
 
-/// How long the first try waits; each further one waits twice as long.
+/// Timeout of the first attempt; each further one doubles it.
 const FIRST: Duration = Duration::from_millis(5);
 
-/// Tries.
+/// Number of attempts.
 const TRIES: u32 = 3;
 
-/// What is known of the network so far. Ranks of one host share its addresses, and are asked once.
+/// Known reachability. Ranks of a host share its Ethernet addresses, which are tested once.
 #[derive(Debug, Default)]
 pub struct Reach {
     known: HashMap<(usize, MacAddr), bool>,
 }
 
 impl Reach {
-    /// For each of `interfaces`, whether each of `cards` is reached by it.
+    /// Returns for each of `interfaces` whether it reaches each of `cards`.
     pub fn matrix(&mut self, interfaces: &[Interface], cards: &[Card]) -> Vec<Vec<bool>> {
         let macs: HashSet<_> = cards.iter().map(|card| card.mac).collect();
         self.ask(interfaces, &macs);
@@ -42,7 +42,7 @@ impl Reach {
         .collect()
     }
 
-    /// Asks all that is not known, in parallel.
+    /// Tests all unknown pairs in parallel.
     fn ask(&mut self, interfaces: &[Interface], macs: &HashSet<MacAddr>) {
         let mut asked = Vec::new();
         for (number, interface) in interfaces.iter().enumerate() {
@@ -54,7 +54,7 @@ impl Reach {
                 .copied()
                 .filter(|mac| !self.known.contains_key(&(number, *mac)))
                 .collect();
-            // an interface that cannot send reaches nobody
+            // An interface that cannot send reaches no peer.
             if let (false, Ok(socket)) = (open.is_empty(), socket(*index)) {
                 asked.push((number, *index, socket, open));
             }
@@ -63,7 +63,7 @@ impl Reach {
         for _ in 0..TRIES {
             for (_, index, socket, open) in &asked {
                 for mac in open {
-                    // one that is refused is as one that is lost
+                    // A refused request counts as a lost one.
                     let _ = socket.send_to(&request(*mac), Address::new(*mac, *index, 0));
                 }
             }
@@ -95,7 +95,7 @@ fn socket(index: u32) -> io::Result<EdpSocket> {
     Ok(socket)
 }
 
-/// A request with four bytes that come back.
+/// Returns an echo request; the answer repeats its last four bytes.
 fn request(mac: MacAddr) -> [u8; 5] {
     let [_, _, a, b, c, d] = mac.0;
     [EDP_ECHO_REQUEST, a, b, c, d]

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Which numbered frames have come, so that one that comes again on another stream is dropped.
+//! The numbered frames that have arrived, so that a frame retransmitted on another stream is
+//! dropped.
 
 use std::collections::BTreeSet;
 
-/// The numbers that were seen.
+/// The set of numbers seen.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// All below were.
+    /// All numbers below this were seen.
     next: u64,
-    /// Those above that were.
+    /// The numbers above `next` that were seen.
     above: BTreeSet<u64>,
 }
 
 impl Seen {
-    /// Whether `number` was noted.
+    /// Returns whether `number` was seen.
     pub fn contains(&self, number: u64) -> bool {
         number < self.next || self.above.contains(&number)
     }
 
-    /// Notes `number`; false if it was seen before.
+    /// Adds `number`; returns false if it was seen before.
     pub fn insert(&mut self, number: u64) -> bool {
         if number < self.next || !self.above.insert(number) {
             return false;

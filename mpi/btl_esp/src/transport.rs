@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Streams and listeners: ESP on an interface or, in the test mode, TCP on the loopback device.
-//! None ever waits.
+//! Streams and listeners: ESP on an interface or, in the test mode, TCP on the loopback device. All
+//! are non-blocking.
 
 use std::io::{self, ErrorKind, IoSlice, Read};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
@@ -14,10 +14,10 @@ use socket2::{Domain, Socket, Type};
 
 use crate::card::Card;
 
-/// Connections that may wait to be accepted: those of all ranks of a large job at once.
+/// Length of the accept queue: it holds the connections of all ranks of a large job at once.
 const BACKLOG: u16 = 1024;
 
-/// A local interface, or what stands for one.
+/// A local interface, or its substitute in the test mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interface {
     /// An Ethernet interface.
@@ -38,7 +38,7 @@ pub enum Interface {
 }
 
 impl Interface {
-    /// The name for messages.
+    /// Returns the name for messages.
     pub fn name(&self) -> &str {
         match self {
             Self::Ethernet { name, .. } => name,
@@ -46,7 +46,7 @@ impl Interface {
         }
     }
 
-    /// The rate in Mbit/s.
+    /// Returns the rate in Mbit/s.
     pub fn rate(&self) -> u32 {
         match self {
             Self::Ethernet { rate, .. } => *rate,
@@ -55,7 +55,7 @@ impl Interface {
     }
 }
 
-/// Accepts connections that come in by one interface, and makes those that leave by it.
+/// Accepts connections on one interface, and opens connections through it.
 #[derive(Debug)]
 pub struct Listener {
     interface: Interface,
@@ -65,12 +65,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on a port that the kernel chooses. A peer that owes an answer for `timeout` ends a
-    /// connection.
+    /// Listens on a port that the kernel chooses. A connection ends if its peer owes an answer for
+    /// `timeout`.
     ///
     /// # Errors
     ///
-    /// What the socket calls say; [`sockaddr_en::FamilyMissing`] where the module is not loaded.
+    /// The errors of the socket calls; [`sockaddr_en::FamilyMissing`] if the module is not loaded.
     pub fn open(interface: Interface, timeout: Duration) -> io::Result<Self> {
         let (socket, port) = match &interface {
             Interface::Ethernet { index, .. } => {
@@ -97,12 +97,12 @@ impl Listener {
         })
     }
 
-    /// The interface.
+    /// Returns the interface.
     pub fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// What others need to know to connect.
+    /// Returns the description that peers need to connect.
     pub fn card(&self) -> Card {
         let (mac, mtu) = match &self.interface {
             Interface::Ethernet { mac, mtu, .. } => (*mac, *mtu),
@@ -116,17 +116,17 @@ impl Listener {
         }
     }
 
-    /// The next connection that waits.
+    /// Returns the next connection of the accept queue, if any.
     ///
     /// # Errors
     ///
-    /// What `accept(2)` says.
+    /// The errors of `accept(2)`.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
         loop {
             match self.socket.accept() {
                 Ok((socket, _)) => return self.set_up(socket).map(Some),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-                // the caller gave up, or a signal came
+                // The caller closed the connection, or a signal arrived.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -141,7 +141,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// What `connect(2)` says at once.
+    /// The immediate errors of `connect(2)`.
     pub fn connect(&self, card: &Card) -> io::Result<Stream> {
         let socket = match &self.interface {
             Interface::Ethernet { index, .. } => {
@@ -187,11 +187,11 @@ impl Listener {
 pub struct Stream(Socket);
 
 impl Stream {
-    /// Sends as much as fits and tells how much that was.
+    /// Sends as many bytes as fit and returns their number.
     ///
     /// # Errors
     ///
-    /// What `sendmsg(2)` says.
+    /// The errors of `sendmsg(2)`.
     pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
             match self.0.send_vectored_with_flags(parts, libc::MSG_NOSIGNAL) {
@@ -202,11 +202,11 @@ impl Stream {
         }
     }
 
-    /// Receives what is there: `None` if that is nothing, 0 bytes at the end of the stream.
+    /// Receives available bytes: `None` if there are none, 0 at the end of the stream.
     ///
     /// # Errors
     ///
-    /// What `recv(2)` says.
+    /// The errors of `recv(2)`.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match (&self.0).read(buffer) {
@@ -217,11 +217,11 @@ impl Stream {
         }
     }
 
-    /// Whether there is input, and room for output. An error is both.
+    /// Returns whether there is input, and room for output. After an error both are true.
     ///
     /// # Errors
     ///
-    /// What `poll(2)` says.
+    /// The errors of `poll(2)`.
     pub fn readiness(&self) -> io::Result<(bool, bool)> {
         let flags = PollFlags::POLLIN | PollFlags::POLLOUT;
         let mut set = [PollFd::new(self.0.as_fd(), flags)];
@@ -237,11 +237,11 @@ impl Stream {
         }
     }
 
-    /// Whether the connection is there yet.
+    /// Returns whether the connection is established.
     ///
     /// # Errors
     ///
-    /// Why it cannot be made.
+    /// The error that prevents the connection.
     pub fn is_connected(&self) -> io::Result<bool> {
         let (_, output) = self.readiness()?;
         match self.0.take_error()? {
@@ -250,13 +250,13 @@ impl Stream {
         }
     }
 
-    /// Ends the sending direction.
+    /// Shuts down the sending direction.
     pub fn finish(&self) {
-        // the connection may have ended by itself, which is as well
+        // The shutdown fails if the connection has ended already.
         let _ = self.0.shutdown(Shutdown::Write);
     }
 
-    /// Drops the connection as a cut cable would: what is under way is lost.
+    /// Drops the connection like a cut cable: bytes in flight are lost.
     #[cfg(test)]
     pub fn cut(self) {
         self.0.set_linger(Some(Duration::ZERO)).expect("SO_LINGER");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Memory of the program that peers may write into, for as long as it is registered.
+//! Memory of the program that peers may write into, while it is registered.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,27 +16,27 @@ struct Window {
     length: usize,
 }
 
-// SAFETY: whoever opens a window leaves its memory to the table, from whatever thread.
+// SAFETY: the caller of `Windows::open` leaves the memory to the table, whichever thread uses it.
 unsafe impl Send for Window {}
 
-/// The memory that is open to peers, by keys. A peer has to know the key, so that a stranger who
-/// connects writes nowhere.
+/// The memory that is open to peers, by keys. A peer must know the key, so a stranger that connects
+/// cannot write.
 #[derive(Debug, Default)]
 pub struct Windows {
     open: HashMap<u64, Window>,
-    /// Makes keys out of numbers that nobody can guess.
+    /// Derives keys that peers cannot guess.
     secret: RandomState,
     next: u64,
 }
 
 impl Windows {
-    /// Opens `length` bytes from `start` on, and returns the key, which is never 0. `None` for a
-    /// null pointer.
+    /// Opens `length` bytes from `start` and returns the key, which is never 0. `None` for a null
+    /// pointer.
     ///
     /// # Safety
     ///
-    /// Until [`Windows::close`] of that key the memory is there and may be written, and nobody uses
-    /// a reference to it.
+    /// Until [`Windows::close`] of the key, the memory must stay allocated and writable, and no
+    /// reference to it may be used.
     pub unsafe fn open(&mut self, start: *mut u8, length: usize) -> Option<u64> {
         let start = NonNull::new(start)?;
         loop {
@@ -49,26 +49,26 @@ impl Windows {
         }
     }
 
-    /// Closes a window. Nothing is written into its memory from now on.
+    /// Closes a window. Its memory is not written to after this.
     pub fn close(&mut self, key: u64) {
         self.open.remove(&key);
     }
 
-    /// Whether no window is open.
+    /// Returns whether no window is open.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// The memory that `target` names, without the first `skipped` bytes. `None` if no window has
-    /// all of it.
+    /// Returns the memory of `target` without its first `skipped` bytes. `None` unless a window
+    /// contains all of it.
     pub fn memory(&mut self, target: &Target, skipped: u64) -> Option<&mut [u8]> {
         let window = self.open.get_mut(&target.key)?;
         let end = target.offset.checked_add(target.length)?;
         if end > window.length as u64 || skipped > target.length {
             return None;
         }
-        // SAFETY: `open` was promised that so many bytes are there and that nobody uses a reference
-        // to them; the table is borrowed for as long as this one lives. The numbers fit, since they
+        // SAFETY: the caller of `open` promised that `length` bytes stay allocated and that no
+        // reference to them is used; this reference borrows the table. The numbers fit, since they
         // do not exceed the window's length.
         Some(unsafe {
             slice::from_raw_parts_mut(
@@ -90,7 +90,7 @@ mod tests {
     fn a_window_has_no_memory_beyond_its_ends() {
         let mut memory = [1u8, 2, 3, 4];
         let mut windows = Windows::default();
-        // SAFETY: the memory outlives the table and is used through it alone meanwhile.
+        // SAFETY: the memory outlives the table, and only the table uses it until then.
         let key = unsafe { windows.open(memory.as_mut_ptr(), 4) }.unwrap();
         let target = |key, offset, length| Target {
             key,

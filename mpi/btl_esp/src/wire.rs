@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What two processes say to each other on a stream: a greeting each way, then frames.
+//! The protocol between two processes on a stream: a greeting in each direction, then frames.
 //!
 //! Numbers are little-endian. The caller sends a [`Hello`] and waits for the [`Answer`]; frames
-//! follow in both directions. A frame is a [`Header`] and as many bytes as it says.
+//! follow in both directions. A frame is a [`Header`] and the number of bytes that it states.
 
 use std::fmt;
 
@@ -19,16 +19,16 @@ pub const ANSWER: usize = 4;
 /// Bytes of a [`Target`].
 pub const TARGET: usize = 24;
 
-/// The version of all of this.
+/// The version of this protocol.
 pub const VERSION: u8 = 2;
 
-/// What a hello and an answer begin with.
+/// The first bytes of a hello and of an answer.
 const MAGIC: [u8; 3] = *b"MPI";
 
 /// The bit of a header's flags that asks for an acknowledgement.
 const PROTECTED: u16 = 1;
 
-/// A process: Open MPI's job and rank, whose order decides ties.
+/// A process: Open MPI's job and rank. The order of names breaks ties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// The job.
@@ -43,22 +43,22 @@ impl fmt::Display for Name {
     }
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// Bytes for Open MPI's receiver with the header's tag.
     Send = 1,
-    /// The number of protected frames that came on this stream.
+    /// The number of protected frames received on this stream.
     Acknowledgement = 2,
-    /// The sender ends the connection in order; nothing follows.
+    /// The sender closes the connection in order; nothing follows.
     End = 3,
-    /// A [`Target`], which the header's length covers, and as many bytes as it says, which go
-    /// there.
+    /// A [`Target`], which the header's length covers, then the number of bytes that the target
+    /// states, which are written there.
     Put = 4,
 }
 
-/// What precedes the bytes of a frame.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Bytes that follow.
@@ -67,21 +67,20 @@ pub struct Header {
     pub tag: u8,
     /// What the frame is.
     pub kind: Kind,
-    /// The sender keeps the frame until it is acknowledged, and may send it again on another
+    /// The sender keeps the frame until it is acknowledged, and may retransmit it on another
     /// stream.
     pub protected: bool,
-    /// The frame's number among all protected ones to this peer, or the count of an
-    /// acknowledgement.
+    /// The frame's number among all protected frames to this peer, or an acknowledgement's count.
     pub number: u64,
 }
 
-/// Bytes that are no greeting or no frame.
+/// The bytes are no valid greeting or frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it speaks another protocol or version")]
 pub struct Foreign;
 
 impl Header {
-    /// A header of a frame without bytes.
+    /// Returns the header of a frame without bytes.
     pub const fn control(kind: Kind, number: u64) -> Self {
         Self {
             length: 0,
@@ -92,7 +91,7 @@ impl Header {
         }
     }
 
-    /// The header as bytes.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..4].copy_from_slice(&self.length.to_le_bytes());
@@ -104,11 +103,11 @@ impl Header {
         bytes
     }
 
-    /// Reads a header.
+    /// Decodes a header.
     ///
     /// # Errors
     ///
-    /// [`Foreign`] for a kind or flags that do not exist.
+    /// [`Foreign`] for an unknown kind or unknown flags.
     pub fn decode(bytes: &[u8; HEADER]) -> Result<Self, Foreign> {
         let [l0, l1, l2, l3, tag, kind, f0, f1, number @ ..] = *bytes;
         let kind = match kind {
@@ -135,16 +134,16 @@ impl Header {
 /// Memory of the receiver that a put writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The receiver's name for memory that it has opened.
+    /// The receiver's key of the memory that it opened.
     pub key: u64,
-    /// From there on, in bytes.
+    /// Offset of the write in that memory, in bytes.
     pub offset: u64,
-    /// So many bytes.
+    /// Number of bytes to write.
     pub length: u64,
 }
 
 impl Target {
-    /// The target as bytes.
+    /// Encodes the target.
     pub fn encode(&self) -> [u8; TARGET] {
         let mut bytes = [0; TARGET];
         bytes[..8].copy_from_slice(&self.key.to_le_bytes());
@@ -153,7 +152,7 @@ impl Target {
         bytes
     }
 
-    /// Reads a target.
+    /// Decodes a target.
     pub fn decode(bytes: &[u8; TARGET]) -> Self {
         let word = |place: usize| {
             let mut word = [0; 8];
@@ -168,17 +167,17 @@ impl Target {
     }
 }
 
-/// The first bytes of a caller.
+/// The first message of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The caller.
     pub caller: Name,
-    /// The number of the caller's interface, in the order of its modex entry.
+    /// The number of the caller's interface, in the order of its cards.
     pub interface: u16,
 }
 
 impl Hello {
-    /// The hello as bytes.
+    /// Encodes the hello.
     pub fn encode(&self) -> [u8; HELLO] {
         let mut bytes = [0; HELLO];
         bytes[..3].copy_from_slice(&MAGIC);
@@ -189,7 +188,7 @@ impl Hello {
         bytes
     }
 
-    /// Reads a hello.
+    /// Decodes a hello.
     ///
     /// # Errors
     ///
@@ -211,23 +210,23 @@ impl Hello {
     }
 }
 
-/// What the called process says to a hello.
+/// The called process's answer to a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Answer {
     /// Frames may follow.
     Accepted = 1,
-    /// The called process has a connection of its own in progress, which is to be used instead.
+    /// The called process is opening a connection itself, which both use instead.
     Refused = 2,
 }
 
 impl Answer {
-    /// The answer as bytes.
+    /// Encodes the answer.
     pub const fn encode(self) -> [u8; ANSWER] {
         [MAGIC[0], MAGIC[1], MAGIC[2], self as u8]
     }
 
-    /// Reads an answer.
+    /// Decodes an answer.
     ///
     /// # Errors
     ///

@@ -43,7 +43,7 @@ fn pair(interfaces: usize) -> (Test, Test) {
     (a, b)
 }
 
-/// What an engine told.
+/// The events of an engine.
 #[derive(Default)]
 struct Told {
     messages: Vec<(u8, Vec<u8>)>,
@@ -89,13 +89,13 @@ fn count(sent: Sent<Vec<u8>>, told: &mut Told) {
     }
 }
 
-/// Memory that an engine opens to its peers.
+/// Opens memory of an engine to its peers.
 fn open(engine: &mut Test, memory: &mut [u8]) -> u64 {
     // SAFETY: the tests use the memory only when its window is closed or the engine does not run.
     unsafe { engine.windows().open(memory.as_mut_ptr(), memory.len()) }.unwrap()
 }
 
-/// A put of `bytes` to rank 1.
+/// Puts `bytes` into memory of rank 1.
 fn put(engine: &mut Test, told: &mut Told, module: usize, key: u64, offset: usize, bytes: &[u8]) {
     let target = Target {
         key,
@@ -167,7 +167,7 @@ fn a_peer_that_is_not_known_connects_and_is_answered() {
         at_a.messages.len() == 1
     });
     assert!(!a.knows(b.name()));
-    // the link that the caller made is the way back
+    // Messages to the caller use the link that it connected.
     assert!(matches!(a.send(0, 2, vec![6]), Sent::Done(_)));
     until(|| {
         at_b.listen(&mut b);
@@ -190,7 +190,7 @@ fn a_cut_link_loses_and_repeats_nothing_while_another_one_works() {
                 at_a.listen(&mut a);
                 matches!(a.links[0].state, State::Ready(_))
             });
-            // bytes of the receiver that it has not read are lost with the connection
+            // The bytes that the receiver has not read are lost with the connection.
             let cut = std::mem::replace(&mut b.links[0].state, State::Idle);
             let State::Ready(stream) = cut else {
                 panic!("it was connected: {cut:?}")
@@ -220,7 +220,7 @@ fn a_cut_link_loses_and_repeats_nothing_while_another_one_works() {
 fn puts_write_into_the_window_before_the_next_message_comes() {
     let (mut a, mut b) = pair(1);
     let (mut at_a, mut at_b) = (Told::default(), Told::default());
-    // more than a block, and than the loopback device takes at once
+    // More than a block, and more than the loopback device accepts at once.
     let sizes = [0, 1, 3000, 5000, 100_000, 3_000_000, 7];
     let bytes: Vec<u8> = (0..3_200_000usize).map(|byte| (byte % 251) as u8).collect();
     let mut memory = vec![0; bytes.len()];
@@ -269,7 +269,7 @@ fn a_put_that_came_by_another_link_is_not_written_again() {
     let mut memory = vec![0; data.len()];
     let key = open(&mut b, &mut memory);
     put(&mut a, &mut at_a, 0, key, 0, &data);
-    // a part has come by the first link when it breaks for the sender alone
+    // The first link breaks for the sender only after it has carried part of the put.
     until(|| {
         at_a.listen(&mut a);
         b.poll();
@@ -284,7 +284,7 @@ fn a_put_that_came_by_another_link_is_not_written_again() {
     });
     b.windows().close(key);
     assert!(memory == data);
-    // what is left of the first link is dropped, and is no error until it ends
+    // The rest of the first link's data is dropped. It is no error until the link ends.
     memory.fill(0);
     b.ready.push(0);
     until(|| {

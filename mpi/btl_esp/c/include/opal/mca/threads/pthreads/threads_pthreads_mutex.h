@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Stands for a header that Debian's libopenmpi-dev lacks: mutexes and conditions as Open MPI's Debian build has them. */
+/* Replaces a header that Debian's libopenmpi-dev lacks: mutexes and conditions as in Open MPI's Debian build. */
 #ifndef ENET_THREADS_PTHREADS_MUTEX_H
 #define ENET_THREADS_PTHREADS_MUTEX_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Stands for a header that Debian's libopenmpi-dev lacks. */
+/* Replaces a header that Debian's libopenmpi-dev lacks. */
 #ifndef ENET_THREADS_PTHREADS_THREADS_H
 #define ENET_THREADS_PTHREADS_THREADS_H
 
