@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# What the build scripts share: messages, steps that log, disk checks. Sourced by bash scripts that set -euo pipefail.
+# Functions of the build scripts: messages, steps that log, disk checks. Sourced by bash scripts
+# that set -euo pipefail.
 
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 ENET_CACHE=${ENET_CACHE:-${HOME:-/root}/.cache/enet}
@@ -9,12 +10,13 @@ case $ENET_CACHE in
 esac
 logs=$project/build/logs
 
-# What differs between the architectures of kernels, by RELEASE; tests/runner/src/architecture.rs has the guests' part.
+# Settings by architecture, derived from RELEASE; tests/runner/src/architecture.rs has those of the
+# guests.
 case ${RELEASE:-} in
 *-arm64)
     ENET_TOOLBOX=${ENET_TOOLBOX:-arm64}
     architecture=arm64
-    # the directory of the kernel's source, and what its makefiles are told
+    # the architecture's directory in the kernel's source, and arguments for its makefiles
     source_architecture=arm64
     kernel_make=(ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- CC=aarch64-linux-gnu-gcc-14)
     ;;
@@ -26,11 +28,11 @@ case ${RELEASE:-} in
     ;;
 esac
 
-# One clock for all scripts of one make.
+# A common time base for all scripts of a make.
 export ENET_STARTED=${ENET_STARTED:-$(date +%s)}
 SECONDS=$(($(date +%s) - ENET_STARTED))
 
-# The kernels that enet is made for, newest first; `make kernels` runs the scenarios in each.
+# The supported kernels, newest first; `make kernels` runs the scenarios in each.
 supported=(
     7.3.4+deb13-cloud-amd64
     7.3.4+deb13-amd64
@@ -40,13 +42,13 @@ supported=(
     7.3.4+deb13-arm64
 )
 
-# The oldest version that enet is made for; README, docs/using.md and docs/packages.md say so too.
+# The oldest supported version; README, docs/using.md and docs/packages.md state it, too.
 oldest=7.2
 
-# is_recent RELEASE: at least that.
+# is_recent RELEASE: succeeds if RELEASE is at least the oldest supported version.
 is_recent() { [ "$(printf '%s\n' "$oldest" "${1%%[+-]*}" | sort -V | head -n 1)" = "$oldest" ]; }
 
-# The package of Debian's newest kernel that has the flavour of RELEASE.
+# newest_image RELEASE: prints the package of Debian's newest kernel of the same flavour.
 newest_image() {
     case $1 in
     *-cloud-amd64) echo linux-image-cloud-amd64 ;;
@@ -56,19 +58,19 @@ newest_image() {
     esac
 }
 
-# refuse_old RELEASE: ends with what to install instead, if it is older.
+# refuse_old RELEASE: if the kernel is too old, ends with a message that names a newer one.
 refuse_old() {
     is_recent "$1" ||
         die "kernel $1 is too old: enet needs Linux $oldest or newer, built with Rust. On Debian 13, which has one in trixie-backports: 'apt install -t trixie-backports $(newest_image "$1")', restart, and try again. Debian 12 and Debian 13's own kernels are older; docs/kernels.md lists what is tested"
 }
 
-# is_newer RELEASE: whether it is newer than all of those.
+# is_newer RELEASE: succeeds if the kernel is newer than all supported ones.
 is_newer() {
     local newest=${supported[0]%%+*} version=${1%%[+-]*}
     [ "$version" != "$newest" ] && [ "$(printf '%s\n' "$newest" "$version" | sort -V | tail -n 1)" = "$version" ]
 }
 
-# tell_newer RELEASE: what to report when it fails with a kernel that is newer than all of those.
+# tell_newer RELEASE: asks for a report if the failed kernel is newer than all supported ones.
 tell_newer() {
     ! is_newer "$1" ||
         say "$1 is newer than the kernels that enet is made for (up to ${supported[0]}): please report this release, the first errors above, and which enet this is ('git describe --always'). What differs between kernels is in rust/compat.rs."
@@ -81,15 +83,15 @@ die() {
     exit 1
 }
 
-# step NAME "what happens" CMD...: runs CMD with its output in build/logs/NAME.log, says what
-# happens and how long it took; on failure prints the end of the log and where the whole of it is.
+# step NAME "what happens" CMD...: runs CMD with its output in build/logs/NAME.log; prints what
+# happens and how long it took. On failure it prints the end of the log and the log's path.
 step() {
     local name=$1 what=$2 log start=$SECONDS status
     shift 2
     mkdir -p "$logs"
     log=$logs/$name.log
     say "$what"
-    # not `if "$@"`: bash ignores set -e in what is run there
+    # not `if "$@"`: bash ignores set -e in a condition
     set +e
     (
         set -e
@@ -100,7 +102,7 @@ step() {
     if [ "$status" -eq 0 ]; then
         say "  done in $((SECONDS - start)) s"
     else
-        # what compilers say first is what is wrong; the end only counts it
+        # the compiler's first messages show the error; the last ones only count
         if grep -qm 1 '^error' "$log"; then
             printf -- '---- first error in %s ----\n' "$log" >&2
             grep -m 3 -A 12 '^error' "$log" | head -n 40 >&2
@@ -112,7 +114,7 @@ step() {
     fi
 }
 
-# need_space GIGABYTES: the cache's file system must have that much room.
+# need_space GIGABYTES: fails unless the cache's file system has that much free space.
 need_space() {
     local free
     mkdir -p "$ENET_CACHE"
@@ -121,7 +123,8 @@ need_space() {
         die "$ENET_CACHE has $free GB free, $1 GB are needed: make room, or set ENET_CACHE to a directory that has it"
 }
 
-# take_lock FILE: holds it until this process ends, so that two makes do not build the same thing twice.
+# take_lock FILE: holds the lock until this process ends, so that two makes do not build the same
+# thing twice.
 take_lock() {
     mkdir -p "$(dirname "$1")"
     exec {lock_fd}>"$1"
