@@ -33,7 +33,7 @@
 
 /* Protocols: with SOCK_DGRAM */
 #define EPPROTO_EDP 0  /* Ethernet Datagram Protocol */
-#define EPPROTO_EZDP 1 /* EDP that sends without copying the user's data; completions as with MSG_ZEROCOPY */
+#define EPPROTO_EZDP 1 /* EDP that sends without a copy; completions as with MSG_ZEROCOPY */
 /* with SOCK_STREAM, and with SOCK_SEQPACKET for records: each receive returns one send */
 #define EPPROTO_ESP 0 /* Ethernet Streaming Protocol */
 
@@ -43,7 +43,7 @@
 /* sen_ifindex in bind: receive on every interface */
 #define ENET_INTERFACE_ANY 0
 
-/* Option of both protocols: uint32_t, read and write: 1 to honour MSG_ZEROCOPY; same number as SO_ZEROCOPY */
+/* Option of both protocols, numbered as SO_ZEROCOPY: uint32_t, read and write: 1 to honour MSG_ZEROCOPY */
 #define EP_SO_ZEROCOPY 60
 /* Options of a SOCK_DGRAM socket */
 #define EDP_SO_MTU 1   /* uint32_t: the largest datagram, bytes */
@@ -52,8 +52,8 @@
 /* Options of a SOCK_STREAM or SOCK_SEQPACKET socket */
 #define ESP_SO_MTU 1   /* uint32_t: the largest payload of a packet, bytes */
 #define ESP_SO_STATS 2 /* struct esp_stats */
-#define ESP_SO_CHECKSUM 4 /* uint32_t, read and write: 1 to ask for a CRC32c in packets of the next connection */
-#define ESP_SO_USER_TIMEOUT 3 /* uint32_t, read and write: how long a peer may owe an answer, milliseconds */
+#define ESP_SO_CHECKSUM 4 /* uint32_t, read and write: 1 to ask for a CRC32c in packets */
+#define ESP_SO_USER_TIMEOUT 3 /* uint32_t, read and write: ms that a peer may owe an answer */
 
 /* First byte of a datagram to EDP port 0, and of the protocol's answer */
 #define EDP_ECHO_REQUEST 1
