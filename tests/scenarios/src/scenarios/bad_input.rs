@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What programs may do wrong, and the errno each mistake brings. A mistake costs its call, never
-//! the socket.
+//! Mistakes of programs, and the errno of each. A mistake fails the call, but never breaks the
+//! socket.
 
 use crate::address::{SO_MTU, SO_STATS};
 use crate::prelude::*;
@@ -22,7 +22,7 @@ fn fresh(host: &Host, kind: i32) -> Result<Socket> {
     Ok(host.namespace.within(|| Socket::new(AF_ENET, kind, 0))??)
 }
 
-/// Demands `errno` of every call that takes an address, given `name`.
+/// Checks that every call that takes an address fails with `errno` for `name`.
 fn refuse_everywhere(host: &Host, name: &[u8], errno: i32, what: &str) -> Outcome {
     for kind in KINDS {
         let socket = fresh(host, kind)?;
@@ -45,7 +45,7 @@ fn refuse_everywhere(host: &Host, name: &[u8], errno: i32, what: &str) -> Outcom
     )
 }
 
-/// The sockets of `host` that were refused something still do their work.
+/// Checks that both protocols still work between the hosts after refused calls.
 fn still_useful(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(799)?;
     exchange(&client, &server)?;
@@ -71,7 +71,8 @@ fn wrong_family(lab: &Lab) -> Outcome {
             &format!("family {family}"),
         )?;
     }
-    // Binding to no address at all is the comparisons'; there connecting to one is something else.
+    // The comparisons with TCP and UDP cover binding without an address; connecting without one
+    // differs there.
     for kind in KINDS {
         let socket = fresh(&lab.a, kind)?;
         refused(socket.connect_bytes(&[]), libc::EINVAL, "no address")?;
@@ -82,7 +83,7 @@ fn wrong_family(lab: &Lab) -> Outcome {
     name[8] = 0;
     lab.a.edp()?.send_to_bytes(b"old", 0, &name)?;
     receives(&receiver, b"old").context("sen_addrlen 0")?;
-    // An address that is no Ethernet address.
+    // Lengths that no Ethernet address has.
     for length in [1, 5, 7, 255] {
         let mut name = lab.a.to(&lab.b, 81).to_bytes();
         name[8] = length;
@@ -106,7 +107,7 @@ fn missing_interface(lab: &Lab) -> Outcome {
         let what = format!("interface {ifindex}");
         refuse_everywhere(&lab.a, &name.to_bytes(), libc::ENODEV, &what)?;
     }
-    // No interface to leave by is none that exists.
+    // Without an interface the call fails as with one that does not exist.
     let name = Address {
         ifindex: 0,
         ..lab.a.to(&lab.b, 82)
@@ -170,7 +171,7 @@ fn unknown_options(lab: &Lab) -> Outcome {
                 &what("set", name),
             )?;
         }
-        // Known, but nothing one could set.
+        // Known options that cannot be set.
         for name in [SO_MTU, SO_STATS] {
             refused(
                 socket.set_int_option(SOL_EP, name, 1),
@@ -187,8 +188,8 @@ fn unknown_options(lab: &Lab) -> Outcome {
             let what = format!("get, type {kind}, level {level}");
             refused(socket.int_option(level, 1), libc::EOPNOTSUPP, &what)?;
         }
-        // Less room brings less of the answer, as with the kernel's own options; more room is not
-        // all used.
+        // A shorter buffer gets a part of the answer, as with the kernel's own options; a longer
+        // one is not filled.
         let short = socket.option(SOL_EP, SO_STATS, 8, 8)?;
         same(short.len(), 8, "bytes of statistics")?;
         let size = if kind == libc::SOCK_DGRAM { 16 } else { 32 };
@@ -198,8 +199,8 @@ fn unknown_options(lab: &Lab) -> Outcome {
     still_useful(lab)
 }
 
-/// Types and protocols that other families have; the comparisons with TCP and UDP have those that
-/// none has.
+/// Types and protocols that other families support; the comparisons with TCP and UDP cover those
+/// that no family has.
 fn unsupported() -> Outcome {
     for (kind, protocol, errno) in [
         (libc::SOCK_DGRAM, 2, libc::EPROTONOSUPPORT),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `SO_BUSY_POLL`: a reader takes in frames from the device itself.
+//! `SO_BUSY_POLL`: a reader receives frames from the device itself.
 
 use crate::device::await_carrier;
 use crate::prelude::*;
@@ -12,12 +12,12 @@ scenarios! {
     direct poll_of_datagrams_polls_the_device = |lab| polls(lab, &datagrams(lab)?, poll);
 }
 
-/// For how long a reader polls, microseconds: longer than the other side takes to send.
+/// How long a reader polls, microseconds: longer than the other side takes to send.
 const LONG: i32 = 50_000;
-/// How often a message is sent there and back, at most.
+/// The largest number of round trips.
 const ROUNDS: usize = 2000;
 
-/// Waits on a socket until a byte has come, and takes it.
+/// Waits on a socket for a byte, and receives it.
 type Wait = fn(&Socket) -> Outcome;
 
 fn stream(lab: &Lab) -> Result<[Socket; 2]> {
@@ -40,7 +40,7 @@ fn poll(socket: &Socket) -> Outcome {
     receives(socket, &[0])
 }
 
-/// Frames that tasks of `host` took in themselves, as the kernel counts them.
+/// Returns how many frames the tasks of `host` received by polling, as the kernel counts them.
 fn polled(host: &Host) -> Result<u64> {
     let text = host.namespace.proc_net("netstat")?;
     let mut rows = text.lines().filter(|line| line.starts_with("TcpExt:"));
@@ -53,7 +53,7 @@ fn polled(host: &Host) -> Result<u64> {
     Ok(value.parse()?)
 }
 
-/// `net.core.busy_poll`, for as long as this lives: without it no `poll` polls a device.
+/// Sets `net.core.busy_poll` while this value exists: without it `poll` never polls a device.
 struct Sysctl;
 
 impl Sysctl {
@@ -71,10 +71,10 @@ impl Drop for Sysctl {
     }
 }
 
-/// A byte goes there and back until the other host's reader has taken a frame in itself: a frame
-/// that comes before the reader waits is taken in by a softirq.
+/// Sends a byte back and forth until the other host's reader has received a frame by polling. If
+/// the frame arrives before the reader waits, a softirq receives it.
 fn polls(lab: &Lab, [near, far]: &[Socket; 2], wait: Wait) -> Outcome {
-    // A veth that segments itself has no queue to poll at its other end.
+    // A veth that segments has no queue to poll at its other end.
     lab.a
         .namespace
         .run("ethtool", &["-K", "eth0", "tso", "off"])?;

@@ -9,7 +9,7 @@ use crate::prelude::*;
 pub const ALL: &[Scenario] =
     &[Scenario::guest("calls_at_random_by_processes_killed_at_random", at_random).within(150)];
 
-/// What must have been tried. An idle machine makes ten times as many calls.
+/// The least that must have been done. An idle machine makes ten times as many calls.
 const CALLS: u64 = 5_000;
 const KILLS: u64 = 20;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Attacks by whoever is on the same Ethernet, each within its bounds: `make dos` prints the
-//! figures.
+//! Attacks from the same Ethernet, each within its bounds; `make dos` prints the figures.
 
 use crate::denial::attacks::{
     ECHOES, EDP_NOBODY, EDP_UNREAD, FOREIGN_SYNS, FORGED, GUESSED_REQUESTS, MAPPED_SYNS, REQUESTS,
@@ -33,7 +32,7 @@ scenarios! {
     direct dos_blind_packets_do_not_slow_a_stream_down = slowed, counted, within(400);
 }
 
-/// All attacks with guessed numbers that want the same.
+/// Makes all attacks with guessed numbers that have the same goal.
 fn guessed(lab: &Lab, aim: Aim) -> Outcome {
     let mut verdict = Ok(());
     for guess in blind::ALL.iter().filter(|guess| guess.aim() == aim) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices that go down and up, are renamed, get another address or type, or are removed, under
-//! sockets in every state.
+//! Devices that go down and up, are renamed, get another address or type, or are removed, while
+//! sockets in every state use them.
 
 use crate::alike::asleep;
 use crate::device::{await_carrier, gone};
@@ -19,17 +19,17 @@ scenarios! {
     guest device_that_is_no_longer_ethernet_refuses_sockets = retyped;
 }
 
-/// The device goes down and comes up under a stream that moves, again and again, at either end.
+/// A device goes down and up repeatedly during a transfer, at either end.
 fn down_and_up(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(800)?;
     let load = Load::of(6 << 20, 50_000, 800);
-    // Calls on a device that is down wait as on any other stream that makes no progress.
+    // Calls on a device that is down wait as on any stream that makes no progress.
     lab.a.link("down")?;
     client.send_all(b"begun")?;
     let disturb = |received: &AtomicUsize| {
         for host in [&lab.a, &lab.b, &lab.a, &lab.b] {
             host.link("down")?;
-            // Whatever is on its way is lost meanwhile.
+            // Frames in flight are lost.
             thread::sleep(Duration::from_millis(100));
             host.link("up")?;
             let before = received.load(Ordering::Relaxed);
@@ -44,8 +44,7 @@ fn down_and_up(lab: &Lab) -> Outcome {
     transfer_while(&client, &server, load, disturb)
 }
 
-/// Demands that `attempt`, which does not block, connects to `listener`: the socket that it got
-/// there.
+/// Checks that the non-blocking `attempt` connects to `listener`; returns the accepted socket.
 fn connects(attempt: &Socket, listener: &Socket) -> Result<Socket> {
     await_events(attempt, libc::POLLOUT)?;
     ensure!(attempt.pending_error()? == 0, "the attempt failed");
@@ -53,7 +52,7 @@ fn connects(attempt: &Socket, listener: &Socket) -> Result<Socket> {
     serve(listener, attempt)
 }
 
-/// Down is no error for what is under way: an attempt to connect, a listener, an idle stream, a
+/// A device that is down causes no error for a connection attempt, a listener, an idle stream or a
 /// blocked reader.
 fn down_and_waiting(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(801)?;
@@ -98,13 +97,13 @@ fn renamed(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// The own address is the name that the peer knows a connection by.
+/// A connection is identified by the device's address, so it ends when that changes.
 fn readdressed(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(808, 4)?;
     let bound = lab.a.edp_bound(806)?;
     let new = [2, 0, 0, 0, 0, 0x11];
     streams_end_with_their_address(lab, new)?;
-    // Sockets that are bound to the device receive at its new address.
+    // Sockets bound to the device receive at its new address.
     let here = Device::named(&lab.a.namespace, DEVICE)?;
     ensure!(here.mac == new, "the device has {:?}", here.mac);
     ensure!(bound.local_address()?.mac == new, "getsockname");
@@ -115,12 +114,12 @@ fn readdressed(lab: &Lab) -> Outcome {
     attempt_goes_on_from_another_address(lab)
 }
 
-/// The host `a` gets the address `new` under a stream to the other host and one to itself.
+/// Gives the host `a` the address `new` while it has a stream to the other host and one to itself.
 fn streams_end_with_their_address(lab: &Lab, new: [u8; 6]) -> Outcome {
     let (client, server) = lab.esp_pair(806)?;
     let listener = lab.a.esp_listener(807, 4)?;
     let (inner, inners_peer) = lab.a.esp_pair_through(&lab.a, &listener, 807)?;
-    // To set the address that a device has changes nothing.
+    // Setting the address that the device already has changes nothing.
     lab.a.set_mac(lab.a.mac)?;
     exchange(&client, &server)?;
     exchange(&inner, &inners_peer)?;
@@ -130,7 +129,7 @@ fn streams_end_with_their_address(lab: &Lab, new: [u8; 6]) -> Outcome {
     let blocked = || Ok(server.receive(&mut [0; 4], 0));
     let (ended, ()) = beside(blocked, || lab.a.set_mac(new))?;
     refused(ended, libc::ECONNRESET, "the peer's blocked recv")?;
-    // Data that has arrived is not lost.
+    // Data that have arrived are not lost.
     receives(&client, b"unread")?;
     let aborted = |socket: &Socket, what: &str| {
         refused(socket.receive(&mut [0; 16], 0), libc::ECONNABORTED, what)
@@ -156,10 +155,10 @@ fn attempt_goes_on_from_another_address(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A system call by its number, and a function that makes it and judges what it returns.
+/// The number of a system call, and a function that makes the call and checks its result.
 type Blocking<'a> = (libc::c_long, &'a (dyn Fn() -> Outcome + Sync));
 
-/// Blocks in all of `calls`, each in a thread of its own, and then does `meanwhile`, which ends
+/// Blocks in all of `calls`, each in its own thread, and then runs `meanwhile`, which must end
 /// them.
 fn all_blocked(calls: &[Blocking<'_>], meanwhile: impl FnOnce() -> Outcome) -> Outcome {
     thread::scope(|scope| {
@@ -184,7 +183,7 @@ struct Doomed {
     attempt: Socket,
     /// Datagram sockets: bound, connected, polled, and tied to the device.
     datagrams: [Socket; 4],
-    /// The other host's listener, which stays open.
+    /// The other host's listener, kept open.
     _others: Socket,
 }
 
@@ -289,17 +288,17 @@ fn removed(lab: &Lab) -> Outcome {
     for round in 0..3 {
         sockets.later_calls_fail(lab, round)?;
     }
-    // The connection that nobody had accepted is handed out first, as TCP does it, and is as
+    // accept still returns a connection that was in the queue, as with TCP, but the connection is
     // broken.
     let (late, _) = waiting.accept(0).context("a connection that waited")?;
     let mut got = [0; 16];
     gone(late.receive(&mut got, 0), "recv by what waited")?;
     gone(waiting.accept(0), "accept behind it")?;
-    // The cable had two ends.
+    // The cable's other end was removed too.
     gone(readers_peer.receive(&mut got, 0), "the other host's recv")
 }
 
-/// Sockets that are tied to no device do not care for any.
+/// Removing a device does not affect sockets that are not tied to one.
 fn others_stay(lab: &Lab) -> Outcome {
     lab.a.namespace.ip("link add eth1 address 02:00:00:00:00:21 type veth peer name far1\nlink set eth1 up\nlink set far1 up\n")?;
     let listener = lab.a.esp()?;
@@ -313,7 +312,7 @@ fn others_stay(lab: &Lab) -> Outcome {
         quiet(socket, "a socket of another device, or of none")?;
     }
     exchange(&client, &server)?;
-    // A new device of the same name is one of all.
+    // Unbound sockets also receive on a new device of the same name.
     lab.a.namespace.ip(
         "link add eth1 address 02:00:00:00:00:21 type veth peer name far1 address 02:00:00:00:00:22\n\
          link set eth1 up\nlink set far1 up\n",
@@ -327,7 +326,7 @@ fn others_stay(lab: &Lab) -> Outcome {
     transfer(&caller, &accepted, Load::of(1 << 20, 30_000, 820))
 }
 
-/// A bond without ports takes its type, and how a frame for it is made, from its first one.
+/// A bond without ports takes its type, and its header operations, from its first port.
 fn retyped() -> Outcome {
     let host = Host::alone([2, 0, 0, 0, 0, 5])?;
     host.namespace.ip(
@@ -342,7 +341,7 @@ fn retyped() -> Outcome {
     let socket = host.edp()?;
     socket.connect(&nobody)?;
     socket.send(b"by ethernet", 0).or_else(|error| {
-        // Without ports there is nowhere to send to.
+        // A bond without ports cannot send.
         matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::ENETDOWN))
             .then_some(0)
             .ok_or(error)
@@ -370,7 +369,8 @@ fn retyped() -> Outcome {
     gone(host.edp()?.bind(&bond.here(833)), "bind anew")
 }
 
-/// The send buffer is full of what another device keeps; who waits for room in it holds up nobody.
+/// Another device's queue fills the send buffer. A sender that waits for room does not block the
+/// removal of its device.
 fn waiting_sender(lab: &Lab) -> Outcome {
     let host = &lab.a;
     host.namespace
@@ -378,7 +378,7 @@ fn waiting_sender(lab: &Lab) -> Outcome {
     let second = Device::ready(&host.namespace, "second0")?;
     let socket = host.edp()?;
     socket.set_so(libc::SO_SNDBUF, 4608)?;
-    // A packet in more than a minute.
+    // Less than one packet per minute.
     let slow = ["tbf", "rate", "100bit", "burst", "1600", "limit", "1mb"];
     host.queue("add", &slow)?;
     let there = host.to_nobody(808);
@@ -396,7 +396,7 @@ fn waiting_sender(lab: &Lab) -> Outcome {
         libc::SYS_sendto,
         || socket.send_to(b"by another", 0, &by_second),
         |_| {
-            // Returns when nobody holds the device any more.
+            // This returns once there are no more references to the device.
             host.namespace.ip("link del second0\n")?;
             host.queue("del", &[])
         },

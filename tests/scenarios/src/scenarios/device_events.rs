@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the kernel tells of devices: notices that it repeats, and what they cost.
+//! The kernel's notifications about devices: repeated ones, and their cost.
 
 use std::mem::zeroed;
 
@@ -14,8 +14,8 @@ scenarios! {
     direct device_events_cost_the_same_with_2000_connections_by_another_device = unrelated, within(120), counted;
 }
 
-/// The kernel repeats the notice of a device's end each second, as long as somebody holds the
-/// device: here a `write` to it, whose bytes do not come.
+/// The kernel repeats the unregister notification every second while there is a reference to the
+/// device: here that of a `write` whose data are missing.
 fn repeated(lab: &Lab) -> Outcome {
     let host = &lab.a;
     let tap = Tun::create(&host.namespace, "tap0", Carries::Frames)?;
@@ -23,7 +23,7 @@ fn repeated(lab: &Lab) -> Outcome {
     let index = Device::named(&host.namespace, "tap0")?.ifindex;
     let stalled = HeldPage::new(PAGE, 0)?;
     thread::scope(|scope| {
-        // Both return when the page is there.
+        // Both calls return once the page is supplied.
         let writer = scope.spawn(|| stalled.write_to(&tap, 64));
         let remover = stalled
             .await_sleeper()
@@ -33,15 +33,15 @@ fn repeated(lab: &Lab) -> Outcome {
             Err(_) => Ok(()),
         };
         stalled.release()?;
-        // The device is gone by now, which the call may say.
+        // The device may be gone by now, which makes the call fail.
         let _ = joined(writer)?;
         joined(remover?)??;
         judged
     })
 }
 
-/// Demands that sockets of a new device with the index `index`, which another had, hear nothing of
-/// that one's end.
+/// Checks that sockets of a new device with the reused index `index` are not affected by the end of
+/// the old device.
 fn next_owner_is_spared(host: &Host, index: u32) -> Outcome {
     eventually("the end of the device", || {
         Ok(Device::named(&host.namespace, "tap0").is_err())
@@ -55,7 +55,8 @@ fn next_owner_is_spared(host: &Host, index: u32) -> Outcome {
     let listener = next.listener(840)?;
     let bound = next.edp(840)?;
     let (client, server) = far.stream_to(&next, 841)?;
-    // Nothing tells when the notice is repeated but what it must not do.
+    // The repeated notification causes no event that could be waited for, so the test waits for its
+    // period.
     let events = listener.poll(libc::POLLIN, Duration::from_millis(2500))?;
     ensure!(events == 0, "the listener has events {events:#x}");
     quiet(&bound, "a socket of the new device")?;
@@ -65,20 +66,20 @@ fn next_owner_is_spared(host: &Host, index: u32) -> Outcome {
 
 /// Sets the MTU of `name` in the calling thread's namespace.
 fn set_mtu(socket: &Socket, name: &str, mtu: i32) -> Outcome {
-    // SAFETY: all-zero is a valid ifreq, which is plain data.
+    // SAFETY: All-zero is a valid ifreq, which is plain data.
     let mut request: libc::ifreq = unsafe { zeroed() };
     for (to, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = byte as libc::c_char;
     }
     request.ifr_ifru.ifru_mtu = mtu;
-    // SAFETY: the request reads one ifreq, which lives across the call.
+    // SAFETY: The request reads one ifreq, which lives across the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFMTU, &request) })
         .map(drop)
         .with_context(|| format!("the MTU {mtu} of {name}"))
 }
 
-/// What a change of the MTU of `name` takes, in a guest whose clock counts instructions their
-/// number.
+/// Returns the duration of a change of the MTU of `name`: the number of instructions if the guest's
+/// clock counts them.
 fn change(host: &Host, name: &str) -> Result<Duration> {
     let socket = host.edp()?;
     let one = |mtu| {
@@ -92,10 +93,10 @@ fn change(host: &Host, name: &str) -> Result<Duration> {
     times.into_iter().min().context("no changes")
 }
 
-/// Containers come and go on hosts with many connections, and each brings and takes devices.
+/// Containers start and stop on hosts with many connections, and each adds and removes devices.
 fn unrelated(lab: &Lab) -> Outcome {
-    /// More than the same change differs from run to run, less than a look at each connection
-    /// takes.
+    /// More than the same change varies between runs, and less than it takes to look at each
+    /// connection.
     const MARGIN: Duration = Duration::from_micros(20);
     let host = &lab.a;
     host.namespace

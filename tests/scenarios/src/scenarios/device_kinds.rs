@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices on top of others as endpoints: VLANs, bonds, bridges, macvlans. None has an IP address.
+//! Stacked devices as endpoints: VLANs, bonds, bridges, macvlans. None has an IP address.
 
 use crate::bpf;
 use crate::device::await_carrier;
@@ -81,8 +81,8 @@ fn vlan_in_vlan(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, LOAD)
 }
 
-/// `SO_PRIORITY` chooses the 802.1p priority by the VLAN's own map, so switches with queues can let
-/// these frames pass.
+/// The VLAN's own map turns `SO_PRIORITY` into the 802.1p priority, by which switches with queues
+/// can prefer frames.
 fn vlan_priority(lab: &Lab) -> Outcome {
     for host in [&lab.a, &lab.b] {
         host.namespace.ip(
@@ -125,8 +125,8 @@ fn vlan_priority(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Without `reorder_hdr`, and without offload below, the tag is part of the header that the device
-/// makes.
+/// Without `reorder_hdr`, and without offload in the lower device, the tag is part of the header
+/// that the device makes.
 fn vlan_header(lab: &Lab) -> Outcome {
     for host in [&lab.a, &lab.b] {
         host.namespace
@@ -146,8 +146,8 @@ fn vlan_header(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, LOAD)
 }
 
-/// A bond's header grows with a port whose own is longer: buffers made before are short of room
-/// then.
+/// A bond needs more headroom after it got a port with a longer header. Buffers that were made
+/// before have too little.
 fn longer_headers(lab: &Lab) -> Outcome {
     lab.b.namespace.ip("link add link eth0 name tagged address 02:00:00:00:00:32 type macvlan mode bridge\nlink set tagged up\n")?;
     lab.a.namespace.ip(
@@ -181,7 +181,7 @@ fn longer_headers(lab: &Lab) -> Outcome {
     lab.a.namespace.ip("link del bond0\nlink del hub\n")
 }
 
-/// Two cables from a bond to a bridge; the one in use is pulled, then the other.
+/// A bond has two cables to a bridge. The active one is pulled, then the other.
 fn bond() -> Outcome {
     let (a, b) = (Netns::create()?, Netns::create()?);
     a.ip(&format!(
@@ -236,7 +236,7 @@ fn bond() -> Outcome {
     Ok(())
 }
 
-/// Three hosts at a bridge that is a host itself.
+/// Three hosts on a bridge, which is itself a host.
 fn bridge() -> Outcome {
     let hub = Netns::create()?;
     hub.ip(
@@ -267,16 +267,17 @@ fn bridge() -> Outcome {
         Ok(())
     };
     all_work(&[&first, &second, &third, &within])?;
-    // A port with a lower address than the bridge's own: one that was set stays.
+    // A bridge whose address was set keeps it, even if a port's address is lower.
     hub.ip("link add low0 address 00:00:00:00:01:01 type dummy\nlink set low0 master br0 up\n")?;
     ports_hear_nothing(&hub, &center, &ends[0])?;
-    // One port goes; the others do not mind. The second host's last stream leads to the third.
+    // A port is removed; the others still work. The second host's last stream leads to the removed
+    // port.
     hub.ip("link del port3\n")?;
     all_work(&[&first, &second[..2], &within]).context("without a port")?;
     bridge_changes_its_address(&hub)
 }
 
-/// A new host, whose cable leads to the port of this number.
+/// Makes a host whose cable leads to the port `number`.
 fn at_port(hub: &Netns, number: u8) -> Result<Netns> {
     let host = Netns::create()?;
     host.ip(&format!(
@@ -287,7 +288,7 @@ fn at_port(hub: &Netns, number: u8) -> Result<Netns> {
     Ok(host)
 }
 
-/// Frames of a port are the bridge's: a socket on the port hears nothing.
+/// A bridge receives the frames of its ports: a socket bound to a port receives none.
 fn ports_hear_nothing(hub: &Netns, center: &Device<'_>, end: &Device<'_>) -> Outcome {
     let on_port = Device::named(hub, "port1")?.edp(869)?;
     let on_bridge = center.edp(868)?;
@@ -296,8 +297,8 @@ fn ports_hear_nothing(hub: &Netns, center: &Device<'_>, end: &Device<'_>) -> Out
     quiet(&on_port, "the port's socket")
 }
 
-/// A bridge that was given no address takes the lowest of its ports: then streams by it end, and
-/// say so.
+/// A bridge without a set address takes the lowest one of its ports. When that changes, its streams
+/// end with an error.
 fn bridge_changes_its_address(hub: &Netns) -> Outcome {
     hub.ip(
         "link add br1 type bridge\nlink add high1 address 02:00:00:00:02:09 type dummy\n\
@@ -358,7 +359,7 @@ fn macvlans(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// `SO_BINDTODEVICE` chooses what comes in as well as where to leave.
+/// `SO_BINDTODEVICE` restricts both received and sent frames to the device.
 fn tied(lab: &Lab) -> Outcome {
     lab.a.namespace.ip("link add link eth0 name mac1 address 02:00:00:00:00:41 type macvlan mode bridge\nlink set mac1 up\n")?;
     let near = Device::ready(&lab.a.namespace, "mac1")?;

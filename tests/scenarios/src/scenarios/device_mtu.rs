@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices whose MTU changes under sockets.
+//! Devices whose MTU changes while sockets use them.
 
 use crate::frame::ESP_HEADERS;
 use crate::harness::carries_at_most;
@@ -17,7 +17,8 @@ scenarios! {
     direct mtu_of_0_does_not_stop_local_streams = of_nothing;
 }
 
-/// A stream whose sender has filled all buffers: packets are on their way, and more wait.
+/// Changes the MTU after a stream's sender has filled all buffers: packets are in flight, and more
+/// are queued.
 fn filled(lab: &Lab, port: u16, load: Load, change: impl FnOnce(&Socket) -> Result<()>) -> Outcome {
     let (client, server) = lab.esp_pair(port)?;
     let received = AtomicUsize::new(0);
@@ -57,9 +58,9 @@ fn sender_first(lab: &Lab) -> Outcome {
     })
 }
 
-/// What is on its way is lost then, and never fits again.
+/// Packets in flight are lost, and would not fit if they were retransmitted.
 fn receiver_first(lab: &Lab) -> Outcome {
-    // A veth pair would pass runs whole, whatever the receiver's MTU.
+    // A veth pair would pass GSO packets whole, whatever the receiver's MTU.
     send_single_packets(&lab.a.namespace)?;
     let (client, server) = lab.esp_pair(841)?;
     let load = Load {
@@ -71,7 +72,7 @@ fn receiver_first(lab: &Lab) -> Outcome {
             Ok(received.load(Ordering::Relaxed) > 200_000)
         })?;
         lab.b.set_mtu(600)?;
-        // The receiver's device takes none of the large frames any more.
+        // The receiver's device now drops the large frames.
         let mut before = usize::MAX;
         eventually("a standstill", || {
             std::thread::sleep(std::time::Duration::from_millis(200));
@@ -139,7 +140,7 @@ fn again_and_again(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// What the ends of an open connection have told each other holds, as with TCP.
+/// An open connection keeps the packet size that its ends have agreed on, as with TCP.
 fn raised(lab: &Lab) -> Outcome {
     send_single_packets(&lab.a.namespace)?;
     let before = lab.esp_pair(843)?;
@@ -154,7 +155,6 @@ fn raised(lab: &Lab) -> Outcome {
             || Ok(server.receive_all(50_000)?),
         )?;
         ensure!(got.iter().all(|byte| *byte == 3), "the bytes changed");
-        // The largest frame does not fit into the buffer; its length is what counts.
         let full = ESP_HEADERS + payload as usize;
         let frame = wire.wait_for(patience(), |frame| frame.len() > full / 2)?;
         ensure!(frame.len() == full, "opened {what}: {} bytes", frame.len());
@@ -162,7 +162,7 @@ fn raised(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A stopped device tells nobody, and what waits is cut all the same.
+/// The MTU changes while the device is down; queued packets are cut all the same.
 fn while_down(lab: &Lab) -> Outcome {
     filled(lab, 844, LOAD, |_| {
         for host in [&lab.a, &lab.b] {

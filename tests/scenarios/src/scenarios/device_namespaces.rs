@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices that move between namespaces, and namespaces that end, under sockets.
+//! Devices that move between namespaces, and namespaces that end, while sockets use them.
 
 use nix::sys::signal::{kill, Signal};
 
@@ -35,7 +35,7 @@ fn moved(lab: &Lab) -> Outcome {
         )?;
         gone(listener.accept(0), &format!("accept {round}"))?;
     }
-    // In its new namespace it is a device like any other, with the same ports free.
+    // In its new namespace it works like any other device, and the same ports are free.
     other.ip("link set eth0 up\n")?;
     let device = Device::ready(&other, "eth0")?;
     let (caller, accepted) = there.stream_to(&device, 890)?;
@@ -44,12 +44,12 @@ fn moved(lab: &Lab) -> Outcome {
     lab.b.edp()?.send_to(b"hello", 0, &there.to(&device, 890))?;
     await_events(&new, libc::POLLIN)?;
     has_events(&bound, libc::POLLERR, "the old socket")?;
-    // The peer was told nothing: the first packet of its stream finds that nobody knows it.
+    // The peer got no packet: it learns of the end when it sends, by a reset.
     server.send_all(b"anyone?")?;
     let events = await_events(&server, libc::POLLIN)?;
     ensure!(events & libc::POLLERR != 0, "events {events:#x}");
     failed_with(&server, libc::ECONNRESET)?;
-    // It comes home.
+    // Move the device back.
     drop((caller, accepted, new));
     other.ip("link set eth0 down\n")?;
     let home = lab.a.namespace.path();
@@ -59,15 +59,15 @@ fn moved(lab: &Lab) -> Outcome {
     let (caller, accepted) = there.stream_to(&device, 892)?;
     exchange(&caller, &accepted)?;
     if device.ifindex == lab.a.ifindex {
-        // Bound to an index: what has it now is its device.
+        // The socket is bound to an index, and works with the device that has this index now.
         lab.b.edp()?.send_to(b"home", 0, &there.to(&device, 890))?;
         receives(&bound, b"home")?;
     }
     Ok(())
 }
 
-/// A namespace that nothing else refers to goes on while sockets are open in it, and takes its
-/// devices along afterwards.
+/// A namespace without other references exists while sockets are open in it, and then removes its
+/// devices.
 fn sockets_live_on() -> Outcome {
     let Lab { a, b, .. } = Lab::new(Wiring::Direct)?;
     let listener = b.esp_listener(895, 4)?;
@@ -76,11 +76,11 @@ fn sockets_live_on() -> Outcome {
     drop(listener);
     drop(b);
     exchange(&client, &server)?;
-    // A stream that is closed and not yet acknowledged is a socket still.
+    // A closed stream with unacknowledged data is still a socket.
     client.send_all(&[7; 3000])?;
     let mut got = server.receive_all(3000)?;
     drop(server);
-    // The last socket goes, and the namespace after it; so does the cable.
+    // When the last socket is freed, so is the namespace, and with it the cable.
     ensure!(client.receive(&mut got, 0)? == 0, "the end of the stream");
     await_events(&datagrams, libc::POLLERR)?;
     gone(
@@ -91,8 +91,8 @@ fn sockets_live_on() -> Outcome {
     Ok(())
 }
 
-/// Sends datagrams and a stream to port 896 of `there`, and reads what comes by a second stream,
-/// until something fails.
+/// Sends datagrams and a stream to port 896 of `there`, and reads a second stream from it, until a
+/// call fails.
 fn flood(here: &Host, there: &Host) -> Outcome {
     let to = here.to(there, 896);
     let (out, back) = (here.esp_connected(&to)?, here.esp_connected(&to)?);
@@ -108,8 +108,8 @@ fn flood(here: &Host, there: &Host) -> Outcome {
     Ok(())
 }
 
-/// Waits for the end of a stream whose peer was killed: a reset, or none, if its namespace and the
-/// cable went before it left.
+/// Waits for the end of a stream whose peer was killed. There is a reset, unless the peer's
+/// namespace and the cable were removed before it was sent.
 fn breaks(socket: &Socket) -> Outcome {
     let mut bytes = vec![0; 1 << 16];
     eventually("the end of a stream", || {
@@ -122,7 +122,7 @@ fn breaks(socket: &Socket) -> Outcome {
     })
 }
 
-/// A process that sends and receives in a namespace of its own is killed.
+/// A process that sends and receives in its own namespace is killed.
 fn killed() -> Outcome {
     let Lab { a, b, .. } = Lab::new(Wiring::Direct)?;
     let datagrams = a.edp_bound(896)?;
@@ -133,8 +133,7 @@ fn killed() -> Outcome {
     drop(listener);
     let mut bytes = receiver.receive_all(1 << 16).context("the flood")?;
     await_events(&datagrams, libc::POLLIN)?;
-    // A stream under way: as much as the socket takes at a time, though the other end reads what
-    // comes.
+    // The stream has data queued: the socket's buffer is full although the other end reads.
     let full = (0..10_000).any(|_| {
         sender
             .send(&bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices that carry frames within others or over several at once: VXLAN, LACP, a team with a
-//! hash.
+//! Tunnels and link aggregation: VXLAN, LACP, and a team that balances by a hash.
 
 use crate::call_fuzz::give_back;
 use crate::device::await_carrier;
@@ -27,11 +26,11 @@ fn vxlan(lab: &Lab) -> Outcome {
     }
     let near = Device::ready(&lab.a.namespace, "vx0")?;
     let far = Device::ready(&lab.b.namespace, "vx0")?;
-    // The device's MTU is less than what carries it.
+    // The tunnel's MTU is smaller than that of the device below.
     near.carries_both_protocols_to(&far, 1450)
 }
 
-/// Bytes of the kernel's memory that are allocated by size and charged to nobody.
+/// Returns the kernel memory that is allocated by size and not charged to a process, bytes.
 fn allocated() -> Result<i64> {
     let sizes = || -> Result<Vec<(String, i64)>> {
         let all = slabs()?.into_iter();
@@ -45,8 +44,8 @@ fn allocated() -> Result<i64> {
     Ok(sizes()?.iter().map(|(_, bytes)| bytes).sum())
 }
 
-/// A tunnel whose device has the keys of all gives each packet its own (`struct metadata_dst`, of
-/// 200 bytes at least), which nobody is charged for.
+/// A tunnel device in external mode gives each packet its own `struct metadata_dst`, of at least
+/// 200 bytes, which is charged to no process.
 fn queued(lab: &Lab) -> Outcome {
     const SOCKETS: u16 = 32;
     const EACH: u16 = 128;
@@ -86,9 +85,9 @@ fn queued(lab: &Lab) -> Outcome {
     .with_context(|| format!("{packets} queued datagrams keep {more} bytes"))
 }
 
-/// Frames that have left by a port.
+/// Returns the number of frames that have left by a port.
 fn sent(host: &Netns, port: &str) -> Result<u64> {
-    // Behind the name stand eight numbers of what came, and the bytes that left.
+    // Behind the name there are eight receive counters and the number of bytes sent.
     const FRAMES: usize = 9;
     let text = host.proc_net("dev")?;
     let mut lines = text.lines().filter_map(|line| line.trim().split_once(':'));
@@ -98,7 +97,7 @@ fn sent(host: &Netns, port: &str) -> Result<u64> {
     Ok(frames.context("a short line")?.parse()?)
 }
 
-/// The aggregator of a port, once the peer's is known.
+/// Returns the aggregator of a port, once the partner has joined it.
 fn aggregator(host: &Netns, port: &str) -> Result<Option<String>> {
     let text = host.run("ip", &["-details", "link", "show", port])?;
     let words: Vec<_> = text.split_whitespace().collect();
@@ -112,7 +111,7 @@ fn aggregator(host: &Netns, port: &str) -> Result<Option<String>> {
     Ok(behind("ad_aggregator_id").filter(|_| state & 0x30 == 0x30))
 }
 
-/// With `encap3+4` a bond goes by the hash that a socket gives its frames, as it does for TCP.
+/// With `encap3+4` a bond uses the hash that a socket gives its frames, as it does for TCP.
 fn lacp() -> Outcome {
     const CONNECTIONS: u16 = 32;
     let (a, b) = (Netns::create()?, Netns::create()?);
@@ -152,7 +151,8 @@ fn lacp() -> Outcome {
             exchange(&client, &server)?;
         }
         let used = growth(&before, &count()?);
-        // Beside the connection's only LACP's frames leave, one a second at most by each port.
+        // Apart from the connection's frames there are only those of LACP, at most one per second
+        // and port.
         let (most, least) = (used[0].max(used[1]), used[0].min(used[1]));
         ensure!(most >= 50 && least < 10, "one connection used {used:?}");
         spread[usize::from(used[1] > used[0])] += 1;
