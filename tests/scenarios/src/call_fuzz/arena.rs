@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Memory for arguments: a stretch that may be read and written, with a stretch behind it that may
-//! not. No Rust object lies in it, so the kernel and other threads may write there what they like,
-//! while a call reads it too.
+//! Memory for arguments: an accessible region, followed by an inaccessible one. It contains no Rust
+//! object, so the kernel and other threads may write to it at any time, even while a call reads it.
 
 use std::ptr;
 
@@ -12,49 +11,52 @@ use libc::c_void;
 use crate::prelude::*;
 use crate::socket::NOWHERE;
 
-/// Bytes that may be written.
+/// Bytes of the accessible region.
 pub const ROOM: usize = 64 << 10;
-/// Bytes behind them that may not be touched.
+/// Bytes of the inaccessible region behind it.
 const WALL: usize = 16 << 20;
 
-/// Two stretches of address space that last as long as the process.
+/// Two adjacent memory regions that exist until the process ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Arena(usize);
 
 impl Arena {
-    /// Maps it.
+    /// Maps the regions.
     ///
     /// # Errors
     /// The errno of `mmap(2)` or `mprotect(2)`.
     pub fn map() -> Result<Self> {
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches none that is there.
+        // SAFETY: A new mapping at an address that the kernel chooses overlaps no existing one.
         let base =
             unsafe { libc::mmap(ptr::null_mut(), ROOM + WALL, libc::PROT_NONE, kind, -1, 0) };
         check(if base == libc::MAP_FAILED { -1 } else { 0 })?;
         let open = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the beginning of the mapping just made, which nobody knows of yet.
+        // SAFETY: This is the beginning of the new mapping, to which no reference exists.
         check(unsafe { libc::mprotect(base, ROOM, open) })?;
         Ok(Self(base as usize))
     }
 
-    /// Puts `bytes` somewhere in it; the place. Another thread may put others there at once.
+    /// Stores `bytes` at a random position and returns it. Another thread may overwrite them at any
+    /// time.
     pub fn put(self, rng: &mut Rng, bytes: &[u8]) -> *mut c_void {
         let at = self.0 + (rng.usize(..ROOM - bytes.len()) & !7);
         let to = at as *mut u8;
         for (offset, byte) in bytes.iter().enumerate() {
-            // SAFETY: inside the room, which is only ever written byte by byte and never borrowed.
+            // SAFETY: The address is inside the accessible region, which is only written byte by
+            // byte and never borrowed.
             unsafe { to.add(offset).write_volatile(*byte) };
         }
         to.cast()
     }
 
-    /// A place in it with at least `length` bytes behind it.
+    /// Returns a random position with at least `length` accessible bytes behind it.
     pub fn place(self, rng: &mut Rng, length: usize) -> *mut c_void {
         (self.0 + rng.usize(..=ROOM.saturating_sub(length))) as *mut c_void
     }
 
-    /// A pointer that is seldom good: near the wall, into it, null, the kernel's, anything.
+    /// Returns a pointer that is usually invalid: near the inaccessible region, inside it, null, a
+    /// kernel address, or random.
     pub fn bad(self, rng: &mut Rng) -> *mut c_void {
         match rng.u8(..6) {
             0 => ptr::null_mut(),
@@ -66,7 +68,7 @@ impl Arena {
         }
     }
 
-    /// A pointer to `length` bytes, or one time in sixteen to none.
+    /// Returns a pointer to `length` bytes, or one time in sixteen a bad one.
     pub fn pointer(self, rng: &mut Rng, length: usize) -> *mut c_void {
         if rng.u8(..16) == 0 {
             self.bad(rng)

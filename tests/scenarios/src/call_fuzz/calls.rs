@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One random call after the other.
+//! Random calls, one after the other.
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use crate::prelude::*;
 
 macro_rules! kinds {
     ($($name:ident)*) => {
-        /// The calls.
+        /// The kinds of calls.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Kind { $(
             #[allow(missing_docs)]
@@ -23,7 +23,7 @@ macro_rules! kinds {
         )* }
 
         impl Kind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: [Kind; [$(Kind::$name),*].len()] = [$(Kind::$name),*];
         }
     };
@@ -35,48 +35,48 @@ kinds! {
     Read Write PassFd TakeFd Uring
 }
 
-/// Descriptors that threads of a process have in common; -1 where there is none.
+/// How many descriptors the threads of a process share; an empty slot holds -1.
 pub const SLOTS: usize = 24;
 
-/// What the threads of one process share.
+/// The state that the threads of one process share.
 #[derive(Debug)]
 pub struct Common {
-    /// Where arguments are.
+    /// The memory for arguments.
     pub arena: Arena,
-    /// Sockets of the module, and what came out of calls on them.
+    /// Sockets of the module, and descriptors that calls on them returned.
     pub slots: [AtomicI32; SLOTS],
     /// Both ends of a pipe.
     pub pipe: [c_int; 2],
-    /// A file with bytes in it.
+    /// A file with contents.
     pub file: c_int,
     /// An epoll instance.
     pub epoll: c_int,
     /// Both ends of the Unix socket pair that all processes share.
     pub post: [c_int; 2],
-    /// The host's own address, on which its sockets reach each other also while the wire is cut.
+    /// The host's own address, by which its sockets reach each other even while the wire is cut.
     pub own: Address,
-    /// Addresses that are worth a try.
+    /// Addresses to use in calls.
     pub addresses: Vec<Address>,
     /// The counters.
     pub tally: &'static Tally,
 }
 
-/// Whoever makes calls.
+/// A source of random calls.
 #[derive(Debug)]
 pub struct Caller<'a> {
-    /// Shared with other threads.
+    /// The state shared with other threads.
     pub common: &'a Common,
-    /// What decides.
+    /// Makes all decisions.
     pub rng: Rng,
 }
 
-/// Lengths at which something changes.
+/// Lengths near which the behaviour changes.
 const LENGTHS: [usize; 16] = [
     0, 1, 2, 6, 11, 15, 16, 17, 128, 1483, 1489, 1494, 1500, 4096, 32768, ROOM,
 ];
 
-/// Requests of `ioctl(2)` that sockets know, and that change nothing outside of them. Owners of
-/// signals are set by `fcntl(2)` alone: random numbers would be other processes.
+/// Requests of `ioctl(2)` that sockets support and that change nothing outside of them. The owner
+/// of signals is set only by `fcntl(2)`: a random number would be another process.
 const REQUESTS: [u64; 14] = [
     libc::FIONREAD, // SIOCINQ
     libc::TIOCOUTQ, // SIOCOUTQ
@@ -114,12 +114,12 @@ impl Caller<'_> {
         self.common.arena.put(&mut self.rng, bytes)
     }
 
-    /// A descriptor of the common ones, seldom a wrong one.
+    /// Returns one of the shared descriptors, or rarely an invalid one.
     fn fd(&mut self) -> c_int {
         if self.rng.u8(..64) == 0 {
             return *self.rng.choice(&[-1, 9999, c_int::MIN]).unwrap_or(&-1);
         }
-        // Where none is, look on: most calls should reach the module.
+        // Skip empty slots: most calls should reach the module.
         let start = self.rng.usize(..SLOTS);
         (start..start + SLOTS)
             .map(|slot| self.common.slots[slot % SLOTS].load(Relaxed))
@@ -127,7 +127,7 @@ impl Caller<'_> {
             .unwrap_or(-1)
     }
 
-    /// Keeps a descriptor in some slot; the one that was there is closed.
+    /// Stores a descriptor in a random slot, and closes the one that was there.
     fn keep(&mut self, fd: c_long) -> c_long {
         if let Ok(new @ 0..) = c_int::try_from(fd) {
             let old = self.common.slots[self.rng.usize(..SLOTS)].swap(new, Relaxed);
@@ -137,8 +137,8 @@ impl Caller<'_> {
     }
 
     fn close(&mut self, fd: c_int) -> c_long {
-        // SAFETY: the descriptor came out of a slot, so it is none that a Rust object owns. Another
-        // thread may have closed it already, or may be in a call on it: that is what is tried.
+        // SAFETY: The descriptor comes from a slot, so no Rust object owns it. Another thread may
+        // have closed it already, or may be in a call on it; the fuzzer tests that on purpose.
         unsafe { libc::syscall(libc::SYS_close, fd) }
     }
 
@@ -151,7 +151,7 @@ impl Caller<'_> {
                 let at = self.rng.usize(..address.len());
                 address[at] = self.rng.u8(..);
             }
-            2 => address[..2].fill(0), // AF_UNSPEC ends a connection
+            2 => address[..2].fill(0), // AF_UNSPEC disconnects
             3 => address.resize(self.rng.usize(..=128), 0),
             _ => {}
         }
@@ -177,7 +177,7 @@ impl Caller<'_> {
             | self.rng.choice(&patience).unwrap_or(&0)
     }
 
-    /// A `msghdr` with its vector, somewhere in the arena, as bytes.
+    /// Makes a `msghdr`, as bytes, whose vector is in the arena.
     fn message(&mut self) -> [u64; 7] {
         let count = self.rng.usize(..5);
         let mut vector = Vec::new();
@@ -212,7 +212,7 @@ impl Caller<'_> {
             1 => (self.memory(256) as u64, self.rng.u64(..256)),
             _ => (0, 0),
         };
-        // The count is an unsigned long; sometimes it lies.
+        // The count is an unsigned long; sometimes it is wrong.
         let count = if self.rng.u8(..32) == 0 {
             self.rng.u64(..2000)
         } else {
@@ -221,7 +221,7 @@ impl Caller<'_> {
         [name, name_len, vector, count, control, control_len, 0]
     }
 
-    /// `sendmmsg(2)`'s and `recvmmsg(2)`'s array: how many, and where.
+    /// Makes the array of `sendmmsg(2)` and `recvmmsg(2)`; returns its address and length.
     fn messages(&mut self) -> (*mut c_void, usize) {
         let count = self.rng.usize(..4);
         let mut all = Vec::new();
@@ -232,7 +232,7 @@ impl Caller<'_> {
         (self.put(&words(&all)), count)
     }
 
-    /// A `sockaddr`'s length that is written back.
+    /// Stores the length of an address, which the kernel updates.
     fn told(&mut self) -> *mut c_void {
         let told = *self
             .rng
@@ -241,7 +241,7 @@ impl Caller<'_> {
         self.put(&told.to_ne_bytes())
     }
 
-    /// One of the calls that [`Self::meet`] needs, counted.
+    /// Makes and counts one of the calls that [`Self::meet`] needs.
     fn counted(&mut self, kind: Kind, arguments: [u64; 6]) -> c_long {
         let number = match kind {
             Kind::Socket => libc::SYS_socket,
@@ -256,9 +256,9 @@ impl Caller<'_> {
         result
     }
 
-    /// Makes a listener, a connection to it and what it accepts, so that calls find more than
-    /// sockets without a peer. They are in the slots from the beginning: other threads may do to
-    /// them what they like.
+    /// Makes a listener, a connection to it and the accepted socket, so that calls find sockets
+    /// with a peer. Other threads may use or close them at any time, since they are in slots from
+    /// the start.
     pub fn meet(&mut self) {
         let port = self.rng.u16(2100..2200);
         let own = self.common.own.port(port).to_bytes();
@@ -276,16 +276,17 @@ impl Caller<'_> {
         self.keep(accepted);
     }
 
-    /// Makes one call, and counts it.
+    /// Makes and counts one call.
     pub fn call(&mut self) {
-        // Without sockets there is nothing to call, and without listeners no connections.
+        // Favour these two: without sockets no call succeeds, and without listeners there are no
+        // connections.
         let kind = match self.rng.u8(..32) {
             0 => Kind::Socket,
             1 => Kind::Accept,
             _ => Kind::ALL[self.rng.usize(..Kind::ALL.len())],
         };
         if kind == Kind::Uring {
-            // Made by a thread of its own.
+            // A separate thread makes these.
             return;
         }
         self.common.tally.begin(kind);
@@ -320,13 +321,12 @@ impl Caller<'_> {
         }
     }
 
-    /// The kernel's own words: all calls go this way, past any wrapper that would look at their
-    /// arguments.
+    /// Makes the system call directly, since a library wrapper might check the arguments.
     fn syscall(number: c_long, arguments: [u64; 6]) -> c_long {
         let [a, b, c, d, e, f] = arguments;
-        // SAFETY: every pointer that callers here pass leads into the arena, where no Rust object
-        // lives, or to memory that the kernel refuses to touch; every descriptor is one of the
-        // slots' or of `Common`, which no Rust object owns, or none.
+        // SAFETY: Every pointer that callers here pass points into the arena, which contains no
+        // Rust object, or to memory that the kernel refuses to access. Every descriptor is invalid,
+        // or comes from a slot or `Common`, and no Rust object owns it.
         unsafe { libc::syscall(number, a, b, c, d, e, f) }
     }
 
@@ -456,7 +456,7 @@ impl Caller<'_> {
         } else {
             self.rng.i32(0..90)
         };
-        // With SO_SNDBUFFORCE and SO_RCVBUFFORCE root may ask for all memory there is.
+        // By SO_SNDBUFFORCE and SO_RCVBUFFORCE root could allocate all memory.
         let name = if matches!(name, 32 | 33) { 7 } else { name };
         let value = match self.rng.u8(..5) {
             0 => words(&[self.rng.u64(..), self.rng.u64(..)]),
@@ -482,7 +482,7 @@ impl Caller<'_> {
         let fd = fd as u64;
         if kind == Kind::Ioctl {
             let request = match self.rng.u8(..8) {
-                // Of the type that sockets and devices use only known ones.
+                // Requests of the type of sockets and devices, 0x89, are only chosen from the list.
                 0 => Some(self.rng.u64(..0x1_0000_0000))
                     .filter(|number| (number >> 8) & 0xff != 0x89),
                 _ => self.rng.choice(&REQUESTS).copied(),
@@ -492,7 +492,7 @@ impl Caller<'_> {
                 libc::SYS_ioctl,
                 [fd, request.unwrap_or(libc::FIONREAD), argument, 0, 0, 0],
             );
-            // SIOCGSKNS gives a descriptor, which is a good one to call wrongly.
+            // SIOCGSKNS returns a descriptor that is not a socket, which is useful for other calls.
             return if request == Some(0x894c) {
                 self.keep(got)
             } else {
@@ -508,7 +508,7 @@ impl Caller<'_> {
         let (command, argument) = match self.rng.u8(..7) {
             0..=2 => (libc::F_SETFL, *self.rng.choice(&modes).unwrap_or(&0) as u64),
             3 => (libc::F_GETFL, 0),
-            // 0 is nobody.
+            // 0 means no process.
             4 => (
                 libc::F_SETOWN,
                 *self
@@ -535,7 +535,7 @@ impl Caller<'_> {
                 self.keep(fd)
             }
             Kind::Dup2 => {
-                // On a descriptor that some thread may be asleep in.
+                // Replaces a descriptor that some thread may be using in a sleeping call.
                 let target = self.common.slots[self.rng.usize(..SLOTS)].load(Relaxed);
                 match target {
                     0.. => number(libc::SYS_dup3, target as u64),
@@ -613,7 +613,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Sends a descriptor to whichever process takes it.
+    /// Sends a descriptor to any process that receives it.
     fn pass(&mut self, fd: c_int) -> c_long {
         let size = size_of::<libc::cmsghdr>() as u64 + 4;
         let rights = u64::from(libc::SOL_SOCKET as u32) | ((libc::SCM_RIGHTS as u64) << 32);
@@ -626,22 +626,23 @@ impl Caller<'_> {
         Self::syscall(libc::SYS_sendmsg, [post, message, flags, 0, 0, 0])
     }
 
-    /// Takes a descriptor that some process sent.
+    /// Receives a descriptor that some process has sent.
     fn take(&mut self) -> c_long {
-        // The answer names a descriptor, so this message is the thread's own.
+        // The reply contains a descriptor number, so the buffers are on the thread's stack, not in
+        // the arena.
         let mut byte = 0u8;
         let mut control = [0u64; 3];
         let mut vector = libc::iovec {
             iov_base: (&raw mut byte).cast(),
             iov_len: 1,
         };
-        // SAFETY: all-zero is a valid msghdr, which is plain data.
+        // SAFETY: All-zero is a valid msghdr, which is plain data.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &mut vector;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of::<[u64; 3]>();
-        // SAFETY: the header points to memory of this call, writable for the lengths it gives.
+        // SAFETY: The header points to memory of this call, writable for the lengths it gives.
         let got = unsafe { libc::recvmsg(self.common.post[1], &mut message, libc::MSG_DONTWAIT) }
             as c_long;
         if got > 0 && message.msg_controllen >= 20 {
@@ -652,7 +653,7 @@ impl Caller<'_> {
     }
 }
 
-/// Words as the bytes that they are in memory.
+/// Returns words as their bytes in memory.
 pub fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Random calls with random arguments, from threads of processes that are killed at random, while
-//! devices go down and up and the module is asked to go.
+//! devices go down and up and the module is unloaded.
 
 mod arena;
 mod calls;
@@ -22,26 +22,27 @@ use crate::scale::slabs;
 use tally::Tally;
 use worker::Orders;
 
-/// Processes at a time.
+/// Number of concurrent processes.
 const WORKERS: usize = 4;
 
-/// What is tried, and for how long.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
-    /// Decides everything but the order in which the kernel runs threads.
+    /// Determines everything except the order in which the kernel schedules threads.
     pub seed: u64,
-    /// How long calls are made.
+    /// How long to make calls.
     pub time: Duration,
-    /// On a busy machine it goes on for up to four times as long, until there were so many calls,
+    /// The smallest number of calls. To reach this, `kills` and a success of every kind of call, a
+    /// run on a busy machine may take up to four times as long.
     pub calls: u64,
-    /// so many processes were killed, and everything was tried and succeeded once.
+    /// The smallest number of killed processes.
     pub kills: u64,
 }
 
-/// What was done.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// Calls by kind.
+    /// A table of the calls by kind.
     pub calls: String,
     /// Calls of all kinds.
     pub total: u64,
@@ -49,19 +50,19 @@ pub struct Report {
     pub never: Vec<calls::Kind>,
     /// Processes killed.
     pub killed: u64,
-    /// Times that the module refused to go, and that it went.
+    /// How often the module refused to unload, and how often it was unloaded.
     pub unloads: (u64, u64),
-    /// Times that a device went down and up.
+    /// How often a device went down and up.
     pub bounces: u64,
 }
 
 impl Report {
-    /// Asks the module to go.
+    /// Tries to unload the module.
     fn unload(&mut self) -> Result<()> {
         match module::try_unload() {
             Ok(()) => {
                 self.unloads.1 += 1;
-                // Calls load it too, by its alias.
+                // Calls also load the module, by its alias.
                 module::ensure_loaded()
             }
             Err(error) => match error.raw_os_error() {
@@ -69,7 +70,7 @@ impl Report {
                     self.unloads.0 += 1;
                     Ok(())
                 }
-                // Some worker is just loading it.
+                // A worker is loading it at this moment.
                 Some(libc::ENOENT | libc::EBUSY) => Ok(()),
                 _ => Err(error).context("delete_module"),
             },
@@ -77,10 +78,10 @@ impl Report {
     }
 }
 
-/// Runs it, and then demands that nothing is left and everything still works.
+/// Runs a campaign, then checks that nothing is left and everything still works.
 ///
 /// # Errors
-/// With the reason, when something is left or does not work.
+/// If something is left or does not work.
 pub fn run(campaign: Campaign) -> Result<Report> {
     note(&format!("seed {}", campaign.seed));
     let lab = Lab::new(Wiring::Direct)?;
@@ -91,7 +92,7 @@ pub fn run(campaign: Campaign) -> Result<Report> {
         host.namespace.ip(&format!("link set {DEVICE} up\n"))?;
     }
     module::ensure_loaded()?;
-    // A connection whose peer was killed while the wire was cut may take as long to end as any.
+    // If its peer was killed while the wire was cut, a connection may take the longest time to end.
     lab.await_no_sockets().or_else(|_| lab.await_no_sockets())?;
     module::reload().context("loading it again")?;
     before.is_held_again()?;
@@ -100,7 +101,7 @@ pub fn run(campaign: Campaign) -> Result<Report> {
     Ok(report)
 }
 
-/// Runs it for so many seconds and prints what was done.
+/// Runs a campaign for `seconds` and prints its results.
 ///
 /// # Errors
 /// As [`run`].
@@ -126,7 +127,7 @@ pub fn print(seed: u64, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// A plain transfer, and a datagram.
+/// Makes a plain transfer, and sends a datagram.
 fn warm(lab: &Lab) -> Result<()> {
     let (client, server) = lab.esp_pair(980)?;
     let load = Load::of(200_000, 5_000, 1);
@@ -139,11 +140,11 @@ fn warm(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Kernel objects of the kinds that sockets are made of.
+/// Kernel objects of the kinds that sockets consist of.
 struct Held(Vec<(String, i64)>);
 
-/// More than idle objects that processors keep for themselves; calls are made by the hundred
-/// thousand.
+/// More than the idle objects that processors keep in their own caches, and less than a leak in
+/// hundreds of thousands of calls.
 const SLACK: i64 = 4 << 20;
 
 impl Held {
@@ -181,11 +182,11 @@ impl Held {
     }
 }
 
-/// Has a cache give back what is free and not used again: a kernel that looks for uses after
-/// freeing keeps what was freed in a quarantine, where it counts as in use.
+/// Shrinks a slab cache to the objects in use. A kernel with KASAN keeps freed objects in a
+/// quarantine, where they count as in use.
 ///
 /// # Errors
-/// When the kernel refuses it.
+/// If the kernel refuses it.
 pub fn give_back(cache: &str) -> Result<()> {
     match fs::write(format!("/sys/kernel/slab/{cache}/shrink"), "1") {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -223,7 +224,8 @@ fn hammer(lab: &Lab, campaign: Campaign) -> Result<Report> {
         while workers.0.len() < WORKERS {
             workers.start(lab, &mut rng, post, tally)?;
         }
-        // Long enough for a few thousand calls: no event could tell when a kill hurts most.
+        // Long enough for a few thousand calls. No event tells which moment is the worst for a
+        // kill.
         thread::sleep(Duration::from_millis(rng.u64(1..150)));
         match rng.u8(..8) {
             0..=3 => {
@@ -231,7 +233,8 @@ fn hammer(lab: &Lab, campaign: Campaign) -> Result<Report> {
                 report.killed += 1;
             }
             4 => {
-                // With all of them gone the module may go, if connections that say goodbye let it.
+                // Without workers the module can be unloaded, unless closing connections still hold
+                // it.
                 report.killed += workers.0.len() as u64;
                 workers.kill_all()?;
                 report.unload()?;
@@ -251,13 +254,13 @@ fn hammer(lab: &Lab, campaign: Campaign) -> Result<Report> {
     Ok(report)
 }
 
-/// A device goes down and up.
+/// Takes a device down and up.
 fn bounce(host: &Host) -> Result<()> {
     host.namespace
         .ip(&format!("link set {DEVICE} down\nlink set {DEVICE} up\n"))
 }
 
-/// Processes that are killed when this goes.
+/// Processes that are killed when this value is dropped.
 struct Workers(Vec<Pid>);
 
 impl Workers {
@@ -302,7 +305,7 @@ impl Workers {
     }
 }
 
-/// Kills a worker; one that ended by itself could not do its work.
+/// Kills a worker; fails if the worker ended by itself, since it could not do its work then.
 fn end(pid: Pid) -> Result<()> {
     kill(pid, Signal::SIGKILL).context("kill")?;
     match waitpid(pid, Some(WaitPidFlag::empty())).context("waitpid")? {
@@ -313,7 +316,7 @@ fn end(pid: Pid) -> Result<()> {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // Some are left only when something has failed already.
+        // Workers are left only if something has failed already.
         if let Err(error) = self.kill_all() {
             note(&format!("{error:#}"));
         }

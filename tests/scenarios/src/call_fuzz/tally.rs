@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What was done, counted where it outlives the processes that did it.
+//! Counters of calls, in memory that outlives the processes that make them.
 
 use std::fmt::Write as _;
 use std::mem::size_of;
@@ -12,8 +12,8 @@ use crate::prelude::*;
 
 const KINDS: usize = Kind::ALL.len();
 
-/// For each kind of call: how often it began, succeeded, and failed. What began and did neither was
-/// killed.
+/// For each kind of call, how often it began, succeeded and failed. A call that began and did
+/// neither was killed.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Tally {
@@ -23,44 +23,44 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// One that this process and those it forks have in common, for ever.
+    /// Makes counters that this process and its later children share until they end.
     ///
     /// # Errors
     /// The errno of `mmap(2)`.
     pub fn shared() -> Result<&'static Self> {
         let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches none that is there.
+        // SAFETY: A new mapping at an address that the kernel chooses overlaps no existing one.
         let base = unsafe { libc::mmap(ptr::null_mut(), size_of::<Self>(), access, kind, -1, 0) };
         check(if base == libc::MAP_FAILED { -1 } else { 0 })?;
-        // SAFETY: the mapping is large enough, aligned to a page and never undone; zeroes are valid
-        // counters, and counters are all that anybody makes of it.
+        // SAFETY: The mapping is large enough, page-aligned and never unmapped; zeroes are valid
+        // counters, and the memory is used only as counters.
         Ok(unsafe { &*base.cast::<Self>() })
     }
 
-    /// A call begins.
+    /// Counts the beginning of a call.
     pub fn begin(&self, kind: Kind) {
         self.began[kind as usize].fetch_add(1, Relaxed);
     }
 
-    /// It ended.
+    /// Counts the end of a call.
     pub fn end(&self, kind: Kind, good: bool) {
         let counters = if good { &self.succeeded } else { &self.failed };
         counters[kind as usize].fetch_add(1, Relaxed);
     }
 
-    /// Calls of all kinds that began.
+    /// Returns the number of calls of all kinds that began.
     pub fn total(&self) -> u64 {
         self.began.iter().map(|counter| counter.load(Relaxed)).sum()
     }
 
-    /// Kinds that never succeeded.
+    /// Returns the kinds that never succeeded.
     pub fn never(&self) -> Vec<Kind> {
         let idle = |kind: &Kind| self.succeeded[*kind as usize].load(Relaxed) == 0;
         Kind::ALL.into_iter().filter(idle).collect()
     }
 
-    /// A table.
+    /// Formats the counters as a table.
     pub fn table(&self) -> String {
         let mut text = format!(
             "{:<14} {:>10} {:>10} {:>10} {:>10}\n",

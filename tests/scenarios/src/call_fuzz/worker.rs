@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A process that makes random calls from several threads until somebody kills it.
+//! A process that makes random calls from several threads until it is killed.
 
 use std::sync::atomic::AtomicI32;
 
@@ -13,20 +13,20 @@ use super::calls::{Caller, Common, Kind, SLOTS};
 use super::tally::Tally;
 use crate::prelude::*;
 
-/// Threads that make one call after the other.
+/// Number of threads that make calls.
 const THREADS: usize = 3;
 
-/// How often a call that sleeps is interrupted, microseconds.
+/// The interval of the signal that interrupts sleeping calls, microseconds.
 const ALARM: i64 = 3_000;
 
-/// What a worker is given.
+/// The parameters of a worker.
 #[derive(Debug)]
 pub struct Orders<'a> {
-    /// Where it lives.
+    /// The host on which it makes sockets.
     pub host: &'a Host,
-    /// Whom else to talk to.
+    /// The host to talk to.
     pub other: &'a Host,
-    /// Decides what it does.
+    /// Determines its calls.
     pub seed: u64,
     /// Both ends of the Unix socket pair that all workers share.
     pub post: [c_int; 2],
@@ -34,10 +34,10 @@ pub struct Orders<'a> {
     pub tally: &'static Tally,
 }
 
-/// Makes calls for ever. It returns only when it cannot begin.
+/// Makes calls until the process is killed; returns only if it cannot start.
 ///
 /// # Errors
-/// When it cannot begin.
+/// If it cannot start.
 pub fn run(orders: &Orders<'_>) -> Result<()> {
     let common = prepare(orders)?;
     interrupt_often()?;
@@ -68,14 +68,14 @@ fn prepare(orders: &Orders<'_>) -> Result<Common> {
     let mut pipe = [0; 2];
     // SAFETY: `pipe` has room for two descriptors.
     check(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_NONBLOCK) }).context("pipe2")?;
-    // SAFETY: the name is a terminated string.
+    // SAFETY: The name is a terminated string.
     let file = check(unsafe { libc::memfd_create(c"bytes".as_ptr(), 0) }).context("memfd")?;
-    // SAFETY: the descriptor was just made.
+    // SAFETY: The descriptor was just made.
     check(unsafe { libc::ftruncate(file as c_int, 1 << 17) }).context("ftruncate")?;
-    // SAFETY: the call takes an integer.
+    // SAFETY: The call takes an integer.
     let epoll = check(unsafe { libc::epoll_create1(0) }).context("epoll")?;
     let mut addresses = Vec::new();
-    // Few, so that sockets meet.
+    // Only a few ports, so that sockets meet.
     for port in [0, 1, 2001, 2002, 2003] {
         for mac in [
             orders.other.mac,
@@ -105,7 +105,7 @@ fn prepare(orders: &Orders<'_>) -> Result<Common> {
     })
 }
 
-/// Puts the process, which has one thread, into a namespace for good.
+/// Moves the process, which has one thread, into a namespace for good.
 fn enter(namespace: &Netns) -> Result<()> {
     let file = std::fs::File::open(namespace.path()).context("the namespace")?;
     nix::sched::setns(&file, nix::sched::CloneFlags::CLONE_NEWNET).context("setns")
@@ -113,11 +113,11 @@ fn enter(namespace: &Netns) -> Result<()> {
 
 extern "C" fn nothing(_: c_int) {}
 
-/// Sends the process a signal again and again, which only interrupts the call that some thread
-/// sleeps in.
+/// Sends the process a signal periodically. The signal only interrupts a sleeping call of some
+/// thread.
 fn interrupt_often() -> Result<()> {
-    // SAFETY: the handler does nothing, and all-zero is a valid sigaction: no flags, so calls are
-    // not begun anew.
+    // SAFETY: The handler does nothing. All-zero is a valid sigaction; without flags, calls are not
+    // restarted.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
@@ -142,26 +142,27 @@ fn interrupt_often() -> Result<()> {
     Ok(())
 }
 
-/// Operations on a ring, started and not waited for.
+/// Starts operations on a ring without waiting for them.
 fn ring(mut caller: Caller<'_>) -> Result<()> {
     let mut ring = IoUring::new(32).context("io_uring_setup")?;
     let common = caller.common;
     loop {
-        // Or it would start more operations than all others make calls.
+        // Without this call, the thread would start more operations than the other threads make
+        // calls.
         caller.call();
         let rng = &mut caller.rng;
         let slot = common.slots[rng.usize(..SLOTS)].load(std::sync::atomic::Ordering::Relaxed);
         let entry = operation(common, rng, types::Fd(slot));
         common.tally.begin(Kind::Uring);
-        // SAFETY: what operations point to lies in the arena, which lasts as long as the process,
-        // and where no Rust object lives.
+        // SAFETY: The memory that operations point to is in the arena, which exists until the
+        // process ends and contains no Rust object.
         let pushed = unsafe { ring.submission().push(&entry) }.is_ok();
-        // Refused while completions overflow; they are taken next.
+        // The kernel refuses this while completions overflow; the loop below takes them.
         let _ = ring.submit();
         for completion in ring.completion() {
             common.tally.end(Kind::Uring, is_good(&completion));
         }
-        // Now and then all that sleep are cancelled.
+        // Now and then cancel all sleeping operations.
         if !pushed || rng.u8(..8) == 0 {
             let all = types::CancelBuilder::any();
             let _ = ring.submitter().register_sync_cancel(None, all);

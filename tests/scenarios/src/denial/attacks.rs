@@ -12,14 +12,14 @@ use crate::prelude::*;
 use crate::scenarios::mapped;
 use crate::station::Station;
 
-/// One of them.
+/// An attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
-    /// Its line of the table.
+    /// Its line in the table.
     pub what: &'static str,
-    /// Makes it.
+    /// Makes the attack.
     pub make: fn(&Lab) -> Result<Figures>,
-    /// What it must stay within.
+    /// The bounds that the figures must keep.
     pub bounds: Bounds,
 }
 
@@ -32,7 +32,7 @@ const fn bounds(cost: f64, share: f64, held: f64, of: &'static str) -> Bounds {
     }
 }
 
-/// All of them, in the order of the table.
+/// All attacks, in the order of the table.
 pub const ALL: &[Attack] = &[
     SYNS,
     MAPPED_SYNS,
@@ -53,16 +53,16 @@ pub const ALL: &[Attack] = &[
 const PORT: u16 = 2870;
 const BACKLOG: i32 = 128;
 
-/// A packet for host a, from station `number`.
+/// Encodes an ESP packet for host a, from station `number`.
 fn esp(lab: &Lab, number: u64, header: EspHeader) -> Vec<u8> {
     ethernet(lab.a.mac, address(number), ETH_P_ESP, &header.packet(&[]))
 }
 
-/// A stream's goodput alone, and its share of it beside a flood; then a frame's cost.
+/// Measures the share of its goodput that a stream keeps during a flood, and the cost of a frame.
 fn beside_a_stream(lab: &Lab, make: &mut (dyn FnMut(u64) -> Vec<u8> + Send)) -> Result<Figures> {
     let wire = wire(lab)?;
     let (from, to, _listener) = stream(lab, PORT + 50, 16)?;
-    // The first bytes learn the round trip.
+    // The first transfer measures the round-trip time.
     goodput(&from, &to)?;
     let alone = usual_goodput(&from, &to)?;
     let (sent, beside) = during(&wire, make, || usual_goodput(&from, &to))?;
@@ -74,8 +74,8 @@ fn beside_a_stream(lab: &Lab, make: &mut (dyn FnMut(u64) -> Vec<u8> + Send)) -> 
     })
 }
 
-/// SYNs from random addresses, with many options and a checksum: some make half-open connections,
-/// and the others are answered by cookies.
+/// SYNs from random addresses, with many options and a checksum. Some make half-open connections,
+/// and the others are answered with SYN cookies.
 pub const SYNS: Attack = Attack {
     what: "SYNs from absent hosts",
     make: syns,
@@ -95,7 +95,7 @@ fn syns(lab: &Lab) -> Result<Figures> {
         ethernet(lab.a.mac, address(number), ETH_P_ESP, &packet)
     };
     let mut figures = beside_a_stream(lab, &mut syn)?;
-    // The flood goes on, and who is there gets in.
+    // While the flood goes on, a real host can still connect.
     let wire = wire(lab)?;
     let mut number = 1 << 20;
     let mut most = 0;
@@ -122,8 +122,8 @@ fn syns(lab: &Lab) -> Result<Figures> {
     Ok(figures)
 }
 
-/// A SYN of a mapped connection from port `number` of b, or of what pretends to be b's address
-/// elsewhere.
+/// Encodes a SYN of a mapped connection with number `number`, from the address `from`: b's own, or
+/// another one that claims to be b.
 fn mapped_syn(lab: &Lab, from: [u8; 6], port: u16, number: u64) -> Vec<u8> {
     let options = mapped::option([10, 0, 0, 2], [10, 0, 0, 1], port);
     let header = EspHeader {
@@ -134,10 +134,10 @@ fn mapped_syn(lab: &Lab, from: [u8; 6], port: u16, number: u64) -> Vec<u8> {
     ethernet(lab.a.mac, from, ETH_P_ESP, &header.packet(&options))
 }
 
-/// A mapped listener of host a, which knows b's Ethernet address.
+/// Makes a mapped listener on host a, which knows b's Ethernet address.
 fn mapped_listener(lab: &Lab, port: u16) -> Result<Socket> {
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
-        // Another attack may have done so before.
+        // Another attack may have set it before.
         (host.namespace).ip(&format!(
             "address replace 10.0.0.{number}/24 dev {DEVICE}\n"
         ))?;
@@ -151,7 +151,7 @@ fn mapped_listener(lab: &Lab, port: u16) -> Result<Socket> {
     Ok(listener)
 }
 
-/// The figures, with the half-open connections that host a has now.
+/// Adds the number of host a's present half-open connections to the figures.
 fn half_open(lab: &Lab, figures: Figures) -> Result<Figures> {
     let text = lab.a.namespace.proc_net("esp")?;
     let half_open = text.lines().filter(|line| line.contains(" syn-recv "));
@@ -161,8 +161,8 @@ fn half_open(lab: &Lab, figures: Figures) -> Result<Figures> {
     })
 }
 
-/// SYNs of mapped connections from the neighbour that has the address: children until the backlog
-/// is full, and nothing then.
+/// SYNs of mapped connections from the neighbour that owns the address. They make children until
+/// the backlog is full; the rest are dropped.
 pub const MAPPED_SYNS: Attack = Attack {
     what: "SYNs of mapped connections",
     make: |lab| {
@@ -172,12 +172,13 @@ pub const MAPPED_SYNS: Attack = Attack {
         let figures = beside_a_stream(lab, &mut syn)?;
         half_open(lab, figures)
     },
-    // Each makes a connection, which the neighbour resets: 19,000 to 54,000 instructions, by what
-    // ran in the guest before.
+    // Each SYN makes a connection, which the neighbour resets: 19,000 to 54,000 instructions,
+    // depending on what ran in the guest before.
     bounds: bounds(100_000.0, 0.6, 160.0, "half-open connections"),
 };
 
-/// The same from hosts that have not the address: each is answered by a reset, and nothing is kept.
+/// The same from hosts that do not own the address. Each SYN is answered with a reset, and no state
+/// is kept.
 pub const FOREIGN_SYNS: Attack = Attack {
     what: "SYNs of mapped connections from strangers",
     make: |lab| {
@@ -190,7 +191,7 @@ pub const FOREIGN_SYNS: Attack = Attack {
     bounds: bounds(8_000.0, 0.7, 0.0, "half-open connections"),
 };
 
-/// Packets for no socket: each is answered by a reset of the same length.
+/// Packets for no socket; each is answered with a reset of the same length.
 pub const STRAYS: Attack = Attack {
     what: "packets for ports without a listener",
     make: |lab| {
@@ -202,8 +203,7 @@ pub const STRAYS: Attack = Attack {
     bounds: bounds(6_000.0, 0.8, 0.0, ""),
 };
 
-/// A connection of b with a, and packets that pretend to be b's with every number but the right
-/// ones.
+/// Sends packets that claim to come from b in its connection with a, with wrong numbers.
 fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     let listener = lab.a.esp_listener(PORT, 16)?;
     let client = lab.b.esp_connected(&lab.b.to(&lab.a, PORT))?;
@@ -213,7 +213,7 @@ fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     let mut make = |number: u64| {
         let header = EspHeader {
             sequence: (number as u16).wrapping_mul(251),
-            // One in 65536 has both right; it can only end this connection.
+            // One packet in 65536 has both numbers right; it can only end this connection.
             acknowledgement: (number as u16).wrapping_mul(509) ^ 0x5555,
             ..EspHeader::new(source, PORT, flags)
         };
@@ -222,21 +222,21 @@ fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     beside_a_stream(lab, &mut make)
 }
 
-/// Acknowledgements with numbers that are guessed.
+/// Acknowledgements with guessed numbers.
 pub const FORGED: Attack = Attack {
     what: "guessed acknowledgements for a connection",
     make: |lab| forged(lab, flag::ACK),
     bounds: bounds(2_000.0, 0.85, 0.0, ""),
 };
 
-/// Requests with numbers that are guessed.
+/// Requests with guessed numbers.
 pub const GUESSED_REQUESTS: Attack = Attack {
     what: "guessed retransmission requests for a connection",
     make: |lab| forged(lab, flag::ACK | flag::RRQ),
     bounds: bounds(2_000.0, 0.85, 0.0, ""),
 };
 
-/// A peer that asks again and again for what it was sent.
+/// A peer that repeatedly requests the same packets.
 pub const REQUESTS: Attack = Attack {
     what: "retransmission requests by the peer",
     make: requests,
@@ -271,7 +271,7 @@ fn datagram(lab: &Lab, port: u16, payload: &[u8]) -> Vec<u8> {
     ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, &packet)
 }
 
-/// Datagrams for no socket.
+/// Datagrams for ports without a socket.
 pub const EDP_NOBODY: Attack = Attack {
     what: "datagrams for ports without a socket",
     make: |lab| {
@@ -282,7 +282,7 @@ pub const EDP_NOBODY: Attack = Attack {
     bounds: bounds(1_000.0, 0.85, 0.0, ""),
 };
 
-/// Datagrams that nobody reads.
+/// Datagrams for a socket that is not read.
 pub const EDP_UNREAD: Attack = Attack {
     what: "datagrams that the program does not read",
     make: |lab| {
@@ -294,18 +294,18 @@ pub const EDP_UNREAD: Attack = Attack {
             ..figures
         })
     },
-    // A datagram comes in while anything is free.
+    // The socket accepts a datagram while any room is left.
     bounds: bounds(3_000.0, 0.85, 1.1, "receive buffers"),
 };
 
-/// Echo requests: each is answered by as much.
+/// Echo requests; each is answered with a reply of the same length.
 pub const ECHOES: Attack = Attack {
     what: "echo requests",
     make: |lab| beside_a_stream(lab, &mut |_| datagram(lab, 0, &[1, 2, 3])),
     bounds: bounds(6_000.0, 0.8, 0.0, ""),
 };
 
-/// A peer that sends on though no window is open, to a connection that nobody reads from.
+/// A peer that sends beyond its window, to a connection that is not read.
 pub const WINDOWLESS: Attack = Attack {
     what: "a peer that sends beyond its window",
     make: windowless,
@@ -330,7 +330,7 @@ fn windowless(lab: &Lab) -> Result<Figures> {
     })
 }
 
-/// Many connections that are not read from, each sent as much as it takes.
+/// Many connections that are not read; each peer sends as much as is accepted.
 pub const UNREAD: Attack = Attack {
     what: "32 connections that the program does not read",
     make: unread,
@@ -363,8 +363,8 @@ fn unread(lab: &Lab) -> Result<Figures> {
     })
 }
 
-/// Opens `COUNT` connections of stations to a listener of host a, and lets `tease` make frames of
-/// them while a stream of b is measured.
+/// Opens `COUNT` connections of stations to a listener of host a, and sends the frames that `tease`
+/// makes while it measures a stream from b.
 fn announcers(
     lab: &Lab,
     mut tease: impl FnMut(&mut [Dialed], u64) -> Vec<u8> + Send,
@@ -394,19 +394,19 @@ fn announcers(
     })
 }
 
-/// Senders that announce something and never send it.
+/// Senders that announce a transmission and send nothing.
 pub const SILENT: Attack = Attack {
     what: "32 senders that announce and fall silent",
     make: |lab| {
         announcers(lab, |_, _| {
-            // Nothing that anybody looks at.
+            // A frame that no host accepts.
             ethernet([2, 0, 0, 0, 0, 0x77], lab.b.mac, ETH_P_ESP, &[0; 11])
         })
     },
     bounds: bounds(f64::MAX, 0.28, 0.0, ""),
 };
 
-/// Senders that announce again whenever they are given up.
+/// Senders that announce again whenever host a gives up on them.
 pub const TEASING: Attack = Attack {
     what: "32 senders that announce again and again",
     make: |lab| {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Blind attacks: the attacker knows addresses and ports of a connection, and neither of the two
-//! numbers of a packet.
+//! Blind attacks: the attacker knows the addresses and ports of a connection, but neither the
+//! sequence nor the acknowledgement number.
 //!
-//! A host believes a forged packet if both its numbers are among those that it accepts. So many
-//! values of either number are accepted while the other one is right; the product, of 2^32, is the
-//! chance of a packet with guessed numbers. One that tries all numbers in turn succeeds after as
-//! many frames at most, and after half of them on average.
+//! A host accepts a forged packet if both numbers are in the ranges that it accepts. The tests
+//! count the accepted values of each number while the other one is right. The product of the
+//! counts, divided by 2^32, is the probability that a packet with guessed numbers is accepted. An
+//! attack that tries all numbers in turn needs at most the inverse as many frames, and half of them
+//! on average.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -17,21 +18,21 @@ use crate::frame::{edp, ETH_P_ALL};
 use crate::lab::ESP_MSS;
 use crate::prelude::*;
 
-/// Values of a number.
+/// The number of values of a 16-bit number.
 const ALL_VALUES: u32 = 1 << 16;
 
-/// What an attack wants.
+/// The goal of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
-    /// The connection ends.
+    /// To end the connection.
     Reset,
-    /// The program gets bytes that its peer never sent.
+    /// To make the program receive bytes that its peer never sent.
     Inject,
-    /// The host forgets bytes that its peer does not have.
+    /// To make the host free bytes that its peer has not received.
     Free,
 }
 
-/// One of the two numbers of a packet.
+/// One of a packet's two numbers.
 #[derive(Clone, Copy)]
 enum Number {
     Sequence,
@@ -41,23 +42,23 @@ enum Number {
 /// An attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
-    /// Its line of the table.
+    /// Its line in the table.
     pub what: &'static str,
     aim: Aim,
     flags: u8,
     /// Whether both ends are sending.
     busy: bool,
-    /// What follows from the protocol: values of the sequence number, and of the acknowledgement
-    /// number.
+    /// The numbers of accepted values that follow from the protocol: of the sequence number, and of
+    /// the acknowledgement number.
     expected: [u32; 2],
 }
 
-/// Values of the sequence number, and of the acknowledgement number, that were accepted.
+/// How many values were accepted of the sequence number, and of the acknowledgement number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted(pub [u32; 2]);
 
 impl Accepted {
-    /// Packets with guessed numbers, on average, for one that is believed.
+    /// Returns how many packets with guessed numbers it takes on average until one is accepted.
     pub fn frames(self) -> f64 {
         let Self([sequence, acknowledgement]) = self;
         (f64::from(ALL_VALUES) / f64::from(sequence))
@@ -76,15 +77,15 @@ impl fmt::Display for Accepted {
     }
 }
 
-/// The packets that are in flight in the busy connection, and the number behind them.
+/// The packets in flight in the busy connection, and the number behind them.
 const IN_FLIGHT: u32 = WINDOW as u32 + 1;
 /// How far the sequence number of an empty packet may be from the expected one: twice the largest
-/// window either way, and a probe's.
+/// window in either direction, and one for a probe.
 const PLAUSIBLE: u32 = 4 * LARGEST_WINDOW + 2;
-/// Nothing is accepted.
+/// No packet is accepted.
 const NEVER: [u32; 2] = [0, ALL_VALUES];
 
-/// All of them, in the order of the table. A reset without ACK may also name a probe.
+/// All attacks, in the order of the table. A reset without ACK may also name a probe.
 pub const ALL: &[Guess] = &[
     guess("reset", Aim::Reset, flag::RST | flag::ACK, IDLE, [1, 1]),
     guess(
@@ -130,27 +131,27 @@ const fn guess(what: &'static str, aim: Aim, flags: u8, busy: bool, expected: [u
 
 const PORT: u16 = 2990;
 /// Options of a host with the module's defaults: version 1, capabilities, largest payload, windows,
-/// and that it takes grants of any size.
+/// and the acceptance of grants of any size.
 const OPTIONS: [u8; 20] = [
     1, 1, 1, 2, 2, 0, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255,
 ];
-/// Packets that the host has in flight in the busy connection. Each of them adds a connection to
-/// what a sweep takes, so these are not as many as can be granted.
+/// The number of packets that the host has in flight in the busy connection. It is smaller than the
+/// largest grant, because each packet adds a connection to a sweep.
 const WINDOW: u8 = 64;
-/// As many as can be granted.
+/// The largest window that can be granted.
 const LARGEST_WINDOW: u32 = 255;
 
-/// Where the connections are, and the attacker.
+/// The hosts of the connections, and the attacker's socket.
 struct Stage<'a> {
     lab: &'a Lab,
     listener: Socket,
     wire: PacketSocket,
-    /// Connections so far.
+    /// How many connections were opened so far.
     opened: u64,
     echo: u8,
 }
 
-/// A connection to be attacked.
+/// A connection under attack.
 struct Victim {
     socket: Socket,
     peer: Dialed,
@@ -160,7 +161,7 @@ struct Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // It ends at once: its peer answers nothing.
+        // With lingering off it ends at once: its peer never answers.
         let _ = self.socket.set_linger(Some(0));
     }
 }
@@ -201,7 +202,7 @@ impl<'a> Stage<'a> {
         Ok(victim)
     }
 
-    /// Each end has announced a transmission, of which the host has sent as much as it was granted.
+    /// Makes each end announce a transmission; the host then sends as much as it was granted.
     fn make_busy(&mut self, victim: &mut Victim) -> Result<()> {
         let (socket, peer) = (&victim.socket, &mut victim.peer);
         self.wire.send(&peer.data(flag::TXS, &[1]))?;
@@ -224,7 +225,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// The number behind the packets that the host has sent.
+    /// Returns the number behind the packets that the host has sent.
     fn sent(&mut self, peer: &Dialed) -> Result<u16> {
         let mut behind = peer.expected;
         for header in self.all_is_taken(peer)? {
@@ -235,8 +236,8 @@ impl<'a> Stage<'a> {
         Ok(behind)
     }
 
-    /// Waits until the host has taken in all frames: an echo comes behind them. The packets that it
-    /// sent to `peer` before.
+    /// Waits until the host has processed all frames: an echo reply follows them. Returns the
+    /// packets that the host sent to `peer` before it.
     fn all_is_taken(&mut self, peer: &Dialed) -> Result<Vec<EspHeader>> {
         self.echo = self.echo.wrapping_add(1);
         let request = edp(peer.port, 0, 2, &[1, self.echo]);
@@ -252,8 +253,8 @@ impl<'a> Stage<'a> {
         Ok(headers.into_inner())
     }
 
-    /// Sends forged packets, each with one number that is so far from the right one. Whether one of
-    /// them was believed; then there is another victim.
+    /// Sends forged packets, each with one number at one of `offsets` from the right one. Returns
+    /// whether the host accepted one of them; in that case it opens a new victim.
     fn believed(
         &mut self,
         guess: &Guess,
@@ -297,12 +298,12 @@ impl<'a> Stage<'a> {
         Ok(believed)
     }
 
-    /// How many values of a number are accepted while the other one is right.
+    /// Counts the accepted values of one number while the other one is right.
     fn accepted(&mut self, guess: &Guess, which: Number) -> Result<u32> {
         const SAMPLES: u16 = 32;
         const BLOCK: usize = 512;
         let mut victim = self.open(guess.busy)?;
-        // If the host does not look at it, there is no need to try all of them.
+        // If the host ignores this number, there is no need to try all values.
         let mut samples = (0..SAMPLES).map(|number| number.wrapping_mul(40_503) ^ 0x2000);
         if samples.try_fold(true, |all, offset| -> Result<_> {
             Ok(all && self.believed(guess, &mut victim, which, &[offset])?)
@@ -324,13 +325,13 @@ impl<'a> Stage<'a> {
 }
 
 impl Guess {
-    /// The name of its line, and of which connection.
+    /// Returns the name of its line, with the kind of connection.
     pub fn name(&self) -> String {
         let of = if self.busy { "a busy" } else { "an idle" };
         format!("{}, {of} connection", self.what)
     }
 
-    /// What it wants.
+    /// Returns the goal of the attack.
     pub fn aim(&self) -> Aim {
         self.aim
     }
@@ -338,11 +339,11 @@ impl Guess {
     /// Makes the attack with all values of each number.
     ///
     /// # Errors
-    /// When a call fails, or the host does.
+    /// If a call fails, or the host misbehaves.
     pub fn make(&self, lab: &Lab) -> Result<Accepted> {
         let mut stage = Stage::new(lab)?;
         let sequence = stage.accepted(self, Number::Sequence)?;
-        // Without ACK that of data is not valid, and not looked at.
+        // Data without ACK are invalid, so the host ignores their acknowledgement number.
         let acknowledgement = if self.flags == 0 || sequence == 0 {
             ALL_VALUES
         } else {
@@ -351,15 +352,15 @@ impl Guess {
         Ok(Accepted([sequence, acknowledgement]))
     }
 
-    /// What follows from the protocol.
+    /// Returns the numbers of accepted values that follow from the protocol.
     pub fn expected(&self) -> Accepted {
         Accepted(self.expected)
     }
 
-    /// Demands that no more was accepted.
+    /// Checks that no more values were accepted than expected.
     ///
     /// # Errors
-    /// When more was.
+    /// If more were.
     pub fn judge(&self, accepted: Accepted) -> Result<()> {
         let expected = self.expected();
         ensure!(

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A station that opens connections to a host and then does with them what no host does.
+//! A station that opens connections to a host, and then misuses them.
 
 use crate::prelude::*;
 
-/// One connection of it, seen from the station.
+/// A connection of the station.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialed {
     host: [u8; 6],
@@ -13,23 +13,24 @@ pub struct Dialed {
     /// The station's port.
     pub port: u16,
     host_port: u16,
-    /// The number of its next packet.
+    /// The number of the station's next packet.
     pub next: u16,
-    /// The number that it expects next.
+    /// The next number that the station expects.
     pub expected: u16,
 }
 
-/// The address of station `number`.
+/// Returns the address of station `number`.
 pub fn address(number: u64) -> [u8; 6] {
     let [.., a, b, c] = number.to_be_bytes();
     [2, 0, 1, a, b, c]
 }
 
 impl Dialed {
-    /// Connects station `number` to `host_port` of host a; `wire` hears what comes to host b.
+    /// Connects station `number` to `host_port` of host a; `wire` receives the frames that arrive
+    /// at host b.
     ///
     /// # Errors
-    /// When the host does not answer as it should.
+    /// If the host does not answer as expected.
     pub fn open(lab: &Lab, wire: &PacketSocket, number: u64, host_port: u16) -> Result<Self> {
         Self::open_telling(lab, wire, number, host_port, &[])
     }
@@ -37,7 +38,7 @@ impl Dialed {
     /// As [`open`](Self::open), with these options in the SYN.
     ///
     /// # Errors
-    /// When the host does not answer as it should.
+    /// If the host does not answer as expected.
     pub fn open_telling(
         lab: &Lab,
         wire: &PacketSocket,
@@ -68,12 +69,12 @@ impl Dialed {
         Ok(dialed)
     }
 
-    /// A frame of the connection with the numbers that are due.
+    /// Encodes a frame of the connection with the next numbers.
     pub fn frame(&self, flags: u8, payload: &[u8]) -> Vec<u8> {
         self.frame_of(&self.header(flags, payload.len() as u16), payload)
     }
 
-    /// The header of a packet with the numbers that are due.
+    /// Makes the header of a packet with the next numbers.
     pub fn header(&self, flags: u8, length: u16) -> EspHeader {
         EspHeader {
             source: self.port,
@@ -85,19 +86,19 @@ impl Dialed {
         }
     }
 
-    /// A frame with this header.
+    /// Encodes a frame with this header.
     pub fn frame_of(&self, header: &EspHeader, payload: &[u8]) -> Vec<u8> {
         ethernet(self.host, self.mac, ETH_P_ESP, &header.packet(payload))
     }
 
-    /// A frame with data, which takes a number.
+    /// Encodes a frame with data, and advances the number.
     pub fn data(&mut self, flags: u8, payload: &[u8]) -> Vec<u8> {
         let frame = self.frame(flags | flag::ACK, payload);
         self.next = self.next.wrapping_add(1);
         frame
     }
 
-    /// The frame that ends it at once.
+    /// Encodes a frame that resets the connection.
     pub fn reset(&self) -> Vec<u8> {
         self.frame(flag::RST | flag::ACK, &[])
     }

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Frames sent at a rate, and what each costs the host that they are for.
+//! Floods of frames at a given rate, and the cost of each frame to the receiving host.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::prelude::*;
 use crate::priority::first_of_all;
 
-/// What makes the frame with a number.
+/// Makes the frame with a given number.
 pub type Make<'a> = &'a mut (dyn FnMut(u64) -> Vec<u8> + Send);
 
-/// Where attacks come from: a packet socket on host b that hears nothing.
+/// Opens the attacker's socket: a packet socket on host b that receives nothing.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// If it cannot be opened.
 pub fn wire(lab: &Lab) -> Result<PacketSocket> {
     PacketSocket::open(&lab.b.namespace, DEVICE, 0)
 }
 
-/// Frames of one kind per second while something else is measured.
+/// Frames per second of a flood during a measurement.
 pub const RATE: u64 = 10_000;
 
-/// Runs `here` while frames come at [`RATE`]: how many came, and what `here` returned.
+/// Runs `here` while frames are sent at [`RATE`]; returns how many were sent, and the result of
+/// `here`.
 ///
 /// # Errors
-/// When a frame cannot be sent, or `here` fails.
+/// If a frame cannot be sent, or `here` fails.
 pub fn during<T>(
     wire: &PacketSocket,
     make: Make<'_>,
@@ -36,7 +37,7 @@ pub fn during<T>(
 /// As [`during`], at another rate.
 ///
 /// # Errors
-/// When a frame cannot be sent, or `here` fails.
+/// If a frame cannot be sent, or `here` fails.
 pub fn during_at<T>(
     rate: u64,
     wire: &PacketSocket,
@@ -65,14 +66,14 @@ pub fn during_at<T>(
     })
 }
 
-/// Frames that are sent to find what one costs.
+/// How many frames are sent to measure the cost of one.
 const COUNT: u64 = 3000;
 
-/// Instructions that a frame costs its receiver and whatever that does in answer, in a guest whose
-/// clock counts them: more than one of the same length that is for somebody else.
+/// Returns how many instructions a frame costs, its reply included, more than one of the same
+/// length for another station. The guest's clock must count instructions.
 ///
 /// # Errors
-/// When a frame cannot be sent.
+/// If a frame cannot be sent.
 pub fn cost(lab: &Lab, wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
     let others = ethernet([2, 0, 0, 0, 0, 0x77], lab.b.mac, ETH_P_ESP, &[0; 11]);
     let ours = each(wire, make)?;
@@ -80,11 +81,11 @@ pub fn cost(lab: &Lab, wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
     Ok(ours - theirs)
 }
 
-/// The median over groups of frames: now and then the guest has something else to do, or nothing,
-/// and its clock runs ahead.
+/// Returns the median over groups of frames. Now and then the guest has other work, or none, and
+/// then its clock runs ahead.
 fn each(wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
     const GROUP: usize = 100;
-    // Made before, so that making them is not in the figure.
+    // Made in advance, so that the figure excludes their making.
     let frames: Vec<_> = (0..COUNT).map(make).collect();
     let mut times = Vec::new();
     for group in frames.chunks(GROUP) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Attacks on a host by whoever is on its Ethernet: what one frame costs, what is left to a stream
-//! beside it, and what the host holds for it at most. To be run in a guest whose clock counts
-//! instructions.
+//! Attacks on a host from its own Ethernet. They measure the cost of one frame, the share of its
+//! goodput that a stream keeps, and the most memory that the host uses. Run them in a guest whose
+//! clock counts instructions.
 
 use crate::prelude::*;
 
@@ -15,44 +15,44 @@ pub mod victim;
 
 pub use attacks::{Attack, ALL};
 
-/// What came of an attack. What does not apply is `None`.
+/// The figures of an attack; one that does not apply is `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
-    /// Instructions per frame of it.
+    /// Instructions per frame of the attack.
     pub cost: Option<f64>,
-    /// The share of its goodput that a stream beside it keeps.
+    /// The share of its goodput that a stream keeps during the attack.
     pub share: Option<f64>,
-    /// What the host held for it: sockets, bytes, or frames in answer to one.
+    /// The most that the host held or sent: sockets, bytes, or replies to one frame.
     pub held: Option<f64>,
 }
 
-/// The bounds of the same.
+/// The bounds of an attack's figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The dearest.
+    /// The largest cost.
     pub cost: f64,
-    /// The least.
+    /// The smallest share.
     pub share: f64,
-    /// The most.
+    /// The largest amount held.
     pub held: f64,
-    /// What is held.
+    /// The unit of that amount.
     pub of: &'static str,
 }
 
-/// Makes an attack.
+/// Makes an attack and returns its figures.
 ///
 /// # Errors
-/// When the host fails in it, or a call does.
+/// If the host misbehaves, or a call fails.
 pub fn make(lab: &Lab, attack: &Attack) -> Result<Figures> {
     let figures = (attack.make)(lab)?;
     lab.await_no_sockets()?;
     Ok(figures)
 }
 
-/// Demands that an attack stayed within its bounds.
+/// Checks that an attack stayed within its bounds.
 ///
 /// # Errors
-/// When it did not.
+/// If it did not.
 pub fn judge(attack: &Attack, figures: &Figures) -> Result<()> {
     let Bounds {
         cost,
@@ -83,7 +83,7 @@ pub fn judge(attack: &Attack, figures: &Figures) -> Result<()> {
 /// Prints a table of all attacks.
 ///
 /// # Errors
-/// When one does not stay within its bounds.
+/// If an attack is not within its bounds.
 pub fn print(lab: &Lab) -> Result<()> {
     println!(
         "{} frames per second where a stream is beside them; each figure with its bound\n",
@@ -124,7 +124,7 @@ pub fn print(lab: &Lab) -> Result<()> {
     verdict.and(print_slowings(lab))
 }
 
-/// Prints how many packets with guessed numbers an attack takes.
+/// Prints how many packets with guessed numbers each attack needs.
 fn print_guesses(lab: &Lab) -> Result<()> {
     println!(
         "\n{:<44} | {:>17} | {:>17} | frames (computed)",
@@ -148,7 +148,7 @@ fn print_guesses(lab: &Lab) -> Result<()> {
     verdict
 }
 
-/// Prints what a stream keeps of its goodput beside forged packets.
+/// Prints the share of its goodput that a stream keeps while it receives forged packets.
 fn print_slowings(lab: &Lab) -> Result<()> {
     println!(
         "\n{:<44} | {:>11} at {} frames per second",

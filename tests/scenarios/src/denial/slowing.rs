@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Forged packets for a stream that is sending: its goodput beside them, as a share of that beside
-//! as many frames for somebody else. Their numbers are guessed, each from all of its values in
-//! turn.
+//! Forged packets for a stream that is sending. They measure the stream's goodput relative to that
+//! during as many frames for another station. The numbers of the packets are guessed: each runs
+//! through all of its values.
 
 use super::flood::{during_at, wire};
 use super::victim::{goodput, stream};
@@ -10,18 +10,18 @@ use crate::prelude::*;
 
 /// Forged frames per second.
 pub const RATE: u64 = 20_000;
-/// The least share that a stream keeps: a slow-down of a tenth takes more frames.
+/// The smallest share that a stream must keep.
 pub const LEAST: f64 = 0.9;
 
 /// An attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Slowing {
-    /// Its line of the table.
+    /// Its line in the table.
     pub what: &'static str,
     flags: u8,
-    /// What the length field has, and how much payload follows.
+    /// The value of the length field, and the length of the payload.
     length: [u16; 2],
-    /// For the host that sends, in the name of the one that receives; else the other way.
+    /// Whether the packets go to the sending host in the receiver's name, or the other way round.
     to_sender: bool,
 }
 
@@ -43,7 +43,7 @@ const fn to_sender(what: &'static str, flags: u8, length: u16) -> Slowing {
     }
 }
 
-/// All of them, in the order of the table.
+/// All attacks, in the order of the table.
 pub const ALL: &[Slowing] = &[
     to_receiver("data without ACK", 0, 100),
     to_receiver("data", flag::ACK, 100),
@@ -59,19 +59,19 @@ pub const ALL: &[Slowing] = &[
     to_sender("SYNs for the sender", flag::SYN, 0),
 ];
 
-/// Transfers of a turn, and turns with and without.
+/// Transfers per turn, and turns with and without the attack.
 const TRANSFERS: usize = 2;
 const TURNS: usize = 5;
-/// A stream that stands still for so long has lost.
+/// A stream that makes no progress for this long counts as broken.
 const STALLED: Duration = Duration::from_secs(1);
 
 impl Slowing {
-    /// The share that the stream keeps.
+    /// Measures the share of its goodput that the stream keeps.
     ///
     /// # Errors
-    /// When a call fails for another reason than the attack.
+    /// If a call fails for another reason than the attack.
     pub fn share(&self, lab: &Lab) -> Result<f64> {
-        // One guess of 2^16 may be the right one, and end the connection.
+        // One guess in 2^16 may be right and end the connection, so one more try is allowed.
         let first = self.try_share(lab)?;
         match first {
             Some(share) => Ok(share),
@@ -79,7 +79,7 @@ impl Slowing {
         }
     }
 
-    /// The same; `None` if the stream breaks or stalls.
+    /// Measures the same once; returns `None` if the stream breaks or stalls.
     fn try_share(&self, lab: &Lab) -> Result<Option<f64>> {
         const PORT: u16 = 2980;
         let (from, to, _listener) = stream(lab, PORT, 4)?;
@@ -140,10 +140,10 @@ impl Slowing {
         Ok(Some(shares[TURNS / 2]))
     }
 
-    /// Demands that the stream keeps enough.
+    /// Checks that the stream keeps enough.
     ///
     /// # Errors
-    /// When it does not.
+    /// If it does not.
     pub fn judge(&self, share: f64) -> Result<()> {
         ensure!(
             share >= LEAST,

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What an attack is to leave alone, and what it may make a host hold.
+//! The streams that an attack must not slow down, and the memory that it may make a host hold.
 
 use crate::prelude::*;
 
-/// Bytes that a stream carries while it is measured.
+/// Bytes that a stream carries in one measurement.
 const TOTAL: usize = 6_000_000;
 
-/// Bytes per second of one stream from host b to host a, over a connection that is there.
+/// Returns the goodput of an existing connection from host b to host a, bytes per second.
 ///
 /// # Errors
-/// When a call fails, or bytes are lost.
+/// If a call fails, or bytes are lost.
 pub fn goodput(from: &Socket, to: &Socket) -> Result<f64> {
     let started = Instant::now();
     let send = || {
@@ -38,10 +38,10 @@ pub fn goodput(from: &Socket, to: &Socket) -> Result<f64> {
     Ok(TOTAL as f64 / started.elapsed().as_secs_f64())
 }
 
-/// A connection from b to `port` of a: the sender, the receiver, and the listener.
+/// Connects from b to `port` of a; returns the sender, the receiver and the listener.
 ///
 /// # Errors
-/// When a call fails.
+/// If a call fails.
 pub fn stream(lab: &Lab, port: u16, backlog: i32) -> Result<(Socket, Socket, Socket)> {
     let listener = lab.a.esp_listener(port, backlog)?;
     let from = lab
@@ -52,11 +52,11 @@ pub fn stream(lab: &Lab, port: u16, backlog: i32) -> Result<(Socket, Socket, Soc
     Ok((from, to, listener))
 }
 
-/// The median of several transfers, for what goes on as long as they do: now and then the guest has
-/// something else to do, and one transfer may take the time of that.
+/// Returns the median goodput of several transfers. Now and then the guest has other work, which
+/// may disturb a single transfer.
 ///
 /// # Errors
-/// When a call fails, or bytes are lost.
+/// If a call fails, or bytes are lost.
 pub fn usual_goodput(from: &Socket, to: &Socket) -> Result<f64> {
     const TRANSFERS: usize = 5;
     let mut rates = (0..TRANSFERS)
@@ -68,7 +68,7 @@ pub fn usual_goodput(from: &Socket, to: &Socket) -> Result<f64> {
 
 const SO_MEMINFO: i32 = 55;
 
-/// Memory of what was sent and not acknowledged, overhead included.
+/// Returns the memory of data not yet acknowledged, overhead included.
 ///
 /// # Errors
 /// The errno of `getsockopt(2)`.
@@ -82,8 +82,8 @@ fn word(words: &[u8], index: usize) -> Result<u32> {
     Ok(u32::from_ne_bytes(bytes.try_into()?))
 }
 
-/// Memory that a socket's queues hold, overhead included: what was received, and what waits for a
-/// task that has the socket. And the limit of the receive buffer, and of the send buffer.
+/// Returns the memory in a socket's receive queue and backlog, overhead included, and the limits of
+/// the receive buffer and of the send buffer.
 ///
 /// # Errors
 /// The errno of `getsockopt(2)`.

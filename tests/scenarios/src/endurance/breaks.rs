@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Connections that broke, by how, and whether a cut link may have done it.
+//! Counts broken connections by errno, and decides whether a cut link can have broken them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -10,12 +10,13 @@ use nix::errno::Errno;
 
 use crate::scale::errno;
 
-/// What an attempt to connect may say: no answer, or the server had given up when the client began.
+/// Errnos with which a cut may end an attempt to connect: no answer, or the server had given up
+/// before the client began.
 const CONNECTING: &[i32] = &[libc::ETIMEDOUT, libc::ECONNRESET];
 
-/// What a call on a connection may say: silence; the other end had given up; a call after the one
-/// that was told so, to send and to shut down; and nothing for as long as this program waits, when
-/// the other end is gone and has nothing to say.
+/// Errnos with which a cut may end a call on a connection: no answer; a reset by the other end; a
+/// later send or shutdown after one of these was reported; and the time limit of this program, if
+/// the other end is gone and has nothing to send.
 const CONNECTED: &[i32] = &[
     libc::ETIMEDOUT,
     libc::ECONNRESET,
@@ -24,16 +25,16 @@ const CONNECTED: &[i32] = &[
     libc::EAGAIN,
 ];
 
-/// How far a connection had come.
+/// How far a connection had come when it broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// `connect(2)` failed.
     Connecting,
-    /// A later call did.
+    /// A later call failed.
     Connected,
 }
 
-/// Counts.
+/// Broken connections, counted by errno.
 #[derive(Debug, Default)]
 pub struct Breaks(Mutex<BTreeMap<String, u64>>);
 
@@ -42,7 +43,8 @@ impl Breaks {
         self.0.lock().expect("nobody panics meanwhile")
     }
 
-    /// Counts a connection that broke with `error`; false if no cut link brings that.
+    /// Counts a connection that broke with `error`; returns `false` if a cut link cannot cause this
+    /// error.
     pub fn count(&self, stage: Stage, error: &Error) -> bool {
         let (excused, place) = match stage {
             Stage::Connecting => (CONNECTING, "connecting: "),
@@ -58,7 +60,7 @@ impl Breaks {
         }
     }
 
-    /// How many broke in each way.
+    /// Returns how many connections broke, by errno.
     pub fn all(&self) -> BTreeMap<String, u64> {
         self.counts().clone()
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! When the link is cut, for how long, and what that may do to a connection.
+//! The cuts of the link: when they happen, how long they last, and how they may affect a
+//! connection.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -8,8 +9,8 @@ use fastrand::Rng;
 
 use crate::prelude::*;
 
-/// At which host the cable is pulled: its device loses its carrier, the other sees nothing but
-/// silence.
+/// The host at which the cable is pulled. Its device loses the carrier; the other host only notices
+/// that no frames arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// At the client.
@@ -20,42 +21,42 @@ pub enum End {
     Both,
 }
 
-/// Something that can be cut.
+/// A link that can be cut.
 pub trait Link {
-    /// Cuts it at `end`.
+    /// Cuts the link at `end`.
     ///
     /// # Errors
-    /// When it cannot be cut.
+    /// If it cannot be cut.
     fn cut(&self, end: End) -> Result<()>;
 
-    /// Makes it whole again.
+    /// Restores the link.
     ///
     /// # Errors
-    /// When it cannot be restored.
+    /// If it cannot be restored.
     fn restore(&self) -> Result<()>;
 }
 
-/// One cut.
+/// A cut of the link.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
-    /// For how long the link is whole before it.
+    /// How long the link works before the cut.
     after: Duration,
     lasts: Duration,
     end: End,
 }
 
-/// A connection that hears nothing for 15 s is over. A cut of this length ends all that have
-/// something to send.
+/// Long cuts, milliseconds. A connection that receives nothing for 15 s ends, so a cut of this
+/// length ends all connections with data to send.
 const LONG: [u64; 2] = [16_000, 30_000];
 
-/// Cuts that no connection may break of, milliseconds. While the link is whole, for at least as
-/// long as the longest of them, a packet that is sent again every 2 s gets through.
+/// Short cuts, milliseconds; no connection may break because of one. Between them the link works
+/// for at least the longest of them, so that a packet retransmitted every 2 s gets through.
 const SHORT: [u64; 2] = [20, 3_000];
 
-/// For how long the link is whole, milliseconds.
+/// How long the link works between cuts, milliseconds.
 const WHOLE: [u64; 2] = [3_000, 20_000];
 
-/// One of so many cuts is long.
+/// One cut in this many is long.
 const RARE: u8 = 8;
 
 fn between(rng: &mut Rng, [least, most]: [u64; 2]) -> Duration {
@@ -66,7 +67,7 @@ fn any_end(rng: &mut Rng) -> End {
     [End::Near, End::Far, End::Both][rng.usize(..3)]
 }
 
-/// Cuts without end.
+/// Returns an endless sequence of random cuts.
 pub fn at_random(seed: u64) -> impl Iterator<Item = Cut> {
     let mut rng = Rng::with_seed(seed);
     std::iter::repeat_with(move || Cut {
@@ -79,7 +80,7 @@ pub fn at_random(seed: u64) -> impl Iterator<Item = Cut> {
     })
 }
 
-/// Four short cuts soon after each other, and a long one.
+/// Returns four short cuts in quick succession, and a long one.
 pub fn rehearsal(seed: u64) -> impl Iterator<Item = Cut> {
     let mut rng = Rng::with_seed(seed);
     let lengths = [[20, 500]; 4].into_iter().chain([[LONG[0]; 2]]);
@@ -90,25 +91,25 @@ pub fn rehearsal(seed: u64) -> impl Iterator<Item = Cut> {
     })
 }
 
-/// What has befallen the link so far.
+/// The history of the link's cuts.
 #[derive(Debug, Default)]
 pub struct Weather(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     cuts: u64,
-    /// Whether it is cut now, and for long.
+    /// `None` while the link works; otherwise whether the present cut is a long one.
     now: Option<bool>,
-    /// When the last cut of any length, and the last long one, ended.
+    /// When the last cut of any length ended, and when the last long one ended.
     ended: [Option<Instant>; 2],
 }
 
-/// For how long after a cut an attempt to connect may still fail of it: its six packets leave
+/// How long after a cut an attempt to connect may still fail because of it. Its six packets leave
 /// within 6.2 s, and it waits as long for the last answer.
 const REFUSES: Duration = Duration::from_secs(30);
 
-/// For how long after a long cut a connection may still be found to be broken: a program that only
-/// waits learns of it by its own patience.
+/// How long after a long cut a program may still find a connection broken. A program that only
+/// waits notices it by its own time limit.
 const BREAKS: Duration = Duration::from_secs(90);
 
 impl Weather {
@@ -132,18 +133,18 @@ impl Weather {
         }
     }
 
-    /// Cuts so far.
+    /// Returns the number of cuts so far.
     pub fn cuts(&self) -> u64 {
         self.state().cuts
     }
 
-    /// Whether an attempt to connect may fail of a cut now.
+    /// Whether an attempt to connect may now fail because of a cut.
     pub fn may_refuse(&self) -> bool {
         let state = self.state();
         state.now.is_some() || is_recent(state.ended[0], REFUSES)
     }
 
-    /// Whether a connection may be found broken by a cut now.
+    /// Whether a cut may now be the reason for a broken connection.
     pub fn may_break(&self) -> bool {
         let state = self.state();
         state.now == Some(true) || is_recent(state.ended[1], BREAKS)
@@ -160,7 +161,7 @@ enum Phase {
     Over,
 }
 
-/// Cuts a link as a schedule says.
+/// Cuts a link by a schedule.
 pub struct Cutter<'a> {
     link: &'a dyn Link,
     weather: &'a Weather,
@@ -169,7 +170,7 @@ pub struct Cutter<'a> {
 }
 
 impl<'a> Cutter<'a> {
-    /// One that begins now.
+    /// Starts the schedule now.
     pub fn new(
         link: &'a dyn Link,
         weather: &'a Weather,
@@ -192,10 +193,11 @@ impl<'a> Cutter<'a> {
         };
     }
 
-    /// Does what is due: when there is more to do, or `None` at the end of the schedule.
+    /// Cuts or restores the link if that is due. Returns the time of the next step, or `None` at
+    /// the end of the schedule.
     ///
     /// # Errors
-    /// When the link cannot be cut or restored.
+    /// If the link cannot be cut or restored.
     pub fn step(&mut self) -> Result<Option<Instant>> {
         let now = Instant::now();
         match self.phase {
@@ -216,10 +218,10 @@ impl<'a> Cutter<'a> {
         })
     }
 
-    /// Makes the link whole, if it is not.
+    /// Restores the link if it is cut.
     ///
     /// # Errors
-    /// When it cannot be restored.
+    /// If it cannot be restored.
     pub fn restore(&mut self) -> Result<()> {
         if matches!(self.phase, Phase::Cut(_)) {
             self.link.restore()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Datagrams that are answered, as far as they arrive.
+//! Datagrams and their answers; either may be lost.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,20 +10,20 @@ use crate::lab::EDP_MAX;
 use crate::prelude::*;
 use crate::traffic::Ledger;
 
-/// Datagrams under way at a time, at most. Fewer than fit into a receive buffer, so that what is
-/// lost the link has lost.
+/// The most datagrams in flight at a time. They fit into a receive buffer, so that only the link
+/// can lose any.
 const BATCH: u64 = 16;
 
-/// For how long an answer is awaited; one that comes later is taken with the next ones.
+/// How long to wait for an answer; a later one is read with the next ones.
 const ANSWER: Duration = Duration::from_millis(200);
 
-/// How often it is seen that everything is to end.
+/// How often the threads check whether to stop.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// Sends every datagram back, inverted, until `stop`.
+/// Sends every datagram back with its bytes inverted, until `stop` is set.
 ///
 /// # Errors
-/// When a call fails.
+/// If a call fails.
 pub fn echo(socket: &Socket, stop: &AtomicBool, ledger: &Ledger) -> Result<()> {
     let mut bytes = [0; EDP_MAX];
     while !stop.load(Relaxed) {
@@ -53,7 +53,7 @@ pub struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// One with a socket that is connected to the server's.
+    /// Makes a client from a socket that is connected to the server's.
     pub fn new(socket: &'a Socket, seed: u64) -> Self {
         Self {
             socket,
@@ -62,8 +62,8 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// The datagram of this number: itself, and bytes that follow from it, as many as follow from
-    /// it.
+    /// Makes the datagram with this number: it begins with the number, which also determines the
+    /// length and the other bytes.
     fn datagram(&self, number: u64) -> Vec<u8> {
         let mut rng = Rng::with_seed(self.seed ^ number);
         let mut bytes = vec![0; rng.usize(8..=EDP_MAX)];
@@ -72,10 +72,10 @@ impl<'a> Caller<'a> {
         bytes
     }
 
-    /// Sends some, and awaits the answers.
+    /// Sends some datagrams and waits for the answers.
     ///
     /// # Errors
-    /// When a call fails, or an answer is none to what was sent.
+    /// If a call fails, or an answer does not match a datagram that was sent.
     pub fn call(&mut self, rng: &mut Rng, ledger: &Ledger) -> Result<()> {
         let count = rng.u64(1..=BATCH);
         for _ in 0..count {
@@ -120,7 +120,7 @@ impl<'a> Caller<'a> {
         Ok(())
     }
 
-    /// Datagrams sent.
+    /// Returns how many datagrams were sent.
     pub fn sent(&self) -> u64 {
         self.next
     }

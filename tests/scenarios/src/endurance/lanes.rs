@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The client's side: lanes of traffic, each a thread that does one session after the other.
+//! The client's side: lanes of traffic, each a thread that runs one session after the other.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,24 +13,24 @@ use super::PORT;
 use crate::prelude::*;
 use crate::traffic::{both_ways, bulk, dialogue, set_patience, Ledger};
 
-/// What a lane's sessions are.
+/// The kind of sessions of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A connection with messages that are answered, one after the other.
+    /// A connection with messages, each answered before the next.
     Dialogue,
-    /// A connection with bytes from the client to the server.
+    /// A connection with data from the client to the server.
     Bulk,
-    /// A connection with bytes in both directions at once.
+    /// A connection with data in both directions at once.
     BothWays,
-    /// Connections that are open at the same time and then talk one after the other.
+    /// Connections that are opened together, and then used one after the other.
     Crowd,
-    /// A connection that is closed as soon as it is open, reset, or closed after a message.
+    /// A connection that is closed at once, reset at once, or closed after a message.
     Storm,
     /// Datagrams.
     Datagrams,
 }
 
-/// All lanes.
+/// The kinds of all lanes.
 pub const LANES: &[Kind] = &[
     Kind::Dialogue,
     Kind::Dialogue,
@@ -45,24 +45,24 @@ pub const LANES: &[Kind] = &[
     Kind::Datagrams,
 ];
 
-/// Connections of a crowd.
+/// The number of connections of a crowd.
 const CROWD: usize = 20;
 
-/// For how long a connection may last. Cuts are 30 s long at most, both ends wait for each other
-/// for 30 s, and between the cuts it moves a few MiB.
+/// How long a connection may last. Cuts last at most 30 s, both ends wait for each other for 30 s,
+/// and between the cuts it moves a few MiB.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Where the client is, and whom it talks to.
+/// The client's host and the server's address.
 #[derive(Clone, Copy, Debug)]
 pub struct Road<'a> {
     /// The client's host.
     pub host: &'a Host,
-    /// The server's device.
+    /// The address of the server's device.
     pub server: [u8; 6],
 }
 
 impl Road<'_> {
-    /// The server, as the client addresses it.
+    /// Returns the server's address as the client sees it.
     pub fn address(&self) -> Address {
         Address {
             mac: self.server,
@@ -71,31 +71,31 @@ impl Road<'_> {
     }
 }
 
-/// What all lanes share.
+/// The state that all lanes share.
 #[derive(Debug)]
 pub struct Client<'a> {
-    /// The way to the server.
+    /// The hosts.
     pub road: Road<'a>,
-    /// Settles what is done, not when.
+    /// Determines what the sessions do, not when.
     pub seed: u64,
-    /// What came of it.
+    /// The counters.
     pub ledger: &'a Ledger,
-    /// Connections that broke.
+    /// Broken connections.
     pub breaks: &'a Breaks,
     /// The cuts.
     pub weather: &'a Weather,
-    /// No session begins any more.
+    /// Set when no more sessions may begin.
     pub stop: &'a AtomicBool,
-    /// Datagrams sent.
+    /// How many datagrams were sent.
     pub sent: &'a AtomicU64,
-    /// When each lane's connection began, milliseconds after `started`, or 0.
+    /// When each lane's connection began, in milliseconds after `started`; 0 if it has none.
     pub busy: &'a [AtomicU64],
-    /// The beginning.
+    /// When the traffic started.
     pub started: Instant,
 }
 
 impl Client<'_> {
-    /// Runs lane `number` until told to stop, or until something fails that must not.
+    /// Runs lane `number` until `stop` is set, or until an error that no cut explains.
     pub fn run(&self, number: usize, kind: Kind) {
         if let Err(error) = self.sessions(number, kind) {
             self.ledger
@@ -103,7 +103,7 @@ impl Client<'_> {
         }
     }
 
-    /// The first lane whose connection lasts for longer than any may.
+    /// Returns the first lane whose connection has lasted too long.
     pub fn overdue(&self) -> Option<usize> {
         let now = self.started.elapsed().as_millis() as u64;
         let limit = allow(LIMIT).as_millis() as u64;
@@ -130,7 +130,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// A connection, or nothing if the link is to blame.
+    /// Makes a connection; returns `None` if a cut may have caused the failure.
     fn connect(&self, number: usize) -> Result<Option<Socket>> {
         let now = self.started.elapsed().as_millis() as u64;
         self.busy[number].store(now.max(1), Relaxed);
@@ -150,7 +150,7 @@ impl Client<'_> {
         Ok(None)
     }
 
-    /// Counts a connection that did what it was for, or one that broke, if the link is to blame.
+    /// Counts a connection that succeeded, or one that broke if a cut may have caused it.
     fn finish(&self, client: &Socket, ended: Result<()>) -> Result<()> {
         self.ledger.close(client);
         let Err(error) = ended else {
@@ -209,7 +209,8 @@ impl Client<'_> {
     }
 }
 
-/// A number of bytes: its magnitude is as likely as any other, up to so many bits.
+/// Returns a random size of at most 2 to the power of `bits`; all powers of two from 2^8 on are
+/// equally likely as upper bounds.
 fn size(rng: &mut Rng, bits: u32) -> u64 {
     let most = 1 << rng.u32(8..=bits);
     rng.u64(1..=most)

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The guest's memory over time: it may go up and down, but nowhere.
+//! Checks that the guest's memory use fluctuates, but does not grow.
 
 use crate::meminfo::kib;
 use crate::patience::factor;
 use crate::prelude::*;
 use serde::Serialize;
 
-/// How much less there may be available, and how much more in slabs, in the last quarter of a run
-/// than in the third, KiB. What that is for each connection depends on how many the machine gets
-/// through; sockets are counted one by one elsewhere.
+/// How much the median of available memory may fall, and that of slab memory may grow, from the
+/// third quarter of a run to the last, KiB. A bound per connection would depend on the machine's
+/// speed; leaked sockets are counted elsewhere.
 const BOUND: i64 = 8 << 10;
 
-/// The same from before the traffic to after it, when threads, their stacks and all else that the
-/// guest keeps for the next time have been used once.
+/// The same bound from before the traffic to after it, which includes threads, stacks and other
+/// memory that the guest keeps once it was used.
 const BOUND_OVER_ALL: i64 = 32 << 10;
 
-/// Fewer samples have no trend.
+/// With fewer samples no trend is computed.
 const ENOUGH: usize = 200;
 
-/// What `/proc/meminfo` says, KiB.
+/// Values of `/proc/meminfo`, KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
     /// `MemAvailable`.
@@ -29,10 +29,10 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Now.
+    /// Reads the present values.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn now() -> Result<Self> {
         Ok(Self {
             available: kib("MemAvailable")?,
@@ -40,7 +40,7 @@ impl Memory {
         })
     }
 
-    /// What is missing from, and what has been added to, what was there.
+    /// Returns the changes since `before`.
     fn since(self, before: Self) -> Self {
         Self {
             available: self.available - before.available,
@@ -59,7 +59,7 @@ impl Memory {
     }
 }
 
-/// Samples at equal distances.
+/// Samples of the memory at equal intervals.
 #[derive(Debug)]
 pub struct Samples {
     before: Memory,
@@ -67,10 +67,10 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// None yet; what comes later is compared with now.
+    /// Makes an empty series, and keeps the present values for comparison.
     ///
     /// # Errors
-    /// When the memory cannot be read.
+    /// If the memory cannot be read.
     pub fn new() -> Result<Self> {
         Ok(Self {
             before: Memory::now()?,
@@ -78,24 +78,24 @@ impl Samples {
         })
     }
 
-    /// Takes one.
+    /// Takes a sample.
     ///
     /// # Errors
-    /// When the memory cannot be read.
+    /// If the memory cannot be read.
     pub fn take(&mut self) -> Result<()> {
         self.all.push(Memory::now()?);
         Ok(())
     }
 
-    /// How many were taken.
+    /// Returns the number of samples.
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Demands that the memory is as it was, in words. All sockets must be closed.
+    /// Checks that the memory is as before, and returns a summary. All sockets must be closed.
     ///
     /// # Errors
-    /// When it is not.
+    /// If it is not.
     pub fn judge(&self) -> Result<String> {
         let over_all = Memory::now()?.judge(
             self.before,
@@ -130,8 +130,8 @@ impl Samples {
     }
 }
 
-/// What a kernel that looks for uses after freeing keeps of what is freed, KiB: KASAN a 32nd of the
-/// memory, and as much again for what it and kmemleak know of it.
+/// Returns how much freed memory a debug kernel may keep, KiB. KASAN's quarantine takes a 32nd of
+/// the memory; the metadata of KASAN and kmemleak may take as much again.
 fn quarantine() -> Result<i64> {
     Ok(match factor() {
         1 => 0,
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn waves_are_no_trend_and_leaks_are() {
         assert!(samples(|index| 20_000 * (index % 7)).trend().is_ok());
-        // What is taken once stays, and is no leak.
+        // Memory that is allocated once and kept is not a leak.
         assert!(samples(|index| 90_000 * i64::from(index > 50))
             .trend()
             .is_ok());

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mixed traffic between two hosts, for as long as one likes, while the link between them is cut
-//! and restored at random.
+//! Mixed traffic between two hosts for any length of time, while the link between them is cut and
+//! restored at random.
 //!
-//! Every byte is checked. A connection may break of a cut, with the errnos that a cut brings and at
-//! a time when one can have done it, and in no other way. Afterwards no socket may be left, the
-//! memory must be where it was, and the module unloads.
+//! Every byte is checked. A connection may break only because of a cut: with an errno that a cut
+//! causes, and at a time when a cut can have caused it. Afterwards no socket may be left, memory
+//! use must be as before, and the module must unload.
 //!
-//! Client and server are two guests whose link the runner cuts when the client says so, or two
-//! namespaces of one.
+//! Client and server are two guests, whose link the runner cuts when the client says so, or two
+//! namespaces of one guest.
 
 mod breaks;
 mod cuts;
@@ -34,17 +34,17 @@ use cuts::{Cut, Cutter, End, Link, Weather};
 use lanes::{Client, Road, LANES};
 use memory::{Memory, Samples};
 
-/// Of the server, of both protocols; and of the client's datagrams.
+/// The server's port for both protocols, and the client's for datagrams.
 const PORT: u16 = 2880;
 
 /// Addresses of the client's and the server's device.
 const CLIENT: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const SERVER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// How often the memory is looked at, and whether anything hangs.
+/// The interval at which memory and hanging lanes are checked.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// One of two guests.
+/// One of the two guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Side {
     /// Begins all traffic and decides when the link is cut.
@@ -67,7 +67,7 @@ pub struct Options {
     minutes: u64,
 }
 
-/// How it stands, for the runner.
+/// The figures of a guest at some moment, for the runner.
 #[derive(Debug, Serialize)]
 struct Figures {
     seconds: u64,
@@ -75,23 +75,23 @@ struct Figures {
     bytes: u64,
     connections: u64,
     accepted: u64,
-    /// Of datagrams, what came back, or was sent back.
+    /// Datagrams that the client got answered, or that the server sent back.
     datagrams: u64,
     /// Datagrams that the client sent.
     sent: u64,
-    /// Packets sent again.
+    /// Retransmitted packets.
     resent: u64,
-    /// Connections that broke, by how.
+    /// Broken connections, by errno.
     broken: BTreeMap<String, u64>,
     cuts: u64,
-    /// Objects of the module's slab caches: sockets of all states.
+    /// Objects of the module's slab caches: sockets in all states.
     sockets: BTreeMap<String, u64>,
     #[serde(flatten)]
     memory: Memory,
 }
 
 impl Options {
-    /// Is that side, if asked for one: how it ended.
+    /// Runs the side that the options ask for, if any; returns its result.
     pub fn run(&self, seed: Option<u64>) -> Option<Result<()>> {
         Some(match self.endurance? {
             Side::Client => client(
@@ -103,14 +103,14 @@ impl Options {
     }
 }
 
-/// Prints a line for the runner, at once.
+/// Prints a line for the runner, and flushes it.
 fn tell(line: &str) -> Result<()> {
     let mut out = stdout().lock();
     writeln!(out, "{line}")?;
     out.flush().context("standard output")
 }
 
-/// The guest itself, which has one device.
+/// Returns the guest itself, which has one device.
 fn this_guest(mac: [u8; 6]) -> Result<Host> {
     Host::named(Netns::open("/proc/self/ns/net")?, mac)
 }
@@ -133,7 +133,7 @@ impl Link for Wire {
 }
 
 impl Link for &Relay {
-    /// It has no carrier that one end alone could lose.
+    /// The relay cannot take the carrier from only one end.
     fn cut(&self, _end: End) -> Result<()> {
         self.set_mode(Mode::Cut);
         Ok(())
@@ -145,7 +145,7 @@ impl Link for &Relay {
     }
 }
 
-/// What must be again when all is over.
+/// The state that must be restored at the end.
 struct Before {
     sockets: BTreeMap<String, u64>,
     samples: Samples,
@@ -159,11 +159,11 @@ impl Before {
         })
     }
 
-    /// Demands that no socket is left on `hosts`, nor its memory; in words.
+    /// Checks that no socket is left on `hosts`, nor its memory; returns a summary.
     fn judge(&self, hosts: &[&Host]) -> Result<String> {
         for host in hosts {
-            // The last ones may have been closed just before; an end that the other never hears of
-            // takes 10 s.
+            // The last sockets may have been closed just before. An end that gets no answer takes
+            // 10 s.
             host.await_no_sockets()
                 .or_else(|_| host.await_no_sockets())?;
         }
@@ -195,7 +195,7 @@ impl Service {
         })
     }
 
-    /// Answers until `stop`, and then until the last connection is over.
+    /// Answers until `stop` is set, and then until the last connection has ended.
     fn attend(&self, stop: &AtomicBool, ledger: &Ledger, breaks: &Breaks) -> Result<()> {
         let excused = |error: &anyhow::Error| breaks.count(Stage::Connected, error);
         beside(
@@ -206,7 +206,7 @@ impl Service {
     }
 }
 
-/// What one side counts.
+/// The counters of one side.
 #[derive(Debug, Default)]
 struct Books {
     ledger: Ledger,
@@ -240,13 +240,13 @@ impl Books {
     }
 }
 
-/// The server in a guest of its own: from the line that says it is ready to one that says stop.
+/// Runs the server in its own guest, from the line "ready" to the line that stops it.
 fn server() -> Result<()> {
     let host = this_guest(SERVER)?;
     let mut before = Before::now()?;
     let books = Books::default();
     let (told, orders) = mpsc::channel();
-    // Nobody waits for this one: it reads until the process ends.
+    // This thread is not joined: it reads until the process ends.
     thread::spawn(move || {
         let _ = stdin().read_line(&mut String::new());
         let _ = told.send(());
@@ -284,7 +284,7 @@ fn server() -> Result<()> {
     tell("server: the module was unloaded")
 }
 
-/// The client in a guest of its own.
+/// Runs the client in its own guest.
 fn client(time: Duration, seed: u64) -> Result<()> {
     tell(&format!("seed {seed}"))?;
     let host = this_guest(CLIENT)?;
@@ -313,16 +313,17 @@ fn client(time: Duration, seed: u64) -> Result<()> {
     tell("client: the module was unloaded")
 }
 
-/// What is done beside the traffic.
+/// The work of the main thread during the traffic.
 struct Watching<'a> {
-    /// When no session begins any more; with the schedule of cuts, if not given.
+    /// When to stop starting sessions; `None` means at the end of the schedule of cuts.
     end: Option<Instant>,
     samples: &'a mut Samples,
-    /// Print figures once in a minute.
+    /// Whether to print figures once a minute.
     prints: bool,
 }
 
-/// Runs all lanes while the link is cut and restored; then, with the link whole, to their ends.
+/// Runs all lanes while the link is cut and restored; then, with the link restored, waits for them
+/// to end.
 fn conduct(
     road: Road<'_>,
     link: &dyn Link,
@@ -350,7 +351,7 @@ fn conduct(
             let (client, running) = (&client, running.clone());
             scope.spawn(move || {
                 client.run(number, *kind);
-                // That one is over is an event when it failed.
+                // If the lane has failed, this wakes the main thread.
                 let _ = running.send(());
             });
         }
@@ -405,7 +406,7 @@ impl Watching<'_> {
         done.and(cutter.restore())
     }
 
-    /// Until the last lane's end.
+    /// Waits until the last lane has ended.
     fn await_lanes(
         &mut self,
         client: &Client<'_>,
@@ -418,7 +419,7 @@ impl Watching<'_> {
         Ok(())
     }
 
-    /// Takes a sample, prints the figures once in a minute, and ends the process if a lane hangs.
+    /// Takes a sample, prints the figures once a minute, and ends the process if a lane hangs.
     fn look(&mut self, client: &Client<'_>, books: &Books) -> Result<()> {
         self.samples.take()?;
         if self.prints && self.samples.count() % 60 == 0 {
@@ -436,21 +437,21 @@ impl Watching<'_> {
     }
 }
 
-/// What [`rehearse`] saw.
+/// The results of [`rehearse`].
 #[derive(Debug)]
 pub struct Rehearsal {
-    /// Connections that did what they were for.
+    /// Connections that succeeded.
     pub connections: u64,
-    /// Those that broke of the cuts, and attempts that came to nothing.
+    /// Connections and attempts to connect that failed because of the cuts.
     pub broken: u64,
-    /// Cuts of the link.
+    /// How often the link was cut.
     pub cuts: u64,
 }
 
-/// Half a minute of it between two hosts of one guest.
+/// Runs half a minute of the traffic between two hosts of one guest.
 ///
 /// # Errors
-/// When a byte is not what it must be, a connection breaks as it must not, or anything is left.
+/// If a byte is wrong, a connection breaks without a reason, or anything is left.
 pub fn rehearse(lab: &Lab, seed: u64) -> Result<Rehearsal> {
     let road = Road {
         host: &lab.a,
@@ -470,7 +471,7 @@ pub fn rehearse(lab: &Lab, seed: u64) -> Result<Rehearsal> {
         || {
             let mut schedule = cuts::rehearsal(seed);
             let ended = conduct(road, &lab.relay(), &mut schedule, seed, &near, watching);
-            // With the link whole, something that must succeed.
+            // After the link was restored, this transfer must succeed.
             let last = ended.and_then(|()| transfer(&road));
             stop.store(true, Relaxed);
             last
@@ -487,7 +488,7 @@ pub fn rehearse(lab: &Lab, seed: u64) -> Result<Rehearsal> {
     })
 }
 
-/// A connection that must do what it is for.
+/// Makes a connection that must succeed.
 fn transfer(road: &Road<'_>) -> Result<()> {
     let client = road.host.esp()?;
     client

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One cell of the matrix: some traffic over a bad wire, watched.
+//! One cell of the matrix: a kind of traffic over a faulty wire, with a watchdog.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -15,64 +15,63 @@ use crate::prelude::*;
 use crate::relay::Tally;
 use crate::traffic::Ledger;
 
-/// What a note begins with that tells a cell's [`Figures`].
+/// Prefix of the note with a cell's [`Figures`].
 pub const FIGURES: &str = "figures ";
 
-/// For how long nothing may get on. A connection attempt ends after 12.6 s, silence ends a
-/// connection after 15 s, a closed one waits for its peer for 10 s: after their sum something must
-/// have ended, one way or the other.
+/// How long the traffic may make no progress. A connection attempt ends after 12.6 s, silence ends
+/// a connection after 15 s, and a closed one waits for its peer for 10 s. After the sum of these
+/// something must have ended, successfully or not.
 const STALL: Duration = Duration::from_secs(40);
 
-/// How long a cell may take in all, in seconds, as long as it gets on. At 30 % loss in both
+/// How long a cell may take in all, in seconds, while it makes progress. At 30 % loss in both
 /// directions a packet and its answer get through in one of two attempts, and attempts are up to 2
 /// s apart, the longest retransmission timeout.
 pub const LIMIT: u64 = 290;
 
-/// A cell.
+/// A cell of the matrix.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
     /// The wire.
     pub wire: &'static Wire,
-    /// Where it misbehaves.
+    /// The directions with faults.
     pub way: Way,
-    /// What it carries.
+    /// The traffic over the wire.
     pub traffic: Traffic,
 }
 
-/// What a cell reports.
+/// The figures that a cell reports.
 #[derive(Debug, Serialize)]
 struct Figures {
     wire: &'static str,
     way: &'static str,
     traffic: &'static str,
-    /// Until the last byte was checked.
+    /// Time until the last byte was checked.
     seconds: f64,
-    /// From then until the last socket was gone.
+    /// Time from then until the last socket was gone.
     closing: f64,
-    /// Packets that left.
+    /// Packets sent.
     packets: u64,
-    /// Of these, sent again.
+    /// Of these, retransmissions.
     resent: u64,
-    /// Requests to send again.
+    /// Retransmission requests.
     requests: u64,
-    /// Connection attempts that came to nothing.
+    /// Connection attempts that failed.
     given_up: u64,
-    /// Frames that the wire lost, doubled, put behind others or damaged.
+    /// Frames that the wire lost, duplicated, reordered or damaged.
     spoiled: u64,
 }
 
 impl Cell {
-    /// Its name as a scenario.
+    /// Returns its name as a scenario.
     pub fn name(&self) -> String {
         let Self { wire, way, traffic } = self;
         format!("{}, {}, {}", wire.name, way.name(), traffic.name()).replace(' ', "_")
     }
 
-    /// Runs the traffic over the wire until the last socket is gone, and reports.
+    /// Runs the traffic over the wire until the last socket is gone, and reports the figures.
     ///
     /// # Errors
-    /// When a byte is not what it must be, a call fails that must not, or the wire was better than
-    /// it should be.
+    /// If a byte is wrong, a call fails unexpectedly, or the wire had fewer faults than configured.
     pub fn run(&self, lab: &Lab) -> Outcome {
         let ledger = Ledger::default();
         lab.relay().set_faults_each(self.wire.faults(self.way));
@@ -89,7 +88,7 @@ impl Cell {
         let started = Instant::now();
         self.traffic.run(lab, self.wire, ledger)?;
         let took = started.elapsed();
-        // The goodbyes meet the faults too.
+        // The closing handshakes meet the faults too.
         while !is_deserted(&lab.a)? || !is_deserted(&lab.b)? {
             thread::sleep(Duration::from_millis(5));
         }
@@ -109,10 +108,10 @@ impl Cell {
         self.judge(lab.relay().tally(), &figures)
     }
 
-    /// The wire did what it was told to, and the protocol did something about it.
+    /// Checks that the wire had its faults, and that the protocol reacted to them.
     fn judge(&self, tally: &Tally, figures: &Figures) -> Outcome {
         let faults = &self.wire.faults;
-        // Where some twenty of a kind are to be expected, none is a broken wire.
+        // If about twenty faults of a kind are expected and none happened, the wire is broken.
         let frames = tally.forwarded.load(Relaxed) as f64 / 4.0;
         for (what, share, counter) in [
             ("lost", faults.loss, &tally.lost),
@@ -126,7 +125,7 @@ impl Cell {
             );
         }
         let lost = tally.lost.load(Relaxed) + tally.discarded.load(Relaxed);
-        // A lost acknowledgement is made good by a later one, or by the answer to a probe.
+        // A later acknowledgement, or the answer to a probe, makes up for a lost one.
         let answers_only = self.way == Way::Back && self.traffic == Traffic::Bulk;
         ensure!(
             lost < 20 || answers_only || figures.resent + figures.requests > 0,
@@ -153,7 +152,7 @@ fn is_deserted(host: &Host) -> Result<bool> {
     Ok(host.namespace.proc_net("esp")?.lines().count() <= 1)
 }
 
-/// Ends the process, saying what hangs, when nothing has got on for too long before `ended`.
+/// Ends the process, and says what hangs, if there is no progress for too long before `ended`.
 fn watch(lab: &Lab, ledger: &Ledger, ended: Receiver<()>) {
     let (mut progress, mut allowance) = (ledger.progress(), Allowance::new(STALL));
     while allowance.wait().is_some() {

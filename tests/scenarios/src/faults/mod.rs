@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The fault matrix: every kind of traffic over every kind of bad wire. Each cell is a scenario of
-//! its own.
+//! The fault matrix: every kind of traffic over every kind of faulty wire. Each cell is a scenario.
 
 mod cell;
 mod traffic;
@@ -13,9 +12,10 @@ pub use wires::{Way, Wire, ALL_AT_ONCE, LOSS_30, TWICE_AND_LATE};
 
 use crate::harness::Scenario;
 
-/// The whole matrix: wires from good to bad, on each the directions, in each the kinds of traffic.
+/// Returns the whole matrix: wires from good to bad, for each wire the directions, and for each
+/// direction the kinds of traffic.
 ///
-/// A scenario's name lives as long as the program, so these do too.
+/// The scenarios are leaked, because names of scenarios live as long as the program.
 pub fn matrix() -> Vec<&'static Scenario> {
     let mut cells = Vec::new();
     for wire in Wire::ALL {

@@ -12,12 +12,12 @@ use crate::traffic::{both_ways, bulk, dialogue, serve, Ledger};
 
 const PORT: u16 = 2870;
 
-/// Bytes of bulk traffic, each way.
+/// Bytes of bulk traffic, in each direction.
 const BULK: u64 = 1 << 20;
-/// Connections that are open at once.
+/// How many connections are open at once.
 const MANY: u64 = 50;
-/// The same in a kernel that is many times slower: its wire carries so few frames in a second that
-/// those of 50 connections wait there for longer than a handshake lasts.
+/// The same in a much slower kernel. Its wire carries few frames per second, and those of 50
+/// connections would wait there for longer than a handshake lasts.
 const FEWER: u64 = 10;
 
 fn many() -> u64 {
@@ -30,29 +30,29 @@ fn many() -> u64 {
     FEWER
 }
 
-/// Bytes of each of them, each way.
+/// Bytes of each of these connections, in each direction.
 const SHARE: u64 = 16 << 10;
-/// Connections of a storm: as many at once, and one after the other.
+/// Connections of a storm: how many at once, and how many one after the other.
 const STORM: (u64, u64) = (10, 10);
 
 /// A kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// One connection, 100 short messages each answered before the next.
+    /// One connection, 100 short messages, each answered before the next.
     Dialogue,
     /// One connection, 1 MiB from the client to the server.
     Bulk,
     /// One connection, 1 MiB each way at once.
     BothWays,
-    /// 50 connections at once, 16 KiB each way on each; 10 in a kernel that is many times slower.
+    /// 50 connections at once with 16 KiB in each direction; 10 in a much slower kernel.
     Many,
-    /// 100 connections, 10 at a time: every other one is closed as soon as it is open, the rest
+    /// 100 connections, 10 at a time. Every other one is closed as soon as it is open; the rest
     /// carry a message and its answer.
     Storm,
 }
 
 impl Traffic {
-    /// All of them.
+    /// All kinds.
     pub const ALL: &'static [Self] = &[
         Self::Dialogue,
         Self::Bulk,
@@ -61,7 +61,7 @@ impl Traffic {
         Self::Storm,
     ];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dialogue => "dialogue",
@@ -72,7 +72,7 @@ impl Traffic {
         }
     }
 
-    /// Connections of it.
+    /// Returns the number of its connections.
     fn connections(self) -> u64 {
         match self {
             Self::Dialogue | Self::Bulk | Self::BothWays => 1,
@@ -81,10 +81,10 @@ impl Traffic {
         }
     }
 
-    /// Runs it to its end.
+    /// Runs the traffic to its end.
     ///
     /// # Errors
-    /// When a call fails that must not, or a byte is not what it must be.
+    /// If a call fails unexpectedly, or a byte is wrong.
     pub fn run(self, lab: &Lab, wire: &Wire, ledger: &Ledger) -> Result<()> {
         let listener = lab.b.esp_listener(PORT, 256)?;
         let stop = AtomicBool::new(false);
@@ -110,8 +110,8 @@ impl Traffic {
     }
 }
 
-/// Whether a connection came to nothing since its handshake did: six unanswered SYNs, or a server
-/// that had given up when the client began.
+/// Whether a handshake failed: six SYNs were unanswered, or the server had given up before the
+/// client's first data.
 fn is_refusal(error: &anyhow::Error) -> bool {
     matches!(errno(error), Some(libc::ETIMEDOUT | libc::ECONNRESET))
 }
@@ -147,8 +147,8 @@ impl Clients<'_> {
         }
     }
 
-    /// A connection with what is done on it; again, if it comes to nothing where that is to be
-    /// expected.
+    /// Makes a connection and runs `session` on it; tries again if the handshake fails where that
+    /// is expected.
     fn session(&self, session: impl Fn(&Socket) -> Result<()>) -> Result<()> {
         let Lab { a, b, .. } = self.lab;
         loop {
@@ -172,7 +172,7 @@ impl Clients<'_> {
     }
 }
 
-/// Runs `work` with each number below `count`, at once.
+/// Runs `work` with each number below `count`, in parallel threads.
 fn each_in_a_thread(count: u64, work: impl Fn(u64) -> Result<()> + Sync) -> Result<()> {
     let work = &work;
     thread::scope(|scope| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::patience::factor;
 use crate::relay::Faults;
 
-/// Which of a wire's directions misbehave.
+/// The directions of a wire that have faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From the client to the server.
@@ -21,7 +21,7 @@ pub enum Way {
 impl Way {
     const EACH: &'static [Self] = &[Self::Forth, Self::Back, Self::Both];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forth => "forth",
@@ -31,12 +31,12 @@ impl Way {
     }
 }
 
-/// A wire and what is wrong with it.
+/// A wire and its faults.
 #[derive(Clone, Copy, Debug)]
 pub struct Wire {
-    /// Tells what is wrong.
+    /// Describes the faults.
     pub name: &'static str,
-    /// What is, in each direction that misbehaves.
+    /// The faults of each faulty direction.
     pub faults: Faults,
 }
 
@@ -50,11 +50,11 @@ const fn losing(name: &'static str, loss: f64) -> Wire {
     }
 }
 
-/// Nothing is wrong.
+/// No faults.
 pub const CLEAN: Wire = losing("clean", 0.0);
-/// One frame of three vanishes.
+/// 30 % of the frames are lost.
 pub const LOSS_30: Wire = losing("loss 30 %", 0.3);
-/// Late frames, and frames that come twice.
+/// Reordered and duplicated frames.
 pub const TWICE_AND_LATE: Wire = Wire {
     name: "twice and late",
     faults: Faults {
@@ -63,7 +63,7 @@ pub const TWICE_AND_LATE: Wire = Wire {
         ..Faults::NONE
     },
 };
-/// Everything at once, on a wire that is slow and unsteady.
+/// All faults at once, on a slow wire with jitter.
 pub const ALL_AT_ONCE: Wire = Wire {
     name: "all at once",
     faults: Faults {
@@ -78,7 +78,7 @@ pub const ALL_AT_ONCE: Wire = Wire {
 };
 
 impl Wire {
-    /// All of them.
+    /// All wires.
     pub const ALL: &'static [Self] = &[
         CLEAN,
         losing("loss 0.1 %", 0.001),
@@ -125,7 +125,7 @@ impl Wire {
         ALL_AT_ONCE,
     ];
 
-    /// The directions to try it in.
+    /// Returns the directions to test.
     pub fn ways(&self) -> &'static [Way] {
         if self.name == CLEAN.name {
             &[Way::Both]
@@ -134,7 +134,7 @@ impl Wire {
         }
     }
 
-    /// The faults from the client to the server, and back.
+    /// Returns the faults from the client to the server, and back.
     pub fn faults(&self, way: Way) -> [Faults; 2] {
         match way {
             Way::Forth => [self.faults, Faults::NONE],
@@ -143,10 +143,10 @@ impl Wire {
         }
     }
 
-    /// Whether connections may fail, and are then made anew: where so much is lost that a handshake
-    /// may come to its end unanswered, and where the kernel, and with it the wire, is many times as
-    /// slow, but a handshake and a silence last no longer. All other connections must succeed at
-    /// the first attempt.
+    /// Whether connections may fail and are then made again. This is so where the loss is high
+    /// enough for a handshake to time out, and in a much slower kernel, whose wire is as slow
+    /// although the timeouts stay the same. All other connections must succeed at the first
+    /// attempt.
     pub fn may_refuse(&self) -> bool {
         self.faults.loss >= LOSS_30.faults.loss || factor() > 1
     }

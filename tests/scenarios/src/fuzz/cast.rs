@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Programs on both hosts that open, use and close connections without regard to each other, so
-//! that sockets in every state are there to be hit. Whatever a call fails with is counted; an errno
-//! that has no business there is a failure.
+//! Programs on both hosts that open, use and close connections independently, so that sockets in
+//! every state exist for frames to hit. Failed calls are counted; an unexpected errno is a failure.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,12 +12,12 @@ use crate::fuzz::world::{World, ACCEPTED, CONNECTED, NEGLECTED, OPEN, RECORDS, V
 use crate::fuzz::wrap::Wrap;
 use crate::prelude::*;
 
-/// Connections that programs have open at most, both ends counted.
+/// The most connection ends that programs have open.
 const MOST: usize = 60;
-/// Things that programs do between two volleys of frames.
+/// Actions of programs between two volleys of frames.
 const ACTS: usize = 24;
 
-/// One end of a connection, with the number of things its program will still do with it.
+/// One end of a connection, with the number of actions that its program will still take.
 #[derive(Debug)]
 struct End {
     socket: Socket,
@@ -30,24 +29,24 @@ struct End {
 pub struct Cast<'a> {
     world: &'a World,
     listeners: Vec<Socket>,
-    /// Listen, and their connections wait for ever.
+    /// Listeners whose connections are never accepted.
     _neglected: Vec<Socket>,
     ends: Vec<End>,
-    /// EDP sockets, each with whether it is host a's, if it is not connected.
+    /// EDP sockets; for one that is not connected, whether it is on host a.
     datagrams: Vec<(Socket, Option<bool>)>,
     buffer: Vec<u8>,
-    /// Failed calls, by their errno.
+    /// Failed calls, by call and errno.
     pub failures: BTreeMap<(&'static str, i32), u64>,
     /// Connections begun.
     pub begun: u64,
     /// Connections accepted.
     pub accepted: u64,
-    /// Bytes and datagrams that came.
+    /// Bytes and datagrams received.
     pub received: u64,
 }
 
-/// The errnos that a call may fail with, whatever a neighbour sends. A record may be larger than
-/// those that the peer's SYN, which may be forged, said it takes.
+/// Whether a call may fail with `errno`, whatever frames a neighbour sends. A record may be larger
+/// than the peer's SYN, which may be forged, allowed.
 fn is_expected(call: &str, errno: i32) -> bool {
     let expected: &[i32] = match call {
         "connect" => &[libc::EINPROGRESS, libc::EADDRNOTAVAIL, libc::ECONNREFUSED],
@@ -73,7 +72,7 @@ fn is_expected(call: &str, errno: i32) -> bool {
     expected.contains(&errno) || call == "send a record" && errno == libc::EMSGSIZE
 }
 
-/// A socket of records, which does not block.
+/// Makes a non-blocking socket of records.
 fn records(host: &Host) -> Result<Socket> {
     let socket = (host.namespace).within(|| Socket::new(AF_ENET, libc::SOCK_SEQPACKET, 0))??;
     socket.set_nonblocking(true)?;
@@ -81,15 +80,15 @@ fn records(host: &Host) -> Result<Socket> {
 }
 
 impl<'a> Cast<'a> {
-    /// Listeners and datagram sockets on both hosts.
+    /// Makes listeners and datagram sockets on both hosts.
     ///
     /// # Errors
-    /// When one cannot be made.
+    /// If one cannot be made.
     pub fn new(world: &'a World) -> Result<Self> {
         let hosts = [(&world.a, &world.b), (&world.b, &world.a)];
         let (mut listeners, mut neglected, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
         for (host, other) in hosts {
-            // By every device.
+            // On every device.
             let listen = |socket: Socket, port, backlog| -> Result<Socket> {
                 socket.set_nonblocking(true)?;
                 socket.bind(&host.anywhere(port))?;
@@ -133,10 +132,10 @@ impl<'a> Cast<'a> {
         Ok(())
     }
 
-    /// Every program does something.
+    /// Lets every program act.
     ///
     /// # Errors
-    /// When a call fails as it must not.
+    /// If a call fails unexpectedly.
     pub fn step(&mut self, rng: &mut Rng) -> Result<()> {
         self.accept(rng)?;
         for _ in 0..rng.u8(..8) {
@@ -173,7 +172,7 @@ impl<'a> Cast<'a> {
 
     fn add(&mut self, socket: Socket, rng: &mut Rng) -> Result<()> {
         if rng.bool() {
-            // Small buffers fill at once.
+            // Small buffers fill quickly.
             let size = rng.i32(1000..60_000);
             socket.set_so(libc::SO_RCVBUF, size)?;
         }
@@ -188,7 +187,7 @@ impl<'a> Cast<'a> {
         let wrap = Wrap::any(rng);
         let to = |port| self.world.by(wrap, from_a, port);
         let to = match rng.u8(..14) {
-            // Either kind may come to the other's listener.
+            // Streams and records may connect to each other's listener.
             10.. => to(RECORDS),
             0 => to(VACANT),
             1 => to(NEGLECTED),
@@ -213,7 +212,7 @@ impl<'a> Cast<'a> {
         self.add(socket, rng)
     }
 
-    /// One program does one thing with its connection, or closes it.
+    /// Lets one program act on its connection, or close it.
     fn act(&mut self, index: usize, rng: &mut Rng) -> Result<()> {
         let end = &mut self.ends[index];
         end.life -= 1;
@@ -246,7 +245,7 @@ impl<'a> Cast<'a> {
                 let how = [libc::SHUT_WR, libc::SHUT_RD, libc::SHUT_RDWR][rng.usize(..3)];
                 ("shutdown", socket.shutdown(how).map(|()| 0))
             }
-            // The peer waits.
+            // Lets the peer wait.
             _ => return Ok(()),
         };
         match result {
@@ -263,14 +262,14 @@ impl<'a> Cast<'a> {
             let by = from_a
                 .filter(|_| wrap.takes_datagrams())
                 .map(|from_a| self.world.by(wrap, from_a, OPEN));
-            // What is around them takes room.
+            // Leave room for the headers around the datagram.
             let most = if wrap == Wrap::Bare { 8994 } else { 8800 };
             let length = [rng.usize(..100), rng.usize(..most)][rng.usize(..2)];
             let bytes = &self.buffer[..length];
             let sent = match (by, from_a) {
                 (Some(to), _) => socket.send_to(bytes, 0, &to),
                 (None, None) => socket.send(bytes, 0),
-                // Nothing to say by this device.
+                // This device takes no datagrams.
                 (None, Some(_)) => Ok(0),
             };
             if let Err(error) = sent {
@@ -295,10 +294,10 @@ impl<'a> Cast<'a> {
         Ok(())
     }
 
-    /// Ends every connection at once.
+    /// Resets every connection.
     ///
     /// # Errors
-    /// When a call fails.
+    /// If a call fails.
     pub fn leave(self) -> Result<()> {
         for end in &self.ends {
             end.socket.set_linger(Some(0))?;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A host that behaves: it talks to one of the hosts under fire, and nothing of it may be lost or
-//! changed.
+//! A host that behaves correctly. It talks to one of the attacked hosts, and none of its bytes may
+//! be lost or changed.
 
 use crate::device::Device;
 use crate::fuzz::world::World;
 use crate::prelude::*;
 
-/// On the honest host.
+/// The port on the honest host.
 const PORT: u16 = 3000;
 
-/// What was exchanged, all of it intact.
+/// How much was exchanged intact.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exchanged {
     /// Connections, one after the other.
@@ -21,24 +21,24 @@ pub struct Exchanged {
     pub datagrams: u64,
 }
 
-/// Sockets made before the fire opens.
+/// The honest host's traffic, over sockets made before the attack starts.
 #[derive(Debug)]
 pub struct Honest<'a> {
     world: &'a World,
-    /// Those of b and of this host in a VLAN of theirs.
+    /// The devices of b and of the honest host in a VLAN of their own.
     devices: [Device<'a>; 2],
     listener: Socket,
     datagrams: [Socket; 2],
 }
 
 impl<'a> Honest<'a> {
-    /// Makes them.
+    /// Makes the sockets.
     ///
     /// # Errors
-    /// When a call fails.
+    /// If a call fails.
     pub fn new(world: &'a World) -> Result<Self> {
         let (honest, b) = (&world.honest, &world.b);
-        // The listener is here, where no hostile frame is for this host.
+        // The listener is on the honest host, for which no hostile frame is meant.
         let listener = honest.esp()?;
         listener.bind(&honest.anywhere(PORT))?;
         listener.listen(4)?;
@@ -56,11 +56,11 @@ impl<'a> Honest<'a> {
         })
     }
 
-    /// Opens connection after connection and moves bytes both ways, until told to stop, but at
+    /// Opens connections one after the other and moves bytes both ways, until `stop` is set, but at
     /// least once.
     ///
     /// # Errors
-    /// When a call fails, or a byte is not what was sent.
+    /// If a call fails, or a byte is wrong.
     pub fn exchange(&self, stop: &AtomicBool) -> Result<Exchanged> {
         let mut done = Exchanged::default();
         loop {
@@ -89,12 +89,13 @@ impl<'a> Honest<'a> {
         transfer_both_ways(&client, &server, load)
     }
 
-    /// Datagrams may be lost, but what comes is what was sent; how many came.
+    /// Exchanges datagrams and returns how many arrived. They may be lost, but those that arrive
+    /// must be intact.
     fn some_datagrams(&self, number: u64) -> Result<u64> {
         let mut came = 0;
         for (from, to) in [(0, 1), (1, 0)] {
             let sent = random(1000, number);
-            // One that finds no room is lost, as any may be.
+            // A datagram that finds no room is lost, which is allowed.
             let _ = self.datagrams[from].send(&sent, 0);
             let mut bytes = [0; 2000];
             while let Ok(length) = self.datagrams[to].receive(&mut bytes, 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The ways by which hostile frames reach a host, each with buffers of its own kind.
+//! The ways by which hostile frames reach a host; each uses another kind of packet buffer.
 
 use std::io;
 
@@ -11,23 +11,23 @@ use crate::fuzz::ring::Ring;
 use crate::fuzz::world::World;
 use crate::prelude::*;
 
-/// What the host gets.
+/// The kind of buffer that the host gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
-    /// A buffer of its own; a long frame in pages.
+    /// A private buffer; a long frame is in pages.
     Plain,
-    /// A clone, whose data other ports of the bridge have as well.
+    /// A clone, whose data other ports of the bridge share.
     Cloned,
-    /// A clone whose data, the protocol's header too, is in pages of the sender's memory.
+    /// A clone whose data, including the protocol's header, are in pages of the sender's memory.
     Paged,
-    /// The same, and the sender changes the pages.
+    /// The same, while the sender changes the pages.
     Changing,
-    /// A clone that says its checksum is yet to be filled in, somewhere.
+    /// A clone with a checksum to be filled in at a random position.
     Offloaded,
 }
 
 impl Lane {
-    /// A lane that leads to the host.
+    /// Returns a random lane that leads to the host.
     pub fn any(to_b: bool, rng: &mut Rng) -> Self {
         match rng.u8(..10) {
             _ if !to_b => Self::Plain,
@@ -40,19 +40,19 @@ impl Lane {
     }
 }
 
-/// The sockets by which frames leave.
+/// The sockets that send the frames.
 #[derive(Debug)]
 pub struct Lanes {
-    /// The end of the wire to host a, and to host b.
+    /// The wire's end towards host a, and that towards host b.
     ports: [PacketSocket; 2],
     bridge: PacketSocket,
     offload: PacketSocket,
     ring: Ring,
-    /// Frames that the kernel did not send, for want of memory or as it takes no such frames.
+    /// Frames that the kernel did not send, for lack of memory or because it rejects them.
     pub refused: u64,
 }
 
-/// A socket that sends from `device` and hears nothing.
+/// Opens a socket that sends from `device` and receives nothing.
 fn sender(world: &World, device: &str) -> Result<PacketSocket> {
     // No frame has this type.
     let socket = PacketSocket::open(&world.wire, device, 0x88b7)?;
@@ -61,10 +61,10 @@ fn sender(world: &World, device: &str) -> Result<PacketSocket> {
 }
 
 impl Lanes {
-    /// Opens all of them.
+    /// Opens all sockets.
     ///
     /// # Errors
-    /// When the kernel refuses one.
+    /// If the kernel refuses one.
     pub fn open(world: &World) -> Result<Self> {
         let offload = sender(world, "x")?;
         let vnet_header = 15; // PACKET_VNET_HDR, <linux/if_packet.h>
@@ -84,7 +84,7 @@ impl Lanes {
     /// Sends frames by one lane, in order.
     ///
     /// # Errors
-    /// When a call fails for another reason than the frame it was to send.
+    /// If a call fails for another reason than its frame.
     pub fn send(
         &mut self,
         lane: Lane,
@@ -111,7 +111,7 @@ impl Lanes {
             if !self.ring.put(frame) {
                 self.flush_ring()?;
                 if !self.ring.put(frame) {
-                    // The slot's last frame is still in a queue.
+                    // The slot's previous frame is still queued.
                     self.refused += 1;
                     continue;
                 }
@@ -136,11 +136,12 @@ impl Lanes {
     }
 }
 
-/// A frame with a `struct virtio_net_hdr` in front of it, which asks for a checksum.
+/// Returns a frame behind a `struct virtio_net_hdr` that asks for a checksum.
 fn offloaded(frame: &[u8], rng: &mut Rng) -> Vec<u8> {
     let needs_checksum = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
     let mut told = vec![needs_checksum, 0];
-    // header length, segment size, where to begin, and where to write from there
+    // header length, segment size, where to start the sum, and the offset of the checksum from
+    // there
     let start = rng.u16(..frame.len().min(64) as u16);
     let offset = rng.u16(..32);
     for number in [0, 0, start, offset] {
@@ -150,7 +151,7 @@ fn offloaded(frame: &[u8], rng: &mut Rng) -> Vec<u8> {
     told
 }
 
-/// Sends frames with as few calls as possible; how many the kernel refused.
+/// Sends frames with as few calls as possible; returns how many the kernel refused.
 fn batch(socket: &PacketSocket, frames: &[Vec<u8>]) -> Result<u64> {
     let pieces: Vec<Piece> = frames.iter().map(|frame| Piece::Good(frame)).collect();
     let (mut done, mut refused) = (0, 0);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hostile frames, by the million: valid conversations that are changed on their way, in every
-//! state of a socket.
+//! Hostile frames by the million: valid conversations that are changed on their way, in every state
+//! of a socket.
 //!
-//! Two hosts talk to each other, and all they say passes here. What is made of it is settled by a
-//! seed; what they say depends on time as well, so that the same seed makes a similar run and not
-//! the same one.
+//! Two hosts talk to each other, and all their frames pass through the fuzzer. A seed determines
+//! how frames are changed. The conversations also depend on timing, so the same seed gives a
+//! similar run, not the same one.
 
 mod cast;
 mod honest;
@@ -35,26 +35,26 @@ use wrap::Wrap;
 
 /// Hostile frames between two steps of the programs.
 const BATCH: usize = 64;
-/// Valid frames taken from either side between two steps.
+/// Valid frames forwarded in each direction between two steps.
 const CAPTURE: usize = 128;
-/// After so many steps a listener to everything joins, or leaves, host b.
+/// Number of steps after which a packet socket for all frames on host b is opened or closed.
 const TAP: u64 = 16;
-/// After so many steps the packets for host b are joined, or not any more.
+/// Number of steps after which GRO on host b is switched on or off.
 const JOINING: u64 = 64;
 
-/// What is run.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Hostile frames.
+    /// How many hostile frames to send.
     pub frames: u64,
-    /// Settles what is made of valid ones.
+    /// Determines how valid frames are changed.
     pub seed: u64,
 }
 
-/// Runs a plan, prints what was done, and judges.
+/// Runs a plan, prints the figures and checks the results.
 ///
 /// # Errors
-/// When anything happens that no frame may bring about.
+/// If the frames cause any misbehaviour.
 pub fn run(plan: Plan) -> Result<()> {
     println!("{} hostile frames, seed {}", plan.frames, plan.seed);
     let mut log = KernelLog::from_now()?;
@@ -70,10 +70,10 @@ pub fn run(plan: Plan) -> Result<()> {
     Ok(())
 }
 
-/// Runs a plan; the figures.
+/// Runs a plan and returns its figures.
 ///
 /// # Errors
-/// When a byte of the honest host is lost or changed, a program's call fails as it must not, or a
+/// If a byte of the honest host is lost or changed, a program's call fails unexpectedly, or a
 /// socket is left over.
 pub fn attack(plan: Plan) -> Result<Report> {
     let mut report = Report::default();
@@ -101,7 +101,7 @@ pub fn attack(plan: Plan) -> Result<Report> {
     }
     drop(world);
     module::await_unused()?;
-    // Memory of sockets comes back after a grace period.
+    // The memory of sockets is freed after a grace period.
     let mut left = slabs.clone();
     eventually("the memory of all sockets", || {
         left = sockets_in_memory()?;
@@ -112,12 +112,12 @@ pub fn attack(plan: Plan) -> Result<Report> {
         let after = left[&name];
         report.slabs.insert(name, [before, after]);
     }
-    // It goes when the last socket's memory and the last packet are back.
+    // The module unloads only after the last socket's memory and the last packet were freed.
     module::reload()?;
     Ok(report)
 }
 
-/// The module's counters, those of both hosts under fire added up.
+/// Returns the module's counters, summed over both attacked hosts.
 fn counters(world: &World) -> Result<BTreeMap<String, u64>> {
     let mut sums = BTreeMap::new();
     for host in [&world.a, &world.b] {
@@ -129,11 +129,11 @@ fn counters(world: &World) -> Result<BTreeMap<String, u64>> {
     Ok(sums)
 }
 
-/// Sockets of either protocol in memory. What each processor keeps ready for itself would count as
-/// in use: it is given back first.
+/// Returns the number of allocated sockets of each protocol. Objects in per-processor caches would
+/// count as in use, so the caches are shrunk first.
 ///
 /// # Errors
-/// When the caches are missing, as without the module.
+/// If the caches are missing, as without the module.
 pub fn sockets_in_memory() -> Result<BTreeMap<String, u64>> {
     let mut found = BTreeMap::new();
     for name in ["EDP", "ESP"] {
@@ -146,7 +146,7 @@ pub fn sockets_in_memory() -> Result<BTreeMap<String, u64>> {
     Ok(found)
 }
 
-/// A frame that is to leave.
+/// A frame to be sent.
 struct Hostile {
     frame: Vec<u8>,
     to_b: bool,
@@ -158,13 +158,13 @@ struct Attack<'a> {
     rng: Rng,
     world: &'a World,
     cast: Cast<'a>,
-    /// The wire's ends at host a and host b.
+    /// Packet sockets at the wire's ends of host a and host b.
     ears: [PacketSocket; 2],
     lanes: Lanes,
     memory: Memory,
-    /// Valid frames held back.
+    /// Valid frames that are held back.
     late: Vec<(Seen, State)>,
-    /// What host b told the honest one last.
+    /// The header of host b's latest packet to the honest host.
     honest: Option<EspHeader>,
     batch: Vec<Hostile>,
     fired: u64,
@@ -204,7 +204,7 @@ impl<'a> Attack<'a> {
                 note(&format!("{told} tenths of the frames are sent"));
             }
             if steps % TAP == 0 {
-                // With another listener the buffers of frames are shared, and its queue holds them.
+                // With another receiver the frames' buffers are shared, and its queue holds them.
                 tap = match tap {
                     None => Some(PacketSocket::open(
                         &self.world.b.namespace,
@@ -235,8 +235,7 @@ impl<'a> Attack<'a> {
         cast.leave()
     }
 
-    /// Carries valid frames on, most of them as they are, behind hostile ones that are derived from
-    /// them.
+    /// Forwards valid frames, most of them unchanged, behind hostile frames derived from them.
     fn pass(&mut self) -> Result<()> {
         let honest = self.world.honest.mac;
         for (seen, state) in std::mem::take(&mut self.late) {
@@ -257,7 +256,7 @@ impl<'a> Attack<'a> {
                 let (state, _) = self.memory.target(&seen);
                 self.memory.note(&seen);
                 match self.rng.u8(..64) {
-                    // lost
+                    // The frame is lost.
                     0 => {}
                     1 => self.late.push((seen, state)),
                     _ => {
@@ -273,14 +272,14 @@ impl<'a> Attack<'a> {
         Ok(())
     }
 
-    /// Makes something of a frame that passed once; false while none has.
+    /// Derives a hostile frame from one that passed earlier; returns `false` if none has.
     fn invent(&mut self) -> bool {
         for tries in 0..8 {
             let Some(seen) = self.memory.any(&mut self.rng) else {
                 return false;
             };
-            // Most of what passed is datagrams, or belongs to connections that are over, on which
-            // most frames would be lost.
+            // Most frames that passed are datagrams, or belong to ended connections. Prefer others,
+            // or most hostile frames would have no effect.
             let wanted = match self.memory.target(seen).0 {
                 State::Reset => false,
                 State::Datagrams => tries > 1,
@@ -295,7 +294,7 @@ impl<'a> Attack<'a> {
         true
     }
 
-    /// Makes something of a frame, or of an answer to it.
+    /// Derives a hostile frame from a frame, or from a possible answer to it.
     fn derive(&mut self, seen: &Seen) {
         let answer = match self.rng.u8(..4) {
             0 => self.memory.answer(seen),
@@ -330,8 +329,8 @@ impl<'a> Attack<'a> {
         }
     }
 
-    /// In another VLAN or in a tunnel anybody may send what the honest host would: that has nothing
-    /// to do with its connections.
+    /// Sends what the honest host would send next, but in another VLAN or a tunnel, where any host
+    /// may send it. It must not affect the honest host's connections.
     fn speak_for_the_honest(&mut self) {
         let Some(told) = self.honest else {
             return;
@@ -368,7 +367,7 @@ impl<'a> Attack<'a> {
         self.put(wrap.around(&frame, to_b), wrap, to_b);
     }
 
-    /// The frame from somebody else: in the name of the honest host anything may be done to its
+    /// Replaces the honest host's source address: a frame in its name could legitimately affect its
     /// connections.
     fn not_honest(&self, mut frame: Vec<u8>) -> Vec<u8> {
         if frame.get(6..12) == Some(&self.world.honest.mac) {
@@ -384,7 +383,7 @@ impl<'a> Attack<'a> {
         self.batch.push(Hostile { frame, to_b, lane });
     }
 
-    /// Sends what has gathered, in its order as far as frames take the same lane.
+    /// Sends the gathered frames; those of the same lane stay in order.
     fn fire(&mut self) -> Result<()> {
         let mut batch = std::mem::take(&mut self.batch);
         batch.sort_by_key(|hostile| (hostile.lane, hostile.to_b));

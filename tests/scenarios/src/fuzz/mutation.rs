@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is made of a valid frame.
+//! The changes that make a valid frame hostile.
 
 use fastrand::Rng;
 
@@ -13,50 +13,50 @@ use crate::prelude::*;
 pub enum Mutation {
     /// Other flags.
     Flags,
-    /// A length that lies.
+    /// A wrong length.
     Length,
     /// Another sequence number.
     Sequence,
     /// Another acknowledgement number.
     Acknowledgement,
-    /// Any packet with the right numbers, or almost.
+    /// A random packet with numbers that are right or nearly so.
     Forged,
     /// Other ports.
     Ports,
-    /// The end is missing.
+    /// A shortened frame.
     Truncated,
-    /// More behind the end.
+    /// Additional bytes at the end.
     Extended,
-    /// To a group, to nobody, to the sender.
+    /// To a group, to an absent station, or to the sender.
     Destination,
-    /// From a group, from nobody, from the receiver itself.
+    /// From a group, from an absent station, or from the receiver itself.
     Source,
-    /// Another Ethernet type, or a length in its place.
+    /// Another ethertype, or a length in its place.
     Type,
     /// One or two VLAN tags.
     Tagged,
-    /// Some bits.
+    /// Some flipped bits.
     Bits,
-    /// Other bytes behind the header.
+    /// Another payload.
     Payload,
-    /// One that passed before.
+    /// A frame that passed before.
     Replayed,
-    /// Several times the same.
+    /// The same frame several times.
     Repeated,
-    /// After those that were sent behind it.
+    /// A frame delayed behind later ones.
     Late,
-    /// The beginning of a connection, from anywhere.
+    /// An opening packet, from a random source.
     Opening,
-    /// In other tags or another tunnel.
+    /// The same frame in other tags or another tunnel.
     Wrapped,
-    /// In tags or a tunnel with headers that lie, or in two tunnels.
+    /// In tags or a tunnel with wrong headers, or in two tunnels.
     Miswrapped,
-    /// What the honest host would send next, in tags or a tunnel that are not its own.
+    /// The packet that the honest host would send next, in tags or a tunnel that are not its own.
     Foreign,
 }
 
 impl Mutation {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 21] = [
         Self::Flags,
         Self::Length,
@@ -81,7 +81,7 @@ impl Mutation {
         Self::Foreign,
     ];
 
-    /// Any but [`Self::Late`], which is done to valid frames as they pass.
+    /// Returns a random kind except [`Self::Late`], which is applied to valid frames as they pass.
     pub fn any(rng: &mut Rng) -> Self {
         loop {
             let one = Self::ALL[rng.usize(..Self::ALL.len())];
@@ -92,16 +92,16 @@ impl Mutation {
     }
 }
 
-/// The numbers by which a receiver would believe a packet.
+/// The numbers of a packet that a receiver would accept.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Numbers {
-    /// The sequence number that it expects.
+    /// The sequence number that it expects next.
     pub sequence: u16,
-    /// Behind what it has sent.
+    /// The number behind the packets that it has sent.
     pub acknowledgement: u16,
 }
 
-// Where the fields are in a frame.
+// Offsets of the fields in a frame.
 const SOURCE_PORT: usize = 14;
 const DESTINATION_PORT: usize = 16;
 const LENGTH: usize = 18;
@@ -113,7 +113,7 @@ const GROUPS: [[u8; 6]; 5] = [
     [0xff; 6],
     [0x01, 0, 0x5e, 0, 0, 1],
     [0x33, 0x33, 0, 0, 0, 1],
-    // reserved: bridges keep these
+    // Reserved: bridges do not forward these.
     [0x01, 0x80, 0xc2, 0, 0, 0],
     [0x01, 0x80, 0xc2, 0, 0, 0x0e],
 ];
@@ -130,7 +130,8 @@ fn get(frame: &[u8], at: usize) -> u16 {
         .map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-/// Mostly close to `right`, sometimes anywhere, sometimes half of all numbers away.
+/// Returns a number close to `right` in most cases, sometimes a random one, sometimes one half of
+/// the number space away.
 fn near(right: u16, rng: &mut Rng) -> u16 {
     match rng.u8(..8) {
         0..=3 => right.wrapping_add_signed(rng.i16(-3..=3)),
@@ -148,7 +149,7 @@ fn garbage(length: usize, rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// A length of payload: often short, sometimes as much as fits.
+/// Returns a payload length: often short, sometimes the largest.
 fn some_length(rng: &mut Rng) -> usize {
     match rng.u8(..8) {
         0..=4 => rng.usize(..64),
@@ -157,7 +158,7 @@ fn some_length(rng: &mut Rng) -> usize {
     }
 }
 
-/// An address: a group's, nobody's, a random one, or `other`.
+/// Returns a group address, the zero address, a random one, or `other`.
 fn address(other: [u8; 6], rng: &mut Rng) -> [u8; 6] {
     match rng.u8(..8) {
         0..=3 => GROUPS[rng.usize(..GROUPS.len())],
@@ -167,7 +168,7 @@ fn address(other: [u8; 6], rng: &mut Rng) -> [u8; 6] {
     }
 }
 
-/// Changes `frame`, whose receiver would believe `numbers`.
+/// Applies `kind` to `frame`; its receiver would accept `numbers`.
 pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
     match kind {
         Mutation::Flags => {
@@ -209,7 +210,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
             put(frame, at, port);
         }
         Mutation::Truncated => {
-            // A packet socket sends no less than an Ethernet header.
+            // A packet socket sends at least an Ethernet header.
             let whole = frame.len();
             let least = if rng.bool() { 14 } else { whole.min(26) };
             frame.truncate(rng.usize(least.min(whole)..=whole));
@@ -231,7 +232,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
             let other = match rng.u8(..5) {
                 0 | 1 if get(frame, 12) == ETH_P_EDP => ETH_P_ESP,
                 0 | 1 => ETH_P_EDP,
-                // below 1536 it is a length
+                // Values below 1536 are a length.
                 2 => rng.u16(..1536),
                 _ => rng.u16(..),
             };
@@ -240,7 +241,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
         Mutation::Tagged => {
             for _ in 0..=rng.u8(..2) {
                 let kind = [0x8100u16, 0x88a8][rng.usize(..2)].to_be_bytes();
-                // number 0 is only a priority
+                // VLAN 0 only carries a priority.
                 let tag = [0, rng.u16(..)][rng.usize(..2)].to_be_bytes();
                 frame.splice(12..12, kind.into_iter().chain(tag));
             }
@@ -248,7 +249,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
         }
         Mutation::Bits => {
             for _ in 0..=rng.u8(..4) {
-                // behind the addresses, whose change has kinds of its own
+                // Behind the addresses, which other kinds change.
                 let end = if rng.bool() {
                     frame.len().min(25)
                 } else {
@@ -270,7 +271,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
             }
         }
         Mutation::Opening => open(frame, rng),
-        // The sender settles how often, and when, a frame is sent, and what is around it.
+        // The sender applies these: they repeat, delay or wrap a frame.
         Mutation::Replayed
         | Mutation::Repeated
         | Mutation::Late
@@ -280,7 +281,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
     }
 }
 
-/// Any flags and any length, with numbers that are right or almost.
+/// Makes random flags and a random length, with numbers that are right or nearly so.
 fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
     let Some(header) = EspHeader::of_frame(frame) else {
         return mutate(Mutation::Payload, frame, numbers, rng);
@@ -306,7 +307,8 @@ fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
         flags,
         ..header
     };
-    // Half of them with a right checksum, or what is behind it would never be reached.
+    // Half of them get a correct checksum, since the code behind its check would never be reached
+    // otherwise.
     let mask = header.mask_in(frame).unwrap_or(0);
     frame.truncate(14);
     frame.extend(if rng.bool() {
@@ -316,7 +318,7 @@ fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
     });
 }
 
-/// A SYN, or what has not even that, from the sender or from a stranger, to any port.
+/// Makes a SYN, or a datagram, from the sender or from a stranger, to a random port.
 fn open(frame: &mut Vec<u8>, rng: &mut Rng) {
     let to: [u8; 6] = frame[..6].try_into().unwrap_or_default();
     let mut from: [u8; 6] = frame[6..12].try_into().unwrap_or_default();
@@ -326,7 +328,8 @@ fn open(frame: &mut Vec<u8>, rng: &mut Rng) {
     let source = [rng.u16(..), rng.u16(..32)][rng.usize(..2)];
     let destination = PORTS[rng.usize(..PORTS.len())];
     if rng.u8(..8) == 0 {
-        // EDP has no beginning: a datagram, to port 0 an echo request
+        // EDP has no opening packet; it gets a datagram, which is an echo request if it goes to
+        // port 0.
         let payload = garbage(some_length(rng), rng);
         let destination = [0, destination][rng.usize(..2)];
         let packet = edp(source, destination, payload.len() as u16, &payload);
@@ -353,7 +356,8 @@ fn open(frame: &mut Vec<u8>, rng: &mut Rng) {
     *frame = ethernet(to, from, ETH_P_ESP, &packet);
 }
 
-/// Options of a SYN: none, some that may be known, those of a connection with records, or noise.
+/// Makes the options of a SYN: none, some that may be known, those of a connection with records, or
+/// random bytes.
 fn options(rng: &mut Rng) -> Vec<u8> {
     match rng.u8(..5) {
         4 => [&[9, 4][..], &garbage(4, rng)].concat(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What was done and what came of it, as tables.
+//! The figures of a run and their tables.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,49 +12,47 @@ use crate::fuzz::mutation::Mutation;
 use crate::fuzz::talk::State;
 use crate::fuzz::wrap::Wrap;
 
-/// A run's figures.
+/// The figures of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Hostile frames, by what was done to them and by the state of the socket that they were aimed
-    /// at.
+    /// Hostile frames, by mutation and by the state of the socket that they were aimed at.
     pub frames: BTreeMap<(Mutation, State), u64>,
-    /// The same, by the way they took.
+    /// Hostile frames, by lane.
     pub lanes: BTreeMap<Lane, u64>,
-    /// The same, by what was around them.
+    /// Hostile frames, by the headers around them.
     pub wraps: BTreeMap<Wrap, u64>,
-    /// Those that the packet sockets did not take.
+    /// Hostile frames that the packet sockets refused.
     pub refused: u64,
     /// Valid frames that passed.
     pub valid: u64,
-    /// Those in tags or tunnels.
+    /// Valid frames in tags or tunnels.
     pub wrapped: u64,
-    /// Connections that programs began and accepted meanwhile, and bytes and datagrams that they
-    /// got.
+    /// Connections that programs began and accepted, and bytes and datagrams that they received.
     pub programs: [u64; 3],
-    /// Calls of theirs that failed, by their errno.
+    /// Failed calls of programs, by errno.
     pub failures: BTreeMap<(&'static str, i32), u64>,
-    /// What the honest host exchanged.
+    /// How much the honest host exchanged.
     pub honest: Exchanged,
-    /// The module's counters of both hosts under fire, before and after.
+    /// The module's counters of both attacked hosts, before and after.
     pub counters: BTreeMap<String, [u64; 2]>,
     /// Objects in use of each protocol's slab, before and after.
     pub slabs: BTreeMap<String, [u64; 2]>,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
 }
 
 impl Report {
-    /// Hostile frames in all.
+    /// Returns the number of all hostile frames.
     pub fn total(&self) -> u64 {
         self.frames.values().sum()
     }
 
-    /// Hostile frames by what was around them.
+    /// Returns the hostile frames by the headers around them.
     pub fn wraps(&self) -> [(Wrap, u64); Wrap::ALL.len()] {
         Wrap::ALL.map(|wrap| (wrap, self.wraps.get(&wrap).copied().unwrap_or(0)))
     }
 
-    /// Hostile frames by the state of the socket that they were aimed at.
+    /// Returns the hostile frames by the state of the socket that they were aimed at.
     pub fn states(&self) -> [(State, u64); State::ALL.len()] {
         State::ALL.map(|state| {
             let aimed = self.frames.iter().filter(|((_, at), _)| *at == state);

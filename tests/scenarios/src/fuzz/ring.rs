@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A packet socket's transmit ring: frames leave as pages of this process' memory, not as copies.
+//! A packet socket's transmit ring: the kernel sends frames from pages of this process's memory,
+//! without copying them.
 //!
-//! Only the Ethernet header is copied. The rest of a frame stays where the program can change it
-//! while the kernel reads it.
+//! Only the Ethernet header is copied. The program can change the rest of a frame while the kernel
+//! reads it.
 
 use std::io;
 use std::ptr;
@@ -24,14 +25,14 @@ const SLOT: usize = 16_384;
 const BLOCK: usize = 65_536;
 const BLOCKS: usize = 32;
 const SLOTS: usize = BLOCK / SLOT * BLOCKS;
-/// Where the frame begins: `TPACKET2_HDRLEN` less `struct sockaddr_ll`.
+/// Offset of the frame in a slot: `TPACKET2_HDRLEN` less `struct sockaddr_ll`.
 const DATA: usize = 32;
-/// Where `tp_len` is in `struct tpacket2_hdr`; `tp_status` is at its beginning.
+/// Offset of `tp_len` in `struct tpacket2_hdr`; `tp_status` is at offset 0.
 const LENGTH: usize = 4;
 
 const _: () = assert!(DATA + FRAME_MAX <= SLOT);
 
-/// The ring, mapped.
+/// A transmit ring and its mapping.
 #[derive(Debug)]
 pub struct Ring {
     socket: PacketSocket,
@@ -40,10 +41,10 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Makes a ring of the socket.
+    /// Makes a transmit ring for the socket.
     ///
     /// # Errors
-    /// When the kernel refuses it.
+    /// If the kernel refuses it.
     pub fn new(socket: PacketSocket) -> Result<Self> {
         let plain = socket.socket();
         plain.set_int_option(libc::SOL_PACKET, PACKET_VERSION, TPACKET_V2)?;
@@ -54,8 +55,7 @@ impl Ring {
         plain
             .set_option(libc::SOL_PACKET, PACKET_TX_RING, &request)
             .context("PACKET_TX_RING")?;
-        // SAFETY: a new mapping, which touches nothing of ours; its length is that of the ring just
-        // made.
+        // SAFETY: A new mapping overlaps no existing one; its length is that of the ring just made.
         let memory = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -77,12 +77,12 @@ impl Ring {
     }
 
     fn status(&self, slot: usize) -> &AtomicU32 {
-        // SAFETY: the slot is inside the mapping, which lives as long as `self`; its first four
-        // bytes, aligned as the slot is, are the status, which the kernel changes as well.
+        // SAFETY: The slot is inside the mapping, which lives as long as `self`. Its first four
+        // bytes are the status, aligned as the slot is; the kernel changes it too.
         unsafe { AtomicU32::from_ptr(self.memory.add(slot * SLOT).cast()) }
     }
 
-    /// Puts a frame into the next slot; false while that is not free.
+    /// Puts a frame into the next slot; returns `false` if the slot is not free.
     pub fn put(&mut self, frame: &[u8]) -> bool {
         let status = self.status(self.next);
         match status.load(Ordering::Acquire) {
@@ -90,8 +90,8 @@ impl Ring {
             _ => return false,
         }
         let length = frame.len().min(FRAME_MAX);
-        // SAFETY: the slot is inside the mapping and has room for the longest frame; the kernel
-        // reads it after its status has changed only.
+        // SAFETY: The slot is inside the mapping and has room for the longest frame. The kernel
+        // reads it only after its status has changed.
         unsafe {
             let slot = self.memory.add(self.next * SLOT);
             slot.add(LENGTH).cast::<u32>().write(length as u32);
@@ -103,12 +103,12 @@ impl Ring {
         true
     }
 
-    /// Has the kernel send what was put.
+    /// Makes the kernel send the frames in the ring.
     ///
     /// # Errors
     /// The errno of `send(2)`.
     pub fn send(&self) -> io::Result<()> {
-        // SAFETY: without a buffer the kernel sends what is in the ring.
+        // SAFETY: Without a buffer the kernel sends the frames in the ring.
         check(unsafe {
             libc::send(
                 self.socket.socket().as_raw_fd(),
@@ -120,34 +120,34 @@ impl Ring {
         .map(drop)
     }
 
-    /// Changes the bytes behind the Ethernet header of the frame put `ago` frames ago, wherever it
-    /// may be by now.
+    /// Overwrites 64 bytes behind the Ethernet header of the frame put `ago` frames ago, wherever
+    /// it is by now.
     pub fn disturb(&mut self, ago: usize, byte: u8) {
         let slot = (self.next + SLOTS - ago % SLOTS) % SLOTS;
         let place = slot * SLOT + DATA + 14;
-        // SAFETY: inside the mapping. The kernel may read it meanwhile, by a mapping of its own,
-        // and must bear it.
+        // SAFETY: The address is inside the mapping. The kernel may read it at the same time
+        // through its own mapping, and must cope with any contents.
         unsafe { self.memory.add(place).write_bytes(byte, 64) };
     }
 
-    /// Flips `bits` of the byte at `offset` in the frames of all slots, wherever these are by now.
+    /// Flips `bits` of the byte at `offset` in the frames of all slots, wherever they are by now.
     pub fn flip(&self, offset: usize, bits: u8) {
         for slot in 0..SLOTS {
             let place = slot * SLOT + DATA + offset.min(FRAME_MAX - 1);
-            // SAFETY: inside the mapping, which lives as long as `self`; whoever reads it meanwhile
-            // must bear it.
+            // SAFETY: The address is inside the mapping, which lives as long as `self`. Concurrent
+            // readers must cope with any contents.
             let byte = unsafe { AtomicU8::from_ptr(self.memory.add(place)) };
             byte.fetch_xor(bits, Ordering::Relaxed);
         }
     }
 }
 
-// SAFETY: through a shared reference the ring's memory is reached by atomics only.
+// SAFETY: Through a shared reference the ring's memory is accessed only by atomics.
 unsafe impl Sync for Ring {}
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, which nobody else has.
+        // SAFETY: This is the mapping made in `new`, which this value owns.
         unsafe { libc::munmap(self.memory.cast(), BLOCK * BLOCKS) };
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What passes between the hosts: who says what to whom, and in which state that finds the other's
-//! socket.
+//! The conversations between the hosts: which frames pass, and the state of the socket that each
+//! one meets.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,14 @@ use crate::fuzz::world::{World, FRAME_MAX, PORTS, VACANT};
 use crate::fuzz::wrap::Wrap;
 use crate::prelude::*;
 
-/// The state of the socket that a frame is aimed at, as far as the wire tells it.
+/// The state of the socket that a frame is aimed at, as far as earlier frames reveal it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     /// A listener, or a connection that it has just made.
     Listening,
-    /// A SYN has left.
+    /// A SYN was sent.
     Connecting,
-    /// Both have sent a SYN.
+    /// Both ends have sent a SYN.
     Transferring,
     /// A FIN has passed.
     Closing,
@@ -28,12 +28,12 @@ pub enum State {
     Reset,
     /// A datagram socket.
     Datagrams,
-    /// Nobody is there.
+    /// There is no socket.
     Nobody,
 }
 
 impl State {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 7] = [
         Self::Listening,
         Self::Connecting,
@@ -45,18 +45,18 @@ impl State {
     ];
 }
 
-/// What one side of a connection has sent.
+/// What one side of a connection has sent so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Half {
     opened: bool,
     ended: bool,
-    /// Behind the last number it used.
+    /// The number behind the last one used.
     next: u16,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Talk {
-    /// Host a's, and host b's.
+    /// Host a's half, and host b's.
     halves: [Half; 2],
     reset: bool,
 }
@@ -64,20 +64,20 @@ struct Talk {
 /// A valid frame that passed.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// All of it, without what was around it.
+    /// The whole frame, without the headers around it.
     pub frame: Vec<u8>,
-    /// What was around it.
+    /// The headers around it.
     pub wrap: Wrap,
-    /// It was on its way to host b, or to host a.
+    /// Whether it was sent to host b, not to host a.
     pub to_b: bool,
 }
 
 /// How many frames are remembered.
 const MEMORY: usize = 4096;
-/// How many connections are.
+/// How many connections are remembered.
 const TALKS: usize = 16_384;
 
-/// All that passed lately.
+/// The frames that passed recently.
 #[derive(Debug, Default)]
 pub struct Memory {
     talks: HashMap<(Wrap, u16, u16), Talk>,
@@ -85,7 +85,7 @@ pub struct Memory {
     next: usize,
 }
 
-/// A connection: by which devices it goes, and the ports of a and b.
+/// Returns the key of a connection: the headers around its frames, and the ports of a and b.
 fn ends(header: &EspHeader, seen: &Seen) -> (Wrap, u16, u16) {
     if seen.to_b {
         (seen.wrap, header.source, header.destination)
@@ -104,7 +104,7 @@ impl Memory {
             let talk = self.talks.entry(ends(&header, seen)).or_default();
             let opens = header.flags & flag::SYN != 0;
             if opens && header.flags & flag::ACK == 0 {
-                // The ports may have had a connection before.
+                // The ports may have had an earlier connection.
                 *talk = Talk::default();
             }
             let half = &mut talk.halves[usize::from(!seen.to_b)];
@@ -122,7 +122,8 @@ impl Memory {
         }
     }
 
-    /// The state of the socket that the frame is aimed at, and the numbers that it would believe.
+    /// Returns the state of the socket that the frame is aimed at, and the numbers that it would
+    /// accept.
     pub fn target(&self, seen: &Seen) -> (State, Numbers) {
         let kind = seen.frame.get(12..14).unwrap_or_default();
         if kind == ETH_P_EDP.to_be_bytes() {
@@ -157,7 +158,7 @@ impl Memory {
         (state, numbers)
     }
 
-    /// What the receiver of a frame could answer: an acknowledgement, or to a SYN its answer.
+    /// Returns a possible answer of a frame's receiver: an acknowledgement, or a SYN|ACK to a SYN.
     pub fn answer(&self, seen: &Seen) -> Option<Seen> {
         let header = EspHeader::of_frame(&seen.frame)?;
         let talk = self.talks.get(&ends(&header, seen))?;
@@ -187,7 +188,7 @@ impl Memory {
         })
     }
 
-    /// A frame that passed, a younger one more likely than an older.
+    /// Returns a random frame that passed, with a preference for recent ones.
     pub fn any(&self, rng: &mut Rng) -> Option<&Seen> {
         let count = self.seen.len();
         if count == 0 {
@@ -205,17 +206,17 @@ impl Memory {
 
 const PACKET_AUXDATA: i32 = 8; // <linux/if_packet.h>
 
-/// Has a packet socket tell the tags of frames, which the kernel takes off.
+/// Makes a packet socket report the VLAN tags of frames, which the kernel removes.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// If the kernel refuses.
 pub fn tell_tags(port: &PacketSocket) -> Result<()> {
     (port.socket())
         .set_int_option(libc::SOL_PACKET, PACKET_AUXDATA, 1)
         .context("PACKET_AUXDATA")
 }
 
-/// Takes the next frame, with its tag where it was.
+/// Receives the next frame, and puts its tag back in place.
 fn take(port: &PacketSocket) -> Option<Vec<u8>> {
     const VALID: u32 = 1 << 4; // TP_STATUS_VLAN_VALID
     let mut buffer = [0; FRAME_MAX];
@@ -225,7 +226,7 @@ fn take(port: &PacketSocket) -> Option<Vec<u8>> {
     let told = controls
         .iter()
         .find(|control| (control.level, control.kind) == (libc::SOL_PACKET, PACKET_AUXDATA));
-    // struct tpacket_auxdata: the status, and at its end tag and type
+    // struct tpacket_auxdata: the status first, tag and type last
     if let Some([a, b, c, d, .., e, f, g, h]) = told.map(|control| &control.data[..]) {
         if u32::from_ne_bytes([*a, *b, *c, *d]) & VALID != 0 && length >= 12 {
             let (tag, kind) = (u16::from_ne_bytes([*e, *f]), u16::from_ne_bytes([*g, *h]));
@@ -235,8 +236,8 @@ fn take(port: &PacketSocket) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// Takes what has come by a port of the wire: the frames of our protocols that are not the honest
-/// host's. Those for the honest host are `theirs`.
+/// Receives frames from a port of the wire: those of the module's protocols that the honest host
+/// did not send. Frames for the honest host go to `theirs`.
 pub fn listen(
     port: &PacketSocket,
     to_b: bool,
@@ -315,7 +316,7 @@ mod tests {
         assert_eq!(memory.target(&back).0, State::Closing);
         memory.note(&frame(false, flag::RST, 21));
         assert_eq!(memory.target(&there).0, State::Reset);
-        // The same ports once more.
+        // The same ports again.
         memory.note(&frame(true, flag::SYN, 99));
         assert_eq!(memory.target(&back).0, State::Connecting);
         assert!(memory.any(&mut Rng::with_seed(1)).is_some());

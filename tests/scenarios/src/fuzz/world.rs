@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Where the frames fly: two hosts whose frames all pass the fuzzer, and a third that is to notice
-//! nothing.
+//! The hosts and wires of the fuzzer: two hosts whose frames all pass through it, and a third that
+//! must not be disturbed.
 //!
 //! ```text
 //!  a eth0 === ap        wire (the fuzzer's packet sockets)
@@ -10,12 +10,13 @@
 //!                     xp === x
 //! ```
 //!
-//! What a sends ends at ap, what b sends to a at bp: only the fuzzer carries it on. What is sent by
-//! bp reaches b at once; what is sent by x is cloned by the bridge, which learns nothing and floods
-//! everything. The driver of a polls in a thread of its own, without GRO: what has come meanwhile
-//! is one list for the protocol. That of b does so with GRO, and in turns does not poll at all.
-//! Both have devices for tags and tunnels beside their own one, and none takes several packets at
-//! once: the core cuts what they send.
+//! Frames that a sends end at ap, and frames from b to a end at bp; only the fuzzer forwards them.
+//! Frames sent through bp reach b directly. Frames sent through x are cloned by the bridge, which
+//! learns no addresses and floods all ports.
+//!
+//! The driver of a polls in a thread, without GRO: the protocol gets the packets of a poll as one
+//! list. The driver of b polls with GRO, and at times does not poll at all. Both have further
+//! devices for tags and tunnels. None accepts GSO packets, so the core segments what they send.
 
 use std::os::fd::OwnedFd;
 
@@ -29,46 +30,46 @@ const MTU: usize = 9000;
 /// The longest frame.
 pub const FRAME_MAX: usize = 14 + MTU;
 
-/// Listened on, and accepted from.
+/// A stream port with a listener that accepts.
 pub const ACCEPTED: u16 = 4000;
-/// Listened on, and never accepted from.
+/// A stream port with a listener that never accepts.
 pub const NEGLECTED: u16 = 4001;
-/// Nobody is there.
+/// A port without a socket.
 pub const VACANT: u16 = 4002;
-/// EDP, open to everybody.
+/// An EDP port with an unconnected socket.
 pub const OPEN: u16 = 4003;
-/// EDP, connected to the same port of the other host.
+/// An EDP port, connected to the same port of the other host.
 pub const CONNECTED: u16 = 4004;
-/// A listener of records.
+/// A port with a listener of records.
 pub const RECORDS: u16 = 4005;
 /// Ports that frames are aimed at.
 pub const PORTS: [u16; 6] = [ACCEPTED, NEGLECTED, VACANT, OPEN, CONNECTED, RECORDS];
 
-/// The VLAN in which only the honest host speaks to b, by a device of this name at either.
+/// The VLAN in which only the honest host talks to b, and the name of its devices on both.
 const HONEST_VLAN: u16 = 50;
 const HONEST_DEVICE: &str = "v50";
 
-/// Three hosts and the wire.
+/// Three hosts and the wire between them.
 #[derive(Debug)]
 pub struct World {
-    /// A host under fire.
+    /// An attacked host.
     pub a: Host,
-    /// The other one.
+    /// The other attacked host.
     pub b: Host,
     /// The honest host.
     pub honest: Host,
-    /// Where the fuzzer sits.
+    /// The namespace of the fuzzer.
     pub wire: Netns,
-    /// The devices of a and b, by what is around their frames.
+    /// Indexes of the devices of a and b, by the headers around their frames.
     devices: [[u32; Wrap::ALL.len()]; 2],
     _polled: OwnedFd,
 }
 
 impl World {
-    /// Sets everything up.
+    /// Sets up hosts and wire.
     ///
     /// # Errors
-    /// With `ip`'s own words when it fails.
+    /// If `ip` fails, with its message.
     pub fn new() -> Result<Self> {
         let wire = Netns::create()?;
         let mut lines = format!(
@@ -113,8 +114,8 @@ impl World {
 "
             ))?;
         }
-        // A veth that could segment by itself would not let its peer's packets be joined. And tags
-        // stay in the frames.
+        // If the veth could segment, its peer's packets would not be joined. Without tag offload,
+        // tags stay in the frames.
         let plain = ["-K", "bp", "tso", "off", "txvlan", "off"];
         wire.run("ethtool", &plain)?;
         let world = Self {
@@ -133,7 +134,7 @@ impl World {
         Ok(world)
     }
 
-    /// The address of `port` of the other host, as one of the two hosts under fire has it by one of
+    /// Returns the address of `port` on the other host, as an attacked host sees it through one of
     /// its devices.
     pub fn by(&self, wrap: Wrap, from_a: bool, port: u16) -> Address {
         let (from, to) = if from_a { (0, &self.b) } else { (1, &self.a) };
@@ -144,7 +145,7 @@ impl World {
         }
     }
 
-    /// A frame without the tag of the VLAN that only the honest host and b are in, if it has that.
+    /// Returns a frame without the tag of the VLAN of the honest host and b, if it has that tag.
     pub fn without_honest_tag(mut frame: Vec<u8>) -> Vec<u8> {
         let tag = [[0x81, 0], HONEST_VLAN.to_be_bytes()].concat();
         if frame.get(12..16) == Some(&tag) {
@@ -153,10 +154,10 @@ impl World {
         frame
     }
 
-    /// The devices of b and of the honest host in their own VLAN.
+    /// Returns the devices of b and of the honest host in their own VLAN.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn honest_devices(&self) -> Result<[Device<'_>; 2]> {
         let [b, honest] = [&self.b, &self.honest].map(|host| &host.namespace);
         Ok([
@@ -165,20 +166,20 @@ impl World {
         ])
     }
 
-    /// Has the driver of b poll, and the core join what came, or not.
+    /// Switches GRO, and with it polling by the driver of b, on or off.
     ///
     /// # Errors
-    /// With the words of `ethtool` when it fails.
+    /// If `ethtool` fails, with its message.
     pub fn join_packets(&self, joined: bool) -> Result<()> {
         let value = if joined { "on" } else { "off" };
         let words = ["-K", DEVICE, "gro", value];
         self.b.namespace.run("ethtool", &words).map(drop)
     }
 
-    /// Takes the devices away, and with them whatever still waits for an answer.
+    /// Removes the devices, and with them everything that still waits for an answer.
     ///
     /// # Errors
-    /// With `ip`'s own words when it fails.
+    /// If `ip` fails, with its message.
     pub fn unplug(&self) -> Result<()> {
         for host in [&self.a, &self.b] {
             Wrap::take_tunnels(host)?;
@@ -188,9 +189,9 @@ impl World {
     }
 }
 
-/// Gives a host under fire its devices: their indexes.
+/// Creates the devices of an attacked host; returns their indexes.
 fn devices(host: &Host, own: u8, other: u8) -> Result<[u32; Wrap::ALL.len()]> {
-    // The core segments what is in tunnels, too.
+    // Make the core segment packets in tunnels, too.
     let words = [
         "-K",
         DEVICE,

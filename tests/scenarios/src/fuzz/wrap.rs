@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tags, labels and tunnels around a frame: each leads to a device of its own of the host.
+//! Tags, labels and tunnels around a frame; each leads to a separate device of the host.
 
 use fastrand::Rng;
 
@@ -8,17 +8,17 @@ use crate::frame;
 use crate::fuzz::world::FRAME_MAX;
 use crate::prelude::*;
 
-/// What is around a frame.
+/// The headers around a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wrap {
-    /// Nothing.
+    /// None.
     #[default]
     Bare,
-    /// A tag of 802.1Q.
+    /// An 802.1Q tag.
     Vlan,
-    /// One of 802.1ad, and one of 802.1Q behind it.
+    /// An 802.1ad tag, and an 802.1Q tag behind it.
     Qinq,
-    /// A tag of 802.1Q and a label of MPLS.
+    /// An 802.1Q tag and an MPLS label.
     Mpls,
     /// Ethernet, IPv4, UDP and VXLAN.
     Vxlan,
@@ -51,14 +51,14 @@ const IPV4_END: usize = 34;
 /// Bytes of two Ethernet addresses.
 const ADDRESSES: usize = 12;
 
-/// MTU of the devices: what is around a frame fits the MTU of the wire.
+/// MTU of the devices, so that a frame with its outer headers fits the MTU of the wire.
 const MTU: usize = FRAME_MAX - 14 - 100;
 
 fn mac(number: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, number]
 }
 
-/// A host's number from the direction: the one that a frame is for, and the one that it is from.
+/// Returns the numbers of a frame's receiving and sending host.
 fn ends(to_b: bool) -> [u8; 2] {
     if to_b {
         [2, 1]
@@ -73,13 +73,13 @@ fn tag(kind: u16, number: u16) -> [u8; 4] {
 }
 
 fn label(last: u16) -> Vec<u8> {
-    // The bit that says that no label follows, and a time to live.
+    // The bottom-of-stack bit, and a time to live.
     let entry = (LABEL << 12) | (1 << 8) | 64;
     [&last.to_be_bytes()[..], &entry.to_be_bytes()].concat()
 }
 
 impl Wrap {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::Bare,
         Self::Vlan,
@@ -90,7 +90,7 @@ impl Wrap {
         Self::Gretap,
     ];
 
-    /// One of them, in half of the cases none.
+    /// Returns a random kind; in half of the cases [`Self::Bare`].
     pub fn any(rng: &mut Rng) -> Self {
         match rng.bool() {
             true => Self::Bare,
@@ -98,12 +98,12 @@ impl Wrap {
         }
     }
 
-    /// Any but [`Self::Bare`].
+    /// Returns a random kind except [`Self::Bare`].
     pub fn around_something(rng: &mut Rng) -> Self {
         Self::ALL[rng.usize(1..Self::ALL.len())]
     }
 
-    /// The device that it leads to.
+    /// Returns the name of the device that it leads to.
     pub fn device(self) -> &'static str {
         match self {
             Self::Bare => DEVICE,
@@ -116,18 +116,18 @@ impl Wrap {
         }
     }
 
-    /// Whether datagrams can be sent by its device: what has had a label is taken for ESP.
+    /// Whether its device can send datagrams: labelled packets are taken for ESP.
     pub fn takes_datagrams(self) -> bool {
         self != Self::Mpls
     }
 
-    /// Gives a host its devices, which have the address of the host's own one.
+    /// Creates the devices of a host, which have the address of its own device.
     ///
     /// # Errors
-    /// With the words of `ip` or `tc` when they fail.
+    /// If `ip` or `tc` fails, with its message.
     pub fn give_devices(host: &Host, own: u8, other: u8) -> Result<()> {
         let namespace = &host.namespace;
-        // No packet asks for it.
+        // The module is not loaded on demand.
         namespace.run("modprobe", &["mpls_gso"])?;
         let (address, far) = (print_mac(mac(own)), print_mac(mac(other)));
         let (from, to) = (format!("10.9.0.{own}"), format!("10.9.0.{other}"));
@@ -161,15 +161,16 @@ impl Wrap {
         filter("m30", &push)
     }
 
-    /// Takes away those of the devices that do not go with the host's own one.
+    /// Removes those devices that are not removed with the host's own one.
     ///
     /// # Errors
-    /// With the words of `ip` when it fails.
+    /// If `ip` fails, with its message.
     pub fn take_tunnels(host: &Host) -> Result<()> {
         (host.namespace).ip("link del vx\nlink del gn\nlink del gt\n")
     }
 
-    /// The frame in what a host sends, and what is around it; `None` if that is something else.
+    /// Splits a frame that a host sent into the outer headers and the inner frame; `None` if the
+    /// headers are unknown.
     pub fn peel(frame: &[u8]) -> Option<(Self, Vec<u8>)> {
         let addresses = frame.get(..ADDRESSES)?;
         let behind = |bytes: &[u8]| {
@@ -214,7 +215,7 @@ impl Wrap {
         Some((wrap, frame.get(IPV4_END + at..)?.to_vec()))
     }
 
-    /// Puts it around a frame, which is cut if all is too long then.
+    /// Adds the headers to a frame, which is truncated if the result is too long.
     pub fn around(self, frame: &[u8], to_b: bool) -> Vec<u8> {
         let (addresses, rest) = frame.split_at(ADDRESSES.min(frame.len()));
         let mut wrapped = match self {
@@ -228,7 +229,7 @@ impl Wrap {
             ]
             .concat(),
             Self::Mpls => {
-                // The label stands in place of the type.
+                // The label takes the place of the ethertype.
                 let packet = rest.get(2..).unwrap_or_default();
                 let tag = tag(TYPE_VLAN, LABELLED_VLAN);
                 [addresses, &tag, &label(TYPE_MPLS), packet].concat()
@@ -249,7 +250,7 @@ impl Wrap {
         wrapped
     }
 
-    /// Where the headers are that it adds.
+    /// Returns the position of the headers that it adds.
     fn headers(self) -> std::ops::Range<usize> {
         match self {
             Self::Bare => 12..14,
@@ -260,7 +261,7 @@ impl Wrap {
         }
     }
 
-    /// The same with headers that are wrong, with little in it, or with something else around it.
+    /// Adds wrong headers, adds the headers to a very short frame, or nests them in others.
     pub fn wrongly_around(self, frame: &[u8], to_b: bool, rng: &mut Rng) -> Vec<u8> {
         match rng.u8(..4) {
             0 => {
@@ -283,20 +284,20 @@ impl Wrap {
     }
 }
 
-/// As much of a frame as an IPv4 packet takes with so many bytes in front.
+/// Returns as much of a frame as fits into an IPv4 packet behind `headers` bytes.
 fn room(frame: &[u8], headers: usize) -> &[u8] {
     let most = FRAME_MAX - IPV4_END - headers;
     &frame[..frame.len().min(most)]
 }
 
-/// An IPv4 packet from one host to the other, in an Ethernet frame.
+/// Encodes an IPv4 packet from one host to the other, in an Ethernet frame.
 fn ipv4(protocol: u8, payload: &[u8], to_b: bool) -> Vec<u8> {
     let [to, from] = ends(to_b);
     let packet = frame::ipv4([10, 9, 0, from], [10, 9, 0, to], protocol, payload);
     ethernet(mac(to), mac(from), TYPE_IPV4, &packet)
 }
 
-/// A frame behind UDP, without a checksum, and two words.
+/// Encodes a frame behind UDP, without a checksum, and two words.
 fn udp(port: u16, words: [u32; 2], frame: &[u8], to_b: bool) -> Vec<u8> {
     let frame = room(frame, 16);
     let mut packet = Vec::with_capacity(16 + frame.len());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The kernel's fault injection: allocations that fail when they are told to.
+//! The kernel's fault injection: allocations that fail on request.
 //!
-//! Documentation/fault-injection/fault-injection.rst has the files.
+//! Documentation/fault-injection/fault-injection.rst describes the files.
 
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -13,32 +13,32 @@ use nix::unistd::{pipe, write};
 use super::symbols::Symbols;
 use crate::prelude::*;
 
-/// Where memory comes from that can fail.
+/// An allocator that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// `kmalloc` and its like, up to two pages.
+    /// `kmalloc` and similar functions, up to two pages.
     Slab,
-    /// Whole pages, and what is larger.
+    /// The page allocator, which also serves larger requests.
     Pages,
 }
 
-/// Which allocations count.
+/// The allocations that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// Those of a call, whoever makes them for it.
+    /// All those made during a call.
     Call,
-    /// Those that the module makes, or others for it: it is among the callers.
+    /// Those with the module among their callers.
     Module,
-    /// Those of a module that is being started.
+    /// Those during the initialisation of a module.
     Start,
 }
 
-/// The calling thread's files of fault injection.
+/// The fault injection files of the calling thread.
 const MAKE_IT_FAIL: &str = "/proc/thread-self/make-it-fail";
 const FAIL_NTH: &str = "/proc/thread-self/fail-nth";
 
 impl Source {
-    /// All there are.
+    /// All allocators.
     pub const ALL: [Self; 2] = [Self::Slab, Self::Pages];
 
     fn path(self, file: &str) -> PathBuf {
@@ -56,22 +56,23 @@ impl Source {
         fs::write(&path, value).with_context(|| path.display().to_string())
     }
 
-    /// How many failures are left to be made, below zero for any number.
+    /// Returns how many failures are left, below zero for any number.
     fn times(self) -> Result<i32> {
         let path = self.path("times");
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         text.trim().parse().context("times")
     }
 
-    /// Lets those allocations fail that have a caller within `functions`; any, without them.
+    /// Restricts failures to allocations with a caller within `functions`, or lifts the
+    /// restriction.
     fn require(self, functions: Option<&Range<u64>>) -> Result<()> {
         let Range { start, end } = functions.cloned().unwrap_or(0..u64::MAX);
         self.set("require-start", &start.to_string())?;
         self.set("require-end", &end.to_string())
     }
 
-    /// The function of the kernel's own checkers that allocates beside other allocations. They get
-    /// along without, so that nothing would be learned from its failures.
+    /// Returns the function by which the kernel's own checkers allocate. They handle failures well,
+    /// so that failing them would test nothing.
     fn checker(self) -> &'static str {
         match self {
             Self::Slab => "__alloc_object",
@@ -79,13 +80,13 @@ impl Source {
         }
     }
 
-    /// Makes allocations of this thread until one has failed that was told to.
+    /// Makes allocations in this thread until the requested failure has happened.
     fn use_up(self) -> Result<()> {
-        // Opened before, since that allocates too.
+        // Opened first, because opening allocates too.
         let switch = File::options().write(true).open(MAKE_IT_FAIL)?;
         while self.times()? != 0 {
             switch.write_all_at(b"1", 0).context(MAKE_IT_FAIL)?;
-            // Whether a call fails is not what is asked here.
+            // The result of the call does not matter here.
             match self {
                 Self::Slab => drop(pipe()),
                 Self::Pages => drop(pipe().and_then(|(_out, into)| write(&into, &[0; 4096]))),
@@ -96,17 +97,17 @@ impl Source {
     }
 }
 
-/// Failures that can be ordered; there are none any more when it is dropped.
+/// Access to fault injection; dropping it ends all failures.
 #[derive(Debug)]
 pub struct Injection {
     required: Option<Range<u64>>,
 }
 
 impl Injection {
-    /// Gets ready to have allocations fail `within` something.
+    /// Prepares failures of the allocations `within` a scope.
     ///
     /// # Errors
-    /// When this kernel has no fault injection.
+    /// If this kernel has no fault injection.
     pub fn new(within: Within) -> Result<Self> {
         let symbols = Symbols::read()?;
         let required = match within {
@@ -133,10 +134,11 @@ impl Injection {
         }
         Source::Slab.set("cache-filter", "N")?;
         Source::Pages.set("min-order", "0")?;
-        // The user's own pages are not what a call allocates.
+        // A call does not allocate the user's own pages.
         let user_pages = if within == Within::Call { "Y" } else { "N" };
         Source::Pages.set("ignore-gfp-highmem", user_pages)?;
-        // Copies to and from users can fail by the same count. Nothing calls from this range.
+        // Copies to and from user memory can fail by the same count. No code calls from this range,
+        // so they do not.
         for (file, value) in [("require-start", "1"), ("require-end", "2")] {
             let path = PathBuf::from("/sys/kernel/debug/fail_usercopy").join(file);
             fs::write(&path, value).with_context(|| path.display().to_string())?;
@@ -144,11 +146,11 @@ impl Injection {
         Ok(injection)
     }
 
-    /// Runs `call` with its `n`-th allocation failing, counted from 1: what it returns, and whether
-    /// it came so far.
+    /// Runs `call` with its `n`-th allocation failing, counted from 1. Returns its result, and
+    /// whether it reached that allocation.
     ///
     /// # Errors
-    /// When the kernel does not take the order.
+    /// If the kernel refuses the request.
     pub fn in_call<T>(&self, n: u32, call: impl FnOnce() -> T) -> Result<(T, bool)> {
         let file = File::options().read(true).write(true).open(FAIL_NTH)?;
         let order = n.to_string();
@@ -161,15 +163,15 @@ impl Injection {
         Ok((result, left.trim() == "0"))
     }
 
-    /// From now on the `n`-th allocation from `source` fails, and no other, whoever makes it and in
-    /// whatever context.
+    /// Makes the `n`-th allocation from `source` fail from now on, and no other, in any task and
+    /// context.
     ///
     /// # Errors
-    /// When the kernel does not take the order.
+    /// If the kernel refuses the request.
     pub fn order(&self, source: Source, n: u32) -> Result<Order> {
         let order = Order(source);
-        // The kernel's own count goes on from where it is: up to a multiple of `n`, by allocations
-        // of this thread.
+        // The kernel's counter is not reset, so allocations of this thread advance it to a multiple
+        // of `n`.
         source.require(None)?;
         source.set("interval", &n.to_string())?;
         source.set("task-filter", "Y")?;
@@ -184,10 +186,10 @@ impl Injection {
         Ok(order)
     }
 
-    /// From now on `percent` of the allocations from slabs fail, `most` of them at most, by chance.
+    /// Makes `percent` of the slab allocations fail at random from now on, at most `most` of them.
     ///
     /// # Errors
-    /// When the kernel does not take the order.
+    /// If the kernel refuses the request.
     pub fn often(&self, percent: u32, most: u32) -> Result<Order> {
         let order = Order(Source::Slab);
         Source::Slab.set("interval", "1")?;
@@ -207,23 +209,23 @@ impl Drop for Injection {
     }
 }
 
-/// Ends all failures that a scenario has left behind, which was killed. Kernels without fault
-/// injection have none.
+/// Ends the failures that a killed scenario has left behind. Kernels without fault injection have
+/// none.
 pub fn end_failures() {
     for source in Source::ALL {
         let _ = source.set("probability", "0");
     }
 }
 
-/// A failure that has been ordered, until it is dropped.
+/// A requested failure; dropping it cancels the request.
 #[derive(Debug)]
 pub struct Order(Source);
 
 impl Order {
-    /// How many failures are still to come.
+    /// Returns how many failures are still to come.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// If the kernel does not report it.
     pub fn left(&self) -> Result<u32> {
         Ok(u32::try_from(self.0.times()?)?)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Operations of which every allocation fails in its turn.
+//! Operations whose allocations fail, one after the other.
 
 mod injection;
 mod symbols;
@@ -12,30 +12,30 @@ pub use injection::{end_failures, Injection, Source, Within};
 use crate::harness::tell;
 use crate::prelude::*;
 
-/// More allocations than any operation has.
+/// More allocations than any operation makes.
 const MANY: u32 = 2000;
 
-/// What a call may say when it got no memory: `ENFILE` of a new socket's inode.
+/// Errnos of a call that got no memory; `ENFILE` is that of a new socket's inode.
 const CLEAN: [i32; 3] = [libc::ENOMEM, libc::ENOBUFS, libc::ENFILE];
 
-/// Whether an error says that there was no memory, and nothing else.
+/// Whether an error reports a lack of memory, and nothing else.
 pub fn is_clean(error: &io::Error) -> bool {
     error
         .raw_os_error()
         .is_some_and(|errno| CLEAN.contains(&errno))
 }
 
-/// What became of an operation's allocations that failed.
+/// The results of failing an operation's allocations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// How many there are.
+    /// How many allocations there are.
     pub allocations: u32,
-    /// How many of the failures the caller was told of.
+    /// How many of the failures made the call fail.
     pub refused: u32,
 }
 
 impl Tally {
-    /// Prints it.
+    /// Prints the results.
     fn tell(&self, what: &str) {
         tell(&format!(
             "{what}: {} allocations failed in turn, {} of them made the call fail",
@@ -44,25 +44,25 @@ impl Tally {
     }
 }
 
-/// A call whose allocations fail in turn.
+/// A call whose allocations fail one after the other.
 pub struct Trial<'a, T> {
-    /// What it is called in what is printed.
+    /// The name of the call in the output.
     pub what: &'a str,
-    /// Makes what it works on, anew for each failure.
+    /// Makes the subject of the call, anew for each failure.
     pub prepare: &'a dyn Fn() -> Result<T>,
-    /// The call. It is made again when it fails, and must succeed then.
+    /// The call. If it fails it is made again, and must succeed then.
     pub call: &'a dyn Fn(&mut T) -> io::Result<()>,
-    /// Demands that all is as if nothing had failed.
+    /// Checks that the subject is as if nothing had failed.
     pub judge: &'a dyn Fn(T) -> Result<()>,
 }
 
 impl<T> Trial<'_, T> {
-    /// Makes the call with its first allocation failing, then with its second, and so on until all
-    /// succeed.
+    /// Makes the call with its first allocation failing, then with its second, and so on until none
+    /// fails.
     ///
     /// # Errors
-    /// When the call fails in another way than for want of memory, does not succeed the next time,
-    /// or is judged.
+    /// If the call fails for another reason than a lack of memory, does not succeed the next time,
+    /// or `judge` fails.
     pub fn run(&self, injection: &Injection) -> Result<Tally> {
         let mut tally = Tally::default();
         for n in 1..MANY {
@@ -85,20 +85,20 @@ impl<T> Trial<'_, T> {
         bail!("{}: still no end after {MANY} allocations", self.what)
     }
 
-    /// As [`Self::run`], and demands that the call allocates.
+    /// As [`Self::run`], and checks that the call allocates.
     ///
     /// # Errors
-    /// As [`Self::run`], and when the call allocates nothing.
+    /// As [`Self::run`], or if the call allocates nothing.
     pub fn allocates(&self, injection: &Injection) -> Result<Tally> {
         let tally = self.run(injection)?;
         ensure!(tally.allocations > 0, "{}: {tally:?}", self.what);
         Ok(tally)
     }
 
-    /// As [`Self::run`], and demands that the caller is told of some failures.
+    /// As [`Self::run`], and checks that some failures make the call fail.
     ///
     /// # Errors
-    /// As [`Self::run`], and when the call is never refused.
+    /// As [`Self::run`], or if the call never fails.
     pub fn refuses(&self, injection: &Injection) -> Result<Tally> {
         let tally = self.run(injection)?;
         ensure!(tally.refused > 0, "{}: {tally:?}", self.what);
@@ -106,12 +106,12 @@ impl<T> Trial<'_, T> {
     }
 }
 
-/// Lets `story` take place with what `prepare` made, the first allocation failing, then the second,
-/// and so on until none does; once for each source of memory. The story tells how many of its calls
-/// were refused memory.
+/// Runs `story` on what `prepare` made with its first allocation failing, then the second, and so
+/// on until none fails; once for each allocator. The story returns how many of its calls failed for
+/// lack of memory.
 ///
 /// # Errors
-/// When the story does not come to its end.
+/// If the story fails.
 pub fn in_turn<T>(
     injection: &Injection,
     what: &str,
@@ -136,10 +136,10 @@ pub fn in_turn<T>(
     Ok(())
 }
 
-/// Makes a call until it is not refused for want of memory; `refused` counts how often it was.
+/// Repeats a call until it does not fail for lack of memory; `refused` counts how often it did.
 ///
 /// # Errors
-/// When it fails otherwise, or again and again.
+/// If it fails for another reason, or too often.
 pub fn insist<T>(refused: &mut u32, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..MANY {
         match call() {

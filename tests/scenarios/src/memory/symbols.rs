@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Where functions of the kernel and of the module are.
+//! The addresses of functions of the kernel and of the module.
 
 use std::ops::Range;
 
 use crate::prelude::*;
 
-/// The functions that `/proc/kallsyms` names.
+/// The functions in `/proc/kallsyms`.
 #[derive(Debug)]
 pub struct Symbols {
     text: String,
 }
 
-/// A line of the file.
+/// A line of `/proc/kallsyms`.
 struct Function<'a> {
     address: u64,
     name: &'a str,
@@ -20,7 +20,7 @@ struct Function<'a> {
 }
 
 impl<'a> Function<'a> {
-    /// "ffffffff81222c30 T do_one_initcall", with a module's name in brackets behind it.
+    /// Parses "ffffffff81222c30 T do_one_initcall"; a module's name may follow in brackets.
     fn parse(line: &'a str) -> Option<Self> {
         let mut words = line.split_whitespace();
         let address = u64::from_str_radix(words.next()?, 16).ok()?;
@@ -34,10 +34,10 @@ impl<'a> Function<'a> {
 }
 
 impl Symbols {
-    /// Reads them.
+    /// Reads the symbols.
     ///
     /// # Errors
-    /// When the kernel does not tell them.
+    /// If the kernel hides them.
     pub fn read() -> Result<Self> {
         let path = "/proc/kallsyms";
         let text = fs::read_to_string(path).context(path)?;
@@ -48,10 +48,11 @@ impl Symbols {
         self.text.lines().filter_map(Function::parse)
     }
 
-    /// What the kernel's function `name` takes up, to the beginning of the next one.
+    /// Returns the address range of the kernel's function `name`, up to the beginning of the next
+    /// one.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn function(&self, name: &str) -> Result<Range<u64>> {
         let start = self
             .functions()
@@ -67,10 +68,11 @@ impl Symbols {
         Ok(start..end)
     }
 
-    /// What the functions of our module take up, the last of them being no longer than this.
+    /// Returns the address range of the module's functions, assuming that the last one is at most
+    /// `LONGEST` bytes long.
     ///
     /// # Errors
-    /// When it is not loaded.
+    /// If the module is not loaded.
     pub fn of_module(&self) -> Result<Range<u64>> {
         const LONGEST: u64 = 0x2000;
         let ours = format!("[{}]", module::NAME);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What came of some traffic, as all its threads count it.
+//! Results of traffic, counted by all its threads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -9,34 +9,34 @@ use anyhow::Error;
 
 use crate::prelude::*;
 
-/// Counters, and the errors that were no part of the plan.
+/// Counters, and unexpected errors.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Bytes received and found right.
+    /// Bytes received and found correct.
     pub bytes: AtomicU64,
-    /// Messages of dialogues, datagrams not among them.
+    /// Messages of dialogues, without datagrams.
     pub messages: AtomicU64,
-    /// Connections that did what they were for.
+    /// Connections that succeeded.
     pub connections: AtomicU64,
     /// Connections that the server accepted.
     pub accepted: AtomicU64,
-    /// Connections that failed for a reason that was to be expected.
+    /// Connections that failed for an expected reason.
     pub given_up: AtomicU64,
-    /// Datagrams received and found right.
+    /// Datagrams received and found correct.
     pub datagrams: AtomicU64,
-    /// Packets that left, by the sockets' own counters.
+    /// Packets sent, by the sockets' own counters.
     pub packets: AtomicU64,
-    /// Of these, packets sent again.
+    /// Of these, retransmissions.
     pub resent: AtomicU64,
-    /// Requests to send again.
+    /// Retransmission requests.
     pub requests: AtomicU64,
     failures: Mutex<Vec<Error>>,
 }
 
 impl Ledger {
-    /// Takes over a stream socket's counters, before it is closed.
+    /// Adds the counters of a stream socket that is about to be closed.
     pub fn close(&self, socket: &Socket) {
-        // Without its counters a connection is only missing from a sum.
+        // A connection whose counters cannot be read is only missing from the sums.
         if let Ok(counters) = socket.esp_counters() {
             self.packets.fetch_add(counters.pkt_tx.into(), Relaxed);
             self.resent.fetch_add(counters.pkt_rtx.into(), Relaxed);
@@ -44,7 +44,7 @@ impl Ledger {
         }
     }
 
-    /// A number that grows as long as anything gets on.
+    /// Returns a number that grows while anything makes progress.
     pub fn progress(&self) -> u64 {
         let counters = [
             &self.bytes,
@@ -61,18 +61,19 @@ impl Ledger {
         self.failures.lock().expect("nobody panics meanwhile")
     }
 
-    /// Something failed that must not; noted at once, since others may now wait for ever.
+    /// Records an unexpected failure. It is noted at once, since other threads may now wait for
+    /// ever.
     pub fn fail(&self, error: Error) {
         note(&format!("{error:#}"));
         self.failures().push(error);
     }
 
-    /// Whether something did.
+    /// Whether there was an unexpected failure.
     pub fn failed(&self) -> bool {
         !self.failures().is_empty()
     }
 
-    /// Demands that nothing failed.
+    /// Checks that there was no unexpected failure.
     ///
     /// # Errors
     /// With the first failure.

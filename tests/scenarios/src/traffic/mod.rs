@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Traffic that checks itself: a server that does what each connection's first bytes ask for, and
+//! Self-checking traffic: a server that executes the order in each connection's first bytes, and
 //! its clients.
 //!
-//! Every byte of every stream is compared with what it must be. Nothing here knows how the wire is.
+//! Every byte of every stream is compared with the expected one. The code here does not depend on
+//! the wire's faults.
 
 mod ledger;
 mod pattern;
@@ -23,17 +24,16 @@ const CHUNK: usize = 1 << 16;
 /// The longest message of a dialogue.
 const LONGEST: usize = 400;
 
-/// Length of the bytes by which a client says what it wants.
+/// The length of a client's order, bytes.
 const ORDER: usize = 17;
 
-/// For how long either end waits for the other: twice as long as the longest silence of a
-/// connection that is alive.
+/// How long either end waits for the other: twice the longest silence of a live connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Has no call on a connection wait for a peer that has gone without a word.
+/// Limits the time that calls on a connection wait, in case the peer is gone without a reset.
 ///
 /// # Errors
-/// When the socket does not take it.
+/// If the socket refuses the limit.
 pub fn set_patience(connection: &Socket) -> Result<()> {
     for which in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
         connection
@@ -43,14 +43,14 @@ pub fn set_patience(connection: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// What a client wants of the server.
+/// The order of a client to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// Every byte back, inverted.
+    /// Send every byte back, inverted.
     Echo,
-    /// A pattern comes; its length back.
+    /// Receive a pattern and send back its length.
     Take { seed: u64 },
-    /// A pattern comes, and one of this length goes back meanwhile.
+    /// Receive a pattern, and send one of this length at the same time.
     Exchange { seed: u64, length: u64 },
 }
 
@@ -84,15 +84,15 @@ impl Order {
     }
 }
 
-/// Serves every connection of `listener`, each in a thread of its own, until `stop`; then until the
-/// last is over.
+/// Serves every connection of `listener` in its own thread until `stop` is set, and then until the
+/// last connection has ended.
 ///
-/// A connection that fails before it has said what it wants is nobody's loss: its client failed to
-/// connect. What becomes of the others' errors is decided by `excused`. All that fail are reset: an
-/// end that gives up must not look like a stream's end.
+/// A connection that fails before its order has arrived is ignored: its client failed to connect.
+/// For others, `excused` decides whether their error is a failure. All connections that fail are
+/// reset, so that a failure does not look like an end of stream.
 ///
 /// # Errors
-/// When the listener fails.
+/// If the listener fails.
 pub fn serve(
     listener: &Socket,
     stop: &AtomicBool,
@@ -127,7 +127,7 @@ pub fn serve(
     })
 }
 
-/// What a connection asked for, or nothing if it ended before, or asked for nothing for too long.
+/// Returns a connection's order, or `None` if it ended, or sent nothing for too long, before that.
 fn read_order(connection: &Socket) -> Result<Option<Order>> {
     let mut bytes = [0; ORDER];
     let mut filled = 0;
@@ -176,7 +176,7 @@ fn echo(connection: &Socket) -> Result<()> {
     }
 }
 
-/// Receives the pattern of `seed` to the end of the stream: its length.
+/// Receives the pattern of `seed` to the end of the stream; returns its length.
 fn take(connection: &Socket, seed: u64, ledger: &Ledger) -> Result<u64> {
     let mut pattern = Pattern::new(seed);
     let mut bytes = vec![0; CHUNK];
@@ -192,7 +192,7 @@ fn take(connection: &Socket, seed: u64, ledger: &Ledger) -> Result<u64> {
     }
 }
 
-/// Sends so much of the pattern of `seed`, and ends the stream.
+/// Sends `length` bytes of the pattern of `seed`, and ends the stream.
 fn give(connection: &Socket, seed: u64, length: u64) -> Result<()> {
     let mut pattern = Pattern::new(seed);
     let mut bytes = vec![0; CHUNK];
@@ -209,7 +209,7 @@ fn give(connection: &Socket, seed: u64, length: u64) -> Result<()> {
     connection.shutdown(libc::SHUT_WR).context("shutdown")
 }
 
-/// Sends and receives a pattern each of `length` bytes at once.
+/// Sends and receives patterns of `length` bytes at the same time.
 fn exchange_patterns(
     connection: &Socket,
     length: u64,
@@ -227,7 +227,7 @@ fn exchange_patterns(
     Ok(())
 }
 
-/// Demands that the peer's stream has ended.
+/// Checks that the peer's stream has ended.
 fn ended(connection: &Socket) -> Result<()> {
     let more = connection
         .receive(&mut [0], 0)
@@ -236,10 +236,10 @@ fn ended(connection: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// Talks over a connection to the server: so many random messages, each answered before the next.
+/// Talks to the server: sends `rounds` random messages, each answered before the next.
 ///
 /// # Errors
-/// When a call fails or an answer is wrong.
+/// If a call fails or an answer is wrong.
 pub fn dialogue(connection: &Socket, seed: u64, rounds: u32, ledger: &Ledger) -> Result<()> {
     let mut rng = Rng::with_seed(seed);
     connection
@@ -268,10 +268,10 @@ pub fn dialogue(connection: &Socket, seed: u64, rounds: u32, ledger: &Ledger) ->
     ended(connection)
 }
 
-/// Sends `length` bytes to the server, which says how many came.
+/// Sends `length` bytes to the server, which returns how many it received.
 ///
 /// # Errors
-/// When a call fails or the length is another.
+/// If a call fails or the returned length differs.
 pub fn bulk(connection: &Socket, seed: u64, length: u64) -> Result<()> {
     connection
         .send_all(&Order::Take { seed }.to_bytes())
@@ -286,10 +286,10 @@ pub fn bulk(connection: &Socket, seed: u64, length: u64) -> Result<()> {
     ended(connection)
 }
 
-/// Sends `length` bytes to the server, and receives as many meanwhile.
+/// Sends `length` bytes to the server, and receives as many at the same time.
 ///
 /// # Errors
-/// When a call fails or bytes are wrong.
+/// If a call fails or bytes are wrong.
 pub fn both_ways(connection: &Socket, seed: u64, length: u64, ledger: &Ledger) -> Result<()> {
     connection
         .send_all(&Order::Exchange { seed, length }.to_bytes())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! An endless pattern of bytes, made from a seed at either end, so that every byte of a stream can
+//! An endless byte pattern that both ends generate from a seed, so that every byte of a stream can
 //! be checked.
 
 use fastrand::Rng;
@@ -9,18 +9,18 @@ use crate::prelude::*;
 
 const BLOCK: usize = 4096;
 
-/// The pattern, from some place on.
+/// The pattern from some position on.
 #[derive(Debug)]
 pub struct Pattern {
     rng: Rng,
     block: Vec<u8>,
-    /// Where in the block it goes on.
+    /// The present position in the block.
     at: usize,
     passed: u64,
 }
 
 impl Pattern {
-    /// The pattern of `seed`, from its beginning.
+    /// Starts the pattern of `seed` at its beginning.
     pub fn new(seed: u64) -> Self {
         Self {
             rng: Rng::with_seed(seed),
@@ -30,7 +30,7 @@ impl Pattern {
         }
     }
 
-    /// The next bytes, one to `most` of them.
+    /// Returns the next bytes: at least one, at most `most`.
     fn next(&mut self, most: usize) -> &[u8] {
         if self.at == BLOCK {
             self.rng.fill(&mut self.block);
@@ -52,10 +52,10 @@ impl Pattern {
         }
     }
 
-    /// Demands that `bytes` are the next ones.
+    /// Checks that `bytes` are the next ones.
     ///
     /// # Errors
-    /// With the place of the first that is not.
+    /// If one differs, with its position.
     pub fn check(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let before = self.passed;
@@ -69,7 +69,7 @@ impl Pattern {
         Ok(())
     }
 
-    /// How many bytes have been made or checked.
+    /// Returns how many bytes were generated or checked.
     pub fn passed(&self) -> u64 {
         self.passed
     }
