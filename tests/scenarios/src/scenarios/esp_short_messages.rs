@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Short messages: those that join a packet which waits for the window, and those that are read
-//! into memory that is not all there. The module copies up to 64 bytes another way than more.
+//! Short messages: those that join a packet which waits for the window, and those that are received
+//! into a partly unmapped buffer. The module copies up to 64 bytes by way of the stack.
 
 use crate::lab::ESP_MSS;
 use crate::prelude::*;
@@ -22,18 +22,18 @@ const SIOCOUTQNSD: libc::c_ulong = 0x894b;
 /// Lengths around the longest message that is copied by way of the stack.
 const AROUND: [usize; 5] = [1, 2, 63, 64, 65];
 
-/// A connection whose last packet waits for the window, as nothing reaches the other side.
+/// A connection whose last packet waits for the window, as all frames are lost.
 struct Waiting<'a> {
     lab: &'a Lab,
     client: Socket,
     server: Socket,
-    /// The other side is to read these bytes.
+    /// The bytes that the other side must receive.
     sent: Vec<u8>,
 }
 
 impl<'a> Waiting<'a> {
-    /// The waiting packet is the second one at least, and has one byte: it has room for a whole
-    /// packet.
+    /// Sends until a packet waits that is not the first one and has a single byte, so that its
+    /// buffer has room for a whole packet.
     fn new(lab: &'a Lab, port: u16) -> Result<Self> {
         let (client, server) = lab.esp_pair(port)?;
         let sent = Vec::new();
@@ -89,7 +89,7 @@ impl<'a> Waiting<'a> {
         Ok(u32::from_ne_bytes(bytes.try_into()?))
     }
 
-    /// Each byte that was sent is counted as unacknowledged.
+    /// Checks that each byte that was sent is counted as unacknowledged.
     fn is_counted(&self) -> Outcome {
         let queued = self.client.queued(libc::TIOCOUTQ)? as usize;
         let sent = self.sent.len();
@@ -97,8 +97,8 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    /// Lets the packets through: what was sent is there, and then the stream ends. Returns the
-    /// sender's end.
+    /// Lets the packets through, and checks that all bytes arrive before the stream ends. Returns
+    /// the sender's socket.
     fn arrives(self) -> Result<Socket> {
         self.lab.a.queue("del", &[])?;
         self.client.shutdown(libc::SHUT_WR)?;
@@ -180,8 +180,7 @@ fn shut_down(lab: &Lab) -> Outcome {
     waiting.arrives().map(drop)
 }
 
-/// Messages that are copied follow one whose bytes stay in the program's memory, and are followed
-/// by such a one.
+/// Copied messages come before and after messages whose bytes stay in the program's memory.
 fn behind_in_place(lab: &Lab) -> Outcome {
     let mut waiting = Waiting::new(lab, 1214)?;
     switch(&waiting.client, 1)?;
@@ -205,8 +204,8 @@ fn behind_in_place(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The hole is at the start of the room, in its middle, or at its last byte. The bytes stay for the
-/// next call.
+/// The unmapped memory begins at the buffer's start, in its middle, or at its last byte. The bytes
+/// stay queued for the next call.
 fn bad_room(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(1215)?;
     for length in AROUND {

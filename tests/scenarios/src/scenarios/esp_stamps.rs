@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Time stamps of what ESP sends, where there is nothing of the kernel's own to compare with.
+//! Transmit time stamps of ESP, in cases that have no counterpart in the kernel's own protocols.
 
 use io_uring::{opcode, types::Fd};
 
@@ -49,7 +49,7 @@ fn many(client: &Socket, server: &Socket) -> Outcome {
     same(report(client, Duration::ZERO)?, None, "another report")
 }
 
-/// A device that takes packets one by one is given the one that the stamp is of.
+/// A device that takes packets one by one gets the stamp with the right packet.
 fn cut(lab: &Lab) -> Outcome {
     lab.calm()?;
     send_single_packets(&lab.a.namespace)?;
@@ -77,7 +77,7 @@ fn sums(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The error queue has the notices too.
+/// The error queue holds zero-copy completions, too.
 fn without_copy(lab: &Lab) -> Outcome {
     lab.calm()?;
     let (client, server) = lab.esp_pair(212)?;
@@ -100,7 +100,7 @@ fn apart(lab: &Lab) -> Outcome {
     set(&client, STAGES | HOW)?;
     let mut expected = Vec::new();
     let mut count = 0;
-    // The peer's acknowledgements are late by then.
+    // Delay the peer's acknowledgements, so that sends wait for the window.
     let line = ["netem", "delay", "20ms"];
     lab.b.queue("add", &line)?;
     for length in 1..=40 {
@@ -117,7 +117,7 @@ fn apart(lab: &Lab) -> Outcome {
             .iter()
             .position(|stage| *stage == report.stage);
         let all = &mut found[place.context("a stage")?];
-        // What left again has its reports again.
+        // A retransmitted packet is reported again.
         if !all.contains(&report.number) {
             all.push(report.number);
         }
@@ -128,7 +128,7 @@ fn apart(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// What waits is cut, and its end bears the stamp.
+/// Waiting packets are cut to the smaller MTU, and the last piece has the stamp.
 fn smaller_mtu(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(214)?;
     set(&client, TX_SOFTWARE | TX_ACK | HOW)?;
@@ -155,7 +155,7 @@ fn smaller_mtu(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A number of `SO_MEMINFO`.
+/// The receive memory that is charged to the socket, bytes: the first word of `SO_MEMINFO`.
 fn receive_memory(socket: &Socket) -> Result<u32> {
     let value = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
     Ok(u32::from_ne_bytes(
@@ -163,8 +163,8 @@ fn receive_memory(socket: &Socket) -> Result<u32> {
     ))
 }
 
-/// Reports take room of the receive buffer, and no more than there is; once they are taken, the
-/// stream goes on.
+/// Unread reports occupy the receive buffer, and no more than its size. Once they are read, the
+/// stream continues.
 fn untaken(lab: &Lab) -> Outcome {
     lab.calm()?;
     let (client, server) = lab.esp_pair(215)?;
@@ -224,7 +224,7 @@ fn records(lab: &Lab) -> Outcome {
     same(report(&client, Duration::ZERO)?, None, "another report")
 }
 
-/// One packet has more bytes than a run has room for.
+/// One packet has more bytes than a run can hold.
 fn large(lab: &Lab) -> Outcome {
     lab.calm()?;
     lab.set_mtu(65_535)?;
@@ -267,7 +267,7 @@ fn ipv6(lab: &Lab) -> Outcome {
     many(&client, &server)
 }
 
-/// The packet is a frame of ESP, and what IP's control messages would tell of it is not in it.
+/// The report has a frame of ESP, which lacks the fields of IP's control messages.
 fn with_packets(lab: &Lab) -> Outcome {
     const OPT_CMSG: u32 = 1 << 10;
     lab.calm()?;

@@ -37,7 +37,7 @@ fn silent_host(lab: &Lab) -> Outcome {
     failed_with(&background, libc::ETIMEDOUT)
 }
 
-/// The patience with a silent peer is set by the option, or else by the namespace.
+/// The option sets the timeout of a silent peer; without it the namespace's timeout holds.
 fn user_timeout(lab: &Lab) -> Outcome {
     let get = |socket: &Socket| socket.int_option(SOL_EP, ESP_SO_USER_TIMEOUT);
     let set = |socket: &Socket, millis| socket.set_int_option(SOL_EP, ESP_SO_USER_TIMEOUT, millis);
@@ -79,12 +79,12 @@ fn user_timeout(lab: &Lab) -> Outcome {
         timed_out(name, socket.receive(&mut byte, 0))?;
     }
     let took = start.elapsed();
-    // By default it is 15 s.
+    // The default is 15 s.
     let most = Duration::from_secs(10) * factor();
     ensure!(took < most, "after {took:?}");
     patient.set_nonblocking(true)?;
     refused(patient.receive(&mut byte, 0), libc::EAGAIN, "the patient")?;
-    // Nothing is left to wait out the minute.
+    // Close with a reset, so that the connection does not last for its minute.
     patient.set_linger(Some(0))?;
     Ok(())
 }
@@ -96,7 +96,7 @@ fn timed_out<T: std::fmt::Debug>(name: &str, result: std::io::Result<T>) -> Resu
     outcome
 }
 
-/// Sends `message` again and again, until the peer's silence ends that.
+/// Sends `message` repeatedly, until a call times out.
 fn send_in_vain(name: &str, socket: &Socket, message: &[u8]) -> Outcome {
     loop {
         let sent = socket.send(message, libc::MSG_NOSIGNAL);
@@ -106,7 +106,7 @@ fn send_in_vain(name: &str, socket: &Socket, message: &[u8]) -> Outcome {
     }
 }
 
-/// Receives until the peer's silence ends that.
+/// Receives until a call times out.
 fn receive_in_vain(name: &str, socket: &Socket) -> Outcome {
     let mut bytes = vec![0; 1 << 16];
     loop {
@@ -136,7 +136,7 @@ fn vanished(lab: &Lab) -> Outcome {
             scope.spawn(|| send_in_vain("send to a reader", &readers_peer, message)),
             scope.spawn(|| receive_in_vain("recv amid a message", &reader)),
             // A reader that does not read withholds its ACKs; the sender that waits for them must
-            // notice all the same.
+            // time out all the same.
             scope.spawn(|| send_in_vain("send to a full buffer", &congesting, message)),
         ];
         eventually("full buffers", || {
@@ -147,7 +147,7 @@ fn vanished(lab: &Lab) -> Outcome {
         let rest = [
             scope.spawn(|| send_in_vain("blocked send", &writer, message)),
             scope.spawn(|| {
-                // A request that is never answered: nobody but the timers can notice.
+                // A request that is never answered: only the timers can detect the silence.
                 asker.send_all(b"request")?;
                 timed_out("recv of an answer", asker.receive(&mut [0; 8], 0))
             }),
@@ -162,8 +162,7 @@ fn vanished(lab: &Lab) -> Outcome {
     })
 }
 
-/// Closed connections whose last bytes nobody acknowledges, in namespaces that nobody uses any
-/// more.
+/// Closed connections with unacknowledged bytes, in namespaces that are no longer used.
 fn orphans() -> Outcome {
     let lab = Lab::new(Wiring::Switched)?;
     let listener = lab.b.esp_listener(702, 16)?;
@@ -190,7 +189,7 @@ fn orphans() -> Outcome {
     ))
 }
 
-/// A connection without traffic, and one whose reader pauses, outlive every bound on silence.
+/// A connection without traffic, and one whose reader pauses, outlive every timeout.
 fn patient(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(701, 16)?;
     let (idle, idles_peer) = lab.esp_pair_through(&listener, 701)?;
@@ -209,7 +208,7 @@ fn patient(lab: &Lab) -> Outcome {
         let waiting = scope.spawn(|| wait(&waiter));
         let receive = || {
             reader.receive_exact(&mut got[..1000])?;
-            // Longer than a vanished peer is given, idle or not.
+            // Longer than the timeouts of a vanished peer, idle or not.
             thread::sleep(Duration::from_secs(60));
             reader
                 .receive_exact(&mut got[1000..])

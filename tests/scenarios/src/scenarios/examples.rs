@@ -22,7 +22,7 @@ scenarios! {
     direct edp_through_socat_both_ways = socat_datagrams;
 }
 
-/// A program that serves until it is ended.
+/// A server program. Dropping this value ends it.
 struct Server {
     child: Child,
     said: Option<thread::JoinHandle<String>>,
@@ -54,7 +54,7 @@ fn program(name: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Where host a finds `port` of host b, as the library writes addresses.
+/// The address of `port` of host b as seen from host a, in the library's notation.
 fn there(lab: &Lab, port: u16) -> String {
     format!("{}%{DEVICE}:{port}", print_mac(lab.b.mac))
 }
@@ -63,7 +63,7 @@ fn here(port: u16) -> String {
     format!("*%{DEVICE}:{port}")
 }
 
-/// Writes `bytes` to a child's standard input and ends it, beside what the caller does.
+/// Writes `bytes` to a child's standard input and closes it, in a thread of its own.
 fn feed(child: &mut Child, bytes: Vec<u8>) -> Result<thread::JoinHandle<std::io::Result<()>>> {
     let mut input = child.stdin.take().context("no input")?;
     Ok(thread::spawn(move || input.write_all(&bytes)))
@@ -74,7 +74,7 @@ fn nc(lab: &Lab) -> Outcome {
     let mut server = Server::start(&lab.b, program("esp_nc", &["-l", &here(2820)]), "listening")?;
     let command = program("esp_nc", &[&there(lab, 2820)]);
     let mut client = start((&lab.a, command), Stdio::piped(), Stdio::piped())?;
-    // The client's half ends first; the server's, over which the answer then comes, is still open.
+    // The client's half ends first. The server's half is still open, and carries the answer.
     let asked = feed(&mut client, question.clone())?;
     let mut got = vec![0; question.len()];
     let output = server.child.stdout.as_mut().context("no output")?;
@@ -98,14 +98,15 @@ fn nc(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// An echo server on b and its client on a, which compares by itself and then says `word`.
+/// Runs an echo server on b and its client on a. The client compares the bytes itself, and prints
+/// `word` if they match.
 fn echo(lab: &Lab, name: &str, port: u16, amount: &str, word: &str) -> Outcome {
     let server = program(name, &["serve", &here(port)]);
     let _server = Server::start(&lab.b, server, "listening")?;
     asks(lab, &[name, "ask", &there(lab, port), "100", amount], word)
 }
 
-/// Runs a client on a, which is to say `word` and to succeed.
+/// Runs a client on a, and checks that it succeeds and prints `word`.
 fn asks(lab: &Lab, line: &[&str], word: &str) -> Outcome {
     let client = program(line[0], &line[1..]);
     let client = start((&lab.a, client), Stdio::null(), Stdio::piped())?;
@@ -134,7 +135,7 @@ fn tokio_records(lab: &Lab) -> Outcome {
     asks(lab, &[NAME, "ask", "10.0.0.2", "2827", "50", "40"], word)
 }
 
-/// What each of the three libraries says of a host: the address that it finds, or the error's
+/// Each of the three libraries finds the same address of a host, or fails with the same error
 /// number.
 fn lookups(lab: &Lab) -> Outcome {
     give_addresses(lab)?;
@@ -144,7 +145,7 @@ fn lookups(lab: &Lab) -> Outcome {
             host.mac[5]
         ))?;
     }
-    // Behind a router, which is not there.
+    // Addresses behind a router.
     lab.a.namespace.ip("route add 10.9.0.0/16 via 10.0.0.2\n")?;
     let peer = format!("{}%{DEVICE}:2805", print_mac(lab.b.mac));
     let own = format!("{}%{DEVICE}:2805", print_mac(lab.a.mac));
@@ -165,7 +166,7 @@ fn lookups(lab: &Lab) -> Outcome {
         ("02:00:00:00:00:02".to_owned(), "0 0".to_owned()),
         ("no.such.name".to_owned(), "0 0".to_owned()),
     ];
-    // Python takes longer to start than to answer.
+    // Python looks up all hosts in one run, as it takes longer to start than to answer.
     let names = hosts.iter().map(|(host, _)| &host[..]);
     let arguments: Vec<_> = ["-c", BY_PYTHON].into_iter().chain(names).collect();
     let said = lab.a.namespace.run("python3", &arguments)?;
@@ -224,8 +225,8 @@ fn epoll_echo(lab: &Lab) -> Outcome {
     )
 }
 
-/// The first two questions are lost, and the third is answered, after an answer to another
-/// question.
+/// The server does not answer the first two questions. It answers the third one, after an answer to
+/// another question.
 fn edp_ask(lab: &Lab) -> Outcome {
     let server = lab.b.edp_bound(2825)?;
     let client = program("edp_ask", &[&there(lab, 2825), "how many?"]);
@@ -250,7 +251,7 @@ fn edp_ask(lab: &Lab) -> Outcome {
         String::from_utf8_lossy(&ended.stdout),
         String::from_utf8_lossy(&ended.stderr),
     );
-    // While a busy machine answers it may ask once more.
+    // On a busy machine the client may ask once more before the answer arrives.
     let mut attempts = numbers.len();
     while server.receive(&mut [0; 100], libc::MSG_DONTWAIT).is_ok() {
         attempts += 1;
@@ -264,7 +265,7 @@ fn edp_ask(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Server and client are each run against the other library's.
+/// The Python server serves the Rust client and the Python client.
 fn asyncio_echo(lab: &Lab) -> Outcome {
     const SCRIPT: &str = "/usr/share/python/esp_asyncio_echo.py";
     let word = "50 connections echoed 20000 bytes each";

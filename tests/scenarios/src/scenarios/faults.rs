@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Some cells of the fault matrix, which `make faults` runs whole: those where most goes wrong at
-//! once.
+//! The cells of the fault matrix with the most faults at once. `make faults` runs the whole matrix.
 
 use crate::faults::{Cell, Traffic, Way, Wire, ALL_AT_ONCE, LOSS_30, TWICE_AND_LATE};
 use crate::harness::scenarios;

@@ -2,7 +2,7 @@
 
 //! Flow control driven by the receiver: turns, senders that fall silent, readers that sleep.
 //!
-//! They run where the guest's clock counts instructions: there time means something, and is judged
+//! These scenarios run where the guest's clock counts instructions, so that they can check times,
 //! too.
 
 use std::sync::Barrier;
@@ -27,17 +27,18 @@ scenarios! {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// The longest time that senders who fall silent at once delay the others; `HOLD` in
-/// `esp/src/turns.rs`.
+/// The longest time for which senders that fall silent at once delay the others: `HOLD` in
+/// `esp/src/ack_queue.rs`.
 const HOLD: Duration = Duration::from_millis(20);
 
 /// The receiver's counter of turns taken from senders that fell silent.
 const OVERRUNS: &str = "EspAckQueueOverrun";
 
-/// One message of `total` bytes over each of `pairs`, all at the same time; how long that takes.
+/// Sends one message of `total` bytes over each of `pairs`, all at the same time. Returns how long
+/// that takes.
 ///
-/// What is sent is made before and looked at afterwards: the one processor is to be the hosts', not
-/// the scenario's.
+/// The messages are generated before that time and compared after it, so that the only processor
+/// works for the hosts alone.
 fn transfer_together(pairs: &[(Socket, Socket)], total: usize) -> Result<Duration> {
     let messages: Vec<_> = (0..pairs.len())
         .map(|seed| random(total, seed as u64))
@@ -104,8 +105,8 @@ fn many_senders() -> Outcome {
     switch.down()
 }
 
-/// A station that keeps to the protocol as far as it goes, made of frames. Its address is not that
-/// of a device, or the kernel behind that would reset a connection it knows nothing of.
+/// A station that writes its own frames, and follows the protocol as far as needed. Its address
+/// belongs to no device, as a device's kernel would reset the unknown connection.
 struct HandMade {
     wire: PacketSocket,
     from: [u8; 6],
@@ -160,8 +161,8 @@ impl HandMade {
     }
 }
 
-/// Judges how long `together` took against `alone`: each turn taken from a silent sender costs its
-/// holding time once.
+/// Compares `together` with `alone`: a turn that is taken from a silent sender costs its holding
+/// time once.
 fn judge_delay(receiver: &Host, alone: Duration, together: Duration) -> Outcome {
     let overruns = receiver.counter(OVERRUNS)?;
     tell(&format!(
@@ -170,7 +171,7 @@ fn judge_delay(receiver: &Host, alone: Duration, together: Duration) -> Outcome 
     ));
     ensure!(overruns > 0, "no turn was taken from the silent sender");
     ensure!(overruns == 1, "{overruns} turns were taken, not one");
-    // What is sent to the silent one in vain takes a moment too.
+    // Packets to the silent sender take a moment, too.
     let bound = alone + HOLD + Duration::from_millis(2);
     ensure!(
         together <= bound,
@@ -184,14 +185,14 @@ fn silent_sender() -> Outcome {
     let [receiver, senders @ .., silent] = switch.hosts::<5>()?;
     let listener = receiver.esp_listener(811, 8)?;
     let three = || receiver.esp_pairs_from(senders, &listener, 811);
-    // The first run is not looked at: everything is done for the first time in it.
+    // The first run only warms up, and is not measured.
     transfer_together(&three()?, MIB)?;
     let alone = transfer_together(&three()?, MIB).context("among themselves")?;
 
     let mut silent = HandMade::connect(silent, receiver, 811)?;
     let (silents_end, _) = listener.accept(0).context("accepting the silent one")?;
     silent.send(flag::ACK | flag::TXS, b"!")?;
-    // Once that byte is here, the receiver counts on the ones announced with it.
+    // Once that byte has arrived, the receiver expects the rest of the announced transmission.
     silents_end.receive_exact(&mut [0])?;
     let before = receiver.counter(OVERRUNS)?;
     same(before, 0, "turns taken before anyone was silent")?;
@@ -204,8 +205,8 @@ fn silent_sender() -> Outcome {
 }
 
 /// Moves some megabytes over each of `pairs`, while `fallen` receives as well. When all are under
-/// way, `fall` stops the sender of `fallen`, and the others must finish; then `recover` has the
-/// stream of `fallen` end, if it has not yet.
+/// way, `fall` stops the sender of `fallen`, and the others must finish; then `recover` makes the
+/// stream of `fallen` end, if it has not ended yet.
 fn others_finish(
     pairs: &[(Socket, Socket)],
     fallen: &Socket,
@@ -277,7 +278,7 @@ fn killed_sender() -> Outcome {
     switch.down()
 }
 
-/// A sender whose cable is pulled, which nobody can hear; later it is put back.
+/// A sender loses its link, which no packet reports to the receiver; later the link returns.
 fn unlinked_sender() -> Outcome {
     let switch = Switch::up(5, &["--rate", "100mbit"])?;
     let [receiver, senders @ .., victim] = switch.hosts::<5>()?;
@@ -318,7 +319,8 @@ fn sleeping_reader() -> Outcome {
         };
         let listener = receiver.esp_listener(port, 4)?;
         if let Some(bytes) = room {
-            // Less than a burst; a child takes its buffer sizes from the listener, as with TCP.
+            // Less than a burst. An accepted socket inherits the listener's buffer sizes, as with
+            // TCP.
             listener.set_so(libc::SO_RCVBUF, bytes)?;
         }
         let (client, server) = sender.esp_pair_through(receiver, &listener, port)?;
@@ -327,7 +329,7 @@ fn sleeping_reader() -> Outcome {
         let half = got.len() / 2;
         let mut receive = || {
             server.receive_exact(&mut got[..half])?;
-            // The pause is the point: the sender meets a full buffer and has to stop.
+            // During the pause the sender meets a full buffer and has to stop.
             thread::sleep(Duration::from_secs(5));
             server.receive_exact(&mut got[half..])
         };

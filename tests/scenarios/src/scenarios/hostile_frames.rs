@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Frames that no honest station sends. They are counted and dropped; nobody else notices.
+//! Frames that no honest station sends. They are counted and dropped, and do not affect other
+//! sockets.
 
 use fastrand::Rng;
 
@@ -17,7 +18,7 @@ scenarios! {
     direct hostile_10000_random_frames = random_frames, within(120);
 }
 
-/// A station that takes part without any socket of the module.
+/// A station without the module.
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 
 fn edp_frames(lab: &Lab) -> Outcome {
@@ -28,13 +29,13 @@ fn edp_frames(lab: &Lab) -> Outcome {
     for length in 1..6 {
         send(&edp(1, 95, 0, &[])[..length])?;
     }
-    // Lying about its length: more is announced than is there.
+    // A length field that exceeds the payload.
     for (announced, there) in [(1, 0), (100, 99), (0xffff, 40), (1494, 1493)] {
         send(&edp(1, 95, announced, &vec![0x55; there]))?;
     }
-    // To a port that nobody holds.
+    // To a port without a socket.
     send(&edp(1, 96, 2, b"??"))?;
-    // Padding is no lie.
+    // Padding behind the announced length is valid.
     send(&edp(1, 95, 5, b"valid and padded"))?;
     receives(&socket, b"valid")?;
     silent(&socket, "a hostile frame")?;
@@ -44,17 +45,17 @@ fn edp_frames(lab: &Lab) -> Outcome {
     lab.a.await_counter("EdpInNoSocket", 1)
 }
 
-/// A connection to be left alone, and the station that will not.
+/// A connection, and the packet socket that attacks it.
 fn victim(lab: &Lab) -> Result<(Socket, Socket, PacketSocket)> {
-    // A packet that is heard twice tells of numbers that are over.
+    // A retransmitted packet would show numbers that are no longer current.
     lab.calm()?;
     let (client, server) = lab.esp_pair(910)?;
     exchange(&client, &server)?;
     Ok((client, server, lab.a.packets(ETH_P_ESP)?))
 }
 
-/// Header of the packet that the client would send next, once `client` and `server` have talked and
-/// `wire` has heard them.
+/// Exchanges messages that `wire` captures. Returns the header of the packet that the client would
+/// send next.
 fn next_packet(client: &Socket, server: &Socket, wire: &PacketSocket) -> Result<EspHeader> {
     for (from, to) in [(client, server), (server, client)] {
         from.send_all(b"listen")?;
@@ -91,7 +92,8 @@ fn malformed(next: EspHeader) -> Vec<Vec<u8>> {
     cut.chain(lies).collect()
 }
 
-/// Packets with data from a far future or a far past, and acknowledgements of what was never sent.
+/// Data whose numbers are far ahead or far behind, and acknowledgements of packets that were never
+/// sent.
 fn out_of_reach(next: EspHeader) -> Vec<Vec<u8>> {
     let packets = [0x1000, 0x4000, 0x8000, 0xf000].map(|distance| {
         let data = EspHeader {
@@ -109,8 +111,8 @@ fn out_of_reach(next: EspHeader) -> Vec<Vec<u8>> {
     packets.concat()
 }
 
-/// Packets with every combination of flags that cannot belong into a connection: all contain SYN,
-/// none is a reset.
+/// Packets with every combination of flags that no connection has: all contain SYN, none is a
+/// reset.
 fn with_impossible_flags(next: EspHeader) -> Vec<Vec<u8>> {
     let sequence = next.sequence.wrapping_add(0x2000);
     (0..=u8::MAX)
@@ -167,7 +169,7 @@ fn to_others(lab: &Lab) -> Outcome {
         };
         esp_wire.send_esp(other, lab.b.mac, stray)?;
     }
-    // What belongs to us comes after all of that, and so does its answer.
+    // The host's own frames follow these, and so do their answers.
     edp_wire.send_edp(lab.a.mac, lab.b.mac, &edp(9, 97, 4, b"ours"))?;
     receives(&socket, b"ours")?;
     edp_wire.echo_comes_first(lab.a.mac, lab.b.mac, 10)?;
@@ -205,11 +207,11 @@ fn no_answer(lab: &Lab) -> Outcome {
         }
         edp_wire.send_edp(lab.a.mac, source, &edp(12, 0, 2, &[1, 2]))?;
     }
-    // Resets without a connection: none is answered by another.
+    // Resets without a connection: none is answered with a reset.
     for header in headers(&[flag::RST, flag::RST | flag::ACK, 0xff]) {
         wire.send_esp(lab.a.mac, lab.b.mac, header)?;
     }
-    // To everybody: neither a connection nor a reset can come of it.
+    // SYNs to group addresses cause neither a connection nor a reset.
     for destination in [EVERYBODY, GROUP] {
         for header in headers(&[flag::SYN]) {
             wire.send_esp(destination, lab.b.mac, header)?;
@@ -223,7 +225,7 @@ fn no_answer(lab: &Lab) -> Outcome {
 fn wild_resets(lab: &Lab) -> Outcome {
     let (client, server, wire) = victim(lab)?;
     let next = next_packet(&client, &server, &wire)?;
-    // After so many packets each way.
+    // Sends a reset after `sent` packets each way, `distance` away from the expected number.
     let reset = |sent: u16, distance: u16| {
         let reset = EspHeader {
             sequence: next.sequence.wrapping_add(sent).wrapping_add(distance),
@@ -233,13 +235,13 @@ fn wild_resets(lab: &Lab) -> Outcome {
         };
         wire.send_esp(lab.b.mac, lab.a.mac, reset)
     };
-    // All but the neighbourhood of what the server expects next.
+    // All distances, except those near the number that the server expects next.
     for distance in (0x0400..=0xfc00).step_by(0x100) {
         reset(0, distance)?;
     }
     exchange(&client, &server).context("the connection after resets outside its window")?;
-    // Within the window they are answered by one challenge ACK, which the client does not answer.
-    // Delayed acknowledgements may leave beside it.
+    // Resets within the window cause one challenge ACK, which the client does not answer. Delayed
+    // acknowledgements may leave, too.
     let before = server.esp_counters()?.pkt_tx;
     for distance in 1..=40 {
         reset(1, distance)?;
@@ -274,8 +276,8 @@ fn syn_flood(lab: &Lab) -> Outcome {
     refused(listener_accept(&flooded), libc::EAGAIN, "half-open")
 }
 
-/// A random packet that is aimed from one port at another, with a true length if `header` says how
-/// long its header is.
+/// Writes ports into a random packet, and its true length if `header` gives the length of its
+/// header.
 fn aim(packet: &mut [u8], source: u16, destination: u16, header: Option<usize>) {
     let length = header.map(|header| packet.len().saturating_sub(header) as u16);
     let fields = [Some(source), Some(destination), length];
@@ -284,9 +286,9 @@ fn aim(packet: &mut [u8], source: u16, destination: u16, header: Option<usize>) 
     }
 }
 
-/// 10,000 random frames of each protocol from a stranger to the host `b`, while `client` and
-/// `server` talk. From the peer's own address they would be forgeries, which nothing can tell from
-/// its own packets.
+/// Sends 10,000 random frames of each protocol from a stranger to host `b`, while `client` and
+/// `server` exchange messages. The module could not distinguish frames with the peer's address from
+/// the peer's own packets.
 fn random_frames_of_a_stranger(
     lab: &Lab,
     wire: &PacketSocket,
@@ -342,7 +344,7 @@ fn random_frames(lab: &Lab) -> Outcome {
         "not even honest frames reached the open socket: {stats:?}"
     );
     drop(listener);
-    // With the true addresses anything may happen to this connection, but to nothing else.
+    // Frames with the client's address may do anything to this connection, but nothing to others.
     let port = pair.0.local_address()?.port;
     for _ in 0..2000 {
         let mut packet = random(rng.usize(11..100), rng.u64(..));

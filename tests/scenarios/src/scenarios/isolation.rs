@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hosts see their own devices, ports and traffic, and nobody else's.
+//! Isolation of namespaces: a host sees only its own devices, ports and traffic.
 
 use crate::frame::ETH_P_ALL;
 use crate::prelude::*;
@@ -12,8 +12,8 @@ scenarios! {
     direct own_address_never_reaches_the_wire = own_address;
 }
 
-/// Two hosts without a wire between them, even with the same addresses, port numbers and interface
-/// numbers.
+/// Two hosts without a wire between them cannot reach each other, even with the same addresses,
+/// port numbers and interface numbers.
 fn unreachable() -> Outcome {
     let mac = [2, 0, 0, 0, 0, 5];
     let (here, there) = (Host::alone(mac)?, Host::alone(mac)?);
@@ -23,7 +23,7 @@ fn unreachable() -> Outcome {
     here.edp()?.send_to(b"mine", 0, &here.to(&here, 200))?;
     await_events(&mine, libc::POLLIN)?;
     silent(&theirs, "the other host's socket")?;
-    // Nobody listens here, whatever goes on there.
+    // Only the other host has a listener.
     refused(
         here.esp()?.connect(&here.to(&here, 201)),
         libc::ECONNREFUSED,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the core may join (GRO) and what not: packets that have come in different VLANs, or from
-//! different ends of tunnels, stay apart, although ports, numbers and outer Ethernet addresses say
-//! that they follow each other.
+//! Limits of GRO: packets of different VLANs or tunnels are not joined, although their ports,
+//! numbers and outer Ethernet addresses match.
 
 use crate::frame::{ipv4, PacketSocket};
 use crate::prelude::*;
@@ -24,21 +23,21 @@ const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 /// Bytes in each packet.
 const LENGTH: usize = 100;
 
-/// Packets that are followed by others' packets. The core holds a packet until the next tick of its
-/// clock, so that some may have gone before those come.
+/// The number of packets that another packet follows. The core holds a packet until the next tick
+/// of its clock, so some packets are delivered before the next one arrives.
 const ROUNDS: u8 = 30;
 
 /// Two ways to a host by one wire.
 struct Ways {
     /// Lines for `ip` that make the devices `in0` and `in1`.
     lines: &'static str,
-    /// What is around a frame for the first or the second of them, which it is addressed to.
+    /// Wraps a frame for the first or the second device; `wire` is the address of the device below.
     wrap: fn(frame: &[u8], second: bool, wire: [u8; 6]) -> Vec<u8>,
-    /// Where a frame begins in one that leaves.
+    /// The length of the encapsulation in a frame that leaves.
     behind: usize,
 }
 
-/// Tags that no hardware takes off, so that they are part of the frame when it may be joined.
+/// No hardware strips these tags, so they are part of the frame when GRO sees it.
 const VLANS: Ways = Ways {
     lines:
         "link add link tap0 name in0 type vlan id 10\nlink add link tap0 name in1 type vlan id 20\n",
@@ -49,7 +48,7 @@ const VLANS: Ways = Ways {
     behind: 4,
 };
 
-/// Tunnels from two addresses, both of which come from one router.
+/// Tunnels from two addresses behind one router.
 const TUNNELS: Ways = Ways {
     lines: "address add 10.7.0.1/24 dev tap0\n\
             neigh add 10.7.0.2 lladdr 02:00:00:00:00:66 dev tap0 nud permanent\n\
@@ -79,7 +78,7 @@ impl<'a> Wire<'a> {
     fn connect(lab: &'a Lab, ways: &'a Ways) -> Result<(Self, Socket)> {
         let namespace = &lab.a.namespace;
         let tap = Tun::create(namespace, "tap0", Carries::PolledFrames)?;
-        // What has come is held for some time, for more to come.
+        // GRO holds packets for 20 ms, so that others can join them.
         namespace.within_sys(|sys| {
             let file = sys.join("class/net/tap0/gro_flush_timeout");
             fs::write(&file, "20000000\n").with_context(|| file.display().to_string())
@@ -139,7 +138,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// How many pairs of packets of the first way are joined.
+/// Sends pairs of packets by the first way. Returns how many pairs were joined.
 fn joined(wire: &mut Wire<'_>, stream: &Socket, seen: &PacketSocket) -> Result<usize> {
     let mut joined = 0;
     for _ in 0..ROUNDS {
@@ -160,12 +159,12 @@ fn joined(wire: &mut Wire<'_>, stream: &Socket, seen: &PacketSocket) -> Result<u
 fn apart(lab: &Lab, ways: &Ways) -> Outcome {
     processor::stay()?;
     let (mut wire, stream) = Wire::connect(lab, ways)?;
-    // Packets of one way are joined, or this would show nothing.
+    // Packets of one way are joined; otherwise the rest would prove nothing.
     let seen = PacketSocket::open(&lab.a.namespace, "in0", ETH_P_ESP)?;
     ensure!(joined(&mut wire, &stream, &seen)? > 0, "nothing is joined");
     for round in 0..ROUNDS {
         wire.send(1)?;
-        // It has the number that is expected next.
+        // The second way's packet has the number that is expected next.
         wire.write(&[2; LENGTH], true)?;
         comes_next(&stream, &[1; LENGTH])?;
         wire.send(3)?;
@@ -174,7 +173,7 @@ fn apart(lab: &Lab, ways: &Ways) -> Outcome {
     Ok(())
 }
 
-/// The least of what is joined is longer than what the device's owner allows.
+/// Two joined packets are longer than the device's limit.
 fn allowed(lab: &Lab) -> Outcome {
     processor::stay()?;
     let (mut wire, stream) = Wire::connect(lab, &VLANS)?;

@@ -11,12 +11,12 @@ scenarios! {
     direct large_packets_of_1500_fit_the_backlog = usual, within(120);
 }
 
-/// What a receive call takes, whose first page holds it up.
+/// The bytes that a receive call takes. It blocks on the first page of its buffer.
 const TAKEN: usize = 1024 * PAGE;
-/// What is sent in all, behind a byte.
+/// The bytes that are sent in all, after a first one.
 const SENT: usize = 8 << 20;
 
-/// A number of `SO_MEMINFO`: what it was of `linux/sock_diag.h`.
+/// The number of `SO_MEMINFO` with the index `place` in `linux/sock_diag.h`.
 fn memory(socket: &Socket, place: usize) -> Result<u32> {
     let value = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
     let number = value.get(place * 4..).and_then(|rest| rest.first_chunk());
@@ -26,10 +26,10 @@ fn memory(socket: &Socket, place: usize) -> Result<u32> {
 const BACKLOG: usize = 7;
 const DROPS: usize = 8;
 
-/// A reader owns the socket while the first packets come, and when it works them off, those that
-/// they let go: windows come in one go then.
+/// A reader owns the socket while the first packets arrive in its backlog. When it processes them,
+/// they open further windows, whose packets arrive in the backlog all at once.
 fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
-    // Only packets that wait for the reader are to be late.
+    // Only packets that wait for the reader may be late.
     lab.calm()?;
     for host in [&lab.a, &lab.b] {
         host.set_mtu(mtu)?;

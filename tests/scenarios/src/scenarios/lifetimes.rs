@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What outlives a call or a descriptor: it keeps no device from going, and the module does not go
-//! under it.
+//! Objects that outlive a call or a descriptor: they do not block a device's removal, and they keep
+//! the module loaded as long as they need it.
 
 use nix::mount::{mount, umount, MsFlags};
 
@@ -46,8 +46,8 @@ fn ask_for_mtu(socket: &Socket, place: usize) -> std::io::Result<()> {
     check(result).map(drop)
 }
 
-/// Removes the host's device while `call` is under way, which has come as far as `reached`, and
-/// ends the call by filling `page`.
+/// Removes the host's device while `call` is blocked, once `reached` has returned. Filling `page`
+/// then ends the call.
 fn remove_meanwhile(
     host: &Host,
     page: &HeldPage,
@@ -61,7 +61,7 @@ fn remove_meanwhile(
             eventually("the device's removal", || Ok(removal.is_finished()))?;
             removal.join().map_err(|_| anyhow!("ip panicked"))?
         });
-        // Whatever came of it, nothing waits for the page any more.
+        // Fill the page in any case, so that no call waits for it.
         let filled = page.release();
         let called = calling.join();
         removed?;
@@ -96,7 +96,7 @@ fn option_waits(host: &Host, socket: &Socket) -> Outcome {
     )
 }
 
-/// A send that waits for its bytes has the socket's lock, which the option waits for.
+/// A send that waits for its bytes holds the socket's lock, which the option waits for.
 fn option_waits_for_send(lab: &Lab) -> Outcome {
     let (client, _server) = lab.esp_pair(701)?;
     let page = HeldPage::new(PAGE, 0)?;
@@ -104,7 +104,7 @@ fn option_waits_for_send(lab: &Lab) -> Outcome {
     let send = || {
         // SAFETY: the kernel reads four bytes at `place`, or the call fails.
         unsafe { libc::send(client.as_raw_fd(), place as *const libc::c_void, 4, 0) };
-        // What comes of it, without a device, is another scenario's.
+        // Another scenario checks the result without a device.
         Ok(())
     };
     let asker = std::sync::atomic::AtomicI32::new(0);
@@ -130,8 +130,8 @@ fn option_waits_for_send(lab: &Lab) -> Outcome {
     })
 }
 
-/// Has `use_up` leave something in a queue of host `a` that frees it in an hour, with all
-/// descriptors closed: the module does not go, says so at once, and goes when the queue is gone.
+/// `use_up` leaves a packet in a queue of host `a` for an hour, and closes all descriptors.
+/// Unloading the module must fail at once, and succeed after the queue's removal.
 fn stays(use_up: impl FnOnce(&Lab) -> Outcome) -> Outcome {
     let _restore = Restore;
     let lab = Lab::new(Wiring::Direct)?;
@@ -141,12 +141,13 @@ fn stays(use_up: impl FnOnce(&Lab) -> Outcome) -> Outcome {
     module::unload()
 }
 
-/// What comes of unloading while the queue is there. The queue is gone afterwards.
+/// Tries to unload the module while the queue exists, and then removes the queue. Returns the
+/// result of unloading.
 fn unload_with_queue(lab: &Lab) -> Result<std::io::Result<()>> {
     let unloading = thread::spawn(module::try_unload);
     let ended = eventually("delete_module's end", || Ok(unloading.is_finished()));
-    // Without the queue it ends in any case: a scenario that waits for the kernel for ever could
-    // not be ended.
+    // The queue's removal ends the call in any case. A scenario that waits in the kernel for ever
+    // could not be killed.
     lab.a.queue("del", &[])?;
     let outcome = unloading
         .join()
@@ -155,7 +156,7 @@ fn unload_with_queue(lab: &Lab) -> Result<std::io::Result<()>> {
     Ok(outcome)
 }
 
-/// Has all that host `a` sends wait for an hour.
+/// Delays all frames of host `a` by an hour.
 fn hold_back(lab: &Lab) -> Outcome {
     lab.a.queue("add", &["netem", "delay", "3600s"])
 }
@@ -215,7 +216,7 @@ fn stream_in_place_waits() -> Outcome {
     })
 }
 
-/// Frames that refer to no socket keep nothing.
+/// Frames without a reference to a socket do not keep the module loaded.
 fn stream_waits() -> Outcome {
     let _restore = Restore;
     let lab = Lab::new(Wiring::Direct)?;
@@ -227,7 +228,7 @@ fn stream_waits() -> Outcome {
     unload_with_queue(&lab)?.context("delete_module")
 }
 
-/// Making such a socket fails late, when it holds the module already.
+/// The control group refuses a socket late, when it already holds a reference to the module.
 fn cgroup_refuses() -> Outcome {
     const ROOT: &str = "/tmp/cgroup-of-sockets";
     let before = module::references()?;
@@ -258,7 +259,7 @@ fn cgroup_refuses() -> Outcome {
     })
 }
 
-/// The first to close waits, whose descriptor is still there then.
+/// The side that closes first enters TIME_WAIT, while its descriptor still exists.
 fn time_wait() -> Outcome {
     let _restore = Restore;
     let lab = Lab::new(Wiring::Direct)?;
@@ -294,7 +295,7 @@ fn comes_and_goes() -> Outcome {
             let over = &over;
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
-                    // Any error will do, as long as the module goes or has gone.
+                    // Any error is fine while the module is being unloaded or is not loaded.
                     drop(Socket::new(family, libc::SOCK_STREAM, IPPROTO_ENET));
                 }
             });

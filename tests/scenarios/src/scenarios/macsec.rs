@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Both protocols over MACsec, which gives them the secrecy and the authentication that they have
-//! not.
+//! Both protocols over MACsec, which adds the encryption and authentication that they lack.
 
 use crate::frame::ETH_P_ALL;
 use crate::prelude::*;
@@ -15,10 +14,10 @@ const KEYS: [&str; 2] = [
     "ffeeddccbbaa99887766554433221100",
 ];
 
-/// What is to be seen on no wire.
+/// Bytes that must not appear on the wire.
 const SECRET: &[u8] = b"nobody but the two of us reads this";
 
-/// Makes `host`'s end of the secured channel, where a frame may be late by `window` others.
+/// Sets up `host`'s end of the secured channel, with a replay window of `window` frames.
 fn secure(host: &Host, other: &Host, [own, others]: [&str; 2], window: u32) -> Result<()> {
     let far = print_mac(other.mac);
     host.namespace.ip(&format!(
@@ -30,7 +29,7 @@ fn secure(host: &Host, other: &Host, [own, others]: [&str; 2], window: u32) -> R
     ))
 }
 
-/// Makes both ends of the secured channel: the device `sec0` of either host.
+/// Sets up both ends of the secured channel: the device `sec0` of either host.
 pub fn secure_both(lab: &Lab, window: u32) -> Outcome {
     let [one, other] = KEYS;
     secure(&lab.a, &lab.b, [one, other], window)?;
@@ -65,13 +64,13 @@ fn hides(lab: &Lab) -> Outcome {
         seen += 1;
     }
     ensure!(seen > 3, "only {seen} frames were on the wire");
-    // Somebody on the wire who knows everything but the key: a SYN and a datagram, as plain frames.
+    // An attacker on the wire without the keys sends a SYN and a datagram as plain frames.
     let syn = EspHeader::new(9, 995, flag::SYN);
     let forger = lab.a.packets(0)?;
     forger.send_esp(lab.b.mac, lab.a.mac, syn)?;
     let datagram = crate::frame::edp(997, 997, 6, b"forged");
     forger.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_EDP, &datagram))?;
-    // They were for the device below, where nobody listens.
+    // They reach the device below, where no socket is bound.
     lab.b.await_counter("EspInNoSocket", 1)?;
     lab.b.await_counter("EdpInNoSocket", 1)?;
     silent(&far_datagrams, "a forged datagram")?;

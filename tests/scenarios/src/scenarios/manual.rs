@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The manual pages against the module: what they name is there, and what is there they name.
+//! The manual pages name exactly what the module has: sysctls, counters, columns, parameters and
+//! trace events.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ const ENET: &str = include_str!("../../../../docs/man/enet.7");
 const EDP: &str = include_str!("../../../../docs/man/edp.7");
 const ESP: &str = include_str!("../../../../docs/man/esp.7");
 
-/// The names that list items of `page` with `macro` are about: ".It Va one , two".
+/// The names in the list items of `page` with the macro `kind`: ".It Va one , two".
 fn items<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
     let prefix = format!(".It {kind} ");
     page.lines()
@@ -29,7 +30,7 @@ fn items<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Demands that the manual and the module name the same.
+/// Checks that the manual and the module name the same.
 fn same<'a>(
     what: &str,
     manual: impl IntoIterator<Item = &'a str>,
@@ -47,8 +48,8 @@ fn same<'a>(
     Ok(())
 }
 
-/// Each file is described as "/proc/sys/esp/NAME Pq DEFAULT"; a default is a number or another
-/// file's.
+/// Each file is described as "/proc/sys/esp/NAME Pq DEFAULT"; a default is a number or the name of
+/// another sysctl.
 fn sysctls(lab: &Lab) -> Outcome {
     let told: Vec<(&str, &str)> = items(ESP, "Pa")
         .into_iter()

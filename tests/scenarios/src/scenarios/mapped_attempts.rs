@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How ESP's attempt for a mapped client ends, and who hears of it.
+//! The end of ESP's connection attempt for a mapped client, and what the program sees of it.
 
 use std::os::fd::AsRawFd;
 
@@ -24,7 +24,7 @@ scenarios! {
     direct mapped_connection_tells_once_that_its_address_is_gone = address_gone;
 }
 
-/// Has a socket hear no packet without payload: a SYN has options.
+/// Makes a socket drop packets without payload. A SYN has options, and passes.
 fn ignore_empty(socket: &Socket) -> Outcome {
     let program = [LOAD_LENGTH, if_larger(11), KEEP_ALL, keep(0)];
     attach(socket, &program)?;
@@ -47,8 +47,9 @@ fn attempt(lab: &Lab, port: u16) -> Result<Socket> {
     Ok(client)
 }
 
-/// Host b has a mapped server of one user's, and another user's ESP sockets that connect from its
-/// port to where clients come from. Their SYNs must not cross those of clients.
+/// Host b has one user's mapped server, and another user's ESP socket that connects from the
+/// server's port to a client's port. Its SYN must not open a connection with a client's SYN that
+/// crosses it.
 fn another_users_socket(lab: &Lab) -> Outcome {
     known(lab)?;
     let server = listener(&lab.b, MAPPED, 5970, 4)?;
@@ -99,7 +100,7 @@ fn quiet_attempt(lab: &Lab) -> Outcome {
     let server = listener(&lab.b, PLAIN, 5974, 4)?;
     let before = lab.a.counter("EspInPkts")?;
     let client = attempt(lab, 5974)?;
-    // ESP's attempt is refused, and no call of the program has looked since.
+    // ESP's attempt is refused, and the program has made no call since.
     lab.a.await_counter("EspInPkts", before + 1)?;
     same(client.pending_error()?, 0, "SO_ERROR")?;
     let events = client.poll(libc::POLLOUT, Duration::from_secs(60))?;
@@ -108,7 +109,7 @@ fn quiet_attempt(lab: &Lab) -> Outcome {
     exchange(&client, &accepted)
 }
 
-/// The refusal comes while the ring waits for the socket to become ready.
+/// The refusal arrives while the ring waits for the socket to become ready.
 fn by_ring(lab: &Lab) -> Outcome {
     known(lab)?;
     let server = listener(&lab.b, PLAIN, 5975, 4)?;
@@ -139,7 +140,7 @@ fn ports_in_use(lab: &Lab) -> Outcome {
     ensure!(!is_esp(&client));
     let (accepted, _) = server.accept(0)?;
     exchange(&client, &accepted)?;
-    // ESP carries one from another port.
+    // ESP carries a connection from another port.
     let client = client_from(lab, 5978)?;
     client.set_so(libc::SO_REUSEADDR, 1)?;
     client.connect_bytes(&internet([10, 0, 0, 2], 5976))?;

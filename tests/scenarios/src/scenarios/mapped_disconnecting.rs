@@ -17,10 +17,10 @@ scenarios! {
 /// The address that undoes `connect`, `AF_UNSPEC`.
 const NOTHING: [u8; 16] = [0; 16];
 
-/// What TCP's socket is that has no connection, in `TCP_INFO`.
+/// The state of a TCP socket without a connection, in `TCP_INFO`.
 pub const TCP_CLOSE: u8 = 7;
 
-/// The state that `TCP_INFO` tells.
+/// The state that `TCP_INFO` reports.
 ///
 /// # Errors
 /// When the call fails.
@@ -29,8 +29,8 @@ pub fn state(socket: &Socket) -> Result<u8> {
     info.first().copied().context("no state")
 }
 
-/// What `connect` to `to` ends with when another call disconnects the socket meanwhile, and the
-/// state after that.
+/// Disconnects a socket while its `connect` to `to` sleeps. Returns the error number of `connect`,
+/// and the socket's state after that.
 fn disconnected(lab: &Lab, kind: (i32, i32), to: &[u8]) -> Result<(Option<i32>, u8)> {
     let client = stream(&lab.a, kind.0, kind.1)?;
     let call = || client.connect_bytes(to);
@@ -44,7 +44,8 @@ fn disconnected(lab: &Lab, kind: (i32, i32), to: &[u8]) -> Result<(Option<i32>, 
 
 fn in_connect(lab: &Lab) -> Outcome {
     known(lab)?;
-    // ESP drops SYNs while nobody accepts; TCP has room of its own, and would connect.
+    // ESP drops SYNs while its accept queue is full; TCP's own accept queue has room, and TCP would
+    // connect.
     let _full = listener(&lab.b, MAPPED, 985, 0)?;
     let first = dial(&lab.a, MAPPED, 985)?;
     ensure!(is_esp(&first), "ESP does not listen");
@@ -58,11 +59,10 @@ fn in_connect(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A call that settles that the connection is TCP's, and one that disconnects, at about the same
-/// time.
+/// One call hands the connection over to TCP, and another one disconnects, at about the same time.
 fn while_it_goes_to_tcp(lab: &Lab) -> Outcome {
     let rounds = 600 / factor() as u16;
-    /// Turns of a loop that one of the two is later than the other, at most; some 20 microseconds.
+    /// The longest delay of the second call, in turns of a loop: some 20 microseconds.
     const LATE: u32 = 20_000;
     known(lab)?;
     let mut rng = 1_u32;

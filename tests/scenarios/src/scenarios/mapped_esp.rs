@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets, those of `IPPROTO_ENET`, whose connections ESP carries, and the ways back to
-//! TCP. How their calls behave is compared with TCP's in `alike`.
+//! Mapped sockets (`IPPROTO_ENET`) whose connections ESP carries, and the fallbacks to TCP. `alike`
+//! compares their calls with TCP's.
 
 use super::mapped_tcp::{addresses, far6, stream};
 use crate::address::{internet, internet6, ESP_SO_CHECKSUM, IPPROTO_ENET};
@@ -26,10 +26,11 @@ scenarios! {
 
 /// Family and protocol of a mapped socket.
 pub const MAPPED: (i32, i32) = (libc::AF_INET, IPPROTO_ENET);
-/// Those of TCP's.
+/// Family and protocol of a plain TCP socket.
 pub const PLAIN: (i32, i32) = (libc::AF_INET, libc::IPPROTO_TCP);
 
-/// Has each host know that the other takes mapped connections: it asks when it first connects.
+/// Makes each host learn that the other takes mapped connections: a host sends a query when it
+/// first connects.
 ///
 /// # Errors
 /// When a host does not learn it.
@@ -38,7 +39,7 @@ pub fn make_known(lab: &Lab) -> Outcome {
     learn(&lab.b, (&lab.a, 1))
 }
 
-/// Has `from` know that the host `to`, whose address is 10.0.0. and the number, takes mapped
+/// Makes `from` learn that the host `to`, whose address is 10.0.0.`number`, takes mapped
 /// connections.
 ///
 /// # Errors
@@ -52,7 +53,7 @@ pub fn learn(from: &Host, (to, number): (&Host, u8)) -> Outcome {
     Ok(())
 }
 
-/// A lab whose hosts know each other.
+/// Gives the hosts addresses, and makes each learn that the other takes mapped connections.
 ///
 /// # Errors
 /// When a call fails.
@@ -87,7 +88,7 @@ pub fn dial(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
     Ok(client)
 }
 
-/// Whether ESP carries the connection: options of ESP's are answered then.
+/// Whether ESP carries the connection: only then the socket has ESP's options.
 pub fn is_esp(socket: &Socket) -> bool {
     socket.int_option(SOL_EP, ESP_SO_CHECKSUM).is_ok()
 }
@@ -126,7 +127,8 @@ fn both_mapped(lab: &Lab) -> Outcome {
     module::await_unused()
 }
 
-/// Monitors look at the state, the packet size and the round trip time, as with TCP.
+/// `TCP_INFO` has the fields that monitors read, as with TCP: state, packet size and round trip
+/// time.
 fn fill_tcp_info(lab: &Lab) -> Outcome {
     known(lab)?;
     let listener = listener(&lab.b, MAPPED, 929, 4)?;
@@ -141,14 +143,14 @@ fn fill_tcp_info(lab: &Lab) -> Outcome {
                 .copied()
                 .map(u32::from_ne_bytes)
         };
-        // Where struct tcp_info (linux/tcp.h) has tcpi_snd_mss, tcpi_pmtu, tcpi_rtt, tcpi_segs_out
-        // and tcpi_segs_in.
+        // The offsets in struct tcp_info (linux/tcp.h) of tcpi_snd_mss, tcpi_pmtu, tcpi_rtt,
+        // tcpi_segs_out and tcpi_segs_in.
         let words = [16, 60, 68, 136, 140].map(word);
         ensure!(info.first() == Some(&1), "not TCP_ESTABLISHED: {info:?}");
         ensure!(words[..2] == [Some(1489), Some(1500)], "sizes of {words:?}");
         ensure!(words[2..].iter().all(|word| *word > Some(0)), "{words:?}");
     }
-    // A program with little room gets the start.
+    // A short buffer gets the start of the structure.
     let start = client.option(libc::IPPROTO_TCP, libc::TCP_INFO, 512, 1)?;
     ensure!(start == [1], "{start:?}");
     Ok(())
@@ -191,7 +193,7 @@ fn names(lab: &Lab) -> Outcome {
             ensure!((domain, protocol) == (family, libc::IPPROTO_TCP));
         }
     }
-    // A port that the program has chosen is the one that the server sees.
+    // The server sees the port that the program has chosen.
     let listener = listener(&lab.b, MAPPED, 934, 1)?;
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.bind_bytes(&internet([10, 0, 0, 1], 4711))?;
@@ -234,7 +236,7 @@ fn unwilling(lab: &Lab) -> Outcome {
 
 fn silent(lab: &Lab) -> Outcome {
     known(lab)?;
-    // ESP drops SYNs while nobody accepts; TCP has room of its own.
+    // ESP drops SYNs while its accept queue is full; TCP's own accept queue has room.
     let listener = listener(&lab.b, MAPPED, 937, 0)?;
     let first = dial(&lab.a, MAPPED, 937)?;
     let second = dial(&lab.a, MAPPED, 937)?;
@@ -247,7 +249,7 @@ fn silent(lab: &Lab) -> Outcome {
     };
     carried_by_esp([&first, by_esp])?;
     carried_by_tcp([&second, by_tcp])?;
-    // The host may have changed: it is asked again.
+    // The host may have changed, so it gets another query.
     lab.a.await_counter("EdpInAnswers", 1)?;
     let third = dial(&lab.a, MAPPED, 938);
     ensure!(third.is_err(), "nobody listens there");
@@ -285,7 +287,7 @@ fn accept_sleeps(lab: &Lab) -> Outcome {
     for kind in [MAPPED, PLAIN, PLAIN, MAPPED] {
         thread::scope(|scope| {
             let accepting = scope.spawn(|| listener.accept(0));
-            // If it does not sleep by then, it has less to show.
+            // `accept` usually sleeps by then; otherwise this round proves less.
             thread::sleep(Duration::from_millis(50));
             let client = dial(&lab.a, kind, 943)?;
             let accepted = accepting.join().map_err(|_| anyhow!("accept panicked"))?;
@@ -321,7 +323,7 @@ fn without_waiting(lab: &Lab) -> Outcome {
             _ => carried_by_tcp([&client, &server])?,
         }
     }
-    // A connection that nobody takes: TCP's refusal is what the program learns.
+    // Without a listener the program gets TCP's refusal.
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.set_nonblocking(true)?;
     let to = internet([10, 0, 0, 2], 947);
@@ -332,7 +334,7 @@ fn without_waiting(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The option that tells the ends of a mapped connection, from port 5000.
+/// The option with both ends of a mapped connection. The client's port is 5000.
 pub fn option(from: [u8; 4], to: [u8; 4], port: u16) -> Vec<u8> {
     let end = |address: [u8; 4], port: u16| {
         let mut end = vec![0; 10];
@@ -344,8 +346,7 @@ pub fn option(from: [u8; 4], to: [u8; 4], port: u16) -> Vec<u8> {
     [vec![8, 36], end(from, 5000), end(to, port)].concat()
 }
 
-/// Sends a SYN with `options` from `a`, as a station that writes its frames itself, and returns the
-/// answer's flags.
+/// Sends a SYN with `options` from host `a` by a packet socket, and returns the answer's flags.
 fn answer_to(lab: &Lab, options: &[u8], from: u16, to: u16) -> Result<u8> {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let syn = EspHeader {
@@ -374,8 +375,9 @@ fn stranger(lab: &Lab) -> Outcome {
     let right = option(own, far, 950);
     ensure!(answer_to(lab, &right, 3000, 950)? & flag::SYN != 0);
     let wrong = [
-        // Another host's address, the server's own, none, one that is not the server's, and another
-        // port.
+        // Wrong clients: another host's address, the server's own, an unreachable one, and none.
+        // Then wrong servers: another host's address, and another port. Then a cut option, and
+        // none.
         option([10, 0, 0, 99], far, 950),
         option(far, far, 950),
         option([10, 9, 9, 9], far, 950),
@@ -393,13 +395,13 @@ fn stranger(lab: &Lab) -> Outcome {
         );
     }
     ensure!(lab.b.counter("MappedInForeign")? == 5);
-    // A listener for the host itself is not reached from outside.
+    // A listener on the loopback address cannot be reached from outside.
     let inside = stream(&lab.b, MAPPED.0, MAPPED.1)?;
     inside.bind_bytes(&internet([127, 0, 0, 1], 952))?;
     inside.listen(4)?;
     let options = option(own, [127, 0, 0, 1], 952);
     ensure!(answer_to(lab, &options, 3100, 952)? & flag::RST != 0);
-    // Nor is one of another device.
+    // Nor can a listener that is bound to another device.
     let elsewhere = stream(&lab.b, MAPPED.0, MAPPED.1)?;
     elsewhere.set_option(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"lo\0")?;
     elsewhere.bind_bytes(&internet([0; 4], 953))?;
@@ -410,7 +412,7 @@ fn stranger(lab: &Lab) -> Outcome {
 
 fn ports_apart(lab: &Lab) -> Outcome {
     known(lab)?;
-    // Whoever listens on ESP's port of the same number gets nothing that is meant for TCP's.
+    // An ESP listener on the same port number gets no connection that is meant for TCP's port.
     let own = lab.b.esp_listener(960, 4)?;
     let client = dial(&lab.a, MAPPED, 960);
     ensure!(client.is_err(), "a mapped client reached an ESP listener");
@@ -457,25 +459,24 @@ fn stopped_listener(lab: &Lab) -> Outcome {
     let client = dial(&lab.a, PLAIN, 970)?;
     let (server, _) = listener.accept(0)?;
     exchange(&client, &server)?;
-    // Not reachable by IPv6 neighbours that do not know the host: the address family is no reason
-    // to fail.
+    // The listener has no IPv6 address, so an IPv6 client cannot connect.
     let six = stream(&lab.a, libc::AF_INET6, IPPROTO_ENET)?;
     ensure!(six.connect_bytes(&internet6(far6(2), 970)).is_err());
     Ok(())
 }
 
-/// The queueing discipline `fq` reads `SO_MAX_PACING_RATE` from the socket of a frame, which is not
-/// the one that the program has set it on.
+/// The queueing discipline `fq` reads `SO_MAX_PACING_RATE` from a frame's socket. That is the
+/// companion, not the socket on which the program has set the option.
 fn pacing(lab: &Lab) -> Outcome {
     const RATE: i32 = 500_000;
     const BYTES: usize = 400_000;
     const NONE: i32 = -1;
-    // Some of it leaves at once: a new flow's credit.
+    // A part of the bytes leaves at once: a new flow's credit.
     const PACED: Duration = Duration::from_millis(600);
     known(lab)?;
     let listener = listener(&lab.b, MAPPED, 928, 4)?;
     lab.a.queue("add", &["fq"])?;
-    // With limits set before it connects, and after.
+    // The time of a transfer, with limits that are set before the client connects and after.
     let took = |before: Option<i32>, after: Option<i32>| -> Result<Duration> {
         let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
         let limit = |rate: Option<i32>| {
@@ -496,7 +497,7 @@ fn pacing(lab: &Lab) -> Outcome {
         let took = took(before, after)?;
         ensure!(took >= PACED, "limits {before:?}, {after:?}: {took:?}");
     }
-    // Without a limit a busy machine may be as slow: what counts is that nothing was held back.
+    // A busy machine may be as slow without a limit, so check that `fq` has held nothing back.
     let before = held_back(&lab.a)?;
     ensure!(before > 0, "the queueing discipline counts nothing");
     took(Some(RATE), Some(NONE))?;
@@ -505,11 +506,11 @@ fn pacing(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// How often `fq` has had a flow wait for its rate.
+/// How often `fq` has throttled a flow.
 fn held_back(host: &Host) -> Result<u64> {
     let show = ["-statistics", "qdisc", "show", "dev", DEVICE];
     let text = host.namespace.run("tc", &show)?;
-    // The number of flows that wait at present has the same name and comes before.
+    // The number of flows that are throttled now has the same name, and comes first.
     let (_, counters) = text.split_once("highprio").context(text.clone())?;
     let mut words = counters
         .split_whitespace()

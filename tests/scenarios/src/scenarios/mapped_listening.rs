@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped listeners: ESP listens as long as TCP does, whatever ends TCP's listener; who is woken;
-//! and SYNs whose bytes change.
+//! Mapped listeners: ESP listens only as long as TCP does, whatever ends TCP's listener. Also:
+//! wake-ups of `accept`, and SYNs whose bytes change.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ scenarios! {
     direct mapped_listener_is_of_the_control_group_of_its_socket = control_group;
 }
 
-/// Has the kernel end TCP's listener at `port`, as an administrator does.
+/// Destroys TCP's listener at `port` by `ss -K`, as an administrator does.
 fn destroy(host: &Host, port: u16) -> Outcome {
     let sport = format!(":{port}");
     let arguments = ["-K", "-H", "-tln", "sport", "=", &sport];
@@ -36,7 +36,7 @@ fn destroy(host: &Host, port: u16) -> Outcome {
     Ok(())
 }
 
-/// A listener whose port another one may take when it has ended.
+/// A listener with `SO_REUSEADDR`: another one may take its port when it has ended.
 fn replaceable(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
     let listener = stream(host, kind.0, kind.1)?;
     listener.set_so(libc::SO_REUSEADDR, 1)?;
@@ -53,7 +53,7 @@ fn destroyed(lab: &Lab) -> Outcome {
         ensure!(is_esp(&waiting), "ESP did not listen");
         destroy(&lab.b, port)?;
         if replaced {
-            // It may be another user's.
+            // The new listener may belong to another user.
             let new = replaceable(&lab.b, PLAIN, port)?;
             let client = dial(&lab.a, MAPPED, port)?;
             ensure!(!is_esp(&client), "the old listener took the connection");
@@ -80,7 +80,7 @@ fn destroyed_in_accept(lab: &Lab) -> Outcome {
     refused(accepted, libc::EINVAL, "accept")
 }
 
-/// The peer is a station that writes its frames itself: a host would go on in no time.
+/// The peer is a packet socket, as a host would complete the handshake too early.
 fn destroyed_above_a_child(lab: &Lab) -> Outcome {
     const PORT: u16 = 974;
     const OWN: u16 = 3200;
@@ -120,7 +120,7 @@ fn destroyed_above_a_child(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// One thread calls `listen`, another one `shutdown` until that finds a listener.
+/// One thread calls `listen`; another one calls `shutdown` until it succeeds.
 fn shut_down_early(lab: &Lab) -> Outcome {
     const ROUNDS: u16 = 100;
     known(lab)?;
@@ -166,7 +166,7 @@ fn changing_syn(lab: &Lab) -> Outcome {
     const PORT: u16 = 979;
     const FRAMES: u16 = 100;
     const HEADERS: usize = 14 + 11;
-    /// The option's type, and one that nobody knows.
+    /// The difference between the option's type and an unknown one.
     const BITS: u8 = 8 ^ 99;
     let sends = 60 / factor() as u16;
     known(lab)?;
@@ -212,11 +212,11 @@ fn changing_syn(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// A control group of its own, which the process enters and leaves.
+/// A new control group, which the process enters and leaves.
 pub struct Group(PathBuf);
 
 impl Group {
-    /// Makes it.
+    /// Creates the group.
     ///
     /// # Errors
     /// When the kernel refuses it.
@@ -227,7 +227,7 @@ impl Group {
         Ok(Self(path))
     }
 
-    /// Runs `work` inside.
+    /// Runs `work` while the process is in the group.
     ///
     /// # Errors
     /// When the process cannot enter or leave, and `work`'s own.
@@ -242,7 +242,7 @@ impl Group {
         Ok(fs::metadata(&self.0)?.ino())
     }
 
-    /// The group, open, as `bpf(2)` asks for it.
+    /// Opens the group for `bpf(2)`.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -258,7 +258,8 @@ impl Drop for Group {
     }
 }
 
-/// Whoever calls `listen`: the group is that of the task that made the socket, as with TCP.
+/// A listener belongs to the group of the task that created its socket, as with TCP, whichever task
+/// calls `listen`.
 fn control_group(lab: &Lab) -> Outcome {
     known(lab)?;
     let group = Group::create()?;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What decides about connections of TCP's and does not see ESP's: IPsec, VRFs, BPF programs,
-//! `io_uring`. Where there is such a thing, TCP carries the connections of mapped sockets, or ESP
-//! does as it says.
+//! Mechanisms that decide about TCP's connections and do not see ESP's: IPsec, VRFs, BPF programs,
+//! `io_uring`. Where one is in use, TCP carries the connections of mapped sockets, or ESP obeys it.
 
 use std::alloc::{alloc_zeroed, Layout};
 
@@ -35,8 +34,8 @@ scenarios! {
 
 const FAR: [u8; 4] = [10, 0, 0, 2];
 
-/// A client of `host` that has begun to connect to `b`, and has been refused by ESP after
-/// `refused_before` others.
+/// Starts a client of `host` that connects to `b`, and waits until ESP is refused. `refused_before`
+/// is the number of earlier refusals.
 fn refused_client(host: &Host, port: u16, refused_before: u32) -> Result<Socket> {
     let client = stream(host, MAPPED.0, MAPPED.1)?;
     client.set_nonblocking(true)?;
@@ -49,7 +48,8 @@ fn refused_client(host: &Host, port: u16, refused_before: u32) -> Result<Socket>
     Ok(client)
 }
 
-/// A connection from `a` to `listener`, and whether ESP carries it.
+/// Connects `a` to `listener`, and checks that ESP carries the connection if `by_esp`, and TCP
+/// otherwise.
 fn carried(lab: &Lab, listener: &Socket, port: u16, by_esp: bool) -> Result<[Socket; 2]> {
     let client = dial(&lab.a, MAPPED, port)?;
     let (server, _) = listener.accept(0)?;
@@ -60,7 +60,7 @@ fn carried(lab: &Lab, listener: &Socket, port: u16, by_esp: bool) -> Result<[Soc
     Ok([client, server])
 }
 
-/// Each row: what is said to `ip`, and taken back; whether TCP connects in between.
+/// Each row: a command for `ip`, the command that undoes it, and whether TCP connects in between.
 const POLICIES: [(&str, &str, bool); 4] = [
     (
         "policy add src 192.168.7.0/24 dst 10.0.0.2/32 dir in tmpl proto esp mode transport",
@@ -101,7 +101,7 @@ fn ipsec_at_the_server(lab: &Lab) -> Outcome {
             ensure!(events == 0, "{set}: events {events:#x}");
             xfrm(take_back)?;
         }
-        // TCP's SYN comes again.
+        // TCP retransmits its SYN.
         await_events(&client, libc::POLLOUT).context(set)?;
         let (server, _) = listener.accept(0)?;
         ensure!(!is_esp(&client) && !is_esp(&server), "{set}: ESP");
@@ -117,7 +117,7 @@ fn ipsec_at_the_server(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// `struct xfrm_userpolicy_info`: what comes in need not be encrypted.
+/// `struct xfrm_userpolicy_info`: incoming packets need not be encrypted.
 fn allowing() -> Vec<u8> {
     const FAMILY: usize = 40;
     let mut policy = vec![0; 168];
@@ -200,8 +200,8 @@ fn vrf(lab: &Lab) -> Outcome {
         let mtu = server.int_option(libc::IPPROTO_IP, libc::IP_MTU)?;
         same(mtu, 1500, "the MTU of what the connection goes by")?;
     }
-    // The VRF's listener has the connections, whichever came first: as the only one that hears the
-    // VRF, or before one that hears all.
+    // The VRF's listener gets the connections, whichever was bound first: as the only one in the
+    // VRF, or in preference to one of all VRFs.
     for (port, on, devices) in [
         (834, "0", ["", "red"]),
         (835, "1", ["", "red"]),
@@ -229,7 +229,7 @@ fn program_of_a_group(lab: &Lab) -> Outcome {
         socket.bind_bytes(&internet([0; 4], port))?;
         Ok(socket)
     };
-    // The one that listens second gets all connections.
+    // The program selects the socket that listens second.
     let program = [bpf::keep(1)];
     for (port, before) in [(840, true), (841, false)] {
         let first = member(port)?;
@@ -277,11 +277,11 @@ fn names_by_program(lab: &Lab) -> Outcome {
         let program = bpf::look_at_names(&place, which).context("the program")?;
         let plain = listener(&lab.b, MAPPED, port, 4)?;
         let looked_at = group.within(|| listener(&lab.b, MAPPED, port + 1, 4))?;
-        // A client of the group, which has no other one then.
+        // A client in the group, whose listener is outside.
         let [client, server] = group.within(|| carried(lab, &plain, port, false))?;
         ensure!(client.peer_name()? == internet(FAR, port));
         drop((client, server));
-        // A listener of the group.
+        // A listener in the group.
         carried(lab, &looked_at, port + 1, false)?;
         drop(program);
         group.within(|| carried(lab, &plain, port, true))?;
@@ -290,8 +290,8 @@ fn names_by_program(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A ring that may receive without a copy, by no device: then the kernel copies into the memory
-/// that was registered.
+/// A ring for zero-copy receives without a device: the kernel then copies into the registered
+/// memory.
 fn zero_copy_ring() -> Result<IoUring<squeue::Entry, cqueue::Entry32>> {
     const NODEV: u32 = 2;
     const PAGE: usize = 4096;
@@ -330,7 +330,7 @@ fn zero_copy_ring() -> Result<IoUring<squeue::Entry, cqueue::Entry32>> {
     Ok(ring)
 }
 
-/// What `IORING_OP_RECV_ZC` comes to first.
+/// The result of the first completion of `IORING_OP_RECV_ZC`.
 fn receive_in_place(socket: &Socket) -> Result<i32> {
     let mut ring = zero_copy_ring()?;
     let entry = opcode::RecvZc::new(Fd(socket.as_raw_fd()), 0).build();
@@ -345,7 +345,7 @@ fn zero_copy_receive(lab: &Lab) -> Outcome {
     known(lab)?;
     for (kind, port, result) in [
         (PLAIN, 860, 3),
-        // Not that it is not connected.
+        // The error is not `ENOTCONN`.
         (MAPPED, 861, -libc::EPROTONOSUPPORT),
     ] {
         let listener = listener(&lab.b, kind, port, 4)?;
@@ -365,8 +365,8 @@ fn zero_copy_receive(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Whether there is a report of a packet that was late, in the error queue of a socket of TCP's
-/// kind.
+/// Takes a report of a late packet from the error queue of a mapped socket. Returns whether there
+/// was one.
 fn take_late(socket: &Socket) -> Result<bool> {
     const ORIGIN_TXTIME: u8 = 6;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
@@ -382,8 +382,8 @@ fn take_late(socket: &Socket) -> Result<bool> {
     }
 }
 
-/// All that an option sets is the companion's, too: here that the discipline is to report
-/// (`SOF_TXTIME_REPORT_ERRORS`).
+/// The companion gets every setting of an option, too: here that the discipline reports late
+/// packets (`SOF_TXTIME_REPORT_ERRORS`).
 fn late(lab: &Lab) -> Outcome {
     if !has_etf()? {
         return Ok(());

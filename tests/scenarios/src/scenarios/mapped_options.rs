@@ -24,7 +24,7 @@ const IPV6_ADDRFORM: i32 = 1;
 const MAPPED6: (i32, i32) = (libc::AF_INET6, IPPROTO_ENET);
 const PLAIN6: (i32, i32) = (libc::AF_INET6, libc::IPPROTO_TCP);
 
-/// 10.0.0.2 as an address of IPv6.
+/// 10.0.0.2 as an IPv4-mapped address of IPv6.
 fn far_mapped(port: u16) -> Vec<u8> {
     let mut address = [0; 16];
     address[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 2]);
@@ -128,7 +128,7 @@ fn clients(lab: &Lab) -> Outcome {
     ensure!(!is_esp(&client), "TCP_MAXSEG is not honoured");
     let (server, _) = listener.accept(0)?;
     exchange(&client, &server)?;
-    // A connection that is put together from an image: nothing leaves.
+    // `TCP_REPAIR` restores a connection from an image: no packet leaves.
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.set_int_option(libc::IPPROTO_TCP, TCP_REPAIR, 1)?;
     client.connect_bytes(&internet([10, 0, 0, 2], 804))?;
@@ -139,7 +139,7 @@ fn clients(lab: &Lab) -> Outcome {
 
 fn listeners(lab: &Lab) -> Outcome {
     known(lab)?;
-    // Set before it listens, and after.
+    // The key is set before `listen`, and after it.
     for (port, before) in [(805, true), (806, false)] {
         let listener = stream(&lab.b, MAPPED.0, MAPPED.1)?;
         listener.bind_bytes(&internet([0; 4], port))?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets, those of `IPPROTO_ENET`, where TCP carries the bytes. How their calls behave is
-//! compared with TCP's in `alike`.
+//! Mapped sockets (`IPPROTO_ENET`) whose connections TCP carries. `alike` compares their calls with
+//! TCP's.
 
 use crate::address::{internet, internet6, IPPROTO_ENET};
 use crate::prelude::*;
@@ -29,7 +29,7 @@ pub fn addresses(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The same, with mapped sockets left to TCP.
+/// Gives both hosts addresses as [`addresses`] does, and leaves mapped sockets to TCP.
 fn by_tcp(lab: &Lab) -> Outcome {
     addresses(lab)?;
     for host in [&lab.a, &lab.b] {
@@ -38,7 +38,7 @@ fn by_tcp(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// fd00:: and the number.
+/// The address fd00::`number`.
 pub fn far6(number: u8) -> [u8; 16] {
     let mut address = [0; 16];
     address[0] = 0xfd;
@@ -53,7 +53,8 @@ pub fn stream(host: &Host, family: i32, protocol: i32) -> Result<Socket> {
         .with_context(|| format!("a socket of family {family}, protocol {protocol}"))
 }
 
-/// A listener of `b` and a client of `a`, and what each of the two is.
+/// Connects a client of `a` to a listener of `b`. `connects` and `listens` are their families and
+/// protocols. Returns the client and the accepted socket.
 pub fn connect(
     lab: &Lab,
     listens: (i32, i32),
@@ -118,7 +119,7 @@ fn hold_the_module() -> Outcome {
     module::await_unused()?;
     let [client, server] = connect(&lab, mapped, mapped, 910)?;
     refused(module::try_unload(), libc::EWOULDBLOCK, "delete_module")?;
-    // What both owe each other when they close is TCP's to bring over.
+    // TCP must deliver the bytes that are unacknowledged when both ends close.
     lab.relay().set_mode(Mode::Hold);
     client.send_all(&[1; 5000])?;
     server.send_all(&[2; 5000])?;
@@ -135,7 +136,7 @@ fn hold_the_module() -> Outcome {
     let orphans = lab.a.namespace.run("ss", &["-tan"])?;
     ensure!(orphans.contains("FIN-WAIT-1"), "no connection: {orphans}");
     lab.relay().set_mode(Mode::Forward);
-    // A program whose sockets are mapped finds the module again.
+    // A program that creates a mapped socket loads the module again.
     ensure!(!module::loaded(), "the module is still there");
     drop(stream(&lab.a, libc::AF_INET, IPPROTO_ENET)?);
     ensure!(module::loaded(), "the socket is of another module");

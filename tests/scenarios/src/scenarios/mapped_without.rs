@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets beside hosts without the module, and those that lose it. The wire takes all of
-//! the module's frames: that is as if the other host's kernel did not know them.
+//! Mapped sockets, and hosts that lack the module or lose it. The wire drops all of the module's
+//! frames, as a kernel without the module would.
 //!
-//! They run where the guest's clock counts instructions: there time means something, and is judged
+//! These scenarios run where the guest's clock counts instructions, so that they can check times,
 //! too.
 
 use super::mapped_esp::{dial, is_esp, known, listener, MAPPED, PLAIN};
@@ -24,10 +24,11 @@ const ETH_P_IP: u16 = 0x0800;
 /// `TCP_USER_TIMEOUT`, milliseconds.
 const PATIENCE: i32 = 3000;
 
-/// The most that mapped connections to such a host may take longer than plain ones.
+/// By which share a mapped connection to such a host may take longer than a plain one, at most.
 const MOST: f64 = 0.1;
 
-/// Two hosts on a switch that leaves TCP's checksums to nobody.
+/// Two hosts on a switch. They compute TCP's checksums themselves, as the switch does not complete
+/// them.
 fn lab() -> Result<Lab> {
     let lab = Lab::new(Wiring::Switched)?;
     for host in [&lab.a, &lab.b] {
@@ -36,7 +37,7 @@ fn lab() -> Result<Lab> {
     Ok(lab)
 }
 
-/// How long `connect` takes.
+/// The time that `connect` takes, microseconds.
 fn connects(lab: &Lab, listener: &Socket, kind: (i32, i32), port: u16) -> Result<f64> {
     let start = Instant::now();
     let client = dial(&lab.a, kind, port)?;
@@ -46,7 +47,7 @@ fn connects(lab: &Lab, listener: &Socket, kind: (i32, i32), port: u16) -> Result
     Ok(took.as_secs_f64() * 1e6)
 }
 
-/// The least of them: what else the host does only adds.
+/// The least of `times`: other work of the host only adds to them.
 fn least(times: Vec<f64>) -> f64 {
     times.into_iter().fold(f64::INFINITY, f64::min)
 }
@@ -58,10 +59,10 @@ fn first_connection() -> Outcome {
         addresses(&lab)?;
         lab.relay().set_mode(Mode::Foreign);
         let listener = listener(&lab.b, PLAIN, 950, 4)?;
-        // Finds the neighbour, which either needs.
+        // Resolves the neighbour, which both kinds of connection need.
         connects(&lab, &listener, PLAIN, 950)?;
         plain.push(connects(&lab, &listener, PLAIN, 950)?);
-        // The first one asks the host, when it has got its connection.
+        // The first mapped connection sends a query to the host after its handshake.
         let wire = PacketSocket::open_both_ways(&lab.a.namespace, DEVICE, ETH_P_ALL)?;
         connects(&lab, &listener, MAPPED, 950)?;
         let types = take_types(&wire);
@@ -107,13 +108,13 @@ fn lost() -> Outcome {
     set_patience(&by_esp)?;
     exchange(&by_esp, &other)?;
     for end in [&by_esp, &other] {
-        // The time counts for what is not acknowledged.
+        // The timeout runs while data is unacknowledged.
         eventually("all is acknowledged", || {
             Ok(end.queued(libc::TIOCOUTQ)? == 0)
         })?;
     }
     lab.relay().set_mode(Mode::Foreign);
-    // A new connection is TCP's within a second.
+    // A new connection falls back to TCP within a second.
     let start = Instant::now();
     let fallen_back = dial(&lab.a, MAPPED, 951)?;
     let took = start.elapsed();
@@ -127,7 +128,7 @@ fn lost() -> Outcome {
     drop(dial(&lab.a, MAPPED, 951)?);
     let took = start.elapsed();
     ensure!(took < Duration::from_millis(10), "again {took:?}");
-    // One that stands ends as one of TCP to a silent host does.
+    // The open connection of ESP ends as a TCP connection to a silent host does.
     by_esp
         .send_all(b"nobody hears this")
         .context("the connection of ESP")?;
@@ -142,7 +143,7 @@ fn lost() -> Outcome {
     Ok(())
 }
 
-/// How long the socket waits for its peer until it gives up.
+/// Returns how long the socket waits for its silent peer before it times out.
 fn ends(socket: &Socket) -> Result<Duration> {
     let start = Instant::now();
     refused(socket.receive(&mut [0], 0), libc::ETIMEDOUT, "silent peer")?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Whom memory is charged to.
+//! Memory control groups: which memory of the module is charged to a group.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -43,19 +43,19 @@ impl Group {
         Ok(group)
     }
 
-    /// Lets it have so many bytes.
+    /// Limits the group's memory to `bytes`.
     fn limit(&self, bytes: u64) -> Outcome {
         fs::write(self.0.join("memory.max"), bytes.to_string()).context("memory.max")
     }
 
-    /// All memory that it is charged for, bytes: what the lines of `memory.stat` add up to, which
-    /// are late by some pages.
+    /// All memory that the group is charged for, bytes. The lines of `memory.stat` add up to it,
+    /// but lag by some pages.
     fn all(&self) -> Result<i64> {
         let text = fs::read_to_string(self.0.join("memory.current"))?;
         text.trim().parse().context("memory.current")
     }
 
-    /// Kernel memory that it is charged for, bytes.
+    /// Kernel memory that the group is charged for, bytes.
     fn kernel(&self) -> Result<u64> {
         let text = fs::read_to_string(self.0.join("memory.stat"))?;
         let line = text.lines().find_map(|line| line.strip_prefix("kernel "));
@@ -67,7 +67,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The next scenario finds none of it; if this fails, that one says so.
+        // If this fails, the next scenario with a group reports it.
         let _ = fs::write(format!("{ROOT}/cgroup.procs"), "0");
         let _ = fs::remove_dir(&self.0);
         let _ = umount(ROOT);
@@ -105,39 +105,41 @@ fn charged(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Something that is kept, with what it takes.
+/// The results of calls, which keep their memory until they are dropped.
 type Kept = Vec<Box<dyn Any>>;
 
 /// A call that takes memory.
 struct Trial {
     what: &'static str,
-    /// How often it is made.
+    /// The number of calls.
     count: u16,
-    /// Bytes for each that `docs/security.md` bounds in another way than by a control group.
+    /// Uncharged bytes of each call, which `docs/security.md` bounds in another way than by a
+    /// control group.
     uncharged: i64,
     call: fn(&Lab, u16) -> Result<Kept>,
 }
 
-/// What the group has at most, bytes.
+/// The group's limit, bytes.
 const LIMIT: u64 = 64 << 20;
 
-/// How many devices there are to connect by.
+/// The number of devices for connection attempts.
 const DEVICES: u16 = 100;
 
-/// What comes and goes otherwise, bytes: pages that processors keep for the next allocation, and
-/// parts of slabs.
+/// The tolerance for other changes of free memory, bytes: pages that processors keep for the next
+/// allocation, and parts of slabs.
 const SLACK: i64 = 1 << 20;
 
-/// Bytes of a `struct sk_buff`, which the core charges to nobody where it does not allocate the
-/// data with it.
+/// The size of a `struct sk_buff`, bytes. The core charges it to no group if it does not allocate
+/// the data with it.
 const DESCRIPTOR: i64 = 256;
 
 const TRIALS: &[Trial] = &[
-    // First, while no cache has room that others have left.
+    // This trial is the first, as others leave free room in caches.
     Trial {
         what: "connections, both ends",
         count: 1500,
-        // Their places in the tables of both hosts, and what security modules keep of a child.
+        // The connection's entries in the tables of both hosts, and the accepted socket's data of
+        // security modules.
         uncharged: 512,
         call: |lab, count| {
             let listener = lab.b.esp_listener(990, 16)?;
@@ -237,7 +239,7 @@ const TRIALS: &[Trial] = &[
     },
 ];
 
-/// The results of so many calls.
+/// Makes `count` calls, and returns their results.
 fn kept<T: 'static>(count: u16, mut call: impl FnMut(u16) -> Result<T>) -> Result<Kept> {
     (0..count)
         .map(|i| Ok(Box::new(call(i)?) as Box<dyn Any>))
@@ -252,7 +254,7 @@ fn mapped_listener(lab: &Lab, port: u16) -> Result<Socket> {
     Ok(socket)
 }
 
-/// Attempts by the devices that [`devices`] has made, each by the next one.
+/// Connection attempts, each by another device of [`devices`].
 fn attempts(lab: &Lab, count: u16) -> Result<Kept> {
     kept(count, |i| {
         let there = nobody_by(lab, &format!("many{i}"))?;
@@ -269,8 +271,8 @@ fn nobody_by(lab: &Lab, name: &str) -> Result<Address> {
     })
 }
 
-/// Devices that lead nowhere: so many, one by which what is sent is freed at once, and one by which
-/// it waits.
+/// Creates dummy devices: `count` devices, `free0`, which frees frames at once, and `slow0`, whose
+/// queue holds them.
 fn devices(lab: &Lab, count: u16) -> Outcome {
     let names = (0..count).map(|i| format!("many{i}"));
     let lines: Vec<_> = names
@@ -285,20 +287,19 @@ fn devices(lab: &Lab, count: u16) -> Outcome {
 
 /// Memory that is free, bytes.
 fn free() -> Result<i64> {
-    // Adds up what the processors have counted for themselves.
+    // Adds the processors' own counts to the total.
     fs::read("/proc/sys/vm/stat_refresh").context("stat_refresh")?;
     Ok(kib("MemFree")? << 10)
 }
 
-/// Waits until nothing more of what was closed is given back: sockets are freed after a grace
-/// period, and what is uncharged later, while slabs keep the memory, would be missing in what the
-/// next trial is charged.
+/// Waits until the memory of closed sockets is uncharged. Sockets are freed after a grace period. A
+/// later uncharge, while slabs keep the memory, would lower the charge of the next trial.
 fn settle(group: &Group) -> Outcome {
     const MEMBARRIER_CMD_GLOBAL: i32 = 1;
     let mut charged = group.all()?;
     loop {
-        // Each waits for a grace period; callbacks of the one before have run by the end of the
-        // second, on an idle host.
+        // Each call waits for a grace period. On an idle host the callbacks of the first one have
+        // run by the end of the second.
         for _ in 0..2 {
             // SAFETY: The call takes three numbers.
             check(unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) })
@@ -319,7 +320,7 @@ fn every_call(lab: &Lab) -> Outcome {
     let mut failed = Vec::new();
     for trial in TRIALS {
         let count = (trial.count / factor() as u16).max(4);
-        // Caches are filled by the first ones.
+        // The first calls fill caches.
         drop((trial.call)(lab, 2).with_context(|| trial.what)?);
         settle(&group)?;
         let (before, charged) = (free()?, group.all()?);
@@ -334,14 +335,14 @@ fn every_call(lab: &Lab) -> Outcome {
         drop(kept);
         note(&line);
         // The group is charged less if a grace period of the trial before ends in this one. The
-        // debug kernel also keeps freed memory (KASAN's quarantine) and a note on each allocation
-        // (kmemleak), and charges nobody for them: there the scenario only demands that the calls
-        // get along with the limit.
+        // debug kernel also keeps freed memory (KASAN's quarantine) and a record of each allocation
+        // (kmemleak), and charges neither. There the scenario only checks that the calls succeed
+        // within the limit.
         if factor() == 1 && gone - charged.max(0) > bound {
             failed.push(line);
         }
     }
-    // What waits there goes with the device.
+    // The removal of the device frees the packets in its queue.
     lab.a.namespace.ip("link del slow0\n")?;
     ensure!(failed.is_empty(), "{failed:#?}");
     Ok(())

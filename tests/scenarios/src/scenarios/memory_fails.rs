@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls of which every allocation fails in its turn.
+//! Allocation failures in socket calls: every allocation of a call fails in turn.
 
 use std::cell::Cell;
 use std::io;
@@ -26,8 +26,9 @@ scenarios! {
     starved memory_fails_in_shutdown_and_close = ending;
 }
 
-/// Runs `work` on two hosts, with allocations to fail `within` something. Nothing is left of it: no
-/// socket is listed, and the module goes, which takes that no memory of a socket is in use.
+/// Runs `work` on two hosts, where allocations `within` a scope fail. Verifies that it leaves
+/// nothing behind: no socket is listed, and the module unloads, which requires that no memory of a
+/// socket is in use.
 pub fn on_hosts(within: Within, work: impl FnOnce(&Lab, &Injection) -> Outcome) -> Outcome {
     let lab = Lab::new(Wiring::Direct).context("setting up the lab")?;
     work(&lab, &Injection::new(within)?)?;
@@ -37,7 +38,7 @@ pub fn on_hosts(within: Within, work: impl FnOnce(&Lab, &Injection) -> Outcome) 
     module::unload()
 }
 
-/// Demands that connections can be made to `listener` on port 7.
+/// Checks that `listener` accepts a connection on port 7.
 fn accepts(lab: &Lab, listener: &Socket) -> Result<()> {
     let (client, server) = lab.esp_pair_through(listener, 7)?;
     exchange(&client, &server)
@@ -101,7 +102,7 @@ fn listen(lab: &Lab, injection: &Injection) -> Outcome {
 
 fn joining() -> Outcome {
     on_hosts(Within::Call, |lab, injection| {
-        // The first one by a device makes the device's lane.
+        // The first connection by a device allocates the device's ACK queue.
         let first = Trial {
             what: "connect, the first by a device",
             prepare: &|| {
@@ -138,7 +139,7 @@ fn joining() -> Outcome {
     })
 }
 
-/// Bytes in a stream that one call after the other sends on from where the last one came to.
+/// Bytes of a stream; each call sends on from where the last one ended.
 struct Sending<'a> {
     from: &'a Socket,
     to: &'a Socket,
@@ -161,7 +162,7 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
-    /// Sends the rest, and demands that everything arrives.
+    /// Sends the rest, and checks that everything arrives.
     fn arrives(self) -> Result<()> {
         self.from.send_all(&self.bytes[self.sent..])?;
         comes_next(self.to, self.bytes)
@@ -181,7 +182,7 @@ fn stream_sends(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8])
             prepare: &|| Ok(Sending::new((a, b), bytes)),
             call: &|sending| sending.send(flags),
             judge: &|sending: Sending<'_>| {
-                // What was held back leaves with this.
+                // Bytes that were held back leave with this message.
                 sending.from.send_all(b"end")?;
                 let (from, to) = (sending.from, sending.to);
                 let sent = sending.sent;
@@ -197,7 +198,7 @@ fn stream_sends(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8])
     Ok(())
 }
 
-/// Receives with a peek and a time, which takes memory of its own, from a stream.
+/// Receives from a stream with a peek and a time stamp, which takes memory of its own.
 fn stream_receives(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8]) -> Outcome {
     b.set_so(libc::SO_TIMESTAMP, 1)?;
     let receiving = Trial {
@@ -222,7 +223,7 @@ fn stream_receives(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u
     Ok(())
 }
 
-/// Sends that do not copy. One that fails is not completed, and its number is the next one's.
+/// Zero-copy sends. A send that fails is not completed, and the next one gets its number.
 fn stream_sends_in_place(
     injection: &Injection,
     (a, b): (&Socket, &Socket),
@@ -255,7 +256,7 @@ fn stream_sends_in_place(
     Ok(())
 }
 
-/// Datagrams that are not copied.
+/// Zero-copy sends of datagrams.
 fn datagrams_in_place(injection: &Injection, lab: &Lab) -> Outcome {
     let a = lab
         .a
@@ -270,7 +271,8 @@ fn datagrams_in_place(injection: &Injection, lab: &Lab) -> Outcome {
         prepare: &|| Ok(()),
         call: &|()| a.send(&bytes, 0).map(drop),
         judge: &|()| {
-            // The receiver's copy may have failed: then the datagram is lost, and yet completed.
+            // The receiver's copy may have failed: then the datagram is lost, but its send is
+            // completed.
             let mut got = vec![0; 2000];
             if let Ok(length) = b.receive(&mut got, libc::MSG_DONTWAIT) {
                 ensure!(got[..length] == bytes, "the bytes changed on the way");
@@ -331,7 +333,7 @@ fn stream_splices(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8
             exchange(a, b)
         },
     };
-    // Pages are given by reference, which may take no memory.
+    // Pages are passed by reference, which need not take memory.
     spliced.run(injection)?;
     fs::remove_file(path)?;
     Ok(())
@@ -348,7 +350,7 @@ fn stream_calls() -> Outcome {
     })
 }
 
-/// A datagram of `bytes` sent from `a` to `b`, by as many calls as `parts`; and received.
+/// Sends a datagram of `bytes` from `a` to `b` in `parts` calls, and receives it.
 fn datagrams(
     injection: &Injection,
     (a, b): (&Socket, &Socket),
@@ -373,7 +375,7 @@ fn datagrams(
             Ok(())
         },
         judge: &|datagram| {
-            // It may have been lost on the way, as on a wire; what follows it is not.
+            // The datagram may be lost, as on a wire; the next one is not.
             a.send(b"end", 0)?;
             let mut room = vec![0; bytes.len() + 1];
             loop {
@@ -385,7 +387,7 @@ fn datagrams(
             }
         },
     };
-    // Where there is no page fragment for it, the datagram has a slab's buffer: one failure alone
+    // If there is no page fragment, the datagram gets a buffer from a slab, so a single failure
     // refuses no call.
     sent.allocates(injection)?;
     Ok(())
@@ -508,7 +510,7 @@ fn options_and_files() -> Outcome {
     })
 }
 
-/// Files of the host `a`, in whose namespace the thread is.
+/// Files of host `a`. The calling thread is in its namespace.
 fn settings_and_lists(injection: &Injection, lab: &Lab) -> Outcome {
     let value = Cell::new(30u32);
     let written = Trial {
@@ -536,7 +538,7 @@ fn settings_and_lists(injection: &Injection, lab: &Lab) -> Outcome {
         },
     };
     settled.refuses(injection)?;
-    // As many as fill more than the page that is taken first.
+    // As many sockets as fill more than the first page of a list.
     let crowd: Vec<Socket> = (0..100)
         .map(|port| lab.a.edp_bound(2000 + port))
         .chain((0..100).map(|port| lab.a.esp_listener(2000 + port, 1)))
@@ -601,14 +603,14 @@ fn shutdown(injection: &Injection, prepare: Prepare<'_>) -> Outcome {
             ends(&client)
         },
     };
-    // A packet's buffer may come from the processor's stock, which allocates many at once: whether
-    // a call that ends something allocates depends on what came before.
+    // A packet's buffer may come from the processor's cache, which allocates many at once. So
+    // earlier calls decide whether this one allocates.
     let tally = half.run(injection)?;
     ensure!(tally.refused == 0, "shutdown: {tally:?}");
     Ok(())
 }
 
-/// Closes the first of two sockets; `judge` looks at the other one.
+/// Closes the first of two sockets; `judge` checks the other one.
 fn close(
     injection: &Injection,
     what: &str,
@@ -627,7 +629,7 @@ fn close(
     closed.run(injection).map(drop)
 }
 
-/// Demands that four bytes come, and the end of the stream behind them.
+/// Checks that four bytes arrive, and then the end of the stream.
 fn ends(socket: &Socket) -> Outcome {
     let mut bytes = [0; 10];
     ensure!(socket.receive(&mut bytes, 0)? == 4, "the last bytes");
@@ -635,8 +637,7 @@ fn ends(socket: &Socket) -> Outcome {
     Ok(())
 }
 
-/// Demands that the connection is reset. If the reset did not get out, the answer to a packet is
-/// one.
+/// Checks that the connection is reset. If the reset was lost, another packet is answered with one.
 fn is_cut_off(socket: &Socket) -> Outcome {
     let _ = socket.send(b"?", libc::MSG_NOSIGNAL);
     await_events(socket, libc::POLLHUP).map(drop)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is not a socket's call: namespaces that begin, devices that change, the module that is
-//! loaded. Every allocation fails in its turn.
+//! Allocation failures outside of socket calls: in new namespaces, when devices change, and when
+//! the module is loaded. Every allocation fails in turn.
 
 use std::io;
 
@@ -72,7 +72,7 @@ fn devices() -> Outcome {
 
 type Pair = (Socket, Socket);
 
-/// Packets that wait, since nobody reads, have to be cut.
+/// Packets wait, since the receiver does not read, and have to be cut to the lower MTU.
 fn lower_mtu(lab: &Lab, (client, server): Pair) -> Result<u32> {
     let bytes = random(16_000, 5);
     let mut refused = 0;
@@ -87,14 +87,14 @@ fn lower_mtu(lab: &Lab, (client, server): Pair) -> Result<u32> {
     Ok(refused)
 }
 
-/// The connection ends, at this end at once.
+/// The connection ends, and at once on the host whose address changes.
 fn other_address(lab: &Lab, (client, server): Pair) -> Result<u32> {
     lab.a.set_mac([2, 0, 0, 0, 0, 0x77])?;
     await_events(&client, libc::POLLHUP)?;
     let mut byte = [0];
     refused(client.receive(&mut byte, 0), libc::ECONNABORTED, "receive")?;
     lab.a.set_mac(lab.a.mac)?;
-    // If nobody told it, it is told now.
+    // If the reset was lost, this packet is answered with another one.
     let _ = server.send(b"?", libc::MSG_NOSIGNAL);
     await_events(&server, libc::POLLHUP)?;
     Ok(0)
@@ -121,7 +121,7 @@ fn pair_by_another(lab: &Lab) -> Result<Pair> {
     Device::ready(a, "gone0")?.stream_to(&Device::ready(b, "gone1")?, 7)
 }
 
-/// A connection by a device that is removed says so.
+/// Both ends of a connection report that its device is removed.
 fn removal(lab: &Lab, (client, server): Pair) -> Result<u32> {
     let mut refused = 0;
     send_all(&mut refused, &client, b"last")?;

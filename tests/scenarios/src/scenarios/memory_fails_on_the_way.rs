@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Conversations in which every allocation that the module makes fails in its turn, whoever makes
-//! it: a call, a frame that comes in, a timer.
+//! Conversations in which every allocation of the module fails in turn: in calls, for received
+//! frames, and in timers.
 
 use super::memory_fails::on_hosts;
 use crate::address::EDP_SO_CHECKSUM;
@@ -20,12 +20,12 @@ scenarios! {
     starved memory_fails_often_under_load = load;
 }
 
-/// What a story works on that begins at the beginning.
+/// The preparation of a conversation that needs none.
 fn nothing() -> Result<()> {
     Ok(())
 }
 
-/// Sends all of `bytes`, whatever a call is refused.
+/// Sends all of `bytes`, and repeats calls that are refused memory.
 pub fn send_all(refused: &mut u32, socket: &Socket, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         let sent = insist(refused, || socket.send(bytes, libc::MSG_NOSIGNAL)).context("send")?;
@@ -34,7 +34,7 @@ pub fn send_all(refused: &mut u32, socket: &Socket, mut bytes: &[u8]) -> Result<
     Ok(())
 }
 
-/// Demands that `bytes` come, and nothing else.
+/// Receives as many bytes, checks that they are `bytes`, and repeats calls that are refused memory.
 pub fn receive_all(refused: &mut u32, socket: &Socket, bytes: &[u8]) -> Result<()> {
     let mut got = vec![0; bytes.len()];
     let mut filled = 0;
@@ -48,7 +48,7 @@ pub fn receive_all(refused: &mut u32, socket: &Socket, bytes: &[u8]) -> Result<(
     Ok(())
 }
 
-/// A connection from the host `a` to `port` of the host `b`, whatever a call is refused.
+/// Connects host `a` to `port` of host `b`, and repeats calls that are refused memory.
 fn pair(refused: &mut u32, lab: &Lab, port: u16) -> Result<(Socket, Socket)> {
     let listener = insist(refused, || {
         lab.b.namespace.within(Socket::esp).expect("setns")
@@ -63,7 +63,7 @@ fn pair(refused: &mut u32, lab: &Lab, port: u16) -> Result<(Socket, Socket)> {
     Ok((client, server))
 }
 
-/// A connection from its beginning to its end, with bytes in both directions; how many calls were
+/// Opens a connection, sends bytes in both directions, and closes it. Returns how many calls were
 /// refused memory.
 fn conversation(lab: &Lab, bytes: &[u8]) -> Result<u32> {
     let mut refused = 0;
@@ -101,7 +101,8 @@ fn large() -> Outcome {
     })
 }
 
-/// A run is cut into packets with a sum each, and each is checked before it is joined.
+/// A run is cut into packets with a checksum each, and each checksum is validated before packets
+/// are joined.
 fn summed() -> Outcome {
     on_hosts(Within::Module, |lab, injection| {
         for host in [&lab.a, &lab.b] {
@@ -119,8 +120,8 @@ fn summed() -> Outcome {
     })
 }
 
-/// What is answered by a reset, which may be lost for want of memory: the next packet is answered
-/// again.
+/// Packets that are answered with a reset. It may be lost for want of memory; the next packet is
+/// answered again.
 fn refusals() -> Outcome {
     on_hosts(Within::Module, |lab, injection| {
         let client = || lab.a.esp();
@@ -168,7 +169,7 @@ fn both_ways(lab: &Lab, injection: &Injection, bytes: &[u8]) -> Outcome {
     let exchange = |()| {
         let mut refused = 0;
         for (from, to) in [(&a, &b), (&b, &a)] {
-            // One of the two is there, whichever was lost.
+            // At least one of the two datagrams arrives.
             for _ in 0..2 {
                 insist(&mut refused, || from.send(bytes, 0))?;
             }
@@ -191,11 +192,11 @@ fn both_ways(lab: &Lab, injection: &Injection, bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// On port 0 the protocol answers by itself.
+/// The module itself answers messages to port 0.
 fn answers_of_port_0(lab: &Lab, injection: &Injection, bytes: &[u8]) -> Outcome {
     let wire = lab.a.packets(ETH_P_EDP)?;
     let mut number = 0u32;
-    // An echo comes back whole, an answer has the query's number only.
+    // An echo reply repeats the whole request; an answer has only the query's number.
     for (request, reply, rest, what) in [(1, 2, bytes, "an echo"), (3, 4, &[], "a query")] {
         in_turn(injection, what, nothing, |()| {
             number += 1;
@@ -216,7 +217,7 @@ fn answers_of_port_0(lab: &Lab, injection: &Injection, bytes: &[u8]) -> Outcome 
     Ok(())
 }
 
-/// Takes what has come.
+/// Receives all queued datagrams.
 fn drain(socket: &Socket) -> Result<()> {
     while socket.events()? != 0 {
         socket.receive(&mut [0; 2000], 0)?;
@@ -224,16 +225,17 @@ fn drain(socket: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// A packet that could not leave is sent again with the same flags: without the first one's TXS the
-/// receiver would not know of the transmission, and would ask for what is lost only once.
+/// A packet that could not be sent is retransmitted with the same flags. Without the TXS of the
+/// first packet the receiver would not know of the transmission, and would request lost packets
+/// only once.
 fn announcement() -> Outcome {
     on_hosts(Within::Module, |lab, injection| {
         send_single_packets(&lab.a.namespace)?;
         let (client, server) = lab.esp_pair(7)?;
         let wire = lab.b.packets(ETH_P_ESP)?;
         let bytes = random(30_000, 5);
-        // Where the next message begins, once that is known: what comes from before it is an
-        // earlier one's.
+        // The first number of the next message, once that is known. Packets before it belong to an
+        // earlier message.
         let mut next = None;
         in_turn(injection, "an announcement", nothing, |()| {
             let mut refused = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The module's life: loading, use, refusal to go, going, parameters.
+//! The module: loading, use, refusal to unload, unloading, parameters.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -163,7 +163,8 @@ fn other_types() -> Outcome {
     Ok(())
 }
 
-/// What is given is shown, what is not as its default, to everybody; nothing of it can be written.
+/// sysfs shows the given values, and the defaults of other parameters. Every user can read them;
+/// none can be written.
 fn shown_parameters() -> Outcome {
     let _restore = Restore;
     for (given, shown) in [
@@ -185,8 +186,8 @@ fn shown_parameters() -> Outcome {
     Ok(())
 }
 
-/// Connections may outlive their descriptors; the module goes with or after them, while frames
-/// still come in.
+/// Connections may outlive their descriptors. The module unloads with or after them, while frames
+/// still arrive.
 fn unload_after_cut() -> Outcome {
     let _restore = Restore;
     let lab = Lab::new(Wiring::Switched)?;
@@ -219,8 +220,8 @@ fn clashing_parameters() -> Outcome {
     let _restore = Restore;
     module::unload()?;
     for parameters in [
-        // A family that is taken, one that cannot be, one type for both protocols, a type that is a
-        // length.
+        // A family that is in use, one that is out of range, one type for both protocols, a type
+        // that is a length.
         &["family=2"][..],
         &["family=4711"],
         &["edp_type=0x88b5", "esp_type=0x88b5"],
