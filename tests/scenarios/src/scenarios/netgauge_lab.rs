@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! netgauge with many participants: labs are built, measured in, and taken away, however the run
-//! ends; hosts are reached by something in place of ssh.
+//! netgauge with many participants: it builds labs, measures in them, and removes them however the
+//! run ends; and it reaches hosts by a substitute for ssh.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -25,7 +25,7 @@ scenarios! {
     guest netgauge_reaches_hosts_by_ssh = by_ssh, within(120);
 }
 
-/// A directory of the scenario's own, removed in the end.
+/// A directory of the scenario's own, removed on drop.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -58,7 +58,7 @@ impl Directory {
             .context("starting netgauge")
     }
 
-    /// The picture in this file.
+    /// Reads the picture in the file `name`.
     fn picture(&self, name: &str) -> Result<String> {
         let path = self.0.join(name);
         fs::read_to_string(&path).with_context(|| path.display().to_string())
@@ -67,7 +67,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // The guest's files go with the guest.
+        // A failure is harmless: the guest's files end with the guest.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -76,7 +76,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Demands an exit status.
+/// Checks the exit status.
 fn ended(output: &Output, status: i32) -> Outcome {
     ensure!(
         output.status.code() == Some(status),
@@ -95,7 +95,7 @@ fn ensure_says(said: &str, words: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Demands that no lab is left.
+/// Checks that no lab is left.
 fn nothing_left() -> Outcome {
     for path in [
         "/run/netns/h0",
@@ -113,7 +113,7 @@ fn picture() -> Outcome {
     ended(&output, 0)?;
     let table = text(&output.stdout);
     ensure_says(&table, &["lab: hosts h0 to h7", "clients", "median Mbit/s"])?;
-    // By transport and number of clients, each size.
+    // Each transport and number of clients has a line for each of two sizes.
     for transport in ["esp", "tcp"] {
         for clients in [1, 2, 4, 7] {
             let lines = table.lines().filter(|line| {
@@ -160,7 +160,7 @@ fn patterns() -> Outcome {
     Ok(())
 }
 
-/// Neither the wrong user nor a kernel without the family leaves anything behind.
+/// A run without root's rights, or without the address family, fails and leaves no lab behind.
 fn missing() -> Outcome {
     let directory = Directory::new()?;
     // A family that no module has (AF_WANPIPE was never merged), and AF_PACKET's.
@@ -178,7 +178,7 @@ fn missing() -> Outcome {
     nothing_left()
 }
 
-/// A run that would take longer than anybody has, over ESP.
+/// A run over ESP that does not end in the scenario's time.
 const ENDLESS: &str = "lab all-to-all --hosts 4 -m esp -s 64K -c 2000000000 --give-up 30 --no-plot";
 
 /// Waits until there are connections in the lab.
@@ -187,7 +187,7 @@ fn await_traffic(lab: &mut Child) -> Outcome {
         if let Some(status) = lab.try_wait()? {
             anyhow::bail!("the lab ended early with {status}");
         }
-        // While it is built, the namespace may be there but not be one yet.
+        // While the lab is built, the file may exist before the namespace is mounted on it.
         let listed = Netns::open("/run/netns/h0").and_then(|host| host.proc_net("esp"));
         Ok(listed.is_ok_and(|listed| listed.lines().count() > 3))
     })
@@ -197,7 +197,7 @@ fn signal(process: u32, signal: Signal) -> Outcome {
     kill(Pid::from_raw(process.try_into()?), signal).context("signalling netgauge")
 }
 
-/// The process of this host in the only lab there is.
+/// The process of `host` in the running lab.
 fn participant(host: &str) -> Result<u32> {
     let name = format!("--participant={host}\0");
     for entry in fs::read_dir("/proc")? {
@@ -205,7 +205,7 @@ fn participant(host: &str) -> Result<u32> {
         let Ok(pid) = entry.file_name().to_string_lossy().parse() else {
             continue;
         };
-        // One that has ended meanwhile is not it.
+        // A process that has ended since then is not the one.
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         if text(&line).contains(&name) {
             return Ok(pid);
@@ -229,7 +229,7 @@ fn interrupted() -> Outcome {
     nothing_left()
 }
 
-/// Nobody reads what it prints.
+/// The other end of its standard output is closed.
 fn unread() -> Outcome {
     let directory = Directory::new()?;
     let (reader, writer) = UnixStream::pair()?;
@@ -265,7 +265,7 @@ fn left_behind() -> Outcome {
     let directory = Directory::new()?;
     let mut lab = directory.start(ENDLESS)?;
     await_traffic(&mut lab)?;
-    // Somebody's lab that is in use is not touched.
+    // netgauge does not touch a lab that is in use.
     let output = directory.run("lab one-many -m tcp -s 1 -c 1 --no-plot")?;
     ended(&output, 1)?;
     ensure_says(&text(&output.stderr), &["a switch is up already"])?;

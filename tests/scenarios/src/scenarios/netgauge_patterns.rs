@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! netgauge's patterns of two, and whether what they say of a path is so.
+//! netgauge's patterns for two hosts, and whether their results describe the path.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,14 @@ scenarios! {
     direct netgauge_recovery_counts_losses = losses, within(180);
 }
 
-/// The patterns of two.
+/// The patterns for two hosts.
 const PATTERNS: [&str; 6] = ["one-one", "bulk", "logp", "flood", "setup", "recovery"];
 
 /// Transports whose connections netgauge can set up by the thousand.
 const STREAMS: [&str; 4] = ["tcp", "esp", "unix", "tipc"];
 
-/// What a client with these options measured of the first host's path to the second.
+/// Runs a client with these options on the first host, and returns its report of the path to the
+/// second.
 fn measure(lab: &Lab, options: &str) -> Result<Value> {
     let output = client(&lab.a, options)?;
     let report = report(&output)?;
@@ -74,7 +75,7 @@ fn everything(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// On a path that takes its time the window is soon used up, and small messages wait together.
+/// On a path with a delay the window is soon used up, and small messages that wait share packets.
 fn joining(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     lab.netem(&["delay", "1ms"])?;
@@ -95,7 +96,8 @@ fn joining(lab: &Lab) -> Outcome {
             "{transport}: {apart:.2} packets and {slow:.0} messages/s apart, {joined:.3} and {fast:.0} joined"
         ));
         ensure!(apart >= 1.0, "{transport}: {apart} packets for a record");
-        // How far TCP joins depends on when its reader reads: on a slow machine it may not at all.
+        // When its reader reads decides how many messages TCP joins: on a slow machine it may join
+        // none.
         let most = if transport == "esp" { 0.5 } else { apart };
         ensure!(
             joined <= most,
@@ -108,7 +110,7 @@ fn joining(lab: &Lab) -> Outcome {
 fn losses(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     let _server = Server::on(&lab.b)?;
-    // On a clean path, nothing is lost, however long a busy machine lets it wait.
+    // On a clean path no exchange is lost. The timeout is long enough for a busy machine.
     let line = "-m udp,edp,esp -x recovery -s 1 -c 100";
     let clean = measure(lab, &format!("{line} --loss-timeout 20000"))?;
     for transport in ["udp", "edp"] {

@@ -15,7 +15,7 @@ scenarios! {
     guest netgauge_measures_by_tipc_without_a_bearer = one_host;
 }
 
-/// Demands that a client measured `rows` sizes by every transport with either pattern.
+/// Checks that a client has measured `rows` sizes by every transport with either pattern.
 fn complete(output: &Output, rows: usize) -> Outcome {
     let report = report(output)?;
     ensure!(output.status.success(), "not complete: {report}");
@@ -72,7 +72,7 @@ fn bearers(lab: &Lab) -> Outcome {
     };
     refused("no bearer on both hosts: `tipc bearer enable")?;
     enable_bearer(&lab.a)?;
-    // It has an address once it has found that nobody else has it.
+    // The node has an address once it has found that no other node uses it.
     eventually("TIPC's address", || {
         let address = lab.a.namespace.run("tipc", &["node", "get", "address"])?;
         Ok(!address.trim().trim_start_matches('0').is_empty())

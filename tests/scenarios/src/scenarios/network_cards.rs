@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Network cards: one with several queues, as servers have it, QEMU's emulation of Intel's 82576
-//! with the stock driver igb; and virtual machines' ones, virtio-net, whose speed can be set.
+//! Network cards: Intel's 82576 with several queues, as QEMU emulates it, with the stock driver
+//! igb; and virtio-net, the card of virtual machines, whose speed can be set.
 
 use crate::address::ESP_SO_CHECKSUM;
 use crate::harness::growth;
@@ -18,7 +18,7 @@ scenarios! {
 
 const PORT: u16 = 890;
 
-/// Two hosts with a card each. The driver goes with this value.
+/// Two hosts with a card each. Dropping this value removes the driver.
 struct Cards {
     driver: &'static str,
     hosts: [(Netns, String); 2],
@@ -74,7 +74,7 @@ impl Cards {
 
 impl Drop for Cards {
     fn drop(&mut self) {
-        // The cards are in the hosts, and the driver takes them away there.
+        // The cards are in the hosts' namespaces, where the driver's removal removes them.
         if let Err(error) = finish(Command::new("modprobe").args(["-r", self.driver]), "") {
             note(&format!("removing {}: {error:#}", self.driver));
         }
@@ -126,7 +126,7 @@ fn spreads() -> Outcome {
         }
     }
     let least = u64::from(CONNECTIONS) * ROUNDS as u64 / 8;
-    // The driver reads the card's counters when it likes.
+    // The driver reads the card's counters only from time to time.
     let mut sent = Vec::new();
     let spread = eventually("packets in two queues", || {
         sent = growth(&before, &cards.sent_by_queue()?);
@@ -136,8 +136,8 @@ fn spreads() -> Outcome {
     spread
 }
 
-/// The end that connects asks its device, whose speed decides unless a parameter or the program
-/// has.
+/// The speed of the connecting end's device decides whether it asks for checksums, unless a
+/// parameter or the program decides.
 fn by_speed() -> Outcome {
     finish(Command::new("modprobe").arg("virtio_pci"), "")?;
     let cards = Cards::of("virtio_net")?;
@@ -154,7 +154,7 @@ fn by_speed() -> Outcome {
         ensure!(one == other, "{one} at the client, {other} at the server");
         Ok(one == 1)
     };
-    // The card says nothing of its speed until it is set.
+    // The card reports no speed until one is set.
     same(has_sums()?, false, "checksums at an unknown speed")?;
     for (speed, sums) in [
         (1000, false),
@@ -166,7 +166,7 @@ fn by_speed() -> Outcome {
             "ethtool",
             &["-s", name, "speed", &speed.to_string(), "duplex", "full"],
         )?;
-        // Real links tell of a new speed by going and coming.
+        // A real link goes down and up when its speed changes.
         host.ip(&format!("link set {name} down\nlink set {name} up\n"))?;
         same(has_sums()?, sums, &format!("checksums at {speed} Mbit/s"))?;
     }

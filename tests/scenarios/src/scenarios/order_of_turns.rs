@@ -3,7 +3,7 @@
 //! The order of turns: short messages pass long ones, sockets with a priority come first, and hosts
 //! have equal shares.
 //!
-//! They run where the guest's clock counts instructions: there time means something, and is judged
+//! These scenarios run where the guest's clock counts instructions, so that they can check times,
 //! too.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,8 +25,8 @@ const MIB: usize = 1 << 20;
 /// The switch of `make incast`.
 const PORTS: &[&str] = &["--rate", "200mbit", "--buffer", "128k"];
 
-/// Receives to the end of a stream, counting. Nothing looks at the bytes: the one processor is to
-/// be the hosts'.
+/// Receives to the end of a stream, and counts its bytes. It does not compare them, so that the
+/// only processor works for the hosts alone.
 fn drain(socket: &Socket, received: &AtomicUsize) -> Result<()> {
     let mut buffer = vec![0; 64 * KIB];
     loop {
@@ -37,8 +37,8 @@ fn drain(socket: &Socket, received: &AtomicUsize) -> Result<()> {
     }
 }
 
-/// Has each of `pairs` carry a stream, until `measure` is done. It begins once all of them are
-/// under way, and gets the counts of bytes that each of them has received.
+/// Sends a stream over each of `pairs` while `measure` runs. `measure` begins once all streams are
+/// under way, and gets the number of bytes that each one has received.
 fn beside_streams<T>(
     pairs: &[(Socket, Socket)],
     measure: impl FnOnce(&[AtomicUsize]) -> Result<T>,
@@ -62,7 +62,7 @@ fn beside_streams<T>(
     })
 }
 
-/// The time that this part of `times` does not exceed.
+/// The time that `percent` % of `times` do not exceed.
 fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times.sort_unstable();
     times[(times.len() * percent).div_ceil(100).saturating_sub(1)]
@@ -73,7 +73,8 @@ fn part_of_rate(bytes: usize, time: Duration) -> f64 {
     bytes as f64 * 8.0 / 200e6 / time.as_secs_f64()
 }
 
-/// Questions of `size` bytes one after the other, each answered by a byte: how long they take.
+/// Asks `count` questions of `size` bytes, one after the other, each answered by a byte. Returns
+/// how long each takes.
 fn ask((client, server): &(Socket, Socket), size: usize, count: usize) -> Result<Vec<Duration>> {
     let question = vec![7; size];
     thread::scope(|scope| {
@@ -134,7 +135,7 @@ fn short_messages() -> Outcome {
     switch.down()
 }
 
-/// Four streams; the receiver's socket of one of them has a priority, which gives it three turns of
+/// Four streams. The receiver's socket of one stream has a priority, which gives it three turns of
 /// four.
 fn priorities() -> Outcome {
     let switch = Switch::up(5, PORTS)?;
@@ -175,9 +176,9 @@ fn priorities() -> Outcome {
     switch.down()
 }
 
-/// Has each of `pairs` announce a message of `size` bytes whenever the last one is answered, until
-/// `measure` is done. It begins once each has had an answer, and gets the counts of bytes that were
-/// answered.
+/// While `measure` runs, announces a message of `size` bytes on each of `pairs` whenever the last
+/// one is answered. `measure` begins once each pair has had an answer, and gets the numbers of
+/// answered bytes.
 fn beside_announcers<T>(
     pairs: &[(Socket, Socket)],
     size: usize,

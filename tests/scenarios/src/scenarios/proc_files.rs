@@ -101,7 +101,7 @@ fn esp(lab: &Lab) -> Outcome {
     })
 }
 
-/// More text than there is room for at first, in each part of the lists.
+/// Each part of the lists has more text than the first buffer holds.
 fn many(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(2806, 300)?;
     let mut held = Vec::new();
@@ -125,7 +125,7 @@ fn many(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The whole file, `size` bytes per call.
+/// Reads the whole file, `size` bytes per call.
 fn read_in_pieces(file: &mut File, size: usize) -> Result<String> {
     let mut text = Vec::new();
     let mut piece = vec![0; size];
@@ -138,8 +138,8 @@ fn read_in_pieces(file: &mut File, size: usize) -> Result<String> {
     }
 }
 
-/// Readers that take a little at a time get every socket once, and the first piece does not cost
-/// what the whole does.
+/// Readers that take a little at a time get every socket once, and the first piece costs less than
+/// the whole file.
 fn pieces(lab: &Lab) -> Outcome {
     let ports = 3000..5000u16;
     let mut held = Vec::new();
@@ -203,14 +203,15 @@ fn users(text: &str) -> Result<Vec<&str>> {
         .collect()
 }
 
-/// A container's root, who is user 1000 to the host and 0 to itself, makes sockets. Both read the
-/// list.
+/// A container's root creates sockets. It is user 1000 on the host and user 0 in the container, and
+/// both read the list.
 fn user_ids() -> Outcome {
     well_in_process("the container", contained)
 }
 
 fn contained() -> Outcome {
-    // Opened with the host's credentials, by which it is shown however long it stays open.
+    // Opened with the host's credentials, which decide the shown users as long as the files stay
+    // open.
     unshare(CloneFlags::CLONE_NEWNET).context("a namespace")?;
     let mut hosts = [
         File::open("/proc/self/net/edp")?,
@@ -222,8 +223,8 @@ fn contained() -> Outcome {
             .and_then(|_| check(libc::setresuid(1000, 1000, 1000)))
     }
     .context("becoming a user")?;
-    // A process that changed its user may not write to its own files of /proc.
-    // SAFETY: the call takes integers.
+    // A process that has changed its user may not write to its own files of /proc, unless it is
+    // dumpable. SAFETY: the call takes integers.
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }).context("prctl")?;
     unshare(CloneFlags::CLONE_NEWUSER).context("a user namespace")?;
     fs::write("/proc/self/uid_map", "0 1000 1").context("uid_map")?;

@@ -12,18 +12,18 @@ scenarios! {
     direct esp_connections_stay_on_one_processor_without_steering = together;
 }
 
-/// So many that the hashes' chance stays five standard deviations away from each bound.
+/// So many that the share of random hashes is five standard deviations away from each bound.
 const CONNECTIONS: u16 = 256;
 const MESSAGES: usize = 5;
 
 /// The share of a receiver's frames that the second processor takes in while a task on the first
-/// one sends over all connections. The sender's are not steered.
+/// one sends over all connections. Frames to the sender are not steered.
 fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
     let before = taken_in()?;
     ensure!(before.len() >= 2, "a guest with one processor");
     run_on(0)?;
-    // A driver that polls hands packets over, as that of a network card does; a veth that could
-    // segment by itself would not let its peer have one.
+    // A driver that polls hands packets over to other processors, as a network card's does. A veth
+    // device polls only for frames of an end that does not segment TCP.
     send_single_packets(&lab.a.namespace)?;
     lab.a
         .namespace
@@ -61,7 +61,7 @@ fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
     Ok(frames[1] as f64 / received as f64)
 }
 
-/// Has a device's packets spread over all of four processors.
+/// Spreads the packets that a device receives over four processors.
 pub fn steer(host: &Netns, device: &str) -> Outcome {
     host.within_sys(|sys| {
         let queues = sys.join("class/net").join(device).join("queues");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many connections at once, many one after the other, and the end of the ports; beside TCP where
-//! the two can be compared.
+//! Many connections at once, many one after the other, and exhausted ports; compared with TCP where
+//! that is possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,8 +30,8 @@ fn established(host: &Host) -> Result<usize> {
         .count())
 }
 
-/// A slow kernel has fewer: idle connections ask each other for a sign of life every half minute,
-/// and it cannot answer the 700 questions a second of all of them.
+/// A slow kernel has fewer connections. Idle ones probe each other every half minute, and it cannot
+/// answer the 700 probes a second of all of them.
 fn crowd() -> Outcome {
     let count = 10_000 / factor() as usize;
     note(&format!("{count} connections"));
@@ -42,7 +42,7 @@ fn crowd() -> Outcome {
         let found = established(host)?;
         ensure!(found == count, "{found} of {count} are listed");
     }
-    // The oldest and the youngest still carry bytes, and none has another's.
+    // The oldest and the newest connections still carry bytes, and each carries its own.
     for number in [0, 1, count / 2, count - 1] {
         let (client, server) = &crowd.pairs[number];
         let bytes = (number as u32).to_ne_bytes();
@@ -67,8 +67,8 @@ fn churning(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A table whose chains grew would show: at 2,000 connections each of 64 buckets would hold 60
-/// sockets.
+/// Growing chains of a hash table would raise the cost: with 2,000 connections each of 64 buckets
+/// would hold 60 sockets.
 fn cost(lab: &Lab) -> Outcome {
     let mut crowd = Crowd::open(lab, Protocol::Esp, PORT, 1)?;
     let one = crowd.half_round_trip(1, 500)?;
@@ -96,7 +96,7 @@ fn port_is_free(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Binds sockets to port 0 until that fails: the sockets, their ports, and the errno.
+/// Binds sockets to port 0 until that fails. Returns the sockets, their ports, and the errno.
 fn take_all(
     make: impl Fn() -> Result<Socket>,
     any: &[u8],
@@ -117,7 +117,7 @@ fn take_all(
     }
 }
 
-/// What both families answer when no port is free; `there` is a listener's address.
+/// Checks the errors of both families when no port is free; `there` is a listener's address.
 fn without_ports(make: &impl Fn() -> Result<Socket>, stream: bool, there: &[u8]) -> Outcome {
     if stream {
         refused(make()?.connect_bytes(there), libc::EADDRNOTAVAIL, "connect")?;
@@ -132,7 +132,8 @@ fn without_ports(make: &impl Fn() -> Result<Socket>, stream: bool, there: &[u8])
     }
 }
 
-/// Every port that is given out is taken, one is given back, and is the one that is given next.
+/// Takes every port that the kernel chooses, and releases one. The kernel must choose that one
+/// next.
 fn run_out(
     make: &impl Fn() -> Result<Socket>,
     stream: bool,
@@ -162,7 +163,7 @@ fn run_out(
 
 fn ports_run_out(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
-    // IP's range can be narrowed; the families' own is IANA's.
+    // IP's range can be narrowed; the range of EDP and ESP is fixed.
     lab.a
         .namespace
         .within(|| std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40199"))??;
@@ -195,7 +196,7 @@ fn ports_run_out(lab: &Lab) -> Outcome {
             );
         }
     }
-    // Asked for by its number, a port below the range is still to be had.
+    // A port below the range can still be bound by its number.
     let low = lab.a.esp()?;
     low.bind(&Address {
         port: 1023,
@@ -204,8 +205,8 @@ fn ports_run_out(lab: &Lab) -> Outcome {
     .context("port 1023")
 }
 
-/// Of so many destinations some have the same port: by chance all are apart once in ten million
-/// times.
+/// A client uses one port for several of so many destinations: by chance all ports differ once in
+/// ten million times.
 fn one_port_for_many(lab: &Lab) -> Outcome {
     const DESTINATIONS: u16 = 700;
     let mut pairs = BTreeMap::<u16, Vec<(Socket, Socket)>>::new();
@@ -238,7 +239,7 @@ fn one_port_for_many(lab: &Lab) -> Outcome {
     };
     taken("a port that two connections have")?;
     pairs.truncate(1);
-    // What the other one still had to say is said.
+    // The closed connection has ended by then.
     thread::sleep(Duration::from_millis(200));
     taken("a port that one connection has")?;
     pairs.clear();
@@ -248,7 +249,7 @@ fn one_port_for_many(lab: &Lab) -> Outcome {
     })
 }
 
-/// From one destination nothing can be told about another's ports.
+/// The ports to one destination do not reveal the ports to another one.
 fn unforeseen(lab: &Lab) -> Outcome {
     const COUNT: u16 = 64;
     let mut ports = Vec::new();
@@ -262,12 +263,12 @@ fn unforeseen(lab: &Lab) -> Outcome {
         .windows(2)
         .filter(|pair| pair[0].abs_diff(pair[1]) < 100)
         .count();
-    // By chance one in eighty is.
+    // By chance one in eighty is that near.
     ensure!(
         near < 8,
         "{near} of {COUNT} ports follow the one before: {ports:?}"
     );
-    // For one destination none comes again soon.
+    // For one destination no port is used again soon.
     let listener = lab.b.esp_listener(PORT, 4)?;
     let mut seen = BTreeSet::new();
     for _ in 0..200 {

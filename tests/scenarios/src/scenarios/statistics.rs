@@ -26,7 +26,8 @@ fn counters(host: &Host) -> Result<BTreeMap<String, u64>> {
         .collect()
 }
 
-/// The counters of a host that are also counters of its only connection, beside the connection's.
+/// The counters that a host shares with its only connection: the name, the host's value, and the
+/// connection's.
 fn beside(host: &Host, socket: &Socket) -> Result<[(&'static str, u64, u64); 4]> {
     let of_host = counters(host)?;
     let of_socket = socket.esp_counters()?;
@@ -49,7 +50,7 @@ fn losses(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(PORT)?;
     transfer(&client, &server, load)?;
     for (host, socket) in [(&lab.a, &client), (&lab.b, &server)] {
-        // Acknowledgements may still be on their way.
+        // Acknowledgements may still be in flight.
         eventually("the counters' agreement", || {
             let pairs = beside(host, socket)?;
             Ok(pairs.iter().all(|(_, host, socket)| host == socket))
@@ -77,7 +78,7 @@ fn ends(lab: &Lab) -> Outcome {
     ensure!(lab.b.counter("EspPassiveOpens")? == 1, "no passive open");
     drop(pair);
     lab.await_no_sockets()?;
-    // One that is refused.
+    // A connection that is refused.
     let before = lab.b.counter("EspOutResets")?;
     let client = lab.a.esp()?;
     let to = lab.a.to(&lab.b, PORT + 1);
@@ -92,7 +93,7 @@ fn ends(lab: &Lab) -> Outcome {
         lab.b.counter("EspInNoSocket")? > 0,
         "a SYN for nobody was not counted"
     );
-    // One that nobody answers.
+    // A connection attempt without an answer.
     let client = lab.a.esp()?;
     client.set_int_option(SOL_EP, ESP_SO_USER_TIMEOUT, 200)?;
     let connected = client.connect(&lab.a.to_nobody(PORT));
@@ -103,7 +104,7 @@ fn ends(lab: &Lab) -> Outcome {
 }
 
 fn queues(lab: &Lab) -> Outcome {
-    // An accept queue that nobody empties.
+    // A full accept queue.
     let _listener = lab.b.esp_listener(PORT, 0)?;
     let mut clients = Vec::new();
     eventually("a refused connection", || {
@@ -114,7 +115,7 @@ fn queues(lab: &Lab) -> Outcome {
         clients.push(client);
         Ok(lab.b.counter("EspInListenQueue")? > 0)
     })?;
-    // A receive buffer that nobody empties.
+    // A full receive buffer.
     let (a, b) = lab.edp_pair(PORT)?;
     b.set_so(libc::SO_RCVBUF, 4096)?;
     for _ in 0..50 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The switch itself: what the scenarios on it rely on.
+//! The switch itself: the behaviour that scenarios rely on.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -15,12 +15,12 @@ scenarios! {
     guest switch_prints_into_a_closed_pipe_without_a_panic = closed_pipe;
 }
 
-/// An Ethernet type that nobody listens to; frames need not be understood to be forwarded.
+/// An Ethernet type without a receiver. The switch forwards frames of any type.
 const NOBODYS: u16 = 0x4e47;
 
 const FRAME: usize = 14 + MTU;
 
-/// Frames that a port holds: whole ones, counted in bytes.
+/// The number of whole frames that a port's buffer of 128 KiB holds.
 const HELD: usize = (128 << 10) / FRAME;
 
 /// Sends `count` full frames from the second host to the first.

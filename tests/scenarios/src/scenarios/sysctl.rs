@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `/proc/sys/esp/`: names, ranges, texts, rights, namespaces, and its end.
+//! `/proc/sys/esp/`: names, ranges, formats, rights, namespaces, and removal.
 
 use std::fs::read_to_string;
 use std::io;
@@ -25,7 +25,7 @@ scenarios! {
     guest sysctl_files_in_use_while_module_reloads = in_use, within(90);
 }
 
-/// All files with their numbers, but for the buffers.
+/// All files with their defaults, except those of the buffers.
 const DEFAULTS: [(&str, u32); 10] = [
     ("burst_length", 21),
     ("burst_length_max", 255),
@@ -100,7 +100,7 @@ fn defaults() -> Outcome {
         let found = knobs.get(name)?;
         ensure!(found == default, "{name} is {found}, not {default}");
     }
-    // Until they are written the buffers follow the core's defaults.
+    // Until they are written, the files of the buffers follow the core's defaults.
     for (name, core_name, option) in BUFFERS {
         let usual = core(&format!("{core_name}_default"))?;
         let same = |expected: u32| -> Outcome {
@@ -121,7 +121,7 @@ fn defaults() -> Outcome {
     Ok(())
 }
 
-/// Both ends of `name`'s range are taken, and what lies beyond is not.
+/// Checks that `name` accepts both ends of its range, and rejects values beyond.
 fn spans(knobs: Knobs, name: &str, least: u32, most: u32) -> Outcome {
     for end in [least, most] {
         knobs.set(name, end)?;
@@ -137,7 +137,7 @@ fn ranges() -> Outcome {
     let knobs = Knobs(&namespace);
     knobs.set("packets_to_ack", 1)?;
     spans(knobs, "burst_length", 1, 32767)?;
-    // That was above; each of these two goes up to it.
+    // `burst_length` is checked above; the next two range up to it.
     for burst in [32767, 21] {
         knobs.set("burst_length", burst)?;
         spans(knobs, "packets_to_ack", 1, burst)?;
@@ -145,7 +145,8 @@ fn ranges() -> Outcome {
         knobs.set("packets_to_ack", 1)?;
         knobs.set("initial_ack_burst_length", 0)?;
     }
-    // The window is 21 now, and nobody grants another one until its largest size is written.
+    // The window is fixed at 21 now, and the host grants no other one until `burst_length_max` is
+    // written.
     let largest = knobs.get("burst_length_max")?;
     ensure!(largest == 21, "burst_length_max is {largest}");
     spans(knobs, "burst_length_max", 21, 255)?;
@@ -154,7 +155,7 @@ fn ranges() -> Outcome {
     knobs.rejects("burst_length_max", b"255")?;
     knobs.rejects("burst_length_max", b"301")?;
     knobs.set("burst_length", 21)?;
-    // What 16 bits would take for a small number is none.
+    // Numbers that 16 bits would truncate to valid ones are rejected.
     for name in ["burst_length", "packets_to_ack", "initial_ack_burst_length"] {
         for number in [65536 + 5, 0xffff, 32768] {
             knobs.rejects(name, format!("{number}").as_bytes())?;
@@ -167,7 +168,7 @@ fn ranges() -> Outcome {
     spans(knobs, "mapped", 0, 1)?;
     spans(knobs, "selective", 0, 1)?;
     for (name, core_name, option) in BUFFERS {
-        // What the core makes of the smallest wish is the least that it accepts.
+        // The least value is what the core makes of the smallest size in `setsockopt`.
         let socket = namespace.within(Socket::esp)??;
         socket.set_so(option, 1)?;
         let least = socket.so(option)? as u32;
@@ -189,7 +190,7 @@ fn together() -> Outcome {
             knobs.get("packets_to_ack")?,
         ])
     };
-    // 21, 1, 10.
+    // The defaults: 21, 1, 10.
     knobs.rejects("packets_to_ack", b"22")?;
     knobs.rejects("initial_ack_burst_length", b"22")?;
     knobs.rejects("burst_length", b"9")?;
@@ -207,7 +208,7 @@ fn together() -> Outcome {
     Ok(())
 }
 
-/// Each of two writes would be right alone; both at once must not be.
+/// Each of two concurrent writes is valid alone, but not both together.
 fn two_writers() -> Outcome {
     const ROUNDS: u32 = 3000;
     let namespace = Netns::create()?;
@@ -279,8 +280,8 @@ fn texts() -> Outcome {
     for text in rejected {
         knobs.rejects(name, text)?;
     }
-    // As with all numbers under /proc/sys: nothing is nothing, and only a write at the start
-    // counts.
+    // As with all numbers under /proc/sys, an empty write changes nothing, and only a write at the
+    // start counts.
     knobs.accepts(name, "", 38)?;
     let file = namespace.within(|| fs::OpenOptions::new().write(true).open(path(name)))??;
     ensure!(file.write_at(b"40", 1)? == 2, "a write behind the start");
@@ -317,7 +318,7 @@ fn own_sets() -> Outcome {
             ensure!(has == set, "{name} is {set}, but a socket there has {has}");
         }
     }
-    // Neither the first namespace nor one that is made now has heard of it.
+    // The initial namespace and a new one still have the defaults.
     let later = Netns::create()?;
     for (name, default) in DEFAULTS {
         let first: u32 = read_to_string(path(name))?.trim().parse()?;
@@ -327,7 +328,7 @@ fn own_sets() -> Outcome {
     Ok(())
 }
 
-/// Runs `work` as a user without rights and demands that it ends well.
+/// Runs `work` as a user without rights, and checks that it succeeds.
 fn as_nobody(work: impl FnOnce() -> Outcome) -> Outcome {
     well_in_process("a user without rights", || {
         // SAFETY: the calls take integers and pointers that may be null with a count of 0.
@@ -352,7 +353,7 @@ fn rights() -> Outcome {
         })
     })??;
     ensure!(knobs.get("burst_length")? == 50, "written without rights");
-    // Who owns a namespace may tune it, but not beyond what the machine's administrator allows.
+    // A namespace's owner may tune it, but not beyond the limits of the machine's administrator.
     let most = core("rmem_max")?;
     as_nobody(|| {
         unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET).context("unshare")?;
@@ -369,7 +370,7 @@ fn rights() -> Outcome {
     Ok(())
 }
 
-/// The blocks of the sample file: the heading, and the lines to be made active.
+/// The blocks of the sample file: the heading, and the settings that are commented out.
 fn blocks() -> Vec<(&'static str, Vec<&'static str>)> {
     let sample = include_str!("../../../../docs/sysctl.d/90-esp.conf");
     let blocks = sample.split("\n## ").skip(1).map(|block| {
@@ -446,7 +447,7 @@ fn across_unload() -> Outcome {
     for file in &files {
         ensure!(read_again(file)? == "21\n", "a fresh file");
     }
-    // A file of the module's does not hold it.
+    // An open file does not hold the module.
     module::unload()?;
     for round in ["without the module", "with the module loaded anew"] {
         for file in &files {
@@ -464,7 +465,7 @@ fn across_unload() -> Outcome {
     Ok(())
 }
 
-/// The files are read and written without a pause while the module comes and goes.
+/// The files are read and written without a pause while the module is reloaded.
 fn in_use() -> Outcome {
     let _restore = Restore;
     let namespace = Netns::create()?;
@@ -477,7 +478,7 @@ fn in_use() -> Outcome {
                 let read = read_to_string(path(name));
                 match read.and_then(|text| write(name, text.as_bytes())) {
                     Ok(()) => served += 1,
-                    // The module, and so the file, is just not there.
+                    // The module is being reloaded, so the file does not exist.
                     Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
                     Err(error) => bail!("{name}: {error}"),
                 }

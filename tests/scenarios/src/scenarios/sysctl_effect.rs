@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What `/proc/sys/esp/` does to sockets: which numbers are live, and which hold for sockets made
-//! later.
+//! The effects of `/proc/sys/esp/` on sockets: which settings apply to open sockets, and which to
+//! later ones only.
 
 use fastrand::Rng;
 
@@ -19,10 +19,10 @@ scenarios! {
     direct sysctl_burst_length_does_not_outgrow_a_buffer = large_burst;
 }
 
-/// The station lets the sender go on one acknowledgement at a time, and counts what comes.
+/// The station acknowledges one window at a time, and counts the packets that arrive.
 fn sender(lab: &Lab) -> Outcome {
     let knobs = Knobs(&lab.a.namespace);
-    // No window is larger than the SYN tells.
+    // No window is larger than the SYN announces.
     knobs.set("burst_length", 60)?;
     let (mut station, client) = Station::connect(lab, 77)?;
     knobs.set("burst_length", 21)?;
@@ -50,7 +50,7 @@ fn sender(lab: &Lab) -> Outcome {
         expect(1, "the smallest window").with_context(|| format!("round {round}"))?;
     }
     knobs.set("burst_length", 80)?;
-    // A timer of the connection may expire meanwhile: the sender then works its window out anew.
+    // A timer of the connection may expire in between: the sender then recomputes its window.
     let first = expect_either([1, 60], "a window that was opened before the change")?;
     let mut expect = |count, what: &str| expect_either([count; 2], what).map(drop);
     expect(60, "a larger window, as large as the SYN told")?;
@@ -75,7 +75,7 @@ fn sender(lab: &Lab) -> Outcome {
 /// The station sends, and counts the acknowledgements.
 fn receiver(lab: &Lab) -> Outcome {
     let knobs = Knobs(&lab.a.namespace);
-    // Nothing but the station's packets is to move the receiver.
+    // No timer but only the station's packets may trigger the receiver.
     knobs.set("round_trip_time", 1_000_000)?;
     let (mut station, client) = Station::connect(lab, 78)?;
     let mut next = |flags: u8, acknowledged: bool, what: &str| -> Result<()> {
@@ -106,15 +106,15 @@ fn receiver(lab: &Lab) -> Outcome {
     station.reset()
 }
 
-/// Hosts that do not have the same numbers, as while these are rolled out: the sender's window ends
-/// before its receiver acknowledges. One burst a second would take minutes.
+/// Hosts with different settings, as during a roll-out: the sender's window ends before its
+/// receiver acknowledges. At one burst a second the transfer would take minutes.
 fn unequal(lab: &Lab) -> Outcome {
     let load = Load::of(8 << 20, 1 << 16, 81);
     let (here, there) = (Knobs(&lab.a.namespace), Knobs(&lab.b.namespace));
     // Longer than most pauses of a busy machine.
     there.set("round_trip_time", 5_000)?;
     here.set("retransmission_time_min", 1_000_000)?;
-    // Burst length of the sender, and what its receiver has.
+    // The sender's `burst_length`, and its receiver's `packets_to_ack`.
     for (port, (burst, to_ack)) in (81..).zip([(32, 32), (21, 32), (8, 10), (1, 32)]) {
         there.set("burst_length", 64)?;
         there.set("packets_to_ack", to_ack)?;
@@ -129,19 +129,21 @@ fn unequal(lab: &Lab) -> Outcome {
         note(&format!(
             "{burst} against {to_ack}: {bursts} bursts, {probes} probes, {acknowledgements} acknowledgements"
         ));
-        // Not one for each burst, but some at the beginning and whenever a program was slow.
+        // There is no probe for each burst, but there are some at the beginning and whenever a
+        // program was slow.
         ensure!(
             probes < 50 + bursts / 8,
             "{burst} against {to_ack}: {probes} probes for {bursts} bursts"
         );
-        // A slow machine's acknowledgement may be late once or twice: a window is sent again then.
+        // A slow machine's acknowledgement may be late once or twice: a window is retransmitted
+        // then.
         let resent = client.esp_counters()?.pkt_rtx;
         ensure!(resent < 20 + 2 * burst, "{resent} packets were sent again");
     }
     Ok(())
 }
 
-/// Both hosts' numbers change all the time; no byte is lost and nothing stops.
+/// Both hosts' settings change all the time; no byte is lost and no transfer stalls.
 fn changes(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(79)?;
     let done = AtomicBool::new(false);
@@ -157,7 +159,7 @@ fn changes(lab: &Lab) -> Outcome {
                 ("round_trip_time", 1000),
             ][rng.usize(..4)];
             let number = rng.u32(..most).to_string();
-            // Many of these do not fit the others, and are refused.
+            // Many of these numbers do not fit the other settings, and are refused.
             let written = Knobs(&host.namespace).write(name, number.as_bytes())?;
             taken += u32::from(written.is_ok());
         }
@@ -201,7 +203,7 @@ fn buffers(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair_through(&listener, 80)?;
     has(&client, set, "a connection made later")?;
     has(&server, set, "a connection accepted later")?;
-    // As always, what a listener was told holds for its children.
+    // As always, accepted sockets inherit a buffer size that was set on the listener.
     let (_other, server_of_fixed) = lab.esp_pair_through(&fixed, 81)?;
     has(
         &server_of_fixed,
@@ -210,12 +212,12 @@ fn buffers(lab: &Lab) -> Outcome {
     )?;
     client.set_so(libc::SO_SNDBUF, 40_000)?;
     has(&client, [80_000, 90_000], "a socket with its own wish")?;
-    // EDP has its own ways.
+    // EDP does not use these settings.
     has(&lab.a.edp()?, usual, "an EDP socket")?;
     exchange(&client, &server)
 }
 
-/// Who may set a namespace's window may not have more memory with it than buffers give.
+/// A large window gives a namespace's owner no more memory than the buffers do.
 fn large_burst(lab: &Lab) -> Outcome {
     for host in [&lab.a, &lab.b] {
         let knobs = Knobs(&host.namespace);
@@ -224,7 +226,7 @@ fn large_burst(lab: &Lab) -> Outcome {
     }
     let (client, server) = lab.esp_pair(79)?;
     server.set_so(libc::SO_RCVBUF, 16 << 10)?;
-    // The window that this gives is not to be used up.
+    // This opens a large window, which the sender must not use up.
     exchange(&client, &server)?;
     let sent = fill(&client)?;
     let unread = server.queued(libc::FIONREAD)? as usize;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What tracers see: events of the system `enet`, and reasons of freed buffers.
+//! Tracing: events of the system `enet`, and drop reasons of freed buffers.
 
 use sockaddr_en::EspStats;
 
@@ -19,10 +19,10 @@ scenarios! {
     switched tracing_by_trace_cmd_shows_a_request = trace_cmd, within(120);
 }
 
-/// Port of the host that waits.
+/// The listener's port.
 const PORT: u16 = 2805;
 
-/// A load of some 350 packets, of which a bad wire loses enough.
+/// A load of some 350 packets, so that a bad wire loses enough of them.
 const LOAD: Load = Load::of(512 << 10, 1 << 16, 2805);
 
 const LOSSY: Faults = Faults {
@@ -46,12 +46,12 @@ fn between(
     ])
 }
 
-/// Whether `event` is called `name` and is of those `ends`.
+/// Whether `event` has the name `name`, and is about the connection with these `ends`.
 fn is(event: &Event, name: &str, ends: &[(&'static str, String)]) -> bool {
     event.name == name && ends.iter().all(|(key, value)| event.get(key) == value)
 }
 
-/// What a connection counted, and what its events told, must be the same.
+/// Whether a connection's counters agree with its events.
 fn agrees(events: &[Event], ends: &[(&'static str, String)], socket: &Socket) -> Result<bool> {
     let told = |name: &str, reasons: &[&str]| {
         events
@@ -86,7 +86,7 @@ fn agrees(events: &[Event], ends: &[(&'static str, String)], socket: &Socket) ->
     Ok(told == [pkt_rtx, pkt_rx_oos, pkt_rx_drop, arq_tx].map(|count| count as usize))
 }
 
-/// A connection that has carried [`LOAD`] over a wire that loses frames: both ends.
+/// Both ends of a connection that has carried [`LOAD`] over a wire that loses frames.
 fn over_losses(lab: &Lab) -> Result<(Socket, Socket)> {
     let (client, server) = lab.esp_pair(PORT)?;
     lab.relay().set_faults(LOSSY);
@@ -136,7 +136,7 @@ fn requests(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The states that the sockets with local port `sport` went through, each by "old>new".
+/// The state changes of the sockets with local port `sport`, each as "old>new".
 fn steps(events: &[Event], host: &Host, sport: u16) -> Result<Vec<String>> {
     let mut steps = Vec::new();
     for event in events {
@@ -192,7 +192,7 @@ fn states(lab: &Lab) -> Outcome {
             ],
         "the passive side: {there:?}"
     );
-    // Who the socket is: its address throughout, its inode once it has a descriptor.
+    // Events identify the socket by its address, and by its inode once it has a descriptor.
     let ends = between(&lab.a, port, &lab.b, PORT)?;
     let ours: Vec<_> = events
         .iter()
@@ -236,7 +236,7 @@ fn await_freed(tracer: &Tracer, protocol: u16, reason: &str) -> Result<()> {
     .with_context(|| format!("{reason} for {protocol} is not in {:?}", last(&events)))
 }
 
-/// Waits until host `b` has told of a drop with these fields, and the core has freed a buffer for
+/// Waits until host `b` has reported a drop with these fields, and the core has freed a buffer for
 /// `reason`.
 fn await_drop(
     lab: &Lab,
@@ -253,7 +253,8 @@ fn await_drop(
 const EDP_DROP: (&str, u16) = ("edp_drop", ETH_P_EDP);
 const ESP_DROP: (&str, u16) = ("esp_drop", ETH_P_ESP);
 
-/// Datagrams where nobody waits, and 20 of them where nobody reads: the socket that does not.
+/// Sends a datagram to a port without a socket, and 20 to a socket that does not read. Returns that
+/// socket.
 fn dropped_datagrams(lab: &Lab, tracer: &Tracer) -> Result<Socket> {
     let sender = lab.a.edp_bound(95)?;
     sender.send_to(b"anybody?", 0, &lab.a.to(&lab.b, 96))?;
@@ -279,8 +280,7 @@ fn dropped_datagrams(lab: &Lab, tracer: &Tracer) -> Result<Socket> {
     Ok(receiver)
 }
 
-/// Packets that are less than a header, that are less than announced, and that are for somebody
-/// else.
+/// Sends packets that are shorter than a header, shorter than announced, and addressed to a group.
 fn dropped_packets(lab: &Lab, tracer: &Tracer) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let lie = EspHeader {
@@ -321,7 +321,7 @@ fn drops(lab: &Lab) -> Outcome {
 fn resets(lab: &Lab) -> Outcome {
     let tracer = Tracer::start(&["enet"])?;
     let client = lab.a.esp()?;
-    // A port that was not asked for is given back with the refusal.
+    // The refusal releases an autobound port, so bind one.
     let port = PORT + 1;
     client.bind(&lab.a.here(port))?;
     refused(
@@ -352,7 +352,7 @@ fn resets(lab: &Lab) -> Outcome {
         came.get("seq") == sent.get("seq") && came.get("ino") != "0",
         "a reset came as {came:?} that left as {sent:?}"
     );
-    // A connection that is given up.
+    // A connection that is closed with unread bytes.
     let (client, server) = lab.esp_pair(PORT)?;
     let port = client.local_address()?.port;
     server.send_all(b"nobody reads this")?;
@@ -366,9 +366,8 @@ fn resets(lab: &Lab) -> Outcome {
     await_event(&tracer, &lab.b, "esp_receive_reset", &told)
 }
 
-/// Connections on a good wire: what the core frees as dropped is just what the module says that it
-/// dropped. On a slow machine that may be something, since timers are too short and processors
-/// overtake each other.
+/// On a good wire the core frees as many buffers as dropped as the module reports as dropped. On a
+/// slow machine there may be some, since timers are too short there and processors reorder packets.
 fn no_drops(lab: &Lab) -> Outcome {
     let tracer = Tracer::start(&["enet/esp_drop", "enet/edp_drop", "skb/kfree_skb"])?;
     let (client, server) = lab.esp_pair(PORT)?;
@@ -402,7 +401,7 @@ fn no_drops(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The module can be removed while its events are recorded, and brings them again.
+/// The module can be unloaded while its events are recorded. They exist again when it is loaded.
 fn unload() -> Outcome {
     let tracer = Tracer::start(&["enet"])?;
     ensure!(tracer.records("enet/esp_drop"), "it does not record");
@@ -418,7 +417,7 @@ fn unload() -> Outcome {
     module::reload()
 }
 
-/// trace-cmd understands the events by their descriptions.
+/// trace-cmd parses the events by their descriptions.
 fn trace_cmd(lab: &Lab) -> Outcome {
     const INSTANCE: &str = "by-trace-cmd";
     const FILE: &str = "/tmp/requests.dat";

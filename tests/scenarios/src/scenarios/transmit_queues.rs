@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices with several transmit queues, used directly and below others: queues overtake each
-//! other, so the packets of a stream keep to one.
+//! Devices with several transmit queues, used directly and below other devices. Packets of one
+//! queue may overtake those of another, so a stream keeps to one queue.
 
 use crate::harness::growth;
 use crate::prelude::*;
@@ -23,7 +23,7 @@ scenarios! {
 struct Kind {
     /// The devices that are the stream's ends, at the sender's and at the receiver's host.
     ends: [&'static str; 2],
-    /// What `ip` makes of the sender's `eth0`, which is down, and of the receiver's.
+    /// Lines for `ip` that set up the sender's `eth0`, which is down, and the receiver's.
     make: [&'static str; 2],
 }
 
@@ -87,8 +87,8 @@ fn hosts(kind: &Kind) -> Result<[Netns; 2]> {
          address 02:00:00:00:00:02 numtxqueues 2 numrxqueues 2 netns {}\n",
         b.path()
     ))?;
-    // What one queue sends is received in its order, wherever the frames were sent: a veth that
-    // segments itself would hand them to the sending processor's queue instead.
+    // The receiver gets the frames of one queue in their order, whichever processor sent them. A
+    // veth with TSO would hand them to the sending processor's queue instead.
     a.run("ethtool", &["-K", "eth0", "tso", "off"])?;
     b.run("ethtool", &["-K", "eth0", "gro", "on"])?;
     for (host, (make, end)) in [&a, &b].into_iter().zip(kind.make.iter().zip(kind.ends)) {
@@ -103,7 +103,7 @@ fn hosts(kind: &Kind) -> Result<[Netns; 2]> {
         "tc",
         &["qdisc", "add", "dev", "eth0", "root", "handle", "1:", "mq"],
     )?;
-    // Behind the first few each small packet takes some 10 ms.
+    // After the first few, each small packet takes some 10 ms.
     let slow = "qdisc add dev eth0 parent 1:2 tbf rate 20kbit burst 104 limit 1000000";
     a.run("tc", &slow.split(' ').collect::<Vec<_>>())?;
     queue_per_processor(&a)?;
@@ -137,7 +137,7 @@ fn one_queue(kind: &Kind) -> Outcome {
     let before = sent_by_queue(&a)?;
     for round in 0..ROUNDS {
         let byte = round as u8;
-        // The processor of the first packet chooses for those behind it.
+        // The processor of the first packet chooses the queue for those that follow.
         let first = round as usize % 2;
         // Each send is a packet of its own, or joins one that has not left yet.
         for processor in [first, 1 - first, first, 1 - first] {
@@ -152,14 +152,14 @@ fn one_queue(kind: &Kind) -> Outcome {
         })?;
     }
     let by_queue = growth(&before, &sent_by_queue(&a)?);
-    // What is late may be repeated, but never found to be missing because a later packet came
-    // first.
+    // A late packet may be retransmitted, but the receiver never misses one because a later packet
+    // arrived first.
     let (sent, received) = (client.esp_counters()?, server.esp_counters()?);
     note(&format!(
         "client {sent:?}, server {received:?}, by queue {by_queue:?}"
     ));
-    // The acknowledged stream follows its sender: every round begins in the queue of its first
-    // processor.
+    // A stream without unacknowledged packets may change its queue: every round begins in the queue
+    // of its first processor.
     let least = u64::from(ROUNDS / 2);
     ensure!(
         by_queue.iter().all(|count| *count >= least),
@@ -179,7 +179,7 @@ fn pacing(lab: &Lab) -> Outcome {
     let start = Instant::now();
     transfer(&client, &server, load)?;
     let took = start.elapsed();
-    // Some of it leaves at once: a new flow's credit.
+    // A part of the bytes leaves at once: a new flow's credit.
     let least = Duration::from_millis(600);
     ensure!(took >= least, "{BYTES} bytes took only {took:?}");
     Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices that a user makes himself, and whose frames he writes byte for byte.
+//! Tun and tap devices, whose frames a program writes byte for byte.
 
 use crate::frame::{edp, EDP_HEADER};
 use crate::prelude::*;
@@ -14,8 +14,8 @@ scenarios! {
 /// `ARPHRD_ETHER`, <linux/if_arp.h>.
 const ETHER: u16 = 1;
 
-/// A device of Ethernet's type, as its owner says, that carries packets without a header: there is
-/// no sender to be read in front of them, only memory that is somebody else's.
+/// A device that its owner declares to be Ethernet, but whose packets have no Ethernet header.
+/// There is no sender's address in front of them, only foreign memory.
 fn without_header(lab: &Lab) -> Outcome {
     const COUNT: u32 = 500;
     let host = &lab.a;
@@ -31,7 +31,7 @@ fn without_header(lab: &Lab) -> Outcome {
         packet.extend_from_slice(bytes);
         tun.write(&packet)
     };
-    // As short as they come, and with bytes where an address would be.
+    // Packets without payload, and packets with bytes where an address would be.
     for payload in [&[][..], &[2; 8]] {
         for _ in 0..COUNT {
             let bytes = edp(97, 98, payload.len() as u16, payload);
@@ -42,13 +42,13 @@ fn without_header(lab: &Lab) -> Outcome {
     host.await_counter("EdpInNotOurs", 2 * COUNT)?;
     host.await_counter("EspInNotOurs", 2 * COUNT)?;
     silent(&datagrams, "a datagram without a sender")?;
-    // The socket is none the worse: it hears the device's own frames, which have a header.
+    // The socket still receives the device's own frames, which have a header.
     let there = device.to(&device, 98);
     device.edp(99)?.send_to(b"whole", 0, &there)?;
     receives(&datagrams, b"whole")
 }
 
-/// A device takes in what is written, however long it is; what leaves fits its MTU.
+/// A tap device accepts written frames of any length; the frames that leave fit its MTU.
 fn long_echo(lab: &Lab) -> Outcome {
     const MTU: usize = 600;
     const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
@@ -67,7 +67,7 @@ fn long_echo(lab: &Lab) -> Outcome {
         let request = echo(1, 4711, 0, length);
         tap.write(&ethernet(device.mac, STRANGER, ETH_P_EDP, &request))?;
     }
-    // What else the host has to say, IPv6's greetings for one, is of another type.
+    // Other frames of the host, such as IPv6 router solicitations, have another type.
     let answer = loop {
         let frame = tap.read(patience())?.context("no answer")?;
         if frame[12..14] == ETH_P_EDP.to_be_bytes() {

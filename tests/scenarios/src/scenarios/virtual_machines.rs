@@ -12,7 +12,7 @@ scenarios! {
     direct taps_cabled_by_vhost_carry_both_protocols = by_vhost;
 }
 
-/// How often the cable looks whether it is still needed.
+/// How long a cable waits for a frame before it checks whether it is still needed.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A tap device on the host.
@@ -22,8 +22,8 @@ fn tap(host: &Host) -> Result<Tun> {
     Ok(tap)
 }
 
-/// Both protocols between the hosts' tap devices, while `cables` move what leaves by one to the
-/// other.
+/// Checks both protocols between the hosts' tap devices, while `cables` move frames from each to
+/// the other.
 fn carry<F: FnMut() -> Result<()> + Send>(lab: &Lab, cables: [F; 2]) -> Outcome {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

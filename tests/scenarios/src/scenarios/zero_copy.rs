@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sends that do not copy, where things go wrong: packets are lost, the program's memory changes or
-//! goes, the connection ends, the device shrinks or goes, the module goes.
+//! Zero-copy sends under faults: packets are lost, the program's memory changes or is unmapped, the
+//! connection ends, the device's MTU shrinks, the device is removed, the module is unloaded.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -35,7 +35,7 @@ scenarios! {
 const ZEROCOPY: i32 = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
 const LOSING: &[&str] = &["netem", "loss", "100%"];
 
-/// Sends `bytes` in one call, in place.
+/// Sends `bytes` in one call, without a copy.
 fn send(socket: &Socket, bytes: &[u8]) -> Outcome {
     switch(socket, 1)?;
     let sent = socket.send(bytes, ZEROCOPY)?;
@@ -64,7 +64,7 @@ fn acknowledged(lab: &Lab) -> Outcome {
     none_left(&client)
 }
 
-/// What is lost before it reaches a device of this host has not been copied.
+/// Packets that are lost before they reach a device of this host are not copied.
 fn uncopied(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(901)?;
     lab.a.queue("add", LOSING)?;
@@ -79,7 +79,8 @@ fn uncopied(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The sum is to be of the bytes that leave, and the program may write to them at any time.
+/// The checksum must match the bytes that leave, and the program may change them at any time. So
+/// they are copied.
 fn summed(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(902, 1)?;
     let client = lab.a.esp()?;
@@ -103,7 +104,7 @@ fn summed(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The sender writes to its memory again as soon as it may.
+/// The sender reuses its memory as soon as the sends are completed.
 fn lossy(lab: &Lab) -> Outcome {
     const ROUNDS: u8 = 40;
     const LENGTH: usize = 50_000;
@@ -144,7 +145,7 @@ fn lossy(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Memory of its own, which can be unmapped.
+/// A memory mapping, which is unmapped on drop.
 struct Region {
     start: NonNull<libc::c_void>,
     length: usize,
@@ -154,7 +155,7 @@ impl Region {
     fn new(bytes: &[u8]) -> Result<Self> {
         let length = NonZeroUsize::new(bytes.len()).context("nothing")?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping anywhere harms nobody.
+        // SAFETY: without an address the call replaces no existing mapping.
         let start = unsafe { mmap_anonymous(None, length, protection, MapFlags::MAP_PRIVATE) }?;
         let mut region = Self {
             start,
@@ -172,7 +173,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: nothing refers to the mapping any more.
+        // SAFETY: the mapping is this value's own, and no borrow of `bytes` is left.
         let _ = unsafe { munmap(self.start, self.length) };
     }
 }
@@ -190,8 +191,8 @@ fn unmapped(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The stream stays in order, whatever its bytes are; also with checksums, of which none may be
-/// wrong for ever.
+/// The stream stays in order while its bytes change, also with checksums: none may stay wrong for
+/// ever.
 fn changing(lab: &Lab) -> Outcome {
     for checksum in [0, 1] {
         let port = 905 + checksum as u16;
@@ -260,7 +261,7 @@ fn device_goes(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Closed with completions that nobody takes, and with bytes that never leave.
+/// Sockets are closed with unread completions, and with bytes that never leave.
 fn left_behind(lab: &Lab) -> Outcome {
     let bytes = random(400_000, 909);
     let listener = lab.b.esp_listener(909, 16)?;
@@ -294,8 +295,8 @@ fn listener_is_alone(lab: &Lab) -> Outcome {
     lab.b.await_proc("esp", |text| text.lines().count() <= 2)
 }
 
-/// Nobody knows whether a device still has a frame that refers to the program's memory, so the
-/// module stays.
+/// A device may still have a frame that refers to the program's memory, so the module cannot be
+/// unloaded.
 fn module_goes() -> Outcome {
     let lab = Lab::new(Wiring::Direct)?;
     for host in [&lab.a, &lab.b] {
@@ -323,7 +324,7 @@ fn file_of(bytes: &[u8]) -> Result<File> {
     Ok(file)
 }
 
-/// The stream is as long as what was taken; what the file had there may be gone.
+/// The stream has as many bytes as `sendfile` took, even if the file's contents are gone.
 fn truncated(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(911)?;
     let bytes = random(100_000, 911);
@@ -342,8 +343,8 @@ fn truncated(lab: &Lab) -> Outcome {
     comes_next(&server, b"behind it")
 }
 
-/// What is written to the file later is what a receiver may get: its pages are sent, no copy of
-/// them.
+/// `sendfile` sends the file's pages and no copy of them, so a receiver may get bytes that were
+/// written later.
 fn referred(lab: &Lab) -> Outcome {
     use std::os::unix::fs::FileExt;
     let (client, server) = lab.esp_pair(912)?;
