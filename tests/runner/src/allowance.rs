@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Deadlines that count the time in which a guest could do something.
+//! Deadlines that do not count the time in which a guest waits for the host's processors.
 //!
-//! On a busy host QEMU's threads wait for processors. A guest that gets half of what it wants has
-//! twice as long; one that hangs, idle or not, comes to its end.
+//! On a busy host QEMU's threads wait for processors. A guest that gets half of the processor time
+//! it wants has twice as long. A guest that hangs, idle or not, reaches its deadline.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// What is left of a guest's deadline.
+/// The rest of a guest's deadline.
 #[derive(Debug)]
 pub struct Allowance {
     process: u32,
@@ -18,7 +18,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// `time` from now on, for the threads of `process`.
+    /// Returns an allowance of `time` from now on, for the threads of `process`.
     pub fn new(process: u32, time: Duration) -> Self {
         Self {
             process,
@@ -28,7 +28,7 @@ impl Allowance {
         }
     }
 
-    /// How long to wait before asking again; nothing when it is used up.
+    /// Returns how long to wait before asking again; zero once the allowance is used up.
     pub fn wait(&mut self) -> Duration {
         let passed = self.since.elapsed();
         if passed >= LOOK {
@@ -41,10 +41,10 @@ impl Allowance {
     }
 }
 
-/// How often it is looked at.
+/// Interval at which the threads' times are read.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The time in which the threads of a process ran, and in which they waited for a processor,
+/// The time in which the threads of a process ran, and in which they waited for a processor, in
 /// nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turns {
@@ -53,7 +53,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Nothing, if the process is gone or the host's kernel does not count.
+    /// Returns zeroes if the process has ended or the host's kernel does not count.
     fn of(process: u32) -> Self {
         let threads = fs::read_dir(format!("/proc/{process}/task"));
         let threads = threads.into_iter().flatten().flatten();
@@ -69,9 +69,9 @@ impl Turns {
         })
     }
 
-    /// What part it got of the time that it wanted; all of it, if it wanted none.
+    /// Returns the share of the wanted processor time that the process got; 1 if it wanted none.
     fn share_since(self, before: Self) -> f64 {
-        // A thread that has ended takes its times with it.
+        // The times of a thread that has ended are no longer included.
         let ran = self.ran.saturating_sub(before.ran) as f64;
         let wanted = ran + self.waited.saturating_sub(before.waited) as f64;
         if wanted > 0.0 {
@@ -97,7 +97,7 @@ mod tests {
         assert!((share(10, 100) - 1.0).abs() < 1e-9);
         assert!((share(30, 100) - 1.0).abs() < 1e-9);
         assert!(share(10, 200) < 1e-9);
-        // a thread has ended
+        // A thread has ended.
         assert!((share(5, 50) - 1.0).abs() < 1e-9);
     }
 

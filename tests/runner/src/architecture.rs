@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What differs between the architectures of guests. `mk/lib.sh` has the kernel's part.
+//! The differences between the architectures of guests. `mk/lib.sh` has those of kernels.
 //!
-//! The toolbox of a guest that is not of the host's architecture has a cross compiler, and the
-//! guest's own programs below a directory. The few that have to tell something before the guest
+//! For a guest of another architecture than the host's, the toolbox has a cross compiler, and the
+//! guest's programs in a separate directory. Programs that must report something before the guest
 //! boots run in QEMU's user emulation.
 
 use std::ffi::OsStr;
@@ -13,14 +13,14 @@ use std::process::Command;
 /// The architecture of a kernel and of the programs in its guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
-    /// That of the host.
+    /// The host's architecture.
     Amd64,
     /// Cross-built.
     Arm64,
 }
 
 impl Architecture {
-    /// That of the kernel with this release, by the name of Debian's flavour.
+    /// Returns the architecture of the kernel with this release, by the name of Debian's flavour.
     pub fn of(release: &str) -> Self {
         if release.ends_with("-arm64") {
             Self::Arm64
@@ -29,7 +29,7 @@ impl Architecture {
         }
     }
 
-    /// QEMU's program.
+    /// Returns QEMU's program.
     pub fn qemu(self) -> &'static str {
         match self {
             Self::Amd64 => "qemu-system-x86_64",
@@ -37,7 +37,7 @@ impl Architecture {
         }
     }
 
-    /// QEMU's options for the machine.
+    /// Returns QEMU's options for the machine.
     pub fn machine(self) -> &'static [&'static str] {
         match self {
             Self::Amd64 => &[],
@@ -45,8 +45,8 @@ impl Architecture {
         }
     }
 
-    /// QEMU's name for the processor. With the architected algorithm, signing addresses would take
-    /// most of the time.
+    /// Returns QEMU's name for the processor. With the architected algorithm, pointer
+    /// authentication would take most of the time.
     pub fn processor(self) -> &'static str {
         match self {
             Self::Amd64 => "max",
@@ -54,9 +54,9 @@ impl Architecture {
         }
     }
 
-    /// The same for a guest whose clock counts instructions. QEMU counts each step of a repeated
-    /// string instruction, so a kernel that knows them to be fast would pay an instruction for each
-    /// byte that it copies (ERMS, FSRM) or sets (FSRS).
+    /// Returns the processor for a guest whose clock counts instructions. QEMU counts each step of
+    /// a repeated string instruction. A kernel that takes them for fast would therefore pay an
+    /// instruction for each byte that it copies (ERMS, FSRM) or sets (FSRS).
     pub fn counted_processor(self) -> &'static str {
         match self {
             Self::Amd64 => "max,-erms,-fsrm,-fsrs",
@@ -64,7 +64,7 @@ impl Architecture {
         }
     }
 
-    /// The names of the guest's serial ports without their numbers.
+    /// Returns the name of the guest's serial ports without their numbers.
     pub fn serial_ports(self) -> &'static str {
         match self {
             Self::Amd64 => "ttyS",
@@ -72,8 +72,8 @@ impl Architecture {
         }
     }
 
-    /// Options of the kernel. When the host is busy, the emulated timer may miss the kernel's test
-    /// of it; the kernel panics.
+    /// Returns options of the kernel. On a busy host the emulated timer may fail the kernel's test
+    /// of it, and the kernel would panic.
     pub fn kernel_options(self) -> &'static str {
         match self {
             Self::Amd64 => "no_timer_check ",
@@ -81,7 +81,7 @@ impl Architecture {
         }
     }
 
-    /// What cargo calls it, if cargo has to be told.
+    /// Returns cargo's name of the target, unless it is the host's.
     pub fn target(self) -> Option<&'static str> {
         match self {
             Self::Amd64 => None,
@@ -89,7 +89,7 @@ impl Architecture {
         }
     }
 
-    /// `cargo build` for it.
+    /// Returns `cargo build` for this architecture.
     pub fn cargo_build(self) -> Command {
         let mut command = Command::new("cargo");
         command.arg("build");
@@ -103,7 +103,7 @@ impl Architecture {
         command
     }
 
-    /// The compiler or another program of a toolchain, by its name without a prefix.
+    /// Returns the compiler or another program of the toolchain, by its name without a prefix.
     pub fn tool(self, name: &str) -> Command {
         match self {
             Self::Amd64 => Command::new(name),
@@ -111,7 +111,7 @@ impl Architecture {
         }
     }
 
-    /// The directory below which the toolbox has the guest's programs.
+    /// Returns the toolbox's directory of the guest's programs.
     pub fn root(self) -> &'static Path {
         Path::new(match self {
             Self::Amd64 => "/",
@@ -119,7 +119,7 @@ impl Architecture {
         })
     }
 
-    /// Where the toolbox has the file that a guest has at `path`.
+    /// Returns the path in the toolbox of the guest's file `path`.
     pub fn in_toolbox(self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root().join(path.strip_prefix("/").unwrap_or(path))

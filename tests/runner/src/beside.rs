@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Questions beside streams, on the switch of [`incast`](super::incast): how long short messages
-//! take while long ones have the port.
+//! Loaded latency on the switch of [`incast`](super::incast): how long short messages take while
+//! long ones occupy the port.
 
 use std::fmt::Write as _;
 
@@ -10,34 +10,34 @@ use serde::Deserialize;
 
 use crate::commands::json;
 
-/// The host that is asked; its port is the bottleneck.
+/// The host that answers the questions; its port is the bottleneck.
 pub const RECEIVER: &str = "h0";
 
-/// The largest time that 99 % of ESP's questions of so many bytes take, microseconds, beside at
-/// most so many streams.
+/// For question sizes in bytes, the largest 99th percentile of ESP's times in microseconds, beside
+/// at most [`MOST_STREAMS`] streams.
 const MOST: [(u64, f64); 2] = [(100, 900.0), (10_000, 2_500.0)];
 const MOST_STREAMS: u32 = 16;
 
-/// The least share of the rate that ESP's streams have, in payload, and together with questions
-/// that follow each other at once: 0.983 is the most possible.
+/// The least share of the rate, in payload, that ESP's streams have, and that they have together
+/// with questions that follow each other at once. 0.983 is the largest possible.
 const LEAST_SHARE: f64 = 0.97;
 
-/// A stream's turn comes after so many of each of the others at the latest, with all that passes
-/// over it.
+/// The turn of a stream comes after at most this many turns of each other stream, including the
+/// turns in which it is skipped.
 const MOST_TURNS: u32 = 4;
 
-/// A turn: 21 packets of 1514 bytes, bits.
+/// The bits of a turn: 21 packets of 1514 bytes.
 const TURN: u32 = 21 * 1514 * 8;
 
-/// One size of questions.
+/// The results for one size of questions.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Row {
     size: u64,
     errors: u64,
-    /// Without streams: the middle question's time, nanoseconds.
+    /// Median time of a question without streams, nanoseconds.
     pub alone_median_ns: u64,
     median_ns: u64,
-    /// Beside streams: the time that 99 % of the questions do not exceed.
+    /// The 99th percentile beside streams, nanoseconds.
     pub p99_ns: u64,
     p99_slowdown: f64,
     longest_pause_ns: u64,
@@ -49,16 +49,16 @@ struct Share {
     median: f64,
 }
 
-/// What was measured of one protocol with so many streams.
+/// The results of one protocol beside one number of streams.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// ESP, or TCP's congestion control.
     pub protocol: String,
     /// Streams.
     pub streams: u32,
-    /// From an answer to the next question, milliseconds.
+    /// Milliseconds from an answer to the next question.
     pub pause: u32,
-    /// By size.
+    /// Rows by size.
     pub rows: Vec<Row>,
     /// Frames that the receiver's port dropped.
     pub drops: u64,
@@ -66,10 +66,10 @@ pub struct Line {
     pub rate: f64,
 }
 
-/// Reads netgauge's report and the switch's counters, which follow each other.
+/// Reads netgauge's report and the switch's counters, which follow it.
 ///
 /// # Errors
-/// When either is missing, or netgauge's has an error.
+/// If either is missing, or netgauge reports an error.
 pub fn read(text: &str, protocol: &str, (streams, pause): (u32, u32)) -> Result<Line> {
     #[derive(Deserialize)]
     struct Report {
@@ -120,8 +120,8 @@ pub fn read(text: &str, protocol: &str, (streams, pause): (u32, u32)) -> Result<
 }
 
 impl Row {
-    /// What the streams and the questions have of this rate, bit/s, if the latter take the median
-    /// time on average and follow after so many milliseconds.
+    /// Returns the share of the rate (bit/s) that streams and questions have together, for
+    /// questions that take the median time and follow after `pause` milliseconds.
     fn all(&self, rate: f64, pause: u32) -> f64 {
         let every = self.median_ns as f64 + f64::from(pause) * 1e6;
         let questions = self.size as f64 * 8e9 / every.max(1.0);
@@ -129,7 +129,7 @@ impl Row {
     }
 }
 
-/// The table.
+/// Formats the table.
 pub fn print(lines: &[Line]) -> String {
     let mut text = "\nOne host asks, so many ms after each answer, while others stream to the same receiver: times of questions in us,\n\
                     without streams and beside them; the streams' share of the rate, and that of all, and the longest time in ms that a stream waited; frames dropped with all \
@@ -161,7 +161,7 @@ pub fn print(lines: &[Line]) -> String {
     text
 }
 
-/// What of it is not as ESP promises.
+/// Returns the results that break ESP's promises.
 pub fn judge(lines: &[Line]) -> Vec<String> {
     let mut faults = Vec::new();
     for line in lines.iter().filter(|line| line.protocol == "esp") {
@@ -243,7 +243,7 @@ mod tests {
             r#""h0", "dropped_packets": 1"#,
         );
         assert_eq!(judged(&drops, "esp", 4), 1);
-        // With pauses the questions need next to nothing.
+        // With pauses, the questions need almost no bandwidth.
         assert_eq!(judge(&[read(TEXT, "esp", (16, 50)).unwrap()]).len(), 1);
     }
 }

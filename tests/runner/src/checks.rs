@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! `make test`: the crates' tests, the model checker, format and warnings, the manual, the module
-//! and what it says of itself, misuses that must not compile, the dissector, the scenarios, and the
+//! and its `modinfo`, misuses that must not compile, the dissector, the scenarios, and the
 //! benchmark's budgets.
 
 use std::io::{BufRead, BufReader, Write};
@@ -20,12 +20,12 @@ use crate::python;
 use crate::scenarios;
 use crate::step;
 
-/// Tests everything; a part that cannot run has failed.
+/// Tests everything; a part that cannot run counts as failed.
 ///
 /// # Errors
-/// When logs cannot be written.
+/// If logs cannot be written.
 pub fn run(layout: &Layout) -> Result<Total> {
-    // Most crates' tests leave a processor idle: the model checker takes it.
+    // Most crates' tests leave a processor idle, which the model checker uses.
     let (model, parts) = step::both(
         || model(layout),
         || {
@@ -45,14 +45,13 @@ pub fn run(layout: &Layout) -> Result<Total> {
     }
     parts.push(module);
     if !module_is_there {
-        // Each thing tells its own failure; without the module the scenarios still count, as
+        // The other parts report their own failure. Without the module the scenarios count as
         // failed.
         let nothing = Err(anyhow::anyhow!("there is no module to run them with"));
         parts.push(part("scenarios", nothing));
         return Ok(Total(parts));
     }
-    // Each of these two is a guest that keeps one processor busy: the others' pauses are enough for
-    // them.
+    // Each of these two guests keeps one processor busy; they run while the other guests pause.
     let guests = || {
         let dissector = dissector::check(layout);
         [dissector, part("bench", bench::check(layout))]
@@ -68,12 +67,12 @@ pub fn run(layout: &Layout) -> Result<Total> {
     Ok(Total(parts))
 }
 
-/// A part of the tests, failed as a whole if it could not run.
+/// Returns a part of the tests, failed as a whole if it could not run.
 fn part(name: &str, outcome: Result<Part>) -> Part {
     outcome.unwrap_or_else(|error| Part::single::<()>(name, Err(error)))
 }
 
-/// `cargo test`, with its own output passed through.
+/// Runs `cargo test` and passes its output through.
 fn crates(layout: &Layout) -> Result<Part> {
     step::say("running the crates' tests");
     let mut child = Command::new("cargo")
@@ -109,7 +108,7 @@ fn crates(layout: &Layout) -> Result<Part> {
     Ok(part)
 }
 
-/// The model checker. Its table is printed at its end: other tests print meanwhile.
+/// Runs the model checker. Its table is printed at the end, since other tests print while it runs.
 fn model(layout: &Layout) -> Part {
     step::say(
         "exploring what becomes of connections when packets are lost, beside the tests that follow",
@@ -134,7 +133,7 @@ fn model(layout: &Layout) -> Part {
     Part::single("model", outcome)
 }
 
-/// Format, clippy and rustdoc, all without a warning.
+/// Runs format, clippy and rustdoc checks, with warnings as errors.
 fn lints(layout: &Layout) -> Result<Part> {
     let mut part = Part::new("lints");
     let logs = layout.logs()?;
@@ -179,7 +178,7 @@ fn lints(layout: &Layout) -> Result<Part> {
     Ok(part)
 }
 
-/// What users of the module read in `modinfo`.
+/// Checks the output of `modinfo` for the module.
 fn modinfo(layout: &Layout, part: &mut Part) {
     let text = match step::output(Command::new("modinfo").arg(layout.module())) {
         Ok(text) => text,
@@ -190,7 +189,7 @@ fn modinfo(layout: &Layout, part: &mut Part) {
     }
 }
 
-/// Looks for each thing that `modinfo` must say about a module for the kernel `release`.
+/// Checks for each fact that `modinfo` must show of a module for the kernel `release`.
 fn judge_modinfo(text: &str, release: &str) -> Vec<(String, Result<()>)> {
     let values = |field: &str| -> Vec<&str> {
         text.lines()
@@ -226,7 +225,7 @@ fn judge_modinfo(text: &str, release: &str) -> Vec<(String, Result<()>)> {
     demand("version", found == [env!("CARGO_PKG_VERSION")], &found);
     let found = values("parm");
     for parameter in ["family", "edp_type", "esp_type"] {
-        // "name:what it is (type)"
+        // The format is "name:description (type)".
         let described = found.iter().any(|value| {
             value
                 .split_once(':')

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Commands in a guest, one after the other, each with its output and its exit status.
+//! Runs commands in a guest, one after the other, and returns their output and exit status.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -24,18 +24,18 @@ pub struct Commands {
     patience: Duration,
 }
 
-/// How the guest's init takes what it is told.
+/// How the guest's init interprets the lines it receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Lines of shell.
+    /// As shell commands.
     Commands,
-    /// Arguments of netgauge, which talks to a server in another namespace.
+    /// As arguments of netgauge, which talks to a server in another namespace.
     Bench,
-    /// Lines of shell in a tree that the guest mounts.
+    /// As shell commands in a tree that the guest mounts.
     Tree,
 }
 
-/// What a command printed, both its outputs together, and its exit status.
+/// The output of a command, standard output and error together, and its exit status.
 #[derive(Debug)]
 pub struct Ended {
     /// Its lines.
@@ -44,7 +44,7 @@ pub struct Ended {
     pub status: i32,
 }
 
-/// The JSON values in what was printed, from the first on.
+/// Parses the JSON values in `text`, from the first `{` on.
 pub fn json(text: &str) -> impl Iterator<Item = Result<serde_json::Value>> + '_ {
     let start = text.find('{').unwrap_or(text.len());
     serde_json::Deserializer::from_str(&text[start..])
@@ -53,10 +53,10 @@ pub fn json(text: &str) -> impl Iterator<Item = Result<serde_json::Value>> + '_ 
 }
 
 impl Ended {
-    /// The first JSON value that was printed, as a `T`; what stands behind it is not looked at.
+    /// Parses the first JSON value of the output as a `T`; ignores the rest.
     ///
     /// # Errors
-    /// When there is none, or it is something else; with all that was printed.
+    /// If there is none, or it is no `T`; the message has the whole output.
     pub fn report<T: DeserializeOwned>(&self) -> Result<T> {
         let text = &self.text;
         let value = json(text)
@@ -66,7 +66,7 @@ impl Ended {
     }
 }
 
-/// A rate of `enet-switch`, as `200mbit`, the way netgauge writes it.
+/// Converts a rate of `enet-switch`, such as `200mbit`, to netgauge's notation.
 pub fn netgauge_rate(rate: &str) -> String {
     rate.trim_end_matches("bit").to_uppercase()
 }
@@ -74,7 +74,7 @@ pub fn netgauge_rate(rate: &str) -> String {
 /// Waits until the guest is set up.
 ///
 /// # Errors
-/// When it ends instead, or its kernel reports a fault.
+/// If it ends instead, or its kernel reports a fault.
 pub fn await_ready(guest: &mut Guest) -> Result<()> {
     loop {
         match guest.next()? {
@@ -92,10 +92,10 @@ pub fn await_ready(guest: &mut Guest) -> Result<()> {
     }
 }
 
-/// Fails when the kernel's `line` reports a fault.
+/// Fails if the kernel's `line` reports a fault.
 ///
 /// # Errors
-/// With that line.
+/// The fault.
 pub fn check(guest: &Guest, line: &str) -> Result<()> {
     match alarm(line) {
         Some(fault) => bail!("{fault}; the whole log is {}", guest.console().display()),
@@ -103,15 +103,15 @@ pub fn check(guest: &Guest, line: &str) -> Result<()> {
     }
 }
 
-/// How long the kernel may take to say all of what is wrong.
+/// How long the kernel may take to write the rest of a fault report.
 const REPORT: Duration = Duration::from_secs(10);
 
 impl Commands {
-    /// Builds what guests need and boots one named `name`; it is ended when one thing takes longer
-    /// than `patience`.
+    /// Builds the guest's contents and boots it under the name `name`. It is ended if booting or a
+    /// command takes longer than `patience`.
     ///
     /// # Errors
-    /// When something does not build, or the guest does not boot.
+    /// If something does not build, or the guest does not boot.
     pub fn boot(
         layout: &Layout,
         name: &str,
@@ -122,7 +122,7 @@ impl Commands {
         Self::boot_on(layout, name, verb, clock, patience, None)
     }
 
-    /// The same with this wire.
+    /// Boots as [`Commands::boot`], with this wire.
     ///
     /// # Errors
     /// As [`Commands::boot`].
@@ -139,11 +139,11 @@ impl Commands {
         Self::boot_from(layout, place, verb, clock, patience, wire, &[])
     }
 
-    /// The same with a name, a file system that is built already, and directories that the guest
-    /// can mount.
+    /// Boots as [`Commands::boot_on`], with a name, a file system that is already built, and
+    /// directories that the guest can mount.
     ///
     /// # Errors
-    /// When the guest does not boot.
+    /// If the guest does not boot.
     pub fn boot_from(
         layout: &Layout,
         (name, initramfs): (&str, &Path),
@@ -187,8 +187,8 @@ impl Commands {
         })
     }
 
-    /// The same in a tree that is served as "toolbox", beside a directory that is served as
-    /// "share".
+    /// Boots as [`Commands::boot_from`], in a tree that is shared as "toolbox", with another
+    /// directory shared as "share".
     ///
     /// # Errors
     /// As [`Commands::boot_from`].
@@ -207,10 +207,10 @@ impl Commands {
         self.guest.tell(line)
     }
 
-    /// Has init take one line and calls `heard` with each line it prints.
+    /// Sends init a line and calls `heard` with each line of output.
     ///
     /// # Errors
-    /// When the guest ends, or its kernel reports a fault.
+    /// If the guest ends, or its kernel reports a fault.
     pub fn run(&mut self, line: &str, mut heard: impl FnMut(&str)) -> Result<i32> {
         self.tell(line)?;
         let mut fault = Ok(());
@@ -223,7 +223,7 @@ impl Commands {
                 Said::Kernel(line) if fault.is_ok() => {
                     fault = check(&self.guest, &line);
                     if fault.is_err() {
-                        // The log is to have the rest of the report.
+                        // Read on, so that the log contains the whole report.
                         self.guest.extend(REPORT);
                     }
                 }
@@ -242,7 +242,7 @@ impl Commands {
         }
     }
 
-    /// Has init take one line and waits for its end.
+    /// Sends init a line and waits until its command ends.
     ///
     /// # Errors
     /// As [`Commands::run`].
@@ -255,7 +255,7 @@ impl Commands {
         Ok(Ended { text, status })
     }
 
-    /// Has the guest's shell run one line, whatever else init takes, and waits for its end.
+    /// Runs a line in the guest's shell, in any mode of init, and waits until it ends.
     ///
     /// # Errors
     /// As [`Commands::run`].
@@ -266,18 +266,19 @@ impl Commands {
         }
     }
 
-    /// QEMU's own ear.
+    /// Returns QEMU's monitor.
     ///
     /// # Errors
-    /// When QEMU does not answer.
+    /// If QEMU does not answer.
     pub fn monitor(&self) -> Result<Monitor> {
         self.guest.monitor()
     }
 
-    /// What tells the counts of a guest that is watched.
+    /// Connects to the plugin that counts, in a guest booted with
+    /// [`Clock::Watched`](super::qemu::Clock::Watched).
     ///
     /// # Errors
-    /// When the plugin does not answer.
+    /// If the plugin does not answer.
     pub fn counts(&self) -> Result<UnixStream> {
         self.guest.counts()
     }
@@ -285,7 +286,7 @@ impl Commands {
     /// Ends the guest.
     ///
     /// # Errors
-    /// When it does not end, or its kernel reports a fault.
+    /// If it does not end, or its kernel reports a fault.
     pub fn end(mut self) -> Result<()> {
         self.tell("")?;
         loop {
@@ -298,11 +299,11 @@ impl Commands {
     }
 }
 
-/// Boots a guest named `name` for the one command `line`, prints what it prints, and ends the
-/// guest; true when the command succeeded. It may take as long as `patience`, and so may booting.
+/// Boots a guest named `name` for one command, prints its output, and ends the guest. Returns true
+/// if the command succeeded. Booting and the command may take `patience` each.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, or its kernel reports a fault.
+/// If something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn once(
     layout: &Layout,
     name: &str,
@@ -317,19 +318,19 @@ pub fn once(
     Ok(status == 0)
 }
 
-/// How a program is told `seed`, if there is one.
+/// Returns a program's option for `seed`, if there is one.
 pub fn seed(seed: Option<u64>) -> String {
     seed.map(|seed| format!(" --seed {seed}"))
         .unwrap_or_default()
 }
 
-/// How long a command of a user may take.
+/// Time limit for a command of a user.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Runs `commands` until one fails, printing what they print; true when none did.
+/// Runs `commands` until one fails, and prints their output; returns true if none failed.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, or its kernel reports a fault.
+/// If something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn run(layout: &Layout, commands: &[String], counted: bool) -> Result<bool> {
     let clock = if counted {
         Clock::Instructions

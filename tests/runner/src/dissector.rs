@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The Wireshark dissector: frames that a guest really sent, decoded by tshark, against the
-//! protocols' own headers.
+//! Tests the Wireshark dissector: tshark decodes frames that a guest sent, and the result is
+//! compared with the protocols' own headers.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -22,13 +22,13 @@ use crate::step;
 
 const SCRIPT: &str = "tools/wireshark/enet.lua";
 
-/// How long the story may take; many times of what it does.
+/// Time limit for the recording; many times what it takes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Bytes of the Ethernet header.
 const ETHERNET: usize = 14;
 
-/// What tshark prints of each frame, in this order.
+/// The fields that tshark prints of each frame, in this order.
 const FIELDS: [&str; 22] = [
     "enet_edp.srcport",
     "enet_edp.dstport",
@@ -54,10 +54,10 @@ const FIELDS: [&str; 22] = [
     "_ws.col.protocol",
 ];
 
-/// How many of [`FIELDS`] a frame's bytes settle.
+/// The number of [`FIELDS`] that depend only on a frame's bytes.
 const BYTES: usize = 17;
 
-/// What the story must have brought about, by the words that tshark has for it.
+/// The remarks that the recording must cause, in tshark's words.
 const REMARKS: [&str; 10] = [
     "Connection attempt (SYN)",
     "End of the stream (FIN)",
@@ -71,7 +71,7 @@ const REMARKS: [&str; 10] = [
     "Wrong checksum",
 ];
 
-/// Runs the story in a guest and judges how the dissector tells it.
+/// Records frames in a guest and checks how the dissector shows them.
 pub fn check(layout: &Layout) -> Part {
     step::say("reading a guest's frames with Wireshark's dissector");
     let mut part = Part::new("dissector");
@@ -90,7 +90,7 @@ pub fn check(layout: &Layout) -> Part {
     part
 }
 
-/// The frames of the story.
+/// Returns the recorded frames.
 fn capture(layout: &Layout) -> Result<Vec<Vec<u8>>> {
     let mut guest = Commands::boot(
         layout,
@@ -118,7 +118,7 @@ fn bytes(hexadecimal: &str) -> Result<Vec<u8>> {
         .collect()
 }
 
-/// A capture file in pcap's format (microseconds, Ethernet), a frame each millisecond.
+/// Builds a capture file in pcap's format (microseconds, Ethernet), with a frame each millisecond.
 fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     const LINKTYPE_ETHERNET: u32 = 1;
     let mut file = Vec::new();
@@ -135,9 +135,9 @@ fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// What tshark says, a row of [`FIELDS`] for each frame.
+/// Runs tshark; returns a row of [`FIELDS`] for each frame.
 fn decode(layout: &Layout, frames: &[Vec<u8>]) -> Result<Vec<Vec<String>>> {
-    // Somebody else reads it, who may not look into the project's directory.
+    // Another user reads the files, who may not enter the project's directory.
     let directory = tempfile::tempdir()?;
     let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755));
     open(directory.path())?;
@@ -165,8 +165,8 @@ fn decode(layout: &Layout, frames: &[Vec<u8>]) -> Result<Vec<Vec<String>>> {
 fn tshark(home: &Path, script: &Path, file: &Path) -> Result<String> {
     const NOBODY: u32 = 65534;
     let mut command = Command::new("tshark");
-    // Two passes, as Wireshark itself dissects a frame when it is read and when it is shown; and
-    // not as root, for whom Wireshark runs no scripts.
+    // Two passes, as Wireshark dissects a frame when it reads and when it shows it. Not as root, as
+    // Wireshark then runs no scripts.
     command
         .uid(NOBODY)
         .gid(NOBODY)
@@ -197,8 +197,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Payload, checksum and padding behind a header of `header` bytes that states `length`, as tshark
-/// prints them.
+/// Splits what follows a header of `header` bytes that states `length`: payload, checksum and
+/// padding, as tshark prints them.
 fn split(packet: &[u8], header: usize, length: u16, summed: bool) -> [String; 3] {
     let rest = &packet[header..];
     let (payload, rest) = rest.split_at(usize::from(length).min(rest.len()));
@@ -209,7 +209,8 @@ fn split(packet: &[u8], header: usize, length: u16, summed: bool) -> [String; 3]
     [hexadecimal(payload), checksum, hexadecimal(padding)]
 }
 
-/// The first [`BYTES`] of the row that a frame must give, as the module reads it.
+/// Returns the first [`BYTES`] fields of the row that the frame must give, by the module's own
+/// parser.
 fn expected(frame: &[u8]) -> Result<Vec<String>> {
     let packet = frame.get(ETHERNET..).context("no Ethernet frame")?;
     let kind = u16::from_be_bytes([frame[12], frame[13]]);
@@ -231,7 +232,7 @@ fn expected(frame: &[u8]) -> Result<Vec<String>> {
             let summed = header.is_summed();
             let [payload, checksum, padding] =
                 split(packet, esp::HEADER_LEN, header.payload(), summed);
-            // A grant and a skip have another number where the length stands.
+            // In a grant or a skip the length field holds another number.
             let length = (!header.is_grant() && !header.is_skip()).then(|| header.len.to_string());
             let numbers = [
                 header.src.to_string(),
@@ -255,7 +256,7 @@ fn expected(frame: &[u8]) -> Result<Vec<String>> {
     Ok(row)
 }
 
-/// Each field of each frame.
+/// Compares each field of each frame.
 fn compare(frames: &[Vec<u8>], rows: &[Vec<String>]) -> Result<()> {
     for (number, (frame, row)) in frames.iter().zip(rows).enumerate() {
         let expected = expected(frame)?;
@@ -276,7 +277,7 @@ fn compare(frames: &[Vec<u8>], rows: &[Vec<String>]) -> Result<()> {
     Ok(())
 }
 
-/// What the dissector remarks, and that it remarks it of no other frames.
+/// Checks that the dissector makes each remark, and makes it only on the right frames.
 fn remarks(rows: &[Vec<String>]) -> Result<()> {
     for remark in REMARKS {
         ensure!(
@@ -288,7 +289,7 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
         let mut flags = u8::from_str_radix(row[11].trim_start_matches("0x"), 16).unwrap_or(0);
         let skipped = esp::flags::ACK | esp::flags::RRQ | esp::flags::TXS;
         if row[8].is_empty() || row[8] == "0" && flags & !esp::flags::CRC == skipped {
-            // No request: a grant, a skip, or the answer to one.
+            // Not a request: a grant, a skip, or the answer to one.
             flags &= !esp::flags::RRQ;
         }
         for (remark, bit) in [
@@ -305,9 +306,9 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
     }
     let wrong = rows.iter().filter(|row| row[20].contains(REMARKS[9]));
     let wrong: Vec<_> = wrong.collect();
-    // One of each protocol.
+    // One wrong frame of each protocol.
     ensure!(wrong.len() == 2, "said to be wrong: {wrong:?}");
-    // All kinds of control messages; their field has the number.
+    // All kinds of control messages, by the number in their field.
     for kind in ["1", "2", "3", "4"] {
         ensure!(
             rows.iter().any(|row| row[19] == kind),
@@ -317,7 +318,8 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
     Ok(())
 }
 
-/// Both directions of a conversation have one number, and each conversation has its own.
+/// Checks that both directions of a conversation have the same number, and each conversation its
+/// own.
 fn streams(rows: &[Vec<String>]) -> Result<()> {
     for (ports, index) in [([0, 1], 17), ([6, 7], 18)] {
         let mut seen: Vec<(HashSet<&str>, &str)> = Vec::new();

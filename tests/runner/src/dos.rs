@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What attacks by whoever is on the same Ethernet cost a host and a stream beside them.
+//! The cost of attacks by a host on the same Ethernet, to the attacked host and to a stream.
 //!
-//! One guest whose clock counts instructions, two namespaces joined by a cable; the program that
-//! runs the scenarios attacks, measures and judges.
+//! One guest, whose clock counts instructions, has two namespaces joined by a cable. The program
+//! that runs the scenarios attacks, measures and judges.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::qemu::Clock;
 
 const DEADLINE: Duration = Duration::from_secs(1800);
 
-/// Prints the table; true when every attack stays within its bounds.
+/// Prints the table; returns true if every attack stays within its bounds.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, or its kernel reports a fault.
+/// If something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn run(layout: &Layout) -> Result<bool> {
     commands::once(
         layout,

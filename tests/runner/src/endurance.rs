@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two guests that talk for an hour while the link between them is cut and restored.
+//! Runs traffic between two guests for an hour while the link between them is cut and restored.
 //!
-//! The client says when to cut; that comes by its serial port and is done by QEMU, at whichever end
-//! it names.
+//! The client requests each cut on its serial port; QEMU makes it, at the requested end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,8 +22,8 @@ use crate::qemu::{self, Boot, Clock, Guest, Monitor, Said};
 use crate::scenarios;
 use crate::step;
 
-/// For how long a guest may say nothing: the client has a word at every cut and in every minute,
-/// and afterwards its last connections may take as long as any.
+/// How long a guest may print nothing: the client prints at every cut and in every minute; in the
+/// end, its last connections may take as long as any.
 const SILENCE: Duration = Duration::from_secs(600);
 
 /// What is run.
@@ -38,7 +37,7 @@ pub struct Options {
     seed: Option<u64>,
 }
 
-/// How one side stands.
+/// The counters of one side.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Figures {
     seconds: u64,
@@ -55,10 +54,10 @@ struct Figures {
     slab: u64,
 }
 
-/// What the two sides' guests have in common.
+/// The state that the threads of the two guests share.
 struct Shared {
     server: Mutex<Figures>,
-    /// The server is to end, or has.
+    /// The server must end, or has ended.
     over: AtomicBool,
 }
 
@@ -68,11 +67,11 @@ impl Shared {
     }
 }
 
-/// Prints a line of figures in each minute; true when nothing broke that a cut link does not break,
-/// and nothing is left.
+/// Prints a line of figures each minute. Returns true if nothing broke except through cut links,
+/// and no socket or memory is left.
 ///
 /// # Errors
-/// When something does not build, a guest does not boot or hangs, or its kernel reports a fault.
+/// If something does not build, a guest does not boot or hangs, or its kernel reports a fault.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let initramfs = scenarios::file_system(layout)?;
     let directory = TempDir::with_prefix("wire-").context("a temporary directory")?;
@@ -120,14 +119,14 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
         shared.over.store(true, Relaxed);
         ended
     };
-    // Where both failed, the server's reason may be the first.
+    // If both failed, the server's failure may have been the first.
     match step::both(serving, following) {
         (Err(other), Err(one)) => Err(one.context(format!("the server: {other:#}"))),
         (served, ended) => Ok(ended? && served?),
     }
 }
 
-/// The wire's two ends.
+/// The two ends of the wire.
 struct Cable([Monitor; 2]);
 
 impl Cable {
@@ -136,7 +135,7 @@ impl Cable {
             .try_for_each(|end| self.0[*end].tell(&format!("set_link {} {state}", qemu::WIRE)))
     }
 
-    /// Does what the client asks for; false if `line` is for somebody else.
+    /// Does what the client requests; returns false if `line` is no request.
     fn obey(&mut self, line: &str) -> Result<bool> {
         match line {
             "cut client" => self.set(&[0], "off")?,
@@ -149,14 +148,14 @@ impl Cable {
     }
 }
 
-/// The figures in a line, if that is what it has.
+/// Parses the figures in a line, if it has any.
 fn figures(line: &str) -> Result<Option<Figures>> {
     line.strip_prefix("figures ")
         .map(|json| serde_json::from_str(json).with_context(|| line.to_owned()))
         .transpose()
 }
 
-/// Waits until the server listens, which it says by its first figures.
+/// Waits until the server listens, which its first figures show.
 fn await_figures(server: &mut Guest) -> Result<()> {
     loop {
         match server.next()? {
@@ -170,8 +169,8 @@ fn await_figures(server: &mut Guest) -> Result<()> {
     }
 }
 
-/// Hears a guest to its end: what its program says that is neither a wish nor figures is printed.
-/// True when the program succeeded and the kernel is well.
+/// Reads a guest's output to its end and prints the lines that are neither requests nor figures.
+/// Returns true if the program succeeded and the kernel reported no fault.
 fn hear(
     layout: &Layout,
     mut guest: Guest,
@@ -236,7 +235,7 @@ fn follow(layout: &Layout, client: Guest, mut cable: Cable, shared: &Shared) -> 
     })
 }
 
-/// A line for people. Of what both count the client's is meant where the two ends must agree.
+/// Formats a line for people. Numbers that must agree at both ends are the client's.
 fn minute(near: &Figures, far: &Figures) -> String {
     let mut text = format!(
         "{:3}:{:02} min: {} cuts; {} messages, {} MB, {} connections, {} of {} datagrams back, {} packets resent; broken:",

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The fault matrix: every kind of traffic over every kind of bad wire, as a table for people and
-//! for `docs/faults.md`.
+//! The fault matrix: every kind of traffic over every kind of faulty wire, as a table on the
+//! terminal and in `docs/faults.md`.
 //!
-//! The cells are scenarios of their own, which run one after the other in a guest whose clock
-//! counts instructions: their times do not depend on the machine that emulates, and waiting takes
-//! none of its time.
+//! The cells are scenarios, run one after the other in a guest whose clock counts instructions.
+//! Their times therefore do not depend on the host machine, and waiting costs none of its time.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,7 +19,7 @@ use crate::layout::Layout;
 use crate::qemu::Clock;
 use crate::step;
 
-/// The document that has the table, and the lines that it stands between.
+/// The document with the table, and the lines that enclose the table.
 const DOCUMENT: &str = "docs/faults.md";
 const BEGIN: &str = "<!-- begin: made by `make faults` -->";
 const END: &str = "<!-- end: made by `make faults` -->";
@@ -39,7 +38,7 @@ pub struct Options {
     free: bool,
 }
 
-/// What a cell took.
+/// The results of a cell.
 #[derive(Clone, Debug, Deserialize)]
 struct Figures {
     wire: String,
@@ -52,17 +51,17 @@ struct Figures {
     given_up: u64,
 }
 
-/// Everything that was heard.
+/// All results.
 #[derive(Debug, Default)]
 struct Matrix {
     cells: Vec<Figures>,
     failed: Vec<String>,
 }
 
-/// Runs the cells, prints the table and writes the document; true when no cell failed.
+/// Runs the cells, prints the table and writes the document; returns true if no cell failed.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, or its kernel reports a fault.
+/// If something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let clock = if options.free {
         Clock::Free(2)
@@ -95,7 +94,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     Ok(good)
 }
 
-/// Puts the table into the document, between its two lines.
+/// Writes the table into the document, between its two marker lines.
 fn document(layout: &Layout, table: &str) -> Result<()> {
     let path = layout.project.join(DOCUMENT);
     let old = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -108,7 +107,7 @@ fn document(layout: &Layout, table: &str) -> Result<()> {
     fs::write(&path, new).with_context(|| path.display().to_string())
 }
 
-/// `text` with `made` between its two lines.
+/// Returns `text` with `made` between its two marker lines.
 fn between(text: &str, made: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -116,7 +115,7 @@ fn between(text: &str, made: &str) -> Option<String> {
 }
 
 impl Matrix {
-    /// Takes a line of the guest's; what a cell took is for the table, the rest for people.
+    /// Handles a line of the guest: keeps a cell's figures for the table, and prints other lines.
     fn hear(&mut self, line: &str) {
         if let Some(figures) = line.strip_prefix("# figures ") {
             match serde_json::from_str(figures) {
@@ -131,8 +130,8 @@ impl Matrix {
         println!("{line}");
     }
 
-    /// A row for each wire and direction, a column for each kind of traffic, in the order in which
-    /// they ran.
+    /// Formats a row for each wire and direction and a column for each kind of traffic, in the
+    /// order in which they ran.
     fn table(&self) -> String {
         let mut columns: Vec<&str> = Vec::new();
         let mut rows: Vec<(&str, &str)> = Vec::new();
@@ -167,8 +166,8 @@ impl Matrix {
 }
 
 impl Figures {
-    /// Seconds until the last byte and from there to the last socket's end; packets sent again and
-    /// requests for them; connection attempts that came to nothing, if any.
+    /// Formats the seconds until the last byte, and from there until the last socket is closed;
+    /// retransmitted packets and requests for them; and failed connection attempts, if any.
     fn text(&self) -> String {
         let mut text = format!(
             "{:.2} + {:.2} s; {}, {}",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Random socket calls for as long as one likes, in a guest of two processors.
+//! Makes random socket calls for a given time, in a guest of two processors.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::commands;
 use crate::layout::Layout;
 use crate::qemu::Clock;
 
-/// What booting, and looking for what is left, may take beside the calls.
+/// Time for booting and for the check for leftovers, in addition to the calls.
 const MARGIN: Duration = Duration::from_secs(400);
 
 /// What is tried.
@@ -25,10 +25,10 @@ pub struct Options {
     seed: Option<u64>,
 }
 
-/// Prints the calls by kind; true when nothing is left behind and everything still works.
+/// Prints the calls by kind; returns true if nothing is left over and everything still works.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, or its kernel reports a fault.
+/// If something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let seconds = options.seconds;
     let line = format!(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hostile frames by the million: the program that runs the scenarios makes, sends and counts them
-//! in a guest.
+//! Sends millions of hostile frames: the program that runs the scenarios makes, sends and counts
+//! them in a guest.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ pub struct Options {
     seed: Option<u64>,
 }
 
-/// Prints what was done; true when nothing broke.
+/// Prints the counts; returns true if nothing broke.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, or its kernel reports a fault.
+/// If something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
-    // A million takes minutes; a kernel that checks itself may take ten times as long.
+    // A million frames takes minutes; the debug kernel may take ten times as long.
     let deadline = Duration::from_secs(600) + Duration::from_millis(5) * options.frames as u32;
     let line = format!(
         "scenarios --fuzz {}{}",

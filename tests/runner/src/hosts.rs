@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make mpi-hosts`: Open MPI over ESP between hosts, which are namespaces of a guest. `make
-//! programs`: programs of TCP over mapped sockets.
+//! `make mpi-hosts` runs Open MPI over ESP between hosts that are namespaces of a guest. `make
+//! programs` runs TCP programs over mapped sockets.
 //!
-//! The guest's root is a toolbox that has the programs; a script, mpi/tests/hosts or
-//! tests/programs/hosts, sets the hosts up and runs the programs on them.
+//! The guest's root is a toolbox that has the programs. A script, mpi/tests/hosts or
+//! tests/programs/hosts, sets up the hosts and runs the programs on them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::qemu::Clock;
 use crate::shared::Shared;
 use crate::step;
 
-/// How long one part may take; some times of what it does on two cores.
+/// Time limit for a part; a multiple of what it takes on two processors.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 
-/// What the guest runs.
+/// The guest's command.
 const HOSTS: &str = "bash /share/hosts";
 
-/// How the script marks a part in its list that this kernel cannot do.
+/// The script's mark in its list for parts that this kernel cannot run.
 const LEFT_OUT: &str = "left out: ";
 
 /// Where to find things.
@@ -46,10 +46,10 @@ pub struct Options {
     parts: Vec<String>,
 }
 
-/// Runs the parts, each of which is a test, of what is called `name`.
+/// Runs the parts, each of which is a test, and returns them as a part `name`.
 ///
 /// # Errors
-/// When the guest does not boot, or the hosts cannot be set up.
+/// If the guest does not boot, or the hosts cannot be set up.
 pub fn run(layout: &Layout, name: &'static str, options: &Options) -> Result<Part> {
     let initramfs =
         initramfs::with_module(layout, &format!("guest-{name}"), Vec::new(), Vec::new())?;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many senders, one receiver: goodput, drops and fairness by protocol, on a switch with small
+//! Many senders to one receiver: goodput, drops and fairness by protocol, on a switch with small
 //! buffers.
 //!
-//! Everything runs in one guest whose clock counts instructions: `enet-switch` makes the switch and
-//! the hosts, `netgauge -x one-many` the traffic, and the switch's own counters tell the drops. The
-//! ports are slow enough that the one processor, which does all hosts' work, is not what limits
-//! them.
+//! Everything runs in one guest whose clock counts instructions. `enet-switch` makes the switch and
+//! the hosts, `netgauge -x one-many` makes the traffic, and the switch's counters show the drops.
+//! The ports are slow enough that the single processor, which does the work of all hosts, is not
+//! the bottleneck.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,31 +24,32 @@ use crate::step;
 
 use crate::beside::RECEIVER;
 
-/// Bytes in a port from which on frames are marked for DCTCP, about 20 frames, as its authors
-/// chose.
+/// Bytes in a port's buffer above which frames are marked for DCTCP: about 20 frames, as its
+/// authors chose.
 const MARKING: &str = "30k";
 
-/// The least share of the port's rate in ESP's worst round of the largest size, where the round
-/// trips at a round's start and end count little.
+/// The least share of the port's rate in ESP's worst round of the largest size, at which the round
+/// trips at a round's start and end matter little.
 const LEAST_SHARE: f64 = 0.95;
 
 /// The least fairness of an ESP round of 256 KiB.
 const LEAST_FAIRNESS: f64 = 0.97;
-/// The same of 64 KiB, which are two windows: who is done first is one of them ahead of others.
+/// The same for 64 KiB, which is two windows: the first sender to finish is one of the two ahead of
+/// others.
 const LEAST_FAIRNESS_OF_TWO_WINDOWS: f64 = 0.95;
 
-/// The most senders of which ESP is judged: the announcements of 64, a packet each, leave a port of
-/// 128 KiB no room for a window.
+/// The most senders for which ESP is judged. The announcements of 64 senders, a packet each, leave
+/// no room for a window in a port of 128 KiB.
 const MOST_JUDGED: u32 = 32;
 
-/// The least goodput of a stream on a lossy cable, as a share of that without loss.
+/// The least goodput of a stream on a lossy cable, as a share of its goodput without loss.
 const LEAST_UNDER_LOSS: f64 = 0.95;
 
-/// Questions beside streams, one after the other, and with pauses, which take longer.
+/// Numbers of questions beside streams, without and with pauses; those with pauses take longer.
 const QUESTIONS: u32 = 300;
 const QUESTIONS_WITH_PAUSES: u32 = 100;
 
-/// How long one measurement may take; many times of what it does.
+/// Time limit for a measurement; many times what it takes.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// What is measured.
@@ -115,14 +116,14 @@ struct Row {
     errors: u64,
 }
 
-/// Of all rounds.
+/// Statistics over all rounds.
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct Spread {
     worst: f64,
     median: f64,
 }
 
-/// The part of what `enet-switch drops --json` prints that is used here.
+/// The part of the output of `enet-switch drops --json` that is used here.
 #[derive(Debug, Deserialize)]
 struct Counters {
     ports: Vec<Port>,
@@ -135,13 +136,13 @@ struct Port {
     marked_packets: u64,
 }
 
-/// What was measured of one protocol with so many senders of so much.
+/// The results of one protocol with one number of senders and one size.
 #[derive(Clone, Debug)]
 struct Cell {
     /// Goodput as a share of the port's rate.
     share: Spread,
     fairness: Spread,
-    /// Frames that the receiver's port dropped, in all rounds.
+    /// Frames that the receiver's port dropped in all rounds.
     drops: u64,
     marks: u64,
 }
@@ -151,10 +152,10 @@ type Key = (String, u32, u32);
 
 type Table = BTreeMap<Key, Result<Cell, String>>;
 
-/// Prints the table, and what ESP did not fulfil; true when there is no such thing.
+/// Prints the table, and the limits that ESP breaks; returns true if there are none.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, or its kernel reports a fault.
+/// If something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let mut guest = Commands::boot(
         layout,
@@ -166,8 +167,8 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let beside = options.beside.iter().map(|streams| streams + 1);
     let senders = options.senders.iter().copied().chain(beside).max();
     let hosts = senders.context("no senders")? + 1;
-    // Processes of one real-time priority take turns instead of displacing each other, so that
-    // senders start together.
+    // Processes of one real-time priority take turns and do not preempt each other, so that senders
+    // start together.
     let ended = guest.shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us")?;
     ensure!(ended.status == 0, "{}", ended.text);
     make_switch(&mut guest, options, hosts, &format!(" --ecn {MARKING}"))?;
@@ -222,7 +223,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     Ok(faults.is_empty())
 }
 
-/// Options as the command line has them.
+/// Parses options as from the command line.
 fn options(arguments: &[&str]) -> Options {
     #[derive(clap::Parser)]
     struct Line {
@@ -232,12 +233,12 @@ fn options(arguments: &[&str]) -> Options {
     <Line as clap::Parser>::parse_from([&["incast"], arguments].concat()).options
 }
 
-/// What the demonstration measures on a switch.
+/// The parameters of the demonstration on a switch.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// Bytes of a question.
     pub question: u32,
-    /// Hosts that stream to the same one meanwhile.
+    /// Number of hosts that stream to the same host at the time.
     pub streams: u32,
     /// Hosts that send at the same time.
     pub senders: u32,
@@ -245,26 +246,26 @@ pub struct Sizes {
     pub kib: u32,
 }
 
-/// What it has measured of one protocol.
+/// The demonstration's results for one protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// The time that 99 % of the questions do not exceed, nanoseconds.
+    /// The 99th percentile of the questions' times, nanoseconds.
     pub p99_ns: u64,
-    /// The middle one's without streams, nanoseconds.
+    /// The median without streams, nanoseconds.
     pub alone_ns: u64,
-    /// Goodput of the middle round as a share of the port's rate.
+    /// Goodput of the median round as a share of the port's rate.
     pub share: f64,
-    /// How many rounds there were.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Frames that the receiver's port dropped, in all rounds.
+    /// Frames that the receiver's port dropped in all rounds.
     pub drops: u64,
 }
 
-/// Makes the usual switch and measures on it by each of these protocols, with so many rounds. The
-/// switch stays.
+/// Makes the default switch and measures each of these protocols on it, with its number of rounds.
+/// The switch stays up.
 ///
 /// # Errors
-/// When the guest ends, or a protocol cannot be measured.
+/// If the guest ends, or a protocol cannot be measured.
 pub fn sample(
     guest: &mut Commands,
     protocols: &[(&str, u32)],
@@ -299,7 +300,7 @@ pub fn sample(
     measured.collect()
 }
 
-/// Makes a switch anew.
+/// Replaces the switch by a new one.
 fn make_switch(guest: &mut Commands, options: &Options, hosts: u32, more: &str) -> Result<()> {
     let uplink = options
         .uplink
@@ -310,7 +311,7 @@ fn make_switch(guest: &mut Commands, options: &Options, hosts: u32, more: &str) 
         options.rate, options.buffer
     );
     for setting in &options.sysctl {
-        // Each host has its own set.
+        // Each host has its own sysctls.
         let _ = write!(
             line,
             " && for host in $(seq 0 {}); do ip netns exec h$host sysctl -w esp.{setting} || exit; done",
@@ -330,7 +331,8 @@ fn mode(protocol: &str) -> String {
     }
 }
 
-/// Questions of one host beside so many streams, so many milliseconds after each answer.
+/// Measures the questions of one host beside streams, with a pause in milliseconds after each
+/// answer.
 fn ask(
     guest: &mut Commands,
     options: &Options,
@@ -363,7 +365,7 @@ fn ask(
     })
 }
 
-/// Rounds of one protocol; the inner error is a failure of those rounds, not of the guest.
+/// Measures rounds of one protocol. The inner error is a failure of the rounds, not of the guest.
 fn measure(
     guest: &mut Commands,
     options: &Options,
@@ -390,7 +392,7 @@ fn measure(
     }))
 }
 
-/// Reads netgauge's report and the switch's counters, which follow each other.
+/// Reads netgauge's report and the switch's counters, which follow it.
 fn read_cell(text: &str) -> Result<Cell> {
     let mut values = json(text);
     let mut next = || {
@@ -497,7 +499,8 @@ fn print_table(options: &Options, table: &Table) -> String {
     text
 }
 
-/// What of the table is not as ESP promises; every cell of any protocol must have been measured.
+/// Returns the results that break ESP's promises, and the cells of any protocol that could not be
+/// measured.
 fn judge(options: &Options, table: &Table) -> Vec<String> {
     let mut faults = Vec::new();
     for ((protocol, kib, senders), cell) in table {

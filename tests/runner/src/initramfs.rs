@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Builds the guests' file system: an initramfs with the programs, the libraries and modules they
-//! need, and an init.
+//! Builds the guests' file system: an initramfs with the programs, the libraries and modules that
+//! they need, and an init.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -21,13 +21,13 @@ use crate::step;
 /// The guest's first program.
 const INIT: &str = include_str!("../guest/init");
 
-/// What the shell of `make shell` reads first.
+/// The start-up file of the shells of `make shell`.
 const SHELL: &str = include_str!("../guest/shell");
 
 /// The script that makes the two hosts of `make shell`.
 const SHELL_SETUP: &str = include_str!("../guest/shell-setup");
 
-/// Programs of the toolbox that scenarios call, beside busybox.
+/// Programs of the toolbox that scenarios call, besides busybox.
 const TOOLS: [&str; 14] = [
     "/usr/bin/bash",
     "/usr/bin/busybox",
@@ -45,10 +45,10 @@ const TOOLS: [&str; 14] = [
     "/usr/bin/trace-cmd",
 ];
 
-/// Names under which kmod works; the kernel itself calls `/sbin/modprobe`.
+/// Names of kmod, which selects its function by them; the kernel itself calls `/sbin/modprobe`.
 const KMOD_NAMES: &[&str] = &["modprobe", "insmod", "rmmod", "lsmod", "modinfo", "depmod"];
 
-/// Modules without which the guests are of no use.
+/// Modules that the guests require.
 const REQUIRED: &[&str] = &[
     "8021q",
     "bonding",
@@ -70,7 +70,7 @@ const REQUIRED: &[&str] = &[
     "virtio_pci",
 ];
 
-/// Modules that some scenario may use; a kernel that has them built in or not at all is fine.
+/// Modules that some scenarios use. They may be built in or missing.
 const WELCOME: &[&str] = &[
     "act_gact",
     "act_mirred",
@@ -105,24 +105,25 @@ const WELCOME: &[&str] = &[
     "xfrm_user",
 ];
 
-/// What the archive is made of beside the tools: the programs, and the module if it exists already.
+/// The contents of the archive besides the tools: the programs, and the module if it exists
+/// already.
 #[derive(Debug)]
 pub struct Contents {
-    /// Where it is made.
+    /// The directory to build it in.
     pub place: PathBuf,
     /// Programs to put into `/bin`.
     pub programs: Vec<PathBuf>,
-    /// Other files, each with its place relative to the root.
+    /// Other files, each with its path relative to the root.
     pub files: Vec<(PathBuf, PathBuf)>,
-    /// `enet.ko`; goes where out-of-tree modules go.
+    /// `enet.ko`; it is placed where out-of-tree modules go.
     pub module: PathBuf,
 }
 
-/// Builds the module, and an archive with it, `programs` and `files` alone in the directory `place`
+/// Builds the module, and an archive of it, `programs` and `files` alone in the directory `place`
 /// of the products.
 ///
 /// # Errors
-/// When the module does not build, and as [`build`].
+/// If the module does not build, and the errors of [`build`].
 pub fn with_module(
     layout: &Layout,
     place: &str,
@@ -142,10 +143,10 @@ pub fn with_module(
     )
 }
 
-/// Makes the archive if anything it is made of changed, and returns where it is.
+/// Builds the archive if any of its inputs changed, and returns its path.
 ///
 /// # Errors
-/// When a tool, a library or a required module is missing, or the disk is full.
+/// If a tool, a library or a required module is missing, or the disk is full.
 pub fn build(layout: &Layout, contents: &Contents) -> Result<PathBuf> {
     let place = &contents.place;
     let archive = place.join("initramfs.cpio");
@@ -169,7 +170,7 @@ pub fn build(layout: &Layout, contents: &Contents) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// One line per input with its size and time of change; this program is one of them.
+/// Returns a line per input with its size and modification time; this program is an input, too.
 fn describe_inputs(layout: &Layout, contents: &Contents) -> Result<String> {
     let own = std::env::current_exe().context("own path")?;
     let kernel = layout.kernel.join("release");
@@ -189,7 +190,7 @@ fn describe_inputs(layout: &Layout, contents: &Contents) -> Result<String> {
     Ok(text)
 }
 
-/// The directories, as Debian has them since /usr was merged.
+/// Makes the directories as Debian does since /usr was merged.
 fn lay_out(root: &Path) -> Result<()> {
     for directory in [
         "usr/bin",
@@ -258,9 +259,9 @@ fn add_programs(layout: &Layout, root: &Path, contents: &Contents) -> Result<()>
     for name in KMOD_NAMES {
         symlink("../bin/kmod", root.join("usr/sbin").join(name))?;
     }
-    // Debian's busybox, as a shell, takes its own ip and modprobe before those in the PATH.
+    // As a shell, Debian's busybox prefers its own ip and modprobe to those in the PATH.
     symlink("dash", root.join("usr/bin/sh"))?;
-    // The rest is busybox's: what is there already is the better one.
+    // busybox provides the programs that do not exist yet.
     for name in step::output(Command::new("busybox").arg("--list"))?.lines() {
         let places = ["usr/bin", "usr/sbin"].map(|directory| root.join(directory).join(name));
         if !places.iter().any(|place| place.symlink_metadata().is_ok()) {
@@ -270,14 +271,14 @@ fn add_programs(layout: &Layout, root: &Path, contents: &Contents) -> Result<()>
     Ok(())
 }
 
-/// Copies a file and makes the directories above it.
+/// Copies a file and creates its parent directories.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to.parent().context("a file without a directory")?)?;
     fs::copy(from, to).with_context(|| from.display().to_string())?;
     Ok(())
 }
 
-/// Is it a program or a library?
+/// Returns whether a file is a program or a library.
 fn is_elf(file: &Path) -> Result<bool> {
     let mut magic = Vec::new();
     let opened = File::open(file).with_context(|| file.display().to_string())?;
@@ -285,14 +286,14 @@ fn is_elf(file: &Path) -> Result<bool> {
     Ok(magic == b"\x7fELF")
 }
 
-/// The loader and the libraries that `program` needs, where the guest has them.
+/// Returns the loader and the libraries that `program` needs, by their paths in the guest.
 fn shared_libraries(architecture: Architecture, program: &Path) -> Result<BTreeSet<PathBuf>> {
     let output = architecture
         .list_libraries(program)
         .output()
         .context("listing libraries")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    // ldd fails on static programs, and says so in words.
+    // For a static program ldd fails and prints a message, which has no paths.
     let mut found = BTreeSet::new();
     for line in text.lines() {
         ensure!(
@@ -309,8 +310,8 @@ fn shared_libraries(architecture: Architecture, program: &Path) -> Result<BTreeS
     Ok(found)
 }
 
-/// The kernel's modules that guests need, unpacked, with an index so that modprobe and the kernel's
-/// own requests work.
+/// Copies the kernel's modules that guests need, uncompressed, with an index for modprobe and the
+/// kernel's own requests.
 fn add_modules(layout: &Layout, root: &Path, ours: &Path) -> Result<()> {
     let from = layout.kernel.join("lib/modules").join(&layout.release);
     let to = root.join("lib/modules").join(&layout.release);
@@ -359,16 +360,16 @@ fn add_modules(layout: &Layout, root: &Path, ours: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether the kernel has the module `name`, built in or not.
+/// Returns whether the kernel has the module `name`, built in or not.
 ///
 /// # Errors
-/// When `modprobe` is missing.
+/// If `modprobe` is missing.
 pub fn has_module(layout: &Layout, name: &str) -> Result<bool> {
     Ok(resolve(layout, name)?.is_some())
 }
 
-/// The files of module `name` and of what it depends on; none if it is built in, `None` if there is
-/// no such module.
+/// Returns the files of module `name` and of its dependencies; none if it is built in, `None` if it
+/// does not exist.
 fn resolve(layout: &Layout, name: &str) -> Result<Option<Vec<PathBuf>>> {
     let output = Command::new("modprobe")
         .args(["--show-depends", "-S", &layout.release, "-d"])
@@ -388,7 +389,8 @@ fn resolve(layout: &Layout, name: &str) -> Result<Option<Vec<PathBuf>>> {
     Ok(Some(files))
 }
 
-/// Packs `root` as the kernel reads it; uncompressed, since emulated processors unpack slowly.
+/// Packs `root` into an archive for the kernel, uncompressed, since emulated processors unpack
+/// slowly.
 fn pack(root: &Path, archive: &Path) -> Result<()> {
     let names = step::output(Command::new("find").current_dir(root).arg("."))?;
     let partial = archive.with_extension("partial");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Counts what passed and what failed, and reads guests' words as results.
+//! Counts tests that passed and failed, and parses the results that guests print.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 /// Source: Documentation/admin-guide/tainted-kernels.rst.
 const BAD_TAINTS: u64 = (1 << 5) | (1 << 7) | (1 << 9) | (1 << 14);
 
-/// Whether the kernel noticed a fault, also one it did not write about on the console.
+/// Returns whether the kernel detected a fault, even one that it did not print on the console.
 pub fn badly_tainted(bits: u64) -> bool {
     bits & BAD_TAINTS != 0
 }
@@ -17,18 +17,18 @@ pub fn badly_tainted(bits: u64) -> bool {
 /// One part of the tests with its results.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// What the part is about.
+    /// The part's name.
     pub name: String,
-    /// How many tests passed.
+    /// Number of tests that passed.
     pub passed: u64,
-    /// The tests that failed, each with a reason.
+    /// The tests that failed, each with its reason.
     pub failed: Vec<String>,
     /// The tests that this kernel cannot run.
     pub left_out: Vec<String>,
 }
 
 impl Part {
-    /// An empty part.
+    /// Returns an empty part.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -36,14 +36,14 @@ impl Part {
         }
     }
 
-    /// A part of one test.
+    /// Returns a part of one test.
     pub fn single<T>(name: &str, outcome: anyhow::Result<T>) -> Self {
         let mut part = Self::new(name);
         part.take(name, outcome);
         part
     }
 
-    /// Counts one test; a failure's whole story is told at once, its first line is kept.
+    /// Counts a test. A failure is printed in full at once; its first line is kept.
     pub fn take<T>(&mut self, test: &str, outcome: anyhow::Result<T>) {
         match outcome {
             Ok(_) => self.passed += 1,
@@ -57,12 +57,12 @@ impl Part {
     }
 }
 
-/// All parts; prints as a table, the failures, and the count alone in the last line.
+/// All parts. It prints as a table, the failures, and a last line with the counts alone.
 #[derive(Debug, Default)]
 pub struct Total(pub Vec<Part>);
 
 impl Total {
-    /// Whether nothing failed and anything was tested.
+    /// Returns whether nothing failed and at least one test passed.
     pub fn good(&self) -> bool {
         self.0.iter().all(|part| part.failed.is_empty())
             && self.0.iter().any(|part| part.passed > 0)
@@ -92,17 +92,17 @@ impl fmt::Display for Total {
     }
 }
 
-/// The scenarios that were asked for and what became of them.
+/// The requested scenarios and their results.
 #[derive(Debug)]
 pub struct Scenarios {
     awaited: BTreeMap<String, Option<Result<(), String>>>,
     unasked: Vec<String>,
-    /// What behaviours that were compared with TCP or UDP reported.
+    /// Reports on behaviours that were compared with TCP or UDP.
     compared: BTreeMap<String, String>,
 }
 
 impl Scenarios {
-    /// Awaits each of `names`.
+    /// Returns a record that expects a result of each of `names`.
     pub fn awaiting(names: impl IntoIterator<Item = String>) -> Self {
         Self {
             awaited: names.into_iter().map(|name| (name, None)).collect(),
@@ -111,7 +111,8 @@ impl Scenarios {
         }
     }
 
-    /// The table of behaviours that were compared with TCP or UDP; nothing if there were none.
+    /// Formats the table of behaviours that were compared with TCP or UDP; `None` if there were
+    /// none.
     pub fn comparison(&self) -> Option<String> {
         let width = self.compared.keys().map(String::len).max()?;
         let mut table = String::new();
@@ -127,7 +128,7 @@ impl Scenarios {
         ))
     }
 
-    /// Takes a program's line; true when it is a result.
+    /// Handles a line of a program; returns true if it is a result.
     pub fn hear(&mut self, line: &str) -> bool {
         if let Some((name, report)) = line
             .strip_prefix("= ")
@@ -145,7 +146,7 @@ impl Scenarios {
             return false;
         };
         match self.awaited.get_mut(name.trim()) {
-            // A failure is not mended by a second report.
+            // A second report does not replace a failure.
             Some(Some(Err(_))) => {}
             Some(known) => *known = Some(outcome),
             None => self.unasked.push(name.to_owned()),
@@ -153,7 +154,7 @@ impl Scenarios {
         true
     }
 
-    /// Adds the results to `part`; a scenario that did not report has failed.
+    /// Adds the results to `part`; a scenario without a report has failed.
     pub fn conclude(self, part: &mut Part) {
         for (name, outcome) in self.awaited {
             match outcome {
@@ -169,7 +170,8 @@ impl Scenarios {
     }
 }
 
-/// Reads the counts out of `cargo test`'s output: passed, and the names of those that failed.
+/// Parses the output of `cargo test`: the number of tests that passed, and the names of those that
+/// failed.
 pub fn cargo_test(output: &str) -> (u64, Vec<String>) {
     let mut passed = 0;
     let mut failed = Vec::new();
@@ -236,7 +238,7 @@ mod tests {
 
     #[test]
     fn taints_of_faults_are_told_from_those_of_loading() {
-        // out of tree and unsigned, which ours is
+        // Out of tree and unsigned: our module's taints.
         assert!(!badly_tainted((1 << 12) | (1 << 13)));
         assert!(badly_tainted((1 << 12) | (1 << 9)));
     }

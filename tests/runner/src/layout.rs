@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Where things are: the project, its products, the guests' kernel.
+//! Paths of the project, its products, and the guests' kernel.
 
 use std::env;
 use std::fs::{self, File};
@@ -13,32 +13,32 @@ use nix::fcntl::{Flock, FlockArg};
 use crate::architecture::Architecture;
 use crate::step;
 
-/// What the guests' kernel is for.
+/// The kind of the guests' kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Debian's own, for which everything is made.
+    /// Debian's stock kernel, the default.
     Stock,
-    /// Another one of Debian's, which `RELEASE` names.
+    /// Another kernel of Debian's, named by `RELEASE`.
     Other,
-    /// The one of `mk/debug-kernel`, which looks for faults and is slow.
+    /// The kernel of `mk/debug-kernel`, which has run-time checkers and is slow.
     Debug,
 }
 
-/// The directories everything else is found in.
+/// The directories that contain everything else.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// The root of the project.
     pub project: PathBuf,
-    /// What `mk/kernel path` or `mk/debug-kernel path` prints: `vmlinuz`, `release`,
+    /// The directory printed by `mk/kernel path` or `mk/debug-kernel path`: `vmlinuz`, `release`,
     /// `lib/modules/`, `tree/`.
     pub kernel: PathBuf,
-    /// What that kernel is for.
+    /// The kind of the kernel.
     pub purpose: Purpose,
-    /// What `uname -r` says in the guest.
+    /// The guest's `uname -r`.
     pub release: String,
-    /// The architecture of that kernel.
+    /// The architecture of the kernel.
     pub architecture: Architecture,
-    /// Take the module and the programs as they were built last.
+    /// Use the module and the programs of the last build.
     pub as_built: bool,
 }
 
@@ -46,7 +46,7 @@ impl Layout {
     /// Finds the project from the current directory upwards and reads the kernel's release.
     ///
     /// # Errors
-    /// When this is not the project, or `kernel` is not a directory that `mk/kernel` made.
+    /// If this is not the project, or `kernel` is no directory made by `mk/kernel`.
     pub fn new(kernel: &Path, purpose: Purpose, as_built: bool) -> Result<Self> {
         let here = env::current_dir().context("current directory")?;
         let project = here
@@ -79,32 +79,32 @@ impl Layout {
         })
     }
 
-    /// Whether the kernel is one of PREEMPT_RT, by the name of Debian's flavour.
+    /// Returns whether the kernel has PREEMPT_RT, by the name of Debian's flavour.
     pub fn is_realtime(&self) -> bool {
         self.release.contains("-rt-")
     }
 
-    /// Everything made from the project.
+    /// Returns the directory of everything built from the project.
     pub fn build(&self) -> PathBuf {
         self.project.join("build")
     }
 
-    /// Where logs of steps and consoles of guests go.
+    /// Returns the directory for logs of steps and consoles of guests.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// If the directory cannot be created.
     pub fn logs(&self) -> Result<PathBuf> {
         let logs = self.build().join("logs");
         fs::create_dir_all(&logs).with_context(|| logs.display().to_string())?;
         Ok(logs)
     }
 
-    /// Waits until no other run of this project builds what guests need, and keeps others from it:
-    /// they would write the same files. It is let go of when dropped, or by the end of this
-    /// process, however that comes.
+    /// Locks the build of the guests' contents: two runs of this project would write the same
+    /// files. Waits until no other run holds the lock. Dropping it or the end of this process, for
+    /// whatever reason, releases it.
     ///
     /// # Errors
-    /// When the file that stands for it cannot be made.
+    /// If the lock file cannot be created.
     pub fn lock(&self) -> Result<Flock<File>> {
         let build = self.build();
         fs::create_dir_all(&build).with_context(|| build.display().to_string())?;
@@ -122,44 +122,44 @@ impl Layout {
             .with_context(|| path.display().to_string())
     }
 
-    /// Where cargo puts its products.
+    /// Returns cargo's target directory.
     pub fn cargo_target(&self) -> PathBuf {
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.build().join("cargo"), PathBuf::from)
     }
 
-    /// Where cargo puts what is for the guests.
+    /// Returns cargo's directory of products for the guests.
     fn cargo_release(&self) -> PathBuf {
         self.cargo_target()
             .join(self.architecture.target().unwrap_or_default())
             .join("release")
     }
 
-    /// A program built by cargo for the guests.
+    /// Returns a program built by cargo for the guests.
     pub fn program(&self, name: &str) -> PathBuf {
         self.cargo_release().join(name)
     }
 
-    /// The plugin of QEMU's that counts what a guest does to memory; it is the host's.
+    /// Returns QEMU's plugin that counts a guest's memory accesses, built for the host.
     pub fn plugin(&self) -> PathBuf {
         self.cargo_target().join("release/libqemu_memory.so")
     }
 
-    /// An example of a crate, built by cargo for the guests.
+    /// Returns an example of a crate, built by cargo for the guests.
     pub fn example(&self, name: &str) -> PathBuf {
         self.cargo_release().join("examples").join(name)
     }
 
-    /// The module, built by `mk/module`.
+    /// Returns the module, built by `mk/module`.
     pub fn module(&self) -> PathBuf {
         self.made("module").join("enet.ko")
     }
 
-    /// The guests' file system as a directory, and its archive beside it.
+    /// Returns the directory of the guests' file system; its archive is next to it.
     pub fn guest(&self) -> PathBuf {
         self.made("guest")
     }
 
-    /// A directory of what is made for this kernel.
+    /// Returns a directory of products for this kernel.
     fn made(&self, what: &str) -> PathBuf {
         self.build().join(match self.purpose {
             Purpose::Stock => what.to_owned(),
@@ -168,7 +168,7 @@ impl Layout {
         })
     }
 
-    /// What the names of guests with this kernel begin with.
+    /// Returns the prefix of the names of guests with this kernel.
     pub fn prefix(&self) -> String {
         match self.purpose {
             Purpose::Stock => String::new(),
@@ -177,7 +177,7 @@ impl Layout {
         }
     }
 
-    /// How many times as long as in the default kernel things may take.
+    /// Returns the factor for timeouts, relative to the default kernel.
     pub fn patience(&self) -> u32 {
         match (self.purpose, self.architecture) {
             (Purpose::Debug, _) => 5,
@@ -186,7 +186,7 @@ impl Layout {
         }
     }
 
-    /// `time`, given to the stock kernel, for this one.
+    /// Scales `time` from the stock kernel to this one.
     pub fn allow(&self, time: Duration) -> Duration {
         time.saturating_mul(self.patience())
     }

@@ -146,14 +146,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints how one part went.
+/// Prints the result of one part.
 fn judge(part: Part) -> Result<bool> {
     let total = Total(vec![part]);
     println!("{total}");
     Ok(total.good())
 }
 
-/// Runs a verb; false after a failure that it has printed.
+/// Runs a subcommand; returns false after a failure that it has printed.
 fn run(options: &Options) -> Result<bool> {
     let purpose = if options.debug {
         Purpose::Debug

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The manual pages: whether they render without a warning and miss no error or option.
+//! Checks that the manual pages render without warnings and document every error and option.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,13 +11,13 @@ use anyhow::{ensure, Context, Result};
 use crate::judge::Part;
 use crate::layout::Layout;
 
-/// Those of the module, which miss nothing that it says to programs.
+/// The module's pages, which document all that it reports to programs.
 const MODULE_PAGES: [&str; 3] = ["enet.7", "edp.7", "esp.7"];
 
-/// Those of programs, whose own tests compare them with their options.
+/// The programs' pages; the programs' own tests compare them with the options.
 const PROGRAM_PAGES: [&str; 2] = ["enet.1", "netgauge.1"];
 
-/// Judges each page. What it says is compared with the module by scenarios.
+/// Checks each page. Scenarios compare the pages' statements with the module.
 pub fn check(layout: &Layout) -> Part {
     let mut part = Part::new("manual");
     for page in MODULE_PAGES.iter().chain(&PROGRAM_PAGES) {
@@ -33,7 +33,7 @@ fn read(layout: &Layout, path: &str) -> Result<String> {
     fs::read_to_string(layout.project.join(path)).with_context(|| path.to_owned())
 }
 
-/// All pages of the module, one after the other.
+/// Returns all pages of the module, concatenated.
 fn all(layout: &Layout) -> Result<String> {
     MODULE_PAGES
         .iter()
@@ -41,14 +41,16 @@ fn all(layout: &Layout) -> Result<String> {
         .collect()
 }
 
-/// The words of `text` that are made of capitals, digits and underscores and begin with `prefix`.
+/// Returns the words of `text` that begin with `prefix` and consist of capitals, digits and
+/// underscores.
 fn names<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(move |word| word.len() > prefix.len() && word.starts_with(prefix))
         .filter(|word| !word.contains(|c: char| c.is_ascii_lowercase()))
 }
 
-/// What the module's own sources return to programs, and what they keep to themselves.
+/// Checks that the pages have every error that the module's sources return to programs, except
+/// internal ones.
 fn errors(layout: &Layout) -> Result<()> {
     const INTERNAL: [&str; 3] = ["EEXIST", "ENOENT", "ENOIOCTLCMD"];
     let pages = all(layout)?;
@@ -78,7 +80,7 @@ fn errors(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Every option that the header for programs defines.
+/// Checks that the pages have every option of the header for programs.
 fn options(layout: &Layout) -> Result<()> {
     let pages = all(layout)?;
     let header = read(layout, "tools/sockaddr_en/include/af_enet.h")?;
@@ -91,7 +93,7 @@ fn options(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Every counter, once: two descriptions would differ some day.
+/// Checks that the page has every counter exactly once.
 fn counters(layout: &Layout) -> Result<()> {
     let page = read(layout, "docs/man/enet.7")?;
     let source = read(layout, "enet/statistics.rs")?;

@@ -3,13 +3,13 @@
 //! Misuses of the module's safe interfaces: snippets in `tests/misuse` that must not compile.
 //!
 //! Each file becomes a module of the module's own crate and is compiled with the flags that Kbuild
-//! used. It holds one misuse under `#[cfg(misuse)]`, and `//~ E0502` marks the line that the
-//! compiler must refuse, with the code of the error. Without that configuration the same file is
-//! the control, which must compile: it proves that nothing but the misuse is refused.
+//! used. It holds one misuse under `#[cfg(misuse)]`; `//~ E0502` marks the line that the compiler
+//! must refuse, with the code of the error. Without that configuration the same file is the
+//! control, which must compile: it proves that only the misuse is refused.
 //!
-//! One compilation takes all controls and another all misuses. The compiler goes on after an error,
-//! and an error that it fails to reach because of another one counts as a misuse that compiles, so
-//! no misuse can pass unseen.
+//! One compilation takes all controls, another all misuses. The compiler continues after an error.
+//! If an error is not reached because of another one, the misuse counts as compiled, so no misuse
+//! can pass unnoticed.
 
 use std::fs;
 use std::io::Write;
@@ -23,7 +23,7 @@ use crate::judge::Part;
 use crate::layout::Layout;
 use crate::step;
 
-/// Judges every snippet; the module has been built.
+/// Checks every snippet; requires that the module has been built.
 pub fn check(layout: &Layout) -> Part {
     step::say("compiling misuses, which must fail");
     let mut part = Part::new("misuses");
@@ -56,11 +56,11 @@ struct Snippet {
     path: PathBuf,
     /// The line that the compiler must refuse.
     line: usize,
-    /// The code of its error, as `E0502`.
+    /// The code of its error, such as `E0502`.
     code: String,
 }
 
-/// The snippets in `directory`, sorted by name.
+/// Reads the snippets in `directory`, sorted by name.
 fn read_all(directory: &Path) -> Result<Vec<Snippet>> {
     let mut snippets = Vec::new();
     for path in step::files_of(directory, "rs")? {
@@ -95,7 +95,7 @@ impl Snippet {
         })
     }
 
-    /// Whether `error` is about this file.
+    /// Returns whether `error` refers to this file.
     fn has(&self, error: &Diagnostic) -> bool {
         error
             .spans
@@ -103,8 +103,8 @@ impl Snippet {
             .any(|span| span.is_primary && self.path == Path::new(&span.file_name))
     }
 
-    /// Demands that the control has no error, and the misuse the one that the file names, at the
-    /// line that it marks.
+    /// Checks that the control has no error, and that the misuse has the error that the file names,
+    /// at the marked line.
     fn judge(&self, controls: &[Diagnostic], misuses: &[Diagnostic]) -> Result<()> {
         if let Some(error) = controls.iter().find(|error| self.has(error)) {
             bail!("the control does not compile: {}", error.text());
@@ -134,7 +134,7 @@ impl Snippet {
     }
 }
 
-/// What rustc says in JSON, as far as it is of interest.
+/// The relevant part of a diagnostic that rustc prints as JSON.
 #[derive(Debug, Deserialize)]
 struct Diagnostic {
     message: String,
@@ -163,7 +163,7 @@ impl Diagnostic {
     }
 }
 
-/// The errors in what rustc printed. Its count of them, which is no error of its own, has no place.
+/// Parses the errors that rustc printed. Its final count of errors has no location and is skipped.
 fn errors(printed: &str) -> Result<Vec<Diagnostic>> {
     let mut errors = Vec::new();
     for line in printed.lines() {
@@ -176,13 +176,13 @@ fn errors(printed: &str) -> Result<Vec<Diagnostic>> {
     Ok(errors)
 }
 
-/// rustc as Kbuild called it for the module's crate.
+/// The rustc command that Kbuild used for the module's crate.
 struct Compiler {
-    /// The shell's words up to what it makes of which source.
+    /// The shell command up to the products and the source.
     command: String,
     /// The directory of the module's sources, where the crate's root finds its files.
     sources: PathBuf,
-    /// Where Kbuild put the module.
+    /// Kbuild's output directory for the module.
     output: PathBuf,
 }
 
@@ -213,7 +213,8 @@ impl Compiler {
             root += &format!("#[path = {:?}]\nmod {};\n", snippet.path, snippet.name);
         }
         root += "}\n";
-        // A crate that comes by standard input has its directory where rustc runs.
+        // For a crate read from standard input, modules are searched from rustc's working
+        // directory.
         let (name, option) = match misused {
             true => ("misuses", "--cfg misuse"),
             false => ("controls", ""),
@@ -260,7 +261,7 @@ impl Compiler {
     }
 }
 
-/// The call of rustc in what Kbuild saved of it, without its products and its source.
+/// Returns the rustc command that Kbuild saved, without its products and its source.
 fn flags(saved: &str) -> Option<&str> {
     let call = saved
         .lines()

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Throughput of one ESP stream over `burst_length` and `packets_to_ack`, as a table and a picture,
-//! and whether the plateau is where `docs/flow-control.md` says.
+//! and a check that the plateau is where `docs/flow-control.md` says.
 //!
-//! One guest whose clock counts instructions, two hosts on `enet-switch`, `netgauge -x esp-params`.
+//! Runs in one guest whose clock counts instructions: two hosts on `enet-switch`, `netgauge -x
+//! esp-params`.
 
 use std::fs;
 use std::time::Duration;
@@ -17,14 +18,14 @@ use crate::layout::Layout;
 use crate::qemu::Clock;
 use crate::step;
 
-/// Packets that the link carries in a round trip here: a frame takes 30 us at 400 Mbit/s, the hosts
+/// Packets that the link carries in a round trip: a frame takes 30 us at 400 Mbit/s, and the hosts
 /// about as long.
 const ROUND_TRIP: u32 = 4;
 
-/// The least share of the best cell's goodput on the plateau.
+/// The least goodput on the plateau, as a share of the best cell's.
 const PLATEAU: f64 = 0.97;
 
-/// How long one measurement may take; many times of what it does.
+/// Time limit for a measurement; many times what it takes.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// What is measured.
@@ -65,11 +66,11 @@ struct Goodput {
     median: f64,
 }
 
-/// Prints the table and writes `build/esp-params.svg`; true when the plateau is where it is said to
-/// be.
+/// Prints the table and writes `build/esp-params.svg`; returns true if the plateau is where the
+/// document says.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, or its kernel reports a fault.
+/// If something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let mut guest = Commands::boot(
         layout,

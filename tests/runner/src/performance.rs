@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make performance`: measures what the figures of `docs/performance.md` show, in two guests whose
-//! clock counts instructions. The crate `performance` writes the page from the results.
+//! `make performance`: measures the figures of `docs/performance.md`, in two guests whose clock
+//! counts instructions. The crate `performance` writes the page from the results.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ use crate::profile::Tracer;
 use crate::qemu::Clock;
 use crate::step;
 
-/// How long one measurement may take; many times of what it does.
+/// Time limit for a measurement; many times what it takes.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// Measures everything, and keeps the results in `build/performance.json`.
+/// Measures everything, and stores the results in `build/performance.json`.
 ///
 /// # Errors
-/// When something does not build, a guest does not boot, its kernel reports a fault, netgauge has
-/// no report, or the results cannot be written.
+/// If something does not build, a guest does not boot, its kernel reports a fault, netgauge has no
+/// report, or the results cannot be written.
 pub fn run(layout: &Layout) -> Result<()> {
     everything(layout)?.save(&layout.build().join("performance.json"))
 }
@@ -46,24 +46,24 @@ fn everything(layout: &Layout) -> Result<Results> {
     Ok(results)
 }
 
-/// Has the guest do something that must succeed.
+/// Runs a command in the guest, which must succeed.
 fn done(guest: &mut Commands, line: &str) -> Result<()> {
     let ended = guest.ask(line)?;
     ensure!(ended.status == 0, "{line}:\n{}", ended.text);
     Ok(())
 }
 
-/// A command for each of `hosts`, which are namespaces.
+/// Returns a command that runs `command` in each of `hosts`, which are namespaces.
 fn on_each(hosts: &str, command: &str) -> String {
     format!("for host in {hosts}; do ip netns exec $host {command} || exit; done")
 }
 
-/// Without offloads every packet passes the kernel alone.
+/// Returns a command that disables offloads, so that packets pass the kernel one by one.
 fn without_offloads(device: &str) -> String {
     format!("ethtool -K {device} tso off gso off gro off")
 }
 
-/// Two namespaces with a veth pair between them, as for `make bench`.
+/// Measures between two namespaces with a veth pair, as for `make bench`.
 fn cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
     let hosts = "a b";
     step::say("a cable: first runs, not counted");
@@ -82,7 +82,7 @@ fn cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
         to_server(guest, results, Topic::Buffers(kib), &[ESP])?;
     }
     long_cable(guest, results)?;
-    // From here on windows do not fit themselves to the link.
+    // From here on the windows are fixed.
     for value in ACKS {
         step::say(&format!("a cable: packets_to_ack {value}"));
         let command = format!("sysctl -q -w esp.packets_to_ack={value}");
@@ -95,7 +95,7 @@ fn cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
     on_cable(guest, results, &mut tracer, &[PLAIN_TCP])
 }
 
-/// New connections over the cable with a delay.
+/// Measures new connections over a cable with a delay.
 fn long_cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
     step::say(&format!("a cable with {LONG_CABLE}"));
     let hosts = "a b";
@@ -166,8 +166,8 @@ fn to_server(
     })
 }
 
-/// Has the guest run netgauge with those of `series` that the topic suits; `line` makes the command
-/// of their names.
+/// Runs netgauge in the guest with those of `series` that suit the topic; `line` makes the command
+/// from their names.
 fn measure(
     guest: &mut Commands,
     results: &mut Results,
@@ -179,16 +179,16 @@ fn measure(
     if series.is_empty() {
         return Ok(());
     }
-    // What a transport could not do is in the report.
+    // The report includes failures of transports.
     let report: Value = guest.ask(&line(&transports(&series)))?.report()?;
     results.take(&topic.key(), &series, &report);
     Ok(())
 }
 
-/// Three hosts on a switch.
+/// Measures between three hosts on a switch.
 fn switch(guest: &mut Commands, results: &mut Results) -> Result<()> {
     let hosts = "h0 h1 h2";
-    // Processes of one real-time priority take turns instead of displacing each other.
+    // Processes of one real-time priority take turns and do not preempt each other.
     done(guest, "echo -1 >/proc/sys/kernel/sched_rt_runtime_us")?;
     let up = format!(
         "enet-switch up --hosts 3 --rate {} --buffer {BUFFER}",
@@ -226,8 +226,8 @@ fn switch(guest: &mut Commands, results: &mut Results) -> Result<()> {
         .try_for_each(|congestion| beside(guest, results, congestion))
 }
 
-/// A stream of ESP and one of TCP from two hosts to a third, by a congestion control of TCP's. Each
-/// is measured while the other one goes on.
+/// Measures a stream of ESP and one of TCP from two hosts to a third, with one congestion control
+/// of TCP. Each is measured while the other one runs.
 fn beside(guest: &mut Commands, results: &mut Results, congestion: &str) -> Result<()> {
     step::say(&format!("a switch: ESP beside TCP with {congestion}"));
     let marks = if congestion == "dctcp" {
@@ -241,7 +241,7 @@ fn beside(guest: &mut Commands, results: &mut Results, congestion: &str) -> Resu
     );
     done(guest, &up)?;
     let measured = Topic::Beside.arguments();
-    // The other one goes from the third host, and is at its full rate after the warm-up.
+    // The other stream starts at the third host, and has reached its full rate after the warm-up.
     let endless = "-x one-many --netns h0,h2 --server-index 0 --clients 1 -s 8M -c 100000";
     for [one, other] in [[ESP, TCP], [TCP, ESP]] {
         let mode = |series: Series| {

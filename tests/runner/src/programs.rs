@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Builds what runs in the guests: the module, the Rust programs, the peers in C.
+//! Builds the programs for the guests: the module, the Rust programs, the peers in C.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::step;
 /// The packages of the workspace with programs for the guests.
 const PACKAGES: &[&str] = &["enet-switch", "enet-tools", "netgauge", "scenarios"];
 
-/// The programs that are built from them.
+/// The programs built from them.
 pub const PROGRAMS: &[&str] = &["enet", "enet-switch", "netgauge", "scenarios"];
 
 /// The examples of the library for programs, which scenarios run.
@@ -25,10 +25,10 @@ pub const EXAMPLES: &[&str] = &[
     "esp_uring_echo",
 ];
 
-/// Builds the module if its sources changed; `mk/module` tells how that goes.
+/// Builds the module if its sources changed; `mk/module` prints the progress.
 ///
 /// # Errors
-/// When it does not build.
+/// If it does not build.
 pub fn build_module(layout: &Layout) -> Result<()> {
     if layout.as_built {
         return Ok(());
@@ -55,7 +55,7 @@ pub fn build_module(layout: &Layout) -> Result<()> {
 /// Builds the Rust programs if their sources changed.
 ///
 /// # Errors
-/// When they do not build.
+/// If they do not build.
 pub fn build_programs(layout: &Layout) -> Result<()> {
     build_packages(layout, PACKAGES)?;
     let arguments = ["-p", "sockaddr_en", "--all-features", "--examples"];
@@ -65,7 +65,7 @@ pub fn build_programs(layout: &Layout) -> Result<()> {
 /// Builds some packages if their sources changed.
 ///
 /// # Errors
-/// When they do not build.
+/// If they do not build.
 pub fn build_packages(layout: &Layout, packages: &[&str]) -> Result<()> {
     let arguments: Vec<_> = packages.iter().flat_map(|name| ["-p", *name]).collect();
     build(layout, &packages.join(" and "), "programs.log", &arguments)
@@ -87,11 +87,11 @@ fn build(layout: &Layout, what: &str, log: &str, arguments: &[&str]) -> Result<(
     )
 }
 
-/// Compiles the C programs that changed, peers of tests and the library's examples, with the
-/// headers as users get them, and returns them.
+/// Compiles the C programs that changed, peers of tests and examples of the library, with the
+/// headers for users. Returns the programs.
 ///
 /// # Errors
-/// When one does not compile without a warning.
+/// If one does not compile without warnings.
 pub fn build_peers(layout: &Layout) -> Result<Vec<PathBuf>> {
     let include = layout.project.join("tools/sockaddr_en/include");
     let headers = step::files_of(&include, "h")?;
@@ -110,7 +110,7 @@ pub fn build_peers(layout: &Layout) -> Result<Vec<PathBuf>> {
         let stem = source.file_stem().context("a source without a name")?;
         let peer = target.join(stem);
         if age(&peer).is_none() || age(&peer) < age(&source) || age(&peer) < newest_header {
-            // What a run that was ended leaves behind must not pass for a program.
+            // A partial file of an interrupted run must not be taken for a program.
             let partial = peer.with_extension("partial");
             step::run(
                 &format!("compiling {}", stem.to_string_lossy()),

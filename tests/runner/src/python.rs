@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The Python package `sockaddr_en`: its tests, and what guests need to run it: the interpreter and
-//! as much of its library as the tests import.
+//! The Python package `sockaddr_en`: its tests, and the files that guests need for it: the
+//! interpreter and the parts of its library that the tests import.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,13 +12,13 @@ use crate::judge::Part;
 use crate::layout::Layout;
 use crate::step;
 
-/// Where Debian's Python finds packages.
+/// The directory in which Debian's Python finds the package.
 const PACKAGES: &str = "usr/lib/python3/dist-packages/sockaddr_en";
 
-/// Where scenarios find the package's examples, the tests that need a guest, and peers in Python.
+/// The directory of the package's examples, the tests that need a guest, and peers in Python.
 const SCRIPTS: &str = "usr/share/python";
 
-/// Prints the interpreter and the files that these imports load. ssl, which asyncio can do without,
+/// Prints the interpreter and the files that these imports load. asyncio works without ssl, which
 /// would bring OpenSSL.
 const LOADED: &str = "
 import sys
@@ -50,10 +50,10 @@ fn run_tests(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// The files that Python needs in a guest, each with its place there, relative to the root.
+/// Returns the files that Python needs in a guest, each with its path there, relative to the root.
 ///
 /// # Errors
-/// When the toolbox has no Python, or a directory of the package cannot be read.
+/// If the toolbox has no Python, or a directory of the package cannot be read.
 pub fn files(layout: &Layout) -> Result<Vec<(PathBuf, PathBuf)>> {
     let architecture = layout.architecture;
     let python = architecture.in_toolbox("usr/bin/python3");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Boots guests in QEMU and reports what they say, line by line, until they end; none outlives its
-//! deadline.
+//! Boots guests in QEMU and reports their output line by line until they end, at the latest at
+//! their deadline.
 //!
-//! A guest's first serial port is the kernel's console, the second carries what programs print, so
-//! that neither disturbs the other. See `guest/init` for the lines by which the guest tells the
-//! runner how it goes.
+//! A guest's first serial port is the kernel's console; the second carries the output of programs,
+//! so that neither disturbs the other. `guest/init` describes the lines by which the guest reports
+//! to the runner.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -29,32 +29,32 @@ use crate::step;
 /// How a guest's processors are emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// As fast as the host allows, on this many processors.
+    /// Real time, on this number of processors.
     Free(u32),
     /// One processor whose clock advances one nanosecond per instruction, so that time counts
     /// instructions.
     Instructions,
-    /// The same, and the plugin of `tests/plugin` counts what it does to memory; that makes it
-    /// several times as slow.
+    /// As `Instructions`, and the plugin of `tests/plugin` counts memory accesses, which makes the
+    /// guest several times slower.
     Watched,
 }
 
-/// An emulated wire with a virtio-net device at each end: what one sends, the other receives, and
-/// nothing is lost on it.
+/// An emulated wire with a virtio-net device at each end. It delivers every packet from one end to
+/// the other.
 #[derive(Clone, Debug)]
 pub enum Wire {
-    /// One end; the other one is another guest's.
+    /// One end; the other belongs to another guest.
     End {
-        /// Socket that joins the two.
+        /// The socket that connects the two.
         socket: PathBuf,
-        /// This end waits for the other to come.
+        /// Whether this end waits for the other.
         waits: bool,
         /// Address of the network device.
         mac: &'static str,
     },
-    /// Both ends are this guest's, with these addresses.
+    /// Both ends belong to this guest, with these addresses.
     Within([&'static str; 2]),
-    /// The same, and another one with cards that the driver igb is for, which have several queues.
+    /// As `Within`, and a second wire with cards for the driver igb, which have several queues.
     Cards {
         /// Addresses of the virtio-net devices.
         virtio: [&'static str; 2],
@@ -66,26 +66,26 @@ pub enum Wire {
 /// A guest to boot.
 #[derive(Debug)]
 pub struct Boot<'a> {
-    /// Names the guest in messages and its logs.
+    /// The guest's name in messages and logs.
     pub name: &'a str,
     /// The archive with the guest's file system.
     pub initramfs: &'a Path,
-    /// What its init is told to do.
+    /// The arguments of its init.
     pub verb: &'a [String],
-    /// Its processors.
+    /// Its processors and their clock.
     pub clock: Clock,
     /// Its network device, if it has one.
     pub wire: Option<Wire>,
     /// Directories that it can mount.
     pub shared: &'a [Shared],
-    /// Its console is for a person: the kernel says nothing there but what is wrong.
+    /// A person uses its console, so the kernel prints only errors there.
     pub quiet: bool,
-    /// It is ended so long after its kernel has started init, whatever it does, unless it is given
-    /// more time. What it waits for the host's processors does not count.
+    /// Time from the start of init until the guest is ended, unless it is extended. The time in
+    /// which it waits for the host's processors does not count.
     pub deadline: Duration,
 }
 
-/// Something a guest said.
+/// A line or an event of a guest.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Said {
     /// A line on the kernel's console.
@@ -98,7 +98,7 @@ pub enum Said {
     Done(i32),
     /// The kernel's taint bits at the end.
     Tainted(u64),
-    /// The init's verb ended with this status.
+    /// Init has ended with this status.
     Exit(i32),
     /// QEMU has ended.
     Off,
@@ -111,14 +111,14 @@ enum Port {
     Closed,
 }
 
-/// A running guest; ended when dropped.
+/// A running guest, ended on drop.
 #[derive(Debug)]
 pub struct Guest {
     name: String,
     child: Child,
     lines: Receiver<Port>,
     to_programs: UnixStream,
-    /// Lines that came before somebody asked for them.
+    /// Lines that were read before the caller asked for them.
     heard: VecDeque<Port>,
     open_ports: u32,
     allowance: Allowance,
@@ -131,7 +131,7 @@ impl Guest {
     /// Boots a guest and waits until its kernel has started init.
     ///
     /// # Errors
-    /// When QEMU does not start, or the kernel does not get to init at any of some attempts.
+    /// If QEMU does not start, or the kernel does not start init in any of [`BOOTS`] attempts.
     pub fn boot(layout: &Layout, boot: &Boot<'_>) -> Result<Self> {
         for attempt in 1..=BOOTS {
             let mut guest = Self::start(layout, boot)?;
@@ -145,8 +145,8 @@ impl Guest {
             }
             let kept = guest.console.with_extension(format!("hung-{attempt}.log"));
             fs::rename(&guest.console, &kept)?;
-            // Seen on busy machines: emulated time jumps while the kernel measures it, and it waits
-            // for ever.
+            // Seen on busy machines: emulated time jumps while the kernel measures it, and the
+            // kernel waits for ever.
             step::say(&format!(
                 "guest {} died or hung before it got to init, at attempt {attempt} of {BOOTS}; its log is {}",
                 boot.name,
@@ -160,8 +160,8 @@ impl Guest {
         );
     }
 
-    /// Whether the kernel gets to init. A slow one may take its time, as long as it goes on; what
-    /// it says is kept.
+    /// Waits until the kernel starts init and returns whether it did. A slow kernel may take its
+    /// time while it makes progress; its output is kept.
     fn comes_up(&mut self) -> bool {
         self.extend(TO_INIT);
         let mut silence = Allowance::new(self.child.id(), SILENCE);
@@ -179,8 +179,8 @@ impl Guest {
             let up = match &line {
                 Port::Console(text) => text.contains(INIT_STARTS),
                 Port::Program(_) => true,
-                // It has died. Seen on busy machines: the kernel changes its own code while an
-                // emulated processor runs it.
+                // The guest has died. Seen on busy machines: the kernel patches its own code while
+                // an emulated processor executes it.
                 Port::Closed => return false,
             };
             self.heard.push_back(line);
@@ -230,16 +230,16 @@ impl Guest {
         })
     }
 
-    /// Waits for the next thing the guest says; after [`Said::Off`] there is nothing more.
+    /// Waits for the next line or event of the guest; [`Said::Off`] is the last one.
     ///
     /// # Errors
-    /// When the guest has not ended by its deadline; it is ended then.
+    /// If the guest has not ended by its deadline; it is then ended.
     pub fn next(&mut self) -> Result<Said> {
         while self.open_ports > 0 {
             let left = self.allowance.wait();
             let line = match self.heard.pop_front() {
                 Some(line) => Ok(line),
-                // A guest that never stops talking would always have a line there.
+                // A guest that prints without end would never reach its deadline otherwise.
                 None if left.is_zero() => Err(RecvTimeoutError::Timeout),
                 None => self.lines.recv_timeout(left),
             };
@@ -268,48 +268,49 @@ impl Guest {
     /// Sends a line to the guest's init.
     ///
     /// # Errors
-    /// When the guest is gone.
+    /// If the guest has ended.
     pub fn tell(&mut self, line: &str) -> Result<()> {
         self.to_programs
             .write_all(format!("{line}\n").as_bytes())
             .with_context(|| format!("guest {} is gone", self.name))
     }
 
-    /// Gives the guest this long from now on.
+    /// Sets the guest's deadline to `time` from now.
     pub fn extend(&mut self, time: Duration) {
         self.allowance = Allowance::new(self.child.id(), time);
     }
 
-    /// Has the guest's init say what hangs, where it listens for that; the console's log has it.
+    /// Makes the guest's init log the tasks that hang, if it listens for that; the console's log
+    /// then has them.
     fn await_last_words(&mut self) {
         if self.tell("").is_ok() {
             thread::sleep(LAST_WORDS);
         }
     }
 
-    /// QEMU's monitor.
+    /// Connects to QEMU's monitor.
     ///
     /// # Errors
-    /// When QEMU does not answer.
+    /// If QEMU does not answer.
     pub fn monitor(&self) -> Result<Monitor> {
         Monitor::connect(&self.directory.path().join(MONITOR))
     }
 
-    /// What tells the counts of a guest that is watched, see [`Clock::Watched`].
+    /// Connects to the plugin that counts, in a guest with [`Clock::Watched`].
     ///
     /// # Errors
-    /// When the plugin does not answer.
+    /// If the plugin does not answer.
     pub fn counts(&self) -> Result<UnixStream> {
         UnixStream::connect(self.directory.path().join(COUNTS)).context("QEMU's plugin")
     }
 
-    /// Where the kernel's messages are kept.
+    /// Returns the path of the kernel's log.
     pub fn console(&self) -> &Path {
         &self.console
     }
 
     fn end(&mut self) {
-        // It may have ended meanwhile, which is as well.
+        // Fails if QEMU has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -321,7 +322,7 @@ impl Drop for Guest {
     }
 }
 
-/// The way to tell QEMU itself something, as a person would at its monitor.
+/// A connection to QEMU's monitor.
 #[derive(Debug)]
 pub struct Monitor {
     to: UnixStream,
@@ -337,10 +338,10 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Gives a command that answers with nothing.
+    /// Gives a command that prints nothing if it succeeds.
     ///
     /// # Errors
-    /// When QEMU is gone, or says something, which is an error's text.
+    /// If QEMU has ended, or prints something, which is an error message.
     pub fn tell(&mut self, line: &str) -> Result<()> {
         let said = self.execute(&json!({
             "execute": "human-monitor-command",
@@ -357,7 +358,7 @@ impl Monitor {
             let mut line = String::new();
             ensure!(self.from.read_line(&mut line)? > 0, "QEMU has ended");
             let said: Value = serde_json::from_str(&line).context(line)?;
-            // The rest are a greeting and events.
+            // Other messages are a greeting and events.
             if let Some(result) = said.get("return") {
                 return Ok(result.clone());
             }
@@ -366,65 +367,65 @@ impl Monitor {
     }
 }
 
-/// Names of a guest's sockets.
+/// File names of a guest's sockets.
 const PROGRAMS: &str = "programs";
 const MONITOR: &str = "monitor";
 const COUNTS: &str = "counts";
 
-/// What the monitor calls a guest's end of its wire.
+/// The monitor's name for the guest's end of its wire.
 pub const WIRE: &str = "wire";
 
-/// How long packets on a wire within a guest wait for others before they leave together.
+/// How long packets on a wire within a guest are held to be sent together.
 const SENDING: Duration = Duration::from_micros(20);
 
-/// What the kernel says as it starts init.
+/// The kernel's message as it starts init.
 const INIT_STARTS: &str = "as init process";
 
-/// How long a kernel on its way to init may say nothing. One that goes on has a line each second or
-/// two.
+/// How long a kernel may print nothing before it starts init. A kernel that makes progress prints a
+/// line every second or two.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// How long QEMU may take to start, and a kernel to get to init; some five seconds on a machine
-/// that is not busy. One that hangs and complains about it is not silent.
+/// How long QEMU may take to start, and a kernel to start init: some five seconds on an idle
+/// machine. It also ends a kernel that hangs but keeps printing about it.
 const TO_INIT: Duration = Duration::from_secs(900);
 
-/// How long a guest that hangs may speak of it.
+/// How long a guest that hangs may print about it.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// How often it is tried.
+/// Attempts to boot a guest.
 const BOOTS: u32 = 3;
 
-/// What the debug kernel is told: every report of KASAN instead of the first alone, pages checked
-/// for writes after their end, leaks with the place of their allocation, and neither an alarm nor
-/// another clock where emulation is slow but alive. Slabs that check themselves have no arrays of
-/// free objects before them; those arrays keep the addresses of what they gave out, which the
-/// search for leaks would take for owners.
+/// Options of the debug kernel: print every report of KASAN instead of the first only, check pages
+/// for writes after they are freed, report leaks with the place of their allocation, and raise no
+/// alarm and change no clock because of slow emulation. Slabs with checks have no arrays of free
+/// objects; those keep addresses of allocated objects, which the search for leaks would take for
+/// references.
 const DEBUG_OPTIONS: &str = concat!(
     "kasan_multi_shot page_poison=on slab_debug=F kmemleak.verbose=1 tsc=nowatchdog ",
     "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 sysctl.kernel.hung_task_timeout_secs=600 ",
 );
 
-/// How many times as long as in the stock kernel things may take; the kernel hands it on to init's
-/// environment.
+/// The factor for timeouts, relative to the stock kernel; the kernel passes it to init as an
+/// environment variable.
 const PATIENCE: &str = "ENET_PATIENCE";
 
-/// The names of the serial ports without their numbers, likewise.
+/// The name of the serial ports without their numbers, passed in the same way.
 const PORTS: &str = "ENET_PORTS";
 
-/// MiB of a guest whose root is a directory of the host: it runs what it likes.
+/// MiB of memory of a guest whose root is a directory of the host, as it may run any program.
 const ROOMY: &str = "2048";
 
-/// QEMU's command line without serial ports; its process dies with the runner.
+/// Returns QEMU's command line without serial ports; the process ends with the runner.
 ///
 /// # Errors
-/// When the server of a shared directory does not start again.
+/// If the server of a shared directory cannot be restarted.
 pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     let mut command = Command::new("setpriv");
     let architecture = layout.architecture;
     command.args(["--pdeathsig", "KILL", architecture.qemu()]);
     command.args(architecture.machine());
     if let Some(Wire::Cards { .. }) = boot.wire {
-        // They are for PCI Express.
+        // The igb cards need PCI Express.
         command.args(["-machine", "q35"]);
     }
     command.args([
@@ -436,15 +437,16 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     ]);
     let (memory, options, without) = match layout.purpose {
         Purpose::Stock | Purpose::Other => ("1024", "", ""),
-        // At boot the kernel forgets for a moment that it uses five levels of page tables, while it
-        // reads once more what its processor can do. An interrupt just then has KASAN look for its
-        // notes where they are not.
+        // With five levels of page tables, KASAN may fail: during boot, while the kernel reads the
+        // processor's features again, it briefly forgets the fifth level. KASAN's check in an
+        // interrupt would then read its shadow at the wrong address.
         Purpose::Debug => ("2048", DEBUG_OPTIONS, ",-la57"),
     };
     if boot.shared.is_empty() {
         command.args(["-m", memory]);
     } else {
-        // Who serves a directory writes what is read into the guest's memory.
+        // The server of a directory writes the data into the guest's memory, which must be shared
+        // with it.
         command.args(["-m", ROOMY, "-machine", "memory-backend=memory", "-object"]);
         command.arg(format!(
             "memory-backend-memfd,id=memory,size={ROOMY}M,share=on"
@@ -465,8 +467,7 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     command.arg("-kernel").arg(layout.kernel.join("vmlinuz"));
     command.arg("-initrd").arg(boot.initramfs);
     let verb = boot.verb.join(" ");
-    // Caches that are not merged count each protocol's sockets apart from whatever else has their
-    // size.
+    // Unmerged caches count each protocol's sockets separately from other objects of the same size.
     command.args([
         "-append",
         &format!(
@@ -496,9 +497,9 @@ fn attach(command: &mut Command, wire: &Wire) {
         for (end, mac) in macs.iter().enumerate() {
             let id = format!("{WIRE}{end}");
             let netdev = format!("hubport,id={id},hubid=0");
-            // Packets leave by a timer of the guest's clock, which the driver's write to the device
-            // starts at once, and not when QEMU's other threads get to it: they are late where
-            // other guests run.
+            // Packets are sent on a timer of the guest's clock, which the driver's write to the
+            // device starts at once. QEMU's other threads would send them late when other guests
+            // run.
             let timer = format!(",ioeventfd=off,tx=timer,x-txtimer={}", SENDING.as_nanos());
             device(&netdev, virtio, &id, mac, &timer);
         }
@@ -519,7 +520,7 @@ fn attach(command: &mut Command, wire: &Wire) {
             within(virtio);
             for (end, mac) in cards.iter().enumerate() {
                 let id = format!("card{end}");
-                // A card's virtual functions take slots 16 behind its own.
+                // A card's virtual functions take slots 16 above its own.
                 let slot = format!(",addr={:#x}", 8 + 4 * end);
                 device(&format!("hubport,id={id},hubid=1"), "igb", &id, mac, &slot);
             }
@@ -547,12 +548,12 @@ fn command(layout: &Layout, boot: &Boot<'_>, directory: &Path) -> Result<Command
     Ok(command)
 }
 
-/// Where what QEMU itself says is kept.
+/// Returns the log of QEMU's own messages.
 fn errors(layout: &Layout, boot: &Boot<'_>) -> Result<PathBuf> {
     Ok(layout.logs()?.join(format!("{}.qemu.log", boot.name)))
 }
 
-/// QEMU's connection to the second port, or none if it ended instead.
+/// Accepts QEMU's connection to the second port; `None` if QEMU ended instead.
 fn accept(listener: &UnixListener, child: &mut Child) -> Result<Option<UnixStream>> {
     listener.set_nonblocking(true)?;
     let deadline = Instant::now() + TO_INIT;
@@ -575,7 +576,7 @@ fn accept(listener: &UnixListener, child: &mut Child) -> Result<Option<UnixStrea
     Ok(None)
 }
 
-/// Passes on lines from a thread of their own, so that no port blocks the other.
+/// Reads lines in a separate thread, so that no port blocks the other.
 fn read_lines(
     from: impl Read + Send + 'static,
     mut log: Option<File>,
@@ -592,7 +593,7 @@ fn read_lines(
                 Ok(_) => {}
             }
             if let Some(log) = &mut log {
-                // A full disk shows elsewhere.
+                // Other writes report a full disk.
                 let _ = log.write_all(&line);
             }
             let text = String::from_utf8_lossy(&line);
@@ -605,7 +606,7 @@ fn read_lines(
     });
 }
 
-/// Tells lines for the runner from those for people.
+/// Parses a program's line: those that begin with "@" are for the runner.
 fn interpret(line: String) -> Said {
     let Some(rest) = line.strip_prefix('@') else {
         return Said::Program(line);
@@ -620,7 +621,7 @@ fn interpret(line: String) -> Said {
     }
 }
 
-/// The two ends of a wire with its socket in `directory`, which is this wire's own.
+/// Returns the two ends of a wire whose socket is in `directory`, which only this wire uses.
 pub fn wire(directory: &Path) -> [Wire; 2] {
     let end = |waits, mac| Wire::End {
         socket: directory.join("wire"),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What many connections cost, over ESP and over TCP: memory, instructions, connections per second,
-//! ports.
+//! The cost of many connections over ESP and over TCP: memory, instructions, connections per
+//! second, ports.
 //!
-//! One guest whose clock counts instructions, two namespaces joined by a cable; the program that
-//! runs the scenarios measures and judges.
+//! One guest, whose clock counts instructions, has two namespaces joined by a cable. The program
+//! that runs the scenarios measures and judges.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::layout::Layout;
 use crate::qemu::Clock;
 use crate::step;
 
-/// Every study, in the order in which they run.
+/// All studies, in the order in which they run.
 const STUDIES: [&str; 4] = ["memory", "cost", "ports", "churn"];
 
-/// How long one measurement may take; many times of what it does.
+/// Time limit for a measurement; many times what it takes.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// What is measured.
@@ -30,10 +30,10 @@ pub struct Options {
     studies: Vec<String>,
 }
 
-/// Prints the tables; true when ESP keeps what `docs/scale.md` says.
+/// Prints the tables; returns true if ESP keeps the limits of `docs/scale.md`.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, or its kernel reports a fault.
+/// If something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let mut guest = Commands::boot(
         layout,

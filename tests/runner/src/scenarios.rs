@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Runs the scenarios in guests side by side, each taking the next that waits, and judges them.
+//! Runs the scenarios in parallel guests, each of which takes the next waiting one, and judges
+//! them.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,13 +20,12 @@ use crate::layout::{Layout, Purpose};
 use crate::qemu::{Boot, Clock, Guest, Said, Wire};
 use crate::{programs, python, step};
 
-/// Guests at a time, unless told otherwise, beside those with four processors and with a counting
-/// clock: these four keep two processors of the host busy, and more of them only wait for each
-/// other.
+/// Default number of parallel guests, besides those with four processors and those with a counting
+/// clock. These four keep two processors of the host busy; more would only wait for each other.
 const GUESTS: usize = 2;
 
-/// How long a guest may take to boot, and for one scenario; those have deadlines of their own,
-/// which are shorter, 300 s at most.
+/// Time limit for booting a guest, and for a scenario. Scenarios have shorter deadlines of their
+/// own, of at most 300 s.
 const DEADLINE: Duration = Duration::from_secs(500);
 
 /// Addresses of the virtio-net devices of guests with four processors.
@@ -33,24 +33,24 @@ const VIRTIO: [&str; 2] = ["02:00:00:00:03:03", "02:00:00:00:03:04"];
 /// Addresses of their igb cards, in kernels that have the driver.
 const CARDS: [&str; 2] = ["02:00:00:00:03:01", "02:00:00:00:03:02"];
 
-/// Guests that one thread boots at most, when they keep dying.
+/// Maximum number of guests that a thread boots when they keep dying.
 const BOOTS: usize = 4;
 
-/// Builds what the guests need, runs the scenarios `names` (all, if empty) in `guests` guests at a
-/// time, as many as suit the kernel if not told, and returns the results.
+/// Builds the guests' contents, runs the scenarios `names` (all, if empty) in `guests` guests at a
+/// time (by default a number that suits the kernel), and returns the results.
 ///
 /// # Errors
-/// When something does not build or a guest does not boot.
+/// If something does not build or a guest does not boot.
 pub fn run(layout: &Layout, names: &[String], guests: Option<usize>) -> Result<Part> {
     let initramfs = file_system(layout)?;
     judge(layout, &initramfs, names, guests)
 }
 
-/// Builds the module and the programs, and the guests' file system with everything in it, as far as
-/// sources changed.
+/// Builds the module, the programs, and the guests' file system with all of them, where sources
+/// changed.
 ///
 /// # Errors
-/// When something does not build, or is missing.
+/// If something does not build, or is missing.
 pub fn file_system(layout: &Layout) -> Result<PathBuf> {
     let _lock = layout.lock()?;
     programs::build_module(layout)?;
@@ -99,14 +99,14 @@ fn judge(
     ));
     let awaited = [&free[..], &wide, &counted].concat();
     let results = Mutex::new(Scenarios::awaiting(awaited));
-    // Taken from the end: there the long ones are, and starting with those leaves no guest alone at
-    // the end.
+    // Taken from the end, where the long scenarios are, so that no guest is still running one when
+    // the others are done.
     let [free, wide, counted] = [free, wide, counted].map(|names| Work {
         waiting: Mutex::new(names),
         results: &results,
     });
-    // As many run at the end as at the beginning: a guest of the other kinds makes way for one more
-    // of the free.
+    // The number of guests stays the same: when the guest of another kind is done, one more of the
+    // free kind starts.
     let then = (wanted.is_none() && layout.purpose != Purpose::Debug).then_some(&free);
     let kinds = [
         (guests, "", (Clock::Free(2), None), &free, None),
@@ -159,23 +159,23 @@ fn judge(
     Ok(part)
 }
 
-/// The scenarios that were named, by the guests that they need.
+/// The requested scenarios, by the kind of guest that they need.
 struct Sorted {
-    /// Any.
+    /// Scenarios for any guest.
     free: Vec<String>,
-    /// Those with four processors.
+    /// Scenarios that need four processors.
     wide: Vec<String>,
-    /// Those whose clock counts instructions.
+    /// Scenarios that need a clock that counts instructions.
     counted: Vec<String>,
-    /// Guests that this kernel cannot make: these scenarios do not run.
+    /// Scenarios that do not run, as this kernel does not support their guests.
     left_out: Vec<String>,
-    /// The network cards of those with four processors.
+    /// The network cards of guests with four processors.
     wire: Wire,
 }
 
 impl Sorted {
-    /// Sorts the scenarios that `names` (all, if empty) stand for, and prints which of them no
-    /// guest runs, and why.
+    /// Sorts the scenarios that match `names` (all, if empty), and prints which of them no guest
+    /// runs, and why.
     fn of(layout: &Layout, names: &[String]) -> Result<Self> {
         let mut free = list(layout, names, &[])?;
         ensure!(!free.is_empty(), "scenarios --list names none");
@@ -231,7 +231,7 @@ impl Sorted {
     }
 }
 
-/// The names of the scenarios that `names` stand for, or of those of them that `options` choose.
+/// Lists the scenarios that match `names` and `options`.
 fn list(layout: &Layout, names: &[String], options: &[&str]) -> Result<Vec<String>> {
     let text = step::output(
         layout
@@ -244,7 +244,7 @@ fn list(layout: &Layout, names: &[String], options: &[&str]) -> Result<Vec<Strin
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// What guests of one kind share.
+/// State shared by guests of one kind.
 struct Work<'a> {
     waiting: Mutex<Vec<String>>,
     results: &'a Mutex<Scenarios>,
@@ -264,8 +264,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs one guest after the other until no work is left; usually one. Returns each one's state of
-/// health.
+/// Runs guests one after the other, usually one, until no work is left. Returns the health of each.
 fn run_guests(
     layout: &Layout,
     initramfs: &Path,
@@ -296,8 +295,8 @@ fn run_guests(
     health
 }
 
-/// Runs scenarios in one guest, passing on what it says; an error is what its kernel, not a
-/// scenario, did wrong.
+/// Runs scenarios in one guest and passes its output on. An error is a fault of the guest's kernel,
+/// not of a scenario.
 fn watch(layout: &Layout, boot: &Boot<'_>, work: &Work<'_>) -> Result<()> {
     let started = Instant::now();
     let mut times = File::create(layout.logs()?.join(format!("{}.log", boot.name)))?;
@@ -308,7 +307,7 @@ fn watch(layout: &Layout, boot: &Boot<'_>, work: &Work<'_>) -> Result<()> {
         match guest.next()? {
             Said::Kernel(line) => faults.extend(ear.alarm(&line).map(str::to_owned)),
             Said::Program(line) => {
-                // Comparisons are shown together at the end.
+                // Comparisons are printed together at the end.
                 if !line.starts_with("= ") {
                     println!("{line}");
                 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Directories that guests mount, by virtiofs.
+//! Directories that guests mount through virtiofs.
 
 use std::cell::RefCell;
 use std::fs;
@@ -14,7 +14,7 @@ use anyhow::{bail, ensure, Context, Result};
 use crate::layout::Layout;
 use crate::step;
 
-/// How long the server of a directory may take to be ready.
+/// Time limit for the server of a directory to become ready.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory that a guest mounts by its tag, and the process that serves it.
@@ -25,7 +25,7 @@ pub struct Shared {
     log: PathBuf,
     directory: PathBuf,
     read_only: bool,
-    /// Ends when the guest does.
+    /// It ends when the guest does.
     server: RefCell<Child>,
 }
 
@@ -33,7 +33,7 @@ impl Shared {
     /// Serves `directory`; the socket is in `place`.
     ///
     /// # Errors
-    /// When virtiofsd does not start.
+    /// If virtiofsd does not start.
     pub fn serve(
         layout: &Layout,
         place: &Path,
@@ -54,11 +54,11 @@ impl Shared {
         })
     }
 
-    /// Adds the device that a guest mounts it from. The process is started again if it ended with
-    /// an earlier guest.
+    /// Adds the device from which a guest mounts the directory. Restarts the server if it ended
+    /// with an earlier guest.
     ///
     /// # Errors
-    /// When virtiofsd does not start.
+    /// If virtiofsd does not start.
     pub fn attach(&self, command: &mut Command) -> Result<()> {
         let mut server = self.server.borrow_mut();
         if server.try_wait()?.is_some() {
@@ -72,10 +72,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits until the process has ended, as it does when its guest has.
+    /// Waits until the server has ended, which it does with its guest.
     ///
     /// # Errors
-    /// When that takes too long.
+    /// If that takes too long.
     pub fn wait(&self) -> Result<()> {
         let mut server = self.server.borrow_mut();
         until(|| Ok(server.try_wait()?.is_some()))
@@ -86,8 +86,8 @@ fn start(socket: &Path, log: &Path, directory: &Path, read_only: bool) -> Result
     let output = fs::File::create(log).with_context(|| log.display().to_string())?;
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "/usr/libexec/virtiofsd"]);
-    // A mount point that is announced is a file system of its own to the guest: overlayfs refuses
-    // what crosses it.
+    // Announced mount points would be separate file systems in the guest, which overlayfs does not
+    // cross.
     command.args(["--sandbox", "none", "--no-announce-submounts"]);
     command.arg("--socket-path");
     command.arg(socket).arg("--shared-dir").arg(directory);
@@ -109,7 +109,7 @@ fn start(socket: &Path, log: &Path, directory: &Path, read_only: bool) -> Result
     Ok(server)
 }
 
-/// Asks until something is so.
+/// Polls until `is_so` returns true.
 fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let started = Instant::now();
     while !is_so()? {
@@ -124,7 +124,7 @@ fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // It may have ended with QEMU.
+        // Fails if it ended with QEMU.
         let server = self.server.get_mut();
         let _ = server.kill();
         let _ = server.wait();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make shell`: a guest to try things by hand, with a shell on each of two hosts. Its root is a
-//! toolbox that has what a person needs, its `/usr/local` what `make install` installs; a directory
-//! of the user's is shared in.
+//! `make shell`: a guest for experiments by hand, with a shell on each of two hosts. Its root is a
+//! toolbox with the usual tools, its `/usr/local` has the files of `make install`, and a directory
+//! of the user is shared.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,17 +39,17 @@ pub struct Options {
     walk: bool,
 }
 
-/// Addresses of the two hosts' devices, as the pages have them.
+/// Addresses of the two hosts' devices, as in the documents.
 const MACS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
 
-/// A terminal of this many columns and rows does not break the lines of the pages.
+/// Columns and rows of a terminal that does not break the documents' lines.
 const WALKED: (&str, &str) = ("300", "50");
 
 /// Opens a shell in a guest, with the directory `build/share` as `/share`, and waits for its end;
-/// or walks through the pages, and returns how that went.
+/// or types the documents' commands, and returns the result.
 ///
 /// # Errors
-/// When something does not build, or QEMU or virtiofsd cannot be run.
+/// If something does not build, or QEMU or virtiofsd cannot be run.
 pub fn run(layout: &Layout, options: &Options) -> Result<Option<Part>> {
     ensure!(
         layout.architecture == Architecture::Amd64,
@@ -91,7 +91,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<Option<Part>> {
     ));
     let mut command = machine(layout, &boot)?;
     let second = options.sockets.join("b");
-    // A guest that was killed has left its socket.
+    // A killed guest leaves its socket.
     let _ = fs::remove_file(&second);
     let port = format!("unix:{},server=on,wait=off", second.display());
     if options.walk {
@@ -106,7 +106,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<Option<Part>> {
     Ok(None)
 }
 
-/// Columns and rows of the terminal that this runs on, for the guest's, which cannot ask.
+/// Returns columns and rows of this terminal, for the guest's, which cannot ask.
 fn terminal_size() -> (String, String) {
     let size = Command::new("stty")
         .arg("size")

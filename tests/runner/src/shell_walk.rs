@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make shell-walk`: types in the guest of `make shell` what README and docs/using.md tell to
-//! type, letter by letter as it stands there, and compares what the pages say that it prints.
+//! `make shell-walk`: types the commands of README and docs/using.md in the guest of `make shell`,
+//! character by character, and compares their output with the documents.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,17 +18,17 @@ use anyhow::{bail, ensure, Context, Result};
 use crate::judge::Part;
 use crate::layout::Layout;
 
-/// How long the guest may take to boot, and a command to end, on a busy machine.
+/// Time limit for booting the guest, and for a command, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Lines of README that are typed on the machine that builds, and have been when this guest runs:
-/// it is made by the same scripts.
+/// Lines of README for the machine that builds. They are done by the time this guest runs: the same
+/// scripts made it.
 const TYPED_BEFORE: [&str; 2] = ["make ", "apt "];
 
-/// How README marks a command that runs until it is interrupted, and on which host.
+/// README's mark for a command that runs until it is interrupted, and on which host.
 const SERVES: &str = "# on one host";
 
-/// Commands beyond those of the pages that must succeed in the shell.
+/// Commands that the documents do not have, and that must succeed in the shell.
 const ALSO: &[&str] = &[
     "man -P cat enet.7 | grep PF_ENET",
     "man -P cat ip >/dev/null",
@@ -52,16 +52,16 @@ const ALSO: &[&str] = &[
 /// A line to type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Step {
-    /// On host a, or b.
+    /// Whether it is typed on host b.
     on_b: bool,
     command: String,
-    /// It serves others until it is interrupted.
+    /// Whether it is a server that runs until it is interrupted.
     serves: bool,
-    /// Lines that the command prints, according to the page.
+    /// Lines that the command prints according to the document.
     prints: Vec<String>,
 }
 
-/// The code blocks for a shell in `text`, each as its lines.
+/// Returns the shell code blocks in `text`, each as its lines.
 fn blocks(text: &str) -> Vec<Vec<&str>> {
     let mut found = Vec::new();
     let mut lines = text.lines();
@@ -74,7 +74,7 @@ fn blocks(text: &str) -> Vec<Vec<&str>> {
     found
 }
 
-/// The steps of README: every line of every block.
+/// Returns the steps of README: every line of every block.
 fn readme_steps(text: &str) -> Vec<Vec<Step>> {
     let step = |line: &&str| {
         let typed_before = TYPED_BEFORE.iter().any(|word| line.starts_with(word));
@@ -92,8 +92,8 @@ fn readme_steps(text: &str) -> Vec<Vec<Step>> {
         .collect()
 }
 
-/// The steps of a section of a page whose blocks have prompts of the hosts, `a$` and `b$`. Lines
-/// without one are what the command in front prints.
+/// Returns the steps of a document's section whose blocks have the hosts' prompts, `a$` and `b$`.
+/// Lines without a prompt are the output of the command before them.
 fn prompted_steps(page: &str, section: &str) -> Result<Vec<Step>> {
     let heading = format!("### {section}\n");
     let (_, text) = page
@@ -122,7 +122,7 @@ fn prompted_steps(page: &str, section: &str) -> Result<Vec<Step>> {
 
 /// A shell on a host.
 struct Terminal {
-    /// As the prompt begins.
+    /// The start of the prompt.
     host: &'static str,
     to: Box<dyn Write>,
     from: Receiver<Vec<u8>>,
@@ -158,8 +158,7 @@ impl Terminal {
         Ok(self.to.flush()?)
     }
 
-    /// Waits until the shell asks for a command, and returns what was printed since the last one
-    /// was typed.
+    /// Waits for the shell's prompt, and returns the output since the last command was typed.
     fn await_prompt(&mut self) -> Result<String> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -177,7 +176,7 @@ impl Terminal {
         }
     }
 
-    /// Types a command, waits for its end, and returns what it printed, its echo in front.
+    /// Types a command, waits for its end, and returns its echo and its output.
     fn run(&mut self, command: &str) -> Result<String> {
         self.type_text(&format!("{command}\n"))?;
         let printed = self.await_prompt()?;
@@ -194,7 +193,8 @@ impl Terminal {
     }
 }
 
-/// What a terminal would show of `bytes`, without colours and other orders to it.
+/// Returns the text that a terminal would show of `bytes`, without colours and other control
+/// sequences.
 fn plain(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut shown = String::new();
@@ -219,14 +219,14 @@ fn plain(bytes: &[u8]) -> String {
     shown
 }
 
-/// What stands before the prompt of `host` at the end of `text`, if there is one.
+/// Returns the text before the prompt of `host` at the end of `text`, if there is one.
 fn before_prompt<'a>(text: &'a str, host: &str) -> Option<&'a str> {
     let (printed, last) = text.rsplit_once('\n').unwrap_or(("", text));
     let is_prompt = last.starts_with(&format!("{host} 02:")) && last.ends_with("# ");
     is_prompt.then_some(printed)
 }
 
-/// Demands that `printed` has each line of `wanted`, spaces aside.
+/// Checks that `printed` has each line of `wanted`, up to white space.
 fn prints(printed: &str, wanted: &[String]) -> Result<()> {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines: Vec<_> = printed.lines().map(words).collect();
@@ -239,12 +239,12 @@ fn prints(printed: &str, wanted: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// A running guest; ended when dropped.
+/// A running guest, ended on drop.
 struct Machine(Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // Fails if the guest has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -265,7 +265,7 @@ impl Hosts {
         }
     }
 
-    /// Types some steps. What serves is interrupted when the others are done.
+    /// Types some steps. A server is interrupted after the last step.
     fn walk(&mut self, steps: &[Step]) -> Result<()> {
         let mut serving = false;
         for step in steps {
@@ -292,7 +292,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Waits until something listens on b.
+    /// Waits until a program listens on b.
     fn await_server(&mut self) -> Result<()> {
         self.a
             .run("until b ss -Hltn | grep -q .; do sleep 0.2; done")
@@ -308,10 +308,11 @@ impl Hosts {
     }
 }
 
-/// Boots the guest by `machine`, whose second serial port is the socket `second`, and walks.
+/// Boots the guest by `machine`, whose second serial port is the socket `second`, and types the
+/// commands.
 ///
 /// # Errors
-/// When the guest does not come up, or a page cannot be read.
+/// If the guest does not boot, or a document cannot be read.
 pub fn run(layout: &Layout, mut machine: Command, second: &Path) -> Result<Part> {
     let read =
         |page: &str| fs::read_to_string(layout.project.join(page)).with_context(|| page.to_owned());
@@ -361,7 +362,7 @@ pub fn run(layout: &Layout, mut machine: Command, second: &Path) -> Result<Part>
     Ok(part)
 }
 
-/// Nothing comes before the shell's own words.
+/// Checks that nothing is printed before the shell's greeting.
 fn boots_quietly(greeting: &str) -> Result<()> {
     let before = greeting.split("Two hosts are joined").next();
     let before = before.unwrap_or_default().trim();

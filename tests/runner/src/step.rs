@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Long work as announced steps whose output goes to a log.
+//! Long operations as announced steps whose output goes to a log.
 
 use std::env;
 use std::fs::{self, File};
@@ -12,13 +12,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
 
-/// Tells people what is going on, with the time since `make` was started; standard output is for
-/// results.
+/// Prints progress with the time since `make` was started, on standard error; standard output is
+/// for results.
 pub fn say(text: &str) {
     eprintln!("[{:4}s] {text}", since_make());
 }
 
-/// Seconds since `make` was started, by the clock that the scripts in `mk/` go by too.
+/// Returns the seconds since `make` was started, by the clock that the scripts in `mk/` use, too.
 fn since_make() -> u64 {
     static START: OnceLock<u64> = OnceLock::new();
     let now = || {
@@ -35,7 +35,7 @@ fn since_make() -> u64 {
     now().saturating_sub(*start)
 }
 
-/// The last lines of a file, for a failure's message.
+/// Returns the last lines of a file, for error messages.
 pub fn tail(path: &Path, lines: usize) -> String {
     let text = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -46,7 +46,7 @@ pub fn tail(path: &Path, lines: usize) -> String {
 /// Runs `command` with its output in `log`.
 ///
 /// # Errors
-/// When it cannot be started or fails; then the end of the log is in the message.
+/// If it cannot be started or fails; the message has the end of the log.
 pub fn run(what: &str, log: &Path, command: &mut Command) -> Result<()> {
     say(what);
     let started = Instant::now();
@@ -64,17 +64,17 @@ pub fn run(what: &str, log: &Path, command: &mut Command) -> Result<()> {
             log = log.display(),
         );
     }
-    // What took no time needs no second line.
+    // A step that took no time needs no second line.
     if started.elapsed().as_secs() >= 2 {
         say(&format!("  done in {} s", started.elapsed().as_secs()));
     }
     Ok(())
 }
 
-/// Runs `command` and returns what it printed.
+/// Runs `command` and returns its output.
 ///
 /// # Errors
-/// When it cannot be started or fails; then what it said is in the message.
+/// If it cannot be started or fails; the message has its output.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -91,10 +91,10 @@ pub fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).context("output that is not UTF-8")
 }
 
-/// The files of a directory whose names end in `.extension`, in the order of their names.
+/// Returns the files of a directory whose names end in `.extension`, sorted by name.
 ///
 /// # Errors
-/// When the directory cannot be read.
+/// If the directory cannot be read.
 pub fn files_of(directory: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let mut files = Vec::new();
@@ -108,7 +108,7 @@ pub fn files_of(directory: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Does two things at once.
+/// Runs two functions in parallel.
 pub fn both<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
     thread::scope(|scope| {
         let one = scope.spawn(one);

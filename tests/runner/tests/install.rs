@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What `make install` says on a kernel that is too old, which is where most people meet it first.
+//! Tests the message of `make install` on a kernel that is too old, the most frequent first error.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// What `make install` prints where `uname -r` says `release`; it must fail.
+/// Returns the output of `make install`, which must fail, if `uname -r` prints `release`.
 fn refusal(release: &str) -> String {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let directory = TempDir::new().unwrap();
@@ -49,7 +49,7 @@ fn an_old_kernel_is_answered_with_the_one_to_install() {
     }
 }
 
-/// The pages and the scripts name one oldest kernel.
+/// The documents and the scripts name the same oldest kernel.
 #[test]
 fn the_oldest_kernel_is_the_same_everywhere() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -71,7 +71,8 @@ fn the_oldest_kernel_is_the_same_everywhere() {
     }
 }
 
-/// packaging/rack with an ssh that notes what it is asked: which host does what, and where it ends.
+/// Runs packaging/rack with an ssh that records its commands: which host does what, and where it
+/// stops.
 #[test]
 fn a_rack_is_installed_host_by_host_until_one_fails() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

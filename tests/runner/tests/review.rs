@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `docs/review.md` stays true: each file of `rust/` has its row, and what the page names is there.
+//! Checks that `docs/review.md` is up to date: each file of `rust/` has its row, and each name on
+//! the page exists.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +11,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The files below a directory, relative to the root.
+/// Returns the files below a directory, relative to the root.
 fn files(directory: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root().join(directory)).unwrap() {
@@ -25,7 +26,7 @@ fn files(directory: &str) -> Vec<String> {
     found
 }
 
-/// The cells of the table behind a heading, a row each, without its head.
+/// Returns the cells of the table after a heading, by row, without the table's head.
 fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
     let (_, behind) = page.split_once(heading).expect(heading);
     let rows = behind
@@ -46,7 +47,7 @@ fn page() -> String {
     fs::read_to_string(root().join("docs/review.md")).unwrap()
 }
 
-/// What stands between backticks.
+/// Returns the texts between backticks.
 fn names(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }

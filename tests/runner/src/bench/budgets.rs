@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The most that each figure may cost: `netgauge/budgets.toml`.
+//! The limits of each figure: `netgauge/budgets.toml`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,11 +13,11 @@ use serde::Deserialize;
 use super::figures::{Figure, JUMBO};
 use crate::layout::Layout;
 
-/// What ratios are to: other transports, the same one with the usual MTU, or the one whose sends
+/// Bases of ratios: other transports, the same one with the default MTU, or the one whose sends
 /// copy.
 const BASES: [&str; 4] = ["tcp", "raw", "usual", "copy"];
 
-/// The figure that `figure` is compared with for the ratio to `base`; none if it was not wanted.
+/// Returns the base of `figure` for the ratio to `base`; `None` if it was not measured.
 fn base_of<'a>(base: &str, figure: &Figure, figures: &'a [Figure]) -> Option<&'a Figure> {
     let (transport, name) = match base {
         "usual" => (figure.transport.as_str(), figure.name.strip_prefix(JUMBO)?),
@@ -29,27 +29,27 @@ fn base_of<'a>(base: &str, figure: &Figure, figures: &'a [Figure]) -> Option<&'a
         .find(|other| other.transport == transport && other.name == name)
 }
 
-/// Below this share of its budget a figure has become so much better that the budget should follow.
+/// Below this share of its budget, a figure has improved so much that the budget should follow.
 const LOOSE: f64 = 0.9;
 
-/// The most that one figure may be.
+/// The limits of one figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Budget {
     /// Instructions.
     count: f64,
-    /// As a ratio to the same figure of TCP,
+    /// Ratio to the same figure of TCP.
     tcp: Option<f64>,
-    /// and of raw packet sockets.
+    /// Ratio to that of raw packet sockets.
     raw: Option<f64>,
-    /// As a ratio to what it is with the usual MTU,
+    /// Ratio to the figure with the default MTU.
     usual: Option<f64>,
-    /// and to what it is where sends copy, of `esp-splice` to `esp`.
+    /// Ratio of `esp-splice` to `esp`, whose sends copy.
     copy: Option<f64>,
 }
 
 impl Budget {
-    /// The most for the ratio to `base`.
+    /// Returns the limit of the ratio to `base`.
     fn ratio(&self, base: &str) -> Option<f64> {
         match base {
             "tcp" => self.tcp,
@@ -61,23 +61,23 @@ impl Budget {
     }
 }
 
-/// All budgets: by transport, then by the figure's name.
+/// All budgets, by transport and name of the figure.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct Budgets(BTreeMap<String, BTreeMap<String, Budget>>);
 
-/// A figure beside its budget.
+/// A figure with its budget.
 #[derive(Debug)]
 pub struct Verdict {
     transport: String,
     figure: String,
-    /// What was compared: measured, most. The count comes first, then ratios.
+    /// The comparisons: the count first, then ratios.
     comparisons: Result<Vec<Comparison>>,
 }
 
 #[derive(Clone, Debug)]
 struct Comparison {
-    /// Of what: instructions, or a ratio.
+    /// The compared quantity: instructions, or a ratio.
     what: String,
     measured: f64,
     most: f64,
@@ -97,7 +97,7 @@ impl Budgets {
     /// Reads the file.
     ///
     /// # Errors
-    /// When it is not there, or not what it should be.
+    /// If it does not exist or is malformed.
     pub fn read(layout: &Layout) -> Result<Self> {
         let path = path(layout);
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -170,20 +170,20 @@ impl Budgets {
 }
 
 impl Verdict {
-    /// Which figure it is about.
+    /// Returns the figure's name.
     pub fn name(&self) -> String {
         format!("{} {}", self.transport, self.figure)
     }
 
-    /// Whether the figure was measured and keeps its budget.
+    /// Returns whether the figure was measured and keeps its budget.
     pub fn is_good(&self) -> bool {
         self.outcome().is_ok()
     }
 
-    /// What is wrong.
+    /// Returns an error that says how the budget is broken.
     ///
     /// # Errors
-    /// When the figure could not be measured, has no budget, or exceeds it.
+    /// If the figure could not be measured, has no budget, or exceeds it.
     pub fn outcome(&self) -> Result<()> {
         let comparisons = match &self.comparisons {
             Ok(comparisons) => comparisons,
@@ -203,7 +203,7 @@ impl Verdict {
         Ok(())
     }
 
-    /// A word on a budget that is much larger than needed.
+    /// Returns a remark if the budget is much larger than needed.
     fn loose(&self) -> Option<String> {
         let comparisons = self.comparisons.as_ref().ok()?;
         let loosest = comparisons
@@ -221,8 +221,8 @@ impl Verdict {
     }
 }
 
-/// A line for each figure: instructions and ratios, and behind each, in brackets, the most that it
-/// may be. Below stands what exceeds its budget, and what has left it far behind.
+/// Formats a line for each figure: instructions and ratios, each followed by its limit in brackets.
+/// Below are the figures that exceed their budgets, and those far below.
 pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
     let mut text = String::from(
         "Instructions of both ends together: message-N is half a round trip of N bytes (median; p99- its 99th percentile),\n\

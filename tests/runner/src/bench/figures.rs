@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is measured: numbers, each of a transport and with a name.
+//! The measured figures: numbers, each with a transport and a name.
 
 use std::collections::BTreeMap;
 
@@ -8,49 +8,49 @@ use serde::Deserialize;
 
 use super::series::Series;
 
-/// What stands before the names of figures that are measured with a large MTU.
+/// Prefix of the names of figures that are measured with a large MTU.
 pub const JUMBO: &str = "jumbo-";
 
-/// One number; both ends' work is in it.
+/// A number, which includes the work of both ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// The transport, as netgauge calls it.
+    /// The transport, by netgauge's name.
     pub transport: String,
-    /// Its name in the budgets, one of those in [`super::series::SERIES`]; `kernel-` and `softirq-`
-    /// before it tell the share that is executed there.
+    /// Its name in the budgets, one of those in [`super::series::SERIES`]. The prefixes `kernel-`
+    /// and `softirq-` mark the share that is executed there.
     pub name: String,
     /// Instructions; `None` if they could not be counted.
     pub count: Option<f64>,
 }
 
-/// Where in netgauge's report a figure is.
+/// The place of a figure in netgauge's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// The median of half a round trip of so many bytes.
+    /// Median of half a round trip with this number of bytes.
     HalfRoundTrip(u64),
-    /// The 99th percentile of these.
+    /// 99th percentile of half round trips with this number of bytes.
     Percentile99(u64),
-    /// A byte of a stream, or of a series of datagrams.
+    /// One byte of a stream, or of a series of datagrams.
     Byte,
-    /// A message of a flood, from the first send to the last receive.
+    /// One message of a flood, from the first send to the last receive.
     Flood,
 }
 
 /// The part of netgauge's JSON report that is used here.
 #[derive(Debug, Deserialize)]
 pub struct Report {
-    /// One for each transport.
+    /// The runs, one per transport.
     pub runs: Vec<Run>,
 }
 
-/// One transport's part.
+/// The run of one transport.
 #[derive(Debug, Deserialize)]
 pub struct Run {
-    /// Its name.
+    /// The transport's name.
     pub transport: String,
-    /// What was done.
+    /// The pattern.
     pub pattern: String,
-    /// Why it was not.
+    /// Why it failed, if it did.
     pub error: Option<String>,
     rows: Vec<Row>,
 }
@@ -85,7 +85,7 @@ impl Row {
 }
 
 impl Report {
-    /// The figures of `series`, whose report this is.
+    /// Returns the figures of `series`; the report must be of its run.
     pub fn figures(&self, series: &Series) -> Vec<Figure> {
         let of = |transport: &&'static str| {
             let figure = |(name, reading): &(&str, Reading)| Figure {
@@ -98,7 +98,7 @@ impl Report {
         series.transports.iter().flat_map(of).collect()
     }
 
-    /// The reading of `transport`; `None` if measuring it failed.
+    /// Returns the reading of `transport`; `None` if measuring it failed.
     pub fn read(&self, transport: &str, reading: Reading) -> Option<f64> {
         let mut runs = self.runs.iter();
         let run = runs.find(|run| run.transport == transport && run.error.is_none())?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The link between the two hosts of the benchmark, and what its devices do with large packets.
+//! The link between the two hosts of the benchmark, and its devices' handling of large packets.
 
 use anyhow::{ensure, Result};
 
@@ -32,7 +32,7 @@ pub enum Link {
 /// The wire that the guest needs.
 pub const WIRE: Wire = Wire::Within(["02:00:00:00:01:01", "02:00:00:00:01:02"]);
 
-/// Gives each host one of the virtio-net devices, unless it has it.
+/// Gives each host one of the virtio-net devices, unless it has one.
 const VIRTIO: &str = "{ ip -n b link show eth1 >/dev/null 2>&1 || { modprobe virtio_pci && modprobe virtio_net && \
     for try in $(seq 100); do [ -e /sys/class/net/eth0 ] && [ -e /sys/class/net/eth1 ] && break; usleep 100000; done; \
     ip link set eth0 netns a && ip link set eth1 netns b && \
@@ -40,7 +40,7 @@ const VIRTIO: &str = "{ ip -n b link show eth1 >/dev/null 2>&1 || { modprobe vir
     ip -n a link set eth0 up && ip -n b link set eth1 up && sleep 3; }; }";
 
 impl Link {
-    /// The client's device and the server's.
+    /// Returns the client's device and the server's.
     fn devices(self) -> [&'static str; 2] {
         match self {
             Self::Virtio | Self::VirtioJoined => ["eth0", "eth1"],
@@ -48,7 +48,7 @@ impl Link {
         }
     }
 
-    /// The options by which netgauge's client reaches the server, see `guest/init`.
+    /// Returns the options by which netgauge's client reaches the server, see `guest/init`.
     pub fn to_server(self) -> String {
         let [device, _] = self.devices();
         let address = match self {
@@ -58,7 +58,7 @@ impl Link {
         format!("--connect {address} --interface {device}")
     }
 
-    /// The arguments of `ethtool -K` at the sender and at the receiver.
+    /// Returns the arguments of `ethtool -K` at the sender and at the receiver.
     fn features(self) -> [&'static str; 2] {
         const WHOLE: &str = "tso on gso on tx-sctp-segmentation on";
         const CUT: &str = "tso off gso off tx-sctp-segmentation off";
@@ -66,7 +66,7 @@ impl Link {
             Self::Usual | Self::Jumbo | Self::Summed => [WHOLE, "gro off"],
             Self::Cut => [CUT, "gro off"],
             Self::Joined | Self::SummedJoined => [CUT, "gro on"],
-            // They cannot cut packets.
+            // The devices cannot segment packets.
             Self::Virtio => ["gro off"; 2],
             Self::VirtioJoined => ["gro on"; 2],
         }
@@ -79,7 +79,7 @@ impl Link {
         }
     }
 
-    /// What `esp.checksum` is.
+    /// Returns the value of `esp.checksum`.
     fn checksum(self) -> u8 {
         matches!(self, Self::Summed | Self::SummedJoined).into()
     }
@@ -87,7 +87,7 @@ impl Link {
     /// Sets up both hosts' devices, and their checksums.
     ///
     /// # Errors
-    /// When the guest ends, or a device cannot do it.
+    /// If the guest ends, or a device does not support it.
     pub fn set_up(self, guest: &mut Commands) -> Result<()> {
         let [client, server] = self.devices();
         let [sender, receiver] = self.features();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make bench OPTIONS=--memory`: what a message and a KiB of a stream do to memory, counted by the
-//! plugin of `tests/plugin` in a guest as the other figures are measured in.
+//! `make bench OPTIONS=--memory`: the memory accesses of a message and of a KiB of a stream,
+//! counted by the plugin of `tests/plugin` in a guest like that of the other figures.
 //!
-//! Two runs that differ in nothing but their number of messages, or of bytes, are subtracted from
-//! each other, as for `make profile`. The plugin keeps its totals when the guest makes a system
-//! call that nothing else makes, before each run and after it. What the guest does while it waits
-//! for the runner is not counted: its clock runs ahead then, as long as the host takes, and with it
-//! the kernel's timers.
+//! The difference of two runs that differ only in their number of messages or bytes gives the
+//! figure, as for `make profile`. The plugin takes its totals when the guest makes a certain system
+//! call that nothing else makes, before and after each run. It does not count while the guest waits
+//! for the runner: the guest's clock then runs ahead for as long as the host takes, and with it the
+//! kernel's timers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,25 +28,25 @@ use crate::programs;
 use crate::qemu::Clock;
 use crate::step;
 
-/// The largest difference between the plugin's instructions and those by the guest's clock, as a
-/// part of the latter.
+/// The largest difference between the plugin's instructions and those by the guest's clock,
+/// relative to the latter.
 const TOLERANCE: f64 = 0.01;
 
-/// The same for a figure, of which netgauge reads the clock: that leaves out what netgauge does
-/// between two messages, some 130 instructions, and has in it the time in which both ends wait for
-/// a timer.
+/// The same for a figure, for which netgauge reads the clock: it excludes netgauge's work between
+/// two messages, some 130 instructions, and includes the time in which both ends wait for a timer.
 const TOLERANCE_OF_FIGURES: f64 = 0.02;
 
-/// Blocks that are copied from `/dev/zero` to `/dev/null` to compare the plugin with the clock.
+/// Numbers of blocks that are copied from `/dev/zero` to `/dev/null` to compare the plugin with the
+/// clock.
 const BLOCKS: [u64; 2] = [2000, 22_000];
 
-/// The least part of a figure's instructions that a string instruction is listed for.
+/// The least share of a figure's instructions for which a string instruction is listed.
 const LISTED: f64 = 0.002;
 
-/// To fewer than these a ratio says nothing: whatever else the guest does now and then is more.
+/// Ratios to less than this are not printed: the guest's other activity is larger.
 const LEAST: f64 = 0.5;
 
-/// Names of the numbers, as the table has them.
+/// Names of the numbers in the table.
 const NUMBERS: [&str; 7] = [
     "instructions",
     "loads",
@@ -62,29 +62,29 @@ const NUMBERS: [&str; 7] = [
 struct Section {
     name: &'static str,
     link: Link,
-    /// Each with what it does.
+    /// Transports, each group with its work.
     parts: &'static [(&'static [&'static str], Work)],
 }
 
-/// What the two runs do.
+/// The work of the two runs.
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// So many round trips of one byte.
+    /// These numbers of round trips of one byte.
     Messages([u64; 2]),
-    /// A stream of so many KiB.
+    /// Streams of these numbers of KiB.
     Stream([u64; 2]),
 }
 
-/// Longer ones where packets pass the kernel many at a time: they have about as many instructions.
-/// What else the guest does now and then takes some hundred thousand, which is little beside
-/// either.
+/// Longer streams for links that carry many packets at a time through the kernel; they take about
+/// as many instructions. The guest's other activity takes some hundred thousand instructions, which
+/// is little in comparison.
 const LONG_STREAM: Work = Work::Stream([4 << 10, 132 << 10]);
 const STREAM: Work = Work::Stream([4 << 10, 28 << 10]);
 
 /// Transports of datagrams.
 const DATAGRAMS: [&str; 3] = ["udp", "raw", "edp"];
 
-/// All of them, in their order.
+/// All sections, in order.
 const SECTIONS: &[Section] = &[
     Section {
         name: MESSAGE,
@@ -109,7 +109,7 @@ const SECTIONS: &[Section] = &[
 ];
 
 impl Work {
-    /// netgauge's options for the first run or the `long` second one.
+    /// Returns netgauge's options for the first run or the `long` second one.
     fn arguments(self, long: bool) -> String {
         let run = usize::from(long);
         match self {
@@ -118,7 +118,7 @@ impl Work {
         }
     }
 
-    /// How many half round trips or KiB the second run has more.
+    /// Returns how many more half round trips or KiB the second run has.
     fn units(self) -> f64 {
         match self {
             Self::Messages([few, many]) => 2.0 * (many - few) as f64,
@@ -126,7 +126,7 @@ impl Work {
         }
     }
 
-    /// What one of them is called.
+    /// Returns the name of the unit.
     fn unit(self) -> &'static str {
         match self {
             Self::Messages(_) => "half a round trip",
@@ -134,8 +134,8 @@ impl Work {
         }
     }
 
-    /// The time in netgauge's report of a run, in nanoseconds of the guest's clock: all that was
-    /// measured.
+    /// Returns the time of all that netgauge's report of a run measured, in nanoseconds of the
+    /// guest's clock.
     fn time(self, report: &Value) -> Result<f64> {
         let run = &report["runs"][0];
         let row = &run["rows"][0];
@@ -152,7 +152,7 @@ impl Work {
     }
 }
 
-/// What the plugin has counted since the guest started.
+/// The plugin's counts since the guest started.
 #[derive(Clone, Debug, Deserialize)]
 struct Totals {
     instructions: u64,
@@ -172,10 +172,10 @@ struct StringTotal {
     steps: u64,
 }
 
-/// What was counted in a section, or what one unit of it has.
+/// The counts of a section, or of one unit of it.
 #[derive(Clone, Debug, Default)]
 struct Counts {
-    /// In the order of [`NUMBERS`].
+    /// The numbers, in the order of [`NUMBERS`].
     numbers: [f64; NUMBERS.len()],
     /// Steps of string instructions, by address and name.
     strings: BTreeMap<(u64, String), f64>,
@@ -204,7 +204,8 @@ impl From<Totals> for Counts {
 }
 
 impl Counts {
-    /// What these have more than `less`, which were counted before or of less, divided by `units`.
+    /// Returns the difference to `less`, which were counted earlier or for less work, divided by
+    /// `units`.
     fn beyond(&self, less: &Self, units: f64) -> Self {
         let mut more = self.clone();
         for (number, other) in more.numbers.iter_mut().zip(less.numbers) {
@@ -222,35 +223,35 @@ impl Counts {
     }
 }
 
-/// One transport's part of a section.
+/// One transport's results in a section.
 #[derive(Debug)]
 struct Row {
     transport: &'static str,
-    /// Of one unit.
+    /// Counts of one unit.
     counts: Counts,
-    /// Its instructions by the guest's clock, as netgauge read it.
+    /// Instructions by the guest's clock, as netgauge read it.
     clock: f64,
 }
 
 impl Row {
-    /// All that the table shows of it.
+    /// Returns all numbers that the table shows.
     fn numbers(&self) -> impl Iterator<Item = f64> + '_ {
         self.counts.numbers.into_iter().chain([self.clock])
     }
 
-    /// By how much the plugin's instructions exceed those by the clock.
+    /// Returns the relative excess of the plugin's instructions over those by the clock.
     fn deviation(&self) -> f64 {
         self.counts.instructions() / self.clock - 1.0
     }
 }
 
-/// The kernel's function whose first instruction is the mark, and the command that calls it.
+/// The kernel function whose first instruction marks the totals, and a command that calls it.
 const MARK: (&str, &str) = ("__x64_sys_sethostname", "hostname enet");
 
-/// Time for what a process leaves to be freed later.
+/// Waits until the kernel has freed what an ended process left to be freed later.
 const SETTLE: &str = "usleep 300000";
 
-/// The plugin.
+/// The connection to the plugin.
 #[derive(Debug)]
 struct Counter {
     to: UnixStream,
@@ -258,7 +259,7 @@ struct Counter {
 }
 
 impl Counter {
-    /// Of a guest that has not executed the mark yet.
+    /// Sets up the plugin of a guest that has not executed the mark yet.
     fn new(guest: &Commands, symbols: &Symbols) -> Result<Self> {
         let to = guest.counts()?;
         let from = BufReader::new(to.try_clone()?);
@@ -267,7 +268,7 @@ impl Counter {
         Ok(counter)
     }
 
-    /// The totals at the marks since the last question.
+    /// Returns the totals at the marks since the last request.
     fn ask(&mut self, line: &str) -> Result<Vec<Totals>> {
         writeln!(self.to, "{line}")?;
         let mut line = String::new();
@@ -278,7 +279,7 @@ impl Counter {
         serde_json::from_str(&line).context("the plugin's counts")
     }
 
-    /// What is counted while the guest's shell runs `command`, and what that prints.
+    /// Returns the counts while the guest's shell runs `command`, and the command's output.
     fn count(&mut self, guest: &mut Commands, command: &str) -> Result<(Counts, Ended)> {
         let mark = MARK.1;
         let line = format!(
@@ -293,8 +294,8 @@ impl Counter {
         Ok((after.beyond(&before, 1.0), ended))
     }
 
-    /// Compares the plugin's instructions with those by the guest's clock, where no instruction
-    /// escapes the clock and the guest never idles.
+    /// Compares the plugin's instructions with those by the guest's clock, in work that never idles
+    /// and whose instructions the clock counts completely.
     fn check(&mut self, guest: &mut Commands) -> Result<()> {
         let mut run = |blocks: u64| {
             let now = "grep 'now at' /proc/timer_list";
@@ -336,7 +337,7 @@ impl Counter {
             let time = work.time(&ended.report()?);
             Ok::<_, anyhow::Error>((counts, time.with_context(|| transport.to_owned())?))
         };
-        // What is done for the first time costs more.
+        // The first execution costs more.
         run(false)?;
         let (little, short) = run(false)?;
         let (much, long) = run(true)?;
@@ -348,7 +349,7 @@ impl Counter {
     }
 }
 
-/// The time between two lines `now at NUMBER nsecs`, in nanoseconds.
+/// Returns the time between two lines `now at NUMBER nsecs`, in nanoseconds.
 fn between(text: &str) -> Result<f64> {
     let times: Vec<f64> = text
         .lines()
@@ -364,8 +365,8 @@ fn between(text: &str) -> Result<f64> {
 /// Prints the tables.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, a transport fails, or the plugin's
-/// instructions are not those by the guest's clock.
+/// If something does not build, the guest does not boot, a transport fails, or the plugin's
+/// instructions deviate from those by the guest's clock.
 pub fn run(layout: &Layout) -> Result<()> {
     ensure!(
         layout.architecture == Architecture::Amd64,
@@ -416,7 +417,7 @@ const HEAD: &str = "What a message and a KiB of a stream do to memory, both ends
     of a modelled processor that runs both ends: L1 for data with 32 KiB in 8 ways, L2 with 1 MiB in 16 ways, lines of 64\n\
     bytes, LRU, no prefetching. \"clock\" are the instructions by netgauge's reading of the guest's clock.\n";
 
-/// The numbers of a section by transport, and ESP's ratios.
+/// Formats the numbers of a section by transport, and ESP's ratios.
 fn table(section: &Section, rows: &[Row]) -> String {
     let unit = section.parts.first().map_or("", |(_, work)| work.unit());
     let mut text = format!("{}, of {unit}\n{:10}", section.name, "");
@@ -451,7 +452,7 @@ fn table(section: &Section, rows: &[Row]) -> String {
     text
 }
 
-/// The string instructions that matter, by function.
+/// Formats the string instructions that matter, by function.
 fn string_steps(rows: &[Row], symbols: &Symbols) -> String {
     let mut text = String::new();
     for row in rows {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Instructions per half round trip and per byte, by transport, in one guest whose clock counts
-//! instructions, and whether they are within the budgets of `netgauge/budgets.toml`.
+//! Counts instructions per half round trip and per byte, by transport, in one guest whose clock
+//! counts instructions, and compares them with the budgets of `netgauge/budgets.toml`.
 //!
-//! Two network namespaces joined by a veth pair are the hosts; one processor does both sides' work,
-//! so a number is what a message costs in all. Wall time plays no part, and the same kernel and
+//! The hosts are two network namespaces joined by a veth pair. One processor does the work of both,
+//! so a number is the whole cost of a message. Wall time has no influence: the same kernel and
 //! programs give the same numbers.
 
 mod budgets;
@@ -33,18 +33,18 @@ use crate::step;
 
 pub use performance::topics::UNLIMITED;
 
-/// netgauge's options to measure with the server in the other namespace, over the usual link, and
-/// to report in JSON.
+/// Returns netgauge's options to measure over the usual link, with the server in the other
+/// namespace, and to report in JSON.
 pub fn to_server() -> String {
     over(Link::Usual)
 }
 
-/// As [`to_server`], over `link`.
+/// Returns the options of [`to_server`] for `link`.
 pub fn over(link: Link) -> String {
     format!("{} --format json", link.to_server())
 }
 
-/// How long one measurement may take; many times of what it does.
+/// Time limit for a measurement; many times what it takes.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// A choice of figures.
@@ -59,12 +59,12 @@ pub struct Options {
     memory: bool,
 }
 
-/// Prints the figures with their budgets; true when every transport could be measured and no budget
-/// is exceeded.
+/// Prints the figures with their budgets; returns true if every transport could be measured and no
+/// budget is exceeded.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, its kernel reports a fault, or the
-/// budgets cannot be read.
+/// If something does not build, the guest does not boot, its kernel reports a fault, or the budgets
+/// cannot be read.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     if options.memory {
         return memory::run(layout).map(|()| true);
@@ -85,10 +85,10 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     Ok(verdicts.iter().all(Verdict::is_good))
 }
 
-/// All of them but where the instructions are executed, as a part of the tests.
+/// Measures all figures, except the shares by place of execution, as a part of the tests.
 ///
 /// # Errors
-/// As [`run`].
+/// The errors of [`run`].
 pub fn check(layout: &Layout) -> Result<Part> {
     let budgets = Budgets::read(layout)?;
     let mut guest = boot(layout)?;
@@ -105,10 +105,10 @@ pub fn check(layout: &Layout) -> Result<Part> {
     Ok(part)
 }
 
-/// The instructions of half a round trip of one byte, by transport.
+/// Returns the instructions of half a round trip of one byte, by transport.
 ///
 /// # Errors
-/// When the guest ends, or a transport cannot be measured.
+/// If the guest ends, or a transport cannot be measured.
 pub fn messages(guest: &mut Commands) -> Result<Vec<(String, f64)>> {
     const TESTS: u32 = 200;
     let arguments = format!(
@@ -131,10 +131,10 @@ fn boot(layout: &Layout) -> Result<Commands> {
     boot_named(layout, "bench")
 }
 
-/// A guest named `name` that has all links.
+/// Boots a guest named `name` that has all links.
 ///
 /// # Errors
-/// When something does not build, or the guest does not boot.
+/// If something does not build, or the guest does not boot.
 pub fn boot_named(layout: &Layout, name: &str) -> Result<Commands> {
     let wire = Some(link::WIRE);
     Commands::boot_on(
@@ -147,13 +147,13 @@ pub fn boot_named(layout: &Layout, name: &str) -> Result<Commands> {
     )
 }
 
-/// What netgauge measures: time, which is instructions.
+/// Returns the figures that netgauge measures as time, which counts instructions.
 fn counted(guest: &mut Commands, wanted: &Wanted) -> Result<Vec<Figure>> {
     let chosen: Vec<_> = SERIES
         .iter()
         .filter(|series| wanted.needs(series))
         .collect();
-    // What is done for the first time costs more: caches fill, pages are touched.
+    // First executions cost more: they fill caches and touch pages.
     step::say("first runs, not counted");
     for series in chosen.iter().filter(|series| series.link == Link::Usual) {
         ask(guest, series.link, &series.first_arguments())?;
@@ -176,7 +176,7 @@ fn counted(guest: &mut Commands, wanted: &Wanted) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// A dialogue on many connections, in a pair of namespaces of its own.
+/// Measures a dialogue on many connections, in a separate pair of namespaces.
 fn turns(guest: &mut Commands) -> Result<Vec<Figure>> {
     step::say(&format!("counting instructions: {TURNS}"));
     let ended = guest.ask("! chrt -f 1 scenarios --scale turns")?;
@@ -193,7 +193,7 @@ fn turns(guest: &mut Commands) -> Result<Vec<Figure>> {
     Ok(STREAMS.map(figure).into())
 }
 
-/// The figures of one run.
+/// Returns the figures of one run.
 fn measure(guest: &mut Commands, series: &Series) -> Result<Vec<Figure>> {
     let names: Vec<_> = series.figures.iter().map(|(name, _)| *name).collect();
     step::say(&format!("counting instructions: {}", names.join(", ")));
@@ -206,7 +206,7 @@ fn measure(guest: &mut Commands, series: &Series) -> Result<Vec<Figure>> {
     Ok(report.figures(series))
 }
 
-/// The shares of a message and of a byte that the kernel executes.
+/// Returns the shares of a message and of a byte that the kernel executes.
 fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
     step::say("counting where the instructions are executed");
     let mut tracer = Tracer::new(guest)?;
@@ -219,7 +219,7 @@ fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
         for (name, shares) in shares::measure(guest, &mut tracer, transport, times)? {
             let mut measured = figures.iter();
             let of = measured.find(|figure| figure.transport == transport && figure.name == name);
-            // Of what was not wanted there are none.
+            // Figures that were not requested are missing.
             found.extend(of.into_iter().flat_map(|of| shares.figures(of)));
         }
     }
@@ -227,7 +227,7 @@ fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
     Ok(found)
 }
 
-/// Has the guest run netgauge and returns its report, which tells which transports failed.
+/// Runs netgauge in the guest and returns its report, which names the transports that failed.
 fn ask(guest: &mut Commands, link: Link, arguments: &str) -> Result<Report> {
     let line = format!("{arguments} {} {UNLIMITED}", over(link));
     let ended = guest.ask(&line)?;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The runs of netgauge that the benchmark consists of, and the figures that it reads from each.
+//! The netgauge runs of the benchmark, and the figures read from each.
 
 use super::figures::Reading;
 use super::link::Link;
 
-/// Transports of all figures of small messages, as netgauge calls them.
+/// Transports of the figures of small messages, by netgauge's names.
 pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
 /// Transports of all other figures: streams.
 pub const STREAMS: [&str; 2] = ["tcp", "esp"];
 
-/// Transports of long blocks: streams whose sends copy, and the same whose sends do not.
+/// Transports of long blocks: streams whose sends copy, and the same streams without copies.
 const BLOCKS: [&str; 6] = [
     "tcp",
     "esp",
@@ -27,11 +27,11 @@ pub struct Series {
     pub link: Link,
     /// The transports it measures.
     pub transports: &'static [&'static str],
-    /// Pattern and sizes, in netgauge's words.
+    /// Pattern and sizes, as arguments of netgauge.
     pub pattern: &'static str,
-    /// Tests of each size.
+    /// Number of tests of each size.
     pub tests: u32,
-    /// Rounds before those.
+    /// Number of rounds before the tests.
     pub warmup: u32,
     /// The figures, by name.
     pub figures: &'static [(&'static str, Reading)],
@@ -42,7 +42,7 @@ pub const MESSAGE: &str = "message-1";
 /// A byte of a stream that is written in blocks of 64 KiB.
 pub const BYTE: &str = "byte";
 
-/// All runs, in their order.
+/// All runs, in order.
 pub const SERIES: &[Series] = &[
     Series {
         link: Link::Usual,
@@ -160,17 +160,17 @@ pub const SERIES: &[Series] = &[
     },
 ];
 
-/// Half a round trip of one byte on each of 100 connections in turn; by the scenarios' program,
-/// since netgauge has one connection.
+/// Half a round trip of one byte on each of 100 connections in turn. The scenarios' program
+/// measures it, since netgauge has one connection.
 pub const TURNS: &str = "turns-100";
 
 impl Series {
-    /// The options of netgauge, beside the addresses.
+    /// Returns netgauge's options, besides the addresses.
     pub fn arguments(&self) -> String {
         self.with(self.tests)
     }
 
-    /// The same with fewer tests, for a first run that is not counted.
+    /// Returns the options with fewer tests, for a first run that is not counted.
     pub fn first_arguments(&self) -> String {
         self.with((self.tests / 5).max(1))
     }
@@ -185,22 +185,21 @@ impl Series {
     }
 }
 
-/// Prefixes of the names of shares, of the kernel's and of the softirqs' one, see
-/// [`super::shares`].
+/// Prefixes of the names of shares: the kernel's and the softirqs', see [`super::shares`].
 pub const SHARES: [&str; 2] = ["kernel-", "softirq-"];
 
-/// Which figures are wanted: all, or those whose names match one of some patterns.
+/// The requested figures: all, or those whose names match a pattern.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted(pub Vec<String>);
 
 impl Wanted {
-    /// Whether all are.
+    /// Returns whether all figures are requested.
     pub fn is_all(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the figure `name` is. Shares take long to count, so that a pattern has to begin as
-    /// they do.
+    /// Returns whether the figure `name` is requested. Shares take long to count, so a pattern must
+    /// begin with their prefix to match them.
     pub fn is(&self, name: &str) -> bool {
         let share = SHARES.iter().find(|part| name.starts_with(**part));
         let is_meant = |pattern: &&String| share.is_none_or(|part| pattern.starts_with(part));
@@ -208,13 +207,13 @@ impl Wanted {
         self.is_all() || patterns.any(|pattern| matches(pattern, name))
     }
 
-    /// Whether one of the shares of `name` is, see [`super::shares`].
+    /// Returns whether one of the shares of `name` is requested, see [`super::shares`].
     pub fn is_share(&self, name: &str) -> bool {
         let mut shares = SHARES.iter().map(|part| format!("{part}{name}"));
         shares.any(|share| self.is(&share))
     }
 
-    /// Whether the run is needed.
+    /// Returns whether the run is needed for the requested figures.
     pub fn needs(&self, series: &Series) -> bool {
         let mut names = series.figures.iter().map(|(name, _)| *name);
         names.any(|name| {
@@ -224,7 +223,7 @@ impl Wanted {
     }
 }
 
-/// Whether `name` is what `pattern` says, in which `*` stands for any text.
+/// Returns whether `name` matches `pattern`, in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -270,7 +269,7 @@ mod tests {
         assert_eq!(needed(&["nothing"]), 0);
         assert_eq!(needed(&["byte*"]), 2);
         assert_eq!(needed(&["cut-byte", "joined-byte"]), 2);
-        // The shares are of what is measured.
+        // Shares are computed from measured figures.
         assert_eq!(needed(&["kernel-message-1"]), 1);
         let all_bytes = Wanted(vec!["*byte".to_owned()]);
         assert!(all_bytes.is("cut-byte") && !all_bytes.is_share(BYTE));

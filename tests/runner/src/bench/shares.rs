@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Where a message's and a byte's instructions are executed: in programs, in the kernel on behalf
-//! of their calls, or in softirqs, where a host takes in what the network brings and runs its
-//! timers, and no call of a program sees the time.
+//! Splits the instructions of a message and of a byte by place of execution: in programs, in the
+//! kernel on behalf of their calls, or in softirqs. Softirqs handle a host's network input and
+//! timers; no call of a program includes their time.
 //!
-//! The last is what Treydte (2007, 6.4) calls hidden overhead and could not measure. Two runs that
-//! differ in nothing but the number of messages, or of bytes, are subtracted from each other, as
-//! for `make profile`. Only parts of the whole are taken from there: how much that is, netgauge
-//! measures itself, and its median knows nothing of what else a kernel does now and then.
+//! Softirq work is what Treydte (2007, 6.4) calls hidden overhead and could not measure. The
+//! difference of two runs that differ only in the number of messages or bytes gives the shares, as
+//! for `make profile`. Only shares are taken from it; netgauge measures the total itself, as its
+//! median excludes the kernel's occasional other work.
 
 use anyhow::{ensure, Result};
 
@@ -19,26 +19,26 @@ use crate::profile::{difference, is_kernel, Counts, Tracer};
 
 /// Round trips of the two runs.
 const ROUND_TRIPS: [u64; 2] = [50, 650];
-/// Bytes of the two transfers,
+/// Bytes of the two transfers.
 const BYTES: [u64; 2] = [512 << 10, 3584 << 10];
-/// and how many times as many a transport takes whose packets pass the kernel many at a time: about
-/// as many instructions.
+/// Factor on the bytes for a transport whose packets pass the kernel many at a time; the
+/// instructions are then about as many.
 pub const MANY_AT_A_TIME: u64 = 8;
 
-/// Parts of all instructions.
+/// Shares of all instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shares {
-    /// In the kernel.
+    /// Executed in the kernel.
     pub kernel: f64,
-    /// In the kernel while it handled softirqs.
+    /// Executed in the kernel's softirqs.
     pub softirq: f64,
 }
 
-/// Of half a round trip and of a byte, each with its name among the figures; `times` as many bytes
-/// are transferred as for most.
+/// Returns the shares of half a round trip and of a byte, each with the name of its figure. The
+/// number of bytes transferred is multiplied by `times`.
 ///
 /// # Errors
-/// When the guest ends, or the transport fails.
+/// If the guest ends, or the transport fails.
 pub fn measure(
     guest: &mut Commands,
     tracer: &mut Tracer,
@@ -65,7 +65,7 @@ pub fn measure(
 }
 
 impl Shares {
-    /// Of what `long` has more than `short`.
+    /// Returns the shares of the difference of `long` and `short`.
     fn of(short: &Counts, long: &Counts) -> Result<Self> {
         let (mut all, mut kernel, mut softirq) = (0.0, 0.0, 0.0);
         for (place, more) in difference(short, long) {
@@ -87,7 +87,7 @@ impl Shares {
         })
     }
 
-    /// These parts of what was measured, as figures that have budgets.
+    /// Returns these shares of a figure, as figures that have budgets.
     pub fn figures(&self, of: &Figure) -> [Figure; 2] {
         let [kernel, softirq] = SHARES;
         [(kernel, self.kernel), (softirq, self.softirq)].map(|(part, share)| Figure {

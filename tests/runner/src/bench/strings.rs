@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Whether the guest's kernel sets and copies memory by instructions of which QEMU counts no more
-//! than a processor would.
+//! Checks that the guest's kernel sets and copies memory with instructions of which QEMU counts no
+//! more than a processor would.
 //!
-//! QEMU counts each step of a repeated string instruction. A kernel that takes the processor for
-//! one with fast ones (ERMS, FSRM, FSRS) sets or copies by steps of one byte, which no other
-//! instruction takes so many of; and a transport would pay for what costs nothing anywhere else. A
-//! loop that is unrolled moves 8 bytes by one to three instructions.
+//! QEMU counts each step of a repeated string instruction. A kernel that assumes fast string
+//! instructions (ERMS, FSRM, FSRS) sets or copies in steps of one byte, so QEMU would count an
+//! instruction per byte, which a real processor does not execute. An unrolled loop moves 8 bytes
+//! with one to three instructions.
 
 use anyhow::{ensure, Context, Result};
 
 use crate::commands::Commands;
 
-/// The most instructions for a byte, by the way to set or to copy. Steps of 8 bytes take 0.13,
-/// unrolled loops 0.18 to set and 0.38 to copy, and steps of one byte 1. That of a page has in it
-/// the fault for which it is allocated, and is 0.92 or 1.76.
+/// The most instructions per byte, by the way to set or to copy. Steps of 8 bytes take 0.13,
+/// unrolled loops 0.18 to set and 0.38 to copy, and steps of one byte 1. The figure of a page
+/// includes the fault that allocates it, and is 0.92 or 1.76.
 const MOST: [(&str, f64); 6] = [
     ("memset", 0.25),
     ("memcpy", 0.5),
@@ -24,10 +24,10 @@ const MOST: [(&str, f64); 6] = [
     ("clear_page", 1.3),
 ];
 
-/// Checks them.
+/// Checks all ways.
 ///
 /// # Errors
-/// When one costs more, with what is to be done, or the guest cannot tell.
+/// If one costs more, with the remedy, or the guest does not report.
 pub fn check(guest: &mut Commands) -> Result<()> {
     let ended = guest.shell("chrt -f 1 scenarios --scale strings")?;
     ensure!(ended.status == 0, "setting and copying: {}", ended.text);

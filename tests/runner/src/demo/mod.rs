@@ -3,7 +3,7 @@
 //! `make demo`: the cost of a message by transport, the delay at a switch port that many hosts send
 //! to, and the gain of an unmodified program; in a minute, on one screen and in one picture.
 //!
-//! `mk/demo` has built the module and the programs: fewer than tests need.
+//! `mk/demo` has built the module and the programs, which are fewer than for the tests.
 
 mod page;
 mod picture;
@@ -25,15 +25,15 @@ use crate::layout::Layout;
 use crate::qemu::Clock;
 use crate::step;
 
-/// How long one thing may take; many times of what it does.
+/// Time limit for a measurement; many times what it takes.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// The stream protocols that share a port, Linux' usual TCP, and ESP; and the rounds of many
-/// senders after which the middle one repeats: ESP's are all alike.
+/// The stream protocols that share a port: Linux' default TCP, and ESP. Each has the number of
+/// rounds of many senders after which the median is reproducible; ESP's rounds are all alike.
 const STREAMS: [(&str, u32); 2] = [("cubic", 25), ("esp", 5)];
 
-/// What repeats: 32 senders of 64 KiB overflow a port with TCP in every round, 16 in some; their
-/// worst round is luck.
+/// Sizes with reproducible results: 32 senders of 64 KiB overflow a port with TCP in every round,
+/// 16 senders only in some, and their worst round is random.
 const SIZES: Sizes = Sizes {
     question: 100,
     streams: 16,
@@ -41,28 +41,28 @@ const SIZES: Sizes = Sizes {
     kib: 64,
 };
 
-/// Programs of the workspace that the guest has.
+/// Programs of the workspace in the guest.
 const PROGRAMS: [&str; 3] = ["enet", "enet-switch", "netgauge"];
 
-/// Programs of Debian that the guest has beside its tools.
+/// Programs of Debian in the guest, besides its tools.
 const UNCHANGED: [&str; 3] = ["redis-benchmark", "redis-cli", "redis-server"];
 
-/// What was measured.
+/// The results.
 #[derive(Debug)]
 struct Figures {
     /// Instructions of a message, by transport.
     messages: Vec<(String, f64)>,
-    /// By protocol, TCP first.
+    /// Results by protocol, TCP first.
     samples: Vec<Sample>,
-    /// TCP first.
+    /// Results of redis, TCP first.
     gets: [Gets; 2],
 }
 
-/// Prints what is measured, and draws it.
+/// Prints the results, and draws them.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, a measurement fails, or the kernel
-/// reports a fault.
+/// If something does not build, the guest does not boot, a measurement fails, or the kernel reports
+/// a fault.
 pub fn run(layout: &Layout) -> Result<()> {
     let initramfs =
         initramfs::with_module(layout, "guest-demo", programs(layout), redis::files(layout))?;
@@ -103,7 +103,7 @@ fn programs(layout: &Layout) -> Vec<PathBuf> {
 }
 
 impl Figures {
-    /// What is shown, in this order.
+    /// Returns the panels in display order.
     fn panels(&self) -> Vec<Panel> {
         let messages = self.messages.iter().map(|(transport, count)| Bar {
             name: transport.clone(),
@@ -167,7 +167,7 @@ impl Figures {
     }
 }
 
-/// Nanoseconds as whole microseconds.
+/// Formats nanoseconds as whole microseconds.
 fn micros(ns: f64) -> String {
     format!("{} us", thousands(ns / 1e3))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is shown, and how it is printed.
+//! The panels of the demonstration, and their printed form.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,29 +8,29 @@ use std::path::Path;
 /// A title and bars of one measure.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What is measured.
+    /// The measured quantity.
     pub title: String,
-    /// In the order in which they are shown.
+    /// The bars in display order.
     pub bars: Vec<Bar>,
-    /// The length of a bar that takes all the room.
+    /// The value of a bar of full length.
     pub longest: f64,
 }
 
 /// One number.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Of what.
+    /// The bar's name.
     pub name: String,
     /// The number with its unit.
     pub value: String,
     /// The number.
     pub length: f64,
-    /// What else there is to say of it; may be empty.
+    /// A further remark; may be empty.
     pub note: String,
 }
 
 impl Panel {
-    /// With the longest bar as long as there is room.
+    /// Returns a panel whose longest bar has full length.
     pub fn new(title: String, bars: Vec<Bar>) -> Self {
         let longest = bars.iter().map(|bar| bar.length).fold(0.0, f64::max);
         Self {
@@ -40,12 +40,12 @@ impl Panel {
         }
     }
 
-    /// The same with all room for a bar of this length.
+    /// Returns the panel with `longest` as the value of a bar of full length.
     pub fn of(self, longest: f64) -> Self {
         Self { longest, ..self }
     }
 
-    /// The part of the room that a bar takes.
+    /// Returns the length of a bar relative to the full length.
     pub fn share(&self, bar: &Bar) -> f64 {
         if self.longest > 0.0 {
             (bar.length / self.longest).clamp(0.0, 1.0)
@@ -55,7 +55,7 @@ impl Panel {
     }
 }
 
-/// What is emulated, and what that cannot show.
+/// Describes the emulation, and what it cannot show.
 pub fn emulated(release: &str) -> [String; 3] {
     [
         format!("Emulated, with Linux {release}: time is counted instructions, 1 ns each, of one"),
@@ -71,7 +71,7 @@ Next:
   make programs   more programs, unchanged
   make install    the module for this machine's kernel; then README.md, \"Load\"";
 
-/// What is printed; the picture is in `file`.
+/// Formats the page; the picture is in `file`.
 pub fn page(release: &str, panels: &[Panel], file: &Path) -> String {
     let mut text = format!("\n{}\n", emulated(release).join("\n"));
     for panel in panels {
@@ -91,13 +91,13 @@ pub fn page(release: &str, panels: &[Panel], file: &Path) -> String {
     text
 }
 
-/// A bar of `share` of the longest.
+/// Returns a bar of `share` of the full length.
 fn marks(share: f64) -> String {
     const LONGEST: f64 = 40.0;
     "#".repeat((share * LONGEST).round() as usize)
 }
 
-/// A whole number with commas between its thousands.
+/// Formats a whole number with commas between its thousands.
 pub fn thousands(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();

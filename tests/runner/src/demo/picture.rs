@@ -9,16 +9,17 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::page::{Bar, Panel};
 
-/// Pixels: the width of all, of the left and right margins, and of names and numbers before the
-/// bars.
+/// Pixels: the whole width, the left and right margins, and the widths of names and numbers before
+/// the bars.
 const WIDTH: i32 = 900;
 const MARGIN: i32 = 20;
 const NAMES: i32 = 80;
 const VALUES: i32 = 90;
-/// The longest bar; what is right of it is for notes.
+/// The length of the longest bar; notes are right of it.
 const LONGEST: i32 = 400;
 
-/// Heights of a title, a bar with the room around it, and of the room behind a panel.
+/// Heights of a title, of a bar with the space around it, of the space after a panel, and of a
+/// line.
 const TITLE: i32 = 26;
 const ROW: i32 = 22;
 const GAP: i32 = 16;
@@ -26,17 +27,17 @@ const LINE: i32 = 18;
 
 const TEXT: RGBColor = RGBColor(40, 40, 40);
 const GREY: RGBColor = RGBColor(150, 160, 170);
-/// Of what this project is.
+/// The colour of this project's protocols.
 const OURS: RGBColor = RGBColor(0, 110, 190);
 const OUR_NAMES: [&str; 3] = ["edp", "esp", "enet run"];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
-/// Draws it: the panels, and these lines below.
+/// Draws the panels, and the lines `below` under them.
 ///
 /// # Errors
-/// When plotters has one.
+/// The errors of plotters.
 pub fn svg(panels: &[Panel], below: &[String]) -> Result<String> {
     let rows: usize = panels.iter().map(|panel| panel.bars.len()).sum();
     let height = 2 * MARGIN
@@ -90,7 +91,7 @@ fn draw_bar<'a>(area: &Area<'a>, bar: &Bar, share: f64, y: i32) -> Drawn<'a> {
     write(area, &bar.note, (start + LONGEST + 10, y), 12, HPos::Left)
 }
 
-/// Writes a text, if there is one, at the height of whose middle `at` is.
+/// Writes a text, if it is not empty, vertically centred at `at`.
 fn write<'a>(area: &Area<'a>, text: &str, at: (i32, i32), size: i32, side: HPos) -> Drawn<'a> {
     if text.is_empty() {
         return Ok(());
@@ -117,7 +118,7 @@ mod tests {
         for text in ["Times", "50 us", "5 us", "a note", "all &amp; more"] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
-        // the longest has all the room, the other one a tenth of it
+        // The longest bar has full length, the other one a tenth of it.
         for width in [LONGEST, LONGEST / 10] {
             assert!(svg.contains(&format!("width=\"{width}\"")), "{svg}");
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! An unmodified program of Debian: GETs from redis while other hosts stream to its host, all by
-//! TCP, and all by `enet run`.
+//! An unmodified program of Debian: GETs from redis while other hosts stream to its host, once over
+//! TCP, and once with `enet run`.
 
 use std::path::PathBuf;
 
@@ -13,37 +13,37 @@ use crate::commands::{json, Commands};
 use crate::layout::Layout;
 use crate::step;
 
-/// The script that does it, in the guest.
+/// The guest's script for it.
 const SCRIPT: &str = "usr/bin/redis-gets";
 
-/// The command that runs all programs: none, so that TCP carries their connections, or `enet run`.
-/// Then the requests, enough for figures that repeat: a second or so of them.
+/// The prefix of all commands: none, so that TCP carries their connections, or `enet run`. Then the
+/// number of requests: about a second of them, which gives reproducible figures.
 const RUNS: [(&str, u32); 2] = [("", 300), ("enet run --quiet --require --", 3000)];
 
-/// The least share of its rate that the port of redis' host carries: less, and nothing streams
-/// beside the requests.
+/// The least share of its rate that the port of redis' host carries: below it, the streams do not
+/// run beside the requests.
 const LEAST_BUSY: f64 = 0.9;
 
-/// What redis-benchmark measured.
+/// The results of redis-benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Gets {
-    /// What 99 % of the requests do not exceed, milliseconds.
+    /// 99th percentile of the requests' times, milliseconds.
     pub p99_ms: f64,
-    /// Requests.
+    /// Requests per second.
     pub per_second: f64,
 }
 
-/// What the guest needs.
+/// Returns the files that the guest needs.
 pub fn files(layout: &Layout) -> Vec<(PathBuf, PathBuf)> {
     let script = layout.project.join("tests/runner/guest/redis-gets");
     vec![(script, SCRIPT.into())]
 }
 
-/// Over TCP, and over ESP; on the switch that is there.
+/// Measures over TCP, and over ESP, on the existing switch.
 ///
 /// # Errors
-/// When a program fails, the guest ends, or what should stream, or should be carried by ESP, is
-/// not.
+/// If a program fails, the guest ends, the streams do not run, or ESP does not carry the
+/// connections that it should.
 pub fn measure(guest: &mut Commands) -> Result<[Gets; 2]> {
     let mut by = |(run_by, requests): (&str, u32)| {
         let what = format!(
@@ -61,7 +61,7 @@ pub fn measure(guest: &mut Commands) -> Result<[Gets; 2]> {
     Ok([by(RUNS[0])?, by(RUNS[1])?])
 }
 
-/// Reads what the script prints.
+/// Parses the script's output.
 fn read(text: &str, over_tcp: bool) -> Result<Gets> {
     #[derive(Deserialize)]
     struct Counters {

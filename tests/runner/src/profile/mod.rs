@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Where the instructions of a half round trip go, or those of a stream: how many each function
-//! executes, by transport.
+//! Counts the instructions of a half round trip, or of a stream, by function and transport.
 //!
 //! QEMU logs every block of instructions that it executes, while a guest like the benchmark's
-//! exchanges messages. Two runs that differ in nothing but their number of round trips, or of
-//! bytes, are subtracted from each other, so that what netgauge does before and after cancels out.
-//! The guest's own list of symbols says which function a block belongs to.
+//! exchanges messages. The difference of two runs that differ only in their number of round trips
+//! or bytes cancels out netgauge's work before and after. The guest's own list of symbols maps
+//! blocks to functions.
 
 mod symbols;
 mod trace;
@@ -26,28 +25,28 @@ use crate::bench::{self, Link, UNLIMITED};
 use crate::layout::Layout;
 use crate::step;
 
-/// Round trips of the first run and of the second.
+/// Round trips of the first and of the second run.
 const ROUNDS: [u64; 2] = [100, 400];
-/// Streams of the first run and of the second.
+/// Streams of the first and of the second run.
 const STREAMS: [u64; 2] = [1, 3];
 /// KiB of one stream.
 const STREAM: u64 = 8192;
-/// Messages of a flood in the first run and in the second.
+/// Messages of a flood in the first and in the second run.
 const FLOODS: [u64; 2] = [2000, 10_000];
 
-/// What the two runs that are compared do.
+/// The work of the two runs that are compared.
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// Round trips of messages of so many bytes.
+    /// Round trips of messages with this number of bytes.
     Messages(u64),
-    /// A stream in writes of so many bytes.
+    /// A stream in writes of this number of bytes.
     Stream(u64),
-    /// Messages of so many bytes, without waiting for answers.
+    /// Messages of this number of bytes, without waiting for answers.
     Flood(u64),
 }
 
 impl Work {
-    /// Netgauge's options for the first run or the `long` second one.
+    /// Returns netgauge's options for the first run or the `long` second one.
     fn arguments(self, long: bool) -> String {
         let run = usize::from(long);
         match self {
@@ -64,7 +63,7 @@ impl Work {
         }
     }
 
-    /// How much more the second run does: half round trips, KiB, or messages.
+    /// Returns how many more half round trips, KiB or messages the second run has.
     fn difference(self) -> f64 {
         let more = |[first, second]: [u64; 2]| second - first;
         let units = match self {
@@ -75,7 +74,7 @@ impl Work {
         units as f64
     }
 
-    /// What one unit of that took by netgauge's own report of a run, in instructions.
+    /// Returns the instructions of one unit, from netgauge's own report of a run.
     fn reported(self, report: &Value) -> Result<f64> {
         let run = &report["runs"][0];
         let row = &run["rows"][0];
@@ -124,11 +123,11 @@ pub struct Options {
 /// Instructions by function.
 type Profile = BTreeMap<String, f64>;
 
-/// Prints the table; true when every transport could be measured.
+/// Prints the table; returns true if every transport could be measured.
 ///
 /// # Errors
-/// When something does not build, the guest does not boot, a transport fails, or QEMU's log cannot
-/// be understood.
+/// If something does not build, the guest does not boot, a transport fails, or QEMU's log cannot be
+/// parsed.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let mut guest = bench::boot_named(layout, "profile")?;
     options.link.set_up(&mut guest)?;
@@ -164,7 +163,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// What a unit of the work takes by function, from instructions by address.
+/// Returns the instructions of a unit of work by function, from instructions by address.
 fn compare(short: &Counts, long: &Counts, work: Work, symbols: &Symbols) -> Profile {
     let mut profile = Profile::new();
     for (place, more) in difference(short, long) {
@@ -174,7 +173,7 @@ fn compare(short: &Counts, long: &Counts, work: Work, symbols: &Symbols) -> Prof
     profile
 }
 
-/// By how much `long` exceeds `short`, in the order of the addresses.
+/// Returns by how much `long` exceeds `short`, sorted by address.
 pub fn difference(short: &Counts, long: &Counts) -> BTreeMap<Place, f64> {
     let places = short.keys().chain(long.keys());
     let of = |counts: &Counts, place| counts.get(place).copied().unwrap_or(0) as f64;
@@ -183,8 +182,8 @@ pub fn difference(short: &Counts, long: &Counts) -> BTreeMap<Place, f64> {
         .collect()
 }
 
-/// Functions by their share of the first transport, then of the others; all of them in the last
-/// line.
+/// Formats the functions by their share of the first transport, then of the others; the last line
+/// is the total.
 fn table(options: &Options, work: Work, profiles: &[Profile], medians: &[f64]) -> String {
     let names: BTreeSet<&String> = profiles.iter().flat_map(Profile::keys).collect();
     let count = |profile: &Profile, name: &str| profile.get(name).copied().unwrap_or(0.0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The functions of the guest's kernel and of its modules, by their addresses.
+//! Maps addresses to functions of the guest's kernel and its modules.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -10,18 +10,18 @@ use anyhow::{ensure, Context, Result};
 use super::trace::{hexadecimal, is_kernel};
 use crate::commands::Commands;
 
-/// What runs outside the kernel.
+/// The name for code outside the kernel.
 const PROGRAMS: &str = "(programs)";
 
-/// The kernel's functions, in the order of their addresses.
+/// The kernel's functions, sorted by address.
 #[derive(Debug)]
 pub struct Symbols(Vec<(u64, String)>);
 
 impl Symbols {
-    /// Asks the guest, which was booted to run the benchmark.
+    /// Reads the symbols of a guest that was booted to run the benchmark.
     ///
     /// # Errors
-    /// When the guest ends, or says nothing.
+    /// If the guest ends, or reports no symbols.
     pub fn read(guest: &mut Commands) -> Result<Self> {
         let mut symbols = Vec::new();
         guest.run("symbols", |line| symbols.extend(symbol(line)))?;
@@ -30,7 +30,7 @@ impl Symbols {
         Ok(Self(symbols))
     }
 
-    /// The function that `address` is in.
+    /// Returns the function that contains `address`.
     pub fn name(&self, address: u64) -> &str {
         if !is_kernel(address) {
             return PROGRAMS;
@@ -42,10 +42,10 @@ impl Symbols {
         }
     }
 
-    /// Where the function `name` is.
+    /// Returns the addresses of the function `name`.
     ///
     /// # Errors
-    /// When there is none, or nothing behind it.
+    /// If it does not exist, or no symbol follows it.
     pub fn range(&self, name: &str) -> Result<Range<u64>> {
         let position = self.0.iter().position(|(_, symbol)| symbol == name);
         let start = position.map(|at| self.0[at].0);
@@ -57,13 +57,13 @@ impl Symbols {
     }
 }
 
-/// `ffffffff81000000 T name [module]`
+/// Parses a line `ffffffff81000000 T name [module]`.
 fn symbol(line: &str) -> Option<(u64, String)> {
     let mut words = line.split_whitespace();
     let address = hexadecimal(words.next()?)?;
     let _kind = words.next()?;
     let name = words.next()?;
-    // Rust's names without the hash at their end.
+    // Demangle Rust's names, without their hash.
     let mut name = format!("{:#}", rustc_demangle::demangle(name));
     if let Some(module) = words.next() {
         let _ = write!(name, " {module}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What QEMU logs of the blocks of instructions that it executes, counted by address.
+//! Parses QEMU's log of executed blocks of instructions, and counts them by address.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use anyhow::{ensure, Context, Result};
 
-/// Instructions executed, by the block that they are in and by what was being done.
+/// Executed instructions, by their block and by whether a softirq was being handled.
 pub type Counts = HashMap<Place, u64>;
 
 /// Where an instruction was executed.
@@ -21,24 +21,24 @@ pub struct Place {
     pub softirq: bool,
 }
 
-/// What is known of the blocks that QEMU has translated.
+/// The state of the parser: the blocks that QEMU has translated.
 #[derive(Debug)]
 pub struct Trace {
-    /// The function that handles softirqs; it never does so within itself.
+    /// The function that handles softirqs; it does not nest.
     handler: Range<u64>,
-    /// It runs, or what it called.
+    /// Whether this function, or one that it called, is running.
     in_handler: bool,
-    /// Blocks by QEMU's own address; one may run at several of the guest's.
+    /// Blocks by QEMU's own address; one may run at several guest addresses.
     blocks: HashMap<u64, Contents>,
-    /// Blocks that were translated and have not run since, by address.
+    /// Blocks that were translated and have not run since, by guest address.
     fresh: HashMap<u64, Contents>,
-    /// Where the block starts whose instructions are being listed.
+    /// The start of the block whose instructions are being listed.
     listed: Listed,
-    /// Blocks that were entered though their contents are unknown.
+    /// Number of executed blocks whose contents are unknown.
     unlisted: u64,
 }
 
-/// What a block is made of.
+/// The contents of a block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Contents {
     instructions: u64,
@@ -49,33 +49,33 @@ struct Contents {
 #[derive(Clone, Copy, Debug, Default)]
 enum End {
     Return,
-    /// To a known address.
+    /// A jump to a known address.
     Jump(u64),
     #[default]
     Other,
 }
 
-/// Whether lines are a list of a block's instructions.
+/// Whether the current lines list a block's instructions.
 #[derive(Debug, Default)]
 enum Listed {
     #[default]
     No,
-    /// The first is still to come.
+    /// The first instruction is still to come.
     Empty,
     From(u64),
 }
 
-/// A block that was entered.
+/// An executed block.
 #[derive(Clone, Copy, Debug)]
 struct Entered {
     place: Place,
     contents: Contents,
-    /// [`Trace::in_handler`] before.
+    /// [`Trace::in_handler`] before the block.
     was_in_handler: bool,
 }
 
 impl Trace {
-    /// Of a kernel in which the function at `handler` handles softirqs.
+    /// Returns a parser for a kernel whose softirq handler is at `handler`.
     pub fn new(handler: Range<u64>) -> Self {
         Self {
             handler,
@@ -87,7 +87,8 @@ impl Trace {
         }
     }
 
-    /// How often a block was entered that QEMU had not listed, and counted as one instruction.
+    /// Returns how often a block was executed that QEMU had not listed; it counts as one
+    /// instruction.
     pub fn unlisted(&self) -> u64 {
         self.unlisted
     }
@@ -95,7 +96,7 @@ impl Trace {
     /// Reads QEMU's log up to the line `end`.
     ///
     /// # Errors
-    /// When the log ends before, or has a line that cannot be understood.
+    /// If the log ends before that, or has a malformed line.
     pub fn read(&mut self, pipe: File, end: &[u8]) -> Result<Counts> {
         let mut log = BufReader::with_capacity(1 << 20, pipe);
         let mut counts = Counts::new();
@@ -108,7 +109,7 @@ impl Trace {
             if line == end {
                 return result.map(|()| counts);
             }
-            // QEMU waits for somebody to read the rest all the same.
+            // After an error the rest is still read, since QEMU would block.
             if result.is_ok() {
                 result = self.take(&line, &mut counts, &mut last);
             }
@@ -128,7 +129,7 @@ impl Trace {
             *counts.entry(entered.place).or_default() += entered.contents.instructions;
             *last = Some(entered);
         } else if line.starts_with(b"Stopped execution") {
-            // It was announced, and will be again.
+            // The block was logged but not executed; it will be logged again.
             if let Some(entered) = last.take() {
                 self.in_handler = entered.was_in_handler;
                 if let Some(count) = counts.get_mut(&entered.place) {
@@ -139,8 +140,8 @@ impl Trace {
         Ok(())
     }
 
-    /// `0xffffffff81000000:  55    pushq    %rbp`: an instruction of a block that is translated.
-    /// The bytes of a long one go on in a line of their own, without a name.
+    /// Parses an instruction of a block that is translated: `0xffffffff81000000:  55    pushq
+    /// %rbp`. The bytes of a long instruction continue in a second line, without a name.
     fn list(&mut self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
         let Some((address, rest)) = text.split_once(':') else {
@@ -175,7 +176,8 @@ impl Trace {
         };
     }
 
-    /// `Trace 0: 0x7f.. [00000000/ffffffff81000000/00000000/ff000000] `: a block is entered.
+    /// Parses the execution of a block: `Trace 0: 0x7f..
+    /// [00000000/ffffffff81000000/00000000/ff000000] `.
     fn enter(&mut self, line: &[u8]) -> Result<Entered> {
         let text = String::from_utf8_lossy(line);
         let read = || {
@@ -187,7 +189,8 @@ impl Trace {
             self.blocks.insert(own, contents);
         }
         let contents = self.blocks.get(&own).copied().unwrap_or_else(|| {
-            // Translated before QEMU was asked to list what it translates: at least one.
+            // Translated before QEMU was asked to list translations; it has at least one
+            // instruction.
             self.unlisted += 1;
             Contents {
                 instructions: 1,
@@ -196,7 +199,7 @@ impl Trace {
         });
         let was_in_handler = self.in_handler;
         let within = self.handler.contains(&address);
-        // No program runs within it: should its end have been missed, this is behind it.
+        // No program runs within the handler: if its end was missed, this is after it.
         self.in_handler = within || (self.in_handler && is_kernel(address));
         let place = Place {
             address,
@@ -218,12 +221,12 @@ impl Trace {
     }
 }
 
-/// Whether an address is the kernel's.
+/// Returns whether an address belongs to the kernel.
 pub fn is_kernel(address: u64) -> bool {
     address >> 63 == 1
 }
 
-/// A number as QEMU and the kernel write addresses.
+/// Parses a number as QEMU and the kernel write addresses.
 pub fn hexadecimal(text: &str) -> Option<u64> {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
 }
@@ -279,12 +282,12 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
             .is_err());
     }
 
-    /// The kernel's code begins here.
+    /// The start of the kernel's code.
     const CODE: u64 = 0xffff_ffff_8100_0000;
     const HANDLER: Range<u64> = CODE + 0x1000..CODE + 0x1100;
 
-    /// Code at 0x3000; the handler, which at 0x1000 calls 0x2000, which has a return of its own,
-    /// and ends at 0x1010 by `last`; code at `next`.
+    /// A log of code at 0x3000, the handler at 0x1000 and code at `next`. The handler calls 0x2000,
+    /// which returns, and ends at 0x1010 by `last`.
     fn handler(last: &str, next: u64) -> String {
         let listed = |address: u64, text: &str| format!("IN: \n{address:#x}:  {text}\n");
         let entered = |own: u64, address: u64| format!("Trace 0: {own:#x} [0/{address:x}/0/0] \n");
@@ -321,7 +324,7 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
         for last in ["c3  retq", "e9 00 00 00 00  jmpq     0xffffffff81004000"] {
             assert_eq!(counted(last, kernel), expected(kernel, false), "{last}");
         }
-        // A jump to another place of the handler does not leave it, nor does anything else; but no
+        // A jump within the handler does not leave it, nor does any other instruction; but no
         // program runs within.
         for last in ["eb 10  jmp      0xffffffff81001020", "90  nop"] {
             assert_eq!(counted(last, kernel), expected(kernel, true), "{last}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Has a guest run netgauge while QEMU logs what it executes.
+//! Runs netgauge in a guest while QEMU logs the executed instructions.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -17,38 +17,39 @@ use crate::commands::Commands;
 use crate::qemu::Monitor;
 use crate::step;
 
-/// The runner's own line at the end of what QEMU has logged.
+/// The runner's own line at the end of QEMU's log.
 const END: &[u8] = b"(end)\n";
 
-/// The kernel's function that handles softirqs: kernel/softirq.c.
+/// The kernel function that handles softirqs: kernel/softirq.c.
 const HANDLER: &str = "handle_softirqs";
 
 /// What a process leaves to be freed later is freed after some ticks. A run ends with that, so that
 /// a short one and a long one have as much of it; and begins without that of the one before.
 const SETTLE: &str = "! usleep 300000";
 
-/// Counts what a guest executes.
+/// Counts the instructions that a guest executes.
 #[derive(Debug)]
 pub struct Tracer {
     monitor: Monitor,
     log: File,
     trace: Trace,
     symbols: Symbols,
-    /// The log's, which is a pipe.
+    /// The directory of the log, which is a pipe.
     _directory: TempDir,
 }
 
 impl Tracer {
-    /// Of a guest that runs the benchmark, and has loaded by now all modules that will be needed.
+    /// Sets up counting in a guest that runs the benchmark and has loaded all modules that it will
+    /// need.
     ///
     /// # Errors
-    /// When the guest or QEMU does not answer, or its kernel lacks a function that must be known.
+    /// If the guest or QEMU does not answer, or its kernel lacks a function that is needed.
     pub fn new(guest: &mut Commands) -> Result<Self> {
         let directory = TempDir::with_prefix("profile-")?;
         let pipe = directory.path().join("log");
         let status = Command::new("mkfifo").arg(&pipe).status()?;
         ensure!(status.success(), "mkfifo: {status}");
-        // QEMU never sees an end of it, nor waits for one who reads.
+        // Opened for both: QEMU never sees an end of the pipe, nor blocks until a reader opens it.
         let log = OpenOptions::new().read(true).write(true).open(&pipe)?;
         let mut monitor = guest.monitor()?;
         monitor.tell(&format!("logfile {}", pipe.display()))?;
@@ -62,10 +63,11 @@ impl Tracer {
         })
     }
 
-    /// What the guest executes while netgauge runs with `arguments`, and netgauge's report.
+    /// Returns the instructions that the guest executes while netgauge runs with `arguments`, and
+    /// netgauge's report.
     ///
     /// # Errors
-    /// When the guest or QEMU does not answer, or what it says cannot be understood.
+    /// If the guest or QEMU does not answer, or its output cannot be parsed.
     pub fn count<T: DeserializeOwned>(
         &mut self,
         guest: &mut Commands,
@@ -79,7 +81,7 @@ impl Tracer {
                 .and_then(|_| set_log(&mut self.monitor, "in_asm,exec,nochain"))
                 .and_then(|()| guest.ask(arguments))
                 .and_then(|ended| guest.ask(SETTLE).map(|_| ended));
-            // What QEMU logs it has written by then.
+            // By then QEMU has written its whole log.
             set_log(&mut self.monitor, "none")?;
             self.log.write_all(END)?;
             let counts = reader.join().expect("the reader of QEMU's log")?;
@@ -87,12 +89,12 @@ impl Tracer {
         })
     }
 
-    /// The functions.
+    /// Returns the functions.
     pub fn symbols(&self) -> &Symbols {
         &self.symbols
     }
 
-    /// Says so if a block was entered that QEMU had not listed.
+    /// Prints a message if a block was executed that QEMU had not listed.
     pub fn tell_unlisted(&self) {
         let unlisted = self.trace.unlisted();
         if unlisted > 0 {
@@ -103,8 +105,8 @@ impl Tracer {
     }
 }
 
-/// Has QEMU log other things, while the guest stands still: a block that is translated meanwhile is
-/// listed nowhere, and runs later.
+/// Changes what QEMU logs while the guest is stopped. Otherwise a block translated in between would
+/// not be listed, and run later.
 fn set_log(monitor: &mut Monitor, what: &str) -> Result<()> {
     monitor.tell("stop")?;
     let set = monitor.tell(&format!("log {what}"));
