@@ -131,7 +131,7 @@ fn small_send_buffer(lab: &Lab) -> Outcome {
         );
     }
     await_events(&a, libc::POLLOUT).context("writable again")?;
-    // A blocking sender waits for room instead.
+    // A blocking sender waits for room instead of failing.
     for number in 0..20u32 {
         a.send(&[number as u8; 1000], 0)?;
     }

@@ -33,7 +33,7 @@ fn protocols(lab: &Lab) -> Outcome {
     stream
         .bind(&lab.a.here(63))
         .context("the same number in ESP")?;
-    // The address in bind is ignored, whatever it says.
+    // `bind` ignores the address.
     let socket = lab.a.edp()?;
     socket
         .bind(&lab.a.to(&lab.b, 64))

@@ -38,7 +38,7 @@ fn every_option(lab: &Lab) -> Outcome {
     lab.a.set_mtu(2000)?;
     Knobs(&lab.a.namespace).set("burst_length", 40)?;
     let wire = lab.b.packets(ETH_P_EDP)?;
-    // Too short for a query.
+    // Queries that are too short.
     for length in 1..5 {
         let short = &[QUERY, 9, 9, 9, 9][..length];
         wire.send(&to_a(lab, &edp(700, 0, length as u16, short)))?;
@@ -111,7 +111,7 @@ fn rate(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The nonce of the query that host `a` sends to the stranger.
+/// Waits for the query that host `a` sends to the stranger, and returns its nonce.
 fn asked(lab: &Lab, wire: &PacketSocket) -> Result<[u8; 4]> {
     let frame = wire
         .wait_for(patience(), |frame| frame.get(HEADERS) == Some(&QUERY))
@@ -189,7 +189,7 @@ fn false_answers(lab: &Lab) -> Outcome {
     carries_at_most(&socket, 1494, "after the answer")?;
     refused(socket.send(&[1; 1495], 0), libc::EMSGSIZE, "1495 bytes")?;
     socket.send(&[1; 1494], 0).context("what the peer takes")?;
-    // The same nonce counts once.
+    // A nonce is valid for one answer.
     wire.send(&to_a(lab, &answer(nonce, &[3, 2, 0x20, 0])))?;
     await_dropped(lab, 1 + forged.len() + 1)?;
     carries_at_most(&socket, 1494, "after the second answer")?;

@@ -61,7 +61,7 @@ fn on_the_wire(lab: &Lab) -> Outcome {
             );
         }
     }
-    // An echo has a sum if the request had one.
+    // An echo reply has a checksum if the request had one.
     for size in [1, 5, 100, 1490] {
         let mut payload = random(size, size as u64);
         payload[0] = 1;
@@ -86,7 +86,7 @@ fn wrong(lab: &Lab) -> Outcome {
         damaged[place] ^= 1;
         send(&damaged)?;
     }
-    // The sum is missing, or a part of it.
+    // The checksum is missing, or a part of it.
     for there in 0..4 {
         send(&whole[..whole.len() - 4 + there])?;
     }
@@ -95,7 +95,7 @@ fn wrong(lab: &Lab) -> Outcome {
     nowhere[7] ^= 4;
     send(&nowhere)?;
     send(&whole)?;
-    // With padding behind the sum, and without a sum.
+    // With padding behind the checksum, and without a checksum.
     send(&[&whole[..], &[0xee; 20]].concat())?;
     send(&edp(5, 713, 5, b"plain"))?;
     let mut bytes = [0; 64];
@@ -104,7 +104,7 @@ fn wrong(lab: &Lab) -> Outcome {
         ensure!(&bytes[..got] == expected, "{:?}", &bytes[..got]);
     }
     silent(&socket, "a damaged datagram")?;
-    // Both bytes of the length make it longer than the frame.
+    // A flipped bit in either byte of the length makes it exceed the frame.
     lab.a.await_counter("EdpInMalformed", 2 + 4)?;
     lab.a
         .await_counter("EdpInCsumErrors", whole.len() as u32 - 2 + 1)?;

@@ -58,7 +58,7 @@ const QINQ: Encapsulation = Encapsulation::Device(
 enum Offloads {
     /// Everything, as a veth pair does.
     All,
-    /// Tunnels, but not SCTP's packets, and so none of ours.
+    /// Tunnels, but not SCTP's packets; ours need the same feature.
     Common,
     /// Nothing. The device takes no packets in several pieces, and computes no checksums.
     None,
@@ -67,7 +67,7 @@ enum Offloads {
 impl Offloads {
     /// Arguments of `ethtool -K DEVICE`.
     const fn features(self) -> &'static [&'static str] {
-        // GRO does not join the packets of a veth device whose sending end segments TCP.
+        // A veth device does no GRO for packets of a peer that segments TCP.
         match self {
             Self::All => &[],
             Self::Common => &["tx-sctp-segmentation", "off", "tso", "off"],
@@ -139,7 +139,7 @@ scenarios! {
 
 const PORT: u16 = 880;
 
-/// Several packets a call, and one.
+/// Calls of several packets, and of one.
 const LOADS: [Load; 2] = [Load::of(1 << 20, 40_000, 880), Load::of(1 << 18, 700, 881)];
 
 /// `lines` for the host with the number `own`, whose peer has the number `other`.
@@ -187,7 +187,7 @@ fn label(host: &Host) -> Outcome {
 }
 
 impl Encapsulation {
-    /// Sets it up on both hosts. Returns the name of the device that streams are to use.
+    /// Sets the encapsulation up on both hosts. Returns the name of the device that streams use.
     fn set_up(&self, lab: &Lab) -> Result<&'static str> {
         Ok(match self {
             Self::Device(lines) => {
@@ -249,7 +249,7 @@ fn transfer_clean(near: &Device<'_>, far: &Device<'_>) -> Outcome {
 }
 
 fn clean(lab: &Lab, encapsulation: &Encapsulation, offloads: Offloads) -> Outcome {
-    // Each processor has a queue of its own for a veth's frames.
+    // Each processor has a queue of its own for a veth's frames, so stay on one processor.
     processor::stay()?;
     for host in [&lab.a, &lab.b] {
         wait_long(host)?;

@@ -263,7 +263,7 @@ fn carriers(lab: &Lab) -> Outcome {
         "no mapped listener",
     ];
     ensure!(wanted.iter().all(|word| listed.contains(word)), "{listed}");
-    // Both ends of each connection are this process's.
+    // This process owns both ends of each connection.
     let own = format!("[{}]:", std::process::id());
     for (host, count) in [(&lab.a, 2), (&lab.b, 2)] {
         let listed = (host.namespace).run("enet", &["ss", "-m", "-P", "-H"])?;

@@ -405,7 +405,7 @@ fn no_module_here() -> Outcome {
     printed(&host, &format!("ping -c 1 -W 10 --family 45 {target}")).map(drop)
 }
 
-/// Waits until the device of `host` has a carrier, or none.
+/// Waits until the device of `host` has a carrier if `wanted`, and none otherwise.
 fn await_carrier(host: &Host, wanted: bool) -> Outcome {
     eventually("the carrier", || {
         let state = host.namespace.run("ip", &["link", "show", DEVICE])?;
@@ -473,7 +473,7 @@ fn filters(lab: &Lab) -> Outcome {
         .namespace
         .run("tc", &["qdisc", "del", "dev", DEVICE, "clsact"])?;
 
-    // Lost without an error.
+    // netem loses frames without an error.
     lab.a.queue("add", &["netem", "loss", "100%"])?;
     let lost = ["were lost in this host", "0 frames of 2"];
     ping_complains(&lab.a, &target, 1, &lost)

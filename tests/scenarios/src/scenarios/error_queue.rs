@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The error queue, to which a queueing discipline reports what it did not send in time.
+//! The error queue, to which a queueing discipline reports packets that it did not send in time.
 
 use crate::control::{receive_with_control, Control};
 use crate::harness::tell;
@@ -159,7 +159,7 @@ fn stream(lab: &Lab) -> Outcome {
     let events = await_events(&client, libc::POLLIN)?;
     ensure!(events & libc::POLLERR != 0, "events {events:#x}");
     take(&client)?;
-    // Once packets leave, the stream goes on.
+    // Without the discipline packets leave, and the stream continues.
     a.run("tc", &["qdisc", "del", "dev", "multi0", "root"])?;
     comes_next(&server, b"late at first")?;
     drop((client, server));

@@ -196,7 +196,7 @@ fn made_up(lab: &Lab) -> Outcome {
     };
     other.send_data(b"made up")?;
     other.wait_for(|header| header.flags == flag::RST)?;
-    // Its second packet comes first.
+    // The client's second packet arrives without the first one.
     let (second, acknowledged) = (client.isn.wrapping_add(2), client.answer.wrapping_add(1));
     client.send(flag::ACK | flag::TXF, second, acknowledged, b"second")?;
     lab.a.await_counter("EspInNoSocket", 2)?;

@@ -216,7 +216,7 @@ fn bridge() -> Outcome {
     hub.ip("link add br0 type bridge\nlink set br0 up\n")?;
     let (a, b) = (at_port(&hub, 1)?, at_port(&hub, 2)?);
     send_single_packets(&a.namespace)?;
-    // GRO does not join the packets of a veth device whose sending end segments TCP.
+    // A veth device does no GRO for packets of a peer that segments TCP.
     a.namespace.run("ethtool", &["-K", DEVICE, "tso", "off"])?;
     for (port, whole) in [(960, "on"), (961, "off")] {
         hub.run("ethtool", &["-K", "p2", "tx-sctp-segmentation", whole])?;

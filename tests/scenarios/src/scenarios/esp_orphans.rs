@@ -28,7 +28,7 @@ fn fill(socket: &Socket, bytes: &[u8]) -> Result<usize> {
     socket.set_nonblocking(true)?;
     let mut sent = 0;
     loop {
-        // The same bytes at the same places of every stream.
+        // Every stream has the same bytes at the same offsets.
         let from = sent % bytes.len();
         match socket.send(&bytes[from..], 0) {
             Ok(taken) => sent += taken,
@@ -85,7 +85,7 @@ fn shared(lab: &Lab) -> Outcome {
     let (clients, _) = too_many(lab, &listener, &bytes)?;
     let other = Lab::new(Wiring::Direct)?;
     let listener = other.b.esp_listener(PORT, 16)?;
-    // There may be room for one that holds less than any before.
+    // There may be room for a connection that holds less than any before.
     let more = (0..4)
         .map(|_| Ok(abandoned(&other, &listener, &bytes)?.0))
         .collect::<Result<Vec<_>>>()?;

@@ -104,7 +104,7 @@ fn as_sent(lab: &Lab) -> Outcome {
     converse(&pair(lab, 702)?, &records(2_000, 60_000, 3))
 }
 
-/// Each record begins with a packet with TXS and ends with one with TXF, though all were queued at
+/// The first packet of each record has TXS and its last one TXF, though all records were queued at
 /// once.
 fn on_the_wire(lab: &Lab) -> Outcome {
     send_single_packets(&lab.a.namespace)?;
@@ -158,7 +158,7 @@ fn bad_wire(lab: &Lab) -> Outcome {
 
 fn long_ones(lab: &Lab) -> Outcome {
     let (client, server) = pair(lab, 705)?;
-    // From now on the buffer takes a packet or two.
+    // From now on the receive buffer holds one or two packets.
     server.set_so(libc::SO_RCVBUF, 1)?;
     let records: Vec<_> = (0..4).map(|seed| random(60_000, seed)).collect();
     beside(

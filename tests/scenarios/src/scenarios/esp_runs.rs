@@ -26,7 +26,7 @@ scenarios! {
 
 const LOAD: Load = Load::of(4 << 20, 100_000, 14);
 
-/// A frame's bytes at the MTU of 1500.
+/// The length of a full frame at the MTU of 1500.
 const FULL: usize = 1514;
 
 /// Sets features of a host's device.
@@ -56,7 +56,7 @@ fn heard(lab: &Lab) -> Result<Vec<(EspHeader, usize)>> {
     Ok(first_time(&frames))
 }
 
-/// How many packets a frame with this header has.
+/// The number of packets in a frame with this header.
 fn packets(header: &EspHeader) -> u16 {
     usize::from(header.length).div_ceil(FULL - ESP_HEADERS) as u16
 }
@@ -145,7 +145,7 @@ fn switched_off(lab: &Lab) -> Outcome {
 /// Makes `from` send single packets, and the driver of `to` poll and join them.
 fn join(from: &Host, to: &Host) -> Outcome {
     send_single_packets(&from.namespace)?;
-    // GRO does not join the packets of a veth device whose sending end segments TCP.
+    // A veth device does no GRO for packets of a peer that segments TCP.
     set(from, &["tso", "off"])?;
     set(to, &["gro", "on"])
 }
@@ -237,7 +237,7 @@ fn foreign(lab: &Lab) -> Outcome {
         bytes
     };
     // The kernel refuses a segmentation that does not go with the frame's type, or hands it over
-    // marked as untrusted. Neither reaches a socket.
+    // marked as untrusted. Neither kind of frame reaches a socket.
     for size in [1, 100, 1489, u16::MAX] {
         let _ = tap.write(&segments(TCPV4, size));
     }

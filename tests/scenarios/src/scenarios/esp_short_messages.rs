@@ -51,7 +51,7 @@ impl<'a> Waiting<'a> {
         Ok(waiting)
     }
 
-    /// Sends messages of a byte until one begins a packet.
+    /// Sends messages of one byte until one begins a new packet.
     fn begin_packet(&mut self) -> Outcome {
         let before = self.memory()?;
         for _ in 0..=ESP_MSS {

@@ -132,7 +132,7 @@ fn apart(lab: &Lab) -> Outcome {
 fn smaller_mtu(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(214)?;
     set(&client, TX_SOFTWARE | TX_ACK | HOW)?;
-    // Nothing of this leaves before the MTU changes.
+    // No packet leaves before the MTU changes.
     lab.a.namespace.ip("link set eth0 down\n")?;
     client.send_all(&[1; 1000])?;
     client.send_all(&[2; 10_000])?;
@@ -234,7 +234,7 @@ fn large(lab: &Lab) -> Outcome {
 
 fn ask(socket: &Socket, operation: u32) -> Result<i32> {
     let entry = opcode::UringCmd16::new(Fd(socket.as_raw_fd()), operation).build();
-    // SAFETY: the operation points to nothing.
+    // SAFETY: the operation refers to no memory.
     Ok(unsafe { Ring::new()?.once(entry) }?.result)
 }
 

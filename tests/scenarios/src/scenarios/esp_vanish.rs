@@ -18,7 +18,7 @@ scenarios! {
 fn silent_host(lab: &Lab) -> Outcome {
     let limited = lab.a.esp()?;
     limited.set_timeout(libc::SO_SNDTIMEO, Duration::from_millis(100))?;
-    // As TCP: the wait ends, the attempt goes on.
+    // As with TCP, the wait ends and the attempt continues.
     refused(
         limited.connect(&lab.a.to_nobody(1)),
         libc::EINPROGRESS,
@@ -59,7 +59,7 @@ fn user_timeout(lab: &Lab) -> Outcome {
     ensure!(get(&by_option)? == 1_000, "not what was set");
     set(&listener, 0)?;
     let (impatient, by_default) = lab.esp_pair_through(&listener, 702)?;
-    // Also for connections that are open.
+    // The namespace's value applies to open connections, too.
     Knobs(&lab.b.namespace).set("user_timeout", 1_000)?;
     set(&impatient, 500)?;
     for (a, b) in [(&by_option, &patient), (&impatient, &by_default)] {
@@ -89,7 +89,7 @@ fn user_timeout(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Ends with success when `result` is `ETIMEDOUT`.
+/// Checks that `result` is the error `ETIMEDOUT`.
 fn timed_out<T: std::fmt::Debug>(name: &str, result: std::io::Result<T>) -> Result<()> {
     let outcome = refused(result, libc::ETIMEDOUT, name);
     note(&format!("{name}: {outcome:?}"));
@@ -176,7 +176,7 @@ fn orphans() -> Outcome {
     }
     drop((pairs, listener));
     drop(lab);
-    // As long as a sender may take to give up.
+    // As long as a sender may take to time out.
     for _ in 0..600 {
         if module::references()? == 0 {
             return Ok(());

@@ -31,7 +31,7 @@ const MIB: usize = 1 << 20;
 /// `esp/src/ack_queue.rs`.
 const HOLD: Duration = Duration::from_millis(20);
 
-/// The receiver's counter of turns taken from senders that fell silent.
+/// The receiver's counter of turns that it has taken from silent senders.
 const OVERRUNS: &str = "EspAckQueueOverrun";
 
 /// Sends one message of `total` bytes over each of `pairs`, all at the same time. Returns how long

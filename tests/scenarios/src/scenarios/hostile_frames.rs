@@ -25,7 +25,7 @@ fn edp_frames(lab: &Lab) -> Outcome {
     let socket = lab.a.edp_bound(95)?;
     let wire = lab.b.packets(ETH_P_EDP)?;
     let send = |packet: &[u8]| wire.send(&ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, packet));
-    // Cut short: not even a header.
+    // Frames that are shorter than a header.
     for length in 1..6 {
         send(&edp(1, 95, 0, &[])[..length])?;
     }
@@ -200,7 +200,7 @@ fn no_answer(lab: &Lab) -> Outcome {
     let wire = lab.b.packets(ETH_P_ESP)?;
     let edp_wire = lab.b.packets(ETH_P_EDP)?;
     let listener = lab.a.esp_listener(920, 4)?;
-    // Sources that cannot be stations.
+    // Group addresses, which cannot be a station's.
     for source in [GROUP, EVERYBODY, [0x33, 0x33, 0, 0, 0, 1]] {
         for header in headers(&[flag::SYN, flag::ACK, !flag::RST, flag::FIN | flag::ACK]) {
             wire.send_esp(lab.a.mac, source, header)?;
@@ -318,7 +318,7 @@ fn random_frames_of_a_stranger(
         for reason in ["NotOurs", "Malformed", "NoSocket"] {
             total += lab.b.counter(&format!("{protocol}In{reason}"))?;
         }
-        // Half of them were not even aimed at a socket.
+        // Half of them were not aimed at a socket.
         ensure!(
             total > 5000,
             "only {total} of 10,000 {protocol} frames were refused"

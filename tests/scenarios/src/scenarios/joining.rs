@@ -66,7 +66,7 @@ const TUNNELS: Ways = Ways {
 /// A wire with a stream to its other end.
 struct Wire<'a> {
     tap: Tun,
-    /// The address of the wire's device, and of the first way's.
+    /// The address of the device below.
     wire: [u8; 6],
     near: Device<'a>,
     ways: &'a Ways,
@@ -74,7 +74,7 @@ struct Wire<'a> {
 }
 
 impl<'a> Wire<'a> {
-    /// Makes the wire, and a connection by the first way.
+    /// Sets up the wire, and a connection by the first way.
     fn connect(lab: &'a Lab, ways: &'a Ways) -> Result<(Self, Socket)> {
         let namespace = &lab.a.namespace;
         let tap = Tun::create(namespace, "tap0", Carries::PolledFrames)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Packets of a device with a large MTU: a window of them is more memory than a buffer's limit.
+//! Packets of a device with a large MTU: a window of them takes more memory than a buffer's limit.
 
 use crate::held_page::{HeldPage, PAGE};
 use crate::prelude::*;

@@ -113,7 +113,7 @@ fn option_waits_for_send(lab: &Lab) -> Outcome {
         let removed = remove_meanwhile(&lab.a, &page, send, || {
             page.await_sleeper()?;
             asked = Some(scope.spawn(|| {
-                // SAFETY: the call takes nothing.
+                // SAFETY: the call takes no arguments and touches no memory of the process.
                 asker.store(unsafe { libc::gettid() }, Ordering::Relaxed);
                 client.option(SOL_EP, SO_MTU, 4, 4)
             }));
@@ -193,7 +193,7 @@ fn paced_syn_waits() -> Outcome {
     })
 }
 
-/// The child has no descriptor, and its listener is closed.
+/// The connection has not been accepted, and its listener is closed.
 fn paced_child_waits() -> Outcome {
     stays(|lab| {
         hold_back(lab)?;
@@ -302,7 +302,7 @@ fn comes_and_goes() -> Outcome {
         }
         let outcome = (0..ROUNDS).try_for_each(|round| {
             eventually(&format!("unloading in round {round}"), || {
-                // Between two sockets nothing holds the module.
+                // The module can be unloaded between the creation of two sockets.
                 Ok((0..1000).any(|_| module::try_unload().is_ok()))
             })?;
             module::load(&[])

@@ -31,7 +31,7 @@ fn ignore_empty(socket: &Socket) -> Outcome {
     Ok(())
 }
 
-/// A mapped socket of host a that sends from `port`.
+/// A mapped socket of host a that is bound to `port`.
 fn client_from(lab: &Lab, port: u16) -> Result<Socket> {
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.bind_bytes(&internet([0; 4], port))?;
@@ -156,7 +156,7 @@ fn reset_at_once(lab: &Lab) -> Outcome {
     let (accepted, _) = server.accept(0)?;
     accepted.set_linger(Some(0))?;
     drop(accepted);
-    // The answer to its SYN, and the reset.
+    // The client gets the answer to its SYN, and the reset.
     lab.a.await_counter("EspInPkts", before + 2)?;
     let events = client.poll(libc::POLLOUT, Duration::ZERO)?;
     let wanted = libc::POLLERR | libc::POLLHUP;

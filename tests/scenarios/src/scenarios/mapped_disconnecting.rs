@@ -14,7 +14,7 @@ scenarios! {
     direct mapped_socket_disconnected_while_it_goes_to_tcp_stays_closed = while_it_goes_to_tcp, within(120), wide;
 }
 
-/// The address that undoes `connect`, `AF_UNSPEC`.
+/// The address `AF_UNSPEC`, which disconnects a socket.
 const NOTHING: [u8; 16] = [0; 16];
 
 /// The state of a TCP socket without a connection, in `TCP_INFO`.

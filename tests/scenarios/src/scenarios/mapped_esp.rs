@@ -33,7 +33,7 @@ pub const PLAIN: (i32, i32) = (libc::AF_INET, libc::IPPROTO_TCP);
 /// first connects.
 ///
 /// # Errors
-/// When a host does not learn it.
+/// When a call fails, or a host gets no answer to its query.
 pub fn make_known(lab: &Lab) -> Outcome {
     learn(&lab.a, (&lab.b, 2))?;
     learn(&lab.b, (&lab.a, 1))
@@ -43,7 +43,7 @@ pub fn make_known(lab: &Lab) -> Outcome {
 /// connections.
 ///
 /// # Errors
-/// When it does not learn it.
+/// When a call fails, or `from` gets no answer to its query.
 pub fn learn(from: &Host, (to, number): (&Host, u8)) -> Outcome {
     let _listener = listener(to, MAPPED, 99, 1)?;
     let client = stream(from, MAPPED.0, MAPPED.1)?;
@@ -213,7 +213,7 @@ fn plain_server(lab: &Lab) -> Outcome {
         carried_by_tcp([&client, &server])?;
         ensure!(lab.a.counter("MappedTcpRefused")? == round);
     }
-    // The refusal is remembered.
+    // The client's host remembers the refusal.
     ensure!(lab.a.counter("EspActiveOpens")? == 1);
     Ok(())
 }
@@ -299,7 +299,7 @@ fn accept_sleeps(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Starts to connect without waiting, waits by `poll`, and returns the socket.
+/// Connects a non-blocking socket, waits for it by `poll`, and returns it.
 fn start_and_poll(lab: &Lab, port: u16) -> Result<Socket> {
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.set_nonblocking(true)?;

@@ -230,7 +230,7 @@ impl Group {
     /// Runs `work` while the process is in the group.
     ///
     /// # Errors
-    /// When the process cannot enter or leave, and `work`'s own.
+    /// When the process cannot enter or leave the group, or `work` fails.
     pub fn within<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         fs::write(self.0.join("cgroup.procs"), "0").context("entering")?;
         let done = work();

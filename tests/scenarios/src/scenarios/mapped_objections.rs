@@ -303,7 +303,8 @@ fn zero_copy_ring() -> Result<IoUring<squeue::Entry, cqueue::Entry32>> {
         .context("io_uring_setup")?;
     let memory = |size| -> Result<u64> {
         let layout = Layout::from_size_align(size, PAGE)?;
-        // SAFETY: the layout has a size. The memory is never freed, so that it outlives the ring.
+        // SAFETY: the layout's size is not zero. The memory is never freed, so that it outlives the
+        // ring.
         Ok(unsafe { alloc_zeroed(layout) } as u64)
     };
     let region = io_uring_region_desc {
@@ -334,7 +335,7 @@ fn zero_copy_ring() -> Result<IoUring<squeue::Entry, cqueue::Entry32>> {
 fn receive_in_place(socket: &Socket) -> Result<i32> {
     let mut ring = zero_copy_ring()?;
     let entry = opcode::RecvZc::new(Fd(socket.as_raw_fd()), 0).build();
-    // SAFETY: the operation points to nothing but what the ring has registered.
+    // SAFETY: the operation refers to no memory but that which the ring has registered.
     unsafe { ring.submission().push(&entry) }.context("a full ring")?;
     ring.submit_and_wait(1).context("io_uring_enter")?;
     let come = ring.completion().next().context("no completion")?;
@@ -395,7 +396,7 @@ fn late(lab: &Lab) -> Outcome {
     lab.a.queue("add", &ETF)?;
     client.send_all(b"late at first")?;
     eventually("a report", || take_late(&client))?;
-    // Once packets leave, the stream goes on.
+    // Without the discipline packets leave, and the stream continues.
     lab.a.queue("del", &[])?;
     comes_next(&server, b"late at first")
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options of TCP and IP on mapped sockets: those of a connection, those that lead to TCP, and
-//! addresses of another family.
+//! Options of TCP and IP on mapped sockets: those of a connection, and those that make it fall back
+//! to TCP. Also addresses of another family.
 
 use super::mapped_esp::{dial, is_esp, known, listener, MAPPED, PLAIN};
 use super::mapped_tcp::stream;
@@ -120,7 +120,7 @@ fn clients(lab: &Lab) -> Outcome {
     client.connect_bytes(&internet([10, 0, 0, 2], 803))?;
     let (server, _) = signed.accept(0)?;
     exchange(&client, &server)?;
-    // Small segments.
+    // An option that sets a smaller segment size.
     let listener = listener(&lab.b, MAPPED, 804, 4)?;
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.set_int_option(libc::IPPROTO_TCP, libc::TCP_MAXSEG, 500)?;

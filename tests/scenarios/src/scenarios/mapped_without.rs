@@ -123,7 +123,7 @@ fn lost() -> Outcome {
     note(&format!("the next connection takes {took:?}"));
     ensure!(took < Duration::from_secs(1), "after {took:?}");
     exchange(&fallen_back, &server).context("the next connection")?;
-    // The one after it does not wait again.
+    // The connection after it does not wait again.
     let start = Instant::now();
     drop(dial(&lab.a, MAPPED, 951)?);
     let took = start.elapsed();

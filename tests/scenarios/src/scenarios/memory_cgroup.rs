@@ -97,7 +97,7 @@ fn charged(lab: &Lab) -> Outcome {
     let grown = group.kernel()?.saturating_sub(before);
     note(&format!("{queued} bytes queued, {grown} charged"));
     ensure!(queued > 500_000, "only {queued} bytes were queued");
-    // Statistics are flushed late, but by less than this.
+    // The statistics lag, but by less than this.
     ensure!(
         grown >= queued / 2,
         "{queued} bytes are queued, and the cgroup is charged for {grown}"
@@ -173,7 +173,7 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "attempts to connect, each by a device of its own",
         count: DEVICES,
-        // An ACK queue.
+        // The device's ACK queue.
         uncharged: 4096,
         call: attempts,
     },
@@ -193,7 +193,7 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "datagrams that wait in a queue",
         count: 40,
-        // As many as the send buffer takes, of 768 bytes each.
+        // As many datagrams as the send buffer takes, of 768 bytes each.
         uncharged: 212_992 / 768 * DESCRIPTOR,
         call: |lab, count| {
             let there = nobody_by(lab, "slow0")?;
@@ -301,7 +301,7 @@ fn settle(group: &Group) -> Outcome {
         // Each call waits for a grace period. On an idle host the callbacks of the first one have
         // run by the end of the second.
         for _ in 0..2 {
-            // SAFETY: The call takes three numbers.
+            // SAFETY: the call takes integers.
             check(unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) })
                 .context("membarrier")?;
         }

@@ -96,7 +96,7 @@ fn listen(lab: &Lab, injection: &Injection) -> Outcome {
         call: &|socket| socket.listen(1000),
         judge: &|socket| accepts(lab, &socket),
     };
-    // A further call, for a longer queue, allocates nothing.
+    // A further call of `listen`, for a longer queue, allocates nothing.
     begun.refuses(injection).map(drop)
 }
 

@@ -100,7 +100,7 @@ fn other_address(lab: &Lab, (client, server): Pair) -> Result<u32> {
     Ok(0)
 }
 
-/// What is sent while the device is down arrives later.
+/// Bytes that are sent while the device is down arrive later.
 fn down_and_up(lab: &Lab, (client, server): Pair) -> Result<u32> {
     let mut refused = 0;
     lab.a.link("down")?;
@@ -110,7 +110,7 @@ fn down_and_up(lab: &Lab, (client, server): Pair) -> Result<u32> {
     Ok(refused)
 }
 
-/// A connection by devices that were made for it.
+/// A connection by devices of its own.
 fn pair_by_another(lab: &Lab) -> Result<Pair> {
     let (a, b) = (&lab.a.namespace, &lab.b.namespace);
     a.ip(&format!(

@@ -42,7 +42,7 @@ fn everything(lab: &Lab) -> Outcome {
     join_by_tipc(lab)?;
     lab.give_ip_addresses()?;
     let _server = Server::on(&lab.b)?;
-    // One datagram, several, and a packet that is not full.
+    // Messages of one datagram and of several, and a packet that is not full.
     let line = "-m all -x one-one,bulk -s 1,1400,20000 -c 3 --warmup 1";
     complete(&client(&lab.a, line)?, 3)?;
     for options in ["-N both", "--nodelay off --receive-buffer 64K -N receive"] {

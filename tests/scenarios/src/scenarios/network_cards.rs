@@ -96,7 +96,7 @@ fn cards(driver: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The card's rules put all of a protocol that is not IP into one queue.
+/// The card receives all packets of a protocol other than IP in one queue.
 fn steers() -> Outcome {
     let cards = Cards::new()?;
     for (host, name) in &cards.hosts {

@@ -224,7 +224,8 @@ fn contained() -> Outcome {
     }
     .context("becoming a user")?;
     // A process that has changed its user may not write to its own files of /proc, unless it is
-    // dumpable. SAFETY: the call takes integers.
+    // dumpable.
+    // SAFETY: the call takes integers.
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }).context("prctl")?;
     unshare(CloneFlags::CLONE_NEWUSER).context("a user namespace")?;
     fs::write("/proc/self/uid_map", "0 1000 1").context("uid_map")?;

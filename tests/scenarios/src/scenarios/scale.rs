@@ -21,7 +21,7 @@ scenarios! {
 
 const PORT: u16 = 2850;
 
-/// Lines of `/proc/net/esp` that are connections in the state `established`.
+/// The number of lines of `/proc/net/esp` with the state `established`.
 fn established(host: &Host) -> Result<usize> {
     let text = host.namespace.proc_net("esp")?;
     Ok(text
@@ -87,7 +87,7 @@ fn port_is_free(lab: &Lab) -> Outcome {
     let rested = port_rests(lab, Protocol::Esp, PORT, true, Duration::from_secs(1))?;
     let rested = rested.context("the port was still taken after a second")?;
     note(&format!("free after {rested:?}"));
-    // A peer that never closes keeps the port for some seconds, TCP's for a minute.
+    // A peer that never closes keeps the port for some seconds; a TCP peer keeps it for a minute.
     let rested = port_rests(lab, Protocol::Esp, PORT + 1, false, Duration::from_secs(60))?;
     let rested = rested.context("the port was still taken after a minute")?;
     note(&format!(
@@ -225,7 +225,7 @@ fn one_port_for_many(lab: &Lab) -> Outcome {
     let (port, mut pairs) = pairs
         .pop_first()
         .context("no port serves two destinations")?;
-    // Each connection has its own bytes.
+    // Each connection carries its own bytes.
     for (number, (client, server)) in (0u8..).zip(&pairs) {
         client.send_all(&[number])?;
         let mut got = [0];

@@ -95,7 +95,7 @@ fn receiver(lab: &Lab) -> Outcome {
             next(0, due, &format!("packet {packet} of {packets_to_ack} each"))?;
         }
     }
-    // The end may be acknowledged a little later, by data going the other way.
+    // The end may be acknowledged a little later, with data of the other direction.
     station.send_data(flag::TXF, &[3; 100])?;
     let end = station.next;
     station

@@ -97,7 +97,7 @@ fn over_losses(lab: &Lab) -> Result<(Socket, Socket)> {
 }
 
 fn requests(lab: &Lab) -> Outcome {
-    // An event is about a buffer: without segmentation that is one packet.
+    // Each event reports a buffer, which is one packet without segmentation.
     for host in [&lab.a, &lab.b] {
         host.namespace
             .run("ip", &["link", "set", DEVICE, "gso_max_segs", "1"])?;
