@@ -29,7 +29,7 @@ fn give_up_capabilities() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_SECUREBITS, SECBIT_NOROOT) })?;
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
-    // Effective, permitted and inheritable, 32 capabilities each, twice.
+    // Two entries of 32 capabilities each: effective, permitted and inheritable.
     let none = [0u32; 6];
     // SAFETY: The header and the two sets are laid out as capset(2) specifies for version 3, and
     // live across the call.

@@ -54,7 +54,7 @@ impl<'a> SecondWire<'a> {
         Address { port, ifindex, mac }.to_bytes().to_vec()
     }
 
-    /// `port` of `b`'s second address, to bind to.
+    /// Returns the address of `port` at `b`'s second address, for binding.
     pub fn here_b(&self, port: u16) -> Vec<u8> {
         match self.side.family {
             Family::Inet | Family::Mapped => internet([10, 0, 1, 2], port),
@@ -62,7 +62,7 @@ impl<'a> SecondWire<'a> {
         }
     }
 
-    /// `port` of `b`'s second address as `a` addresses it.
+    /// Returns the address of `port` at `b`'s second address, as `a` sees it.
     pub fn far(&self, port: u16) -> Vec<u8> {
         match self.side.family {
             Family::Inet | Family::Mapped => internet([10, 0, 1, 2], port),

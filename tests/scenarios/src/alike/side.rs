@@ -254,7 +254,8 @@ impl<'a> Side<'a> {
     }
 
     /// Keeps the frames from `a` in its device's queue from now on: after the first 1100 bytes, 10
-    /// bytes a second leave. Of frames of a kilobyte that is one, and none within the next minute.
+    /// bytes a second leave. So one frame of a kilobyte leaves, and no other within the next
+    /// minute.
     ///
     /// # Errors
     /// If `tc` fails, with its message.

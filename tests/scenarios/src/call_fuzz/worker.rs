@@ -70,9 +70,9 @@ fn prepare(orders: &Orders<'_>) -> Result<Common> {
     check(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_NONBLOCK) }).context("pipe2")?;
     // SAFETY: The name is a terminated string.
     let file = check(unsafe { libc::memfd_create(c"bytes".as_ptr(), 0) }).context("memfd")?;
-    // SAFETY: The descriptor was just made.
+    // SAFETY: `ftruncate` takes two integers.
     check(unsafe { libc::ftruncate(file as c_int, 1 << 17) }).context("ftruncate")?;
-    // SAFETY: The call takes an integer.
+    // SAFETY: `epoll_create1` takes an integer.
     let epoll = check(unsafe { libc::epoll_create1(0) }).context("epoll")?;
     let mut addresses = Vec::new();
     // Only a few ports, so that sockets meet.

@@ -60,7 +60,7 @@ pub struct World {
     pub honest: Host,
     /// The namespace of the fuzzer.
     pub wire: Netns,
-    /// Indexes of the devices of a and b, by the headers around their frames.
+    /// Indexes of the devices of a and b, one for each [`Wrap`].
     devices: [[u32; Wrap::ALL.len()]; 2],
     _polled: OwnedFd,
 }

@@ -95,7 +95,7 @@ fn change(host: &Host, name: &str) -> Result<Duration> {
 
 /// Containers start and stop on hosts with many connections, and each adds and removes devices.
 fn unrelated(lab: &Lab) -> Outcome {
-    /// More than the same change varies between runs, and less than it takes to look at each
+    /// More than the duration varies between runs, and less than it takes to look at each
     /// connection.
     const MARGIN: Duration = Duration::from_micros(20);
     let host = &lab.a;
