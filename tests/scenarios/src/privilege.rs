@@ -6,7 +6,7 @@ use std::io;
 
 use crate::prelude::*;
 
-/// Runs `work` in a thread that has dropped its effective capabilities, like a user's program.
+/// Runs `work` in a thread that has dropped its capabilities, like a user's program.
 ///
 /// # Errors
 /// If they cannot be dropped.
@@ -20,8 +20,8 @@ pub fn without_capabilities<T: Send>(work: impl FnOnce() -> T + Send) -> Result<
     })
 }
 
-/// Clears the effective and inheritable capabilities of the calling thread by `capset(2)`.
-/// SECBIT_NOROOT keeps programs that it starts from regaining any because they run as root.
+/// Clears all capabilities of the calling thread by `capset(2)`. SECBIT_NOROOT keeps programs that
+/// it starts from regaining any because they run as root.
 fn give_up_capabilities() -> io::Result<()> {
     // linux/securebits.h
     const SECBIT_NOROOT: libc::c_ulong = 1;
