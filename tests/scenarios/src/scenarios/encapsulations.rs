@@ -303,7 +303,8 @@ fn labelled(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A run leaves the tunnel with a validated checksum, and then a device that takes single packets.
+/// A run leaves the tunnel with a validated checksum, and then passes a device that takes single
+/// packets.
 fn bridged(lab: &Lab) -> Outcome {
     let Encapsulation::Device(lines) = &VXLAN else {
         bail!("no device");

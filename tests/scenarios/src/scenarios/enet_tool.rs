@@ -90,7 +90,7 @@ pub fn give_addresses(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Drops what `host` sends ("egress") or gets ("ingress") of an Ethernet type.
+/// Drops frames of an Ethernet type that `host` sends ("egress") or receives ("ingress").
 fn drop_frames(host: &Host, direction: &str, ethertype: &str) -> Outcome {
     let place = ["filter", "add", "dev", DEVICE, direction];
     let rule = ["protocol", ethertype, "matchall", "action", "drop"];

@@ -272,8 +272,8 @@ fn lost_end(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A listener that sends cookies drops SYNs that lack one of these options, as it would know
-/// nothing of their clients.
+/// A listener that sends cookies keeps no options. So it drops a SYN without a version, a window of
+/// at most 256 packets, or skips.
 fn untold(lab: &Lab) -> Outcome {
     let _listener = lab.a.esp_listener(PORT, BACKLOG)?;
     flood(lab)?;

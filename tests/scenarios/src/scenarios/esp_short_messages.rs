@@ -32,8 +32,8 @@ struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// Sends until a packet waits that is not the first one and has a single byte, so that its
-    /// buffer has room for a whole packet.
+    /// Sends until a packet waits. It is not the first packet, and has a single byte: its buffer
+    /// has room for a whole packet.
     fn new(lab: &'a Lab, port: u16) -> Result<Self> {
         let (client, server) = lab.esp_pair(port)?;
         let sent = Vec::new();

@@ -166,7 +166,7 @@ fn changing_syn(lab: &Lab) -> Outcome {
     const PORT: u16 = 979;
     const FRAMES: u16 = 100;
     const HEADERS: usize = 14 + 11;
-    /// The difference between the option's type and an unknown one.
+    /// The bits that turn the option's type into an unknown one.
     const BITS: u8 = 8 ^ 99;
     let sends = 60 / factor() as u16;
     known(lab)?;

@@ -587,7 +587,7 @@ fn ending() -> Outcome {
     })
 }
 
-/// Makes two sockets.
+/// Creates the two sockets of a trial.
 type Prepare<'a> = &'a dyn Fn() -> Result<(Socket, Socket)>;
 
 /// Shuts down the sending side of the first of two sockets, which has sent "last" to the other one.

@@ -205,8 +205,8 @@ fn ports_run_out(lab: &Lab) -> Outcome {
     .context("port 1023")
 }
 
-/// A client uses one port for several of so many destinations: by chance all ports differ once in
-/// ten million times.
+/// Some of these destinations share a port of the client: by chance all ports differ once in ten
+/// million times.
 fn one_port_for_many(lab: &Lab) -> Outcome {
     const DESTINATIONS: u16 = 700;
     let mut pairs = BTreeMap::<u16, Vec<(Socket, Socket)>>::new();

@@ -75,7 +75,7 @@ fn sender(lab: &Lab) -> Outcome {
 /// The station sends, and counts the acknowledgements.
 fn receiver(lab: &Lab) -> Outcome {
     let knobs = Knobs(&lab.a.namespace);
-    // No timer but only the station's packets may trigger the receiver.
+    // Only the station's packets may trigger the receiver, and no timer.
     knobs.set("round_trip_time", 1_000_000)?;
     let (mut station, client) = Station::connect(lab, 78)?;
     let mut next = |flags: u8, acknowledged: bool, what: &str| -> Result<()> {
