@@ -59,7 +59,7 @@ impl Note for Origin {
 
 /// Of a buffer in the write queue: the packets in it that are not acknowledged.
 #[derive(Clone, Copy)]
-pub(crate) struct Kept {
+pub(crate) struct TxCb {
     /// Sequence number of the first.
     pub(crate) seq: u16,
     /// How many.
@@ -72,7 +72,7 @@ pub(crate) struct Kept {
     pub(crate) done: u32,
 }
 
-impl Kept {
+impl TxCb {
     /// Whether the `count` packets from the number `seq` on are all that the buffer ever had.
     #[inline]
     pub(crate) fn is_all(&self, seq: Seq, count: u16) -> bool {
@@ -96,7 +96,7 @@ impl Kept {
     }
 }
 
-impl Note for Kept {
+impl Note for TxCb {
     #[inline]
     fn to_words(self) -> Words {
         let numbers = u64::from(self.count) << 16 | u64::from(self.seq);
@@ -106,7 +106,7 @@ impl Note for Kept {
 
     #[inline]
     fn from_words([word, done]: Words) -> Self {
-        Kept {
+        TxCb {
             seq: word as u16,
             count: (word >> 16) as u16,
             size: (word >> 32) as u16,
@@ -116,7 +116,7 @@ impl Note for Kept {
     }
 }
 
-impl Sequenced for Kept {
+impl Sequenced for TxCb {
     #[inline]
     fn number(&self) -> u16 {
         self.seq

@@ -25,7 +25,7 @@ use crate::{
         stamps::Stamp,
         uapi,
     },
-    skb_cb::Kept,
+    skb_cb::TxCb,
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -125,7 +125,7 @@ fn is_store(buffer: &Buffer) -> bool {
 fn unacknowledged_in(buffer: &Buffer) -> usize {
     buffer
         .len()
-        .saturating_sub(buffer.note::<Kept>().done as usize)
+        .saturating_sub(buffer.note::<TxCb>().done as usize)
 }
 
 /// How many packets of at most `size` bytes make `bytes`.
@@ -144,7 +144,7 @@ fn ends_record(msg: &Message<'_>) -> bool {
 pub(crate) struct Sending {
     /// The write queue: packets that are not acknowledged, the one numbered
     /// [`first_unacked`](Connection::first_unacked) at its head.
-    queue: SeqQueue<Kept>,
+    queue: SeqQueue<TxCb>,
     /// Acknowledged packets that the next ones are made of.
     skb_pool: SkbPool,
     /// Pages of acknowledged packets, and of others, that the next ones are made of.
@@ -436,7 +436,7 @@ impl Sending {
     /// Numbers and charges a new buffer with `count` packets, which is to join the queue.
     #[inline]
     fn admit(&mut self, sock: &RawSock, engine: &Connection, buffer: &mut Buffer, count: u16) {
-        buffer.set_note(Kept {
+        buffer.set_note(TxCb {
             seq: engine.next_number().0,
             count,
             size: self.mss as u16,
@@ -459,7 +459,7 @@ impl Sending {
     #[inline]
     pub(crate) fn packets(&mut self, mut header: Header, count: u16, mask: u32) -> Result<Skb> {
         let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
-        let note: Kept = kept.note();
+        let note: TxCb = kept.note();
         let clones = self.headroom < TUNNEL_HEADROOM;
         if is_store(kept) {
             let whole = clones && count > 1 && note.is_all(header.seq, count);
@@ -471,7 +471,7 @@ impl Sending {
             }
         }
         header.len = kept.len() as u16;
-        kept.set_note(Kept {
+        kept.set_note(TxCb {
             flags: header.flags,
             ..note
         });
@@ -526,7 +526,7 @@ impl Sending {
         let mut size = 0;
         while left > 0 {
             let store = cursor.current().ok_or(ENOENT)?;
-            let note: Kept = store.note();
+            let note: TxCb = store.note();
             let index = Seq(note.seq).distance(seq);
             let here = note.count.saturating_sub(index).min(left);
             let end = index.saturating_add(here);
@@ -563,13 +563,13 @@ impl Sending {
         let Some(buffer) = self.queue.seek(seq.0) else {
             return;
         };
-        let note: Kept = buffer.note();
-        let all = Kept {
+        let note: TxCb = buffer.note();
+        let all = TxCb {
             flags: flag,
             ..note
         };
         if flags_in(&all, seq) == flag {
-            buffer.set_note(Kept {
+            buffer.set_note(TxCb {
                 flags: note.flags & !flag | flags & flag,
                 ..note
             });
@@ -590,7 +590,7 @@ impl Sending {
         self.skb_pool.limit(most);
         let mut count = count;
         while let Some(first) = self.queue.first_mut().filter(|_| count > 0) {
-            let mut note: Kept = first.note();
+            let mut note: TxCb = first.note();
             if note.count > count {
                 unacknowledged.sub(usize::from(count).saturating_mul(note.size.into()));
                 note.acknowledge(count);
@@ -629,7 +629,7 @@ impl Sending {
         let sent = engine.unacked().saturating_sub(engine.unsent());
         let first = engine.first_unacked().add(sent);
         let bytes = self.queue.iter().map(|buffer| {
-            let note: Kept = buffer.note();
+            let note: TxCb = buffer.note();
             let start = Seq(note.seq);
             if !first.after(start) {
                 return unacknowledged_in(buffer);
@@ -659,7 +659,7 @@ impl esp::WriteQueue for Sending {
         let Some(first) = cursor.current().filter(|first| is_store(first)) else {
             return 1;
         };
-        let note: Kept = first.note();
+        let note: TxCb = first.note();
         let most = MOST_IN_RUN.checked_div(note.size.into()).unwrap_or(1);
         let mut most = u16::try_from(most).unwrap_or(u16::MAX).min(most_packets);
         if self.summed {
@@ -675,7 +675,7 @@ impl esp::WriteQueue for Sending {
         let stamped = self.stamped;
         let goes_on = |buffer: &Buffer| {
             is_whole(buffer)
-                && buffer.note::<Kept>().flags & flags::TXF == 0
+                && buffer.note::<TxCb>().flags & flags::TXF == 0
                 && !(stamped && buffer.is_stamped())
         };
         let mut fragments = first.fragments_in(note.offset(index), usize::MAX);
@@ -688,7 +688,7 @@ impl esp::WriteQueue for Sending {
             let Some(next) = cursor.current().filter(|next| is_store(next)) else {
                 break;
             };
-            let more: Kept = next.note();
+            let more: TxCb = next.note();
             let bytes = usize::from(most.saturating_sub(run)).saturating_mul(more.size.into());
             fragments = fragments.saturating_add(next.fragments_in(more.done as usize, bytes));
             let alike = more.size == note.size && next.notice_id() == notice;
@@ -713,7 +713,7 @@ fn fill(
     msg: &mut Message<'_>,
     rest: usize,
 ) -> Result<usize> {
-    let mut note: Kept = store.note();
+    let mut note: TxCb = store.note();
     let size: usize = note.size.into();
     let packets = |n: usize| n.saturating_mul(size);
     let there = unacknowledged_in(store);
@@ -738,7 +738,7 @@ fn fill(
 
 /// TXS and TXF, as the packet `seq` of a buffer left with them.
 #[inline]
-fn flags_in(note: &Kept, seq: Seq) -> u8 {
+fn flags_in(note: &TxCb, seq: Seq) -> u8 {
     let index = Seq(note.seq).distance(seq);
     let mut mask = 0;
     if index == 0 {
@@ -753,7 +753,7 @@ fn flags_in(note: &Kept, seq: Seq) -> u8 {
 /// Whether all packets of a buffer are full, so that a run can go on behind it.
 #[inline]
 fn is_whole(buffer: &Buffer) -> bool {
-    let note: Kept = buffer.note();
+    let note: TxCb = buffer.note();
     unacknowledged_in(buffer) == usize::from(note.count).saturating_mul(note.size.into())
 }
 

@@ -13,7 +13,7 @@ use crate::{
         skb::{Buffer, Context, Skb},
         sock::RawSock,
     },
-    skb_cb::Kept,
+    skb_cb::TxCb,
     stream::send_queue::Unacknowledged,
 };
 use core::sync::atomic::Ordering::Relaxed;
@@ -68,7 +68,7 @@ impl Sending {
         engine: &mut Connection,
         msg: &mut Message<'_>,
         len: usize,
-        record: &mut SeqQueue<Kept>,
+        record: &mut SeqQueue<TxCb>,
     ) -> Result<u16> {
         let mss = self.mss as usize;
         let mut rest = len;
@@ -86,8 +86,8 @@ impl Sending {
             }
             let count = packets_in(buffer.len(), mss);
             self.admit(sock, engine, &mut buffer, count);
-            let note: Kept = buffer.note();
-            buffer.set_note(Kept {
+            let note: TxCb = buffer.note();
+            buffer.set_note(TxCb {
                 seq: note.seq.wrapping_add(packets),
                 flags: bounds,
                 ..note
@@ -138,13 +138,13 @@ impl Sending {
 /// A packet is cut, and `part` is put behind what is left of it: the first part that is cut off has
 /// the end.
 pub(super) fn hand_on_bounds(packet: &mut Buffer, part: &mut Buffer, is_first: bool) {
-    let note: Kept = packet.note();
+    let note: TxCb = packet.note();
     let end = if is_first { flags::TXF } else { 0 };
-    part.set_note(Kept {
+    part.set_note(TxCb {
         flags: note.flags & end,
         ..note
     });
-    packet.set_note(Kept {
+    packet.set_note(TxCb {
         flags: note.flags & !flags::TXF,
         ..note
     });

@@ -13,7 +13,7 @@ use crate::{
         skb::{Context, Skb},
         sock::RawSock,
     },
-    skb_cb::Kept,
+    skb_cb::TxCb,
 };
 
 impl Sending {
@@ -43,10 +43,10 @@ impl Sending {
         self.mss = payload.saturating_sub(self.sum_len() as u32).max(1);
         let mss = self.mss as usize;
         let oversized = self.queue.iter().find(|buffer| {
-            let size: usize = buffer.note::<Kept>().size.into();
+            let size: usize = buffer.note::<TxCb>().size.into();
             unacknowledged_in(buffer) > mss && (size > mss || !is_store(buffer))
         })?;
-        Some(Seq(oversized.note::<Kept>().seq))
+        Some(Seq(oversized.note::<TxCb>().seq))
     }
 
     /// Cuts the packets from the number `from` on so that none is too large for the device, and
@@ -133,13 +133,13 @@ impl Sending {
         let mut seq = first;
         let mut cursor = self.queue.cursor(from.0);
         while let Some(buffer) = cursor.current() {
-            let note: Kept = buffer.note();
+            let note: TxCb = buffer.note();
             let (count, done) = if is_store(buffer) {
                 (packets_in(unacknowledged_in(buffer), mss), note.done)
             } else {
                 (1, 0)
             };
-            buffer.set_note(Kept {
+            buffer.set_note(TxCb {
                 seq: seq.0,
                 count,
                 size: mss as u16,
