@@ -10,7 +10,7 @@ use crate::{
         errno::ENETDOWN,
         namespace::PerNet,
     },
-    pernet::Space,
+    pernet::NetState,
     stream::{device, sock::tie},
 };
 
@@ -19,31 +19,31 @@ pub(crate) struct Devices;
 
 impl Listener for Devices {
     fn device_event(event: Event, device: &Device) {
-        let space = Space::of(device.net());
+        let net_state = NetState::of(device.net());
         let ifindex = device.index();
         if event == Event::Linked {
-            space.esp_queues.forget_speed(ifindex);
+            net_state.esp_queues.forget_speed(ifindex);
             return;
         }
         // A device that is only down may come up again: a connection goes on if it does soon
         // enough, and datagrams are refused meanwhile.
-        device::tell(space, ifindex);
+        device::tell(net_state, ifindex);
         if event != Event::Gone {
             return;
         }
         note_departure();
-        space.esp_queues.forget(ifindex);
-        space.edp_peers.forget(ifindex);
+        net_state.esp_queues.forget(ifindex);
+        net_state.edp_peers.forget(ifindex);
         // A socket that joins its table later does not find the device, which is unlisted since
         // before a grace period.
-        space.esp_listeners.for_each(|sock| {
+        net_state.esp_listeners.for_each(|sock| {
             if tie(sock) == ifindex {
                 sock.report_error(ENETDOWN);
                 // The error alone does not wake calls in `accept`.
                 sock.state_change();
             }
         });
-        space.edp_ports.sockets.for_each(|sock| {
+        net_state.edp_ports.sockets.for_each(|sock| {
             if sock::tie(sock) == ifindex {
                 sock.report_error(ENETDOWN);
             }

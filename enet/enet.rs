@@ -69,7 +69,7 @@ struct Enet {
     _devices: Notifier<device_events::Devices>,
     _files: net::procfs::Registration<procfs::Files>,
     _settings: net::sysctl::Registration<sysctl::Settings>,
-    _space: namespace::Registration<pernet::Space>,
+    _net_state: namespace::Registration<pernet::NetState>,
     _sysctl: net::sysctl::Root<sysctl::Settings>,
     _edp: ProtocolRegistration<datagram::sock::Edp>,
     _esp: ProtocolRegistration<stream::sock::Esp>,
@@ -87,7 +87,7 @@ impl kernel::Module for Enet {
         let esp = ProtocolRegistration::new(family, module)?;
         let edp = ProtocolRegistration::new(family, module)?;
         let sysctl = net::sysctl::Root::new(module)?;
-        let space = namespace::Registration::new(module)?;
+        let net_state = namespace::Registration::new(module)?;
         let settings = net::sysctl::Registration::new(module)?;
         let files = net::procfs::Registration::new(module)?;
         let devices = Notifier::register(module)?;
@@ -114,7 +114,7 @@ impl kernel::Module for Enet {
             _devices: devices,
             _files: files,
             _settings: settings,
-            _space: space,
+            _net_state: net_state,
             _sysctl: sysctl,
             _edp: edp,
             _esp: esp,

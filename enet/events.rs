@@ -14,7 +14,7 @@ use crate::{
         sock::Sock,
         trace::{self, DropReason, Packet},
     },
-    pernet::Space,
+    pernet::NetState,
     skb_cb::Origin,
     statistics::{Statistic, Statistics},
     stream::sock::Esp,
@@ -22,7 +22,7 @@ use crate::{
 
 /// The counters of `net`.
 fn counters(net: &Net) -> &Statistics {
-    &Space::of(net).statistics
+    &NetState::of(net).statistics
 }
 
 /// The header of a frame that is too short for one.

@@ -9,27 +9,27 @@ use crate::{
         namespace::{Net, Operations, PerNet},
         sysctl,
     },
-    pernet::Space,
+    pernet::NetState,
     stream::socket,
     sysctl::Settings,
 };
 use kernel::sync::Arc;
 
-static OPERATIONS: Operations<Space> = Operations::new();
+static OPERATIONS: Operations<NetState> = Operations::new();
 static SETTINGS: sysctl::Operations<Settings> = sysctl::Operations::new();
 
 // SAFETY: What asks for a namespace's share are socket calls, packet handlers, the listener for
 // devices, files under `/proc/net` and `/proc/sys`, connections and timers. The module's
-// registrations of all but the last two begin after that of `Space` and end before it, since its
+// registrations of all but the last two begin after that of `NetState` and end before it, since its
 // field stands behind theirs in `Enet`; `end` ends the connections, and a socket without a
 // connection asks for nothing when it is freed.
-unsafe impl PerNet for Space {
+unsafe impl PerNet for NetState {
     fn operations() -> &'static Operations<Self> {
         &OPERATIONS
     }
 
     fn new(_net: &Net) -> Result<Self> {
-        Space::make()
+        NetState::make()
     }
 
     fn end(&self) {
@@ -45,6 +45,6 @@ impl sysctl::PerNamespace for Settings {
     }
 
     fn of(net: &Net) -> Arc<Self> {
-        Space::of(net).sysctl.clone()
+        NetState::of(net).sysctl.clone()
     }
 }

@@ -24,7 +24,7 @@ use kernel::sync::Arc;
 const LISTENER_BITS: u32 = 8;
 
 /// A namespace's share.
-pub(crate) struct Space {
+pub(crate) struct NetState {
     /// The settings of `/proc/sys/esp`.
     pub(crate) sysctl: Arc<Settings>,
     /// EDP sockets by local port; also where datagrams look for theirs.
@@ -59,7 +59,7 @@ pub(crate) struct Space {
     pub(crate) statistics: Arc<Statistics>,
 }
 
-impl Space {
+impl NetState {
     /// The share of a new namespace.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Space {
             GFP_KERNEL_ACCOUNT,
         )?;
         let statistics = Arc::new(Statistics::new()?, GFP_KERNEL_ACCOUNT)?;
-        Ok(Space {
+        Ok(NetState {
             edp_ports: Ports::new()?,
             edp_peers: Peers::new()?,
             esp_ports: Ports::new()?,

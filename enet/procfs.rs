@@ -16,7 +16,7 @@ use crate::{
         procfs::{Directory, Full, Operations, Output, Place, Show, Table, Text},
         sock::{RawSock, Sock},
     },
-    pernet::Space,
+    pernet::NetState,
     stream::sock::Esp,
 };
 use core::fmt::{self, Write};
@@ -29,7 +29,7 @@ pub(crate) struct EspFile;
 /// `/proc/net/enet`.
 pub(crate) struct EnetFile;
 
-/// The files of a namespace. They are registered after [`Space`], which they show, so that it is
+/// The files of a namespace. They are registered after [`NetState`], which they show, so that it is
 /// whole when a program opens one.
 pub(crate) struct Files;
 
@@ -122,7 +122,7 @@ impl Show for EdpFile {
             heading(out)?;
             place.next_part();
         }
-        let sockets = &Space::of(net).edp_ports.sockets;
+        let sockets = &NetState::of(net).edp_ports.sockets;
         sockets.walk(&mut place.walk, |sock| Self::row(net, sock, out))
     }
 }
@@ -199,15 +199,15 @@ impl Show for EspFile {
     }
 
     fn show(net: &Net, place: &mut Place, out: &mut Output) -> Result<(), Full> {
-        let space = Space::of(net);
+        let net_state = NetState::of(net);
         loop {
             let walk = &mut place.walk;
             match place.part {
                 0 => heading(out)?,
-                1 => (space.esp_listeners).walk(walk, |sock| Self::row(net, sock, out))?,
-                2 => (space.esp_connections).walk(walk, |sock| Self::row(net, sock, out))?,
+                1 => (net_state.esp_listeners).walk(walk, |sock| Self::row(net, sock, out))?,
+                2 => (net_state.esp_connections).walk(walk, |sock| Self::row(net, sock, out))?,
                 // Sockets that are bound and nothing more.
-                3 => (space.esp_ports.sockets).walk(walk, |sock| {
+                3 => (net_state.esp_ports.sockets).walk(walk, |sock| {
                     match state_name(sock.tcp_state()) {
                         "closed" => Self::row(net, sock, out),
                         _ => Ok(()),
@@ -228,7 +228,7 @@ impl Show for EnetFile {
     }
 
     fn show(net: &Net, place: &mut Place, out: &mut Output) -> Result<(), Full> {
-        let statistics = &Space::of(net).statistics;
+        let statistics = &NetState::of(net).statistics;
         for (name, value) in statistics.all().skip(place.part as usize) {
             out.line(format_args!("{name} {value}"))?;
             place.next_part();

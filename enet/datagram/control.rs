@@ -15,7 +15,7 @@ use crate::{
         trace::DropReason,
     },
     parameters,
-    pernet::Space,
+    pernet::NetState,
     statistics::Statistic,
 };
 
@@ -31,7 +31,7 @@ pub(crate) fn receive(
     device: &Device,
     header: &Header,
     source: Mac,
-    space: &Space,
+    net_state: &NetState,
 ) -> Result<(), (Skb, DropReason)> {
     let mut bytes = [0; query::ANSWER_MAX];
     let len = skb.len().min(bytes.len());
@@ -42,12 +42,12 @@ pub(crate) fn receive(
         return Err((skb, DropReason::Malformed));
     };
     let taken = if let Some(nonce) = query::nonce_of_query(start) {
-        answer(device, header, nonce, source, space)
+        answer(device, header, nonce, source, net_state)
     } else if let Some((nonce, told)) = Capabilities::of_answer(start) {
-        learn(device, header, nonce, &told, source, space)
+        learn(device, header, nonce, &told, source, net_state)
     } else {
         let reply = echo::reply_to(header, start.first().copied());
-        return_echo(&skb, device, reply.as_ref(), source, space)
+        return_echo(&skb, device, reply.as_ref(), source, net_state)
     };
     match taken {
         Ok(()) => {
@@ -63,7 +63,7 @@ fn return_echo(
     device: &Device,
     reply: Option<&Header>,
     to: Mac,
-    space: &Space,
+    net_state: &NetState,
 ) -> Result<(), DropReason> {
     let reply = reply.ok_or(DropReason::NoSocket)?;
     // A device may take in longer frames than it is to send.
@@ -75,7 +75,7 @@ fn return_echo(
         return Err(DropReason::NoMemory);
     }
     send(skb, device, reply, to)?;
-    space.statistics.count(Statistic::EdpInEcho);
+    net_state.statistics.count(Statistic::EdpInEcho);
     Ok(())
 }
 
@@ -85,24 +85,24 @@ fn answer(
     query: &Header,
     nonce: Nonce,
     to: Mac,
-    space: &Space,
+    net_state: &NetState,
 ) -> Result<(), DropReason> {
-    if !space.edp_peers.may_answer() {
-        space.statistics.count(Statistic::EdpInQueriesRefused);
+    if !net_state.edp_peers.may_answer() {
+        net_state.statistics.count(Statistic::EdpInQueriesRefused);
         return Ok(());
     }
-    let config = space.sysctl.config();
+    let config = net_state.sysctl.config();
     let host = Host {
         largest_datagram: wire::mtu(device.mtu(), false),
         largest_payload: esp::mss(device.mtu()),
         burst_length: config.burst_length,
         initial_ack_burst_length: config.initial_ack_burst_length,
         packets_to_ack: config.packets_to_ack,
-        mapped: space.sysctl.mapped(),
+        mapped: net_state.sysctl.mapped(),
     };
     let header = query::answer_to(query);
     send_payload(device, &header, &host.answer(nonce), to)?;
-    space.statistics.count(Statistic::EdpInQueries);
+    net_state.statistics.count(Statistic::EdpInQueries);
     Ok(())
 }
 
@@ -113,18 +113,18 @@ fn learn(
     nonce: Nonce,
     told: &Capabilities,
     source: Mac,
-    space: &Space,
+    net_state: &NetState,
 ) -> Result<(), DropReason> {
-    if header.src != 0 || !space.edp_peers.answer(source, device, nonce, told) {
+    if header.src != 0 || !net_state.edp_peers.answer(source, device, nonce, told) {
         return Err(DropReason::NoSocket);
     }
-    space.statistics.count(Statistic::EdpInAnswers);
+    net_state.statistics.count(Statistic::EdpInAnswers);
     Ok(())
 }
 
 /// Asks the host with address `to`, which `device` leads to. Nobody waits: an error is like a lost
 /// query.
-pub(crate) fn ask(device: &Device, nonce: Nonce, to: Mac, space: &Space) {
+pub(crate) fn ask(device: &Device, nonce: Nonce, to: Mac, net_state: &NetState) {
     let query = query::query(nonce);
     let header = Header {
         src: 0,
@@ -133,7 +133,7 @@ pub(crate) fn ask(device: &Device, nonce: Nonce, to: Mac, space: &Space) {
         summed: false,
     };
     if send_payload(device, &header, &query, to).is_ok() {
-        space.statistics.count(Statistic::EdpOutQueries);
+        net_state.statistics.count(Statistic::EdpOutQueries);
     }
 }
 

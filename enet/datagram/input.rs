@@ -11,7 +11,7 @@ use crate::{
         device::Device, namespace::PerNet, packet_type::Handler, rcu, skb::Skb, softirq::Softirq,
         trace::DropReason,
     },
-    pernet::Space,
+    pernet::NetState,
     skb_cb::Origin,
     statistics::Statistic,
 };
@@ -29,7 +29,7 @@ fn refuse(skb: Skb, device: &Device, header: Option<&Header>, reason: DropReason
 
 impl Handler for Frames {
     fn receive(mut skb: Skb, device: &Device, section: &rcu::Read, _softirq: Softirq<'_>) {
-        let space = Space::of_within(device.net(), section);
+        let net_state = NetState::of_within(device.net(), section);
         let Some(source) = sender(&skb, device) else {
             let header = Header::parse(skb.head());
             return refuse(skb, device, header.as_ref(), DropReason::NotOurs);
@@ -50,13 +50,13 @@ impl Handler for Frames {
         }
         if header.dst == 0 {
             skb.pull(HEADER_LEN);
-            return match control::receive(skb, device, &header, source, space) {
+            return match control::receive(skb, device, &header, source, net_state) {
                 Ok(()) => {}
                 Err((skb, reason)) => refuse(skb, device, Some(&header), reason),
             };
         }
         let ifindex = device.index();
-        let found = space
+        let found = net_state
             .edp_ports
             .sockets
             .find_best(header.dst.into(), section, |sock| {
@@ -90,7 +90,7 @@ impl Handler for Frames {
         match queued {
             Ok(()) => {
                 stats.pkt_rx.count();
-                space.statistics.count(Statistic::EdpInDatagrams);
+                net_state.statistics.count(Statistic::EdpInDatagrams);
             }
             Err((skb, reason)) => {
                 stats.pkt_rx_drop.count();

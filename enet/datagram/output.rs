@@ -10,7 +10,7 @@ use crate::{
     edp::{self, peers::Known, wire::sum_len},
     net::{device::Device, message::Message, namespace::PerNet, rcu, skb::Skb, sock::Sock, uapi},
     parameters,
-    pernet::Space,
+    pernet::NetState,
     ports,
     statistics::Statistic,
 };
@@ -52,10 +52,10 @@ fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
     if to.mac == device.address() {
         return Ok(());
     }
-    let space = Space::of(device.net());
-    let known = space.edp_peers.look_up(to);
+    let net_state = NetState::of(device.net());
+    let known = net_state.edp_peers.look_up(to);
     if let Some(nonce) = known.query() {
-        control::ask(device, nonce, to.mac, space);
+        control::ask(device, nonce, to.mac, net_state);
     }
     match known {
         Known::Told(told, _) if len > told.largest.into() => Err(EMSGSIZE),
@@ -70,7 +70,7 @@ pub(crate) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
     let own = edp::wire::mtu(device.mtu(), summed);
     let told = (shared.peer.get())
         .filter(|peer| peer.mac != device.address())
-        .and_then(|peer| Space::of(device.net()).edp_peers.largest(&peer));
+        .and_then(|peer| NetState::of(device.net()).edp_peers.largest(&peer));
     told.map_or(own, |told| {
         own.min(u32::from(told).saturating_sub(sum_len(summed) as u32))
     })
@@ -89,7 +89,7 @@ impl Edp {
     pub(crate) fn take_port(sock: &Sock<Self>, port: u16, ifindex: u32) -> Result {
         let shared = sock.shared();
         ports::take(
-            &Space::of(sock.net()).edp_ports,
+            &NetState::of(sock.net()).edp_ports,
             sock,
             &shared.binding,
             |other| &other.shared().binding,
@@ -100,7 +100,7 @@ impl Edp {
 
     pub(crate) fn give_port_back(sock: &Sock<Self>) {
         ports::give_back(
-            &Space::of(sock.net()).edp_ports,
+            &NetState::of(sock.net()).edp_ports,
             sock,
             &sock.shared().binding,
             |other| &other.shared().binding,
@@ -193,7 +193,7 @@ impl Edp {
     /// Sends a whole packet, and counts it.
     pub(crate) fn transmit(sock: &Sock<Self>, device: &Device, skb: Skb, to: &Address) -> Result {
         let stats = &sock.shared().stats;
-        let statistics = &Space::of(sock.net()).statistics;
+        let statistics = &NetState::of(sock.net()).statistics;
         let sent = device.send(skb, parameters::edp_type(), to.mac);
         let (of_socket, of_namespace) = match sent {
             Ok(()) => (&stats.pkt_tx, Statistic::EdpOutDatagrams),

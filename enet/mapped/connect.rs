@@ -28,7 +28,7 @@ use crate::{
         sock::TcpState,
         softirq,
     },
-    pernet::Space,
+    pernet::NetState,
     statistics::Statistic,
     stream::{
         outcome::is_connecting,
@@ -54,10 +54,10 @@ struct Query {
 }
 
 impl Query {
-    fn send(self, space: &Space, net: &Net) {
+    fn send(self, net_state: &NetState, net: &Net) {
         let section = rcu::Read::enter();
         if let Some(device) = Device::find(net, self.to.ifindex, &section) {
-            control::ask(device, self.nonce, self.to.mac, space);
+            control::ask(device, self.nonce, self.to.mac, net_state);
         }
     }
 }
@@ -74,8 +74,8 @@ fn plan<M: Mapped>(
     query: &mut Option<Query>,
 ) -> Result<Plan, Statistic> {
     let sock = call.sock();
-    let space = Space::of(sock.net());
-    if !space.sysctl.mapped() {
+    let net_state = NetState::of(sock.net());
+    if !net_state.sysctl.mapped() {
         return Err(Statistic::MappedTcpSetting);
     }
     let destination = InternetEnd::parse(name, call.is_v6()).ok_or(Statistic::MappedTcpAddress)?;
@@ -85,7 +85,7 @@ fn plan<M: Mapped>(
         own = InternetEnd::of_v4([0; 4], own.port);
     }
     let from = own.v4().ok_or(Statistic::MappedTcpAddress)?;
-    if !space.mapped_rules.allow(sock, to, destination.port) {
+    if !net_state.mapped_rules.allow(sock, to, destination.port) {
         return Err(Statistic::MappedTcpPolicy);
     }
     if call.is_v6() && call.is_v6_only() {
@@ -109,7 +109,7 @@ fn plan<M: Mapped>(
         ifindex: hop.ifindex,
         mac: hop.mac,
     };
-    if space.mapped_refusals.contains(&peer) {
+    if net_state.mapped_refusals.contains(&peer) {
         return Err(Statistic::MappedTcpRefused);
     }
     let section = rcu::Read::enter();
@@ -117,7 +117,7 @@ fn plan<M: Mapped>(
     if !device.is_some_and(|device| usable(device).is_ok()) {
         return Err(Statistic::MappedTcpRoute);
     }
-    let known = space.edp_peers.look_up(&peer);
+    let known = net_state.edp_peers.look_up(&peer);
     *query = known.query().map(|nonce| Query { to: peer, nonce });
     match known {
         Known::Told(told, _) if told.mapped => {}
@@ -165,7 +165,7 @@ pub(crate) fn connect<M: Mapped>(
     let mut query = None;
     let attempted = attempt(call, name, &mut query);
     let net = call.sock().net();
-    let space = Space::of(net);
+    let net_state = NetState::of(net);
     let connected = match attempted {
         // The program has chosen a port from which there is such a connection.
         Ok(Some(error)) => Err(error),
@@ -178,14 +178,14 @@ pub(crate) fn connect<M: Mapped>(
             }
         }
         Err(reason) => {
-            space.statistics.count(reason);
+            net_state.statistics.count(reason);
             let carrier = Carrier::Tcp(reason);
-            (space.mapped_connections).note(call.sock().inode(), carrier);
+            (net_state.mapped_connections).note(call.sock().inode(), carrier);
             call.connect(name, nonblocking)
         }
     };
     if let Some(query) = query {
-        query.send(space, net);
+        query.send(net_state, net);
     }
     connected
 }
@@ -217,8 +217,8 @@ fn attempt<M: Mapped>(
         // It has listened before.
         return Err(Statistic::MappedTcpOption);
     }
-    let space = Space::of(sock.net());
-    space.sysctl.limit_buffers(sock);
+    let net_state = NetState::of(sock.net());
+    net_state.sysctl.limit_buffers(sock);
     let mut attempt = record.decide();
     if record.phase() != Phase::Tcp {
         // Another call was first; this one waits for the same connection.
@@ -237,7 +237,7 @@ fn attempt<M: Mapped>(
     drop(guard);
     match Esp::connect(&call.on(companion), &plan.to.emit(), true) {
         Ok(()) | Err(EINPROGRESS) => {}
-        Err(EADDRNOTAVAIL) if has_connection(space, chosen, &plan) => {
+        Err(EADDRNOTAVAIL) if has_connection(net_state, chosen, &plan) => {
             return Ok(Some(EADDRNOTAVAIL))
         }
         Err(_) => return Err(Statistic::MappedTcpError),
@@ -253,10 +253,13 @@ fn attempt<M: Mapped>(
 /// connections by ports and Ethernet addresses, so that one in its way may be another one: between
 /// other IP addresses, or not mapped.
 #[cold]
-fn has_connection(space: &Space, own: u16, plan: &Plan) -> bool {
+fn has_connection(net_state: &NetState, own: u16, plan: &Plan) -> bool {
     softirq::disabled(|softirq| {
         let section = rcu::Read::enter();
-        let Some(other) = space.esp_connections.find(&key(own, &plan.to), &section) else {
+        let Some(other) = net_state
+            .esp_connections
+            .find(&key(own, &plan.to), &section)
+        else {
             return false;
         };
         let mut guard = other.lock_bh(softirq);
@@ -308,14 +311,14 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
         Phase::Listening => return Server::Both,
         Phase::Tcp => return Server::Tcp,
     }
-    let space = Space::of(call.sock().net());
+    let net_state = NetState::of(call.sock().net());
     let reason = match Esp::connect(&call.on(companion), &[], true) {
         Ok(()) => {
             // What was set since the SYN left counts too.
             call.adopt(companion);
             record.set_phase(Phase::Esp);
             call.set_served(true);
-            space.statistics.count(Statistic::MappedActiveOpens);
+            net_state.statistics.count(Statistic::MappedActiveOpens);
             let ends = companion.sock().lock().locked().state.mapped;
             if let Some(esp::Mapped {
                 source,
@@ -323,7 +326,7 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
             }) = ends
             {
                 let carrier = Carrier::Esp(source, destination);
-                (space.mapped_connections).note(call.sock().inode(), carrier);
+                (net_state.mapped_connections).note(call.sock().inode(), carrier);
             }
             return Server::Companion;
         }
@@ -339,16 +342,16 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
         Err(ETIMEDOUT) => Statistic::MappedTcpSilent,
         Err(_) => Statistic::MappedTcpError,
     };
-    space.statistics.count(reason);
-    (space.mapped_connections).note(call.sock().inode(), Carrier::Tcp(reason));
+    net_state.statistics.count(reason);
+    (net_state.mapped_connections).note(call.sock().inode(), Carrier::Tcp(reason));
     record.set_phase(Phase::Tcp);
     call.set_asked(false);
     if let Some(attempt) = &*attempt {
         if reason == Statistic::MappedTcpSilent {
             // It may have lost the module: it is asked before the next attempt.
-            space.edp_peers.doubt(&attempt.to);
+            net_state.edp_peers.doubt(&attempt.to);
         }
-        space.mapped_refusals.add(&attempt.to);
+        net_state.mapped_refusals.add(&attempt.to);
         record.note_switch();
         match call.connect(attempt.name(), true) {
             Ok(()) | Err(EINPROGRESS) => {}

@@ -27,7 +27,7 @@ use crate::{
         namespace::PerNet,
         sock::{RawSock, TcpState},
     },
-    pernet::Space,
+    pernet::NetState,
     statistics::Statistic,
     stream::{
         options,
@@ -59,7 +59,7 @@ impl Streams for Mapped {
     }
 
     fn released(sock: &RawSock) {
-        Space::of(sock.net())
+        NetState::of(sock.net())
             .mapped_connections
             .forget(sock.inode());
     }
@@ -101,8 +101,8 @@ impl Streams for Mapped {
             }
             call.listen(backlog)?;
         }
-        let space = Space::of(call.sock().net());
-        if !space.sysctl.mapped() || call.needs_tcp() {
+        let net_state = NetState::of(call.sock().net());
+        if !net_state.sysctl.mapped() || call.needs_tcp() {
             return Ok(());
         }
         let twin = Twin {
@@ -136,7 +136,7 @@ impl Streams for Mapped {
         {
             return Ok(());
         }
-        space.sysctl.limit_buffers(companion.sock());
+        net_state.sysctl.limit_buffers(companion.sock());
         // The core has cut the number already, as TCP has it.
         let most = backlog.min(u16::MAX.into());
         if socket::listen_as_twin(&call.on(companion), most).is_ok() {
@@ -341,7 +341,7 @@ fn accept_of_esp(
     };
     match new.serve(call, child.clone(), record) {
         Ok(()) => {
-            let statistics = &Space::of(call.sock().net()).statistics;
+            let statistics = &NetState::of(call.sock().net()).statistics;
             statistics.count(Statistic::MappedPassiveOpens);
             let ends = child.lock().locked().state.mapped;
             if let Some(ends) = ends {
@@ -359,6 +359,6 @@ fn accept_of_esp(
 /// Keeps what carries a new connection.
 fn note(call: &Call<'_>, new: &NewStream<'_, Mapped>, carrier: Carrier) {
     if let Some(inode) = new.inode() {
-        (Space::of(call.sock().net()).mapped_connections).note(inode, carrier);
+        (NetState::of(call.sock().net()).mapped_connections).note(inode, carrier);
     }
 }

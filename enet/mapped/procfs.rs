@@ -11,7 +11,7 @@ use crate::{
         namespace::{Net, PerNet},
         procfs::{Edit, Full, Output, Place, Show, Table, Text},
     },
-    pernet::Space,
+    pernet::NetState,
 };
 use core::{
     fmt::{self, Write},
@@ -72,7 +72,7 @@ impl Show for MappedFile {
             ))?;
             place.next_part();
         }
-        let connections = &Space::of(net).mapped_connections;
+        let connections = &NetState::of(net).mapped_connections;
         // Inodes of sockets have numbers of 32 bits; the first is 1.
         while let Some((inode, carrier)) = connections.from(place.part.into()) {
             Self::row(inode, &carrier, out)?;
@@ -101,7 +101,7 @@ impl Show for PolicyFile {
     }
 
     fn show(net: &Net, place: &mut Place, out: &mut Output) -> Result<(), Full> {
-        let rules = &Space::of(net).mapped_rules;
+        let rules = &NetState::of(net).mapped_rules;
         loop {
             let Some(rule) = rules.get(place.part as usize) else {
                 return Ok(());
@@ -115,7 +115,7 @@ impl Show for PolicyFile {
 impl Edit for PolicyFile {
     fn edit(net: &Net, text: &[u8]) -> Result {
         let line = core::str::from_utf8(text).map_err(|_| EINVAL)?;
-        let rules = &Space::of(net).mapped_rules;
+        let rules = &NetState::of(net).mapped_rules;
         let mut words = line.split_ascii_whitespace();
         match words.next().ok_or(EINVAL)? {
             "flush" => {

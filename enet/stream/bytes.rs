@@ -20,7 +20,7 @@ use crate::{
         timer, uapi,
         wait::Waiter,
     },
-    pernet::Space,
+    pernet::NetState,
     skb_cb::Unread,
     uapi::{EP_RECVERR, SOL_EP},
 };
@@ -301,7 +301,7 @@ pub(crate) fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
         let wanted = WINDOWS_IN_BUFFER
             .saturating_mul(connection.engine.window().into())
             .saturating_mul(connection.sending.mss());
-        let settings = &Space::of(sock.net()).sysctl;
+        let settings = &NetState::of(sock.net()).sysctl;
         settings.grow_send_buffer(sock, wanted);
     }
 }
@@ -634,7 +634,7 @@ fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     };
     let engine = &mut connection.engine;
     if let Some(wanted) = engine.wanted_room() {
-        Space::of(sock.net())
+        NetState::of(sock.net())
             .sysctl
             .grow_receive_buffer(sock, wanted);
     }

@@ -17,17 +17,20 @@ use crate::{
         sock::{Sock, SockRef, TcpState},
         softirq, timer,
     },
-    pernet::Space,
+    pernet::NetState,
 };
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 /// Has the connections by device `ifindex` look at it anew. Does not wait for tasks that own a
 /// socket, which user memory may hold up for ever: they look when they release it. Of a device that
 /// no connection has used yet there are none, so the others are not searched.
-pub(crate) fn tell(space: &Space, ifindex: u32) {
+pub(crate) fn tell(net_state: &NetState, ifindex: u32) {
     // A processor that sees the number sees the change.
-    let change = space.device_changes.fetch_add(1, AcqRel).wrapping_add(1);
-    if !space.esp_queues.has(ifindex) {
+    let change = net_state
+        .device_changes
+        .fetch_add(1, AcqRel)
+        .wrapping_add(1);
+    if !net_state.esp_queues.has(ifindex) {
         return;
     }
     let is_new = |sock: &Sock<Esp>| {
@@ -48,13 +51,13 @@ pub(crate) fn tell(space: &Space, ifindex: u32) {
     // are not among them, however fast they come: see `begin`. One that is put among the
     // connections at this moment is found by the walk, or finds the device as it is now when it
     // looks at it: the fences are in `Map`.
-    while space.esp_connections.for_each_held(is_new, tell) {}
+    while net_state.esp_connections.for_each_held(is_new, tell) {}
 }
 
 /// Has a connection count as told of the changes so far: to be called after its ACK queue was asked
 /// for, before it is put among the connections, and before its device is looked at.
 pub(crate) fn begin(sock: &Sock<Esp>) {
-    let changes = Space::of(sock.net()).device_changes.load(Acquire);
+    let changes = NetState::of(sock.net()).device_changes.load(Acquire);
     sock.shared().set_told(changes);
 }
 

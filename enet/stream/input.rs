@@ -32,7 +32,7 @@ use crate::{
         timer,
         trace::DropReason,
     },
-    pernet::Space,
+    pernet::NetState,
     skb_cb::{Masked, Unread},
     statistics::Statistic,
 };
@@ -75,7 +75,7 @@ fn mask(skb: &Skb, header: &Header, len: usize) -> Option<u32> {
 
 impl Handler for Frames {
     fn receive(mut skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>) {
-        let space = Space::of_within(device.net(), section);
+        let net_state = NetState::of_within(device.net(), section);
         let Some(source) = sender(&skb, device) else {
             return refuse(skb, device, DropReason::NotOurs);
         };
@@ -105,7 +105,9 @@ impl Handler for Frames {
             ifindex: device.index(),
         };
         skb.set_note(Masked { peer, mask: sum });
-        let mut sock = space.esp_connections.find(&key(header.dst, &peer), section);
+        let mut sock = net_state
+            .esp_connections
+            .find(&key(header.dst, &peer), section);
         if sock.is_none() {
             // The options of a SYN are read once more when it is answered, and must be the same
             // then. A page that they came in may be another program's, and change; the linear part
@@ -113,7 +115,7 @@ impl Handler for Frames {
             if header.opens() && !skb.gather(HEADER_LEN.saturating_add(len.min(OPTIONS_MAX))) {
                 return refuse(skb, device, DropReason::NoMemory);
             }
-            sock = listener(space, &skb, &header, &peer, device, section);
+            sock = listener(net_state, &skb, &header, &peer, device, section);
         }
         let Some(sock) = sock else {
             refuse(skb, device, DropReason::NoSocket);
@@ -127,9 +129,9 @@ impl Handler for Frames {
             return drop_packet(sock, skb, DropReason::Filter);
         }
         skb.forget_device();
-        (space.statistics).add(Statistic::EspInPkts, packets.count.into());
+        (net_state.statistics).add(Statistic::EspInPkts, packets.count.into());
         let now = timer::now();
-        space.esp_queues.arrivals().pass(peer.ifindex, now);
+        net_state.esp_queues.arrivals().pass(peer.ifindex, now);
         let mut queue = None;
         let mut guard = sock.lock_bh(softirq);
         match guard.locked() {
@@ -180,7 +182,7 @@ fn mapped(skb: &Skb, header: &Header) -> Option<esp::Mapped> {
 /// The listener for a packet of no connection.
 #[inline]
 fn listener<'a>(
-    space: &Space,
+    net_state: &NetState,
     skb: &Skb,
     header: &Header,
     peer: &Address,
@@ -188,9 +190,9 @@ fn listener<'a>(
     section: &'a rcu::Read,
 ) -> Option<&'a Sock<Esp>> {
     if let Some(mapped) = mapped(skb, header) {
-        return mapped_listener(space, &mapped, peer, device, section);
+        return mapped_listener(net_state, &mapped, peer, device, section);
     }
-    space
+    net_state
         .esp_listeners
         .find(header.dst.into(), section, |sock| {
             sock.shared().binding.takes(header.dst, peer.ifindex) && sock.hears(peer.ifindex)
@@ -204,7 +206,7 @@ fn listener<'a>(
 #[cold]
 #[inline(never)]
 fn mapped_listener<'a>(
-    space: &Space,
+    net_state: &NetState,
     mapped: &esp::Mapped,
     peer: &Address,
     device: &Device,
@@ -217,11 +219,11 @@ fn mapped_listener<'a>(
     let [network, ..] = to;
     let meant = network != LOOPBACK && route::is_own(device, to);
     if !meant || route::is_own(device, from) || !route::is_neighbour(device, from, peer.mac) {
-        space.statistics.count(Statistic::MappedInForeign);
+        net_state.statistics.count(Statistic::MappedInForeign);
         return None;
     }
     let port = destination.port;
-    let listener = space
+    let listener = net_state
         .mapped_listeners
         .find_best(port.into(), section, |sock| {
             let twin = sock.shared().twin.as_ref()?;
@@ -232,12 +234,12 @@ fn mapped_listener<'a>(
                 return None;
             }
             let from = peer.mac.to_bits() << 16 | u64::from(peer.port);
-            let share = space.cookie_secret.hash([from, sock.inode(), 0]) as u32 >> 2;
+            let share = net_state.cookie_secret.hash([from, sock.inode(), 0]) as u32 >> 2;
             let of_device = u32::from(sock.bound_device() != 0) << 30;
             Some(share | of_device | u32::from(!twin.own.is_any()) << 31)
         })?;
-    if !space.mapped_rules.allow(listener, from, port) {
-        space.statistics.count(Statistic::MappedInPolicy);
+    if !net_state.mapped_rules.allow(listener, from, port) {
+        net_state.statistics.count(Statistic::MappedInPolicy);
         return None;
     }
     Some(listener)
@@ -599,7 +601,7 @@ fn answer(
     softirq: Softirq<'_>,
 ) -> Result<(), DropReason> {
     let listener = esp.sock();
-    let space = Space::of(listener.net());
+    let net_state = NetState::of(listener.net());
     // Before a place is taken, which each way out behind that has to give back.
     if !takes(listener, options) {
         output::send_reset(device, peer.mac, syn, 0);
@@ -609,13 +611,13 @@ fn answer(
     let now = timer::now();
     let queue = esp.state.listening().ok_or(DropReason::NoSocket)?;
     let admission = queue.lock().admit(now);
-    let summed = syn.is_summed() || esp.state.chosen.sums(&space.sysctl);
+    let summed = syn.is_summed() || esp.state.chosen.sums(&net_state.sysctl);
     let cookie = || client(peer).cookie(syn, now, cookie_hash(listener));
     let twin = listener.shared().twin.is_some();
     match admission {
         Admission::Child => {
             let port = listener.shared().binding.port();
-            let config = space.sysctl.config();
+            let config = net_state.sysctl.config();
             let mut engine = esp::Connection::accept(port, syn, cookie(), config, now);
             engine.use_nonce(random::u32());
             if let Some(largest) = records {
@@ -637,7 +639,7 @@ fn answer(
             Err(DropReason::ListenQueue)
         }
         Admission::Cookie => {
-            space.statistics.count(Statistic::EspOutCookies);
+            net_state.statistics.count(Statistic::EspOutCookies);
             let answer = esp::cookie::answer_to(syn, cookie()).summed(summed);
             output::send_cookie(device, peer.mac, answer, records);
             Ok(())
@@ -654,8 +656,8 @@ fn answer(
 fn cookie_hash(listener: &Sock<Esp>) -> impl Fn([u64; 3]) -> u64 + '_ {
     let kind = u64::from(listener.keeps_records()) << 63;
     move |[client, here, epoch]| {
-        let space = Space::of(listener.net());
-        space.cookie_secret.hash([client, here, epoch ^ kind])
+        let net_state = NetState::of(listener.net());
+        net_state.cookie_secret.hash([client, here, epoch ^ kind])
     }
 }
 
@@ -678,7 +680,7 @@ fn take_answer(
     softirq: Softirq<'_>,
 ) {
     let listener = esp.sock();
-    let space = Space::of(listener.net());
+    let net_state = NetState::of(listener.net());
     let now = timer::now();
     let (Some(queue), Some(packets)) = (esp.state.listening(), Packets::of(&skb, header)) else {
         return drop_packet(listener, skb, DropReason::NoSocket);
@@ -694,7 +696,7 @@ fn take_answer(
     let first = match answered {
         Some(Answer::First(syn)) => {
             let mark = client(peer).mark(&syn, header, cookie_hash(listener));
-            Some((syn, mark)).filter(|_| !space.cookie_marks.contains(mark))
+            Some((syn, mark)).filter(|_| !net_state.cookie_marks.contains(mark))
         }
         // The first packet behind a cookie may be lost, and a later one is no reason to end the
         // connection.
@@ -705,7 +707,9 @@ fn take_answer(
         // A packet that waited for the listener's lock may be of a connection that another one has
         // made meanwhile.
         let section = rcu::Read::enter();
-        let connection = space.esp_connections.find(&key(header.dst, peer), &section);
+        let connection = net_state
+            .esp_connections
+            .find(&key(header.dst, peer), &section);
         if connection.is_none() {
             output::send_reset(device, peer.mac, header, mask);
         }
@@ -717,15 +721,16 @@ fn take_answer(
     }
     let port = listener.shared().binding.port();
     let isn = header.ack.sub(1);
-    let mut engine = esp::Connection::accept_forgotten(port, &syn, isn, space.sysctl.config(), now);
+    let mut engine =
+        esp::Connection::accept_forgotten(port, &syn, isn, net_state.sysctl.config(), now);
     if let Some(largest) = records::largest(listener) {
         engine.use_records(largest);
     }
-    let summed = header.is_summed() || esp.state.chosen.sums(&space.sysctl);
+    let summed = header.is_summed() || esp.state.chosen.sums(&net_state.sysctl);
     match spawn(esp, device, peer, engine, softirq) {
         Ok(mut child) => {
-            space.statistics.count(Statistic::EspInCookies);
-            space.cookie_marks.add(mark);
+            net_state.statistics.count(Statistic::EspInCookies);
+            net_state.cookie_marks.add(mark);
             let mut esp = child.locked();
             device::limited(&mut esp, &Options::forgotten(), now);
             if summed {
@@ -748,27 +753,27 @@ fn spawn(
     softirq: Softirq<'_>,
 ) -> Result<NewChild<Esp>, DropReason> {
     let listener = esp.sock();
-    let space = Space::of(listener.net());
+    let net_state = NetState::of(listener.net());
     let queue = esp.state.listening().ok_or(DropReason::NoSocket)?.clone();
     let give_up = |reason| {
         listener.count_drop();
         reason
     };
-    let waiting = space
+    let waiting = net_state
         .esp_queues
         .of(device.index())
         .map_err(|_| give_up(DropReason::NoMemory))?;
     let port = listener.shared().binding.port();
     let chosen = esp.state.chosen;
-    engine.set_user_timeout(chosen.user_timeout, space.sysctl.config());
+    engine.set_user_timeout(chosen.user_timeout, net_state.sysctl.config());
     let shared = Shared::of_child(port, peer);
     let mut child = NewChild::spawn(esp, shared, State::idle(chosen), softirq)
         .ok_or_else(|| give_up(DropReason::NoMemory))?;
     let mut esp = child.locked();
     let sock = esp.sock();
-    space.sysctl.limit_buffers(sock);
+    net_state.sysctl.limit_buffers(sock);
     device::begin(sock);
-    if let Err(error) = space.esp_connections.insert(&key(port, peer), &esp) {
+    if let Err(error) = net_state.esp_connections.insert(&key(port, peer), &esp) {
         outcome::set_state(sock, TcpState::Close);
         outcome::end(sock);
         return Err(give_up(if error == EEXIST {

@@ -16,7 +16,7 @@ use crate::{
         sock::{Sock, TcpState},
         softirq, timer,
     },
-    pernet::Space,
+    pernet::NetState,
     sysctl::USER_TIMEOUT,
     uapi::EP_SO_ZEROCOPY,
 };
@@ -92,7 +92,7 @@ fn is_summed(sock: &Sock<Esp>) -> bool {
     let chosen = esp.state.chosen;
     match esp.state.connection() {
         Some(connection) => connection.sending.is_summed(),
-        None => chosen.sums(&Space::of(sock.net()).sysctl),
+        None => chosen.sums(&NetState::of(sock.net()).sysctl),
     }
 }
 
@@ -122,7 +122,7 @@ fn apply_user_timeout(sock: &Sock<Esp>, millis: u32) {
     }
     esp.state.chosen.user_timeout = millis;
     if let Some(connection) = esp.state.connection() {
-        let config = Space::of(sock.net()).sysctl.config();
+        let config = NetState::of(sock.net()).sysctl.config();
         connection.engine.set_user_timeout(millis, config);
         // The timer may be due earlier now.
         softirq::disabled(|_| push(&mut esp, timer::now()));

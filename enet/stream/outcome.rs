@@ -20,7 +20,7 @@ use crate::{
         sock::{Sock, TcpState},
         timer, uapi,
     },
-    pernet::Space,
+    pernet::NetState,
     ports,
     statistics::Statistic,
 };
@@ -255,7 +255,7 @@ pub(crate) fn end(sock: &Sock<Esp>) {
 
 /// Takes the socket out of the connections that packets are looked up in.
 pub(crate) fn unlist(esp: &LockedEsp<'_>) {
-    Space::of(esp.sock().net()).esp_connections.remove(esp);
+    NetState::of(esp.sock().net()).esp_connections.remove(esp);
 }
 
 /// Counts a connection whose descriptor was closed and which goes on without. `false` if such
@@ -271,7 +271,7 @@ pub(crate) fn count_orphan(esp: &mut LockedEsp<'_>) -> bool {
 /// Gives back the local port, if the socket has taken one.
 pub(crate) fn give_port_back(sock: &Sock<Esp>) {
     ports::give_back(
-        &Space::of(sock.net()).esp_ports,
+        &NetState::of(sock.net()).esp_ports,
         sock,
         &sock.shared().binding,
         |other| &other.shared().binding,

@@ -24,7 +24,7 @@ use crate::{
         softirq,
     },
     parameters,
-    pernet::Space,
+    pernet::NetState,
     statistics::Statistic,
 };
 
@@ -352,7 +352,7 @@ pub(crate) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Opt
     // What the SYN told of requests is forgotten.
     let config = esp::Config {
         selective: false,
-        ..Space::of(device.net()).sysctl.config()
+        ..NetState::of(device.net()).sysctl.config()
     };
     if let Ok(skb) = opening(device, answer, &config, None, records, None, true) {
         // If the answer is lost, the SYN comes again.

@@ -30,7 +30,7 @@ use crate::{
         timer, uapi,
         wait::Waiter,
     },
-    pernet::Space,
+    pernet::NetState,
     skb_cb::{Piece, Unread},
 };
 use kernel::ffi::c_long;
@@ -89,7 +89,7 @@ fn packets_of(esp: &mut LockedEsp<'_>, len: usize) -> Result<u16> {
         return Err(EMSGSIZE);
     }
     if record > sock.send_limit() {
-        let settings = &Space::of(sock.net()).sysctl;
+        let settings = &NetState::of(sock.net()).sysctl;
         settings.grow_send_buffer(sock, record);
     }
     if record > sock.send_limit().max(records::LEAST_RECORD) {

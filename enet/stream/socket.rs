@@ -38,7 +38,7 @@ use crate::{
         timer, uapi,
         wait::Waiter,
     },
-    pernet::Space,
+    pernet::NetState,
     ports,
     statistics::Statistic,
     uapi::is_own_level,
@@ -126,14 +126,14 @@ impl Offspring for Esp {
 /// Makes an ESP socket.
 pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
     let sock = new.attach::<Esp>(protocol, Shared::default(), State::idle(Chosen::default()))?;
-    Space::of(sock.net()).sysctl.limit_buffers(sock);
+    NetState::of(sock.net()).sysctl.limit_buffers(sock);
     Ok(())
 }
 
 /// Ends every connection of a namespace that only waits for its peer, at module exit.
-pub(crate) fn end_all(space: &Space) {
+pub(crate) fn end_all(net_state: &NetState) {
     // Repeat until there is none: connections may come while others end.
-    while space.esp_connections.for_each_held(
+    while net_state.esp_connections.for_each_held(
         |_| true,
         |sock| {
             let mut guard = sock.lock();
@@ -149,7 +149,7 @@ pub(crate) fn end_all(space: &Space) {
 impl Esp {
     fn take_port(sock: &Sock<Self>, port: u16, ifindex: u32) -> Result {
         ports::take(
-            &Space::of(sock.net()).esp_ports,
+            &NetState::of(sock.net()).esp_ports,
             sock,
             &sock.shared().binding,
             |other| &other.shared().binding,
@@ -162,21 +162,21 @@ impl Esp {
     /// decides whether the connection has sums. The device must be asked before the socket is
     /// locked.
     fn ask_speed(sock: &Sock<Esp>, address: &[u8]) {
-        let space = Space::of(sock.net());
-        if !space.sysctl.checksum_by_speed() || sock.tcp_state() != TcpState::Close as u8 {
+        let net_state = NetState::of(sock.net());
+        if !net_state.sysctl.checksum_by_speed() || sock.tcp_state() != TcpState::Close as u8 {
             return;
         }
         let asked = Address::parse(address)
             .and_then(|peer| outgoing(sock, sock.shared().binding.ifindex(), peer.ifindex));
         if let Ok(ifindex) = asked {
-            space.esp_queues.ask_speed(sock.net(), ifindex);
+            net_state.esp_queues.ask_speed(sock.net(), ifindex);
         }
     }
 
     /// Sends the SYN.
     fn start_connecting(esp: &mut LockedEsp<'_>, address: &[u8]) -> Result {
         let sock = esp.sock();
-        let space = Space::of(sock.net());
+        let net_state = NetState::of(sock.net());
         let mut peer = Address::parse(address)?;
         let shared = sock.shared();
         peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
@@ -188,18 +188,18 @@ impl Esp {
         if peer.mac.is_group() || peer.mac == Mac::default() {
             return Err(ENETUNREACH);
         }
-        let queue = space.esp_queues.of(peer.ifindex)?;
-        let sums = esp.state.chosen.sums_at(&space.sysctl, queue.speed());
+        let queue = net_state.esp_queues.of(peer.ifindex)?;
+        let sums = esp.state.chosen.sums_at(&net_state.sysctl, queue.speed());
         shared.set_peer(&peer);
         shared.forget_missed();
         device::begin(sock);
-        let list = |port| space.esp_connections.insert(&key(port, &peer), esp);
+        let list = |port| net_state.esp_connections.insert(&key(port, &peer), esp);
         let listed = if shared.binding.is_taken() {
             list(shared.binding.port())
         } else {
             let to = u64::from(peer.ifindex) << 32 | u64::from(peer.port);
-            let hash = space.port_secret.hash([peer.mac.to_bits(), to, 0]);
-            ports::take_to_connect(&space.esp_ports, sock, &shared.binding, hash, list)
+            let hash = net_state.port_secret.hash([peer.mac.to_bits(), to, 0]);
+            ports::take_to_connect(&net_state.esp_ports, sock, &shared.binding, hash, list)
         };
         if let Err(e) = listed {
             shared.set_peer(&Address::default());
@@ -209,7 +209,7 @@ impl Esp {
         if let Some(last) = esp.state.connection() {
             last.place.leave(sock);
         }
-        let config = space.sysctl.config();
+        let config = net_state.sysctl.config();
         let mut engine = esp::Connection::new(port, peer.port, config);
         engine.set_user_timeout(esp.state.chosen.user_timeout, config);
         if let Some(largest) = records::largest(sock) {
@@ -236,7 +236,7 @@ impl Esp {
         sock.start_flow();
         let _ = sock.take_own_error();
         let _ = sock.take_error();
-        space.statistics.count(Statistic::EspActiveOpens);
+        net_state.statistics.count(Statistic::EspActiveOpens);
         outcome::set_state(sock, TcpState::SynSent);
         softirq::disabled(|_| push(esp, now));
         Ok(())
@@ -250,10 +250,10 @@ impl Esp {
             return;
         };
         esp.state.role = Role::Idle;
-        let space = Space::of(sock.net());
-        let listed = space.esp_listeners.lock().remove(sock);
+        let net_state = NetState::of(sock.net());
+        let listed = net_state.esp_listeners.lock().remove(sock);
         drop(listed);
-        let listed = space.mapped_listeners.lock().remove(sock);
+        let listed = net_state.mapped_listeners.lock().remove(sock);
         drop(listed);
         outcome::set_state(sock, TcpState::Close);
         let listener = queue.lock().close();
@@ -331,9 +331,9 @@ pub(crate) fn listen_as_twin(call: &Call<'_, Esp>, backlog: u32) -> Result {
         return Err(EINVAL);
     }
     let queue = accept::Queue::new(call.hold(), backlog)?;
-    let space = Space::of(sock.net());
+    let net_state = NetState::of(sock.net());
     outcome::set_state(sock, TcpState::Listen);
-    let listed = space
+    let listed = net_state
         .mapped_listeners
         .lock()
         .insert(twin.own.port.into(), sock);
@@ -486,7 +486,7 @@ impl Operations for Esp {
         };
         drop(guard);
         let ifindex = child.shared().peer().ifindex;
-        Space::of(call.net())
+        NetState::of(call.net())
             .esp_queues
             .ask_speed(call.net(), ifindex);
         let mut guard = child.lock();
@@ -590,16 +590,16 @@ impl Operations for Esp {
                 return Err(e);
             }
         }
-        let space = Space::of(sock.net());
+        let net_state = NetState::of(sock.net());
         let listening = ports::listen(
-            &space.esp_ports,
+            &net_state.esp_ports,
             sock,
             |sock| &sock.shared().binding,
             || outcome::set_state(sock, TcpState::Listen),
         )
         .and_then(|()| {
             let port = sock.shared().binding.port();
-            space.esp_listeners.lock().insert(port.into(), sock)
+            net_state.esp_listeners.lock().insert(port.into(), sock)
         });
         if let Err(e) = listening {
             outcome::set_state(sock, TcpState::Close);
