@@ -52,7 +52,7 @@ pub(crate) struct AckQueue<P: Scheduled> {
     arrivals: Arc<Arrivals>,
     live: Arc<Live>,
     statistics: Arc<Statistics>,
-    /// Connections that have a place.
+    /// Connections that have an entry.
     connections: AtomicU32,
     /// Whether one waits for its turn, as it was when the lock was last released: then every packet
     /// counts, since it may be the one that makes room in the budget.
@@ -82,7 +82,7 @@ impl<P: Scheduled> Expire for AckQueue<P> {
 }
 
 /// Whether a connection is to leave the ACK queue now. Either call [`serve`], in softirq context
-/// without a socket's lock, or have [the timer](Place::serve_by_timer) do so.
+/// without a socket's lock, or have [the timer](QueueEntry::serve_by_timer) do so.
 #[derive(Clone, Copy)]
 #[must_use]
 pub(crate) struct Due(bool);
@@ -207,8 +207,8 @@ impl<P: Scheduled> AckQueue<P> {
     }
 }
 
-/// A connection's place in its device's ACK queue.
-pub(crate) struct Place<P: Scheduled> {
+/// A connection's entry in its device's ACK queue.
+pub(crate) struct QueueEntry<P: Scheduled> {
     queue: Shared<P>,
     /// The parameters that the engine has.
     seen: Seen,
@@ -216,15 +216,15 @@ pub(crate) struct Place<P: Scheduled> {
     counted: bool,
 }
 
-impl<P: Scheduled> Place<P> {
-    /// A place for the connection of `sock` with the host `peer`. The socket has left the queue of
+impl<P: Scheduled> QueueEntry<P> {
+    /// An entry for the connection of `sock` with the host `peer`. The socket has left the queue of
     /// any connection before.
     pub(crate) fn new(sock: &Sock<P>, peer: Mac, queue: Shared<P>) -> Self {
         let slot = Slot::of(peer.to_bits());
         if queue.waiting.lock().sockets.admit(sock, slot) {
             queue.connections.fetch_add(1, Relaxed);
         }
-        Place {
+        QueueEntry {
             queue,
             seen: Seen::default(),
             counted: false,
@@ -236,7 +236,7 @@ impl<P: Scheduled> Place<P> {
         &self.queue
     }
 
-    /// Whether many connections have a place in the queue: those that open are told so.
+    /// Whether many connections have an entry in the queue: those that open are told so.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.queue.connections.load(Relaxed) as usize > esp::ack_queue::CROWD

@@ -77,7 +77,7 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
     if result.is_ok() {
         if let Some((_, connection)) = parts(&mut guard.locked()) {
-            connection.place.refresh(&mut connection.engine);
+            connection.queue_entry.refresh(&mut connection.engine);
         }
         // A stamped send does not wait for the next one to fill its packet.
         let more = flags & uapi::MSG_MORE != 0 && wish.is_nothing();

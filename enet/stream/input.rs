@@ -137,7 +137,10 @@ impl Handler for Frames {
         match guard.locked() {
             Some(mut esp) => {
                 if process(&mut esp, skb, &header, packets, &peer, now, softirq).is_now() {
-                    queue = esp.state.connection().map(|c| c.place.queue().clone());
+                    queue = esp
+                        .state
+                        .connection()
+                        .map(|c| c.queue_entry.queue().clone());
                 }
             }
             None => {
@@ -329,12 +332,12 @@ fn process(
     }
     sock.note_arrival(&skb);
     let room = connection.room(sock, skb.truesize());
-    connection.place.refresh(&mut connection.engine);
+    connection.queue_entry.refresh(&mut connection.engine);
     let mut outcome = (connection.engine).on_packets(header, packets.count, room, now);
     if names {
         out_of_order::named(connection, &skb, whole, &outcome, now);
     }
-    if connection.place.waits() {
+    if connection.queue_entry.waits() {
         connection.engine.note_arrived(header, packets.count, now);
     }
     if begins_sums && outcome.is_of_open_connection() {

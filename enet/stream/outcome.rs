@@ -80,7 +80,7 @@ pub(crate) fn settle(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -
     }
     if let Some(failure) = outcome.failed {
         if failure == Failure::TimedOut {
-            (connection.place.statistics()).count(Statistic::EspTimeouts);
+            (connection.queue_entry.statistics()).count(Statistic::EspTimeouts);
         }
         // A peer that never answered has no connection that could have timed out.
         let timed_out = failure == Failure::TimedOut && !is_connecting(before);
@@ -172,7 +172,7 @@ fn established(esp: &mut LockedEsp<'_>) {
     let listener = parent.queue().lock().complete(sock);
     match listener {
         Some(listener) => {
-            (connection.place.statistics()).count(Statistic::EspPassiveOpens);
+            (connection.queue_entry.statistics()).count(Statistic::EspPassiveOpens);
             listener.data_ready();
         }
         // The listener has closed, which ends the child soon.
@@ -228,7 +228,7 @@ pub(crate) fn over(esp: &mut LockedEsp<'_>) {
     let sock = esp.sock();
     let mut ends = sock.is_dead();
     if let Some(connection) = esp.state.connection() {
-        connection.place.leave(sock);
+        connection.queue_entry.leave(sock);
         // A clean end may leave packets behind too, where a reset took the place of acknowledging.
         let unacknowledged = &sock.shared().unacknowledged;
         connection.sending.discard(sock, unacknowledged);

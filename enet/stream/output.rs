@@ -34,7 +34,9 @@ pub(crate) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
     let Some((sock, connection)) = parts(esp) else {
         return Due::NOT;
     };
-    let due = connection.place.update(sock, &mut connection.engine, now);
+    let due = connection
+        .queue_entry
+        .update(sock, &mut connection.engine, now);
     if let Some(first) = poll(connection, now) {
         if connection.engine.unsent() == 0 {
             send_from(sock, connection, first, now);
@@ -140,12 +142,12 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
             // As good as lost on the wire: the protocol retransmits it.
             let stats = &mut connection.engine.stats;
             stats.tx_err = stats.tx_err.wrapping_add(count);
-            let statistics = connection.place.statistics();
+            let statistics = connection.queue_entry.statistics();
             statistics.add(Statistic::EspOutErrors, count);
         }
         next = poll(connection, now);
     }
-    let statistics = connection.place.statistics();
+    let statistics = connection.queue_entry.statistics();
     statistics.add(Statistic::EspOutPkts, left);
 }
 
@@ -190,7 +192,7 @@ fn control(
         let mapped = connection.mapped.as_ref();
         let engine = &connection.engine;
         let (records, nonce) = (engine.records(), engine.nonce());
-        let crowded = connection.place.is_crowded();
+        let crowded = connection.queue_entry.is_crowded();
         opening(
             device,
             header,
@@ -313,7 +315,7 @@ pub(crate) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
         .ok_or(ENODEV)
         .and_then(|device| control(sock, sending, device, &peer, packet, None, false));
     let stats = &mut connection.engine.stats;
-    let statistics = connection.place.statistics();
+    let statistics = connection.queue_entry.statistics();
     match sent {
         Ok(()) => {
             stats.pkt_tx = stats.pkt_tx.wrapping_add(1);

@@ -125,7 +125,7 @@ fn queue(
     }
     let mut esp = guard.locked();
     let (sock, connection) = parts(&mut esp).ok_or(EPIPE)?;
-    connection.place.refresh(&mut connection.engine);
+    connection.queue_entry.refresh(&mut connection.engine);
     let unacknowledged = &sock.shared().unacknowledged;
     let engine = &mut connection.engine;
     (connection.sending).take_record(sock, unacknowledged, engine, msg, len)?;

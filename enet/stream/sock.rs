@@ -5,7 +5,7 @@
 
 use super::{
     accept::SharedQueue,
-    ack_queue::{self, Due, Place},
+    ack_queue::{self, Due, QueueEntry},
     lifecycle::Life,
     receive::{Promise, Receiving, Unread},
     send_queue::{Sending, Unacknowledged},
@@ -163,7 +163,7 @@ pub(crate) struct Connection {
     pub(crate) engine: esp::Connection,
     pub(crate) sending: Sending,
     pub(crate) receiving: Receiving,
-    pub(crate) place: Place<Esp>,
+    pub(crate) queue_entry: QueueEntry<Esp>,
     pub(crate) life: Life<Esp>,
     /// What the SYN tells of the connection that this one stands for.
     pub(crate) mapped: Option<esp::Mapped>,
@@ -187,7 +187,7 @@ impl Connection {
             engine,
             receiving: Receiving::new(sending.mss()),
             sending,
-            place: Place::new(sock, sock.shared().peer().mac, queue),
+            queue_entry: QueueEntry::new(sock, sock.shared().peer().mac, queue),
             life: Life::new(),
             mapped: None,
             local: device.address(),
@@ -363,7 +363,7 @@ pub(crate) fn parts<'a, 'b>(
 pub(crate) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
     if due.is_now() {
         if let Some(connection) = esp.state.connection() {
-            connection.place.serve_by_timer(due, now);
+            connection.queue_entry.serve_by_timer(due, now);
         }
     }
 }

@@ -76,12 +76,12 @@ impl Protocol for Esp {
         if now >= connection.sending.corked_until() {
             connection.sending.uncork(engine);
         }
-        connection.place.refresh(engine);
+        connection.queue_entry.refresh(engine);
         if engine.unacked() == 0 {
             // An idle connection gives back memory that it may not need for long.
             connection.sending.free_spares();
         }
-        let heard = connection.place.last_arrival();
+        let heard = connection.queue_entry.last_arrival();
         let outcome = engine.on_deadline(heard, now);
         let due = outcome::settle(esp, outcome, now);
         serve_by_timer(esp, due, now);
@@ -106,7 +106,7 @@ impl Protocol for Esp {
 impl Scheduled for Esp {
     fn take_turn(esp: &mut LockedEsp<'_>, now: u64) {
         if let Some((_, connection)) = parts(esp) {
-            connection.place.refresh(&mut connection.engine);
+            connection.queue_entry.refresh(&mut connection.engine);
             connection.engine.take_turn();
         }
         push(esp, now);
@@ -207,7 +207,7 @@ impl Esp {
         }
         let port = shared.binding.port();
         if let Some(last) = esp.state.connection() {
-            last.place.leave(sock);
+            last.queue_entry.leave(sock);
         }
         let config = net_state.sysctl.config();
         let mut engine = esp::Connection::new(port, peer.port, config);
