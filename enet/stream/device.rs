@@ -5,7 +5,7 @@
 use super::{
     outcome::{self, cut},
     output::{push, send_farewell},
-    sock::{parts, Esp, LockedEsp, Missed},
+    sock::{parts, Deferred, Esp, LockedEsp},
 };
 use crate::net::errno::prelude::*;
 use crate::{
@@ -43,7 +43,7 @@ pub(crate) fn tell(net_state: &NetState, ifindex: u32) {
             sock.shared().set_told(change);
             match guard.locked() {
                 Some(mut esp) => look(&mut esp),
-                None => sock.shared().miss(Missed::Device),
+                None => sock.shared().defer(Deferred::Device),
             }
         });
     };

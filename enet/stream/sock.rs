@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) backlog_drops: Counter,
     /// The last change of a device that the connection was told of.
     told: AtomicU32,
-    missed: AtomicU8,
+    deferred: AtomicU8,
 }
 
 /// A listener beside one of TCP's, which takes connections that stand for that one's.
@@ -69,7 +69,7 @@ impl Twin {
 /// An event that came while a task owned the socket, to be handled when the task releases it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Missed {
+pub(crate) enum Deferred {
     /// The socket's turn in the ACK queue.
     Turn = 1,
     /// The connection's device has changed.
@@ -113,25 +113,25 @@ impl Shared {
         self.binding.port() == local_port && self.peer.is(peer)
     }
 
-    /// Notes something for the task that owns the socket.
-    pub(crate) fn miss(&self, what: Missed) {
-        self.missed.fetch_or(what as u8, Relaxed);
+    /// Defers `what` to the task that owns the socket.
+    pub(crate) fn defer(&self, what: Deferred) {
+        self.deferred.fetch_or(what as u8, Relaxed);
     }
 
-    /// Whether anything was missed.
+    /// Whether anything was deferred.
     #[inline]
-    pub(crate) fn has_missed(&self) -> bool {
-        self.missed.load(Relaxed) != 0
+    pub(crate) fn has_deferred(&self) -> bool {
+        self.deferred.load(Relaxed) != 0
     }
 
-    /// Whether `what` was missed; it is not any more.
-    pub(crate) fn take_missed(&self, what: Missed) -> bool {
-        self.missed.fetch_and(!(what as u8), Relaxed) & what as u8 != 0
+    /// Whether `what` is deferred, which ends with this call.
+    pub(crate) fn take_deferred(&self, what: Deferred) -> bool {
+        self.deferred.fetch_and(!(what as u8), Relaxed) & what as u8 != 0
     }
 
-    /// Forgets all of them, for a new connection.
-    pub(crate) fn forget_missed(&self) {
-        self.missed.store(0, Relaxed);
+    /// Forgets all deferred events, for a new connection.
+    pub(crate) fn forget_deferred(&self) {
+        self.deferred.store(0, Relaxed);
     }
 
     /// The connection was told of the change of a device numbered `change`.

@@ -11,8 +11,8 @@ use super::{
     records,
     send_queue::writable,
     sock::{
-        key, parts, serve_by_timer, tie, Chosen, Connection, Esp, LockedEsp, Missed, Role, Shared,
-        State,
+        key, parts, serve_by_timer, tie, Chosen, Connection, Deferred, Esp, LockedEsp, Role,
+        Shared, State,
     },
     splice,
 };
@@ -89,15 +89,15 @@ impl Protocol for Esp {
 
     #[inline]
     fn awaits_release(shared: &Shared) -> bool {
-        shared.has_missed()
+        shared.has_deferred()
     }
 
     fn before_release(esp: &mut LockedEsp<'_>, _softirq: Softirq<'_>) {
         let shared = esp.sock().shared();
-        if shared.take_missed(Missed::Device) {
+        if shared.take_deferred(Deferred::Device) {
             device::look(esp);
         }
-        if shared.take_missed(Missed::Turn) {
+        if shared.take_deferred(Deferred::Turn) {
             Self::take_turn(esp, timer::now());
         }
     }
@@ -113,7 +113,7 @@ impl Scheduled for Esp {
     }
 
     fn miss_turn(sock: &Sock<Self>) {
-        sock.shared().miss(Missed::Turn);
+        sock.shared().defer(Deferred::Turn);
     }
 }
 
@@ -191,7 +191,7 @@ impl Esp {
         let queue = net_state.esp_queues.of(peer.ifindex)?;
         let sums = esp.state.chosen.sums_at(&net_state.sysctl, queue.speed());
         shared.set_peer(&peer);
-        shared.forget_missed();
+        shared.forget_deferred();
         device::begin(sock);
         let list = |port| net_state.esp_connections.insert(&key(port, &peer), esp);
         let listed = if shared.binding.is_taken() {
