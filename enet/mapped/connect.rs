@@ -299,7 +299,7 @@ fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error
 
 /// Looks how the attempt stands, and decides if it can.
 #[cold]
-pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
+pub(crate) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
     let Some(companion) = call.companion() else {
         return Server::Tcp;
     };

@@ -191,7 +191,7 @@ impl Streams for Mapped {
             }
             Phase::Listening => Server::Both,
             Phase::Esp => Server::Companion,
-            Phase::Connecting => connect::settle(call),
+            Phase::Connecting => connect::advance(call),
         }
     }
 

@@ -8,7 +8,7 @@ use super::{
     device,
     lifecycle::Parent,
     out_of_order,
-    outcome::{self, settle},
+    outcome::{self, apply_outcome},
     output::{self, push},
     receive::Promise,
     records,
@@ -354,7 +354,7 @@ fn process(
     if sock.shared().unread.behind() > 0 {
         out_of_order::hand_over(esp, &mut outcome, now);
     }
-    settle(esp, outcome, now)
+    apply_outcome(esp, outcome, now)
 }
 
 /// Whether a packet has not the sum that it is to have, or has one too late: none may begin when

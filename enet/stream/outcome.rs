@@ -58,7 +58,7 @@ pub(crate) fn set_state(sock: &Sock<Esp>, state: TcpState) {
 }
 
 /// Acts on the outcome of a packet or a timer, and sends what the engine now wants sent.
-pub(crate) fn settle(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -> Due {
+pub(crate) fn apply_outcome(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -> Due {
     let mut due = transmit(esp, now);
     if outcome.acked > 0 {
         free_acknowledged(esp, outcome.acked);

@@ -83,7 +83,7 @@ impl Protocol for Esp {
         }
         let heard = connection.queue_entry.last_arrival();
         let outcome = engine.on_deadline(heard, now);
-        let due = outcome::settle(esp, outcome, now);
+        let due = outcome::apply_outcome(esp, outcome, now);
         serve_by_timer(esp, due, now);
     }
 
