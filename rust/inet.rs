@@ -53,17 +53,17 @@ const AF_INET6: u16 = bindings::AF_INET6 as u16;
 const SOL_SOCKET: c_int = bindings::SOL_SOCKET as c_int;
 const SOL_TCP: c_int = bindings::SOL_TCP as c_int;
 
-/// Whose a call is.
+/// Which socket handles the call.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Server {
+pub(crate) enum Backend {
     /// TCP's.
     Tcp,
     /// The companion's.
     Companion,
     /// Both are to be asked: they listen.
     Both,
-    /// Nobody's yet: it is being decided.
-    Nobody,
+    /// Not known yet: `connect` is still deciding.
+    Pending,
 }
 
 /// The end that a name is asked of.
@@ -144,17 +144,17 @@ pub(crate) trait Streams: Sized + 'static {
         nonblocking: bool,
     ) -> Result;
     /// Whose the calls are, of a descriptor with a companion. May decide.
-    fn server(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Server;
-    /// As [`Streams::server`], but waits while it is nobody's, for `timeout` at most.
+    fn backend(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Backend;
+    /// As [`Streams::backend`], but waits while it is pending, for `timeout` at most.
     ///
     /// # Errors
     ///
     /// `EAGAIN` when the time is up, and those of waiting.
-    fn await_server(
+    fn await_backend(
         call: &StreamCall<'_, Self>,
         companion: &Companion<Self>,
         timeout: c_long,
-    ) -> Result<Server>;
+    ) -> Result<Backend>;
     /// A name of a connection that is the companion's, or is to be.
     ///
     /// # Errors
@@ -304,9 +304,9 @@ impl<'a, M: Streams> StreamCall<'a, M> {
     pub(crate) fn set_asked(&self, asked: bool) {
         let table = M::tables().of(self.sock().family());
         let ops = if asked {
-            table.asking()
+            table.mapped_ops()
         } else {
-            table.passing()
+            table.tcp_ops()
         };
         // SAFETY: The call holds the descriptor. Both tables are static, whole, and of the same
         // owner; the core reads the pointer once for each call.
@@ -327,8 +327,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         let _ = place.compare_exchange(table.proto(!served), table.proto(served), Relaxed, Relaxed);
     }
 
-    fn tcp_ops(&self) -> &'static bindings::proto_ops {
-        M::tables().of(self.sock().family()).tcp()
+    fn inet_ops(&self) -> &'static bindings::proto_ops {
+        M::tables().of(self.sock().family()).inet_ops()
     }
 
     /// TCP's `connect`, with a kernel copy of the address.
@@ -341,7 +341,7 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         let mut storage = [0_u64; SOCKADDR_STORAGE / 8];
         let room = mem::size_of_val(&storage);
         let len = address.len().min(room);
-        let call = self.tcp_ops().connect.ok_or(EOPNOTSUPP)?;
+        let call = self.inet_ops().connect.ok_or(EOPNOTSUPP)?;
         let flags = if nonblocking {
             bindings::O_NONBLOCK as c_int
         } else {
@@ -374,14 +374,14 @@ impl<'a, M: Streams> StreamCall<'a, M> {
     ///
     /// TCP's.
     pub(crate) fn listen(&self, backlog: u32) -> Result {
-        let call = self.tcp_ops().listen.ok_or(EOPNOTSUPP)?;
+        let call = self.inet_ops().listen.ok_or(EOPNOTSUPP)?;
         // SAFETY: The socket is TCP's.
         to_result(unsafe { call(self.socket, c_int::try_from(backlog).unwrap_or(c_int::MAX)) })
     }
 
     /// TCP's readiness. The task is in the wait queue already.
     fn poll(&self, file: *mut bindings::file) -> u32 {
-        match self.tcp_ops().poll {
+        match self.inet_ops().poll {
             // SAFETY: The socket is TCP's, and the file the call's; without a table nothing is
             // entered.
             Some(call) => unsafe { call(file, self.socket, ptr::null_mut()) },

@@ -21,7 +21,7 @@ use crate::{
     net::{
         device::Device,
         family::{Operations, SocketState},
-        inet::{Companion, InternetEnd, Objection, Parts, Server, StreamCall, Streams},
+        inet::{Backend, Companion, InternetEnd, Objection, Parts, StreamCall, Streams},
         namespace::{Net, PerNet},
         rcu,
         route::NoHop,
@@ -276,11 +276,11 @@ fn has_connection(net_state: &NetState, own: u16, plan: &Plan) -> bool {
 fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error) -> Result {
     let companion = call.companion().ok_or(EINVAL)?;
     let timeout = call.sock().send_timeout(nonblocking);
-    let server = match M::await_server(call, companion, timeout) {
+    let backend = match M::await_backend(call, companion, timeout) {
         Err(EAGAIN) => return Err(pending),
         other => other?,
     };
-    if server == Server::Companion {
+    if backend == Backend::Companion {
         companion.record.tell();
         return Ok(());
     }
@@ -299,17 +299,17 @@ fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error
 
 /// Looks how the attempt stands, and decides if it can.
 #[cold]
-pub(crate) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
+pub(crate) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
     let Some(companion) = call.companion() else {
-        return Server::Tcp;
+        return Backend::Tcp;
     };
     let record = &companion.record;
     let mut attempt = record.decide();
     match record.phase() {
         Phase::Connecting => {}
-        Phase::Esp => return Server::Companion,
-        Phase::Listening => return Server::Both,
-        Phase::Tcp => return Server::Tcp,
+        Phase::Esp => return Backend::Companion,
+        Phase::Listening => return Backend::Both,
+        Phase::Tcp => return Backend::Tcp,
     }
     let net_state = NetState::of(call.sock().net());
     let reason = match Esp::connect(&call.on(companion), &[], true) {
@@ -328,15 +328,15 @@ pub(crate) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
                 let carrier = Carrier::Esp(source, destination);
                 (net_state.mapped_connections).note(call.sock().inode(), carrier);
             }
-            return Server::Companion;
+            return Backend::Companion;
         }
-        Err(EALREADY | EINPROGRESS) => return Server::Nobody,
+        Err(EALREADY | EINPROGRESS) => return Backend::Pending,
         // The peer has reset an open connection: the program hears of that, and TCP opens no other
         // one.
         Err(ECONNRESET) => {
             end_attempt(call, record, &mut attempt, ECONNRESET);
             call.report_error(ECONNRESET);
-            return Server::Tcp;
+            return Backend::Tcp;
         }
         Err(ECONNREFUSED) => Statistic::MappedTcpRefused,
         Err(ETIMEDOUT) => Statistic::MappedTcpSilent,
@@ -358,7 +358,7 @@ pub(crate) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
             Err(error) => call.report_error(error),
         }
     }
-    Server::Tcp
+    Backend::Tcp
 }
 
 /// Ends the attempt: `connect` fails with `error`, and TCP, which serves the socket now, does not

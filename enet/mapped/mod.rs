@@ -21,8 +21,8 @@ use crate::{
     net::{
         family::Operations,
         inet::{
-            Companion, End, InternetEnd, NewStream, Parts, Server, StreamCall, StreamInfo, Streams,
-            Tables,
+            Backend, Companion, End, InternetEnd, NewStream, Parts, StreamCall, StreamInfo,
+            Streams, Tables,
         },
         namespace::PerNet,
         sock::{RawSock, TcpState},
@@ -182,29 +182,29 @@ impl Streams for Mapped {
         }
     }
 
-    fn server(call: &Call<'_>, companion: &Companion<Self>) -> Server {
+    fn backend(call: &Call<'_>, companion: &Companion<Self>) -> Backend {
         match companion.record.phase() {
-            Phase::Tcp => Server::Tcp,
+            Phase::Tcp => Backend::Tcp,
             Phase::Listening if !is_listener(call) => {
                 Self::look_at_listener(call, companion);
-                Server::Tcp
+                Backend::Tcp
             }
-            Phase::Listening => Server::Both,
-            Phase::Esp => Server::Companion,
+            Phase::Listening => Backend::Both,
+            Phase::Esp => Backend::Companion,
             Phase::Connecting => connect::advance(call),
         }
     }
 
-    fn await_server(
+    fn await_backend(
         call: &Call<'_>,
         companion: &Companion<Self>,
         timeout: kernel::ffi::c_long,
-    ) -> Result<Server> {
+    ) -> Result<Backend> {
         let mut left = timeout;
         loop {
-            let server = Self::server(call, companion);
-            let Some(companion) = call.companion().filter(|_| server == Server::Nobody) else {
-                return Ok(server);
+            let backend = Self::backend(call, companion);
+            let Some(companion) = call.companion().filter(|_| backend == Backend::Pending) else {
+                return Ok(backend);
             };
             let sock = companion.sock();
             let waited = call

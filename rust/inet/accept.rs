@@ -14,7 +14,7 @@ pub(crate) struct NewStream<'a, M: Streams> {
 impl<M: Streams> NewStream<'_, M> {
     /// # Safety
     ///
-    /// `socket` is a descriptor of `M`'s passing table, without a socket, which nobody else uses as
+    /// `socket` is a descriptor of `M`'s `tcp_ops`, without a socket, which nobody else uses as
     /// long as this lasts, and `argument` that of the `accept` call.
     pub(super) unsafe fn new(
         socket: *mut bindings::socket,
@@ -49,7 +49,7 @@ impl<M: Streams> NewStream<'_, M> {
         if self.is_used() {
             return Err(EINVAL);
         }
-        let call = listener.tcp_ops().accept.ok_or(EOPNOTSUPP)?;
+        let call = listener.inet_ops().accept.ok_or(EOPNOTSUPP)?;
         // SAFETY: The listener is TCP's, the descriptor without a socket, and the argument the
         // call's.
         let result = to_result(unsafe {

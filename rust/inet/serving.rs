@@ -25,7 +25,7 @@ pub(super) unsafe extern "C" fn answer<M: Streams>(
     if !socket.is_null() {
         // SAFETY: The caller's promise: a call that runs on the descriptor.
         let call = unsafe { StreamCall::<M>::new(socket) };
-        if let (Server::Companion, Some(companion)) = served(&call) {
+        if let (Backend::Companion, Some(companion)) = served(&call) {
             // SAFETY: The caller's promise.
             return answer_by(&companion.sock, command, |value| unsafe {
                 *argument = value;

@@ -23,21 +23,21 @@ pub(crate) struct Table {
     /// TCP's, but for what `io_uring` calls or looks at [here](super::serving): of a socket whose
     /// descriptor's calls are the companion's.
     serving: bindings::proto,
-    /// TCP's own.
-    tcp_ops: *const bindings::proto_ops,
+    /// TCP's own: `inet_stream_ops` or `inet6_stream_ops`.
+    inet_ops: *const bindings::proto_ops,
     /// TCP's, but for the owner and the calls that may lead to a companion.
-    passing: bindings::proto_ops,
+    tcp_ops: bindings::proto_ops,
     /// TCP's, but for the owner and the calls that ask whose they are.
-    asking: bindings::proto_ops,
+    mapped_ops: bindings::proto_ops,
     switch: bindings::inet_protosw,
 }
 
 impl Table {
     /// TCP's functions. They are there: a descriptor has got this far.
-    pub(super) fn tcp(&self) -> &'static bindings::proto_ops {
+    pub(super) fn inet_ops(&self) -> &'static bindings::proto_ops {
         // SAFETY: TCP is no module, and its tables are static. Without them there is no
         // registration, hence no descriptor that could ask.
-        unsafe { &*self.tcp_ops }
+        unsafe { &*self.inet_ops }
     }
 
     /// TCP's own table of its sockets.
@@ -45,12 +45,12 @@ impl Table {
         self.tcp
     }
 
-    pub(super) fn passing(&self) -> *const bindings::proto_ops {
-        &self.passing
+    pub(super) fn tcp_ops(&self) -> *const bindings::proto_ops {
+        &self.tcp_ops
     }
 
-    pub(super) fn asking(&self) -> *const bindings::proto_ops {
-        &self.asking
+    pub(super) fn mapped_ops(&self) -> *const bindings::proto_ops {
+        &self.mapped_ops
     }
 
     /// What a socket of TCP's has for its own, as long as its companion
@@ -135,15 +135,15 @@ impl<M: Streams> Tables<M> {
             table.tcp = (*(*socket).sk).__sk_common.skc_prot;
             table.proto = ptr::read(table.tcp);
             table.serving = ptr::read(table.tcp);
-            table.tcp_ops = (*socket).ops;
-            table.passing = ptr::read(table.tcp_ops);
+            table.inet_ops = (*socket).ops;
+            table.tcp_ops = ptr::read(table.inet_ops);
             bindings::sock_release(socket);
         }
         table.proto.init = Some(init::<M>);
         table.proto.owner = module.as_ptr().cast();
         table.serving.ioctl = Some(serving::answer::<M>);
         table.serving.recvmsg = Some(serving::receive::<M>);
-        let ops = &mut table.passing;
+        let ops = &mut table.tcp_ops;
         ops.owner = module.as_ptr().cast();
         ops.release = Some(release::<M>);
         ops.connect = Some(connect::<M>);
@@ -156,8 +156,8 @@ impl<M: Streams> Tables<M> {
         ops.getname = Some(getname::<M>);
         ops.shutdown = Some(shutdown::<M>);
         ops.setsockopt = Some(setsockopt::<M>);
-        table.asking = *ops;
-        let ops = &mut table.asking;
+        table.mapped_ops = *ops;
+        let ops = &mut table.mapped_ops;
         ops.bind = Some(bind::<M>);
         ops.poll = Some(poll::<M>);
         ops.ioctl = Some(ioctl::<M>);
@@ -174,7 +174,7 @@ impl<M: Streams> Tables<M> {
         table.switch.type_ = SOCK_STREAM as u16;
         table.switch.protocol = protocol;
         table.switch.prot = &raw mut table.proto;
-        table.switch.ops = &raw const table.passing;
+        table.switch.ops = &raw const table.tcp_ops;
         table.switch.flags = bindings::INET_PROTOSW_ICSK as u8;
         Ok(())
     }
@@ -339,7 +339,7 @@ fn count(result: Result<usize>) -> c_int {
 /// Hands a call on to TCP, whose socket it is.
 macro_rules! by_tcp {
     ($call:ident, $name:ident($($argument:expr),*)) => {
-        match $call.tcp_ops().$name {
+        match $call.inet_ops().$name {
             // SAFETY: The descriptor's socket is TCP's, of the family that the function is for, and
             // the arguments are the core's own.
             Some(tcp) => unsafe { tcp($($argument),*) },
@@ -348,13 +348,13 @@ macro_rules! by_tcp {
     };
 }
 
-/// Whose a call is. Without a companion, as it may be while one is being made, it is TCP's.
+/// Which socket handles the call: TCP's if there is no companion, as while one is being made.
 pub(super) fn served<'a, M: Streams>(
     call: &StreamCall<'a, M>,
-) -> (Server, Option<&'a Companion<M>>) {
+) -> (Backend, Option<&'a Companion<M>>) {
     match call.companion() {
-        Some(companion) => (M::server(call, companion), Some(companion)),
-        None => (Server::Tcp, None),
+        Some(companion) => (M::backend(call, companion), Some(companion)),
+        None => (Backend::Tcp, None),
     }
 }
 
@@ -367,8 +367,8 @@ fn awaited<'a, M: Streams>(
     let Some(companion) = call.companion() else {
         return Ok(None);
     };
-    let server = M::await_server(call, companion, timeout)?;
-    Ok((server == Server::Companion).then_some(companion))
+    let backend = M::await_backend(call, companion, timeout)?;
+    Ok((backend == Backend::Companion).then_some(companion))
 }
 
 /// # Safety
@@ -397,7 +397,7 @@ unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socket) -> c_int
         };
         hand_over::<M>(socket);
         M::released(RawSock::from_raw((*socket).sk));
-        match M::tables().of(family).tcp().release {
+        match M::tables().of(family).inet_ops().release {
             Some(tcp) => tcp(socket),
             None => 0,
         }
@@ -415,8 +415,8 @@ unsafe extern "C" fn bind<M: Streams>(
     // SAFETY: A call that runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
     match served(&call).0 {
-        Server::Companion | Server::Nobody => EINVAL.to_errno(),
-        Server::Tcp | Server::Both => by_tcp!(call, bind(socket, address, len)),
+        Backend::Companion | Backend::Pending => EINVAL.to_errno(),
+        Backend::Tcp | Backend::Both => by_tcp!(call, bind(socket, address, len)),
     }
 }
 
@@ -470,7 +470,7 @@ unsafe extern "C" fn accept<M: Streams>(
         let nonblocking = (*argument).flags & bindings::O_NONBLOCK as c_int != 0;
         // Until it is the companion's, if it becomes so.
         let table = M::tables().of(call.sock().family());
-        bindings::socket_set_ops(new, table.passing());
+        bindings::socket_set_ops(new, table.tcp_ops());
         let mut new = NewStream::new(new, argument);
         code(M::accept(&call, &mut new, nonblocking))
     }
@@ -479,7 +479,7 @@ unsafe extern "C" fn accept<M: Streams>(
 /// # Safety
 ///
 /// Called by the core, in a call that asks for a name of a descriptor of ours, with room for a
-/// `sockaddr_storage`; after `accept` the descriptor may be of the passing table.
+/// `sockaddr_storage`; after `accept` the descriptor may have `tcp_ops`.
 unsafe extern "C" fn getname<M: Streams>(
     socket: *mut bindings::socket,
     address: *mut bindings::sockaddr,
@@ -492,10 +492,10 @@ unsafe extern "C" fn getname<M: Streams>(
         1 => End::Peer,
         _ => End::Accepted,
     };
-    let (server, companion) = served(&call);
-    let companion = match server {
-        Server::Companion | Server::Nobody => companion,
-        Server::Tcp | Server::Both => None,
+    let (backend, companion) = served(&call);
+    let companion = match backend {
+        Backend::Companion | Backend::Pending => companion,
+        Backend::Tcp | Backend::Both => None,
     };
     let Some(companion) = companion else {
         return by_tcp!(call, getname(socket, address, peer));
@@ -523,14 +523,14 @@ unsafe extern "C" fn poll<M: Streams>(
         bindings::sock_poll_wait(file, socket, wait);
         StreamCall::<M>::new(socket)
     };
-    let (server, companion) = served(&call);
+    let (backend, companion) = served(&call);
     let mut ready = 0;
     if let Some(companion) = companion {
-        if server == Server::Companion || server == Server::Both {
+        if backend == Backend::Companion || backend == Backend::Both {
             ready |= M::Protocol::poll(&call.on(companion));
         }
     }
-    if server == Server::Tcp || server == Server::Both {
+    if backend == Backend::Tcp || backend == Backend::Both {
         ready |= call.poll(file);
     }
     ready
@@ -546,7 +546,7 @@ unsafe extern "C" fn ioctl<M: Streams>(
 ) -> c_int {
     // SAFETY: A call that runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
-    if let (Server::Companion, Some(companion)) = served(&call) {
+    if let (Backend::Companion, Some(companion)) = served(&call) {
         match M::Protocol::ioctl(&companion.sock, command) {
             Err(error) if error == ENOIOCTLCMD => {}
             other => return code(other.and_then(|value| IntArgument::new(argument).write(value))),
@@ -567,10 +567,10 @@ unsafe extern "C" fn shutdown<M: Streams>(socket: *mut bindings::socket, how: c_
         _ => return EINVAL.to_errno(),
     };
     match served(&call) {
-        (Server::Companion, Some(companion)) => {
+        (Backend::Companion, Some(companion)) => {
             code(M::Protocol::shutdown(&call.on(companion), halves))
         }
-        (Server::Nobody, Some(companion)) => code(M::give_up(&call, companion)),
+        (Backend::Pending, Some(companion)) => code(M::give_up(&call, companion)),
         _ => {
             let result = by_tcp!(call, shutdown(socket, how));
             // Loaded behind TCP's own call, see `StreamCall::ordered_state`.
@@ -603,7 +603,7 @@ unsafe extern "C" fn setsockopt<M: Streams>(
         return ENOENT.to_errno();
     }
     if let Some(error) = refusal(level, name, call.is_v6()) {
-        if matches!(served(&call).0, Server::Companion | Server::Nobody) {
+        if matches!(served(&call).0, Backend::Companion | Backend::Pending) {
             return error.to_errno();
         }
     }
@@ -617,9 +617,9 @@ unsafe extern "C" fn setsockopt<M: Streams>(
         }
         return result;
     }
-    let (server, companion) = served(&call);
+    let (backend, companion) = served(&call);
     let of_stamps = [bindings::SO_TIMESTAMPING_OLD, bindings::SO_TIMESTAMPING_NEW];
-    let before = (server == Server::Companion && of_stamps.contains(&(name as u32)))
+    let before = (backend == Backend::Companion && of_stamps.contains(&(name as u32)))
         .then(|| call.sock().begin_stamp_numbers())
         .flatten();
     // SAFETY: What the core itself would have called.
@@ -647,7 +647,7 @@ unsafe extern "C" fn getsockopt<M: Streams>(
 ) -> c_int {
     // SAFETY: A call that runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
-    if let (Server::Companion, Some(companion)) = served(&call) {
+    if let (Backend::Companion, Some(companion)) = served(&call) {
         if (level, name) == (SOL_TCP, bindings::TCP_INFO as c_int) {
             let value = OptionBuffer::new(value.cast(), len);
             return code(M::info(companion).write(value));
@@ -764,7 +764,7 @@ unsafe extern "C" fn splice_read<M: Streams>(
         Ok(Some(companion)) => unsafe {
             splice_by(&call.on(companion), socket, position, pipe, len, flags)
         },
-        Ok(None) => match call.tcp_ops().splice_read {
+        Ok(None) => match call.inet_ops().splice_read {
             // SAFETY: The socket is TCP's, and the arguments are the core's own.
             Some(tcp) => unsafe { tcp(socket, position, pipe, len, flags) },
             None => EINVAL.to_errno() as isize,
@@ -779,10 +779,10 @@ unsafe extern "C" fn splice_read<M: Streams>(
 unsafe extern "C" fn splice_eof<M: Streams>(socket: *mut bindings::socket) {
     // SAFETY: A call that runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
-    if let (Server::Companion, Some(companion)) = served(&call) {
+    if let (Backend::Companion, Some(companion)) = served(&call) {
         return M::Protocol::no_more(&companion.sock);
     }
-    if let Some(tcp) = call.tcp_ops().splice_eof {
+    if let Some(tcp) = call.inet_ops().splice_eof {
         // SAFETY: The socket is TCP's.
         unsafe { tcp(socket) };
     }
