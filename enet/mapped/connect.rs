@@ -213,7 +213,7 @@ fn attempt<M: Mapped>(
         .map_err(failed)?;
     let record = &companion.record;
     let sock = companion.sock();
-    if sock.shared().twin.is_some() {
+    if sock.shared().front.is_some() {
         // It has listened before.
         return Err(Statistic::MappedTcpOption);
     }

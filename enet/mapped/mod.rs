@@ -4,7 +4,7 @@
 //! hosts speak it and are on one Ethernet, and TCP everywhere else.
 //!
 //! Which of the two it is, is decided while the program connects and before it learns that it is
-//! connected, and does not change later. A listener of TCP's has a twin of ESP's, and `accept`
+//! connected, and does not change later. A listener of TCP's has a companion of ESP's, and `accept`
 //! takes from both.
 
 pub(crate) mod carriers;
@@ -32,7 +32,7 @@ use crate::{
     stream::{
         options,
         outcome::{is_connecting, tcp_state},
-        sock::{parts, tie, Chosen, Esp, Shared, State, Twin},
+        sock::{parts, tie, Chosen, Esp, FrontListener, Shared, State},
         socket,
     },
     uapi::is_own_level,
@@ -105,18 +105,18 @@ impl Streams for Mapped {
         if !net_state.sysctl.mapped() || call.needs_tcp() {
             return Ok(());
         }
-        let twin = Twin {
+        let front = FrontListener {
             own: call.own_end(),
             takes_v4: !call.is_v6() || !call.is_v6_only(),
         };
         let made = call.accompany(0, || {
             Ok(Parts {
-                shared: Shared::of_twin(twin),
+                shared: Shared::of_companion(front),
                 state: State::idle(Chosen::default()),
                 record: Record::new(false)?,
             })
         });
-        // Without memory for a twin TCP listens alone.
+        // Without memory for a companion TCP listens alone.
         let Ok(companion) = made else {
             return Ok(());
         };
@@ -126,20 +126,21 @@ impl Streams for Mapped {
             // calls fails.
             return disconnect(call, companion, &mut attempt);
         }
-        // TCP listens alone too if the companion is another's twin: the socket has tried to
-        // connect, or has listened elsewhere, before. A `shutdown` that has ended TCP's listener
+        // TCP listens alone too if the companion does not listen for this one: the socket has tried
+        // to connect, or has listened elsewhere, before. A `shutdown` that has ended TCP's listener
         // already may have come before there was a companion that it could look at; one that comes
         // later looks, and waits for the decision.
         let own = call.own_end();
-        let twin = companion.sock().shared().twin.as_ref();
-        if twin.is_none_or(|twin| twin.own != own) || call.ordered_state() != TcpState::Listen as u8
+        let front = companion.sock().shared().front.as_ref();
+        if front.is_none_or(|front| front.own != own)
+            || call.ordered_state() != TcpState::Listen as u8
         {
             return Ok(());
         }
         net_state.sysctl.limit_buffers(companion.sock());
         // The core has cut the number already, as TCP has it.
         let most = backlog.min(u16::MAX.into());
-        if socket::listen_as_twin(&call.on(companion), most).is_ok() {
+        if socket::listen_as_companion(&call.on(companion), most).is_ok() {
             companion.record.set_phase(Phase::Listening);
             call.set_asked(true);
         }
@@ -149,30 +150,31 @@ impl Streams for Mapped {
     fn accept(call: &Call<'_>, new: &mut NewStream<'_, Self>, nonblocking: bool) -> Result {
         let mut timeout = call.sock().receive_timeout(nonblocking);
         loop {
-            // A twin may come while the call sleeps.
-            let twin = twin_of(call);
-            if let Some(twin) = twin {
-                Self::look_at_listener(call, twin);
+            // A companion may come while the call sleeps.
+            let companion = listening_companion(call);
+            if let Some(companion) = companion {
+                Self::look_at_listener(call, companion);
             }
             // Each of the two is asked first every other time, so that neither starves the other.
-            let tcp_first = twin.is_none_or(|twin| twin.record.take_turn());
+            let tcp_first = companion.is_none_or(|companion| companion.record.take_turn());
             for tcp in [tcp_first, !tcp_first] {
                 if tcp {
                     if new.accept_of_tcp(call)? {
-                        if twin.is_some() {
+                        if companion.is_some() {
                             note(call, new, Carrier::TcpByPeer);
                         }
                         return Ok(());
                     }
-                } else if let Some(twin) = twin {
-                    if accept_of_esp(call, twin, new)? {
+                } else if let Some(companion) = companion {
+                    if accept_of_esp(call, companion, new)? {
                         return Ok(());
                     }
                 }
             }
             let waited = call.wait_exclusive(&mut timeout, || {
                 call.tcp_accepts()
-                    || twin_of(call).is_some_and(|twin| twin.sock().shared().unread.count() > 0)
+                    || listening_companion(call)
+                        .is_some_and(|companion| companion.sock().shared().unread.count() > 0)
             });
             match waited {
                 // Disconnected: it listens no more, which the next look tells.
@@ -320,9 +322,9 @@ fn disconnect<'a>(
 }
 
 /// The companion, if it is a listener's.
-fn twin_of<'a>(call: &Call<'a>) -> Option<&'a Companion<Mapped>> {
+fn listening_companion<'a>(call: &Call<'a>) -> Option<&'a Companion<Mapped>> {
     let companion = call.companion();
-    companion.filter(|companion| companion.sock().shared().twin.is_some())
+    companion.filter(|companion| companion.sock().shared().front.is_some())
 }
 
 /// Gives `new` the connection of ESP's that has waited longest, if one has.

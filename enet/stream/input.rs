@@ -229,8 +229,8 @@ fn mapped_listener<'a>(
     let listener = net_state
         .mapped_listeners
         .find_best(port.into(), section, |sock| {
-            let twin = sock.shared().twin.as_ref()?;
-            if !twin.takes(&destination)
+            let front = sock.shared().front.as_ref()?;
+            if !front.takes(&destination)
                 || !is_open(sock)
                 || !sock.may_take_for_front(device, section)
             {
@@ -239,7 +239,7 @@ fn mapped_listener<'a>(
             let from = peer.mac.to_bits() << 16 | u64::from(peer.port);
             let share = net_state.cookie_secret.hash([from, sock.inode(), 0]) as u32 >> 2;
             let of_device = u32::from(sock.bound_device() != 0) << 30;
-            Some(share | of_device | u32::from(!twin.own.is_any()) << 31)
+            Some(share | of_device | u32::from(!front.own.is_any()) << 31)
         })?;
     if !net_state.mapped_rules.allow(listener, from, port) {
         net_state.statistics.count(Statistic::MappedInPolicy);
@@ -248,18 +248,18 @@ fn mapped_listener<'a>(
     Some(listener)
 }
 
-/// Whether a listener takes connections: a twin does as long as TCP's socket in front of it
-/// listens, where it did when the twin began.
+/// Whether a listener takes connections: a companion does as long as TCP's socket in front of it
+/// listens, where it did when the companion began.
 fn is_open(listener: &Sock<Esp>) -> bool {
-    let twin = listener.shared().twin.as_ref();
-    twin.is_none_or(|twin| listener.front_listens_at() == Some(twin.own))
+    let front = listener.shared().front.as_ref();
+    front.is_none_or(|front| listener.front_listens_at() == Some(front.own))
 }
 
 /// Whether a listener takes connections of the kind that a SYN with these options opens.
 fn takes(listener: &Sock<Esp>, options: &Options) -> bool {
     let records = records::largest(listener).is_some();
-    let mapped = match (&listener.shared().twin, &options.mapped) {
-        (Some(twin), Some(ends)) => twin.takes(&InternetEnd::from(ends.destination)),
+    let mapped = match (&listener.shared().front, &options.mapped) {
+        (Some(front), Some(ends)) => front.takes(&InternetEnd::from(ends.destination)),
         (None, None) => true,
         _ => false,
     };
@@ -616,7 +616,7 @@ fn answer(
     let admission = queue.lock().admit(now);
     let summed = syn.is_summed() || esp.state.chosen.sums(&net_state.sysctl);
     let cookie = || client(peer).cookie(syn, now, cookie_hash(listener));
-    let twin = listener.shared().twin.is_some();
+    let is_companion = listener.shared().front.is_some();
     match admission {
         Admission::Child => {
             let port = listener.shared().binding.port();
@@ -637,7 +637,7 @@ fn answer(
             Ok(())
         }
         // A cookie has no room for the ends that the SYN told. Its sender has TCP to go back to.
-        Admission::Cookie if twin || !esp::cookie::suits(options) => {
+        Admission::Cookie if is_companion || !esp::cookie::suits(options) => {
             listener.count_drop();
             Err(DropReason::ListenQueue)
         }

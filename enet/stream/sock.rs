@@ -36,8 +36,8 @@ pub(crate) type LockedEsp<'a> = Locked<'a, Esp>;
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) binding: Binding,
-    /// Of a listener beside one of TCP's.
-    pub(crate) twin: Option<Twin>,
+    /// Of a listening companion: TCP's listener in front of it.
+    pub(crate) front: Option<FrontListener>,
     peer: Peer,
     pub(crate) unread: Unread,
     pub(crate) unacknowledged: Unacknowledged,
@@ -49,15 +49,15 @@ pub(crate) struct Shared {
     deferred: AtomicU8,
 }
 
-/// A listener beside one of TCP's, which takes connections that stand for that one's.
-pub(crate) struct Twin {
-    /// Where the listener of TCP's is bound to.
+/// A listener of TCP's, whose companion takes connections that stand for that one's.
+pub(crate) struct FrontListener {
+    /// Where it is bound to.
     pub(crate) own: InternetEnd,
     /// Whether it takes connections of IPv4.
     pub(crate) takes_v4: bool,
 }
 
-impl Twin {
+impl FrontListener {
     /// Whether a connection to `destination` is for this listener.
     pub(crate) fn takes(&self, destination: &InternetEnd) -> bool {
         self.takes_v4
@@ -77,11 +77,11 @@ pub(crate) enum Deferred {
 }
 
 impl Shared {
-    /// The part of a listener beside one of TCP's.
-    pub(crate) fn of_twin(twin: Twin) -> Self {
+    /// The part of a companion that listens for `front`.
+    pub(crate) fn of_companion(front: FrontListener) -> Self {
         Shared {
-            binding: Binding::fixed(twin.own.port, INTERFACE_ANY),
-            twin: Some(twin),
+            binding: Binding::fixed(front.own.port, INTERFACE_ANY),
+            front: Some(front),
             ..Shared::default()
         }
     }
@@ -373,8 +373,8 @@ pub(crate) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
 /// it.
 pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
     let shared = sock.shared();
-    // A twin's device may be any, and may go: it waits, as TCP's listener does.
-    if shared.twin.is_some() {
+    // A companion's device may be any, and may go: it waits, as TCP's listener does.
+    if shared.front.is_some() {
         return INTERFACE_ANY;
     }
     let state = sock.tcp_state();

@@ -317,7 +317,7 @@ fn is_connected(state: u8) -> bool {
 }
 
 /// Listens beside a socket of TCP's, as which the caller has made the one of `call`.
-pub(crate) fn listen_as_twin(call: &Call<'_, Esp>, backlog: u32) -> Result {
+pub(crate) fn listen_as_companion(call: &Call<'_, Esp>, backlog: u32) -> Result {
     let sock = call.sock();
     let mut guard = call.lock();
     let esp = guard.locked();
@@ -326,7 +326,7 @@ pub(crate) fn listen_as_twin(call: &Call<'_, Esp>, backlog: u32) -> Result {
         sock.backlog_limit().store(backlog, Relaxed);
         return Ok(());
     }
-    let twin = sock.shared().twin.as_ref().ok_or(EINVAL)?;
+    let front = sock.shared().front.as_ref().ok_or(EINVAL)?;
     if sock.tcp_state() != TcpState::Close as u8 {
         return Err(EINVAL);
     }
@@ -336,7 +336,7 @@ pub(crate) fn listen_as_twin(call: &Call<'_, Esp>, backlog: u32) -> Result {
     let listed = net_state
         .mapped_listeners
         .lock()
-        .insert(twin.own.port.into(), sock);
+        .insert(front.own.port.into(), sock);
     if let Err(e) = listed {
         outcome::set_state(sock, TcpState::Close);
         drop(queue.lock().close());
@@ -347,7 +347,7 @@ pub(crate) fn listen_as_twin(call: &Call<'_, Esp>, backlog: u32) -> Result {
     Ok(())
 }
 
-/// Ends [`listen_as_twin`].
+/// Ends [`listen_as_companion`].
 pub(crate) fn stop_twin(sock: &Sock<Esp>) {
     let mut guard = sock.lock();
     Esp::stop_listening(&mut guard);
