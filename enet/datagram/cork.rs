@@ -72,17 +72,17 @@ fn append(
 /// An empty datagram with room for the largest, to leave as the call that begins it asks.
 fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<Pending> {
     let mut to = Edp::destination(sock, msg)?;
-    let summed = sock.shared().sums.load(Relaxed);
+    let with_checksum = sock.shared().sums.load(Relaxed);
     let (headroom, room) = {
         let section = rcu::Read::enter();
         let device = Edp::way(sock, &mut to, &section)?;
-        let room = edp::wire::mtu(device.mtu(), summed) as usize;
+        let room = edp::wire::mtu(device.mtu(), with_checksum) as usize;
         (device.headroom(), room)
     };
     let headroom = headroom.saturating_add(edp::wire::HEADER_LEN);
     let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
     let cookie = msg.cookie(sock)?;
-    let size = room.saturating_add(edp::wire::sum_len(summed));
+    let size = room.saturating_add(edp::wire::sum_len(with_checksum));
     let mut skb = sock.alloc_send(headroom, size, nonblocking)?;
     skb.set_cookie(sock, &cookie);
     Ok(Pending { skb, to, room })
@@ -98,13 +98,13 @@ fn push(sock: &Sock<Edp>, pending: &mut Option<Pending>) -> Result {
     let section = rcu::Read::enter();
     let device = Edp::way(sock, &mut to, &section)?;
     let len = skb.len();
-    let summed = sock.shared().sums.load(Relaxed);
-    fits(device, len, summed)?;
-    fits_peer(device, &to, len, summed)?;
-    if !skb.push(&Edp::header(sock, &to, len, summed).emit()) {
+    let with_checksum = sock.shared().sums.load(Relaxed);
+    fits(device, len, with_checksum)?;
+    fits_peer(device, &to, len, with_checksum)?;
+    if !skb.push(&Edp::header(sock, &to, len, with_checksum).emit()) {
         return Err(ENOBUFS);
     }
-    if summed && !skb.append_sum(0) {
+    if with_checksum && !skb.append_sum(0) {
         return Err(ENOBUFS);
     }
     Edp::transmit(sock, device, skb, &to)

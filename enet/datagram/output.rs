@@ -16,30 +16,30 @@ use crate::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Checks that `len` bytes of payload leave by `device` in one frame, with a sum if they are
-/// `summed`.
+/// Checks that `len` bytes of payload, and a checksum if `with_checksum`, leave by `device` in one
+/// frame.
 ///
 /// # Errors
 ///
 /// `EMSGSIZE`.
 #[inline]
-pub(crate) fn fits(device: &Device, len: usize, summed: bool) -> Result {
-    if len > edp::wire::mtu(device.mtu(), summed) as usize {
+pub(crate) fn fits(device: &Device, len: usize, with_checksum: bool) -> Result {
+    if len > edp::wire::mtu(device.mtu(), with_checksum) as usize {
         return Err(EMSGSIZE);
     }
     Ok(())
 }
 
-/// Checks that the peer takes `len` bytes of payload, with a sum if they are `summed`. What every
-/// host takes passes at once. If the peer's limit is not known, the peer is asked, and the datagram
-/// leaves: it does not wait for the answer.
+/// Checks that the peer takes `len` bytes of payload, and a checksum if `with_checksum`. Lengths
+/// that every host takes pass at once. If the peer's limit is not known, the peer is asked, and the
+/// datagram leaves without waiting for the answer.
 ///
 /// # Errors
 ///
 /// `EMSGSIZE`.
 #[inline]
-pub(crate) fn fits_peer(device: &Device, to: &Address, len: usize, summed: bool) -> Result {
-    let len = len.saturating_add(sum_len(summed));
+pub(crate) fn fits_peer(device: &Device, to: &Address, len: usize, with_checksum: bool) -> Result {
+    let len = len.saturating_add(sum_len(with_checksum));
     if len <= edp::wire::COMMON_LARGEST {
         return Ok(());
     }
@@ -66,13 +66,13 @@ fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
 /// The largest datagram that leaves by `device` for the peer, if the socket has one.
 pub(crate) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
     let shared = sock.shared();
-    let summed = shared.sums.load(Relaxed);
-    let own = edp::wire::mtu(device.mtu(), summed);
+    let with_checksum = shared.sums.load(Relaxed);
+    let own = edp::wire::mtu(device.mtu(), with_checksum);
     let told = (shared.peer.get())
         .filter(|peer| peer.mac != device.address())
         .and_then(|peer| NetState::of(device.net()).edp_peers.largest(&peer));
     told.map_or(own, |told| {
-        own.min(u32::from(told).saturating_sub(sum_len(summed) as u32))
+        own.min(u32::from(told).saturating_sub(sum_len(with_checksum) as u32))
     })
 }
 
@@ -136,24 +136,24 @@ impl Edp {
         Ok(device)
     }
 
-    /// The header of a datagram with `len` bytes of payload, and a sum behind them if it is
-    /// `summed`.
+    /// The header of a datagram with `len` bytes of payload, and a checksum behind them if
+    /// `with_checksum`.
     pub(crate) fn header(
         sock: &Sock<Self>,
         to: &Address,
         len: usize,
-        summed: bool,
+        with_checksum: bool,
     ) -> edp::wire::Header {
         edp::wire::Header {
             src: sock.shared().binding.port(),
             dst: to.port,
             len: len as u16,
-            summed,
+            summed: with_checksum,
         }
     }
 
-    /// Where a datagram of `len` bytes goes, whether it is summed, and the bytes that the device
-    /// needs in front of it.
+    /// Where a datagram of `len` bytes goes, whether it has a checksum, and the bytes that the
+    /// device needs in front of it.
     #[inline]
     pub(crate) fn prepare(
         sock: &Sock<Self>,
@@ -161,32 +161,32 @@ impl Edp {
         len: usize,
     ) -> Result<(Address, bool, usize)> {
         let mut to = Self::destination(sock, msg)?;
-        let summed = sock.shared().sums.load(Relaxed);
+        let with_checksum = sock.shared().sums.load(Relaxed);
         let section = rcu::Read::enter();
         let device = Self::way(sock, &mut to, &section)?;
-        fits(device, len, summed)?;
-        fits_peer(device, &to, len, summed)?;
-        Ok((to, summed, device.headroom()))
+        fits(device, len, with_checksum)?;
+        fits_peer(device, &to, len, with_checksum)?;
+        Ok((to, with_checksum, device.headroom()))
     }
 
     pub(crate) fn send_now(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize) -> Result {
-        let (mut to, summed, headroom) = Self::prepare(sock, msg, len)?;
+        let (mut to, with_checksum, headroom) = Self::prepare(sock, msg, len)?;
         let cookie = msg.cookie(sock)?;
         let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
         // The calls below may sleep: for room, and for the user's memory.
-        let room = edp::wire::HEADER_LEN + len + sum_len(summed);
+        let room = edp::wire::HEADER_LEN + len + sum_len(with_checksum);
         let mut skb = sock.alloc_send(headroom, room, nonblocking)?;
-        if !skb.put(&Self::header(sock, &to, len, summed).emit()) {
+        if !skb.put(&Self::header(sock, &to, len, with_checksum).emit()) {
             return Err(ENOBUFS);
         }
         skb.put_from(msg, len)?;
-        if summed && !skb.append_sum(0) {
+        if with_checksum && !skb.append_sum(0) {
             return Err(ENOBUFS);
         }
         skb.set_cookie(sock, &cookie);
         let section = rcu::Read::enter();
         let device = Self::way(sock, &mut to, &section)?;
-        fits(device, len, summed)?;
+        fits(device, len, with_checksum)?;
         Self::transmit(sock, device, skb, &to)
     }
 

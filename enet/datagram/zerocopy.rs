@@ -15,7 +15,7 @@ use crate::{
 struct Datagram {
     to: Address,
     len: usize,
-    summed: bool,
+    with_checksum: bool,
     /// Bytes that the device needs in front.
     headroom: usize,
 }
@@ -29,16 +29,16 @@ pub(crate) fn is_wanted(sock: &Sock<Edp>, msg: &Message<'_>) -> bool {
 
 /// Sends a datagram in place. It is copied if it lies in more pages than a buffer refers to.
 pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
-    let (to, summed, headroom) = Edp::prepare(sock, msg, len)?;
+    let (to, with_checksum, headroom) = Edp::prepare(sock, msg, len)?;
     let datagram = Datagram {
         to,
         len,
-        summed,
+        with_checksum,
         headroom,
     };
     let cookie = msg.cookie(sock)?;
     let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
-    let skb = sock.alloc_send(headroom, HEADER_LEN + sum_len(summed), nonblocking)?;
+    let skb = sock.alloc_send(headroom, HEADER_LEN + sum_len(with_checksum), nonblocking)?;
     // A call that fails gives the number of its notice back, so it is the only one that takes
     // numbers.
     let _guard = sock.lock();
@@ -48,7 +48,7 @@ pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
         let mut to = datagram.to;
         let section = rcu::Read::enter();
         let device = Edp::way(sock, &mut to, &section)?;
-        fits(device, len, summed)?;
+        fits(device, len, with_checksum)?;
         Edp::transmit(sock, device, skb, &to)
     });
     msg.end_in_place(result.is_ok());
@@ -58,7 +58,7 @@ pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
 impl Datagram {
     /// The whole datagram: in `skb`, or in a buffer with a copy of it.
     fn fill(&self, sock: &Sock<Edp>, mut skb: Skb, msg: &mut Message<'_>) -> Result<Skb> {
-        let header = Edp::header(sock, &self.to, self.len, self.summed).emit();
+        let header = Edp::header(sock, &self.to, self.len, self.with_checksum).emit();
         if !skb.put(&header) {
             return Err(ENOBUFS);
         }
@@ -69,7 +69,7 @@ impl Datagram {
             }
             other => other?,
         }
-        if self.summed && !skb.append_sum(0) {
+        if self.with_checksum && !skb.append_sum(0) {
             return Err(ENOBUFS);
         }
         Ok(skb)
@@ -78,7 +78,7 @@ impl Datagram {
     fn copy(&self, sock: &Sock<Edp>, header: &[u8], msg: &mut Message<'_>) -> Result<Skb> {
         msg.note_copy();
         let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
-        let room = HEADER_LEN + self.len + sum_len(self.summed);
+        let room = HEADER_LEN + self.len + sum_len(self.with_checksum);
         let mut skb = sock.alloc_send(self.headroom, room, nonblocking)?;
         if !skb.put(header) {
             return Err(ENOBUFS);

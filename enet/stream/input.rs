@@ -614,7 +614,7 @@ fn answer(
     let now = timer::now();
     let queue = esp.state.listening().ok_or(DropReason::NoSocket)?;
     let admission = queue.lock().admit(now);
-    let summed = syn.is_summed() || esp.state.chosen.sums(&net_state.sysctl);
+    let with_checksum = syn.is_summed() || esp.state.chosen.sums(&net_state.sysctl);
     let cookie = || client(peer).cookie(syn, now, cookie_hash(listener));
     let is_companion = listener.shared().front.is_some();
     match admission {
@@ -630,7 +630,7 @@ fn answer(
             let mut esp = child.locked();
             esp.state.mapped = options.mapped;
             device::limited(&mut esp, options, now);
-            if summed {
+            if with_checksum {
                 device::sum(&mut esp, now);
             }
             push(&mut esp, now);
@@ -643,7 +643,7 @@ fn answer(
         }
         Admission::Cookie => {
             net_state.statistics.count(Statistic::EspOutCookies);
-            let answer = esp::cookie::answer_to(syn, cookie()).summed(summed);
+            let answer = esp::cookie::answer_to(syn, cookie()).summed(with_checksum);
             output::send_cookie(device, peer.mac, answer, records);
             Ok(())
         }
@@ -729,14 +729,14 @@ fn take_answer(
     if let Some(largest) = records::largest(listener) {
         engine.use_records(largest);
     }
-    let summed = header.is_summed() || esp.state.chosen.sums(&net_state.sysctl);
+    let with_checksum = header.is_summed() || esp.state.chosen.sums(&net_state.sysctl);
     match spawn(esp, device, peer, engine, softirq) {
         Ok(mut child) => {
             net_state.statistics.count(Statistic::EspInCookies);
             net_state.cookie_marks.add(mark);
             let mut esp = child.locked();
             device::limited(&mut esp, &Options::forgotten(), now);
-            if summed {
+            if with_checksum {
                 device::sum(&mut esp, now);
             }
             let due = process(&mut esp, skb, header, packets, peer, now, softirq);

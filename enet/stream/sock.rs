@@ -210,8 +210,8 @@ impl Connection {
     /// connection has sums, and the sum's mask.
     #[inline]
     pub(crate) fn sums(&self, header: esp::Header) -> (esp::Header, u32) {
-        let summed = self.sending.is_summed();
-        (header.summed(summed), self.mask(&header))
+        let with_checksum = self.sending.is_summed();
+        (header.summed(with_checksum), self.mask(&header))
     }
 
     /// The mask of the sums of packets that leave with `header`.

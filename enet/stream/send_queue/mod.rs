@@ -158,7 +158,7 @@ pub(crate) struct Sending {
     /// Payload bytes of a packet that the peer takes; `u32::MAX` if it has not told.
     peer_payload: u32,
     /// Each packet has a sum.
-    summed: bool,
+    with_checksum: bool,
     /// Some packets are stamped, or have been.
     stamped: bool,
     /// Bytes that the device needs in front of a packet, as it was when one last left.
@@ -181,7 +181,7 @@ impl Sending {
             mss: packet_payload(device.mtu()),
             device_payload: packet_payload(device.mtu()),
             peer_payload: u32::MAX,
-            summed: false,
+            with_checksum: false,
             stamped: false,
             headroom: device.headroom(),
             most_packets: device.most_packets(),
@@ -212,18 +212,18 @@ impl Sending {
     pub(crate) fn payload_with(&self, mtu: u32) -> u32 {
         esp::mss(mtu)
             .min(self.peer_payload)
-            .saturating_sub(self.sum_len() as u32)
+            .saturating_sub(self.checksum_len() as u32)
     }
 
     /// Whether each packet has a sum.
     #[inline]
     pub(crate) fn is_summed(&self) -> bool {
-        self.summed
+        self.with_checksum
     }
 
     /// Bytes of a packet's sum, 0 without sums.
-    fn sum_len(&self) -> usize {
-        if self.summed {
+    fn checksum_len(&self) -> usize {
+        if self.with_checksum {
             SUM_LEN
         } else {
             0
@@ -466,7 +466,7 @@ impl Sending {
             if !whole || !kept.set_packets(note.size, count) {
                 return self.view(header, count, mask);
             }
-            if self.summed {
+            if self.with_checksum {
                 kept.set_mask_of_run(mask);
             }
         }
@@ -477,17 +477,17 @@ impl Sending {
         });
         // While an earlier transmission is still with a device, or a receiver on this host, the
         // kernel makes a copy of it.
-        if clones & !self.summed & !self.stamped {
+        if clones & !self.with_checksum & !self.stamped {
             // Most packets have neither sum nor stamp, and pay for both with this one test.
             return kept
                 .with_header(&header.summed(false).emit(), Context::Softirq)
                 .ok_or(ENOBUFS);
         }
-        if !clones || self.summed && count == 1 {
+        if !clones || self.with_checksum && count == 1 {
             return self.copy(header, mask);
         }
         let mut skb = kept
-            .with_header(&header.summed(self.summed).emit(), Context::Softirq)
+            .with_header(&header.summed(self.with_checksum).emit(), Context::Softirq)
             .ok_or(ENOBUFS)?;
         if self.stamped {
             kept.pass_stamp(&mut skb);
@@ -503,9 +503,9 @@ impl Sending {
         let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
         let size = kept.len().saturating_add(HEADER_LEN + SUM_LEN);
         let mut copy = Skb::alloc_single(self.headroom, size, Context::Softirq).ok_or(ENOBUFS)?;
-        let whole = copy.put(&header.summed(self.summed).emit())
+        let whole = copy.put(&header.summed(self.with_checksum).emit())
             && copy.put_copy(kept, 0, kept.len())
-            && (!self.summed || copy.append_sum(mask));
+            && (!self.with_checksum || copy.append_sum(mask));
         kept.pass_stamp(&mut copy);
         whole.then_some(copy).ok_or(ENOBUFS)
     }
@@ -547,12 +547,12 @@ impl Sending {
         header.len = view.len() as u16;
         // The sums of several are made when they are cut.
         let told = count == 1 || view.set_packets(size, count);
-        if self.summed && count > 1 {
+        if self.with_checksum && count > 1 {
             view.set_mask_of_run(mask);
         }
         let whole = told
-            && view.push(&header.summed(self.summed).emit())
-            && (!self.summed || count > 1 || view.append_sum(mask));
+            && view.push(&header.summed(self.with_checksum).emit())
+            && (!self.with_checksum || count > 1 || view.append_sum(mask));
         whole.then_some(view).ok_or(ENOBUFS)
     }
 
@@ -662,7 +662,7 @@ impl esp::WriteQueue for Sending {
         let note: TxCb = first.note();
         let most = MOST_IN_RUN.checked_div(note.size.into()).unwrap_or(1);
         let mut most = u16::try_from(most).unwrap_or(u16::MAX).min(most_packets);
-        if self.summed {
+        if self.with_checksum {
             // The packets of a run have one mask, which changes where the numbers wrap.
             most = most.min(seq.before_wrap());
         }

@@ -34,13 +34,13 @@ impl Sending {
     /// Gives each packet to come a sum, which takes a part of its room. Returns as [`Self::resize`]
     /// does.
     pub(crate) fn sum(&mut self) -> Option<Seq> {
-        self.summed = true;
+        self.with_checksum = true;
         self.fit()
     }
 
     fn fit(&mut self) -> Option<Seq> {
         let payload = self.device_payload.min(self.peer_payload);
-        self.mss = payload.saturating_sub(self.sum_len() as u32).max(1);
+        self.mss = payload.saturating_sub(self.checksum_len() as u32).max(1);
         let mss = self.mss as usize;
         let oversized = self.queue.iter().find(|buffer| {
             let size: usize = buffer.note::<TxCb>().size.into();
