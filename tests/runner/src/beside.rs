@@ -14,7 +14,7 @@ use crate::commands::json;
 pub const RECEIVER: &str = "h0";
 
 /// For question sizes in bytes, the largest 99th percentile of ESP's times in microseconds, beside
-/// at most [`MOST_STREAMS`] streams.
+/// at most `MOST_STREAMS` streams.
 const MOST: [(u64, f64); 2] = [(100, 900.0), (10_000, 2_500.0)];
 const MOST_STREAMS: u32 = 16;
 
@@ -52,9 +52,9 @@ struct Share {
 /// The results of one protocol beside one number of streams.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// ESP, or TCP's congestion control.
+    /// ESP, or the congestion control of TCP.
     pub protocol: String,
-    /// Streams.
+    /// Number of streams.
     pub streams: u32,
     /// Milliseconds from an answer to the next question.
     pub pause: u32,

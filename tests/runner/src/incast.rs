@@ -323,7 +323,7 @@ fn make_switch(guest: &mut Commands, options: &Options, hosts: u32, more: &str) 
     Ok(())
 }
 
-/// netgauge's options for a protocol.
+/// Returns netgauge's options for a protocol.
 fn mode(protocol: &str) -> String {
     match protocol {
         "esp" => "-m esp".to_owned(),

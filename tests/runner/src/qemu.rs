@@ -92,9 +92,9 @@ pub enum Said {
     Kernel(String),
     /// A line printed by a program.
     Program(String),
-    /// The guest is ready for what the runner says.
+    /// The guest is ready for the runner's commands.
     Ready,
-    /// A command the runner gave has ended with this status.
+    /// A command of the runner has ended with this status.
     Done(i32),
     /// The kernel's taint bits at the end.
     Tainted(u64),
@@ -131,7 +131,7 @@ impl Guest {
     /// Boots a guest and waits until its kernel has started init.
     ///
     /// # Errors
-    /// If QEMU does not start, or the kernel does not start init in any of [`BOOTS`] attempts.
+    /// If QEMU does not start, or the kernel does not start init in any of `BOOTS` attempts.
     pub fn boot(layout: &Layout, boot: &Boot<'_>) -> Result<Self> {
         for attempt in 1..=BOOTS {
             let mut guest = Self::start(layout, boot)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is going to happen, in the order of time.
+//! The event queue of the simulation, ordered by time.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ use esp::Nanos;
 #[derive(Debug)]
 struct Entry<E> {
     at: Nanos,
-    /// What is put in first happens first.
+    /// Order of insertion; events of the same time happen in this order.
     serial: u64,
     event: E,
 }
@@ -35,7 +35,7 @@ impl<E> Ord for Entry<E> {
     }
 }
 
-/// Events to come, and the time.
+/// Future events, and the current time.
 #[derive(Debug)]
 pub struct Agenda<E> {
     now: Nanos,
@@ -54,17 +54,17 @@ impl<E> Default for Agenda<E> {
 }
 
 impl<E> Agenda<E> {
-    /// The time of the event that happened last, nanoseconds from the beginning.
+    /// Returns the time of the latest event, in nanoseconds from the start.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// When something happens next; `None` for never.
+    /// Returns the time of the next event; `None` if there is none.
     pub fn next(&self) -> Option<Nanos> {
         self.events.peek().map(|entry| entry.0.at)
     }
 
-    /// An event is going to happen.
+    /// Schedules an event.
     pub fn put(&mut self, at: Nanos, event: E) {
         self.serial += 1;
         self.events.push(Reverse(Entry {
@@ -74,7 +74,7 @@ impl<E> Agenda<E> {
         }));
     }
 
-    /// The next event; the time is its time now.
+    /// Removes the next event and advances the time to it.
     pub fn take(&mut self) -> Option<E> {
         let Reverse(entry) = self.events.pop()?;
         self.now = entry.at;

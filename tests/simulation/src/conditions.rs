@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What makes a network another one than links of one rate around one switch.
+//! Deviations from a network of equally fast links around one switch.
 
 use esp::Nanos;
 use serde::Serialize;
 
 use crate::network::Rate;
 
-/// A late frame comes behind at most so many frames that left after it.
+/// Maximum number of later frames that overtake a late frame.
 pub const MOST_PLACES: u64 = 3;
 
-/// A host of [`Conditions::slow`] has this part of the others' rate.
+/// A host of [`Conditions::slow`] has this fraction of the others' rate: one in ten.
 pub const SLOW: u64 = 10;
 
-/// How the network differs.
+/// The deviations of a network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Conditions {
-    /// The part of all frames that come late, behind one to [`MOST_PLACES`] frames that left after
-    /// them, 0 to 1.
+    /// Share of frames, 0 to 1, that arrive late, after one to [`MOST_PLACES`] frames that were
+    /// sent after them.
     pub late: f64,
-    /// A host's card collects received frames for so long before it interrupts the host,
-    /// nanoseconds.
+    /// How long a host's card collects received frames before it interrupts the host, nanoseconds.
     pub coalescing: Nanos,
-    /// Links of each host, which a bond in balance-rr fills in turn. Each lane has a switch of its
-    /// own, and the way by it is two full frames longer than that by the lane before.
+    /// Links of each host, used in turn as by a bond in balance-rr. Each lane has a switch of its
+    /// own; its path is two full frames longer than the previous lane's.
     pub lanes: u32,
     /// Hosts whose links have a [tenth](SLOW) of the rate.
     pub slow: Vec<u32>,
@@ -55,12 +54,12 @@ impl Default for Conditions {
 }
 
 impl Conditions {
-    /// Whether the network is links of one rate around one switch.
+    /// Returns whether the network has no deviation.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The rate of a host's link, where others have `rate`.
+    /// Returns the rate of a host's link, where others have `rate`.
     pub fn rate_of(&self, host: u32, rate: Rate) -> Rate {
         let part = if self.slow.contains(&host) { SLOW } else { 1 };
         Rate {
@@ -71,7 +70,7 @@ impl Conditions {
 }
 
 impl Uplink {
-    /// The switch that a host is at: 0 or 1.
+    /// Returns the switch of a host: 0 or 1.
     pub fn switch_of(&self, host: u32) -> usize {
         usize::from(host >= self.first)
     }

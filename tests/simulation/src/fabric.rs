@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hosts around a switch, or two, and what happens there in the order of time.
+//! Hosts around one or two switches, simulated event by event.
 
 use esp::{Config, Nanos, Seq};
 use fastrand::Rng;
@@ -11,27 +11,27 @@ use crate::host::{Alarm, Arrival, Endpoint, Host, HostConfig, Packet};
 use crate::network::{frame_bytes, Port, Rate, Wire};
 use crate::simulation::Setup;
 
-/// One end of a connection: a host, and the slot there.
+/// One end of a connection: a host, and the connection's slot there.
 pub type End = (u32, u32);
 
 #[derive(Debug)]
 enum Event {
-    /// A packet reaches the first of two switches on its way to this end.
+    /// A packet for this end reaches the first of two switches.
     Uplink(End, Packet),
-    /// A packet reaches the switch of its lane, on its way to this end.
+    /// A packet for this end reaches the switch of its lane.
     Switch(End, u32, Packet),
-    /// A host's card has received a packet.
+    /// A host's card receives a packet.
     Host(End, Packet),
-    /// A host's card interrupts it for the packets that it has collected.
+    /// A host's card interrupts it to deliver the collected packets.
     Interrupt(u32),
     Alarm(u32, Alarm),
-    /// An end begins to connect.
+    /// An end starts to connect.
     Connect(End),
-    /// An end begins to send a message.
+    /// An end starts to send a message.
     Send(End, u64),
 }
 
-/// Hosts around a switch, or two.
+/// Hosts around one or two switches.
 #[derive(Debug)]
 pub struct Fabric {
     setup: Setup,
@@ -40,17 +40,17 @@ pub struct Fabric {
     pub hosts: Vec<Host>,
     /// The other end of each host's connections, by slot.
     peers: Vec<Vec<End>>,
-    /// From each host to the switch, by lane and then by host.
+    /// Links from each host to the switch, by lane and then by host.
     wires: Vec<Wire>,
-    /// From the switch to each host, by lane and then by host.
+    /// Ports from the switch to each host, by lane and then by host.
     pub ports: Vec<Port>,
-    /// From the first of two switches to the second, and back.
+    /// Links from the first of two switches to the second, and back.
     pub uplinks: Vec<Port>,
-    /// The lane that each host's next packet takes.
+    /// The lane of each host's next packet.
     lanes: Vec<u32>,
-    /// What each host's card has collected.
+    /// The packets that each host's card has collected.
     collected: Vec<Vec<(End, Packet)>>,
-    /// The end that was delivered data by the event that happened last.
+    /// The end to which the latest event delivered data.
     pub delivered: Option<End>,
     rng: Rng,
     /// Packets lost at random.
@@ -58,8 +58,8 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Hosts whose connections with these `peers` are yet to be opened. `wires`: from each host to
-    /// the switch; `esp`: the parameters of each host.
+    /// Creates hosts whose connections with these `peers` are not open yet. `wires` is the rate
+    /// from each host to the switch, `esp` the parameters of each host.
     pub fn new(
         setup: Setup,
         wires: Rate,
@@ -96,54 +96,54 @@ impl Fabric {
         }
     }
 
-    /// What is simulated.
+    /// Returns the simulated setup.
     pub fn setup(&self) -> &Setup {
         &self.setup
     }
 
-    /// The time, nanoseconds from the beginning.
+    /// Returns the time in nanoseconds from the start.
     pub fn now(&self) -> Nanos {
         self.agenda.now()
     }
 
-    /// What all that is random comes from.
+    /// Returns the source of all random numbers.
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }
 
-    /// The other end of a connection.
+    /// Returns the other end of a connection.
     pub fn peer(&self, (host, slot): End) -> End {
         self.peers[host as usize][slot as usize]
     }
 
-    /// The state of an end.
+    /// Returns the state of an end.
     pub fn endpoint(&mut self, (host, slot): End) -> &mut Endpoint {
         &mut self.hosts[host as usize].endpoints[slot as usize]
     }
 
-    /// An end begins to connect, now.
+    /// Makes an end start to connect now.
     pub fn connect(&mut self, (host, slot): End) {
         let isn = Seq(self.rng.u16(..));
         self.hosts[host as usize].open(slot, isn, self.agenda.now());
         self.drain(host);
     }
 
-    /// An end begins to connect `at` some time to come.
+    /// Makes an end start to connect at the time `at`.
     pub fn connect_at(&mut self, at: Nanos, end: End) {
         self.agenda.put(at, Event::Connect(end));
     }
 
-    /// An end has one message of `bytes` to send `at` some time to come.
+    /// Makes an end send a message of `bytes` at the time `at`.
     pub fn write_at(&mut self, at: Nanos, end: End, bytes: u64) {
         self.agenda.put(at, Event::Send(end, bytes));
     }
 
-    /// When something happens next; `None` for never.
+    /// Returns the time of the next event; `None` if there is none.
     pub fn next(&self) -> Option<Nanos> {
         self.agenda.next()
     }
 
-    /// Lets the next thing happen; `false` when there is none.
+    /// Processes the next event; returns `false` if there is none.
     pub fn step(&mut self) -> bool {
         let Some(event) = self.agenda.take() else {
             return false;
@@ -167,7 +167,7 @@ impl Fabric {
         true
     }
 
-    /// Takes what a host sends, and its timers.
+    /// Takes a host's packets and timers.
     fn drain(&mut self, host: u32) {
         let mut out = std::mem::take(&mut self.hosts[host as usize].out);
         for (slot, packet) in out.drain(..) {
@@ -177,12 +177,12 @@ impl Fabric {
         for (at, alarm) in alarms.drain(..) {
             self.agenda.put(at, Event::Alarm(host, alarm));
         }
-        // Given back, so that their memory is used again.
+        // Given back for reuse of their memory.
         self.hosts[host as usize].out = out;
         self.hosts[host as usize].alarms = alarms;
     }
 
-    /// A packet leaves a host.
+    /// Sends a packet from a host.
     fn leave(&mut self, from: End, packet: Packet) {
         let to = self.peer(from);
         self.judge_request(from, &packet);
@@ -206,18 +206,18 @@ impl Fabric {
         }
     }
 
-    /// The place of a host's link in this lane among the wires and ports.
+    /// Returns the index of a host's link in this lane among the wires and ports.
     fn place(&self, host: u32, lane: u32) -> usize {
         lane as usize * self.hosts.len() + host as usize
     }
 
-    /// The time that so many full frames take on a host's link.
+    /// Returns the time that `frames` full frames take on a host's link.
     fn full_frames(&self, host: u32, frames: u64) -> Nanos {
         let rate = self.setup.conditions.rate_of(host, self.setup.rate);
         frames * rate.nanos(frame_bytes(self.setup.mss()))
     }
 
-    /// Counts a request that nothing called for.
+    /// Counts a request that no loss caused.
     fn judge_request(&mut self, from: End, packet: &Packet) {
         if packet.header.is_request() {
             let peer = self.peer(from);
@@ -229,7 +229,7 @@ impl Fabric {
         }
     }
 
-    /// A packet is in the first of two switches.
+    /// Handles a packet in the first of two switches.
     fn cross(&mut self, to: End, packet: Packet) {
         let uplink = self
             .setup
@@ -247,7 +247,7 @@ impl Fabric {
         }
     }
 
-    /// A packet is in the switch of its receiver.
+    /// Handles a packet in the switch of its receiver.
     fn forward(&mut self, to: End, lane: u32, packet: Packet) {
         let lost = self.setup.loss > 0.0 && self.rng.f64() < self.setup.loss;
         self.lost += u64::from(lost);
@@ -274,7 +274,8 @@ impl Fabric {
         }
     }
 
-    /// A host's card has a packet. It interrupts the host at once, or collects some first.
+    /// Handles a packet in a host's card, which interrupts the host at once, or collects some
+    /// packets first.
     fn collect(&mut self, to: End, packet: Packet) {
         let coalescing = self.setup.conditions.coalescing;
         if coalescing == 0 {
@@ -289,14 +290,14 @@ impl Fabric {
         }
     }
 
-    /// A host takes what its card has collected.
+    /// Delivers to a host what its card has collected.
     fn interrupt(&mut self, host: u32) {
         for (to, packet) in std::mem::take(&mut self.collected[host as usize]) {
             self.arrive(to, &packet);
         }
     }
 
-    /// Remembers what was not delivered.
+    /// Records a packet that was not delivered.
     fn lose(&mut self, to: End, packet: &Packet) {
         let from = self.peer(to);
         let from = self.endpoint(from);

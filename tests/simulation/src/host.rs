@@ -1,50 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A host: connections that share one network card, as the kernel module keeps them.
+//! A host: connections that share one network card, as in the kernel module.
 //!
-//! [`esp_testkit`] calls the engines; here are the timers, and what the studies want to know.
-//! Payload is not stored: every packet knows where in the stream its bytes are, and
-//! [`Host::arrive`] fails when they are not those that come next.
+//! [`esp_testkit`] calls the engines; this module has the timers and the statistics of the studies.
+//! Payload is not stored: every packet has the position of its bytes in the stream, and
+//! [`Host::arrive`] fails if bytes are not the next ones.
 
 use std::collections::BTreeSet;
 
 use esp::{Config, DropReason, Nanos, Seq, Slot, State, Stats, Verdict};
 use esp_testkit::{Device, Host as _, Socket, Span};
 
-/// Memory that a queued packet holds beyond its payload, bytes: what a socket is charged for an
+/// Memory that a queued packet takes beyond its payload, in bytes: what a socket is charged for an
 /// `sk_buff`.
 const PACKET_OVERHEAD: u32 = 768;
 
-/// Every connection has a network card of its own on one side, so ports need not tell them apart.
+/// The port of all connections. On one side, every connection has a network card of its own, so
+/// ports need not differ.
 const PORT: u16 = 2805;
 
-/// What all connections of a host have in common.
+/// The configuration of all connections of a host.
 #[derive(Clone, Copy, Debug)]
 pub struct HostConfig {
     /// The protocol's parameters.
     pub esp: Config,
-    /// The most payload in a packet, bytes.
+    /// The largest payload of a packet, bytes.
     pub mss: u16,
     /// The receive buffer of each connection, bytes.
     pub receive_buffer: u32,
 }
 
-/// A packet on its way.
+/// A packet in flight.
 pub type Packet = esp_testkit::Packet<Span>;
 
-/// What became of a packet that arrived.
+/// The result of receiving a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It brought data, which was delivered and read.
+    /// Its data was delivered and read.
     Delivered,
-    /// Its data was thrown away though it was new: packets before it are missing, or there was no
-    /// room.
+    /// Its data was new but discarded: packets before it are missing, or the buffer is full.
     Discarded,
-    /// It brought no data, or none that was new.
+    /// It carried no data, or no new data.
     Other,
 }
 
-/// What a host asks to be woken for.
+/// A timer of a host.
 #[derive(Clone, Copy, Debug)]
 pub enum Alarm {
     /// The timer of the connection in this slot.
@@ -58,24 +58,24 @@ pub enum Alarm {
 pub struct Endpoint {
     /// The engine with its queues.
     pub socket: Socket<Span>,
-    /// Bytes that were ever queued for sending.
+    /// Bytes queued for sending since the start.
     sent: u64,
-    /// Bytes that were delivered, in order.
+    /// Bytes delivered, in order.
     pub received: u64,
-    /// Packets that arrived though it had them.
+    /// Received packets that it had already.
     pub duplicates: u32,
-    /// Its packets that are left, with data, until it falls silent; [`u64::MAX`] for never.
+    /// Number of data packets until it falls silent; [`u64::MAX`] for never.
     pub silent_after: u64,
-    /// What it sent last was lost.
+    /// The last packet that it sent was lost.
     pub mute: bool,
-    /// Its requests though neither the packet asked for nor what it sent last was lost.
+    /// Its requests when neither the requested packet nor the last packet that it sent was lost.
     pub spurious_requests: u64,
-    /// The longest that an acknowledgement waited for its turn, and the most turns that others had
-    /// meanwhile.
+    /// The longest time that an acknowledgement waited for its turn, and the most turns of other
+    /// connections in such a time.
     pub longest_wait: (Nanos, u64),
-    /// Since when one waits, and how many turns there had been.
+    /// The start of the current wait, and the number of turns by then.
     waits: Option<(Nanos, u64)>,
-    /// Packets that did not come through when they left last.
+    /// Packets whose last transmission was lost.
     lost: BTreeSet<u16>,
     /// When the armed timer fires; [`Nanos::MAX`] for never.
     armed: Nanos,
@@ -103,15 +103,14 @@ impl Endpoint {
         }
     }
 
-    /// The packet with the number `seq` did not come through: the network lost it, or the other
-    /// side threw it away.
+    /// Records that packet `seq` was lost in the network or discarded by the peer.
     pub fn lose(&mut self, seq: Seq) {
         if self.socket.payload_mut(seq).is_some() {
             self.lost.insert(seq.0);
         }
     }
 
-    /// Whether a packet that would leave does not, as it fell silent.
+    /// Returns whether a packet is suppressed because the end has fallen silent.
     pub fn is_silent(&mut self, packet: &Packet) -> bool {
         let silent = self.silent_after == 0;
         if !silent && self.silent_after != u64::MAX && packet.header.payload() > 0 {
@@ -120,34 +119,34 @@ impl Endpoint {
         silent
     }
 
-    /// Whether the packet with the number `seq` did not come through when it left last.
+    /// Returns whether the last transmission of packet `seq` was lost.
     pub fn has_lost(&self, seq: Seq) -> bool {
         self.lost.contains(&seq.0)
     }
 }
 
-/// Connections behind one network card.
+/// The connections behind one network card.
 #[derive(Debug)]
 pub struct Host {
     /// The connections, by slot.
     pub endpoints: Vec<Endpoint>,
     device: Device,
-    /// The time of the call that is under way.
+    /// The time of the current call.
     now: Nanos,
-    /// Turns that were given.
+    /// Number of turns given.
     turns: u64,
-    /// The most that waited since this was last set to 0.
+    /// The most connections that waited since this was last set to 0.
     pub most_waiting: usize,
     /// When the timer of the ACK queue fires; [`Nanos::MAX`] for never.
     queue_armed: Nanos,
-    /// Packets that leave now, with their slots; to be taken after every call.
+    /// Outgoing packets with their slots, to be taken after every call.
     pub out: Vec<(u32, Packet)>,
-    /// Timers to start; to be taken after every call.
+    /// Timers to start, to be taken after every call.
     pub alarms: Vec<(Nanos, Alarm)>,
 }
 
 impl Host {
-    /// A host with connections that are yet to be opened, each to one of the `peers`.
+    /// Creates a host with connections that are not open yet, each to one of the `peers`.
     pub fn new(peers: impl Iterator<Item = u64>, config: HostConfig) -> Self {
         Self {
             endpoints: peers.map(|peer| Endpoint::new(peer, config)).collect(),
@@ -211,7 +210,7 @@ impl Host {
         let endpoint = &mut self.endpoints[slot];
         endpoint.duplicates += u32::from(outcome.drop == Some(DropReason::Duplicate));
         if outcome.deliver {
-            // The reader takes everything and goes to sleep.
+            // The reader takes everything and then sleeps.
             for span in self.read(slot, usize::MAX, true, now) {
                 let endpoint = &mut self.endpoints[slot];
                 assert_eq!(
@@ -228,7 +227,7 @@ impl Host {
         }
     }
 
-    /// A timer fires that was asked for.
+    /// Handles the expiry of a timer.
     pub fn wake(&mut self, alarm: Alarm, now: Nanos) {
         self.now = now;
         match alarm {
@@ -240,7 +239,7 @@ impl Host {
                 self.endpoints[slot as usize].armed = Nanos::MAX;
                 let _ = self.expire(slot as usize, now);
             }
-            // Replaced by an earlier one.
+            // An earlier timer replaced it.
             _ => {}
         }
     }
@@ -281,7 +280,7 @@ impl esp_testkit::Host for Host {
         self.turns += 1;
     }
 
-    // An earlier timer is left running: when it fires, the deadline is looked at again.
+    // Leaves an earlier timer running: its expiry re-examines the deadline.
 
     fn arm(&mut self, id: usize) {
         let endpoint = &mut self.endpoints[id];

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A simulation of many ESP senders behind one switch port: the real engine, without a kernel.
+//! Simulates many ESP senders behind one switch port with the real engine, without a kernel.
 //!
-//! Every host has a link of its own into one store-and-forward switch, whose ports have a rate and
-//! a byte-limited first-in-first-out buffer. All senders send to one receiver, in rounds
-//! ([`rounds`]). The engines are those of the kernel module ([`esp::Connection`],
-//! [`esp::AckQueue`]); [`esp_testkit`] calls them as the module does. Time is simulated, and the
-//! same seed gives the same result.
+//! Every host has a link to one store-and-forward switch, whose ports have a rate and a FIFO buffer
+//! of limited bytes. All senders send to one receiver, in rounds ([`rounds`]). The engines are
+//! those of the kernel module ([`esp::Connection`], [`esp::AckQueue`]); [`esp_testkit`] calls them
+//! as the module does. Time is simulated, and the same seed gives the same result.
 
 pub mod agenda;
 pub mod conditions;

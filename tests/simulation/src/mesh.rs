@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Hosts that all send to each other: each is a receiver with a port and an ACK queue of its own,
-//! and each sender's wire is shared by what it sends to all others.
+//! and a sender's data for all hosts shares its wire.
 
 use esp::{Nanos, State};
 
@@ -16,14 +16,14 @@ pub struct Mesh {
     pub fabric: Fabric,
 }
 
-/// The end at `host` of its connection with `peer`.
+/// Returns the end at `host` of its connection with `peer`.
 fn end(host: usize, peer: usize) -> End {
     (host as u32, (peer - usize::from(peer > host)) as u32)
 }
 
 impl Mesh {
-    /// As many hosts as `setup` has senders, whose connections are open and idle. Towards the
-    /// switch they have `wires` bits per second.
+    /// Creates as many hosts as `setup` has senders, with open and idle connections. Their links to
+    /// the switch have `wires` bits per second.
     pub fn new(setup: Setup, wires: u64) -> Self {
         let hosts = setup.senders;
         let wires = Rate {
@@ -51,31 +51,31 @@ impl Mesh {
         endpoint.socket.state() == State::Established
     }
 
-    /// A host has one message of `bytes` for another, now or a random time of up to `stagger`
-    /// later.
+    /// Makes a host send a message of `bytes` to another, at a random time of up to `stagger` from
+    /// now.
     pub fn send(&mut self, from: usize, to: usize, bytes: u64, stagger: Nanos) {
         let at = self.fabric.now() + self.fabric.rng().u64(0..=stagger);
         self.fabric.write_at(at, end(from, to), bytes);
     }
 
-    /// Bytes from one host that were delivered to another in order, ever.
+    /// Returns the bytes from one host delivered to another, in order, since the start.
     pub fn received(&mut self, from: usize, to: usize) -> u64 {
         self.fabric.endpoint(end(to, from)).received
     }
 
-    /// Data packets that left again.
+    /// Returns the number of retransmitted data packets.
     pub fn retransmissions(&self) -> u64 {
         let hosts = self.fabric.hosts.iter();
         hosts.map(|host| host.sum(|stats| stats.pkt_rtx)).sum()
     }
 
-    /// How often turns were taken from silent senders.
+    /// Returns how often a turn was taken from a silent sender.
     pub fn overruns(&self) -> u64 {
         let hosts = self.fabric.hosts.iter();
         hosts.map(|host| u64::from(host.overruns())).sum()
     }
 
-    /// Lets the next thing happen. Tells from whom data was delivered to whom.
+    /// Processes the next event. Returns the sender and the receiver if it delivered data.
     pub fn step(&mut self) -> Option<(usize, usize)> {
         assert!(self.fabric.step(), "somebody has yet to send");
         let to = self.fabric.delivered?;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Wires and switch ports: what frames cost, and how long they wait.
+//! Wires and switch ports: the time that frames take and wait.
 //!
-//! No event is needed for a wire or a first-in-first-out port: when a frame will have left follows
-//! from when the one before it has. Times here are picoseconds, since an acknowledgement lasts 6.72
-//! ns at 100 Gbit/s.
+//! Wires and FIFO ports need no events: the time at which a frame has left follows from that of the
+//! frame before it. Times here are in picoseconds, since an acknowledgement takes 6.72 ns at 100
+//! Gbit/s.
 
 use std::collections::VecDeque;
 
@@ -16,27 +16,27 @@ type Picos = u64;
 
 /// Ethernet's header, bytes.
 const ETHERNET: u32 = 14;
-/// The least a frame holds without its check sequence, bytes: what is shorter is padded.
+/// The least bytes of a frame without its check sequence; shorter ones are padded.
 const LEAST_FRAME: u32 = 60;
 
-/// A frame with `payload` bytes of ESP payload as a buffer holds it: headers and padding, no check
-/// sequence. Bytes.
+/// Returns the bytes of a frame with `payload` bytes of ESP payload in a buffer: headers and
+/// padding, without check sequence.
 pub fn frame_bytes(payload: u16) -> u32 {
     (ETHERNET + HEADER_LEN as u32 + u32::from(payload)).max(LEAST_FRAME)
 }
 
-/// How fast bytes leave.
+/// The speed of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rate {
     /// Bits per second.
     pub bits: u64,
-    /// What a frame occupies on the wire beyond its bytes in a buffer: 4 of check sequence, 8 of
-    /// preamble and 12 of gap on Ethernet.
+    /// Bytes that a frame occupies on the wire beyond those in a buffer: on Ethernet 4 of check
+    /// sequence, 8 of preamble and 12 of gap.
     pub framing: u32,
 }
 
 impl Rate {
-    /// How long a frame occupies the wire, rounded up.
+    /// Returns how long a frame occupies the wire, rounded up.
     pub fn nanos(self, frame: u32) -> Nanos {
         nanos(self.duration(frame))
     }
@@ -56,7 +56,7 @@ fn nanos(at: Picos) -> Nanos {
     at.div_ceil(1_000)
 }
 
-/// A host's own wire. What it is given waits in the host, which loses nothing.
+/// A host's own wire. Frames wait in the host, which loses none.
 #[derive(Debug)]
 pub struct Wire {
     rate: Rate,
@@ -64,37 +64,37 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// An idle wire.
+    /// Returns an idle wire.
     pub fn new(rate: Rate) -> Self {
         Self { rate, free: 0 }
     }
 
-    /// A frame is given to the wire `at`; returns when its last bit has left.
+    /// Queues a frame at the time `at`; returns when its last bit has left.
     pub fn send(&mut self, frame: u32, at: Nanos) -> Nanos {
         self.free = self.free.max(picos(at)) + self.rate.duration(frame);
         nanos(self.free)
     }
 }
 
-/// A switch port: a wire behind a first-in-first-out buffer that drops what does not fit.
+/// A switch port: a wire with a FIFO buffer that drops frames that do not fit.
 #[derive(Debug)]
 pub struct Port {
     rate: Rate,
-    /// What the buffer takes, bytes.
+    /// Capacity of the buffer, bytes.
     limit: u32,
-    /// In the buffer: when each frame's last bit leaves, and its bytes.
+    /// The frames in the buffer: when each one's last bit leaves, and its bytes.
     queue: VecDeque<(Picos, u32)>,
     queued: u32,
     free: Picos,
-    /// The most that was in the buffer since this was last set to 0, bytes. A frame counts until
-    /// its last bit has left.
+    /// The most bytes in the buffer since this was last set to 0. A frame counts until its last bit
+    /// has left.
     pub peak: u32,
-    /// Frames that found no room, ever.
+    /// Frames dropped since the start.
     pub drops: u64,
 }
 
 impl Port {
-    /// An idle port with a buffer of `limit` bytes.
+    /// Returns an idle port with a buffer of `limit` bytes.
     pub fn new(rate: Rate, limit: u32) -> Self {
         Self {
             rate,
@@ -107,8 +107,8 @@ impl Port {
         }
     }
 
-    /// A frame arrives `at`; returns when its last bit will have left, `None` when it is dropped.
-    /// To be called in the order of arrival.
+    /// Handles a frame that arrives at the time `at`; returns when its last bit will have left, or
+    /// `None` if it is dropped. Calls must be in the order of arrival.
     pub fn send(&mut self, frame: u32, at: Nanos) -> Option<Nanos> {
         let now = picos(at);
         while let Some(&(leaves, bytes)) = self.queue.front() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Results as pictures: curves over a logarithmic axis, and maps of coloured cells.
+//! Results as pictures: curves over a logarithmic axis, and heat maps.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use plotters::prelude::*;
 
 const FONT: &str = "sans-serif";
 
-/// Colours that stay apart in grey print and for the colour-blind (Okabe and Ito).
+/// Colours that differ in grey print and for the colour-blind (Okabe and Ito).
 const COLOURS: [RGBColor; 5] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -21,20 +21,20 @@ const COLOURS: [RGBColor; 5] = [
     RGBColor(86, 86, 86),
 ];
 
-/// Values over a positive x.
+/// Values over positive x.
 #[derive(Debug)]
 pub struct Curve {
-    /// For the legend.
+    /// Name in the legend.
     pub name: String,
-    /// x and y.
+    /// Pairs of x and y.
     pub points: Vec<(f64, f64)>,
 }
 
 /// Curves that share their axes; x is logarithmic, in powers of 2.
 pub struct Panel {
-    /// What y is.
+    /// Label of y.
     pub title: String,
-    /// What x is.
+    /// Label of x.
     pub x: String,
     /// Whether y is logarithmic.
     pub log_y: bool,
@@ -42,9 +42,9 @@ pub struct Panel {
     pub y: (f64, f64),
     /// The curves.
     pub curves: Vec<Curve>,
-    /// A level, and what it is.
+    /// A horizontal line, and its label.
     pub mark: Option<(f64, String)>,
-    /// Where the legend is in nobody's way.
+    /// A position of the legend that covers no curve.
     pub legend: SeriesLabelPosition,
 }
 
@@ -66,7 +66,7 @@ fn finish(area: &Area<'_>, file: &Path) -> Result<()> {
         .with_context(|| format!("writing {}", file.display()))
 }
 
-/// Draws panels beside each other.
+/// Draws panels side by side.
 pub fn curves(file: &Path, panels: &[Panel]) -> Result<()> {
     let area = open(file, (430 * panels.len() as u32, 330))?;
     for (part, panel) in area.split_evenly((1, panels.len())).iter().zip(panels) {
@@ -138,7 +138,7 @@ where
     Ok(())
 }
 
-/// A number without needless digits.
+/// Formats a number without trailing digits.
 fn plain(value: f64) -> String {
     if value >= 10.0 || value.fract() == 0.0 {
         format!("{value:.0}")
@@ -148,16 +148,16 @@ fn plain(value: f64) -> String {
     }
 }
 
-/// Values from 0 to 1 at places of a grid.
+/// Values from 0 to 1 in the cells of a grid.
 #[derive(Debug)]
 pub struct Map {
-    /// What is shown.
+    /// The title.
     pub title: String,
     /// Column, row, value.
     pub cells: Vec<(usize, usize, f64)>,
 }
 
-/// Draws maps in two columns; every cell has its value in hundredths.
+/// Draws maps in two columns; every cell shows its value in hundredths.
 pub fn maps(
     file: &Path,
     x: &str,
@@ -218,8 +218,8 @@ fn draw_map(
     Ok(())
 }
 
-/// Light for little, dark for much; and whether it is dark. Most of the range is for what is near
-/// 1.
+/// Returns a colour, light for small and dark for large values, and whether it is dark. Most of the
+/// range is for values near 1.
 fn shade(value: f64) -> (RGBColor, bool) {
     let depth = value.clamp(0.0, 1.0).powi(4);
     let mix = |light: f64, dark: f64| (light + (dark - light) * depth) as u8;

@@ -6,24 +6,24 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// The columns of a table: each one's name, and its cell in a result's line.
+/// The columns of a table: a name, and a function that formats a result's cell.
 pub type Columns<T> = &'static [(&'static str, fn(&T) -> String)];
 
-/// Lines of cells under one head.
+/// Lines of cells with a head.
 #[derive(Debug)]
 pub struct Table {
     lines: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with the names of its columns.
+    /// Returns a table with the names of its columns.
     pub fn new(head: impl IntoIterator<Item: ToString>) -> Self {
         Self {
             lines: vec![head.into_iter().map(|name| name.to_string()).collect()],
         }
     }
 
-    /// A table with a line for each result.
+    /// Returns a table with a line for each result.
     pub fn of<'a, T: 'a>(results: impl IntoIterator<Item = &'a T>, columns: Columns<T>) -> Self {
         let mut table = Self::new(columns.iter().map(|(name, _)| name));
         for result in results {
@@ -73,22 +73,22 @@ pub fn write_json(results: &impl Serialize, out: &mut dyn Write) -> anyhow::Resu
     Ok(())
 }
 
-/// Bytes in KiB.
+/// Formats bytes as KiB.
 pub fn kib(bytes: u32) -> String {
     format!("{:.1}", f64::from(bytes) / 1024.0)
 }
 
-/// Nanoseconds in milliseconds.
+/// Formats nanoseconds as milliseconds.
 pub fn millis(nanos: u64) -> String {
     format!("{:.3}", nanos as f64 / 1e6)
 }
 
-/// A part of one.
+/// Formats a share of one.
 pub fn part(value: f64) -> String {
     format!("{value:.3}")
 }
 
-/// A link's rate.
+/// Formats a link's rate.
 pub fn rate(bits: u64) -> String {
     if bits % 1_000_000_000 == 0 {
         format!("{} Gbit/s", bits / 1_000_000_000)

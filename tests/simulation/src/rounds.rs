@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The workload: rounds in which every sender has one message for the receiver, and what is
-//! measured in a round.
+//! The workload: rounds in which every sender has one message for the receiver; and the results of
+//! a round.
 
 use esp::Nanos;
 use serde::Serialize;
 
 use crate::simulation::{Counts, Simulation};
 
-/// A round that takes longer than this is given up, nanoseconds.
+/// A round that takes longer than this, in nanoseconds, is aborted.
 const LONGEST: Nanos = 60_000_000_000;
 
-/// What is sent in a round.
+/// The messages of a round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub enum Message {
-    /// This many bytes.
+    /// This number of bytes.
     Bytes(u64),
-    /// A random number of full packets, at least and at most these.
+    /// A random number of full packets, between these two.
     Packets(u16, u16),
 }
 
 /// Rounds on open connections.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Workload {
-    /// What each sender sends in a round.
+    /// The message of each sender in a round.
     pub message: Message,
-    /// How many rounds.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Each sender starts at a random time up to this late, nanoseconds.
+    /// Each sender starts at a random time up to this, nanoseconds.
     pub stagger: Nanos,
-    /// Rest between two rounds, nanoseconds.
+    /// Pause between two rounds, nanoseconds.
     pub rest: Nanos,
 }
 
@@ -44,43 +44,43 @@ impl Default for Workload {
     }
 }
 
-/// What was measured in one round.
+/// The results of a round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Round {
-    /// Whether everything from every sender that was waited for arrived.
+    /// Whether the messages of all senders that the round waits for arrived.
     pub complete: bool,
     /// From the first start to the last byte, nanoseconds.
     pub duration: Nanos,
-    /// Payload received in that time as a part of the port's rate.
+    /// Payload received in that time as a share of the port's rate.
     pub goodput: f64,
-    /// Jain's index of the bytes received from each sender when the first was done, 1 for equal
+    /// Jain's index of the bytes received from each sender when the first one was done; 1 for equal
     /// shares.
     pub fairness: f64,
     /// The most bytes in the receiver's port.
     pub peak: u32,
-    /// The most acknowledgements that waited for their turn.
+    /// The most acknowledgements that waited for their turn at once.
     pub waiting: usize,
-    /// From each sender's start to its message's last byte, nanoseconds, in the senders' order; of
-    /// those done.
+    /// Nanoseconds from each sender's start to its message's last byte, in the order of the
+    /// senders; only of those that were done.
     #[serde(skip)]
     pub completions: Vec<Nanos>,
-    /// What was counted in the round.
+    /// The counters of the round.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// A sender's part in a round.
+/// A sender's message in a round.
 struct Part {
     sender: usize,
     start: Nanos,
-    /// What the connection had received before.
+    /// Bytes that the connection had received before.
     base: u64,
     bytes: u64,
     done: Option<Nanos>,
 }
 
-/// Lets all senders send, round for round. `waited_for` tells of which of them a round needs the
-/// messages.
+/// Makes all senders send, round by round. `waited_for` selects the senders whose messages a round
+/// waits for.
 pub fn run(
     simulation: &mut Simulation,
     workload: &Workload,
@@ -99,7 +99,7 @@ pub fn run(
     rounds
 }
 
-/// Lets `time` pass; returns when it is over.
+/// Simulates a pause of `time`; returns its end.
 fn rest(simulation: &mut Simulation, time: Nanos) -> Nanos {
     let until = simulation.now() + time;
     while simulation.next().is_some_and(|at| at <= until) {
@@ -160,7 +160,7 @@ fn one(
     }
 }
 
-/// Gives every sender its message. Those that start at the same time do so in a random order.
+/// Starts every sender's message. Senders with the same start time start in a random order.
 fn begin_all(simulation: &mut Simulation, workload: &Workload, begin: Nanos) -> Vec<Part> {
     let mss = u64::from(simulation.setup().mss());
     let mut order: Vec<usize> = (0..simulation.setup().senders).collect();
@@ -189,7 +189,7 @@ fn begin_all(simulation: &mut Simulation, workload: &Workload, begin: Nanos) -> 
     parts
 }
 
-/// Jain's fairness index of some shares: 1 when all are equal, 1/n when one has everything.
+/// Returns Jain's fairness index of shares: 1 if all are equal, 1/n if one has everything.
 pub fn jain(shares: impl Iterator<Item = f64>) -> f64 {
     let (n, sum, squares) = shares.fold((0.0, 0.0, 0.0), |(n, sum, squares), share| {
         (n + 1.0, sum + share, squares + share * share)
@@ -201,33 +201,33 @@ pub fn jain(shares: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// What several rounds come to.
+/// Statistics over several rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Whether every round was completed.
+    /// Whether every round was complete.
     pub complete: bool,
-    /// The median of the rounds' goodput, as a part of the port's rate.
+    /// Median goodput of the rounds, as a share of the port's rate.
     pub goodput: f64,
-    /// The least.
+    /// The least goodput of a round.
     pub worst_goodput: f64,
     /// The least fairness of a round.
     pub fairness: f64,
-    /// The most bytes ever in the receiver's port.
+    /// The most bytes in the receiver's port.
     pub peak: u32,
-    /// The most acknowledgements that ever waited for their turn.
+    /// The most acknowledgements that waited for their turn at once.
     pub waiting: usize,
-    /// The median time to a message's last byte, nanoseconds.
+    /// Median time to a message's last byte, nanoseconds.
     pub completion: Nanos,
-    /// The 99th percentile of it.
+    /// 99th percentile of this time.
     pub completion_99: Nanos,
-    /// The longest.
+    /// Longest such time.
     pub completion_worst: Nanos,
-    /// All that was counted.
+    /// The counters of all rounds.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// Sums up some rounds, at least one.
+/// Computes the statistics of at least one round.
 pub fn sum_up(rounds: &[Round], counts: Counts) -> Summary {
     let mut goodput: Vec<f64> = rounds.iter().map(|round| round.goodput).collect();
     goodput.sort_by(f64::total_cmp);
@@ -253,13 +253,13 @@ pub fn sum_up(rounds: &[Round], counts: Counts) -> Summary {
     }
 }
 
-/// The nearest-rank percentile of sorted values.
+/// Returns the nearest-rank percentile of sorted values.
 pub(crate) fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()
 }
 
-/// Opens connections, lets all senders send, and sums up.
+/// Opens connections, makes all senders send, and computes the statistics.
 pub fn measure(setup: crate::simulation::Setup, workload: &Workload) -> Summary {
     let mut simulation = Simulation::new(setup);
     let before = simulation.counts();

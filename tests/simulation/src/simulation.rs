@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Senders and one receiver around a switch, and what is seen there.
+//! Senders and one receiver around a switch, with their statistics.
 
 use std::ops::{Deref, DerefMut};
 
@@ -12,49 +12,50 @@ use crate::fabric::{End, Fabric};
 use crate::host::Host;
 use crate::network::{frame_bytes, Rate};
 
-/// The receiver's place among the hosts.
+/// The receiver's index among the hosts.
 const RECEIVER: u32 = 0;
 
-/// Time between two handshakes, so that they do not measure each other.
+/// Time between two handshakes, so that they do not influence each other's measurement.
 const HANDSHAKE_INTERVAL: Nanos = 20_000;
 
-/// What is simulated.
+/// The parameters of a simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setup {
     /// Connections that send to the receiver.
     pub senders: usize,
-    /// So many of them, the first ones, are of one host; each of the others has a host of its own.
+    /// The first `together` connections belong to one host; each of the others has a host of its
+    /// own.
     pub together: usize,
-    /// Of every link, each way.
+    /// Rate of every link, in each direction.
     pub rate: Rate,
     /// The buffer of every switch port, bytes.
     pub buffer: u32,
     /// The protocol's parameters.
     #[serde(flatten)]
     pub esp: Parameters,
-    /// The receiver's, if they are others.
+    /// The receiver's parameters, if they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver: Option<Parameters>,
     /// The devices' MTU, bytes.
     pub mtu: u16,
     /// The receive buffer of each connection, bytes.
     pub receive_buffer: u32,
-    /// What two hosts need to process a packet, one way: half of it before it reaches the sender's
-    /// wire, half behind the receiver's. Packets are processed beside each other, so this is a
-    /// latency and limits no rate. Nanoseconds.
+    /// Time that two hosts take to process a packet, one way: half before the sender's wire, half
+    /// after the receiver's. Packets are processed in parallel, so this is a latency and limits no
+    /// rate. Nanoseconds.
     pub processing: Nanos,
-    /// Of a link, one way, nanoseconds.
+    /// Propagation delay of a link, one way, nanoseconds.
     pub propagation: Nanos,
-    /// The part of all packets that is lost at random in the switch, 0 to 1.
+    /// Share of packets, 0 to 1, lost at random in the switch.
     pub loss: f64,
-    /// What makes the network another one than links of one rate around one switch.
+    /// Deviations from a network of equally fast links around one switch.
     #[serde(skip_serializing_if = "Conditions::is_plain")]
     pub conditions: Conditions,
-    /// What all that is random begins with.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// [`Config`], to be written down.
+/// [`Config`] in a form that can be serialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Parameters {
     /// See [`Config::burst_length`].
@@ -104,13 +105,13 @@ impl From<Parameters> for Config {
 }
 
 impl Setup {
-    /// The most payload in a packet, bytes.
+    /// Returns the largest payload of a packet, bytes.
     pub fn mss(&self) -> u16 {
         esp::mss(u32::from(self.mtu)) as u16
     }
 
-    /// The other end of each host's connections: with each sender the receiver has one, in the slot
-    /// with its number.
+    /// Returns the other end of each host's connections. The receiver has a connection with each
+    /// sender, in the slot with the sender's number.
     fn peers(&self) -> Vec<Vec<End>> {
         let first = u32::from(self.together > 0) + RECEIVER + 1;
         let place = |sender| match sender < self.together {
@@ -127,39 +128,39 @@ impl Setup {
         peers
     }
 
-    /// The part of a link's rate that payload can have in full packets.
+    /// Returns the share of a link's rate that payload has in full packets.
     pub fn most_goodput(&self) -> f64 {
         let mss = self.mss();
         f64::from(mss) / f64::from(frame_bytes(mss) + self.rate.framing)
     }
 }
 
-/// The receiver's counters and its port's, summed up over all connections.
+/// The counters of the receiver and its port, summed over all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Packets dropped at the receiver's port.
     pub drops: u64,
     /// Packets dropped at the senders' ports.
     pub back_drops: u64,
-    /// Packets lost at random, either way.
+    /// Packets lost at random, in either direction.
     pub lost: u64,
-    /// Data packets that left again.
+    /// Retransmitted data packets.
     pub retransmissions: u64,
-    /// Packets that came to the receiver though it had them.
+    /// Packets that the receiver had already.
     pub duplicates: u64,
     /// Retransmission requests.
     pub requests: u64,
-    /// Of these, requests though neither the packet asked for nor what was said last to its sender
-    /// was lost, and the receiver had not thrown the packet away.
+    /// Requests when neither the requested packet nor the last packet to its sender was lost, and
+    /// the receiver had not discarded the packet.
     pub spurious_requests: u64,
     /// How often a turn was taken from a silent sender.
     pub overruns: u32,
-    /// Packets that left the receiver.
+    /// Packets sent by the receiver.
     pub acknowledgements: u64,
 }
 
 impl Counts {
-    /// What was counted after `earlier`.
+    /// Returns the counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -197,7 +198,7 @@ impl DerefMut for Simulation {
 }
 
 impl Simulation {
-    /// Hosts whose connections are open and idle.
+    /// Creates hosts whose connections are open and idle.
     pub fn new(setup: Setup) -> Self {
         let (senders, rate, peers) = (setup.senders, setup.rate, setup.peers());
         let others = setup.esp.into();
@@ -218,44 +219,43 @@ impl Simulation {
         Self { fabric }
     }
 
-    /// A sender has one message of `bytes` to send `at` some time to come.
+    /// Makes a sender send a message of `bytes` at the time `at`.
     pub fn send_at(&mut self, at: Nanos, sender: usize, bytes: u64) {
         let end = self.peer(receiving(sender));
         self.write_at(at, end, bytes);
     }
 
-    /// A sender is cut off the network when it has sent `packets` more data packets.
+    /// Cuts a sender off the network after `packets` more data packets.
     pub fn silence(&mut self, sender: usize, packets: u64) {
         let end = self.peer(receiving(sender));
         self.endpoint(end).silent_after = packets;
     }
 
-    /// Bytes that came from a sender and were delivered in order, ever.
+    /// Returns the bytes from a sender delivered in order since the start.
     pub fn received(&self, sender: usize) -> u64 {
         self.receiver().endpoints[sender].received
     }
 
-    /// The sender whose data was delivered by the event that happened last, if any was; once.
+    /// Returns, once, the sender whose data the latest event delivered, if any.
     pub fn take_delivery(&mut self) -> Option<usize> {
         let (_, slot) = self.delivered.take_if(|(host, _)| *host == RECEIVER)?;
         Some(slot as usize)
     }
 
-    /// The receiver has an answer of `bytes` for a sender, now.
+    /// Makes the receiver send an answer of `bytes` to a sender now.
     pub fn answer(&mut self, sender: usize, bytes: u64) {
         let now = self.now();
         self.write_at(now, receiving(sender), bytes);
     }
 
-    /// The sender that was delivered an answer's data by the event that happened last, if any was;
-    /// once.
+    /// Returns, once, the sender to which the latest event delivered an answer's data, if any.
     pub fn take_answered(&mut self) -> Option<usize> {
         let end = self.delivered.take_if(|(host, _)| *host != RECEIVER)?;
         Some(self.peer(end).1 as usize)
     }
 
-    /// The longest that an acknowledgement for this sender waited for its turn, and the most turns
-    /// that others had meanwhile, since this was last called.
+    /// Returns the longest time that an acknowledgement for this sender waited for its turn, and
+    /// the most turns of others in such a time, since the last call.
     pub fn take_longest_wait(&mut self, sender: usize) -> (Nanos, u64) {
         std::mem::take(&mut self.endpoint(receiving(sender)).longest_wait)
     }
@@ -264,7 +264,7 @@ impl Simulation {
         &self.hosts[RECEIVER as usize]
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         let receiver = self.receiver();
         let (port, back) = self.ports.split_first().expect("the receiver has a port");
@@ -285,8 +285,8 @@ impl Simulation {
         }
     }
 
-    /// The most bytes in the receiver's port, and the most acknowledgements that waited for their
-    /// turn, since this was last called.
+    /// Returns the most bytes in the receiver's port, and the most acknowledgements that waited for
+    /// their turn, since the last call.
     pub fn take_peaks(&mut self) -> (u32, usize) {
         (
             std::mem::take(&mut self.ports[RECEIVER as usize].peak),
@@ -295,7 +295,7 @@ impl Simulation {
     }
 }
 
-/// The receiver's end of a connection.
+/// Returns the receiver's end of a connection.
 fn receiving(sender: usize) -> End {
     (RECEIVER, sender as u32)
 }

@@ -22,8 +22,8 @@ pub enum Sizes {
     W5,
 }
 
-/// Points of a distribution: the part of the messages that have at most so many bytes. Between them
-/// the logarithm of the size grows evenly.
+/// Points of a distribution: the share of messages that have at most this number of bytes. Between
+/// points, the logarithm of the size is interpolated linearly.
 type Points = &'static [(f64, u64)];
 
 #[rustfmt::skip]
@@ -74,7 +74,7 @@ impl Sizes {
         }
     }
 
-    /// The size that this part of the messages does not exceed, bytes.
+    /// Returns the size in bytes that this share of the messages does not exceed.
     pub fn at(self, part: f64) -> u64 {
         let mut before = (0.0, 1);
         for &(upto, size) in self.points() {
@@ -88,7 +88,7 @@ impl Sizes {
         before.1
     }
 
-    /// The mean of something over all messages.
+    /// Returns the mean of `of` over all messages.
     pub fn mean(self, of: impl Fn(u64) -> f64) -> f64 {
         const STEPS: u32 = 100_000;
         let parts = (0..STEPS).map(|step| (f64::from(step) + 0.5) / f64::from(STEPS));

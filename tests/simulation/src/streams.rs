@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Streams between any hosts, whose senders always have something to send.
+//! Streams between any hosts, whose senders always have data to send.
 
 use esp::{Nanos, State};
 
 use crate::fabric::{End, Fabric};
 use crate::simulation::Setup;
 
-/// A stream has at least so much queued, bytes.
+/// The least bytes that a stream has queued.
 const AHEAD: u64 = 8 << 20;
-/// A sender queues so much at once, bytes.
+/// Bytes that a sender queues at once.
 const PIECE: u64 = 4 << 20;
 
 /// One stream.
@@ -17,7 +17,7 @@ const PIECE: u64 = 4 << 20;
 struct Stream {
     from: End,
     to: End,
-    /// What the sender has queued, ever, bytes.
+    /// Bytes that the sender has queued since the start.
     written: u64,
 }
 
@@ -29,20 +29,20 @@ pub struct Streams {
     streams: Vec<Stream>,
 }
 
-/// What the streams did in some time.
+/// The results of the streams over some time.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// What each stream delivered, bits per second.
+    /// Delivered bits per second of each stream.
     pub rates: Vec<f64>,
     /// Frames that switches dropped.
     pub drops: u64,
-    /// Data packets that left again.
+    /// Retransmitted data packets.
     pub retransmissions: u64,
 }
 
 impl Streams {
-    /// Opens a connection for each pair of a sender and a receiver among as many hosts as the pairs
-    /// name.
+    /// Opens a connection for each pair of a sender and a receiver; there are as many hosts as the
+    /// pairs name.
     pub fn new(setup: Setup, pairs: &[(u32, u32)]) -> Self {
         let hosts = pairs.iter().map(|(a, b)| a.max(b) + 1).max().unwrap_or(0);
         let mut peers: Vec<Vec<End>> = vec![Vec::new(); hosts as usize];
@@ -67,7 +67,7 @@ impl Streams {
         all
     }
 
-    /// Opens one connection. A timer repeats what is lost.
+    /// Opens one connection. Lost packets are retransmitted by timer.
     fn open(&mut self, stream: usize) {
         let Stream { from, to, .. } = self.streams[stream];
         self.fabric.connect(from);
@@ -78,7 +78,7 @@ impl Streams {
         }
     }
 
-    /// Lets all streams run for `warm_up`, then measures for `time`.
+    /// Runs all streams for `warm_up`, then measures for `time`.
     pub fn measure(&mut self, warm_up: Nanos, time: Nanos) -> Measured {
         self.run(warm_up);
         let received = self.received();
@@ -113,7 +113,7 @@ impl Streams {
         }
     }
 
-    /// Gives the senders more to send.
+    /// Refills the senders' queues.
     fn write(&mut self) {
         let now = self.fabric.now();
         for stream in &mut self.streams {
@@ -131,7 +131,7 @@ impl Streams {
         ends.map(|end| fabric.endpoint(end).received).collect()
     }
 
-    /// Drops in switches, and packets that left again, ever.
+    /// Returns the drops in switches and the retransmitted packets since the start.
     fn counts(&self) -> (u64, u64) {
         let ports = self.fabric.ports.iter().chain(&self.fabric.uplinks);
         let hosts = self.fabric.hosts.iter();

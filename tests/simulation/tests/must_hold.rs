@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What must hold whatever the engine's inner workings are: no drop, saturation, fair shares,
+//! Requirements that do not depend on the engine's internals: no drop, saturation, fair shares,
 //! bounded delay.
 //!
-//! Bytes are checked on the way: a host of the simulation fails when bytes are delivered twice or
-//! out of order.
+//! The bytes are checked, too: a host of the simulation fails if bytes are delivered twice or out
+//! of order.
 
 use esp::ack_queue;
 use esp_simulation::rounds::{self, Message, Round, Summary, Workload};
@@ -13,7 +13,7 @@ use esp_simulation::studies::{alltoall, beside, rack, Common, Study};
 
 const GIGABIT: u64 = 1_000_000_000;
 
-/// Of these hosts and links, at least, nanoseconds.
+/// The least round trip of these hosts and links, nanoseconds.
 const ROUND_TRIP: u64 = 50_000;
 
 fn setup(senders: usize, bits: u64, buffer: u32, (burst, ack, initial): (u16, u16, u16)) -> Setup {
@@ -55,7 +55,8 @@ fn up_to_32_senders_saturate_a_small_port_without_a_drop_and_share_it() {
     }
 }
 
-/// With the parameters' defaults. The first round has small windows, and is a fifth of what counts.
+/// With the default parameters. The first round has small windows; it is a fifth of what is
+/// measured.
 #[test]
 fn granted_windows_saturate_links_of_any_speed() {
     for (gigabits, buffer, bytes) in [
@@ -100,7 +101,8 @@ fn short_messages_do_not_wait_behind_long_ones() {
             let line = beside(16, size, options);
             assert!(line.slowest <= slowest, "{line:?}");
             assert!(line.all >= 0.97 / 0.983, "{line:?}");
-            // Each of the sixteen has a turn before any of them has two, and questions beside each.
+            // Each of the sixteen streams has a turn before any has two, and a question may come
+            // before each.
             assert!(line.most_turns <= 3 * 16, "{line:?}");
             assert!(line.longest_wait <= 35_000_000, "{line:?}");
         }
@@ -143,7 +145,7 @@ fn all_to_all(stagger: u64, seed: u64, sizes: &[u64]) -> Vec<alltoall::Line> {
 fn all_to_all_on_up_to_32_hosts_drops_nothing() {
     for stagger in [50_000, 1_000_000, 5_000_000] {
         for line in all_to_all(stagger, 1, &[8 << 10, 32 << 10, 64 << 10, 128 << 10]) {
-            // See below.
+            // The next test explains this exception.
             let edge = line.hosts == 32 && line.size == 32 << 10 && stagger == 1_000_000;
             assert!(line.drops <= edge.into(), "{line:?}");
             assert!(line.retransmissions <= edge.into(), "{line:?}");
@@ -151,7 +153,7 @@ fn all_to_all_on_up_to_32_hosts_drops_nothing() {
     }
 }
 
-/// Two windows and what comes unscheduled fill the port to its last frame then.
+/// Two windows and the unscheduled packets then fill the port to its last frame.
 #[test]
 fn messages_that_all_begin_within_a_millisecond_drop_one_frame_of_a_million() {
     let lines = (1..=6).flat_map(|seed| all_to_all(1_000_000, seed, &[32 << 10]));
@@ -177,7 +179,7 @@ fn nothing_is_asked_for_that_is_not_lost() {
         (GIGABIT, 128 << 10, (21, 10, 1)),
         (10 * GIGABIT, 256 << 10, (64, 32, 1)),
         (100 * GIGABIT, 2 << 20, (256, 96, 1)),
-        // Turns go round faster than a window drains: what is missing stands in the port.
+        // Turns circulate faster than a window drains: the rest of the windows queues in the port.
         (GIGABIT, 128 << 10, (8, 1, 1)),
     ];
     for (bits, buffer, parameters) in links {
@@ -205,7 +207,7 @@ fn a_port_is_filled_by_the_announcements_and_not_by_the_turns() {
 #[test]
 fn a_port_too_small_for_the_announcements_drops_and_loses_nothing() {
     let mut fixed = gigabit(64);
-    // Announcements are short only where windows are granted.
+    // Announcements are short only if windows are granted.
     fixed.esp.burst_length_max = fixed.esp.burst_length;
     let summary = measure(fixed, 256 << 10, 1);
     assert!(summary.counts.drops > 0, "{summary:?}");
@@ -245,7 +247,7 @@ fn a_thousand_senders_are_served() {
     );
     assert_eq!(fits.counts.drops, 0);
     assert!(fits.waiting > 900, "almost all wait at once: {fits:?}");
-    // Two packets each are more than the port takes.
+    // Two packets of each sender exceed the port's buffer.
     let drops = measure(
         setup(1_000, 100 * GIGABIT, 2 << 20, (256, 96, 1)),
         64 << 10,
@@ -294,10 +296,10 @@ fn the_same_seed_gives_the_same_result() {
     assert_ne!(run(7), run(8));
 }
 
-/// Whose receiver acknowledges less often than the senders' window asks for.
+/// The receiver acknowledges less often than the senders' windows require.
 #[test]
 fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
-    // With a window of two packets it matters whether they are acknowledged together or one by one.
+    // With a window of two packets, acknowledging them together or one by one makes a difference.
     for (burst, to_ack, part) in [(21, 32, 0.9), (8, 10, 0.9), (21, 96, 0.9), (2, 32, 0.5)] {
         for senders in [1, 2, 8, 32] {
             let mut setup = setup(senders, GIGABIT, 128 << 10, (burst, burst / 2, 1));
@@ -312,7 +314,7 @@ fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
             let summary = measure(setup, 1 << 20, 2);
             let what = format!("{burst} against {to_ack}, N = {senders}: {summary:?}");
             assert_eq!(summary.counts.drops, 0, "{what}");
-            // With a window of two packets a sender may time out once, before it knows how long it
+            // With a window of two packets, a sender may time out once, before it knows how long it
             // waits for its turn among many.
             let timeouts = if burst == 2 { senders as u64 } else { 0 };
             assert!(summary.counts.retransmissions <= timeouts, "{what}");
@@ -325,7 +327,7 @@ fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
     }
 }
 
-/// What waits in a line is not lost: asked for and sent again, it would make the line longer.
+/// Queued packets are not lost: requesting and retransmitting them would lengthen the queue.
 #[test]
 fn a_slow_line_carries_everything_about_once() {
     const DEEP: u32 = 1 << 30;
@@ -349,8 +351,8 @@ fn a_slow_line_carries_everything_about_once() {
     }
 }
 
-/// What holds of the rack's cases. `make simulation OPTIONS=rack` has all of them, with those that
-/// do not hold yet.
+/// The rack's cases that hold. `make simulation OPTIONS=rack` runs all, including those that do not
+/// hold yet.
 #[test]
 fn a_rack_keeps_what_holds() {
     let held = [

@@ -39,7 +39,7 @@ pub struct Series {
 
 /// Half a round trip of one byte.
 pub const MESSAGE: &str = "message-1";
-/// A byte of a stream that is written in blocks of 64 KiB.
+/// One byte of a stream that is written in blocks of 64 KiB.
 pub const BYTE: &str = "byte";
 
 /// All runs, in order.

@@ -23,8 +23,8 @@ const END: &[u8] = b"(end)\n";
 /// The kernel function that handles softirqs: kernel/softirq.c.
 const HANDLER: &str = "handle_softirqs";
 
-/// What a process leaves to be freed later is freed after some ticks. A run ends with that, so that
-/// a short one and a long one have as much of it; and begins without that of the one before.
+/// Waits for the objects of an ended process that the kernel frees after some ticks. Each run ends
+/// with it, so the work cancels out in the difference and does not fall into the next run.
 const SETTLE: &str = "! usleep 300000";
 
 /// Counts the instructions that a guest executes.

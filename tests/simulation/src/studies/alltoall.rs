@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! All hosts send to all others: does a port drop packets when each sender has many receivers'
-//! turns at once?
+//! All hosts send to all others: does a port drop packets when each sender has turns of many
+//! receivers at once?
 
 use std::collections::VecDeque;
 
@@ -15,14 +15,14 @@ use crate::mesh::Mesh;
 use crate::report::{kib, millis, part, Columns};
 use crate::simulation::{Parameters, Setup};
 
-/// A longer message is asked for before it is sent, as MPI libraries do, bytes.
+/// Messages longer than this, in bytes, are requested before they are sent, as by MPI libraries.
 const EAGER: u64 = 64 << 10;
-/// Bytes of such a question, and of the answer.
+/// Bytes of the request, and of its answer.
 const CONTROL: u64 = 100;
-/// A message is sent in pieces of so many bytes.
+/// Bytes of the pieces in which a message is sent.
 const PIECE: u64 = 128 << 10;
 
-/// What is exchanged; by default at the switch of `make incast`.
+/// Options of the study; the defaults are the switch of `make incast`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Numbers of hosts
@@ -84,33 +84,33 @@ impl Study for Options {
     }
 }
 
-/// One number of hosts with one size.
+/// The results for a number of hosts and a size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     setup: Setup,
-    /// Hosts.
+    /// Number of hosts.
     pub hosts: usize,
     /// Bytes of a message.
     pub size: u64,
-    /// Whether a host sends to all others at once, and not to one after the other.
+    /// Whether a host sends to all others at once, rather than one after the other.
     pub at_once: bool,
-    /// The mean time of a round, nanoseconds.
+    /// Mean time of a round, nanoseconds.
     pub mean: Nanos,
-    /// The longest, nanoseconds.
+    /// Longest time of a round, nanoseconds.
     pub longest: Nanos,
-    /// What each port had, part of what is possible.
+    /// Goodput of each port, as a share of what is possible.
     pub goodput: f64,
     /// The most bytes in a port.
     pub peak: u32,
     /// Packets dropped at ports.
     pub drops: u64,
-    /// Data packets that left again.
+    /// Retransmitted data packets.
     pub retransmissions: u64,
     /// How often a turn was taken from a silent sender.
     pub overruns: u64,
 }
 
-/// What a part of a stream is.
+/// The kinds of parts of a stream.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Question,
@@ -124,15 +124,17 @@ struct Exchange {
     hosts: usize,
     size: u64,
     at_once: bool,
-    /// A message leaves up to so much later than it could, nanoseconds.
+    /// A message is sent up to this long after it could be, nanoseconds.
     stagger: Nanos,
-    /// What is on its way from each host to each other: until which byte of the stream it reaches.
+    /// The parts in flight from each host to each other: the position in the stream where each
+    /// ends.
     streams: Vec<VecDeque<(u64, Kind)>>,
-    /// What was ever sent, by stream.
+    /// Bytes sent since the start, by stream.
     sent: Vec<u64>,
-    /// Each host's step: messages that it has received and those of its own that have arrived.
+    /// Each host's progress: messages that it has received, and messages of its own that have
+    /// arrived.
     steps: Vec<(usize, usize)>,
-    /// With how many hosts each one has begun.
+    /// Number of peers with which each host has begun.
     begun: Vec<usize>,
 }
 
@@ -164,7 +166,7 @@ impl Exchange {
         }
     }
 
-    /// A host begins with its next peers.
+    /// Makes a host begin with its next peers.
     fn begin(&mut self, host: usize) {
         let (received, arrived) = self.steps[host];
         let others = self.hosts - 1;
@@ -184,7 +186,7 @@ impl Exchange {
         }
     }
 
-    /// Everybody sends to everybody; returns how long it takes.
+    /// Runs a round in which all hosts send to all others; returns how long it takes.
     fn round(&mut self) -> Nanos {
         let start = self.mesh.fabric.now();
         self.steps = vec![(0, 0); self.hosts];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What announcements do to a port, which nobody schedules: drops and completion times over
+//! The effect of announcements on a port, which nothing schedules: drops and completion times over
 //! `initial_ack_burst_length`, the number of senders and the port's buffer.
 
 use std::io::{self, Write};
@@ -19,11 +19,11 @@ use crate::simulation::Setup;
 const INITIAL: [u16; 5] = [0, 1, 2, 4, 8];
 /// The columns of the tables.
 const SENDERS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-/// For the picture, and for JSON.
+/// Numbers of senders for the picture, and for JSON.
 const ALL_SENDERS: [usize; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
 const BUFFERS: [u32; 5] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
-/// A rate with what `burst_length` and `packets_to_ack` are set to there.
+/// Rates with their `burst_length` and `packets_to_ack`.
 const LINKS: [(u64, u16, u16); 2] = [(GIGABIT, 21, 10), (10 * GIGABIT, 64, 32)];
 
 const MESSAGES: [(&str, Message); 2] = [
@@ -41,7 +41,7 @@ pub struct Line {
     summary: Summary,
 }
 
-/// This study has no further options.
+/// The options of the study, beyond the common ones.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
@@ -74,8 +74,8 @@ impl Study for Options {
         Ok(lines)
     }
 
-    /// Prints, per link and message: drops per round, then the median completion time, both with
-    /// its worst.
+    /// Prints, per link and message, the drops per round, then the median completion time, each
+    /// with its worst.
     fn print(lines: &[Line], out: &mut dyn Write) -> io::Result<()> {
         for (bits, burst_length, packets_to_ack) in LINKS {
             for (message, _) in MESSAGES {
@@ -98,7 +98,7 @@ impl Study for Options {
     }
 }
 
-/// What is shown, and a cell of it.
+/// The title of a figure, and the function that formats a cell.
 type Figure = (&'static str, fn(&Line) -> String);
 
 fn find<'a>(
@@ -137,7 +137,7 @@ fn drops(line: &Line) -> String {
     }
 }
 
-/// The cells of one link and message.
+/// Returns the table of one link and message.
 fn table(lines: &[Line], bits: u64, message: &str, cell: fn(&Line) -> String) -> Table {
     let columns = SENDERS.iter().map(|n| format!("N={n}"));
     let names = ["initial".to_owned(), "buffer/KiB".to_owned()];
@@ -154,8 +154,8 @@ fn table(lines: &[Line], bits: u64, message: &str, cell: fn(&Line) -> String) ->
     table
 }
 
-/// Draws, at 1 Gbit/s: the most senders without a drop over the buffer, and the median completion
-/// of small messages.
+/// Draws two panels for 1 Gbit/s: the most senders without a drop over the buffer, and the median
+/// completion time of small messages.
 fn draw(lines: &[Line], file: &Path) -> Result<()> {
     let small = MESSAGES[0].0;
     let dropless = |initial: u16, buffer: u32| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Questions beside streams: how long short messages take while long ones have the port.
+//! Loaded latency: how long short messages take while streams occupy the port.
 
 use std::ops::Range;
 
@@ -15,37 +15,37 @@ use crate::report::{kib, part, Columns};
 use crate::rounds::percentile;
 use crate::simulation::{Counts, Parameters, Setup, Simulation};
 
-/// A stream always has so much to send, bytes.
+/// The least bytes that a stream has queued.
 const AHEAD: u64 = 512 << 10;
-/// What it is given at a time.
+/// Bytes that are queued at a time.
 const PIECE: u64 = 256 << 10;
 
-/// The streams have the port to themselves while it could carry so much, before the first question:
-/// bits.
+/// Before the first question, the streams have the port to themselves for the time that this number
+/// of bits takes.
 const WARM_UP: u64 = 200_000_000;
 
-/// A run that takes longer is given up, nanoseconds.
+/// A run that takes longer than this, in nanoseconds, is aborted.
 const LONGEST: Nanos = 600_000_000_000;
 
-/// What is asked beside what; by default through the switch of `make incast`.
+/// Options of the study; the defaults are the switch of `make incast`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Numbers of streams
-    // Each from a host of its own.
+    // Each stream has a host of its own.
     #[arg(long, value_delimiter = ',', default_value = "0,1,4,16,32")]
     pub streams: Vec<usize>,
     /// Bytes of a question
     #[arg(long, value_delimiter = ',', default_value = "100,10000", value_parser = size)]
     pub sizes: Vec<u64>,
     /// Hosts that ask
-    // Each one question after the other.
+    // Each host asks one question after the other.
     #[arg(long, default_value_t = 1)]
     pub askers: usize,
     /// Questions of each
     #[arg(long, default_value_t = 300, value_parser = value_parser!(u32).range(1..))]
     pub questions: u32,
     /// Mean time from an answer to the next question, microseconds; 0: at once
-    // Here nanoseconds.
+    // Stored in nanoseconds.
     #[arg(long, default_value = "0", value_parser = value_parser!(u64).map(|pause| pause * 1_000))]
     pub pause: Nanos,
     /// Connections of one more host, each of which sends one message after the other
@@ -113,70 +113,70 @@ impl Study for Options {
     }
 }
 
-/// One number of streams with one size of questions.
+/// The results for a number of streams and a size of questions.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     setup: Setup,
-    /// Streams.
+    /// Number of streams.
     pub streams: usize,
     /// Bytes of a question.
     pub size: u64,
-    /// From a question to its answer, nanoseconds: the median and the 99th percentile.
+    /// Median time from a question to its answer, nanoseconds.
     pub median: Nanos,
-    /// See above.
+    /// 99th percentile of this time, nanoseconds.
     pub slowest: Nanos,
-    /// The median without anything beside it, nanoseconds.
+    /// Median time without other load, nanoseconds.
     pub unloaded: Nanos,
-    /// What the streams received while questions were asked, part of the port's rate.
+    /// Bytes that the streams received while questions were asked, as a share of the port's rate.
     pub bulk: f64,
-    /// The least of a stream's parts of that, times their number.
+    /// The least stream's share of that, times the number of streams.
     pub least: f64,
-    /// What came from the connections that announce again and again.
+    /// Bytes received from the connections that announce repeatedly, as a share of the port's rate.
     pub announced: f64,
-    /// What was received in all, part of what is possible.
+    /// Bytes received in all, as a share of what is possible.
     pub all: f64,
-    /// The longest that a stream waited for its turn, nanoseconds.
+    /// The longest time that a stream waited for its turn, nanoseconds.
     pub longest_wait: Nanos,
     /// The most turns of others in such a time.
     pub most_turns: u64,
     /// The most bytes in the port.
     pub peak: u32,
-    /// All questions were answered.
+    /// Whether all questions were answered.
     pub complete: bool,
-    /// What was counted.
+    /// The counters.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// What a connection does.
+/// The role of a connection.
 enum Role {
     Announcer,
     Stream,
     Asker(usize),
 }
 
-/// One asker's questions.
+/// The questions of one asker.
 #[derive(Clone, Debug, Default)]
 struct Asker {
     left: u32,
     asked: Nanos,
-    /// What the receiver is to have when the question has come.
+    /// Bytes that the receiver must have when the question has arrived.
     until: u64,
 }
 
-/// One number of streams with one size of questions.
+/// A run with a number of streams and a size of questions.
 struct Case<'a> {
     options: &'a Options,
     size: u64,
     simulation: Simulation,
-    /// The numbers of these connections; announcers come before them, askers behind.
+    /// The connections of the streams; announcers come before them, askers after.
     streams: Range<usize>,
-    /// What each announcer and stream was given to send, bytes.
+    /// Bytes queued by each announcer and stream.
     written: Vec<u64>,
     askers: Vec<Asker>,
-    /// Askers that have questions left.
+    /// Number of askers that have questions left.
     asking: usize,
-    /// From each question to its answer, nanoseconds.
+    /// Times from each question to its answer, nanoseconds.
     times: Vec<Nanos>,
 }
 
@@ -199,7 +199,7 @@ pub fn case(common: &Common, options: &Options, streams: usize, size: u64) -> Li
 }
 
 impl<'a> Case<'a> {
-    /// The announcers and the streams begin.
+    /// Starts the announcers and the streams.
     fn new(common: &Common, options: &'a Options, streams: usize, size: u64) -> Self {
         let streams = options.announcers..options.announcers + streams;
         let senders = streams.end + options.askers;
@@ -252,13 +252,13 @@ impl<'a> Case<'a> {
         start
     }
 
-    /// Bytes received so far, by connection.
+    /// Returns the bytes received so far, by connection.
     fn received(&self) -> Vec<u64> {
         let senders = 0..self.simulation.setup().senders;
         senders.map(|id| self.simulation.received(id)).collect()
     }
 
-    /// An announcer or a stream has more to send.
+    /// Queues more data of an announcer or a stream.
     fn give(&mut self, sender: usize) {
         let bytes = match self.role(sender) {
             Role::Announcer => self.options.message,
@@ -269,7 +269,7 @@ impl<'a> Case<'a> {
         self.simulation.send_at(now, sender, bytes);
     }
 
-    /// The next question of an asker, at `now` or a random time later.
+    /// Schedules the next question of an asker, at `now` or a random time later.
     fn ask(&mut self, id: usize, now: Nanos) {
         let sender = self.streams.end + id;
         let later = -(1.0 - self.simulation.rng().f64()).ln() * self.options.pause as f64;
@@ -279,7 +279,7 @@ impl<'a> Case<'a> {
         self.simulation.send_at(asker.asked, sender, self.size);
     }
 
-    /// Lets the next thing happen.
+    /// Processes the next event.
     fn step(&mut self) {
         self.simulation.step();
         if let Some(sender) = self.simulation.take_answered() {
@@ -290,7 +290,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// A sender was delivered an answer.
+    /// Handles an answer that was delivered to a sender.
     fn answered(&mut self, sender: usize) {
         let Role::Asker(id) = self.role(sender) else {
             return;
@@ -306,7 +306,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The receiver was delivered data of a connection.
+    /// Handles data that was delivered to the receiver.
     fn delivered(&mut self, sender: usize) {
         let received = self.simulation.received(sender);
         match self.role(sender) {
@@ -319,8 +319,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The result. At `start`, where measuring began, `before` was received and the counters were
-    /// `counts`.
+    /// Returns the results. At `start`, where measuring began, `before` was received and the
+    /// counters were `counts`.
     fn sum_up(mut self, start: Nanos, before: &[u64], counts: &Counts) -> Line {
         let setup = self.simulation.setup().clone();
         let possible = (self.simulation.now() - start).max(1) as f64 * setup.rate.bits as f64 / 8e9;
@@ -356,7 +356,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Nanoseconds in microseconds.
+/// Formats nanoseconds as microseconds.
 fn micros(nanos: Nanos) -> String {
     (nanos / 1_000).to_string()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Goodput over `burst_length` and `packets_to_ack`, for the values in `/proc/sys/esp/`.
+//! Goodput over `burst_length` and `packets_to_ack`, which suggests values for `/proc/sys/esp/`.
 
 use std::io::{self, Write};
 use std::iter::once;
@@ -20,7 +20,7 @@ const BURSTS: [u16; 13] = [4, 8, 12, 16, 21, 32, 48, 64, 96, 128, 192, 256, 384]
 const ACKS: [u16; 12] = [1, 2, 4, 8, 10, 16, 24, 32, 48, 64, 96, 128];
 const SENDERS: [usize; 3] = [1, 2, 8];
 
-/// Rates with what each sender sends in a round, bytes, and the port's buffer, bytes.
+/// Rates with the bytes that each sender sends in a round, and the port's buffer in bytes.
 const LINKS: [(u64, u64, u32); 4] = [
     (GIGABIT, 1 << 20, 128 << 10),
     (10 * GIGABIT, 2 << 20, 256 << 10),
@@ -28,35 +28,37 @@ const LINKS: [(u64, u64, u32); 4] = [
     (100 * GIGABIT, 8 << 20, 2 << 20),
 ];
 
-/// A goodput this near to the best at the link counts as saturated.
+/// Goodput of at least this share of the link's best counts as saturated.
 const SATURATED: f64 = 0.98;
 
-/// A turn is handed on after `packets_to_ack` packets and lets `burst_length` leave: where the
-/// second is more than so many times the first, the bursts of several senders pile up in the port.
+/// Maximum ratio of `burst_length` to `packets_to_ack`. A turn is passed on after `packets_to_ack`
+/// packets and permits `burst_length`; with a larger ratio, the bursts of several senders
+/// accumulate in the port.
 const MOST_OVERLAP: u16 = 3;
 
-/// One cell: the worst of several numbers of senders.
+/// The worst result over several numbers of senders.
 #[derive(Debug, Serialize)]
 pub struct Cell {
     bits: u64,
     burst_length: u16,
     packets_to_ack: u16,
-    /// The receiver grants larger windows where they fit the link: the parameters are the defaults.
+    /// Whether the receiver grants larger windows that fit the link: the parameters are the
+    /// defaults.
     granted: bool,
-    /// The median of the rounds' goodput with the number of senders that has the least, part of
-    /// what is possible.
+    /// Median goodput of the rounds with the worst number of senders, as a share of what is
+    /// possible.
     median: f64,
-    /// The least goodput over the numbers of senders, part of what is possible.
+    /// Least goodput over the numbers of senders, as a share of what is possible.
     goodput: f64,
     /// The number of senders with the least goodput.
     senders: usize,
-    /// The most bytes in the port over the numbers of senders.
+    /// Most bytes in the port over the numbers of senders.
     peak: u32,
     drops: u64,
     spurious_requests: u64,
 }
 
-/// This study has no further options.
+/// The options of the study, beyond the common ones.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
@@ -164,14 +166,14 @@ fn print(cells: &[Cell], out: &mut dyn Write) -> io::Result<()> {
     Table::of(smallest, Options::COLUMNS).write(out)
 }
 
-/// The cells of a link with fixed parameters.
+/// Returns the cells of a link with fixed parameters.
 fn pairs(cells: &[Cell], bits: u64) -> impl Iterator<Item = &Cell> {
     let link = cells.iter().filter(move |cell| cell.bits == bits);
     link.filter(|cell| !cell.granted)
 }
 
-/// The smallest window that saturates a link without piling up, with the fewest acknowledgements
-/// that do.
+/// Returns the smallest window that saturates a link without accumulating bursts, with the fewest
+/// acknowledgements.
 fn smallest(cells: &[Cell], bits: u64) -> Option<&Cell> {
     let link = || pairs(cells, bits);
     let best = link().map(|cell| cell.goodput).fold(0.0, f64::max);

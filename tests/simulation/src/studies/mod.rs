@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is looked into: each study runs simulations, and shows them as a table, as JSON, and some
-//! as a picture.
+//! The studies: each runs simulations, and shows the results as a table, as JSON, and some as a
+//! picture.
 
 pub mod alltoall;
 pub mod announce;
@@ -28,7 +28,7 @@ use crate::report::{write_json, Columns, Table};
 use crate::rounds::{self, Message, Summary, Workload};
 use crate::simulation::{Parameters, Setup};
 
-/// Declares the command line of all studies. A new study is one file and one entry below.
+/// Declares the command line of all studies. A new study needs one file and one entry below.
 macro_rules! studies {
     ($($(#[$about:meta])* $name:ident: $module:ident,)*) => {
         /// The study that the command line names.
@@ -70,7 +70,7 @@ studies! {
     Rack: rack,
 }
 
-/// A study: its own options, and how it runs with them, prints and draws.
+/// A study: its own options, and how it runs, prints and draws.
 pub trait Study: Args {
     /// One result.
     type Line: Serialize + 'static;
@@ -132,10 +132,10 @@ impl Picture {
 const MEGABIT: u64 = 1_000_000;
 const GIGABIT: u64 = 1_000 * MEGABIT;
 
-/// Sequence numbers allow somewhat more.
+/// Somewhat fewer than the sequence numbers allow.
 const MOST_PACKETS: u64 = 32_000;
 
-/// What all studies have in common.
+/// The options of all studies.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
     /// Rounds per setting
@@ -178,7 +178,7 @@ impl Default for Common {
     }
 }
 
-/// The defaults, as the command line has them.
+/// Returns the command line's defaults.
 fn defaults<T: Args>() -> T {
     let command = T::augment_args(Command::new("defaults"));
     let matches = command.get_matches_from(["defaults"]);
@@ -186,7 +186,7 @@ fn defaults<T: Args>() -> T {
 }
 
 impl Common {
-    /// A setting of this study.
+    /// Returns a setup of this study.
     pub fn setup(&self, senders: usize, bits: u64, buffer: u32, mut esp: Parameters) -> Setup {
         esp.round_trip_time = self.round_trip_time;
         Setup {
@@ -209,7 +209,7 @@ impl Common {
         }
     }
 
-    /// Fails when a message of so many bytes has more packets than one send call can queue here.
+    /// Fails if a message of `bytes` has more packets than one send call can queue here.
     pub fn check_message(&self, bytes: u64) -> Result<()> {
         let mss = u64::from(esp::mss(u32::from(self.mtu)));
         let most = MOST_PACKETS * mss;
@@ -220,7 +220,7 @@ impl Common {
         Ok(())
     }
 
-    /// Rounds of `message` from every sender.
+    /// Returns rounds of `message` from every sender.
     pub fn workload(&self, message: Message) -> Workload {
         Workload {
             message,
@@ -230,13 +230,13 @@ impl Common {
         }
     }
 
-    /// Runs these rounds, and sums them up.
+    /// Runs these rounds, and computes their statistics.
     fn measure(&self, setup: &Setup, message: Message) -> Summary {
         rounds::measure(setup.clone(), &self.workload(message))
     }
 }
 
-/// The result of rounds in which all messages have the same size.
+/// The results of rounds in which all messages have the same size.
 #[derive(Debug, Serialize)]
 pub struct Measured {
     setup: Setup,
@@ -255,7 +255,7 @@ impl Measured {
     }
 }
 
-/// The parameters that a study varies.
+/// Returns the parameters that a study varies.
 fn parameters(burst_length: u16, packets_to_ack: u16, initial_ack_burst_length: u16) -> Parameters {
     Parameters {
         burst_length,
@@ -266,7 +266,7 @@ fn parameters(burst_length: u16, packets_to_ack: u16, initial_ack_burst_length: 
     }
 }
 
-/// A part of one.
+/// Parses a share of one.
 fn probability(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(value) if (0.0..1.0).contains(&value) => Ok(value),
@@ -274,7 +274,7 @@ fn probability(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A time: microseconds in `text`, here nanoseconds.
+/// Parses a time in microseconds; returns nanoseconds.
 fn microseconds(text: &str) -> Result<Nanos, String> {
     match text.parse() {
         Ok(value) if (0.0..=1e6).contains(&value) => Ok(f64::round(value * 1e3) as Nanos),
@@ -282,21 +282,21 @@ fn microseconds(text: &str) -> Result<Nanos, String> {
     }
 }
 
-/// A rate: Mbit/s on the command line, here bits per second.
+/// Parses a rate in Mbit/s; returns bits per second.
 fn megabits() -> impl TypedValueParser<Value = u64> {
     value_parser!(u64)
         .range(1..=1_000_000)
         .map(|rate| rate * MEGABIT)
 }
 
-/// A rate: Gbit/s on the command line, here bits per second.
+/// Parses a rate in Gbit/s; returns bits per second.
 fn gigabits() -> impl TypedValueParser<Value = u64> {
     value_parser!(u64)
         .range(1..=1_000)
         .map(|rate| rate * GIGABIT)
 }
 
-/// A number of senders.
+/// Parses a number of senders.
 fn senders(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number) if (1..=10_000).contains(&number) => Ok(number),
@@ -304,7 +304,7 @@ fn senders(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A size: `64K`, `1M`, or bytes.
+/// Parses a size: `64K`, `1M`, or bytes.
 fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is not a size: bytes, or a number with K or M");
     let (digits, unit) = match text.trim_end_matches(['K', 'M']) {
@@ -319,8 +319,8 @@ fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The size of a buffer.
+/// Parses the size of a buffer.
 fn buffer(text: &str) -> Result<u32, String> {
-    // `size` allows 1 GiB at most.
+    // `size` accepts at most 1 GiB.
     Ok(size(text)? as u32)
 }

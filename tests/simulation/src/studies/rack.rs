@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What must hold in a rack, case by case: a part of what is possible there, or a time as a
-//! multiple of the ideal one.
+//! Requirements in a rack, case by case: a share of what is possible there, or a time as a multiple
+//! of the ideal one.
 //!
-//! All cases have the default parameters. A card that coalesces interrupts hands packets over one
-//! by one, at one time: what GRO saves beyond that is not simulated.
+//! All cases have the default parameters. A card that coalesces interrupts delivers packets one by
+//! one, at the same time: the further savings of GRO are not simulated.
 
 use std::io::{self, Write};
 
@@ -22,9 +22,9 @@ use crate::simulation::{Parameters, Setup};
 use crate::sizes::Sizes;
 use crate::streams::{Measured, Streams};
 
-/// A stream is measured while its port could carry so many full packets.
+/// A stream is measured for the time in which its port could carry this number of full packets.
 const PACKETS: u64 = 60_000;
-/// A switch has so much buffer for each port, bytes, by the port's rate in Gbit/s.
+/// The switch's buffer per port in bytes, by the port's rate in Gbit/s.
 const BUFFERS: [(u64, u32); 4] = [
     (1, 512 << 10),
     (10, 512 << 10),
@@ -32,7 +32,7 @@ const BUFFERS: [(u64, u32); 4] = [
     (100, 2 << 20),
 ];
 
-/// What is run.
+/// Options of the study.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Only cases whose name contains one of these
@@ -46,11 +46,11 @@ pub struct Options {
     pub check: bool,
 }
 
-/// What a case must reach.
+/// The requirement of a case.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Must {
-    /// At least this part of what is possible.
+    /// At least this share of what is possible.
     Least(f64),
     /// At most this multiple of the ideal time.
     Most(f64),
@@ -64,17 +64,17 @@ pub struct Line {
     must: Must,
     drops: u64,
     retransmissions: u64,
-    /// Whether the case allows no drop.
+    /// Whether the case allows no drops.
     lossless: bool,
 }
 
 impl Line {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.case
     }
 
-    /// Whether it reaches what it must.
+    /// Returns whether it meets its requirement.
     pub fn holds(&self) -> bool {
         let reached = match self.must {
             Must::Least(least) => self.measured >= least,
@@ -137,12 +137,12 @@ impl Study for Options {
     }
 }
 
-/// A case's shape, with what it must reach.
+/// The setup and the requirement of a case.
 #[derive(Clone, Debug)]
 enum Case {
     /// Streams, under these conditions.
     Streams(Shape),
-    /// Rounds in which so many senders have 64 KiB each for one receiver.
+    /// Rounds in which this number of senders have 64 KiB each for one receiver.
     Incast {
         gigabits: u64,
         buffer: u32,
@@ -155,26 +155,26 @@ enum Case {
     Workload { sizes: Sizes, most: f64 },
 }
 
-/// Streams between hosts, and which part of the bottleneck's rate they must have.
+/// Streams between hosts, and the share of the bottleneck's rate that they must have.
 #[derive(Clone, Debug)]
 struct Shape {
     gigabits: u64,
     mtu: u16,
     loss: f64,
-    /// The time from a packet to the answer, nanoseconds, where it is not the hosts' processing.
+    /// The time from a packet to its answer, nanoseconds, if it is not the hosts' processing.
     round_trip: Option<Nanos>,
     conditions: Conditions,
     pairs: Vec<(u32, u32)>,
-    /// Streams of which the sum counts, and how many links' rate they may have together.
+    /// Number of streams whose sum counts, and the number of links' rates that they share.
     counted: (usize, f64),
     least: f64,
-    /// The least of Jain's index.
+    /// The least of Jain's index that is required.
     fair: Option<f64>,
     lossless: bool,
 }
 
 impl Shape {
-    /// One stream at this rate.
+    /// Returns one stream at this rate.
     fn one(gigabits: u64, least: f64) -> Self {
         Self {
             gigabits,
@@ -190,7 +190,7 @@ impl Shape {
         }
     }
 
-    /// One stream at this rate, under these conditions.
+    /// Returns one stream at this rate, under these conditions.
     fn under(conditions: Conditions, gigabits: u64, least: f64) -> Self {
         Self {
             conditions,
@@ -199,7 +199,7 @@ impl Shape {
     }
 }
 
-/// All cases, with their names.
+/// Returns all cases, with their names.
 fn cases() -> Vec<(String, Case)> {
     let mut cases = Vec::new();
     let mut streams = |name: String, shape| cases.push((name, Case::Streams(shape)));
@@ -330,8 +330,8 @@ fn cases() -> Vec<(String, Case)> {
     cases
 }
 
-/// One host sends to `k` receivers, each of which has another sender of its own: with max-min
-/// shares each port is full.
+/// Returns a case in which one host sends to `k` receivers, each of which has another sender of its
+/// own. With max-min shares each port is full.
 fn outcast(k: u32) -> Shape {
     let shared = (1..=k).map(|receiver| (0, receiver));
     let own = (1..=k).map(|receiver| (k + receiver, receiver));
@@ -342,7 +342,7 @@ fn outcast(k: u32) -> Shape {
     }
 }
 
-/// All hosts have a stream to all others.
+/// Returns a case in which all hosts have a stream to all others.
 fn shuffle(hosts: u32, gigabits: u64) -> Shape {
     let pairs = (0..hosts).flat_map(|from| {
         (0..hosts)
@@ -358,7 +358,7 @@ fn shuffle(hosts: u32, gigabits: u64) -> Shape {
     }
 }
 
-/// Pairs of hosts at two switches, whose streams share the link between them.
+/// Returns a case of pairs of hosts at two switches, whose streams share the link between these.
 fn uplink(pairs: u32) -> Shape {
     let uplink = Uplink {
         first: pairs,
@@ -380,15 +380,15 @@ fn uplink(pairs: u32) -> Shape {
     }
 }
 
-/// What the cases have in common.
+/// The settings of all cases.
 struct Rack<'a> {
     common: &'a Common,
-    /// So many times less is measured.
+    /// The measurements are shortened by this factor.
     part: u64,
 }
 
 impl Case {
-    /// Runs the case; its lines, most often one.
+    /// Runs the case; returns its lines, usually one.
     fn run(&self, rack: &Rack<'_>, name: &str) -> Vec<Line> {
         match self {
             Self::Streams(shape) => rack.streams(shape, name),
@@ -418,12 +418,12 @@ impl Rack<'_> {
         setup.loss = shape.loss;
         setup.conditions = shape.conditions.clone();
         if let Some(round_trip) = shape.round_trip {
-            // Two links there and two back, beside the processing of both ways.
+            // Two links there and two back, besides the processing in both directions.
             setup.propagation = round_trip.saturating_sub(2 * setup.processing) / 4;
         }
         let possible = setup.most_goodput() * setup.rate.bits as f64;
         let full_packet = f64::from(setup.mss()) * 8e9 / possible;
-        // Windows begin small: a while of round trips has to pass before what lasts is measured.
+        // Windows start small, so some round trips must pass before the measurement.
         let round_trips = 50 * shape.round_trip.unwrap_or(20_000);
         let time = (full_packet * PACKETS as f64) as Nanos / self.part;
         let mut streams = Streams::new(setup, &shape.pairs);
@@ -512,8 +512,8 @@ impl Rack<'_> {
     }
 }
 
-/// What streams have come to: their part of what is `possible` on a link, and how evenly, if that
-/// counts.
+/// Returns the streams' share of what is `possible` on a link, and Jain's index if the case
+/// requires it.
 fn lines_of(shape: &Shape, measured: &Measured, possible: f64, name: &str) -> Vec<Line> {
     let (streams, links) = shape.counted;
     let sum: f64 = measured.rates.iter().take(streams).sum();

@@ -17,50 +17,49 @@ use crate::simulation::Simulation;
 /// What each sender has to send, bytes.
 const BYTES: u64 = 256 << 10;
 
-/// Senders, and how many of them fall silent.
+/// Numbers of senders, and how many of them fall silent.
 const CASES: [(usize, usize); 5] = [(2, 1), (4, 1), (4, 3), (8, 3), (32, 16)];
 
-/// One case, over all places at which the silent ones stop.
+/// A case, over all points at which the silent senders stop.
 #[derive(Debug, Serialize)]
 pub struct Line {
-    /// Senders.
+    /// Number of senders.
     pub senders: usize,
-    /// Of these, those that fall silent.
+    /// Number of these that fall silent.
     pub silent: usize,
-    /// Whether all of these stop after the same packet, and not one after the other.
+    /// Whether all of these stop after the same packet, rather than one after the other.
     pub together: bool,
-    /// When the others are done if the silent ones are not there at all, nanoseconds.
+    /// When the other senders are done without the silent ones, nanoseconds.
     pub without: Nanos,
-    /// When they are done at the latest, if the silent ones stop after some number of packets,
-    /// nanoseconds.
+    /// When the others are done at the latest, over the numbers of packets after which the silent
+    /// ones stop, nanoseconds.
     pub worst: Nanos,
-    /// That number of packets, of the first silent one.
+    /// That number of packets, for the first silent one.
     pub worst_after: u64,
-    /// Of the worst run, what exceeds the time the others need with the silent ones' packets before
-    /// them, nanoseconds: what silence costs.
+    /// The cost of silence in the worst run: the time beyond what the others need with the silent
+    /// ones' packets before them, nanoseconds.
     pub delay: Nanos,
-    /// How often, in the worst run, a turn was taken from its holders.
+    /// How often a turn was taken from its holders in the worst run.
     pub overruns: u32,
     /// Drops in all runs.
     pub drops: u64,
     /// Whether the others were done in all runs.
     pub complete: bool,
-    /// The bound: each silent sender may hold the turn once. To it comes a round trip each.
-    /// Nanoseconds.
+    /// The bound: each silent sender may hold the turn once, and adds a round trip. Nanoseconds.
     pub bound: Nanos,
 }
 
-/// How the silent senders stop.
+/// Returns the number of packets after which a silent sender stops.
 fn last_packet(first: u64, which: usize, together: bool) -> u64 {
     if together {
         first
     } else {
-        // Far enough apart that each has its own turn.
+        // Far enough apart that each sender has its own turn.
         first + 40 * which as u64
     }
 }
 
-/// This study has no options of its own.
+/// The options of the study, beyond the common ones.
 #[derive(Clone, Debug, Args)]
 pub struct Options {}
 

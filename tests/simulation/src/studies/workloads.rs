@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Messages of published sizes at random times: how much longer they take than on an idle network.
+//! Messages of published sizes at random times: their slowdown relative to an idle network.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,11 +18,11 @@ use crate::rounds::percentile;
 use crate::simulation::{Counts, Parameters, Setup, Simulation};
 use crate::sizes::Sizes;
 
-/// A connection has at most so much on its way, bytes: further messages wait in the application.
-/// Sequence numbers allow 32,000 packets.
+/// Maximum bytes in flight of a connection; further messages wait in the application. Sequence
+/// numbers allow 32,000 packets.
 const MOST_AHEAD: u64 = 32 << 20;
 
-/// What is sent.
+/// Options of the study.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Distributions of sizes
@@ -32,11 +32,11 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "10,100,1000", value_parser = senders)]
     pub senders: Vec<usize>,
     /// What all of them send, percent of what the receiver's port can carry
-    // With headers; here a part of one.
+    // With headers. Stored as a share of one.
     #[arg(long, default_value = "80", value_parser = percent())]
     pub load: f64,
     /// Bytes in all
-    // And a thousand messages at least.
+    // At least a thousand messages are sent.
     #[arg(long, default_value = "256M", value_parser = size)]
     pub bytes: u64,
     /// Rate of every link, Mbit/s
@@ -101,12 +101,11 @@ struct Message {
     size: u64,
     /// When the application sent it.
     at: Nanos,
-    /// What the connection will have delivered with it.
+    /// Position in the stream at which the message ends.
     until: u64,
 }
 
-/// How many times as long as on an idle network some messages took: the median and the 99th
-/// percentile.
+/// The slowdown of messages relative to an idle network.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Slowdown {
     /// The median.
@@ -115,33 +114,33 @@ pub struct Slowdown {
     pub slowest: f64,
 }
 
-/// One distribution with one number of senders.
+/// The results for a distribution and a number of senders.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     setup: Setup,
     /// The distribution.
     pub sizes: Sizes,
-    /// Senders.
+    /// Number of senders.
     pub senders: usize,
-    /// Messages.
+    /// Number of messages.
     pub messages: usize,
-    /// What had arrived when the last message was sent, part of what the port could carry, with
-    /// headers.
+    /// Bytes that had arrived when the last message was sent, with headers, as a share of what the
+    /// port could carry.
     pub load: f64,
-    /// All messages.
+    /// The slowdown of all messages.
     pub all: Slowdown,
-    /// The shorter half.
+    /// The slowdown of the shorter half.
     pub short: Slowdown,
-    /// The longest tenth.
+    /// The slowdown of the longest tenth.
     pub long: Slowdown,
     /// The most bytes in the receiver's port.
     pub peak: u32,
-    /// What was counted.
+    /// The counters.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// What a message's packets take on a link, and the last of them alone, nanoseconds.
+/// Returns the time of a message's packets on a link, and of the last packet alone, nanoseconds.
 fn on_link(setup: &Setup, size: u64) -> (f64, f64) {
     let mss = u64::from(setup.mss());
     let time = |payload: u64| {
@@ -153,27 +152,27 @@ fn on_link(setup: &Setup, size: u64) -> (f64, f64) {
     (full as f64 * time(mss) + last, last)
 }
 
-/// How long a message takes on an idle network: packets follow each other on the sender's wire, and
-/// the last one is stored once more in the port. Nanoseconds.
+/// Returns how long a message takes on an idle network, in nanoseconds: its packets follow each
+/// other on the sender's wire, and the port stores and forwards the last one.
 fn alone(setup: &Setup, size: u64) -> f64 {
     let (whole, last) = on_link(setup, size);
     let latency = setup.processing + 2 * setup.propagation;
     whole + last + latency as f64
 }
 
-/// One sender's connection.
+/// A sender's connection.
 #[derive(Clone, Debug, Default)]
 struct Connection {
-    /// Messages in the application.
+    /// Messages that wait in the application.
     waiting: VecDeque<Message>,
     /// Messages that the receiver does not have in full.
     under_way: VecDeque<Message>,
-    /// What was ever sent, bytes.
+    /// Bytes sent since the start.
     written: u64,
 }
 
 impl Connection {
-    /// Sends what waits in the application, as far as the connection takes it.
+    /// Sends waiting messages, as far as the connection accepts them.
     fn send(&mut self, simulation: &mut Simulation, now: Nanos) {
         while let Some(mut message) = self.waiting.front().copied() {
             let ahead = self.written - simulation.received(message.sender);
@@ -219,7 +218,7 @@ fn case(common: &Common, options: &Options, sizes: Sizes, senders: usize) -> Lin
     }
 }
 
-/// Messages in the order of time, at random times from now on.
+/// Returns messages at random times from now on, in the order of time.
 fn messages(simulation: &mut Simulation, options: &Options, sizes: Sizes) -> VecDeque<Message> {
     let setup = simulation.setup().clone();
     let mean = sizes.mean(|size| size as f64);
