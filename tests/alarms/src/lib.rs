@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tells a kernel's reports of faults from its other messages: on its console, for the runner, and
-//! in its log, for the scenarios.
+//! Recognizes a kernel's reports of faults among its other messages: on its console for the runner,
+//! and in its log for the scenarios.
 
-/// Words that a healthy kernel does not write, whatever it has been built to look for.
+/// Words that a healthy kernel does not print, whatever checks it was built with.
 const ALARMS: &[&str] = &[
-    // what it did not expect, or dies of
+    // warnings and crashes
     "WARNING:",
     "BUG:",
     "kernel BUG",
@@ -17,7 +17,7 @@ const ALARMS: &[&str] = &[
     "invalid opcode",
     "divide error",
     "double fault",
-    // memory that is used after its end, beyond its bounds, or by nobody
+    // memory used after it is freed, out of bounds, or without a reference
     "KASAN",
     "use-after-free",
     "refcount_t",
@@ -49,7 +49,7 @@ const ALARMS: &[&str] = &[
     "locking correctness validator",
     "scheduling while atomic",
     "sleeping function called",
-    // standstill
+    // hangs
     "INFO: task",
     "hung task",
     "blocked for more than",
@@ -60,12 +60,12 @@ const ALARMS: &[&str] = &[
     "rcu_preempt detected",
 ];
 
-/// What a healthy kernel says in such words.
+/// Messages of a healthy kernel that contain such words.
 const HARMLESS: &[&str] = &[
     "ODEBUG: selftest passed",
     "kmemleak: Kernel memory leak detector initialized",
     "rcu: \tRCU callback double-/use-after-free debug is enabled.",
-    // The tracker itself had no memory, and counts without telling who.
+    // The tracker itself could not allocate memory, and counts without owners.
     "ref_tracker: memory allocation failure, unreliable refcount tracker.",
 ];
 

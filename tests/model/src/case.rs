@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is run: the parameters, and what the programs on both ends of every connection do.
+//! A case: the parameters, and the behaviour of the programs at both ends of every connection.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ pub const MS: Nanos = 1_000_000;
 /// Payload of a full packet, in bytes.
 pub const MSS: u16 = 10;
 
-/// When a program begins to write a message, by what it has read.
+/// When a program begins to write each message, by the number of bytes that it has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
-    /// Bytes to be read before the first message.
+    /// Bytes to read before the first message.
     pub first: u16,
-    /// Bytes to be read before each further one.
+    /// Bytes to read before each further message.
     pub each: u16,
 }
 
@@ -27,58 +27,60 @@ impl Begin {
     /// As soon as the connection is open.
     pub const OPEN: Self = Self { first: 0, each: 0 };
 
-    /// Bytes to be read before the message with this index.
+    /// Returns the bytes to read before the message with this index.
     pub fn before(self, index: u8) -> u16 {
         self.first + self.each * u16::from(index)
     }
 }
 
-/// When a program closes its side.
+/// When a program closes its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     /// Never.
     Never,
-    /// When it has written all it has to write.
+    /// When it has written everything.
     Written,
-    /// When it has moreover read the end of the other side's stream.
+    /// When it has written everything and read the end of the peer's stream.
     Ended,
-    /// As `Written`, and the socket is closed whole: nobody reads any more.
+    /// As `Written`, but with close(2): received data is no longer read.
     Abandoned,
 }
 
 /// How a program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// All there is, whenever something comes; it sleeps in between if `sleeps`, and polls if not.
+    /// Everything that is queued, whenever data arrives. In between it sleeps if `sleeps`, and polls
+    /// otherwise.
     AtOnce {
         /// Whether it sleeps.
         sleeps: bool,
     },
-    /// All there is, that long after something came; it does not sleep but has other things to do.
+    /// Everything that is queued, this long after data arrived; the program does not sleep but is
+    /// busy.
     Late(Nanos),
-    /// One packet at a time, that long after something came or it read the last.
+    /// One packet at a time, this long after data arrived or after the last read.
     Paced(Nanos),
 }
 
-/// What a program does.
+/// The behaviour of a program.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its messages, each a send call, in packets of which the last is not full.
+    /// The numbers of packets of its messages. Each is a send call; its last packet is not full.
     pub messages: Vec<u16>,
-    /// When it begins with each.
+    /// When it begins with each message.
     pub begin: Begin,
-    /// What the write queue holds before a send call sleeps, in packets.
+    /// Capacity of the write queue in packets; a send call sleeps when it is full.
     pub send_room: usize,
     /// How it reads.
     pub reader: Reader,
-    /// The receive buffer, in packets.
+    /// The size of the receive buffer in packets.
     pub limit: u32,
     /// When it closes.
     pub close: Close,
 }
 
 impl Program {
-    /// Reads at once, writes and closes nothing.
+    /// Reads at once; neither writes nor closes.
     pub const SILENT: Self = Self {
         messages: Vec::new(),
         begin: Begin::OPEN,
@@ -88,41 +90,41 @@ impl Program {
         close: Close::Never,
     };
 
-    /// Bytes of a message of so many packets.
+    /// Returns the bytes of a message of `packets` packets.
     pub fn bytes(packets: u16) -> u16 {
         packets * MSS - 3
     }
 
-    /// All bytes that it writes.
+    /// Returns the bytes of all its messages.
     pub fn total(&self) -> u16 {
         self.messages.iter().copied().map(Self::bytes).sum()
     }
 }
 
-/// What is made wrong on purpose, to see that it is found.
+/// A deliberate error, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// No retransmission request reaches the wire.
+    /// Retransmission requests are not sent.
     SwallowRequests,
-    /// Nobody ever leaves the list of those that wait for their turn.
+    /// Connections never leave the list of those that wait for their turn.
     NeverServe,
-    /// What need not wait any longer stays in the list.
+    /// Connections that need not wait any longer stay in the list.
     KeepInList,
-    /// What comes is put into the receive queue whatever the engine says.
+    /// Every arriving packet is put into the receive queue, whatever the engine decides.
     DeliverAll,
-    /// The packet that follows the one the engine gave out is sent.
+    /// The packet after the one that the engine chose is sent.
     SendNext,
     /// The engine is told that the receive queue has no limit.
     PromiseRoom,
     /// The first request panics.
     PanicAtRequest,
-    /// Who waits for the turn is told that it has come, and yet stays in the list.
+    /// A waiting connection is told that its turn has come, but stays in the list.
     GrantAtOnce,
-    /// The engine is told a time that is far ahead.
+    /// The engine is given a time that is far ahead.
     HastyClock,
-    /// No timer of an engine ever expires.
+    /// Timers of the engine never expire.
     NoTimers,
-    /// When a timer expires, the engine is told an earlier time.
+    /// When a timer expires, the engine is given an earlier time.
     StoppedClock,
     /// The hosts send SYNs without options.
     TellNothing,
@@ -133,34 +135,35 @@ pub enum Sabotage {
 pub struct Case {
     /// The parameters of the receiver host and of the senders.
     pub configs: [Config; 2],
-    /// What these are changed to while the connections last, and how long after the beginning, in
-    /// nanoseconds.
+    /// The parameters after a change during the connections, and its time in nanoseconds after the
+    /// start.
     pub later: Option<(Nanos, [Config; 2])>,
-    /// What the receiver's end and the sender's end of each connection do.
+    /// The programs of the receiver's end and the sender's end of each connection.
     pub programs: Vec<[Program; 2]>,
-    /// The hosts tell their windows when a connection is opened.
+    /// The hosts report their windows when a connection is opened.
     pub told: bool,
-    /// The connections have records: each message is one.
+    /// The connections carry records; each message is one.
     pub records: bool,
-    /// To the receiver's ACK queue all senders are connections of one host.
+    /// The receiver's ACK queue treats all senders as connections of one host.
     pub together: bool,
     /// The priority of the receiver's first socket.
     pub priority: u32,
-    /// The run begins with all connections open, and not with their SYNs.
+    /// The run starts with open connections, rather than with their SYNs.
     pub open: bool,
-    /// The receiver's host does not listen, but opens the connections as well, at the same time.
+    /// The receiver's host does not listen, but opens the connections at the same time as the
+    /// senders.
     pub crossed: bool,
-    /// The time of a packet through the switch, one way and without queueing, in nanoseconds.
+    /// The one-way time of a packet through the switch without queueing, in nanoseconds.
     pub latency: Nanos,
-    /// The longest that a run may take, in nanoseconds of its time; if a host dies, for what the
-    /// others have to do.
+    /// The maximum duration of a run, in nanoseconds of its time. If a host dies, it applies to the
+    /// tasks of the others.
     pub bound: Nanos,
-    /// What is made wrong on purpose.
+    /// A deliberate error, if any.
     pub sabotage: Option<Sabotage>,
 }
 
 impl Case {
-    /// The parameters of a host, before or after they change.
+    /// Returns the parameters of a host, before or after they change.
     pub fn config(&self, host: u8, changed: bool) -> Config {
         let configs = match self.later {
             Some((_, later)) if changed => later,
@@ -169,12 +172,12 @@ impl Case {
         configs[usize::from(host > 0)]
     }
 
-    /// Whether the hosts must neither drop a packet nor ask for one in vain while nothing goes
-    /// wrong.
+    /// Returns whether without faults the hosts may neither drop a packet nor request one
+    /// needlessly.
     ///
-    /// A receiver makes room for a burst of its own. One that was told a larger one takes it if its
-    /// queue has room for all that is ever sent; one that was told nothing does not know when the
-    /// sender stops.
+    /// A receiver makes room for a burst of its own. If it was told of a larger burst, it accepts
+    /// that if its queue has room for everything ever sent. If it was told nothing, it does not
+    /// know when the sender stops.
     pub fn is_smooth(&self) -> bool {
         let known = self.configs[0] == self.configs[1] || (self.told && self.all_fits());
         known && self.later.is_none()
@@ -188,11 +191,11 @@ impl Case {
         pairs.all(|[one, other]| fits(one, other) && fits(other, one))
     }
 
-    /// The most packets that may be in the receive queue of a host's endpoint.
+    /// Returns the maximum number of packets in the receive queue of a host's endpoint.
     ///
-    /// An acknowledgement leaves when the queue can take a burst or at most a quarter of it is in
-    /// use: so its limit, or a quarter of it and a burst, whichever is more. A burst that has
-    /// become larger meanwhile was not counted when the acknowledgement left: then the limit and
+    /// An acknowledgement is sent when the queue has room for a burst, or when at most a quarter of
+    /// it is used. The maximum is therefore its limit, or a quarter of it and a burst, whichever is
+    /// more. If the burst grows after the acknowledgement was sent, the maximum is the limit and
     /// the burst.
     pub fn most_queued(&self, host: u8, endpoint: u8) -> usize {
         let bursts =
@@ -203,15 +206,16 @@ impl Case {
             Some(_) => limit + burst,
             None => limit.max(limit / 4 + burst),
         };
-        // A record that arrives has room of its own, and the window behind its last packet is open
-        // when that comes.
+        // An arriving record has room of its own, and the window after its last packet is open when
+        // the packet arrives.
         match self.peer(host, endpoint).messages.iter().max() {
             Some(longest) if self.records => most + usize::from(*longest),
             _ => most,
         }
     }
 
-    /// The program of a host's endpoint. Host 0 is the receiver, with one endpoint per sender.
+    /// Returns the program of a host's endpoint. Host 0 is the receiver, with one endpoint per
+    /// sender.
     pub fn program(&self, host: u8, endpoint: u8) -> &Program {
         match host {
             0 => &self.programs[usize::from(endpoint)][0],
@@ -219,7 +223,7 @@ impl Case {
         }
     }
 
-    /// The host at the other end of a host's endpoint, as its ACK queue knows it.
+    /// Returns the host at the other end of a host's endpoint, as its ACK queue identifies it.
     pub fn peer_host(&self, host: u8, endpoint: u8) -> u8 {
         if host > 0 || self.together {
             0
@@ -228,7 +232,7 @@ impl Case {
         }
     }
 
-    /// The program at the other end.
+    /// Returns the program at the other end.
     pub fn peer(&self, host: u8, endpoint: u8) -> &Program {
         match host {
             0 => &self.programs[usize::from(endpoint)][1],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checks a family of cases, and makes a violation readable.
+//! Checks a family of cases, and formats a violation for reading.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -15,31 +15,31 @@ use crate::model::Worlds;
 use crate::scene::{Log, Sights};
 use crate::world::{Budget, Fate, World};
 
-/// Lines of a trace that are kept at its beginning and at its end.
+/// Number of lines kept from the start and the end of a trace.
 const TRACE_HEAD: usize = 160;
 const TRACE_TAIL: usize = 40;
 
-/// What the check of a family found.
+/// The result of checking a family.
 #[derive(Debug)]
 pub struct Report {
-    /// States explored, all different.
+    /// Number of distinct states explored.
     pub states: usize,
-    /// Runs that reached their end by a way of their own.
+    /// Number of distinct runs that reached their end.
     pub ends: u64,
-    /// The time of the longest, in nanoseconds.
+    /// Duration of the longest run, in nanoseconds.
     pub longest: Nanos,
-    /// What the runs came by.
+    /// The sights that the runs came across.
     pub sights: Sights,
-    /// Of what the family demands, what no run came by.
+    /// The sights that the family requires and no run came across.
     pub missing: Sights,
-    /// The time that the check took.
+    /// Wall time of the check.
     pub took: Duration,
     /// The shortest run that breaks a property.
     pub violation: Option<Violation>,
 }
 
 impl Report {
-    /// Whether all properties hold, and the runs show what they were made for.
+    /// Returns whether all properties hold, and the runs came across the required sights.
     pub fn holds(&self) -> bool {
         self.violation.is_none() && self.missing == Sights::NONE
     }
@@ -48,11 +48,11 @@ impl Report {
 /// A run that breaks a property.
 #[derive(Debug)]
 pub struct Violation {
-    /// The property.
+    /// The broken property.
     pub property: &'static str,
-    /// How many faults it took.
+    /// The faults of the run.
     pub budget: Budget,
-    /// The case and all that happened.
+    /// The case and all events.
     pub trace: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ pub fn check(family: &Family, threads: usize) -> Report {
     }
 }
 
-/// The violation with the fewest faults, and among these the fewest packets.
+/// Returns the violation with the fewest faults, and among these with the fewest packets.
 fn shortest(cases: &Arc<Vec<Case>>, most: Budget) -> Option<Violation> {
     let counts = (0..=most.losses)
         .flat_map(|losses| (0..=most.duplicates).map(move |twice| (losses, twice)))

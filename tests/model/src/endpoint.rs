@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One end of a connection: its socket, and the program that uses it.
+//! One end of a connection: its socket, and its program.
 
 use esp::records::LEAST_RECORD;
 use esp::{flags, Connection, Failure, Nanos, Outcome, Seq, Slot, State};
@@ -18,21 +18,21 @@ pub struct Endpoint {
     pub socket: Socket<Span>,
     host: u8,
     index: u8,
-    /// Messages whose send call has begun.
+    /// Number of messages whose send call has begun.
     begun: u8,
     /// The part of the last of these that is not queued yet.
     rest: Span,
-    /// That call holds the last packet back.
+    /// This send call holds back the last packet.
     holding: bool,
     /// Bytes of the stream whose send call has begun.
     sent: u16,
-    /// Bytes taken from the wire.
+    /// Bytes received from the wire.
     arrived: u16,
     /// Bytes read.
     read: u16,
     /// Records read.
     records: u8,
-    /// The acknowledgement number that opened the window last.
+    /// The acknowledgement number that last opened the window.
     opened: Seq,
     /// The program has closed its end.
     closed: bool,
@@ -41,7 +41,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An end without a connection.
+    /// Returns an end without a connection.
     pub fn new(host: u8, index: u8, case: &Case) -> Self {
         let program = case.program(host, index);
         let limit = match case.sabotage {
@@ -75,7 +75,7 @@ impl Endpoint {
         }
     }
 
-    /// The host at the other end.
+    /// Returns the host at the other end.
     pub fn peer(&self) -> u8 {
         match self.host {
             0 => self.index + 1,
@@ -83,7 +83,7 @@ impl Endpoint {
         }
     }
 
-    /// The name of the stream that this end writes.
+    /// Returns the identifier of the stream that this end writes.
     fn stream(&self) -> u8 {
         match self.host {
             0 => 2 * self.index,
@@ -95,12 +95,12 @@ impl Endpoint {
         scene.case.program(self.host, self.index)
     }
 
-    /// When the engine or the reader is next to be run.
+    /// Returns when the engine and the reader must run next.
     pub fn deadlines(&self) -> [Option<Nanos>; 2] {
         [self.socket.deadline(), self.read_at]
     }
 
-    /// A packet has arrived; the program is run by [`Self::run`].
+    /// Handles an arriving packet; [`Self::run`] then runs the program.
     pub fn on_packet(&mut self, packet: &Packet<Span>, outcome: &Outcome, scene: &mut Scene<'_>) {
         self.judge(outcome, scene);
         let forced = scene.is_made_wrong(Sabotage::DeliverAll) && !packet.payload.is_empty();
@@ -137,13 +137,13 @@ impl Endpoint {
         }
     }
 
-    /// Judges an outcome of the engine.
+    /// Checks an outcome of the engine.
     pub fn judge(&self, outcome: &Outcome, scene: &mut Scene<'_>) {
         if let Some(failure) = outcome.failed {
             let died = failure == Failure::TimedOut && scene.dead == Some(self.peer());
-            // A host that has had everything and has forgotten it resets a late copy as one that
-            // never had it does: the other end learns of a failure, to be safe. Whether all arrived
-            // is checked in the end.
+            // A host that received everything and has discarded the connection resets a late copy,
+            // as a host that never had the connection does. The other end then reports a failure,
+            // to be safe. The end of the run checks that everything arrived.
             let safe = failure == Failure::Reset && scene.echoed && self.socket.eof && self.closed;
             if !died && !safe {
                 scene.fail(Fault::Failed(failure));
@@ -155,8 +155,8 @@ impl Endpoint {
         }
     }
 
-    /// The program does the next thing it can do now. `true`: it did, and is to be asked again
-    /// after the engine has sent what it has to send.
+    /// Runs the program's next possible action. Returns `true` if there was one; the caller then
+    /// lets the engine send, and calls again.
     pub fn run(&mut self, scene: &mut Scene<'_>) -> bool {
         if !scene.awake || !self.socket.established {
             return false;
@@ -194,7 +194,7 @@ impl Endpoint {
         true
     }
 
-    /// As [`Self::run_reader`], of records: what is read must be the next message, as a whole.
+    /// Runs a reader of records: each must be the next message, as a whole.
     fn run_record_reader(&mut self, program: &Program, scene: &mut Scene<'_>) -> bool {
         let due = match program.reader {
             Reader::AtOnce { .. } => true,
@@ -228,7 +228,7 @@ impl Endpoint {
         true
     }
 
-    /// One packet of a send call, or a record.
+    /// Queues one packet of a send call, or a record.
     fn run_writer(&mut self, program: &Program, records: bool) -> bool {
         if self.rest.is_empty() {
             let Some(packets) = program.messages.get(usize::from(self.begun)) else {
@@ -253,7 +253,7 @@ impl Endpoint {
             return queued;
         }
         if !self.socket.queue_one(&mut self.rest) {
-            // The call sleeps.
+            // The send call sleeps.
             let held = self.holding;
             self.holding = false;
             self.socket.conn().hold_last(false);
@@ -292,7 +292,7 @@ impl Endpoint {
         true
     }
 
-    /// A packet leaves: whether it may.
+    /// Checks whether a packet may be sent.
     pub fn on_emit(&mut self, packet: &Packet<Span>, scene: &mut Scene<'_>) {
         let header = &packet.header;
         let hold = header.len == 0 && header.has(flags::TXS);
@@ -311,7 +311,7 @@ impl Endpoint {
         for (_, sight) in sights.into_iter().filter(|(seen, _)| *seen) {
             scene.see(sight);
         }
-        // An acknowledgement has the number of the next packet, a probe an earlier one.
+        // An acknowledgement has the number of the next packet, a probe that of an earlier one.
         let conn = self.socket.conn.as_ref();
         let probe = header.flags == flags::ACK
             && conn.is_some_and(|conn| header.seq.add(1) == conn.first_unacked());
@@ -320,11 +320,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether this end has done all it was to do, knows that the other end has what it sent, and
-    /// has come to the end of a connection that both close.
+    /// Returns whether this end has done everything, knows that the peer has what it sent, and has
+    /// reached the end of a connection that both close.
     ///
-    /// A connection may end well without the last acknowledgement: the other host, which forgets it
-    /// when it has all, then says that it knows of none. That it has all shows at its own end.
+    /// A connection may end properly without the last acknowledgement: the peer discards the
+    /// connection once it has everything, and then answers that it knows none. The peer's own end
+    /// shows that it has everything.
     pub fn is_done(&self, program: &Program, peer: &Program) -> bool {
         let over = self.socket.state() == State::Closed;
         let closing = program.close != Close::Never && peer.close != Close::Never;
@@ -337,7 +338,7 @@ impl Endpoint {
     }
 }
 
-/// The place of a byte, told apart from that of every other byte in the world.
+/// Returns an identifier of a byte that is unique in the world.
 fn place(stream: u8, offset: u16) -> u64 {
     (u64::from(stream) << 16) | u64::from(offset)
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is checked: families of small cases.
+//! The checked families of small cases.
 //!
-//! A family is every combination of a few parameters with a few programs. Its bound is stated with
-//! it and lies close to what its longest run takes, so that a protocol that recovers later than it
-//! does now is noticed: the retransmission timer's 10, 20 and 40 ms for three losses in a row make
-//! most of it, the handshake's 200, 400 and 800 ms where connections are opened.
+//! A family combines a few parameters with a few programs. Its bound is close to the duration of
+//! its longest run, so that a slower recovery is noticed. Most of it is the retransmission timer's
+//! 10, 20 and 40 ms for three successive losses, and the handshake's 200, 400 and 800 ms where
+//! connections are opened.
 
 use esp::ack_queue::IDLE;
 use esp::{Config, Nanos};
@@ -14,20 +14,20 @@ use crate::case::{Begin, Case, Close, Program, Reader, MS, US};
 use crate::scene::Sights;
 use crate::world::Budget;
 
-/// How large the cases are.
+/// The size of the cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scale {
-    /// Some cases of each family, with one loss and one duplicate: seconds, also without
-    /// optimisation.
+    /// Some cases of each family, with one loss and one duplicate: seconds, even without
+    /// optimization.
     Quick,
     /// Small cases.
     Small,
-    /// Larger ones too: takes long.
+    /// Larger cases, too: takes long.
     Deep,
 }
 
 impl Scale {
-    /// The first values of a list, fewer at the smaller scales.
+    /// Returns the first values of a list, fewer at the smaller scales.
     fn of<T>(self, quick: usize, small: usize, all: &[T]) -> &[T] {
         let n = match self {
             Self::Quick => quick,
@@ -47,11 +47,11 @@ pub struct Family {
     pub cases: Vec<Case>,
     /// The faults of a run.
     pub budget: Budget,
-    /// Without which it would show nothing.
+    /// The sights without which the family would prove nothing.
     pub must_see: Sights,
 }
 
-/// The faults that small configurations are to stand, in every placement.
+/// The faults that small cases must survive, in every placement.
 pub const FULL: Budget = Budget {
     losses: 3,
     duplicates: 1,
@@ -59,17 +59,17 @@ pub const FULL: Budget = Budget {
     death: false,
 };
 
-/// Most runs take less, in nanoseconds.
+/// Bound of most runs, in nanoseconds.
 const USUAL: Nanos = 100 * MS;
-/// Runs that begin with a handshake take less.
+/// Bound of runs that begin with a handshake.
 const WITH_HANDSHAKE: Nanos = 1_500 * MS;
 
-/// Runs whose reader makes room late, for each packet anew, take less.
+/// Bound of runs whose reader makes room late, for each packet separately.
 const WITH_SLOW_READER: Nanos = 500 * MS;
-/// The same with a reader that is late by little.
+/// Bound of runs whose reader is slightly late.
 const WITH_LATE_READER: Nanos = 200 * MS;
 
-/// When nothing goes wrong but that one sender dies, the others take less.
+/// Bound of the other senders if one sender dies and nothing else goes wrong.
 const AFTER_DEATH: Nanos = IDLE + MS;
 
 const SLEEPS: Reader = Reader::AtOnce { sleeps: true };
@@ -85,7 +85,7 @@ fn config(burst_length: u16, packets_to_ack: u16, initial_ack_burst_length: u16)
     }
 }
 
-/// Parameters in all combinations that are in range.
+/// Returns all combinations of parameters that are in range.
 fn grid(bursts: &[u16], acks: &[u16], initials: &[u16]) -> Vec<Config> {
     let mut all = Vec::new();
     for burst in bursts {
@@ -105,7 +105,7 @@ fn writes(messages: &[u16]) -> Program {
     }
 }
 
-/// Writes messages, each after that many bytes were read.
+/// Returns a program that writes each message after reading a number of bytes.
 fn answers(first: u16, each: u16, messages: &[u16]) -> Program {
     Program {
         begin: Begin { first, each },
@@ -125,7 +125,7 @@ fn closes(close: Close, program: Program) -> Program {
     Program { close, ..program }
 }
 
-/// Connections that are open, each with the programs of its receiver and its sender.
+/// Returns a case of open connections, each with the programs of its receiver and its sender.
 fn open(config: Config, programs: Vec<[Program; 2]>) -> Case {
     Case {
         configs: [config; 2],
@@ -160,7 +160,7 @@ fn family(name: &'static str, must_see: Sights, cases: Vec<Case>) -> Family {
     }
 }
 
-/// Opening, a message in either direction, closing.
+/// Opening, a message in both directions, closing.
 fn handshake(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let messages: [(&[u16], &[u16]); 5] = [
@@ -182,7 +182,7 @@ fn handshake(scale: Scale) -> Family {
     family("handshake", Sights::RESENT | Sights::RESET, cases)
 }
 
-/// Both sides open the connection at once; a message in either direction, closing.
+/// Both ends open the connection at once; then a message in both directions, and closing.
 fn crossed_handshake(scale: Scale) -> Family {
     let Family { mut cases, .. } = handshake(scale);
     for case in &mut cases {
@@ -220,7 +220,7 @@ fn transfer(scale: Scale) -> Family {
     family("transfer", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// A round trip longer than the delay of an acknowledgement.
+/// A round trip longer than the delayed acknowledgement.
 fn far(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for config in grid(scale.of(1, 2, &[2, 3, 1, 4]), &[1, 2], &[0, 1]) {
@@ -236,7 +236,7 @@ fn far(scale: Scale) -> Family {
     family("far", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// Send calls that sleep for room: one message leaves as several transmissions.
+/// Send calls that sleep for room: one message becomes several transmissions.
 fn short_queue(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for config in grid(scale.of(1, 2, &[2, 4, 3]), &[1, 2], &[0, 1]) {
@@ -253,7 +253,7 @@ fn short_queue(scale: Scale) -> Family {
     family("short queue", Sights::RESENT, cases)
 }
 
-/// Receive buffers of 1 to 4 packets, read late or a packet at a time.
+/// Receive buffers of 1 to 4 packets, read late or packet by packet.
 fn slow_reader(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for config in grid(scale.of(1, 3, &[2, 3, 1, 4]), &[1, 2], &[0, 1]) {
@@ -276,8 +276,8 @@ fn slow_reader(scale: Scale) -> Family {
     )
 }
 
-/// Records of 1 to 4 packets, through buffers that are shorter than one, read late and at once, in
-/// both directions; the connections are opened with the option, and closed.
+/// Records of 1 to 4 packets in both directions, through buffers shorter than a record, read late
+/// and at once. The connections are opened with the option, and closed.
 fn records(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let messages: [&[u16]; 6] = [&[2, 1], &[3], &[1, 1, 2], &[1, 3], &[4], &[2, 2]];
@@ -305,7 +305,7 @@ fn records(scale: Scale) -> Family {
     family("records", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// Data in both directions, at once, in answer, and in turn.
+/// Data in both directions: at once, in answer, and alternating.
 fn reverse(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let two = Program::bytes(2);
@@ -335,7 +335,7 @@ fn reverse(scale: Scale) -> Family {
     family("reverse data", Sights::REQUEST, cases)
 }
 
-/// Hosts that do not agree on the parameters, and a request timer shorter than the round trip.
+/// Hosts with different parameters, and a request timer shorter than the round trip.
 fn unequal(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let hasty = |config| Config {
@@ -371,8 +371,8 @@ fn unequal(scale: Scale) -> Family {
     family("unequal hosts", Sights::REQUEST | Sights::CONGESTED, cases)
 }
 
-/// Hosts with unequal parameters that tell each other their windows. The wire may lose, repeat or
-/// delay the SYN and the SYN|ACK.
+/// Hosts with different parameters that report their windows to each other. The wire may lose,
+/// duplicate or delay the SYN and the SYN|ACK.
 fn told(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [
@@ -408,7 +408,7 @@ fn told(scale: Scale) -> Family {
     family("told windows", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// Hosts whose windows are granted. No wire is slow here, so they grow as far as they may.
+/// Hosts whose windows are granted. No wire is slow, so windows grow to their maximum.
 fn granted(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for (burst, ack, initial, most) in scale.of(
@@ -453,7 +453,7 @@ fn granted(scale: Scale) -> Family {
     family("granted windows", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// Parameters that are changed on both hosts in the midst of a transfer.
+/// Parameters that change on both hosts during a transfer.
 fn changed(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let changes = [
@@ -463,7 +463,7 @@ fn changed(scale: Scale) -> Family {
         [config(2, 1, 1), config(3, 1, 0)],
     ];
     for [before, after] in scale.of(2, 3, &changes) {
-        // From before the first acknowledgement arrives to the end.
+        // From before the arrival of the first acknowledgement to the end.
         for at in scale.of(
             2,
             4,
@@ -492,7 +492,7 @@ fn changed(scale: Scale) -> Family {
     family("changed", Sights::REQUEST | Sights::CONGESTED, cases)
 }
 
-/// Either side first, both at once, one never, and a socket closed whole.
+/// Closing: either end first, both at once, one never, and with close(2).
 fn close(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [
@@ -507,7 +507,7 @@ fn close(scale: Scale) -> Family {
         for messages in scale.of(2, 3, &[&[][..], &[1], &[3], &[2, 2]]) {
             for answer in scale.of(2, 2, &[&[][..], &[1], &[3]]) {
                 if sends == Close::Abandoned && !answer.is_empty() {
-                    // Nobody is there to read it: a RST is right.
+                    // The data has no reader, so a RST is correct.
                     continue;
                 }
                 let programs = [
@@ -521,7 +521,7 @@ fn close(scale: Scale) -> Family {
     family("close", Sights::RESET, cases)
 }
 
-/// The ACK queue, two at once.
+/// Two senders in the ACK queue.
 fn two_senders(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let messages: [[&[u16]; 2]; 6] = [
@@ -545,7 +545,7 @@ fn two_senders(scale: Scale) -> Family {
     )
 }
 
-/// The ACK queue, three at once.
+/// Three senders in the ACK queue.
 fn three_senders(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let messages: [[&[u16]; 3]; 5] = [
@@ -568,8 +568,8 @@ fn three_senders(scale: Scale) -> Family {
     )
 }
 
-/// Who is next: a short transmission beside long ones, connections of one host, a socket with a
-/// priority.
+/// The order of turns: a short transmission among long ones, connections of one host, a socket with
+/// a priority.
 fn order(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let late = answers(Program::bytes(1), 0, &[1]);
@@ -590,7 +590,7 @@ fn order(scale: Scale) -> Family {
                 });
             }
         }
-        // The second one begins when the first one has had turns.
+        // The second connection begins when the first has had turns.
         for together in [false, true] {
             let programs = vec![
                 [late.clone(), writes(&[5])],
@@ -609,7 +609,7 @@ fn order(scale: Scale) -> Family {
     )
 }
 
-/// The ACK queue with data the other way, and with readers that make room late.
+/// The ACK queue with data in the other direction, and with readers that make room late.
 fn two_ways(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let late = reads(Reader::Late(2 * MS), limited(2, Program::SILENT));
@@ -637,7 +637,7 @@ fn two_ways(scale: Scale) -> Family {
     )
 }
 
-/// Whole lives of two connections: opened, used and closed.
+/// Two connections from opening to closing.
 fn lives(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let parameters = [
@@ -662,8 +662,7 @@ fn lives(scale: Scale) -> Family {
     )
 }
 
-/// A sender that dies in the midst of others, at any of its packets. The bound is that of the
-/// others.
+/// A sender that dies among others, at any of its packets. The bound is that of the others.
 fn dying_sender(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for senders in [2, 3] {
@@ -687,7 +686,7 @@ fn dying_sender(scale: Scale) -> Family {
     }
 }
 
-/// The same with other faults.
+/// A dying sender together with other faults.
 fn dying_and_losses(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for config in grid(scale.of(1, 2, &[2, 1, 3]), &[1], &[0, 1]) {
@@ -712,7 +711,7 @@ fn dying_and_losses(scale: Scale) -> Family {
     }
 }
 
-/// Packets that others overtake, without selective retransmission.
+/// Reordered packets, without selective retransmission.
 fn overtaken(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for config in grid(scale.of(1, 2, &[3, 2, 4]), &[1, 2], &[1]) {
@@ -732,7 +731,8 @@ fn overtaken(scale: Scale) -> Family {
     }
 }
 
-/// Packets are kept behind a hole, by both ends or one, and lost, doubled and overtaken.
+/// Selective retransmission at one end or both: packets are kept behind a hole, lost, duplicated
+/// and reordered.
 fn selective(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let ends = [[true, true], [true, false], [false, true]];
@@ -769,7 +769,7 @@ fn selective(scale: Scale) -> Family {
     }
 }
 
-/// All families.
+/// Returns all families.
 pub fn families(scale: Scale) -> Vec<Family> {
     let all = [
         handshake,

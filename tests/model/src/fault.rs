@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What must not happen.
+//! The faults that a run must not show.
 
 use std::fmt;
 
 use esp::{Failure, Nanos};
 
-/// A property that a world broke, with what shows it. A world that broke one goes no further.
+/// A broken property, with its evidence. A world that broke one stops.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// What reached a receive queue is not what comes next in the stream.
+    /// Data in a receive queue is not the next of the stream.
     Misplaced(String),
     /// The engine panicked.
     Panic(String),
@@ -18,27 +18,27 @@ pub enum Fault {
     Overfull {
         /// Packets in the queue.
         queued: usize,
-        /// The most that there may be.
+        /// The maximum.
         most: usize,
     },
     /// The ACK queue, its list and the connections contradict each other.
     AckQueue(String),
-    /// An acknowledgement left that opens the window of a connection that waits for its turn.
+    /// An acknowledgement was sent that opens the window of a connection that waits for its turn.
     OutOfTurn,
-    /// Something was sent again or asked for though nothing had gone wrong and the hosts agree on
-    /// the parameters.
+    /// A packet was retransmitted or requested although nothing had gone wrong and the hosts agree
+    /// on the parameters.
     Needless,
-    /// A connection failed though both ends are alive.
+    /// A connection failed although both ends are alive.
     Failed(Failure),
-    /// A timer that was run is due again at once.
+    /// A timer that has just run is due again at once.
     Spins,
-    /// Nothing will happen any more and the end is not reached.
+    /// No event is left, and the end is not reached.
     Deadlock,
-    /// The end is not reached in the time allowed, in nanoseconds.
+    /// The end is not reached within this time, in nanoseconds.
     Overtime(Nanos),
 }
 
-/// The properties, one per kind of [`Fault`], as they are reported.
+/// The names of the properties, one per kind of [`Fault`].
 pub const PROPERTIES: [&str; 10] = [
     "bytes arrive once, in order, unaltered",
     "no panic",
@@ -53,7 +53,7 @@ pub const PROPERTIES: [&str; 10] = [
 ];
 
 impl Fault {
-    /// The property that is broken.
+    /// Returns the broken property.
     pub fn property(&self) -> &'static str {
         let index = match self {
             Self::Misplaced(_) => 0,

@@ -13,14 +13,14 @@ use crate::scene::{host_name, Packet, Scene, Sights};
 
 /// The port on which the receiver listens.
 const LISTENING: u16 = 2_805;
-/// The ports of the senders are this and their number.
+/// A sender's port is this plus its number.
 const FIRST_PORT: u16 = 40_000;
 
-/// How far [`Sabotage::HastyClock`] is ahead: of the retransmission timer all but some microseconds
-/// are over.
+/// How far [`Sabotage::HastyClock`] is ahead: all but some microseconds of the retransmission
+/// timer.
 pub const HASTE: Nanos = 9_990_000;
 
-/// The first number of an endpoint, which soon wraps.
+/// Returns the first sequence number of an endpoint, which soon wraps.
 pub fn isn(host: u8, endpoint: u8) -> Seq {
     Seq(65_533 - u16::from(host) - u16::from(endpoint))
 }
@@ -29,13 +29,13 @@ pub fn isn(host: u8, endpoint: u8) -> Seq {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
     id: u8,
-    /// On the receiver one per sender, on a sender one.
+    /// One per sender on the receiver, one on a sender.
     pub endpoints: Vec<Endpoint>,
     device: Device,
 }
 
 impl Host {
-    /// A host with endpoints that are not connected.
+    /// Returns a host with endpoints that are not connected.
     pub fn new(id: u8, endpoints: u8, case: &Case) -> Self {
         Self {
             id,
@@ -46,7 +46,7 @@ impl Host {
         }
     }
 
-    /// An endpoint opens its connection.
+    /// Makes an endpoint open its connection.
     pub fn connect(&mut self, i: u8, scene: &mut Scene<'_>) {
         let ports = match self.id {
             0 => [LISTENING, FIRST_PORT + u16::from(i) + 1],
@@ -58,7 +58,7 @@ impl Host {
         self.check(scene);
     }
 
-    /// The parameters change, also those of open connections.
+    /// Changes the parameters, also of open connections.
     pub fn change_config(&mut self, scene: &mut Scene<'_>) {
         let config = scene.case.config(self.id, true);
         for i in 0..self.endpoints.len() {
@@ -67,7 +67,7 @@ impl Host {
         }
     }
 
-    /// When something is to be done next, and by whom.
+    /// Returns the next deadline and what must run then.
     pub fn next_deadline(&self, case: &Case) -> Option<(Nanos, Wake)> {
         let runs = case.sabotage != Some(Sabotage::NoTimers);
         let haste = match case.sabotage {
@@ -89,12 +89,12 @@ impl Host {
         endpoints.chain([queue]).flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// Whether no connection waits for its turn.
+    /// Returns whether no connection waits for its turn.
     pub fn is_idle(&self) -> bool {
         self.device.queue.waiting() == 0
     }
 
-    /// A packet arrives.
+    /// Handles an arriving packet.
     pub fn on_packet(&mut self, packet: &Packet, scene: &mut Scene<'_>) {
         let i = match self.id {
             0 => packet.from - 1,
@@ -138,7 +138,7 @@ impl Host {
         }
     }
 
-    /// Lets an endpoint's program do all it can do now.
+    /// Runs an endpoint's program until it has nothing to do.
     pub fn run(&mut self, i: u8, scene: &mut Scene<'_>) {
         let i = usize::from(i);
         while scene.fault.is_none() && self.endpoints[i].run(scene) {
@@ -146,7 +146,7 @@ impl Host {
         }
     }
 
-    /// Follows calls of an engine by a program.
+    /// Lets the engine send after calls of a program.
     fn follow(&mut self, i: usize, scene: &mut Scene<'_>) {
         let now = scene.now;
         let mut act = Act { host: self, scene };
@@ -155,7 +155,7 @@ impl Host {
         self.check(scene);
     }
 
-    /// The queue counts the connections that there are.
+    /// Checks that the queue counts the connections that exist.
     fn check(&self, scene: &mut Scene<'_>) {
         let queue = &self.device.queue;
         let listed = self.device.listed().count();
@@ -194,7 +194,7 @@ impl Host {
     }
 }
 
-/// A host in its surroundings, in which things are made wrong on purpose.
+/// A host in its scene, where deliberate errors are applied.
 struct Act<'a, 's> {
     host: &'a mut Host,
     scene: &'a mut Scene<'s>,
@@ -229,7 +229,7 @@ impl esp_testkit::Host for Act<'_, '_> {
                 packet.payload = *next;
             }
         }
-        // Packets that differ in that only are the same on the wire.
+        // Packets that differ only in this are the same on the wire.
         packet.resend = false;
         self.scene.out.push(Packet {
             to: endpoint.peer(),
@@ -279,7 +279,7 @@ impl esp_testkit::Host for Act<'_, '_> {
 
     fn arm(&mut self, id: usize) {
         if let Some(conn) = &mut self.socket(id).conn {
-            // Counters decide nothing, and would keep equal states apart.
+            // Counters influence nothing, but would distinguish equal states.
             conn.stats = esp::Stats::default();
         }
     }
@@ -296,7 +296,7 @@ impl esp_testkit::Host for Act<'_, '_> {
     }
 }
 
-/// Who is to be run at a deadline.
+/// What runs at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wake {
     /// The ACK queue.

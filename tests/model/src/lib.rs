@@ -2,14 +2,14 @@
 
 //! Model checking of the ESP engine.
 //!
-//! A [`world::World`] is one receiver host and up to three sender hosts behind one switch. Each end
-//! of each connection is the engine that the kernel module runs, [`esp::Connection`], each host
-//! gives turns by [`esp::AckQueue`], and all that surrounds them is determined: the programs, the
-//! clock, which jumps to the next arrival or timer, the wire, which is first in, first out. Open is
-//! the fate of every packet that is sent: it passes, is lost, or arrives twice, within a budget of
-//! faults per run. stateright explores every way to spend that budget. Runs are finite, since
-//! budgets are and time is bounded; so "every run ends" is checked as: no run gets stuck, and none
-//! goes on for longer than a stated time.
+//! A [`world::World`] is one receiver host and up to three sender hosts around one switch. Each end
+//! of each connection is the engine of the kernel module, [`esp::Connection`], and each host gives
+//! turns through [`esp::AckQueue`]. Their environment is deterministic: the programs, the clock,
+//! which jumps to the next arrival or timer, and the wire, which is FIFO. Only the fate of every
+//! packet is open: it passes, is lost, or arrives twice, within a budget of faults per run.
+//! stateright explores every way to spend that budget. Runs are finite, since budgets are finite
+//! and time is bounded. "Every run ends" is therefore checked as: no run gets stuck, and none
+//! exceeds a stated time.
 
 pub mod case;
 pub mod check;

@@ -12,12 +12,12 @@ use crate::fault::{Fault, PROPERTIES};
 use crate::scene::Log;
 use crate::world::{Budget, Fate, World};
 
-/// What a check came by; not part of any state.
+/// Statistics of a check; not part of any state.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Runs that reached their end by a way of their own.
+    /// Number of distinct runs that reached their end.
     pub ends: AtomicU64,
-    /// The time of the longest, in nanoseconds.
+    /// Duration of the longest run, in nanoseconds.
     pub longest: AtomicU64,
     /// [`Sights`](crate::scene::Sights).
     pub sights: AtomicU32,
@@ -26,16 +26,16 @@ pub struct Tally {
 /// Cases that are checked together, each with the same faults.
 #[derive(Clone, Debug)]
 pub struct Worlds {
-    /// What is run.
+    /// The cases.
     pub cases: Arc<Vec<Case>>,
     /// The faults that may happen in a run.
     pub budget: Budget,
-    /// What is counted on the way.
+    /// The statistics.
     pub tally: Arc<Tally>,
 }
 
 impl Worlds {
-    /// The worlds of these cases.
+    /// Returns the worlds of these cases.
     pub fn new(cases: Arc<Vec<Case>>, budget: Budget) -> Self {
         Self {
             cases,
@@ -44,7 +44,7 @@ impl Worlds {
         }
     }
 
-    /// The case that a state is of.
+    /// Returns the case of a state.
     pub fn case(&self, state: &World) -> &Case {
         &self.cases[usize::from(state.case)]
     }

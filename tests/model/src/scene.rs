@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What surrounds one step of a world: the time, what is sent meanwhile, and what is noted about
-//! it.
+//! The environment of one step of a world: the time, the packets sent, and the observations.
 
 use std::ops::BitOr;
 
@@ -14,36 +13,37 @@ use crate::fault::Fault;
 /// A packet that a host sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Packet {
-    /// The host it is for.
+    /// The destination host.
     pub to: u8,
-    /// The host it is from.
+    /// The source host.
     pub from: u8,
-    /// The packet. Its payload is not bytes, but tells which bytes of which stream they are.
+    /// The packet. Its payload is not bytes but identifies the bytes of a stream.
     pub packet: esp_testkit::Packet<Span>,
 }
 
-/// Things that runs came by. A family of cases names those without which it would prove nothing.
+/// Events that runs came across. A family of cases names those without which it would prove
+/// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sights(pub u32);
 
 impl Sights {
     /// Nothing.
     pub const NONE: Self = Self(0);
-    /// A retransmission request left.
+    /// A retransmission request was sent.
     pub const REQUEST: Self = Self(1);
-    /// A hold left: an acknowledgement that opens no window.
+    /// A hold was sent: an acknowledgement that opens no window.
     pub const HOLD: Self = Self(2);
-    /// A RST left.
+    /// A RST was sent.
     pub const RESET: Self = Self(4);
-    /// Data, a SYN or a FIN left again.
+    /// Data, a SYN or a FIN was retransmitted.
     pub const RESENT: Self = Self(8);
     /// A connection waited for its turn.
     pub const WAITED: Self = Self(16);
-    /// Two waited at once.
+    /// Two connections waited for their turn at once.
     pub const WAITED_TWO: Self = Self(32);
     /// A turn was taken from a silent sender.
     pub const OVERRUN: Self = Self(64);
-    /// A receiver withheld its window for want of room.
+    /// A receiver withheld its window for lack of room.
     pub const CONGESTED: Self = Self(128);
 
     const NAMES: [(Self, &'static str); 8] = [
@@ -57,12 +57,12 @@ impl Sights {
         (Self::RESET, "rst"),
     ];
 
-    /// Those of `self` that are not in `other`.
+    /// Returns the sights of `self` that are not in `other`.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Their names.
+    /// Returns their names.
     pub fn names(self) -> String {
         let names: Vec<_> = Self::NAMES
             .iter()
@@ -81,7 +81,7 @@ impl BitOr for Sights {
     }
 }
 
-/// When every world begins: a clock never reads 0, which the engine may take for "never".
+/// The start time of every world. A clock never reads 0, which the engine may take for "never".
 pub const EPOCH: Nanos = 1_000_000_000_000;
 
 /// The trace of a run, if one is kept.
@@ -89,17 +89,17 @@ pub const EPOCH: Nanos = 1_000_000_000_000;
 pub struct Log(Option<Vec<String>>);
 
 impl Log {
-    /// A log that keeps what it is told.
+    /// Returns a log that keeps its lines.
     pub fn kept() -> Self {
         Self(Some(Vec::new()))
     }
 
-    /// Its lines.
+    /// Returns its lines.
     pub fn into_lines(self) -> Vec<String> {
         self.0.unwrap_or_default()
     }
 
-    /// Adds a line, which is made only if it is kept.
+    /// Adds a line; `line` is only called if the log keeps it.
     pub fn note(&mut self, now: Nanos, line: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.0 {
             lines.push(format!(
@@ -111,7 +111,7 @@ impl Log {
     }
 }
 
-/// One step's surroundings.
+/// The environment of one step.
 #[derive(Debug)]
 pub struct Scene<'a> {
     /// The time, in nanoseconds.
@@ -120,41 +120,41 @@ pub struct Scene<'a> {
     pub awake: bool,
     /// Nothing has gone wrong so far, and nothing need be sent twice: see [`Case::is_smooth`].
     pub calm: bool,
-    /// A packet comes once more, late.
+    /// A packet arrives a second time, late.
     pub echoed: bool,
-    /// The sender host that is dead.
+    /// The dead sender host.
     pub dead: Option<u8>,
-    /// What is run.
+    /// The case.
     pub case: &'a Case,
     /// Packets sent, in order.
     pub out: Vec<Packet>,
-    /// The first property broken.
+    /// The first fault.
     pub fault: Option<Fault>,
-    /// What was come by.
+    /// The observed sights.
     pub sights: Sights,
     /// The trace.
     pub log: &'a mut Log,
 }
 
 impl Scene<'_> {
-    /// Something must not be.
+    /// Records a fault.
     pub fn fail(&mut self, fault: Fault) {
         self.log.note(self.now, || format!("VIOLATION: {fault}"));
         self.fault.get_or_insert(fault);
     }
 
-    /// Whether this is made wrong on purpose.
+    /// Returns whether this deliberate error is active.
     pub fn is_made_wrong(&self, how: Sabotage) -> bool {
         self.case.sabotage == Some(how)
     }
 
-    /// Something was come by.
+    /// Records a sight.
     pub fn see(&mut self, sight: Sights) {
         self.sights = self.sights | sight;
     }
 }
 
-/// A host as it is called in traces.
+/// Returns a host's name in traces.
 pub fn host_name(host: u8) -> String {
     match host {
         0 => "receiver".into(),
@@ -162,7 +162,7 @@ pub fn host_name(host: u8) -> String {
     }
 }
 
-/// A header in words.
+/// Formats a header.
 pub fn describe(header: &Header) -> String {
     let names = [
         (flags::SYN, "SYN"),

@@ -2,8 +2,8 @@
 
 //! The hosts, and the switch between them.
 //!
-//! Everything here is determined but the fate of each packet that a host sends. So a world runs on
-//! by itself until a packet is sent, stops, and is told that fate.
+//! Everything is deterministic except the fate of each packet that a host sends. A world therefore
+//! runs until a packet is sent, and stops until its fate is decided.
 
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -15,38 +15,38 @@ use crate::fault::Fault;
 use crate::host::{Host, Wake};
 use crate::scene::{describe, host_name, Log, Packet, Scene, Sights, EPOCH};
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// It arrives.
     Pass,
     /// It is lost.
     Lose,
-    /// It arrives twice, one right behind the other.
+    /// It arrives twice, the copy right behind it.
     Double,
-    /// It arrives, and once more when what it was about is long over.
+    /// It arrives, and a copy arrives when its transmission is long over.
     Echo,
-    /// It arrives behind others that are sent after it.
+    /// It arrives after packets that are sent later.
     Overtaken,
-    /// The host that sends it dies with it: nothing that it sends or is sent arrives any more.
+    /// The sending host dies with it: packets to and from the host no longer arrive.
     Die,
 }
 
-/// Faults that may still happen.
+/// The faults that may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Budget {
-    /// Packets that may be lost.
+    /// Number of packets that may be lost.
     pub losses: u8,
-    /// Packets that may arrive twice.
+    /// Number of packets that may arrive twice.
     pub duplicates: u8,
-    /// Packets that others may overtake.
+    /// Number of packets that others may overtake.
     pub reorders: u8,
     /// Whether sender 1 may die.
     pub death: bool,
 }
 
 impl Budget {
-    /// Nothing happens.
+    /// No faults.
     pub const NONE: Self = Self {
         losses: 0,
         duplicates: 0,
@@ -65,65 +65,65 @@ impl Budget {
     }
 }
 
-/// What a packet takes in a host's port.
+/// Time that a packet takes in a host's port.
 const SPACING: Nanos = US;
 
-/// How much later the second arrives of a packet that arrives twice, [`Fate::Echo`]: all is
-/// recovered by then, and the next transmission may be under way.
+/// Delay of the copy in [`Fate::Echo`]: by then everything is recovered, and the next transmission
+/// may be running.
 const ECHO: Nanos = 15 * MS;
 
-/// How much later a packet enters the port that others overtake: three of them, or a timer in
+/// Delay of an overtaken packet before it enters the port: three packets, or a timer, fit in
 /// between.
 const DELAY: Nanos = 7 * SPACING / 2;
 
 /// The host that dies, if one does.
 const MORTAL: u8 = 1;
 
-/// By then a connection whose other end died has failed.
+/// Time by which a connection to a dead peer has failed.
 const GONE: Nanos = 60_000 * MS;
 
-/// A next event this far away is the watch over an idle peer.
+/// If the next event is later than this, it is the keepalive of an idle peer.
 const QUIET: Nanos = 20_000 * MS;
 
 /// A state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
-    /// Which of a family's cases this is.
+    /// The index of the case in its family.
     pub case: u16,
-    /// What may still happen.
+    /// The faults that may still happen.
     pub budget: Budget,
-    /// What went wrong.
+    /// The fault of the run.
     pub fault: Option<Fault>,
-    /// The end that every run is to reach.
+    /// Whether the run has reached its end.
     pub finished: bool,
     now: Nanos,
     began: Nanos,
     awake: bool,
     /// Every packet has passed so far.
     calm: bool,
-    /// A packet comes once more, late.
+    /// A packet arrives a second time, late.
     echoed: bool,
     hosts: Vec<Host>,
-    /// Packets before each host's port, with the times of their arrival.
+    /// Packets before each host's port, with their arrival times.
     ports: Vec<VecDeque<(Nanos, Packet)>>,
-    /// Packets sent whose fate is open.
+    /// Sent packets whose fate is open.
     sent: VecDeque<Packet>,
-    /// Packets that come once more, and when, in order.
+    /// Copies that arrive late, with their times, in order.
     late: VecDeque<(Nanos, Packet)>,
-    /// The host that died.
+    /// The dead host.
     dead: Option<u8>,
-    /// When the others had done all that they had to do.
+    /// When the other hosts had done everything.
     survived: Option<Nanos>,
-    /// The parameters are yet to change.
+    /// The parameters have not changed yet.
     to_change: bool,
 }
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
     /// The parameters change.
     Change,
-    /// A packet that was forgotten enters a port.
+    /// A late copy enters a port.
     Late,
     /// A packet arrives at a host.
     Arrival(usize),
@@ -132,7 +132,7 @@ enum Next {
 }
 
 impl World {
-    /// The start of a case.
+    /// Returns the start of a case.
     pub fn new(index: u16, case: &Case, budget: Budget, log: &mut Log) -> Self {
         let senders = case.programs.len() as u8;
         let mut hosts = vec![Host::new(0, senders, case)];
@@ -172,7 +172,7 @@ impl World {
         world
     }
 
-    /// Opens all connections, with nothing going wrong; then the programs begin.
+    /// Opens all connections without faults, then starts the programs.
     fn open(&mut self, case: &Case, log: &mut Log) {
         let mut left = 1_000;
         while !self.is_open() || self.in_flight() || !self.sent.is_empty() {
@@ -206,18 +206,18 @@ impl World {
         !self.late.is_empty() || self.ports.iter().any(|port| !port.is_empty())
     }
 
-    /// The time since the run began, in nanoseconds; if a host died, until the others had done what
-    /// they had to do.
+    /// Returns the duration of the run in nanoseconds; if a host died, until the others had done
+    /// everything.
     pub fn elapsed(&self) -> Nanos {
         self.survived.unwrap_or(self.now) - self.began
     }
 
-    /// Whether the run is over, well or not.
+    /// Returns whether the run is over, with or without a fault.
     pub fn is_over(&self) -> bool {
         self.finished || self.fault.is_some()
     }
 
-    /// What may become of the packet sent first.
+    /// Returns the possible fates of the first sent packet.
     pub fn fates(&self) -> impl Iterator<Item = Fate> {
         let budget = self.budget;
         let mortal = self
@@ -238,8 +238,8 @@ impl World {
             .map(|(fate, _)| fate)
     }
 
-    /// Decides what becomes of the packet sent first, and goes on to the next one whose fate is
-    /// open, or to the end if nothing can happen any more.
+    /// Decides the fate of the first sent packet, and continues to the next packet whose fate is
+    /// open, or to the end if no event is left.
     pub fn step(&mut self, case: &Case, fate: Fate, log: &mut Log) -> Sights {
         self.budget.spend(fate);
         self.calm &= fate == Fate::Pass;
@@ -299,20 +299,20 @@ impl World {
         }
     }
 
-    /// A packet enters its port at a later time.
+    /// Schedules a packet to enter its port later.
     fn put_late(&mut self, at: Nanos, packet: Packet) {
         let place = self.late.partition_point(|(other, _)| *other <= at);
         self.late.insert(place, (at, packet));
     }
 
-    /// A packet gets through the switch.
+    /// Passes a packet through the switch.
     fn forward(&mut self, case: &Case, packet: Packet) {
         let port = &mut self.ports[usize::from(packet.to)];
         let free = port.back().map_or(0, |(at, _)| at + SPACING);
         port.push_back((free.max(self.now + case.latency), packet));
     }
 
-    /// What a dead host sends and is sent is nowhere.
+    /// Drops packets to and from a dead host.
     fn drop_dead(&mut self) {
         if let Some(dead) = self.dead {
             self.sent
@@ -320,8 +320,7 @@ impl World {
         }
     }
 
-    /// What happens next, and when. Of things that happen at once, a packet's arrival comes before
-    /// timers.
+    /// Returns the next event and its time. At the same time, a packet's arrival precedes timers.
     fn next(&self, case: &Case) -> Option<(Nanos, Next)> {
         let late = self.late.front().map(|(at, _)| (*at, Next::Late));
         let ports = self.ports.iter().enumerate();
@@ -342,7 +341,7 @@ impl World {
             .min()
     }
 
-    /// Lets the next thing happen.
+    /// Processes the next event.
     fn event(&mut self, case: &Case, log: &mut Log) -> Sights {
         let next = self.next(case);
         let quiet = next.is_none_or(|(at, _)| at > self.now + QUIET);
@@ -391,7 +390,7 @@ impl World {
         })
     }
 
-    /// Does something that may send, break a property, or panic.
+    /// Runs an action that may send, break a property, or panic.
     fn act(
         &mut self,
         case: &Case,
@@ -424,7 +423,7 @@ impl World {
         scene.sights
     }
 
-    /// Whether all that is to be done is done.
+    /// Returns whether everything is done.
     fn is_done(&mut self, case: &Case) -> bool {
         if !self.awake {
             return false;

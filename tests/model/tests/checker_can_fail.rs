@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Worlds that are made wrong on purpose: each property is seen broken, by the run and with the
-//! faults that it takes.
+//! Worlds with deliberate errors: the checker must find each property broken, in the expected run
+//! and with the expected faults.
 
 use esp::Config;
 use esp_model::case::{Case, Close, Program, Reader, Sabotage, MS, US};
@@ -10,7 +10,7 @@ use esp_model::families::Family;
 use esp_model::scene::Sights;
 use esp_model::world::Budget;
 
-/// Senders of one message each, with the given packets.
+/// Returns a case of senders with one message each, of the given numbers of packets.
 fn case(sabotage: Option<Sabotage>, messages: &[u16]) -> Case {
     let sender = |packets: &u16| Program {
         messages: vec![*packets],
@@ -57,7 +57,8 @@ fn explore(case: Case, losses: u8, duplicates: u8) -> Report {
     check(&family, 1)
 }
 
-/// Asserts that a property is seen broken with so many losses and duplicates, and with none fewer.
+/// Asserts that a property is broken with these numbers of losses and duplicates, and with no
+/// fewer.
 #[track_caller]
 fn assert_caught(case: Case, property: &str, losses: u8, duplicates: u8) -> Vec<String> {
     let sound = explore(
@@ -124,7 +125,7 @@ fn a_list_that_is_never_served() {
 
 #[test]
 fn a_list_that_keeps_what_need_not_wait() {
-    // A sender's last packet comes while its acknowledgement waits.
+    // A sender's last packet arrives while its acknowledgement waits.
     let mut wrong = case(Some(Sabotage::KeepInList), &[4, 3]);
     wrong.configs[1].initial_ack_burst_length = 1;
     assert_caught(wrong, "ACK queue, list and connections agree", 0, 0);
@@ -247,7 +248,7 @@ fn a_family_that_does_not_show_what_it_is_for() {
 
 #[test]
 fn a_socket_whose_data_nobody_reads() {
-    // Data that comes for a closed socket is answered with a RST: rightly, and seen.
+    // Data for a closed socket is answered with a RST, which is correct, and reported.
     let mut rude = case(None, &[1]);
     rude.programs[0][0].messages = vec![1];
     rude.programs[0][1].close = Close::Abandoned;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `docs/performance.md`: what is measured for it, the results, and the page with its pictures.
+//! `docs/performance.md`: its measurements, their results, and the page with its pictures.
 //!
-//! The runner measures, and needs no more than [`topics`] and [`results`]; with the feature `page`
-//! the program `performance` draws the figures from what was measured, and writes the page.
+//! The runner measures, and needs only [`topics`] and [`results`]. With the feature `page`, the
+//! program `performance` draws the figures from the results, and writes the page.
 
 #[cfg(feature = "page")]
 mod overheads;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Draws the theses' figures anew from what `make performance` measured, and writes
+//! Redraws the theses' figures from the results of `make performance`, and writes
 //! `docs/performance.md`.
 
 use std::fs;
@@ -32,12 +32,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// True when every transport was measured.
+/// Returns true if every transport was measured.
 fn run(options: &Options) -> Result<bool> {
     let results = Results::load(&options.results)?;
     let page = page::write(&results)?;
     let pictures = options.docs.join(page::PICTURES);
-    // A picture that is no longer drawn is not to stay.
+    // Remove pictures that are no longer drawn.
     if pictures.exists() {
         fs::remove_dir_all(&pictures).with_context(|| pictures.display().to_string())?;
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Figures of what communication costs a processor: overheads that a program sees, and those that
-//! it does not.
+//! Figures of processor costs: overheads that a program sees, and those that it does not.
 
 use std::fmt::Write as _;
 
@@ -13,7 +12,7 @@ use crate::results::{at, Results, Series, ALL, ESP, PLAIN_TCP, TCP, UDP};
 use crate::topics::Topic;
 use crate::words::{beside, number, Better, KIB, MIB};
 
-/// Treydte 17 and 18.
+/// Figures 17 and 18 of Treydte (2007).
 pub fn logp(results: &Results) -> Result<Section> {
     let topic = "logp";
     let mut section = Section {
@@ -60,11 +59,11 @@ pub fn logp(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Something whose instructions are counted, and in parts.
+/// A cost in instructions, with its parts.
 struct Cost {
-    /// In the keys of the parts' numbers.
+    /// Part of the keys of its numbers.
     key: &'static str,
-    /// For people.
+    /// Its name in the page.
     name: &'static str,
     topic: Topic,
     size: f64,
@@ -89,23 +88,23 @@ const COSTS: [Cost; 2] = [
 ];
 
 impl Cost {
-    /// All instructions of both hosts.
+    /// Returns all instructions of both hosts.
     fn all(&self, results: &Results, series: Series) -> Option<f64> {
         let points = results.points(&self.topic.key(), series, self.path);
         at(&points, self.size)
     }
 
-    /// The share of them in a part of the kernel.
+    /// Returns the share of a part of the kernel.
     fn share(&self, results: &Results, part: &str, series: Series) -> Option<f64> {
         results.number(&format!("{part}-{}", self.key), series)
     }
 
-    /// Those in a part of the kernel.
+    /// Returns the instructions in a part of the kernel.
     fn part(&self, results: &Results, part: &str, series: Series) -> Option<f64> {
         Some(self.share(results, part, series)? * self.all(results, series)?)
     }
 
-    /// Sentences about the hidden part.
+    /// Returns sentences about the hidden part.
     fn sentences(&self, results: &Results) -> Vec<String> {
         let mut sentences = Vec::new();
         let share = |series| Some(self.share(results, "softirq", series)? * 100.0);
@@ -132,7 +131,7 @@ impl Cost {
     }
 }
 
-/// The table of all costs by series.
+/// Returns the table of all costs by series.
 fn costs(results: &Results) -> String {
     let mut text = String::from(
         "| instructions, both ends | message | kernel | softirqs | byte | kernel | softirqs |\n|---|---:|---:|---:|---:|---:|---:|",
@@ -152,7 +151,7 @@ fn costs(results: &Results) -> String {
     text
 }
 
-/// Treydte 6.4: what his programs could not see.
+/// Section 6.4 of Treydte (2007): overhead that his programs could not see.
 pub fn hidden(results: &Results) -> Section {
     Section {
         title: "The hidden overhead".to_owned(),
@@ -172,7 +171,7 @@ pub fn hidden(results: &Results) -> Section {
     }
 }
 
-/// Treydte 21.
+/// Figure 21 of Treydte (2007).
 pub fn flood(results: &Results) -> Result<Section> {
     let path = "send_overhead_ns.avg";
     let records = "records";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The page: what all figures have in common, then section by section.
+//! The page: functions that all figures share, then the sections in order.
 
 use std::fmt::Write as _;
 
@@ -12,32 +12,32 @@ use netgauge::plot::chart::{Chart, Line};
 use crate::results::{at, Points, Results, Series, ALL};
 use crate::{overheads, shares, streams, words};
 
-/// Where pictures are, beside the page.
+/// The directory of the pictures, next to the page.
 pub const PICTURES: &str = "performance";
 
-/// What is written.
+/// The page and its pictures.
 #[derive(Debug)]
 pub struct Page {
     /// Markdown.
     pub text: String,
-    /// Names and contents.
+    /// Names and contents of the pictures.
     pub pictures: Vec<(String, String)>,
 }
 
-/// One figure, or several of the same.
+/// A section with one figure, or several of the same kind.
 #[derive(Debug, Default)]
 pub struct Section {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// Which figures it draws anew.
+    /// The figures of the theses that it redraws.
     pub sources: String,
-    /// How it was measured.
+    /// The commands of the measurement.
     pub commands: Vec<String>,
-    /// File names without ending, what they show, and the pictures.
+    /// File names without extension, alternative texts, and the pictures.
     pub pictures: Vec<(String, String, String)>,
-    /// In Markdown.
+    /// A table in Markdown.
     pub table: Option<String>,
-    /// What it shows, in words.
+    /// Sentences that describe the result.
     pub sentences: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl Section {
     /// Adds a picture.
     ///
     /// # Errors
-    /// When nothing was measured for it, or it cannot be drawn.
+    /// If nothing was measured for it, or it cannot be drawn.
     pub fn draw(&mut self, name: &str, chart: &Chart) -> Result<()> {
         ensure!(
             !chart.lines.is_empty(),
@@ -60,7 +60,7 @@ impl Section {
     }
 }
 
-/// A chart with those of `lines` that have points, over a logarithmic axis.
+/// Returns a chart of those `lines` that have points, over a logarithmic axis.
 pub fn chart(
     title: &str,
     (x, unit): (&str, Unit),
@@ -69,7 +69,7 @@ pub fn chart(
 ) -> Chart {
     if scale == Scale::Logarithmic {
         for line in &mut lines {
-            // 0 has no place on such an axis.
+            // A logarithmic axis cannot show 0.
             line.points.retain(|point| point.1 > 0.0);
         }
     }
@@ -89,12 +89,12 @@ pub fn chart(
     }
 }
 
-/// A chart over the size of messages.
+/// Returns a chart over the size of messages.
 pub fn over_sizes(title: &str, y: &str, scale: Scale, lines: Vec<Line>) -> Chart {
     chart(title, ("message size", Unit::Bytes), (y, scale), lines)
 }
 
-/// A line of what a series has.
+/// Returns the line of a series.
 pub fn line(label: impl Into<String>, series: Series, points: Points) -> Line {
     Line {
         label: label.into(),
@@ -104,14 +104,14 @@ pub fn line(label: impl Into<String>, series: Series, points: Points) -> Line {
     }
 }
 
-/// A line for each series.
+/// Returns a line for each series.
 pub fn lines(results: &Results, topic: &str, path: &str) -> Vec<Line> {
     ALL.into_iter()
         .map(|series| line(series.name, series, results.points(topic, series, path)))
         .collect()
 }
 
-/// A table of `sizes` by series, of lines that were measured.
+/// Returns a table of the measured lines, with a column for each of `sizes`.
 pub fn table(lines: &[Line], heading: &str, sizes: &[f64]) -> String {
     let mut text = format!("| {heading} |");
     for size in sizes {
@@ -129,7 +129,7 @@ pub fn table(lines: &[Line], heading: &str, sizes: &[f64]) -> String {
     text
 }
 
-/// `where` sentences: at which sizes each of `others` is ahead of `one`.
+/// Returns sentences on the sizes at which each of `others` is ahead of `one`.
 pub fn ahead(
     results: &Results,
     (topic, path): (&str, &str),
@@ -149,7 +149,7 @@ pub fn ahead(
 /// Writes all sections.
 ///
 /// # Errors
-/// When a picture cannot be drawn.
+/// If a picture cannot be drawn.
 pub fn write(results: &Results) -> Result<Page> {
     let sections = [
         streams::latency(results)?,

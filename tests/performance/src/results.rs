@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What was measured: netgauge's own reports, by topic and by line of the figures.
+//! The results: netgauge's own reports, by topic and by line of the figures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,16 +10,16 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A transport as it is compared with the others.
+/// A transport in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Series {
     /// Its key in the results.
     pub key: &'static str,
-    /// For people.
+    /// Its name in the page.
     pub name: &'static str,
-    /// As netgauge calls it.
+    /// Its name in netgauge.
     pub transport: &'static str,
-    /// With TSO, GSO and GRO switched off.
+    /// Whether TSO, GSO and GRO are off.
     pub plain: bool,
 }
 
@@ -36,9 +36,9 @@ const fn series(key: &'static str, name: &'static str, transport: &'static str) 
 pub const ESP: Series = series("esp", "ESP", "esp");
 /// EDP.
 pub const EDP: Series = series("edp", "EDP", "edp");
-/// TCP as the kernel has it.
+/// TCP with the kernel's default offloads.
 pub const TCP: Series = series("tcp", "TCP", "tcp");
-/// TCP, each packet of which passes the kernel alone.
+/// TCP whose packets pass the kernel one by one.
 pub const PLAIN_TCP: Series = Series {
     plain: true,
     ..series("tcp-plain", "TCP without offloads", "tcp")
@@ -48,19 +48,19 @@ pub const UDP: Series = series("udp", "UDP", "udp");
 /// Packet sockets.
 pub const RAW: Series = series("raw", "AF_PACKET", "raw");
 
-/// All that are compared, in the order of the figures.
+/// All compared series, in the order of the figures.
 pub const ALL: [Series; 6] = [ESP, EDP, TCP, PLAIN_TCP, UDP, RAW];
-/// Values over sizes, in ascending order of the sizes.
+/// Values by size, in ascending order of the sizes.
 pub type Points = Vec<(f64, f64)>;
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Results {
     /// The kernel's release.
     pub release: String,
-    /// Runs of netgauge's reports, each by `topic/series`.
+    /// Runs of netgauge's reports, by `topic/series`.
     pub runs: BTreeMap<String, Vec<Value>>,
-    /// Parts of all instructions, by `part-figure/series`.
+    /// Shares of all instructions, by `part-figure/series`.
     pub numbers: BTreeMap<String, f64>,
     /// The cells of netgauge's `esp-params`.
     pub parameters: Vec<Value>,
@@ -69,10 +69,10 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads what [`Results::save`] wrote.
+    /// Reads the file that [`Results::save`] wrote.
     ///
     /// # Errors
-    /// When it is not there, or of another version of this program.
+    /// If it does not exist, or another version of this program wrote it.
     pub fn load(path: &Path) -> Result<Self> {
         let text = fs::read(path)
             .with_context(|| format!("{}: measure first, without --redraw", path.display()))?;
@@ -80,10 +80,10 @@ impl Results {
             .with_context(|| format!("{}: measure anew, without --redraw", path.display()))
     }
 
-    /// Keeps it all, so that it can be drawn again.
+    /// Writes everything to a file, from which it can be drawn again.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
@@ -92,8 +92,7 @@ impl Results {
             .with_context(|| path.display().to_string())
     }
 
-    /// Takes the runs of a report as those of `series`: measured with or without offloads, as they
-    /// say.
+    /// Stores the runs of a report as those of `series`, which say whether offloads were on.
     pub fn take(&mut self, topic: &str, series: &[Series], report: &Value) {
         for run in report["runs"].as_array().into_iter().flatten() {
             let of = series.iter().find(|one| run["transport"] == one.transport);
@@ -104,7 +103,7 @@ impl Results {
         }
     }
 
-    /// What went wrong: transport by transport.
+    /// Returns the errors by transport.
     pub fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
         for (key, runs) in &self.runs {
@@ -117,7 +116,8 @@ impl Results {
         failures
     }
 
-    /// The values at `path`, as `half_rtt_ns.median`, of every row that has it, by size.
+    /// Returns the values at `path`, such as `half_rtt_ns.median`, of every row that has it, by
+    /// size.
     pub fn points(&self, topic: &str, series: Series, path: &str) -> Points {
         self.rows(topic, series)
             .filter_map(|row| {
@@ -127,14 +127,14 @@ impl Results {
             .collect()
     }
 
-    /// The rows of all runs, in the order they were measured in.
+    /// Returns the rows of all runs, in the order of measurement.
     pub fn rows(&self, topic: &str, series: Series) -> impl Iterator<Item = &Value> {
         let runs = self.runs.get(&format!("{topic}/{}", series.key));
         let runs = runs.into_iter().flatten();
         runs.flat_map(|run| run["rows"].as_array().into_iter().flatten())
     }
 
-    /// A part of all instructions.
+    /// Returns a share of all instructions.
     pub fn number(&self, topic: &str, series: Series) -> Option<f64> {
         self.numbers
             .get(&format!("{topic}/{}", series.key))
@@ -142,7 +142,7 @@ impl Results {
     }
 }
 
-/// The value at `size`.
+/// Returns the value at `size`.
 pub fn at(points: &[(f64, f64)], size: f64) -> Option<f64> {
     points
         .iter()

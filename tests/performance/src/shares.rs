@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Figures of a link that is shared, or new to a connection.
+//! Figures of a shared link, and of a new connection.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::results::{at, Results, Series, ESP, TCP};
 use crate::topics::{Topic, BUFFER, CONGESTIONS, LONG, LONG_CABLE, MARKS, RATE};
 use crate::words::{beside, number, KIB, MIB};
 
-/// Treydte 6.1.2.
+/// Section 6.1.2 of Treydte (2007).
 pub fn ramp_up(results: &Results) -> Result<Section> {
     let (topic, path) = ("ramp-up", "connection_ns.median");
     let mut drawn = lines(results, topic, path);
@@ -22,7 +22,7 @@ pub fn ramp_up(results: &Results) -> Result<Section> {
         }
     }
     let (rate, round_trip) = LONG;
-    // The handshake, the message with its echo, and the bytes of both on the cable.
+    // The handshake, then the message and its echo with their time on the cable.
     let least = |size: f64| (2.0 * round_trip + 2.0 * size * 8e9 / rate) / 1e3;
     let mut section = Section {
         title: "Ramp-up".to_owned(),
@@ -66,7 +66,7 @@ pub fn ramp_up(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Treydte 6.1.3.
+/// Section 6.1.3 of Treydte (2007).
 pub fn beside_tcp(results: &Results) -> Section {
     let share = |congestion: &str, series| {
         let topic = format!("{}-{congestion}", Topic::Beside.key());

@@ -16,7 +16,7 @@ use crate::words::{beside, list, number, Better, KIB, MIB};
 /// Throughput by the clock that counts instructions.
 const CLOCKED: &str = "Mbit/s at 10^9 instructions per second";
 
-/// `ESP 11,238, EDP 11,061`: what each series has at `size`.
+/// Formats the value of each series at `size`: `ESP 11,238, EDP 11,061`.
 fn each(results: &Results, topic: &str, path: &str, size: f64) -> String {
     let told: Vec<_> = crate::results::ALL
         .into_iter()
@@ -28,7 +28,7 @@ fn each(results: &Results, topic: &str, path: &str, size: f64) -> String {
     list(&told)
 }
 
-/// How `one` is beside each of `others`, at `size`.
+/// Compares `one` with each of `others` at `size`.
 fn compared(
     results: &Results,
     (topic, path): (&str, &str),
@@ -50,7 +50,7 @@ fn compared(
     list(&told)
 }
 
-/// Reinhardt 4.3.1, 4.3.3, 5.3.1, 5.3.3.
+/// Sections 4.3.1, 4.3.3, 5.3.1 and 5.3.3 of Reinhardt (2006).
 pub fn latency(results: &Results) -> Result<Section> {
     let (topic, path) = ("dialogue", "half_rtt_ns.median");
     let lines = lines(results, topic, path);
@@ -87,7 +87,7 @@ pub fn latency(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Reinhardt 4.3.2, 4.3.4, 5.3.2, 5.3.4.
+/// Sections 4.3.2, 4.3.4, 5.3.2 and 5.3.4 of Reinhardt (2006).
 pub fn throughput(results: &Results) -> Result<Section> {
     let (topic, path) = ("dialogue", "mbit_per_s");
     let lines = lines(results, topic, path);
@@ -122,7 +122,7 @@ pub fn throughput(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Reinhardt 4.3 and 5.3: what calls that do not block change.
+/// Sections 4.3 and 5.3 of Reinhardt (2006): the effect of non-blocking calls.
 pub fn nonblocking(results: &Results) -> Result<Section> {
     let (topic, path) = ("nonblocking", "half_rtt_ns.median");
     let mut drawn = lines(results, topic, path);
@@ -165,13 +165,13 @@ pub fn nonblocking(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Reinhardt 5.3.6 and 5.3.7.
+/// Sections 5.3.6 and 5.3.7 of Reinhardt (2006).
 pub fn buffers(results: &Results) -> Result<Section> {
     let by_buffers = |value: &str| -> Vec<Line> {
         let path = format!("half_rtt_ns.{value}");
         let drawn = BUFFERS.iter().map(|kib| {
             let points = results.points(&Topic::Buffers(*kib).key(), ESP, &path);
-            // Bytes in half a round trip of so many ns.
+            // `size` bytes in half a round trip of `ns` nanoseconds.
             let in_mbit = points.into_iter().map(|(size, ns)| (size, size * 8e3 / ns));
             line(format!("{kib} KiB"), ESP, in_mbit.collect())
         });
@@ -218,12 +218,12 @@ pub fn buffers(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Of ESP with a value of `packets_to_ack`.
+/// Returns the points of ESP with a value of `packets_to_ack`.
 fn with_acks(results: &Results, value: u32, path: &str) -> Points {
     results.points(&Topic::Acks(value).key(), ESP, path)
 }
 
-/// Reinhardt 5.3.5.
+/// Section 5.3.5 of Reinhardt (2006).
 pub fn acknowledgements(results: &Results) -> Result<Section> {
     let (latency, throughput) = ("half_rtt_ns.median", "mbit_per_s");
     let by_acks = |path| -> Vec<Line> {
@@ -282,13 +282,13 @@ pub fn acknowledgements(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Treydte's p_rrq (2007, 6.1.1): the share of windows of `packets` that end in a run of lost ones
-/// behind whole ones.
+/// Treydte's p_rrq (2007, 6.1.1): the share of windows of `packets` packets that end in a run of
+/// lost packets after one that arrived.
 fn tail_lost(loss: f64, packets: f64) -> f64 {
     (loss * (1.0 - loss).powf(packets) - loss.powf(packets + 1.0)) / (1.0 - 2.0 * loss)
 }
 
-/// Microseconds, whole ones where there are many.
+/// Formats microseconds, as whole ones from 10 on.
 fn micros(value: f64) -> String {
     if value < 10.0 {
         format!("{value:.1}")
@@ -297,7 +297,7 @@ fn micros(value: f64) -> String {
     }
 }
 
-/// Treydte's formula for the lossy cable.
+/// Returns Treydte's formula for the lossy cable.
 fn formula() -> Line {
     let loss = f64::from(LOSS) / 100.0;
     let packets = PACKETS.map(f64::from).into_iter();
@@ -309,14 +309,14 @@ fn formula() -> Line {
     }
 }
 
-/// The share of messages that stall or are lost.
+/// Returns the share of messages that stall or are lost.
 fn stalled(row: &Value) -> Option<f64> {
-    // Of a datagram that is lost nobody knows; the message is missing.
+    // No protocol reports a lost datagram: the message is missing.
     let stalls = row["stalls"].as_f64()? + row["lost"].as_f64()?;
     Some(stalls / row["tests"].as_f64()?)
 }
 
-/// The mean time beyond the median, us.
+/// Returns the mean time beyond the median, us.
 fn late(row: &Value) -> Option<f64> {
     let exchange = &row["exchange_ns"];
     let more = exchange["avg"].as_f64()? - exchange["median"].as_f64()?;
@@ -325,7 +325,7 @@ fn late(row: &Value) -> Option<f64> {
         .then_some((more / 1000.0).max(0.0))
 }
 
-/// A line for each series on the lossy cable, by packets instead of bytes.
+/// Returns a line for each series on the lossy cable, by packets instead of bytes.
 fn by_packets(results: &Results, value: fn(&Value) -> Option<f64>) -> Vec<Line> {
     let point = |row: &Value| Some((row["size"].as_f64()? / f64::from(PAYLOAD), value(row)?));
     let drawn = crate::results::ALL.into_iter().map(|series| {
@@ -335,7 +335,7 @@ fn by_packets(results: &Results, value: fn(&Value) -> Option<f64>) -> Vec<Line> 
     drawn.collect()
 }
 
-/// Sentences that compare what losses cost each series.
+/// Returns sentences that compare the costs of losses by series.
 fn loss_sentences(shares: &[Line], times: &[Line]) -> Vec<String> {
     let of = |lines: &[Line], series: Series, packets| {
         let line = lines.iter().find(|line| line.label == series.name)?;
@@ -361,7 +361,7 @@ fn loss_sentences(shares: &[Line], times: &[Line]) -> Vec<String> {
     sentences
 }
 
-/// Treydte 11.
+/// Figure 11 of Treydte (2007).
 pub fn losses(results: &Results) -> Result<Section> {
     let mut shares = by_packets(results, stalled);
     let times = by_packets(results, late);
@@ -396,7 +396,7 @@ pub fn losses(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Treydte 12.
+/// Figure 12 of Treydte (2007).
 pub fn parameters(results: &Results) -> Result<Section> {
     let cells: Vec<_> = results
         .parameters
@@ -451,7 +451,7 @@ pub fn parameters(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Treydte 19.
+/// Figure 19 of Treydte (2007).
 pub fn single_sender(results: &Results) -> Result<Section> {
     let (topic, path) = ("link", "mbit_per_s");
     let lines = lines(results, topic, path);
@@ -486,7 +486,7 @@ pub fn single_sender(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Treydte 20.
+/// Figure 20 of Treydte (2007).
 pub fn congestion(results: &Results) -> Result<Section> {
     let (topic, path) = ("many", "goodput_bit_per_s.median");
     let in_mbit = |points: Points| -> Points {

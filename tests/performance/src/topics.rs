@@ -1,57 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is measured for the figures, and how: netgauge's arguments.
+//! The measurements for the figures: netgauge's arguments.
 
 use crate::results::{Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
 
-/// netgauge's option for calls without time limits: with one, each call that waits starts and stops
-/// a timer.
+/// netgauge's option for calls without timeouts: with one, each call that waits starts and stops a
+/// timer.
 pub const UNLIMITED: &str = "--no-timeouts";
 
-/// Of each port of the switch, as `enet-switch` writes it, as netgauge does, and in bits per
+/// Rate of each port of the switch: as `enet-switch` writes it, as netgauge does, and in bits per
 /// second.
 pub const RATE: (&str, &str, f64) = ("200mbit", "200M", 200e6);
-/// Of each port of the switch.
+/// Buffer of each port of the switch.
 pub const BUFFER: &str = "128k";
 
 /// Values of `packets_to_ack`.
 pub const ACKS: [u32; 5] = [1, 2, 5, 10, 15];
 /// Sizes of the send and of the receive buffer, KiB.
 pub const BUFFERS: [u32; 6] = [16, 32, 64, 128, 256, 512];
-/// A cable with a delay, as `netem` writes it, in each direction.
+/// The delay of a cable in each direction, as `netem` writes it.
 pub const LONG_CABLE: &str = "rate 1gbit delay 100us";
-/// Its rate, bit/s, and its round trip without the time that a packet takes, ns.
+/// The rate of that cable in bit/s, and its round trip in ns without a packet's transmission time.
 pub const LONG: (f64, f64) = (1e9, 200_000.0);
-/// Congestion controls of TCP beside which a stream of ESP shares a port.
+/// Congestion controls of TCP that share a port with a stream of ESP.
 pub const CONGESTIONS: [&str; 3] = ["reno", "cubic", "dctcp"];
-/// From how much in the buffer on a port marks packets of `dctcp`.
+/// Buffer level from which a port marks packets of `dctcp`.
 pub const MARKS: &str = "30k";
-/// Frames that the lossy cable loses, percent.
+/// Share of frames that the lossy cable loses, in percent.
 pub const LOSS: u32 = 2;
 /// Packets of a message on the lossy cable.
 pub const PACKETS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Payload that every transport puts into one packet.
 pub const PAYLOAD: u32 = 1448;
 
-/// All that go with offloads as they are.
+/// All series with default offloads.
 pub const OTHERS: [Series; 5] = [TCP, UDP, RAW, EDP, ESP];
 
-/// Something that netgauge measures.
+/// A measurement of netgauge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
     /// Dialogues.
     Dialogue,
-    /// Dialogues of messages that only streams carry.
+    /// Dialogues of messages that only streams support.
     LargeDialogue,
-    /// Dialogues by calls that do not block, each behind `poll`.
+    /// Dialogues with non-blocking calls, each after `poll`.
     Nonblocking,
-    /// Dialogues with buffers of so many KiB.
+    /// Dialogues with buffers of this number of KiB.
     Buffers(u32),
     /// Connections that carry one message and its echo, over the long cable.
     RampUp,
-    /// A stream beside another one of the other protocol.
+    /// A stream that shares a port with a stream of the other protocol.
     Beside,
-    /// One way.
+    /// Data in one direction.
     Bulk,
     /// Dialogues over ESP with a value of `packets_to_ack`.
     Acks(u32),
@@ -59,13 +59,13 @@ pub enum Topic {
     LogP,
     /// Many small messages.
     Flood,
-    /// The same, each in a packet of its own.
+    /// Many small messages, each in a packet of its own.
     Records,
     /// Messages over the lossy cable.
     Loss,
     /// Dialogues over the switch.
     Link,
-    /// Of messages that only streams carry.
+    /// Dialogues over the switch of messages that only streams support.
     LargeLink,
     /// Two senders to one receiver over the switch.
     Many,
@@ -74,7 +74,8 @@ pub enum Topic {
 }
 
 impl Topic {
-    /// Its key in the results; what only streams carry continues the same lines.
+    /// Returns its key in the results; measurements that only streams support continue the same
+    /// lines.
     pub fn key(self) -> String {
         match self {
             Self::Dialogue | Self::LargeDialogue => "dialogue".to_owned(),
@@ -94,8 +95,8 @@ impl Topic {
         }
     }
 
-    /// What netgauge is told, beside transports and addresses. Calls go without time limits only
-    /// where no datagram gets lost.
+    /// Returns netgauge's arguments, except transports and addresses. Calls have no timeouts where
+    /// no datagram can be lost.
     pub fn arguments(self) -> String {
         match self {
             Self::Dialogue => format!("-x one-one -s 1-64K -c 30 --warmup 5 {UNLIMITED}"),
@@ -135,12 +136,12 @@ impl Topic {
         }
     }
 
-    /// netgauge's command line between two hosts, for people.
+    /// Returns netgauge's command line between two hosts, for the page.
     pub fn command(self) -> String {
         format!("netgauge --connect HOST -m TRANSPORTS {}", self.arguments())
     }
 
-    /// Whether a transport can do it.
+    /// Returns whether a series supports it.
     pub fn suits(self, series: Series) -> bool {
         match self {
             Self::Acks(_) | Self::Parameters | Self::Buffers(_) => series == ESP,
@@ -153,7 +154,7 @@ impl Topic {
     }
 }
 
-/// The transports' names, for netgauge.
+/// Returns the transports' names, for netgauge.
 pub fn transports(series: &[Series]) -> String {
     let names: Vec<_> = series.iter().map(|one| one.transport).collect();
     names.join(",")

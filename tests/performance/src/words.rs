@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Numbers in words: sentences that are true of the numbers they are made of.
+//! Numbers in words: sentences derived from the numbers they describe.
 
-/// Below this difference two numbers are told as equal.
+/// Two numbers that differ by less than this are described as equal.
 const SAME: f64 = 0.01;
 
 /// Bytes.
@@ -10,7 +10,7 @@ pub const KIB: f64 = 1024.0;
 /// Bytes.
 pub const MIB: f64 = KIB * KIB;
 
-/// With thousands set apart, and three digits for what is less than ten.
+/// Formats a number with separators of thousands, and with three digits below ten.
 pub fn number(value: f64) -> String {
     if value != 0.0 && value.abs() < 10.0 && value.fract() != 0.0 {
         let text = format!("{value:.3}");
@@ -30,7 +30,7 @@ pub fn number(value: f64) -> String {
     text
 }
 
-/// Bytes.
+/// Formats a number of bytes.
 pub fn size(bytes: f64) -> String {
     let (value, unit) = match bytes {
         bytes if bytes >= MIB => (bytes / MIB, "MiB"),
@@ -40,7 +40,7 @@ pub fn size(bytes: f64) -> String {
     format!("{} {unit}", (value * 100.0).round() / 100.0)
 }
 
-/// What is better.
+/// Whether less or more is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// Costs.
@@ -49,7 +49,7 @@ pub enum Better {
     More,
 }
 
-/// `9 % less than` or `3.2 times` or `as much as`, of what `one` is beside `other`.
+/// Compares `one` with `other`: `9 % less than`, `3.2 times` or `as much as`.
 pub fn beside(one: f64, other: f64) -> String {
     let ratio = one / other;
     if (ratio - 1.0).abs() < SAME {
@@ -63,13 +63,13 @@ pub fn beside(one: f64, other: f64) -> String {
     }
 }
 
-/// A sentence on where `other` is better than `one`, both over the same sizes.
+/// Returns a sentence on where `other` is better than `one`, both over the same sizes.
 pub fn ahead(
     one: (&str, &[(f64, f64)]),
     other: (&str, &[(f64, f64)]),
     better: Better,
 ) -> Option<String> {
-    // At each size that both have: by how much `other` is better.
+    // At each common size: by how much `other` is better.
     let mut leads = Vec::new();
     for (x, mine) in one.1 {
         let Some(theirs) = crate::results::at(other.1, *x) else {
@@ -114,7 +114,7 @@ pub fn ahead(
     })
 }
 
-/// `a, b and c`.
+/// Joins words as `a, b and c`.
 pub fn list(words: &[String]) -> String {
     match words {
         [] => String::new(),

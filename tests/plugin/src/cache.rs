@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A model of the data caches of one processor: two levels of lines, of which a set keeps those
-//! that were used last.
+//! A model of a processor's data caches: two set-associative levels with LRU replacement.
 //!
-//! A store takes its line into the cache as a load does. What is evicted costs nothing, nothing is
-//! fetched ahead, and instructions are fetched from elsewhere.
+//! A store allocates its line as a load does. Evictions cost nothing, there is no prefetching, and
+//! instruction fetches are not modelled.
 
 /// Bytes of a line.
 const LINE: u64 = 64;
 
-/// A line that no address is in.
+/// An invalid line number.
 const NOTHING: u64 = u64::MAX;
 
-/// One level.
+/// A level of the cache.
 #[derive(Debug)]
 pub struct Cache {
-    /// The lines of each set, one set after the other; within a set the line that was used last
-    /// comes first.
+    /// The lines of all sets, set by set; within a set the most recently used line comes first.
     lines: Vec<u64>,
     ways: usize,
     sets: u64,
 }
 
 impl Cache {
-    /// An empty one. Both numbers are powers of two.
+    /// Returns an empty cache. The number of sets must be a power of two.
     fn new(bytes: u64, ways: usize) -> Self {
         let sets = bytes / LINE / ways as u64;
         debug_assert!(sets.is_power_of_two());
@@ -34,12 +32,12 @@ impl Cache {
         }
     }
 
-    /// Uses a line, and tells whether it was there.
+    /// Accesses a line, and returns whether it was in the cache.
     fn has(&mut self, line: u64) -> bool {
         let start = (line % self.sets) as usize * self.ways;
         let set = &mut self.lines[start..start + self.ways];
         let found = set.iter().position(|other| *other == line);
-        // The last one makes room where it was not there.
+        // A missing line replaces the least recently used one.
         let position = found.unwrap_or(self.ways - 1);
         set[..=position].rotate_right(1);
         set[0] = line;
@@ -47,19 +45,19 @@ impl Cache {
     }
 }
 
-/// Both levels, and how often a line was not there.
+/// Both levels, with their numbers of misses.
 #[derive(Debug)]
 pub struct Caches {
     first: Cache,
     second: Cache,
-    /// Lines that the first level did not have.
+    /// Number of misses in the first level.
     pub first_misses: u64,
-    /// Lines of those that the second one did not have either.
+    /// Number of misses in both levels.
     pub second_misses: u64,
 }
 
 impl Default for Caches {
-    /// 32 KiB in sets of 8 lines, and 1 MiB in sets of 16.
+    /// 32 KiB with 8 ways, and 1 MiB with 16 ways.
     fn default() -> Self {
         Self {
             first: Cache::new(32 << 10, 8),
@@ -89,7 +87,7 @@ impl Caches {
 mod tests {
     use super::*;
 
-    /// The misses of these accesses in the first level and in the second.
+    /// Returns the misses of these accesses in the first level and in both.
     fn misses(caches: &mut Caches, addresses: impl IntoIterator<Item = u64>) -> (u64, u64) {
         let before = (caches.first_misses, caches.second_misses);
         for address in addresses {
@@ -114,7 +112,7 @@ mod tests {
         let mut caches = Caches::default();
         assert_eq!(misses(&mut caches, [60]), (2, 2));
         assert_eq!(misses(&mut caches, [0, 64]), (0, 0));
-        // The last byte of a line, and the first one of the next.
+        // The last byte of a line, and the first byte of the next.
         caches.access(191, 1);
         caches.access(192, 1);
         assert_eq!((caches.first_misses, caches.second_misses), (4, 4));
@@ -133,11 +131,11 @@ mod tests {
         // Addresses of one set of the first level, and of different sets of the second.
         let same_set = |number: u64| number * 4096;
         assert_eq!(misses(&mut caches, (0..8).map(same_set)), (8, 8));
-        // The first is used again, so that the second is the oldest when a ninth comes.
+        // The first line is used again, so the second is the oldest when a ninth is accessed.
         assert_eq!(misses(&mut caches, [same_set(0), same_set(8)]), (1, 1));
         assert_eq!(misses(&mut caches, [same_set(0)]), (0, 0));
         assert_eq!(misses(&mut caches, [same_set(1)]), (1, 0));
-        // That took the place of the third.
+        // That access evicted the third line.
         assert_eq!(misses(&mut caches, [same_set(2)]), (1, 0));
         assert_eq!(misses(&mut caches, [same_set(8)]), (0, 0));
     }
@@ -150,12 +148,12 @@ mod tests {
             assert_eq!(misses(&mut caches, lines()), (bytes / 64, bytes / 64));
             misses(&mut caches, lines())
         };
-        // Lines that fit hit the second time; with one line more in each set, none does.
+        // Lines that fit hit in the second pass; with one line more in each set, none does.
         assert_eq!(run(32 << 10), (0, 0));
         assert_eq!(run(36 << 10), (36 << 4, 0));
         assert_eq!(run(1 << 20), (1 << 14, 0));
         assert_eq!(run((1 << 20) + (64 << 10)), (17 << 10, 17 << 10));
-        // 16 lines of one set of the second level, of which the first has 8.
+        // 16 lines of one set of the second level; the first level holds 8 of them.
         let mut caches = Caches::default();
         let same_set = |number: u64| number << 16;
         assert_eq!(misses(&mut caches, (0..16).map(same_set)), (16, 16));

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tells locked and repeated string instructions of x86-64 by their bytes.
+//! Recognizes locked and repeated string instructions of x86-64 by their bytes.
 
-/// The kinds that are counted apart.
+/// The kinds of instructions that are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// All others.
     Plain,
-    /// It locks the memory that it changes: it has the prefix `lock`, or exchanges a register and
+    /// It locks the memory that it changes: it has the prefix `lock`, or exchanges a register with
     /// memory.
     Locked,
-    /// It is repeated, and each step counts as an instruction.
+    /// It is a repeated string instruction; each step counts as an instruction.
     String(&'static str),
 }
 
-/// Repeated string instructions by their last byte, for elements of one byte and of more; of more
-/// there are 2, 4 or 8.
+/// Repeated string instructions by their opcode, for elements of 1, 2, 4 and 8 bytes.
 const STRINGS: [(u8, [&str; 4]); 5] = [
     (0xa4, ["rep movsb", "rep movsw", "rep movsl", "rep movsq"]),
     (0xa6, ["rep cmpsb", "rep cmpsw", "rep cmpsl", "rep cmpsq"]),
@@ -25,8 +24,8 @@ const STRINGS: [(u8, [&str; 4]); 5] = [
 ];
 
 impl Kind {
-    /// Of the instruction with these bytes. In 16 and 32 bits, in which a guest boots, it may be
-    /// taken for another one.
+    /// Returns the kind of the instruction with these bytes. Code in 16 and 32 bits, as during
+    /// boot, may be misread.
     pub fn of(bytes: &[u8]) -> Self {
         let (mut lock, mut repeat, mut short) = (false, false, false);
         let mut rest = bytes;
@@ -35,7 +34,7 @@ impl Kind {
                 0xf0 => lock = true,
                 0xf2 | 0xf3 => repeat = true,
                 0x66 => short = true,
-                // Segments and the length of addresses.
+                // Segment and address-size prefixes.
                 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67 => {}
                 _ => break,
             }
@@ -48,7 +47,7 @@ impl Kind {
         }
         match rest {
             _ if lock => Self::Locked,
-            // Two registers are exchanged where the upper two bits of the operands' byte are set.
+            // If the upper two bits of the operand byte are set, two registers are exchanged.
             [0x86 | 0x87, operands, ..] if operands >> 6 != 3 => Self::Locked,
             [code, ..] if repeat => {
                 let element = match (code & 1, wide, short) {
@@ -88,8 +87,7 @@ mod tests {
             assert_eq!(Kind::of(bytes), Kind::Locked, "{bytes:02x?}");
         }
         for bytes in [
-            // xadd and cmpxchg of this processor's data; xchg %rax, %rbx; xchg %ax, %ax; mov %al,
-            // (%rdi)
+            // xadd and cmpxchg without lock; xchg %rax, %rbx; xchg %ax, %ax; mov %al, (%rdi)
             &[0x65, 0x0f, 0xc1, 0x07][..],
             &[0x65, 0x48, 0x0f, 0xb1, 0x4b, 0x08],
             &[0x48, 0x87, 0xc3],
@@ -118,7 +116,8 @@ mod tests {
             assert_eq!(Kind::of(bytes), Kind::String(name), "{bytes:02x?}");
         }
         for bytes in [
-            // stosb once; pause; endbr64; popcnt; rep ret; movss; nothing but prefixes; nothing
+            // stosb without repetition; pause; endbr64; popcnt; rep ret; movss; only prefixes; no
+            // bytes
             &[0xaa][..],
             &[0xf3, 0x90],
             &[0xf3, 0x0f, 0x1e, 0xfa],

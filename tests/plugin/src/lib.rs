@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A plugin of QEMU's for `make bench OPTIONS=--memory`. It counts what instructions alone do not
-//! tell: loads and stores, locked instructions, steps of repeated string instructions, and misses
-//! of a modelled cache of two levels.
+//! A QEMU plugin for `make bench OPTIONS=--memory`. Besides instructions it counts loads and
+//! stores, locked instructions, steps of repeated string instructions, and misses of a modelled
+//! cache with two levels.
 //!
 //! QEMU loads it with `-plugin file=libqemu_memory.so,socket=PATH`. It counts from the guest's
-//! first instruction on, and listens at PATH. A line with a hexadecimal address there makes the
-//! instruction at that address a mark, if QEMU has not translated it by then; after any line it
-//! sends the totals at each mark that was executed since the line before, as a line of JSON. The
-//! runner marks the first instruction of a system call that no other program makes, and the guest
-//! makes that call before and after a measurement. So no measured program needs to know, and the
-//! time between measurements is left out, in which the guest's clock runs ahead while the guest
-//! waits for the runner.
+//! first instruction, and listens at PATH. A line with a hexadecimal address makes the instruction
+//! at that address the mark, if QEMU has not translated it yet. After any line the plugin sends, as
+//! a line of JSON, the totals at each execution of the mark since the previous line. The runner
+//! marks the first instruction of a system call that no other program makes; the guest makes that
+//! call before and after a measurement. So measured programs need no changes, and the time between
+//! measurements does not count, in which the guest's clock runs ahead while the guest waits for the
+//! runner.
 //!
-//! The crate `qemu-plugin` of crates.io has releases for the interfaces before and after that of
-//! Debian's QEMU 10.0, and the latter needs a newer Rust than Debian's; so the few functions that
-//! are needed are declared in `qemu.rs`.
+//! The crate `qemu-plugin` of crates.io has no release for the interface of Debian's QEMU 10.0, and
+//! the later one needs a newer Rust than Debian's. So `qemu.rs` declares the few functions that are
+//! needed.
 
-// QEMU alone calls the functions that count; no test does.
+// Only QEMU calls the functions that count; tests do not.
 #![cfg_attr(test, allow(dead_code))]
 
 mod cache;

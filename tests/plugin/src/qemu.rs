@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! QEMU's side: its interface for plugins, as far as it is needed, and what is registered there.
+//! The part of QEMU's plugin interface that is needed, and the callbacks registered there.
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -16,7 +16,7 @@ use crate::cache::Caches;
 use crate::instruction::Kind;
 use crate::strings::{Entry, Strings};
 
-/// The interface that this was written for: QEMU 9.1 was the first to have it, and 10.0 accepts it.
+/// The version of the interface: introduced by QEMU 9.1, and accepted by 10.0.
 #[no_mangle]
 #[allow(non_upper_case_globals)]
 pub static qemu_plugin_version: c_int = 3;
@@ -27,25 +27,25 @@ struct Block {
     _private: [u8; 0],
 }
 
-/// One of its instructions.
+/// An instruction of a block.
 #[repr(C)]
 struct Instruction {
     _private: [u8; 0],
 }
 
-/// Counters, one for each virtual processor, in memory of QEMU's.
+/// Counters, one per virtual processor, in memory that QEMU manages.
 #[repr(C)]
 struct Scoreboard {
     _private: [u8; 0],
 }
 
-/// What a virtual address stands for.
+/// The physical address of an access.
 #[repr(C)]
 struct Physical {
     _private: [u8; 0],
 }
 
-/// `qemu_plugin_u64`: which number of a scoreboard's elements.
+/// `qemu_plugin_u64`: a number within the elements of a scoreboard.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Number {
@@ -53,13 +53,13 @@ struct Number {
     offset: usize,
 }
 
-// SAFETY: the scoreboard is never freed, and QEMU lets any thread add up what its processors have
-// counted.
+// SAFETY: the scoreboard is never freed, and QEMU allows any thread to sum the counts of its
+// processors.
 unsafe impl Send for Number {}
-// SAFETY: as for Send; it is only read.
+// SAFETY: the scoreboard is never freed, and shared references only read it.
 unsafe impl Sync for Number {}
 
-/// `qemu_info_t`, as far as the processors.
+/// `qemu_info_t`, up to the numbers of processors.
 #[repr(C)]
 pub struct Info {
     target: *const c_char,
@@ -113,20 +113,20 @@ extern "C" {
     fn qemu_plugin_u64_sum(number: Number) -> u64;
 }
 
-/// Everything that is counted.
+/// All counters.
 #[derive(Debug)]
 struct Counter {
     instructions: Number,
     locked: Number,
     memory: Mutex<Memory>,
     strings: Mutex<Strings>,
-    /// The address of the instruction that is a mark; none is at 0.
+    /// The address of the mark; 0 if there is none.
     mark: AtomicU64,
-    /// The totals whenever that was executed, since they were last asked for.
+    /// The totals at each execution of the mark since the last request.
     marked: Mutex<Vec<Totals>>,
 }
 
-/// What accesses of memory count. Those of all processors meet here.
+/// Counters of memory accesses of all processors.
 #[derive(Debug, Default)]
 struct Memory {
     loads: u64,
@@ -134,7 +134,7 @@ struct Memory {
     caches: Caches,
 }
 
-/// All that has been counted up to a mark.
+/// The totals up to a mark.
 #[derive(Debug, Serialize)]
 struct Totals {
     instructions: u64,
@@ -148,7 +148,7 @@ struct Totals {
 
 static COUNTER: OnceLock<Counter> = OnceLock::new();
 
-/// Nothing panics while it holds a lock, and numbers are right one by one.
+/// Locks; a poisoned lock is usable, since the numbers are consistent one by one.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -156,8 +156,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Counter {
     fn new() -> Self {
         let number = || Number {
-            // SAFETY: QEMU has loaded this plugin, and its processors are not there yet. An element
-            // is one u64.
+            // SAFETY: QEMU has loaded this plugin and not created its processors yet. An element is
+            // one u64.
             score: unsafe { qemu_plugin_scoreboard_new(size_of::<u64>()) },
             offset: 0,
         };
@@ -171,12 +171,12 @@ impl Counter {
         }
     }
 
-    /// Has QEMU count an instruction whenever it is executed.
+    /// Makes QEMU count an instruction at each execution.
     fn register(&self, instruction: *mut Instruction) {
-        // No instruction of x86 is longer.
+        // The maximum length of an x86 instruction.
         let mut bytes = [0_u8; 15];
         // SAFETY: the handle is that of an instruction of the block that is being translated; QEMU
-        // writes as many bytes as the array has, or fewer.
+        // writes at most as many bytes as the array has.
         let (length, address) = unsafe {
             (
                 qemu_plugin_insn_data(instruction, bytes.as_mut_ptr().cast(), bytes.len()),
@@ -184,7 +184,8 @@ impl Counter {
             )
         };
         let count = |number| {
-            // SAFETY: the handle as above; the scoreboard lives as long as QEMU.
+            // SAFETY: the instruction's block is being translated; the scoreboard lives as long as
+            // QEMU.
             unsafe {
                 qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, ADD, number, 1);
             }
@@ -196,15 +197,15 @@ impl Counter {
             Kind::String(name) => {
                 let position = lock(&self.strings).position(address, name);
                 let data = ptr::without_provenance_mut(position);
-                // SAFETY: the handle as above; the callback takes the data for a number and never
-                // for a pointer.
+                // SAFETY: the instruction's block is being translated; the callback takes the data
+                // for a number and never for a pointer.
                 unsafe {
                     qemu_plugin_register_vcpu_insn_exec_cb(instruction, step, NO_REGISTERS, data);
                 }
             }
         }
         if address == self.mark.load(Ordering::Relaxed) {
-            // SAFETY: the handle as above; the callback ignores its data.
+            // SAFETY: the instruction's block is being translated; the callback ignores its data.
             unsafe {
                 qemu_plugin_register_vcpu_insn_exec_cb(
                     instruction,
@@ -214,7 +215,7 @@ impl Counter {
                 );
             }
         }
-        // SAFETY: the handle as above; the callback ignores its data.
+        // SAFETY: the instruction's block is being translated; the callback ignores its data.
         unsafe {
             qemu_plugin_register_vcpu_mem_cb(
                 instruction,
@@ -242,27 +243,28 @@ impl Counter {
     }
 }
 
-/// QEMU has translated a block, and will run it now and then.
+/// Called when QEMU has translated a block, which it may then execute many times.
 extern "C" fn translated(_id: u64, block: *mut Block) {
     let Some(counter) = COUNTER.get() else {
         return;
     };
-    // SAFETY: QEMU hands the block to this callback, and it is valid until that returns.
+    // SAFETY: QEMU passes the block to this callback, and it is valid until the callback returns.
     let length = unsafe { qemu_plugin_tb_n_insns(block) };
     for index in 0..length {
-        // SAFETY: as above; the block has that many instructions.
+        // SAFETY: QEMU passes the block to this callback, and `index` is below its number of
+        // instructions.
         counter.register(unsafe { qemu_plugin_tb_get_insn(block, index) });
     }
 }
 
-/// A repeated string instruction does a step.
+/// Called at each step of a repeated string instruction.
 extern "C" fn step(_processor: c_uint, position: *mut c_void) {
     if let Some(counter) = COUNTER.get() {
         lock(&counter.strings).step(position.addr());
     }
 }
 
-/// The instruction that is a mark is executed.
+/// Called when the mark is executed.
 extern "C" fn mark(_processor: c_uint, _data: *mut c_void) {
     if let Some(counter) = COUNTER.get() {
         let totals = counter.totals();
@@ -270,13 +272,13 @@ extern "C" fn mark(_processor: c_uint, _data: *mut c_void) {
     }
 }
 
-/// An instruction has loaded or stored.
+/// Called at each load or store.
 extern "C" fn accessed(_processor: c_uint, access: u32, address: u64, _data: *mut c_void) {
     let Some(counter) = COUNTER.get() else {
         return;
     };
-    // SAFETY: QEMU hands the access and its address to this callback, and they are valid until that
-    // returns; so is what stands for the physical address, which may be missing.
+    // SAFETY: QEMU passes the access and its address to this callback, and they are valid until the
+    // callback returns. So is the object for the physical address, which may be null.
     let (is_store, bytes, physical) = unsafe {
         let physical = qemu_plugin_get_hwaddr(access, address);
         (
@@ -292,14 +294,14 @@ extern "C" fn accessed(_processor: c_uint, access: u32, address: u64, _data: *mu
     } else {
         memory.loads += 1;
     }
-    // Registers of devices are in no cache.
+    // Device registers are not cached.
     if let Some(address) = physical {
         memory.caches.access(address, bytes);
     }
 }
 
-/// Takes an address for that of the mark, or sends the totals at the marks that were executed, for
-/// each line that comes.
+/// Answers each line: sets the mark to the address in it, or sends the totals at the executed
+/// marks.
 fn answer(stream: UnixStream) -> std::io::Result<()> {
     let mut to = stream.try_clone()?;
     for line in BufReader::new(stream).lines() {
@@ -318,7 +320,7 @@ fn answer(stream: UnixStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Prepares everything but the registration.
+/// Prepares everything except the registration.
 fn prepare(target: &[u8], arguments: &[&CStr]) -> Result<(), String> {
     if target != b"x86_64" {
         return Err("locked and string instructions are known of x86_64 alone".to_owned());
@@ -344,10 +346,10 @@ fn prepare(target: &[u8], arguments: &[&CStr]) -> Result<(), String> {
     Ok(())
 }
 
-/// QEMU has loaded the plugin.
+/// Called when QEMU has loaded the plugin.
 ///
 /// # Safety
-/// QEMU calls it, with `info` and `count` arguments.
+/// QEMU must call it, with `info` and `count` arguments.
 #[no_mangle]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: u64,
@@ -356,8 +358,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
     arguments: *const *const c_char,
 ) -> c_int {
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: QEMU's documentation says that `info` is valid during this call, its name too, and
-    // that there are so many arguments, which are strings.
+    // SAFETY: QEMU's documentation says that `info` and its name are valid during this call, and
+    // that there are `count` arguments, which are strings.
     let (target, arguments): (_, Vec<_>) = unsafe {
         (
             CStr::from_ptr((*info).target),
@@ -368,7 +370,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     };
     match prepare(target.to_bytes(), &arguments) {
         Ok(()) => {
-            // SAFETY: the identity is the one that QEMU has just given; the callback is there as
+            // SAFETY: the identifier is the one that QEMU has just passed; the callback exists as
             // long as the plugin, which is never unloaded.
             unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, translated) };
             0

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The repeated string instructions of a guest, each with its steps.
+//! The repeated string instructions of a guest, each with its number of steps.
 
 use std::collections::HashMap;
 
 use serde::Serialize;
 
-/// One of them.
+/// A repeated string instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// Where it is.
+    /// Its address.
     pub address: u64,
     /// Its name.
     pub name: &'static str,
-    /// Its steps, each of which QEMU counts as an instruction.
+    /// Number of its steps, each of which QEMU counts as an instruction.
     pub steps: u64,
 }
 
-/// All of them, in the order in which they were first seen.
+/// All of them, in the order of first sight.
 #[derive(Debug, Default)]
 pub struct Strings {
     entries: Vec<Entry>,
@@ -25,7 +25,7 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// The position of the instruction `name` at `address`, which may have been seen before.
+    /// Returns the position of the instruction `name` at `address`, which is added if it is new.
     pub fn position(&mut self, address: u64, name: &'static str) -> usize {
         let entries = &mut self.entries;
         *self.positions.entry((address, name)).or_insert_with(|| {
@@ -38,14 +38,14 @@ impl Strings {
         })
     }
 
-    /// Notes a step of the one at `position`.
+    /// Counts a step of the instruction at `position`.
     pub fn step(&mut self, position: usize) {
         if let Some(entry) = self.entries.get_mut(position) {
             entry.steps += 1;
         }
     }
 
-    /// Those that were executed.
+    /// Returns the instructions that were executed.
     pub fn executed(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.steps > 0)
     }
@@ -60,7 +60,7 @@ mod tests {
         let mut strings = Strings::default();
         let clear = strings.position(0x1000, "rep stosq");
         let copy = strings.position(0x2000, "rep movsq");
-        // Another program may have another one there.
+        // Another program may have another instruction at the same address.
         let other = strings.position(0x1000, "rep movsb");
         assert_eq!(strings.position(0x1000, "rep stosq"), clear);
         strings.step(clear);
