@@ -13,7 +13,7 @@ use crate::{
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// `ENET_INTERFACE_ANY`: receive on every interface.
+/// `ENET_INTERFACE_ANY`: every interface.
 pub(crate) const INTERFACE_ANY: u32 = 0;
 
 /// One end of a conversation.
@@ -25,25 +25,26 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Whether what a program passed to `connect` is `AF_UNSPEC`, which dissolves the association.
+    /// Whether the address that a program passed to `connect` is `AF_UNSPEC`, which dissolves the
+    /// association.
     pub(crate) fn is_unspecified(bytes: &[u8]) -> bool {
         const AF_UNSPEC: [u8; 2] = [0; 2];
         bytes.first_chunk() == Some(&AF_UNSPEC)
     }
 
-    /// Reads what a program passed.
+    /// Parses an address that a program passed.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it is too short or its address is not an Ethernet one, `EAFNOSUPPORT` if it is
-    /// of another family.
+    /// `EINVAL` if it is too short or no Ethernet address, `EAFNOSUPPORT` if it is of another
+    /// family.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         let raw: &[u8; ADDRESS_LEN] = bytes.first_chunk().ok_or(EINVAL)?;
         let [f0, f1, p0, p1, i0, i1, i2, i3, len, a, b, c, d, e, f, _] = *raw;
         if u16::from_ne_bytes([f0, f1]) != parameters::family() {
             return Err(EAFNOSUPPORT);
         }
-        // Programs of the time leave the length zero.
+        // Programs written for the first header leave the length zero.
         if len != 0 && len != 6 {
             return Err(EINVAL);
         }
@@ -54,7 +55,7 @@ impl Address {
         })
     }
 
-    /// The form that programs get.
+    /// Returns the form that programs receive.
     pub(crate) fn emit(&self) -> [u8; ADDRESS_LEN] {
         let [f0, f1] = parameters::family().to_ne_bytes();
         let [p0, p1] = self.port.to_be_bytes();
@@ -64,11 +65,11 @@ impl Address {
     }
 }
 
-/// A socket's other end, read without the socket's lock. Address and port are read together, so
-/// that a send beside a `connect` gets one of the two peers.
+/// A socket's peer, which is read without the socket's lock. MAC address and port are read
+/// together, so a send that races with `connect` uses one of the two peers.
 #[derive(Default)]
 pub(crate) struct Peer {
-    /// Ethernet address in the upper 48 bits, port in the lower 16; 0 without a peer.
+    /// Ethernet address in the upper 48 bits, port in the lower 16; 0 if there is no peer.
     address: AtomicU64,
     ifindex: AtomicU32,
 }
@@ -88,13 +89,13 @@ impl Peer {
         self.ifindex.store(0, Relaxed);
     }
 
-    /// The peer, if there is one.
+    /// Returns the peer, if there is one.
     #[inline]
     pub(crate) fn get(&self) -> Option<Address> {
         Some(self.last()).filter(|peer| Self::bits(peer) != 0)
     }
 
-    /// The peer, or the last one; meaningless if there was none.
+    /// Returns the peer, or the last peer; meaningless if there was none.
     #[inline]
     pub(crate) fn last(&self) -> Address {
         let bits = self.address.load(Relaxed);
@@ -105,14 +106,14 @@ impl Peer {
         }
     }
 
-    /// Whether it is `peer`.
+    /// Returns whether the peer is `peer`.
     #[inline]
     pub(crate) fn is(&self, peer: &Address) -> bool {
         self.address.load(Relaxed) == Self::bits(peer) && self.ifindex.load(Relaxed) == peer.ifindex
     }
 }
 
-/// The sender of a frame from one host to this host; `None` if it is anything else.
+/// Returns the sender of a frame from one host to this host; `None` for any other frame.
 #[inline]
 pub(crate) fn sender(skb: &Buffer, device: &Device) -> Option<Mac> {
     if !device.is_ethernet() || !skb.is_for_this_host() {

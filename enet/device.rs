@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which device a socket is tied to, and whether that can be used.
+//! The device that a socket is tied to, and whether it is usable.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -17,7 +17,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Checks that frames can leave by `device`.
+/// Checks that `device` can send frames.
 ///
 /// # Errors
 ///
@@ -32,12 +32,12 @@ pub(crate) fn usable(device: &Device) -> Result {
     Ok(())
 }
 
-/// Checks that a socket can be bound to interface `ifindex`, any if that is 0. If the socket joins
-/// its table in the same read section, a device that goes does not miss it.
+/// Checks that a socket can be bound to interface `ifindex`; 0 stands for any. If the socket joins
+/// its table in the same read section, the removal of the device finds it there.
 ///
 /// # Errors
 ///
-/// `ENODEV` if it is not there, and those of [`usable`].
+/// `ENODEV` if the device does not exist, and the errors of [`usable`].
 pub(crate) fn bindable(net: &Net, ifindex: u32, section: &rcu::Read) -> Result {
     match ifindex {
         INTERFACE_ANY => Ok(()),
@@ -45,11 +45,11 @@ pub(crate) fn bindable(net: &Net, ifindex: u32, section: &rcu::Read) -> Result {
     }
 }
 
-/// The interface `asked` for, unless the socket is tied to another.
+/// Returns the interface `asked` for, unless the socket is tied to another.
 ///
 /// # Errors
 ///
-/// `EINVAL` if it is, `ENODEV` if there is neither.
+/// `EINVAL` if it is tied to another, `ENODEV` if neither names an interface.
 pub(crate) fn outgoing(sock: &RawSock, bound: u32, asked: u32) -> Result<u32> {
     let mut chosen = asked;
     for tie in [bound, sock.bound_device()] {
@@ -66,8 +66,8 @@ pub(crate) fn outgoing(sock: &RawSock, bound: u32, asked: u32) -> Result<u32> {
     Ok(chosen)
 }
 
-/// Checks that the device which a socket is tied to is still there: without one, `ifindex` 0,
-/// nothing can be amiss.
+/// Checks that the device that a socket is tied to still exists. For `ifindex` 0, no device, it
+/// succeeds.
 ///
 /// # Errors
 ///
@@ -83,7 +83,7 @@ pub(crate) fn present(net: &Net, ifindex: u32) -> Result {
         .ok_or(ENODEV)
 }
 
-/// The MTU of the device that a socket is tied to. Nothing of the device is held when this returns:
+/// Returns the MTU of the device that a socket is tied to. Holds nothing of the device on return:
 /// the caller may wait for the socket's lock, or for user memory.
 ///
 /// # Errors
@@ -95,28 +95,28 @@ pub(crate) fn mtu(net: &Net, ifindex: u32) -> Result<u32> {
     Ok(device.mtu())
 }
 
-/// How often a device has gone from any namespace; wraps.
+/// The number of devices that were removed from any namespace; wraps.
 static DEPARTURES: AtomicU32 = AtomicU32::new(0);
 
-/// A device has gone from its namespace.
+/// Counts a device that was removed from its namespace.
 pub(crate) fn note_departure() {
     DEPARTURES.fetch_add(1, Release);
 }
 
-/// A socket's proof that the device it is tied to is there: the device's index, and how many had
-/// gone when it was last found.
+/// Evidence that the device a socket is tied to exists: the device's index, and the number of
+/// removed devices when it was last found.
 #[derive(Default)]
 pub(crate) struct DeviceGeneration(AtomicU64);
 
 impl DeviceGeneration {
-    /// As [`present`], without a search if no device has gone since the last one.
+    /// Checks as [`present`], without a search if no device has been removed since the last one.
     ///
     /// # Errors
     ///
     /// `ENODEV`.
     #[inline]
     pub(crate) fn check(&self, net: &Net, ifindex: u32) -> Result {
-        // Read before the search: one that goes during it is not missed.
+        // Read before the search, so that a removal during the search is noticed.
         let departures = DEPARTURES.load(Acquire);
         let known = u64::from(departures) << 32 | u64::from(ifindex);
         if self.0.load(Relaxed) != known {
@@ -127,8 +127,8 @@ impl DeviceGeneration {
     }
 }
 
-/// The interface that a socket is tied to, by `bind`, by `SO_BINDTODEVICE` or by its peer: 0 if to
-/// none.
+/// Returns the interface that a socket is tied to, by `bind`, by `SO_BINDTODEVICE` or by its peer;
+/// 0 if to none.
 pub(crate) fn interface(sock: &RawSock, bound: u32, peer: u32) -> u32 {
     [bound, sock.bound_device(), peer]
         .into_iter()
@@ -136,8 +136,8 @@ pub(crate) fn interface(sock: &RawSock, bound: u32, peer: u32) -> u32 {
         .unwrap_or(0)
 }
 
-/// A socket's own end: the address of the interface that it is bound or connected by, if that is
-/// there, else none.
+/// Returns a socket's own address: that of the interface through which it is bound or connected, or
+/// no MAC address if that does not exist.
 pub(crate) fn local(net: &Net, port: u16, ifindex: u32) -> Address {
     let section = rcu::Read::enter();
     let mac = Device::find(net, ifindex, &section)

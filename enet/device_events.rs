@@ -14,7 +14,7 @@ use crate::{
     stream::{device, sock::tie},
 };
 
-/// Hears of devices.
+/// The listener for device events.
 pub(crate) struct Devices;
 
 impl Listener for Devices {
@@ -25,8 +25,8 @@ impl Listener for Devices {
             net_state.esp_queues.forget_speed(ifindex);
             return;
         }
-        // A device that is only down may come up again: a connection goes on if it does soon
-        // enough, and datagrams are refused meanwhile.
+        // A device that is only down may come up again. A connection continues if it does so in
+        // time; until then datagrams are refused.
         device::tell(net_state, ifindex);
         if event != Event::Gone {
             return;
@@ -34,8 +34,8 @@ impl Listener for Devices {
         note_departure();
         net_state.esp_queues.forget(ifindex);
         net_state.edp_peers.forget(ifindex);
-        // A socket that joins its table later does not find the device, which is unlisted since
-        // before a grace period.
+        // A socket that joins its table later does not find the device, which was unlisted before a
+        // grace period.
         net_state.esp_listeners.for_each(|sock| {
             if tie(sock) == ifindex {
                 sock.report_error(ENETDOWN);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! PF_ENET: sockets straight on Ethernet.
+//! PF_ENET: sockets directly on Ethernet.
 //!
 //! The module registers a socket family with two protocols, EDP (datagrams) and ESP (reliable byte
-//! streams and records). The protocols decide in `edp/` and `esp/`, which know neither memory nor
-//! clocks; the files here own buffers, locks, timers and wake-ups and move the bytes; what is
-//! unsafe about that is in `rust/`.
+//! streams and records). The engines in `edp/` and `esp/` take the protocols' decisions, without
+//! memory or clocks. The files here own buffers, locks, timers and wake-ups, and move the bytes.
+//! `rust/` has the unsafe code for that.
 
 use kernel::prelude::*;
 
@@ -48,8 +48,7 @@ module! {
     authors: ["The enet authors"],
     description: "PF_ENET: datagrams (EDP) and reliable streams (ESP) straight on Ethernet",
     license: "GPL",
-    // The last two are of mapped sockets: a program whose sockets are mapped loads the module by
-    // them.
+    // The last two are for mapped sockets: opening one loads the module through them.
     alias: ["net-pf-28", "net-pf-2-proto-259-type-1", "net-pf-10-proto-259-type-1"],
 }
 
@@ -57,9 +56,9 @@ module! {
 // `/sys/module/enet/version` print it. `module!` has no field for it.
 modinfo!("version=0.1.0");
 
-/// The module's registrations. Fields are dropped in the order in which they stand: first nobody
-/// can make sockets any more, then no frame comes in, then the connections end that outlived their
-/// descriptors, and last the protocols go, which waits for their last socket.
+/// The module's registrations, dropped in the order of the fields: first no program can create
+/// sockets, then no frame is received, then the connections that outlived their descriptors end,
+/// and last the protocols are unregistered, which waits for their last socket.
 struct Enet {
     _mapped: inet::Registration<mapped::Mapped>,
     _family: FamilyRegistration<family::Enet>,
@@ -83,7 +82,7 @@ impl kernel::Module for Enet {
             parameters::edp_type(),
             parameters::esp_type(),
         );
-        // The reverse of the order above: what is made first is used by what follows.
+        // The reverse of the order above: later registrations use earlier ones.
         let esp = ProtocolRegistration::new(family, module)?;
         let edp = ProtocolRegistration::new(family, module)?;
         let sysctl = net::sysctl::Root::new(module)?;
@@ -95,8 +94,8 @@ impl kernel::Module for Enet {
         let esp_frames =
             packet_type::Registration::with_gro::<stream::runs::Runs>(esp_type, module)?;
         let edp_frames = packet_type::Registration::new(edp_type, module)?;
-        // The last two let programs make sockets, which hold the module: after the first of them
-        // nothing may fail any more that depends on memory or parameters.
+        // The last two let programs create sockets, which hold the module. After the first of them,
+        // no step may fail for lack of memory or because of parameters.
         let mapped = inet::Prepared::new(uapi::IPPROTO_ENET, module)?;
         let family = FamilyRegistration::new(family, module).inspect_err(|_| {
             pr_err!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events off a packet's usual way: each is counted, and is a trace event of the system `enet`.
+//! Events off the fast path: each is counted, and is a trace event of the system `enet`.
 
 use crate::{
     address::Address,
@@ -20,12 +20,12 @@ use crate::{
     stream::sock::Esp,
 };
 
-/// The counters of `net`.
+/// Returns the counters of `net`.
 fn counters(net: &Net) -> &Statistics {
     &NetState::of(net).statistics
 }
 
-/// The header of a frame that is too short for one.
+/// Stands for the header of a frame that is too short for one.
 const NO_HEADER: esp::Header = esp::Header {
     src: 0,
     dst: 0,
@@ -35,7 +35,7 @@ const NO_HEADER: esp::Header = esp::Header {
     flags: 0,
 };
 
-/// Where a frame came from, its port apart.
+/// Returns the origin of a frame, without its port.
 fn origin(skb: &Buffer, device: &Device) -> Address {
     Address {
         port: 0,
@@ -60,7 +60,7 @@ fn ends(local_port: u16, peer: &Address) -> Packet {
     }
 }
 
-/// A packet with `header` between `local_port` and `peer`.
+/// Returns the trace record of a packet with `header` between `local_port` and `peer`.
 fn esp_packet(local_port: u16, peer: &Address, header: &esp::Header) -> Packet {
     Packet {
         seq: header.seq.0,
@@ -71,7 +71,7 @@ fn esp_packet(local_port: u16, peer: &Address, header: &esp::Header) -> Packet {
     }
 }
 
-/// A connection, or a listener, has gone from the state `old` to the one it has now.
+/// Reports that a connection or a listener has left the state `old`.
 #[cold]
 #[inline(never)]
 pub(crate) fn esp_state(sock: &Sock<Esp>, old: u8) {
@@ -83,8 +83,8 @@ pub(crate) fn esp_state(sock: &Sock<Esp>, old: u8) {
     trace::esp_set_state(sock, &packet, old, sock.tcp_state());
 }
 
-/// An event's view of `skb`, whose data start with a header, between the socket and its peer. All
-/// of it is read again from where it stands, so that the usual way need not keep it.
+/// Returns an event's view of `skb`, whose data start with a header, between the socket and its
+/// peer. Everything is parsed again, so that the fast path need not keep it.
 fn esp_of_socket(sock: &Sock<Esp>, skb: &Buffer) -> (esp::Header, Packet) {
     let shared = sock.shared();
     let header = esp::Header::parse(skb.head()).unwrap_or(NO_HEADER);
@@ -92,7 +92,7 @@ fn esp_of_socket(sock: &Sock<Esp>, skb: &Buffer) -> (esp::Header, Packet) {
     (header, packet)
 }
 
-/// A connection sends `resent` packets again, or a request or a reset.
+/// Reports that a connection retransmits `resent` packets, or sends a request or a reset.
 #[cold]
 #[inline(never)]
 pub(crate) fn esp_sent(sock: &Sock<Esp>, skb: &Buffer, resent: u16) {
@@ -112,21 +112,21 @@ pub(crate) fn esp_sent(sock: &Sock<Esp>, skb: &Buffer, resent: u16) {
     }
 }
 
-/// A connection sends a probe.
+/// Reports that a connection sends a probe.
 pub(crate) fn esp_probe_sent(sock: &Sock<Esp>, skb: &Buffer) {
     counters(sock.net()).count(Statistic::EspOutProbes);
     let (_, packet) = esp_of_socket(sock, skb);
     trace::esp_send_probe(sock.net(), Some(sock), &packet);
 }
 
-/// A reset leaves that no socket sends.
+/// Reports a reset that is sent without a socket.
 #[cold]
 pub(crate) fn esp_reset_sent(net: &Net, peer: &Address, header: &esp::Header) {
     counters(net).count(Statistic::EspOutResets);
     trace::esp_send_reset::<Esp>(net, None, &esp_packet(header.src, peer, header));
 }
 
-/// A packet came for a connection: told of if it is a request or a reset.
+/// Reports a packet received for a connection, if it is a request or a reset.
 #[inline]
 pub(crate) fn esp_received(sock: &Sock<Esp>, skb: &Buffer) {
     let header = esp::Header::parse(skb.head()).unwrap_or(NO_HEADER);
@@ -145,7 +145,7 @@ pub(crate) fn esp_received(sock: &Sock<Esp>, skb: &Buffer) {
     }
 }
 
-/// The engine's reasons, as trace events name them.
+/// The engine's reasons under the names of trace events.
 impl From<esp::DropReason> for DropReason {
     fn from(reason: esp::DropReason) -> Self {
         match reason {
@@ -160,7 +160,7 @@ impl From<esp::DropReason> for DropReason {
     }
 }
 
-/// A packet is dropped that `sock` does not take. Its note says where it came from.
+/// Reports a packet that is dropped because `sock` does not accept it. Its note has its origin.
 #[cold]
 #[inline(never)]
 pub(crate) fn esp_drop(sock: &Sock<Esp>, skb: &Buffer, reason: DropReason) {
@@ -171,7 +171,7 @@ pub(crate) fn esp_drop(sock: &Sock<Esp>, skb: &Buffer, reason: DropReason) {
     trace::esp_drop(sock.net(), Some(sock), &packet, reason);
 }
 
-/// A frame of ESP's type is dropped before anything else was found out about it.
+/// Reports a frame of ESP's type that is dropped before it was parsed.
 #[cold]
 #[inline(never)]
 pub(crate) fn esp_frame_drop(skb: &Buffer, device: &Device, reason: DropReason) {
@@ -185,7 +185,7 @@ pub(crate) fn esp_frame_drop(skb: &Buffer, device: &Device, reason: DropReason) 
     trace::esp_drop::<Esp>(device.net(), None, &packet, reason);
 }
 
-/// A datagram is dropped; `header` if it has a whole one.
+/// Reports a dropped datagram; `header` if its header is complete.
 #[cold]
 #[inline(never)]
 pub(crate) fn edp_drop(

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The beginning and the end of a namespace's share, and whose settings the files under `/proc/sys`
-//! show.
+//! Start and end of a namespace's state, and the settings that the files under `/proc/sys` show.
 
 use crate::{
     net::{
@@ -33,8 +32,8 @@ unsafe impl PerNet for NetState {
     }
 
     fn end(&self) {
-        // At module exit connections may be left whose descriptors are closed and whose peers have
-        // not yet said goodbye.
+        // At module exit connections may remain whose descriptors are closed and whose peers have
+        // not closed yet.
         socket::end_all(self);
     }
 }

@@ -14,14 +14,14 @@ parameter! {
     static ESP_TYPE = parameter("esp_type", 0x88b6, "Ethernet type of ESP frames (default 0x88B6)");
 }
 
-/// Below this an Ethernet type is a frame's length (IEEE 802.3, clause 3.2.6).
+/// Smaller Ethernet types are frame lengths (IEEE 802.3, clause 3.2.6).
 const LEAST_ETHERTYPE: u16 = 0x600;
 
-/// Whether the module can work with the numbers that it was given.
+/// Checks the module's parameters.
 ///
 /// # Errors
 ///
-/// `EINVAL` for Ethernet types that are equal or are lengths; the log says so.
+/// `EINVAL` for Ethernet types that are equal or are lengths; the log explains it.
 pub(crate) fn check() -> Result {
     let (edp_type, esp_type) = (edp_type(), esp_type());
     if edp_type == esp_type || edp_type < LEAST_ETHERTYPE || esp_type < LEAST_ETHERTYPE {
@@ -31,19 +31,19 @@ pub(crate) fn check() -> Result {
     Ok(())
 }
 
-/// Number of the socket family.
+/// Returns the number of the socket family.
 #[inline]
 pub(crate) fn family() -> u16 {
     FAMILY.value()
 }
 
-/// Ethernet type of EDP frames, host order.
+/// Returns the Ethernet type of EDP frames, host order.
 #[inline]
 pub(crate) fn edp_type() -> u16 {
     EDP_TYPE.value()
 }
 
-/// Ethernet type of ESP frames, host order.
+/// Returns the Ethernet type of ESP frames, host order.
 #[inline]
 pub(crate) fn esp_type() -> u16 {
     ESP_TYPE.value()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The part of the module that each network namespace has: ports, connections, counters, settings.
+//! The module's state in each network namespace: ports, connections, counters, settings.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -23,44 +23,44 @@ use kernel::sync::Arc;
 /// Buckets of the table of listeners, as a power of two.
 const LISTENER_BITS: u32 = 8;
 
-/// A namespace's share.
+/// The state of a namespace.
 pub(crate) struct NetState {
     /// The settings of `/proc/sys/esp`.
     pub(crate) sysctl: Arc<Settings>,
-    /// EDP sockets by local port; also where datagrams look for theirs.
+    /// EDP sockets by local port; received datagrams are looked up here, too.
     pub(crate) edp_ports: Ports<Edp, LookupLink>,
-    /// What other hosts told about themselves.
+    /// Capabilities that other hosts reported.
     pub(crate) edp_peers: Peers,
     /// ESP sockets that own their local port.
     pub(crate) esp_ports: Ports<Esp, PortLink>,
-    /// Where the ports for a destination begin.
+    /// Key of the hash that chooses a destination's first port.
     pub(crate) port_secret: Secret,
-    /// The maker of SYN cookies.
+    /// Key of the SYN cookies.
     pub(crate) cookie_secret: Secret,
-    /// Cookies that have made a connection.
+    /// Marks of cookies that have made a connection.
     pub(crate) cookie_marks: Marks,
     /// ESP sockets with a peer.
     pub(crate) esp_connections: Map<Esp>,
     /// ESP sockets that listen, by local port.
     pub(crate) esp_listeners: Table<Esp, LookupLink>,
-    /// Listeners beside ones of TCP's, by port.
+    /// Companion listeners of TCP listeners, by port.
     pub(crate) mapped_listeners: Table<Esp, LookupLink>,
     /// Destinations that refused a mapped connection.
     pub(crate) mapped_refusals: Refusals,
-    /// For whom mapped sockets may use ESP.
+    /// The peers with which mapped sockets may use ESP.
     pub(crate) mapped_rules: Rules,
-    /// What carries the connections of mapped sockets.
+    /// The connections of mapped sockets, with the protocol that carries each.
     pub(crate) mapped_connections: Connections,
     /// The ACK queues, by device.
     pub(crate) esp_queues: AckQueues<Esp>,
-    /// How often a device has changed.
+    /// The number of device changes.
     pub(crate) device_changes: AtomicU32,
     /// Counters of events.
     pub(crate) statistics: Arc<Statistics>,
 }
 
 impl NetState {
-    /// The share of a new namespace.
+    /// Creates the state of a new namespace.
     ///
     /// # Errors
     ///

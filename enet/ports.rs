@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Taking local ports, by the rule that `edp/` states for both protocols.
+//! Allocation of local ports, by the rule that `edp/` defines for both protocols.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -18,30 +18,30 @@ use kernel::bitmap::BitmapVec;
 /// Buckets of a table of ports, as a power of two.
 const BITS: u32 = 10;
 
-/// Destinations whose ports are counted apart. Others that fall on the same number skip each
+/// Number of destinations with separate offsets. Destinations with the same number skip each
 /// other's ports.
 const DESTINATIONS: usize = 256;
 
 /// The ports of one protocol in one namespace.
 pub(crate) struct Ports<P: Protocol, L: Link> {
-    /// The sockets that own one, in the bucket of its number.
+    /// The sockets that own a port, in the bucket of its number.
     pub(crate) sockets: Table<P, L>,
-    /// A leaf below the table's lock, with which it changes.
+    /// Changed together with the table, whose lock is held; this lock is a leaf.
     taken: BhLock<Taken>,
 }
 
-/// Which ports have an owner, on whatever interface.
+/// The ports that have an owner, on any interface.
 struct Taken {
-    /// A bit for each.
+    /// A bit for each port.
     bits: BitmapVec,
-    /// Those whose owners all got them to connect: they may get further such owners.
+    /// Ports whose owners all took them to connect: further such owners may share them.
     shared: BitmapVec,
-    /// By destination: how far the ports that were given out have moved on.
+    /// By destination: how far the search for a port has advanced.
     moved: [u16; DESTINATIONS],
 }
 
 impl Taken {
-    /// Whether a further socket can have `port` to connect.
+    /// Returns whether another socket can take `port` to connect.
     fn serves(&self, port: u16) -> bool {
         !self.is_taken(port) || self.shared.next_bit(port.into()) == Some(port.into())
     }
@@ -52,7 +52,7 @@ impl Taken {
 }
 
 impl<P: Protocol, L: Link> Ports<P, L> {
-    /// All of them free.
+    /// Returns a table in which all ports are free.
     ///
     /// # Errors
     ///
@@ -70,19 +70,20 @@ impl<P: Protocol, L: Link> Ports<P, L> {
     }
 }
 
-/// A socket's local end: a port of one interface or of all.
+/// A socket's local end: a port of one or of all interfaces.
 #[derive(Default)]
 pub(crate) struct Binding {
     port: AtomicU16,
     ifindex: AtomicU32,
-    /// `bind` named the port: it stays when the socket is disconnected.
+    /// `bind` named the port, so it stays when the socket is disconnected.
     asked_for: AtomicBool,
-    /// The port was given back: it is only shown until the socket takes another one.
+    /// The port was released, and is only shown until the socket takes another.
     lapsed: AtomicBool,
 }
 
 impl Binding {
-    /// A binding that is a fact already, as an accepted connection's.
+    /// Returns a binding to a port that the socket does not take itself, as an accepted
+    /// connection's.
     pub(crate) fn fixed(port: u16, ifindex: u32) -> Self {
         Binding {
             port: AtomicU16::new(port),
@@ -92,7 +93,7 @@ impl Binding {
         }
     }
 
-    /// The socket takes a port.
+    /// Stores the socket's new port.
     fn set(&self, port: u16, ifindex: u32, asked_for: bool) {
         self.asked_for.store(asked_for, Relaxed);
         self.lapsed.store(false, Relaxed);
@@ -100,45 +101,45 @@ impl Binding {
         self.port.store(port, Relaxed);
     }
 
-    /// The socket has a port that is another's to give out. It is in no table, and locked.
+    /// Gives the socket a port that another allocator owns. The socket is locked and in no table.
     pub(crate) fn fix(&self, port: u16) {
         self.set(port, 0, false);
     }
 
-    /// Whether the port was asked for by its number.
+    /// Returns whether the port was requested by its number.
     pub(crate) fn is_asked_for(&self) -> bool {
         self.asked_for.load(Relaxed)
     }
 
-    /// Whether the socket has the port that it shows.
+    /// Returns whether the socket owns the port that it shows.
     pub(crate) fn is_taken(&self) -> bool {
         self.port() != 0 && !self.lapsed.load(Relaxed)
     }
 
-    /// The port was given back, and the socket is in no table.
+    /// Notes that the port was released; the socket is in no table.
     pub(crate) fn lapse(&self) {
         self.lapsed.store(true, Relaxed);
     }
 
-    /// Forgets a port that was given back; the socket is in no table.
+    /// Forgets a released port; the socket is in no table.
     pub(crate) fn clear(&self) {
         self.port.store(0, Relaxed);
         self.ifindex.store(0, Relaxed);
     }
 
-    /// The local port, 0 before the socket has had one.
+    /// Returns the local port, 0 if the socket has never had one.
     #[inline]
     pub(crate) fn port(&self) -> u16 {
         self.port.load(Relaxed)
     }
 
-    /// The interface bound to, 0 for all.
+    /// Returns the interface bound to, 0 for all.
     #[inline]
     pub(crate) fn ifindex(&self) -> u32 {
         self.ifindex.load(Relaxed)
     }
 
-    /// What the socket `sock`, whose binding this is, claims of its port.
+    /// Returns the claim of `sock`, whose binding this is, on its port.
     fn claim(&self, sock: &RawSock) -> rule::Claim {
         rule::Claim {
             ifindex: match self.ifindex() {
@@ -150,7 +151,7 @@ impl Binding {
         }
     }
 
-    /// Whether a frame for `port` that came by device `ifindex` is for this binding.
+    /// Returns whether a frame for `port` from device `ifindex` matches this binding.
     #[inline]
     pub(crate) fn takes(&self, port: u16, ifindex: u32) -> bool {
         let own = self.ifindex();
@@ -158,8 +159,9 @@ impl Binding {
     }
 }
 
-/// Takes `port`, or one that is free on every interface if it is 0, on interface `ifindex` (0: all)
-/// for a socket that has none. `binding` is that socket's; `of` finds a socket's.
+/// Takes `port` on interface `ifindex` (0 for all) for a socket that has none; for port 0, a port
+/// that is free on every interface. `binding` belongs to the socket; `of` returns any socket's
+/// binding.
 ///
 /// # Errors
 ///
@@ -202,14 +204,14 @@ pub(crate) fn take<P: Protocol, L: Link>(
     Ok(())
 }
 
-/// Takes a port, on all interfaces, for a socket that has none and connects to the destination of
-/// that `hash`: the first in the destination's order for which `connect` succeeds. A port may serve
-/// any number of such sockets, as long as `connect` tells that the whole connection is new.
+/// Takes a port on all interfaces for a socket that has none and connects to the destination with
+/// `hash`: the first in the destination's order for which `connect` succeeds. Such sockets can
+/// share a port, as long as `connect` reports that the whole connection is new.
 ///
 /// # Errors
 ///
-/// `EADDRNOTAVAIL` if no port can be had, `EINVAL` if the socket has one; those of `connect`, but
-/// for `EEXIST`, which says that the port has that connection already.
+/// `EADDRNOTAVAIL` if no port is available, `EINVAL` if the socket has one; and the errors of
+/// `connect`, except `EEXIST`, by which it reports that the port has that connection already.
 pub(crate) fn take_to_connect<P: Protocol, L: Link>(
     ports: &Ports<P, L>,
     sock: &Sock<P>,
@@ -221,7 +223,7 @@ pub(crate) fn take_to_connect<P: Protocol, L: Link>(
     let moved = |taken: &Taken| taken.moved.get(destination).copied().unwrap_or(0);
     let offset = ((hash >> 48) as u16).wrapping_add(moved(&ports.taken.lock()));
     for (tried, port) in rule::candidates(offset).enumerate() {
-        // The lock is released in between: there may be many to try.
+        // The lock is released between ports, as many may be tried.
         let guard = ports.sockets.lock();
         let mut taken = ports.taken.lock();
         if !taken.serves(port) {
@@ -249,8 +251,8 @@ pub(crate) fn take_to_connect<P: Protocol, L: Link>(
     Err(EADDRNOTAVAIL)
 }
 
-/// Makes a socket that has a port a listener, by `listen`, unless another one has the port for
-/// itself. Sockets that share a port have each other's consent to be bound, not to listen.
+/// Calls `listen` to make a socket that has a port a listener, unless another socket requires the
+/// port for itself. Sockets may agree to share a port to be bound, but not to listen.
 ///
 /// # Errors
 ///
@@ -276,7 +278,7 @@ pub(crate) fn listen<P: Protocol, L: Link>(
     Ok(())
 }
 
-/// Whether the calling task may bind to `port`, by the namespace's rule for TCP and UDP
+/// Checks that the calling task may bind to `port`, by the namespace's rule for TCP and UDP
 /// (`net.ipv4.ip_unprivileged_port_start`).
 ///
 /// # Errors
@@ -290,7 +292,7 @@ pub(crate) fn allowed(sock: &RawSock, port: u16) -> Result {
     }
 }
 
-/// Gives the socket's port back, if it has taken one.
+/// Releases the socket's port, if it has one.
 pub(crate) fn give_back<P: Protocol, L: Link>(
     ports: &Ports<P, L>,
     sock: &Sock<P>,

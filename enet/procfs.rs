@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `/proc/net/edp`, `/proc/net/esp`: the sockets of a namespace. `/proc/net/enet`: its counters.
-//! All its files.
+//! A namespace's files: `/proc/net/edp` and `/proc/net/esp` list its sockets, `/proc/net/enet` its
+//! counters, and others mapped sockets.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -30,7 +30,7 @@ pub(crate) struct EspFile;
 pub(crate) struct EnetFile;
 
 /// The files of a namespace. They are registered after [`NetState`], which they show, so that it is
-/// whole when a program opens one.
+/// complete when a program opens a file.
 pub(crate) struct Files;
 
 static FILES: Operations<Files> = Operations::new();
@@ -60,7 +60,7 @@ fn heading(out: &mut Output) -> Result<(), Full> {
     ))
 }
 
-/// An address as the tools write it: `02:00:00:00:00:01%2:2805`, the interface by its index.
+/// Formats an address as the tools do: `02:00:00:00:00:01%2:2805`, with the interface's index.
 struct Named(Address);
 
 impl fmt::Display for Named {
@@ -206,7 +206,7 @@ impl Show for EspFile {
                 0 => heading(out)?,
                 1 => (net_state.esp_listeners).walk(walk, |sock| Self::row(net, sock, out))?,
                 2 => (net_state.esp_connections).walk(walk, |sock| Self::row(net, sock, out))?,
-                // Sockets that are bound and nothing more.
+                // Sockets that are only bound.
                 3 => (net_state.esp_ports.sockets).walk(walk, |sock| {
                     match state_name(sock.tcp_state()) {
                         "closed" => Self::row(net, sock, out),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The values that the protocols store with a buffer while it waits.
+//! The values that the protocols store in a buffer while it is queued.
 
 use crate::{
     address::Address,
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Of a received ESP frame: the sender, and the mask of its sum if it has one.
+/// For a received ESP frame: the sender, and the checksum's mask if it has one.
 #[derive(Clone, Copy)]
 pub(crate) struct Masked {
     pub(crate) peer: Address,
@@ -36,7 +36,7 @@ impl Note for Masked {
     }
 }
 
-/// Of a received frame: the sender.
+/// For a received frame: the sender.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin(pub(crate) Address);
 
@@ -57,36 +57,36 @@ impl Note for Origin {
     }
 }
 
-/// Of a buffer in the write queue: the packets in it that are not acknowledged.
+/// For a buffer in the write queue: its packets that are not acknowledged.
 #[derive(Clone, Copy)]
 pub(crate) struct TxCb {
-    /// Sequence number of the first.
+    /// Sequence number of the first packet.
     pub(crate) seq: u16,
-    /// How many.
+    /// Number of packets.
     pub(crate) count: u16,
-    /// Payload bytes of each, but for the last.
+    /// Payload bytes of each packet except the last.
     pub(crate) size: u16,
-    /// TXS if the first left with it, TXF if the last did; 0 before that.
+    /// TXS if the first packet was sent with it, TXF if the last was; 0 before that.
     pub(crate) flags: u8,
-    /// Bytes of the buffer that are acknowledged, in front of the first.
+    /// Acknowledged bytes at the start of the buffer.
     pub(crate) done: u32,
 }
 
 impl TxCb {
-    /// Whether the `count` packets from the number `seq` on are all that the buffer ever had.
+    /// Returns whether the `count` packets from `seq` on are all that the buffer ever had.
     #[inline]
     pub(crate) fn is_all(&self, seq: Seq, count: u16) -> bool {
         self.done == 0 && self.seq == seq.0 && self.count == count
     }
 
-    /// Where the packet behind `index` others starts in the buffer, bytes.
+    /// Returns the offset in bytes of the packet after `index` others.
     #[inline]
     pub(crate) fn offset(&self, index: u16) -> usize {
         let bytes = u32::from(index).saturating_mul(self.size.into());
         self.done.saturating_add(bytes) as usize
     }
 
-    /// Takes in that the first `count` packets are acknowledged, which are not all.
+    /// Removes the first `count` packets, which are acknowledged and not all.
     #[inline]
     pub(crate) fn acknowledge(&mut self, count: u16) {
         self.done = self.offset(count) as u32;
@@ -128,23 +128,23 @@ impl Sequenced for TxCb {
     }
 }
 
-/// Of a buffer in a stream's receive queue: its bytes that no reader has taken.
+/// For a buffer in a stream's receive queue: its bytes that no reader has taken.
 #[derive(Clone, Copy)]
 pub(crate) struct Unread {
-    /// Where they begin.
+    /// Offset of the first byte.
     pub(crate) start: u32,
-    /// Where they end; what lies behind does not belong to the stream.
+    /// Offset of their end; bytes after it do not belong to the stream.
     pub(crate) end: u32,
 }
 
 impl Unread {
-    /// How many they are.
+    /// Returns their number.
     #[inline]
     pub(crate) fn len(self) -> usize {
         self.end.saturating_sub(self.start) as usize
     }
 
-    /// The rest, when `n` of them have been taken.
+    /// Returns the rest after `n` bytes have been taken.
     #[inline]
     #[must_use]
     pub(crate) fn after(self, n: usize) -> Self {
@@ -155,11 +155,11 @@ impl Unread {
     }
 }
 
-/// As [`Unread`], in a queue of records: the bytes of one.
+/// As [`Unread`], in a queue of records: bytes of one record.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) bytes: Unread,
-    /// The record ends with them.
+    /// The record ends with these bytes.
     pub(crate) ends: bool,
 }
 

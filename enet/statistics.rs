@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The counters of a namespace, as `/proc/net/enet` shows them.
+//! The counters of a namespace, shown in `/proc/net/enet`.
 
 use crate::net::errno::prelude::*;
 use crate::net::{percpu::PerCpu, trace::DropReason};
 
 macro_rules! statistics {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A counter of a namespace. The names are the users'.
+        /// A counter of a namespace. The names are part of the user interface.
         #[derive(Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Statistic {
             $($(#[$doc])* $name,)*
@@ -25,27 +25,27 @@ statistics! {
     EspPassiveOpens,
     /// Packets that reached a socket.
     EspInPkts,
-    /// Packets that connections sent, again or not.
+    /// Packets that connections sent, including retransmissions.
     EspOutPkts,
-    /// Of these, data, SYN and FIN that left before.
+    /// Retransmitted data, SYNs and FINs.
     EspRetransPkts,
-    /// Packets that the device did not take.
+    /// Packets that the device refused.
     EspOutErrors,
-    /// Retransmission requests that came.
+    /// Retransmission requests received.
     EspInRequests,
-    /// Retransmission requests that left.
+    /// Retransmission requests sent.
     EspOutRequests,
-    /// Probes that left.
+    /// Probes sent.
     EspOutProbes,
-    /// Resets that came for a connection.
+    /// Resets received for a connection.
     EspInResets,
-    /// Resets that left.
+    /// Resets sent.
     EspOutResets,
-    /// Connections that ended because the peer was silent.
+    /// Connections that ended because the peer did not answer.
     EspTimeouts,
-    /// SYNs answered by cookies.
+    /// SYNs answered with cookies.
     EspOutCookies,
-    /// Connections made of answers to cookies.
+    /// Connections created from answers to cookies.
     EspInCookies,
     /// Acknowledgements that had to wait for their turn.
     EspAckQueueWaited,
@@ -55,7 +55,7 @@ statistics! {
     EspInNotOurs,
     /// Too short for the header or for the length it states.
     EspInMalformed,
-    /// For a port where no socket waits.
+    /// For a port without a socket.
     EspInNoSocket,
     /// No memory.
     EspInNoMemory,
@@ -63,45 +63,45 @@ statistics! {
     EspInFilter,
     /// The receive buffer is full.
     EspInReceiveBuffer,
-    /// Too much waits for the task that owns the socket.
+    /// The backlog of the task that owns the socket is full.
     EspInBacklog,
     /// The accept queue is full.
     EspInListenQueue,
-    /// Flags that do not go together.
+    /// Flags that exclude each other.
     EspInBadFlags,
     /// Received before.
     EspInDuplicate,
-    /// Packets before it are missing.
+    /// Out of order: packets before it are missing.
     EspInOutOfSequence,
     /// Beyond any window that was opened.
     EspInBeyondWindow,
-    /// Acknowledges what was never sent.
+    /// Acknowledges a packet that was never sent.
     EspInBadAck,
-    /// Does not belong to the connection as it now is.
+    /// Not valid in the connection's present state.
     EspInBadState,
-    /// The sum is wrong, or missing.
+    /// The checksum is wrong or missing.
     EspInCsumErrors,
-    /// Datagrams that a socket has taken.
+    /// Datagrams queued for a socket.
     EdpInDatagrams,
-    /// Datagrams that left.
+    /// Datagrams sent.
     EdpOutDatagrams,
-    /// Datagrams that the device did not take.
+    /// Datagrams that the device refused.
     EdpOutErrors,
     /// Echo requests answered.
     EdpInEcho,
     /// Queries answered.
     EdpInQueries,
-    /// Queries beyond the rate at which they are answered.
+    /// Queries beyond the rate limit of answers.
     EdpInQueriesRefused,
     /// Queries that the module sent.
     EdpOutQueries,
-    /// Answers to these.
+    /// Answers to these queries.
     EdpInAnswers,
     /// Sent to a group, to another host, or by a group.
     EdpInNotOurs,
     /// Too short for the header or for the length it states.
     EdpInMalformed,
-    /// For a port where no socket waits.
+    /// For a port without a socket.
     EdpInNoSocket,
     /// No memory.
     EdpInNoMemory,
@@ -109,43 +109,43 @@ statistics! {
     EdpInFilter,
     /// The receive buffer is full.
     EdpInReceiveBuffer,
-    /// The sum is wrong.
+    /// The checksum is wrong.
     EdpInCsumErrors,
-    /// Connections of mapped sockets that ESP carries, opened here.
+    /// Connections of mapped sockets over ESP, opened here.
     MappedActiveOpens,
-    /// The same, accepted here.
+    /// Connections of mapped sockets over ESP, accepted here.
     MappedPassiveOpens,
-    /// SYNs of mapped connections that came from another host than they said, or for another one.
+    /// SYNs of mapped connections whose source or destination is another host than they state.
     MappedInForeign,
     /// SYNs of mapped connections that `/proc/net/enet_policy` forbids.
     MappedInPolicy,
-    /// Attempts to connect that went to TCP: `mapped` is 0.
+    /// Connection attempts passed to TCP because `mapped` is 0.
     MappedTcpSetting,
-    /// Because `/proc/net/enet_policy` forbids it.
+    /// Passed to TCP because `/proc/net/enet_policy` forbids ESP.
     MappedTcpPolicy,
-    /// Because the address is not one of IPv4.
+    /// Passed to TCP because the address is not IPv4.
     MappedTcpAddress,
-    /// Because the socket wants what only TCP does.
+    /// Passed to TCP because the socket has an option that only TCP supports.
     MappedTcpOption,
-    /// Because programs attached to the control group look at IP.
+    /// Passed to TCP because programs attached to the control group inspect IP.
     MappedTcpGroup,
-    /// Because the destination is not on the own Ethernet.
+    /// Passed to TCP because the destination is not on the local Ethernet.
     MappedTcpRoute,
-    /// Because the neighbour's Ethernet address was not known.
+    /// Passed to TCP because the neighbour's Ethernet address was not known.
     MappedTcpNeighbour,
-    /// Because it was not known whether the peer speaks ESP.
+    /// Passed to TCP because it was not known whether the peer speaks ESP.
     MappedTcpUnknown,
-    /// Because the peer does not take mapped connections.
+    /// Passed to TCP because the peer does not accept mapped connections.
     MappedTcpPeer,
-    /// Because the peer refused, now or a short time ago.
+    /// Passed to TCP because the peer refused, now or a short time ago.
     MappedTcpRefused,
-    /// Because the peer did not answer.
+    /// Passed to TCP because the peer did not answer.
     MappedTcpSilent,
-    /// Because of an error here: no memory, no port, no device.
+    /// Passed to TCP because of a local error: no memory, no port, no device.
     MappedTcpError,
 }
 
-/// The counter of ESP frames that are dropped for `reason`.
+/// Returns the counter of ESP frames dropped for `reason`.
 fn esp_drop(reason: DropReason) -> Statistic {
     match reason {
         DropReason::NotOurs => Statistic::EspInNotOurs,
@@ -166,7 +166,7 @@ fn esp_drop(reason: DropReason) -> Statistic {
     }
 }
 
-/// The counter of EDP frames that are dropped for `reason`, if EDP has it.
+/// Returns the counter of EDP frames dropped for `reason`, if EDP has that reason.
 fn edp_drop(reason: DropReason) -> Option<Statistic> {
     Some(match reason {
         DropReason::NotOurs => Statistic::EdpInNotOurs,
@@ -180,11 +180,12 @@ fn edp_drop(reason: DropReason) -> Option<Statistic> {
     })
 }
 
-/// The counters of a namespace. Each processor has its own, so that every packet can be counted.
+/// The counters of a namespace. Each processor has its own, so that counting is cheap for every
+/// packet.
 pub(crate) struct Statistics(PerCpu<{ NAMES.len() }>);
 
 impl Statistics {
-    /// Zeroes.
+    /// Creates counters at zero.
     ///
     /// # Errors
     ///
@@ -193,31 +194,31 @@ impl Statistics {
         Ok(Statistics(PerCpu::new()?))
     }
 
-    /// Counts one.
+    /// Increments a counter.
     #[inline]
     pub(crate) fn count(&self, which: Statistic) {
         self.add(which, 1);
     }
 
-    /// Counts `n`.
+    /// Adds `n` to a counter.
     #[inline]
     pub(crate) fn add(&self, which: Statistic, n: u32) {
         self.0.add(which as usize, n as usize);
     }
 
-    /// Counts an ESP frame that is dropped.
+    /// Counts a dropped ESP frame.
     pub(crate) fn count_esp_drop(&self, reason: DropReason) {
         self.count(esp_drop(reason));
     }
 
-    /// Counts an EDP frame that is dropped.
+    /// Counts a dropped EDP frame.
     pub(crate) fn count_edp_drop(&self, reason: DropReason) {
         if let Some(which) = edp_drop(reason) {
             self.count(which);
         }
     }
 
-    /// All names with their values, in the order of [`Statistic`].
+    /// Returns all names with their values, in the order of [`Statistic`].
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let values = (0..).map(|index| self.0.sum(index) as u64);
         NAMES.iter().copied().zip(values)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `/proc/sys/esp/`: what can be tuned, each network namespace for itself.
+//! `/proc/sys/esp/`: the settings of each network namespace.
 //!
-//! The four numbers of the window are checked together and kept together, in one word: so writers
-//! on several processors cannot make a set that none of them would have been allowed to make, and a
-//! packet never sees half of a change. The times depend on no other number and are words of their
-//! own. A count of changes tells connections when to look.
+//! The four numbers of the window are checked and stored together in one word. Writers on several
+//! processors therefore cannot combine into a set that none of them would have been allowed to
+//! write, and a packet never sees half of a change. The times are independent words. A counter of
+//! changes tells connections when to read the settings again.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -19,18 +19,20 @@ use core::sync::atomic::{
 };
 use kernel::{str::CStr, sync::Arc};
 
-/// Packets; above 32767 serial numbers could not be told apart.
+/// Packets; above 32767, serial numbers could not be compared.
 const BURST_LENGTH: RangeInclusive<u16> = 1..=0x7fff;
-/// Packets: a grant is a byte on the wire.
+/// Packets; a grant is a byte on the wire.
 const MOST_GRANTED: u16 = 0xff;
-/// Microseconds. Below 10 every packet would be asked for again while it is on its way; 1 s is
-/// where the peer may be taken for gone.
+/// Microseconds. Below 10, every packet would be requested again while in flight; after 1 s, the
+/// peer may be considered dead.
 const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
-/// Microseconds. Twice what an acknowledgement may wait for data to carry it, up to a second.
+/// Microseconds: at least twice the delay of an acknowledgement that waits for data, at most a
+/// second.
 const RETRANSMISSION_TIME_MIN: RangeInclusive<u32> = 2_000..=1_000_000;
-/// Of `checksum`: the speed of a connection's device decides.
+/// A value of `checksum`: the link speed of a connection's device decides.
 const BY_SPEED: u32 = 2;
-/// Mbit/s. From here on numbers of 16 bits wrap within less than 80 ms, which a frame may be late.
+/// Mbit/s. From this speed on, 16-bit sequence numbers wrap within less than 80 ms, by which a
+/// frame may be delayed.
 const FAST: u32 = 10_000;
 /// Milliseconds, up to a day.
 pub(crate) const USER_TIMEOUT: RangeInclusive<u32> = 100..=86_400_000;
@@ -38,7 +40,7 @@ pub(crate) const USER_TIMEOUT: RangeInclusive<u32> = 100..=86_400_000;
 /// The settings of a namespace.
 pub(crate) struct Settings {
     live: Arc<Live>,
-    /// Finds the core's limits for a new socket.
+    /// Returns the kernel's buffer limits for a new socket.
     new_limits: fn() -> Result<Limits>,
     /// Bytes; 0 if never written.
     send_buffer: AtomicU32,
@@ -48,9 +50,9 @@ pub(crate) struct Settings {
     mapped: AtomicU32,
 }
 
-/// The part that packets look at.
+/// The settings that packet processing reads.
 pub(crate) struct Live {
-    /// Raised behind every change; never 0 at first.
+    /// Incremented after every change; never 0 at first.
     changes: AtomicU32,
     window: AtomicU64,
     /// Microseconds.
@@ -59,18 +61,18 @@ pub(crate) struct Live {
     retransmission_time_min: AtomicU32,
     /// Milliseconds.
     user_timeout: AtomicU32,
-    /// Whether new connections ask for sums: 0, 1 or [`BY_SPEED`].
+    /// Whether new connections ask for checksums: 0, 1 or [`BY_SPEED`].
     checksum: AtomicU32,
     /// Whether new connections keep packets behind a hole: 0 or 1.
     selective: AtomicU32,
 }
 
-/// The change of [`Live`] that a connection saw last, 0 for none.
+/// The change of [`Live`] that a connection has seen last; 0 for none.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Seen(u32);
 
 impl Live {
-    /// The engine's parameters, if they are others than were `seen`. In any context.
+    /// Returns the engine's parameters if they changed since `seen`. Callable in any context.
     #[inline]
     pub(crate) fn news(&self, seen: &mut Seen) -> Option<esp::Config> {
         let now = Seen(self.changes.load(Acquire));
@@ -81,7 +83,7 @@ impl Live {
         Some(self.config())
     }
 
-    /// The numbers that bound each other, all of one write.
+    /// Returns the numbers that bound each other, all from one write.
     fn window(&self) -> Window {
         Window::from_bits(self.window.load(Relaxed))
     }
@@ -101,11 +103,10 @@ impl Live {
     }
 }
 
-/// The setting behind a file.
+/// The setting of a file.
 #[derive(Clone, Copy)]
 pub(crate) enum Setting {
-    /// The window, which nobody grants any more when it is written: its largest size becomes the
-    /// same.
+    /// The window. Writing it stops granting: the largest size becomes the same.
     BurstLength,
     /// One of the numbers that bound each other.
     Packets(fn(&mut Window) -> &mut u16),
@@ -115,7 +116,7 @@ pub(crate) enum Setting {
     Checksum,
     Mapped,
     Selective,
-    /// A buffer's size, and which of two limits is its.
+    /// The size of a buffer, and a function that selects its limit.
     Buffer(fn(&Settings) -> &AtomicU32, fn(Limits) -> u32),
 }
 
@@ -155,7 +156,7 @@ impl Window {
             | u64::from(self.burst_length_max) << 48
     }
 
-    /// Whether the numbers are in their ranges, all together.
+    /// Returns whether all numbers are in their ranges.
     fn is_valid(self) -> bool {
         BURST_LENGTH.contains(&self.burst_length)
             && self.initial_ack_burst_length <= self.burst_length
@@ -166,7 +167,7 @@ impl Window {
 }
 
 impl Settings {
-    /// The settings until something is written. `new_limits` finds the core's limits for a new
+    /// Creates the default settings. `new_limits` returns the kernel's buffer limits for a new
     /// socket.
     ///
     /// # Errors
@@ -192,22 +193,23 @@ impl Settings {
         })
     }
 
-    /// The part that packets look at.
+    /// Returns the settings that packet processing reads.
     pub(crate) fn live(&self) -> Arc<Live> {
         self.live.clone()
     }
 
-    /// The engine's parameters at the moment.
+    /// Returns the current parameters of the engine.
     pub(crate) fn config(&self) -> esp::Config {
         self.live.config()
     }
 
-    /// Whether the speed of its device decides whether a new connection asks for sums.
+    /// Returns whether the device's link speed decides whether a new connection asks for checksums.
     pub(crate) fn checksum_by_speed(&self) -> bool {
         self.live.checksum.load(Relaxed) == BY_SPEED
     }
 
-    /// Whether a new connection by a device with a link of `speed` Mbit/s asks for sums.
+    /// Returns whether a new connection through a device with a link of `speed` Mbit/s asks for
+    /// checksums.
     pub(crate) fn checksum_at(&self, speed: u32) -> bool {
         match self.live.checksum.load(Relaxed) {
             BY_SPEED => speed >= FAST,
@@ -215,20 +217,20 @@ impl Settings {
         }
     }
 
-    /// Whether mapped sockets use ESP.
+    /// Returns whether mapped sockets use ESP.
     pub(crate) fn mapped(&self) -> bool {
         self.mapped.load(Relaxed) != 0
     }
 
-    /// Gives a socket that nobody else has yet the buffers that were set, if they were: a new one,
-    /// or a listener's child, unless the user fixed the listener's.
+    /// Applies the buffer sizes, if they were set, to a socket that no other context can reach yet:
+    /// a new one, or a listener's child unless the user set the listener's.
     pub(crate) fn limit_buffers(&self, sock: &RawSock) {
         let set = |buffer: &AtomicU32| Some(buffer.load(Relaxed)).filter(|&bytes| bytes != 0);
         sock.set_limits(set(&self.send_buffer), set(&self.receive_buffer));
     }
 
-    /// Raises the limit of the send buffer to `bytes`, if it is less, unless somebody has set it:
-    /// by the file, or as the socket's user. `net.core.wmem_max` bounds it.
+    /// Raises the limit of the send buffer to `bytes` if it is less, unless it was set by the file
+    /// or by the socket's user. `net.core.wmem_max` bounds it.
     pub(crate) fn grow_send_buffer(&self, sock: &RawSock, bytes: u32) {
         let bytes = bytes.min(Limits::most().send);
         if self.send_buffer.load(Relaxed) == 0 && sock.send_limit() < bytes {
@@ -236,8 +238,8 @@ impl Settings {
         }
     }
 
-    /// As [`grow_send_buffer`](Self::grow_send_buffer), of the receive buffer, which
-    /// `net.core.rmem_max` bounds.
+    /// Raises the limit of the receive buffer as [`grow_send_buffer`](Self::grow_send_buffer);
+    /// `net.core.rmem_max` bounds it.
     pub(crate) fn grow_receive_buffer(&self, sock: &RawSock, bytes: u32) {
         let bytes = bytes.min(Limits::most().receive);
         if self.receive_buffer.load(Relaxed) == 0 && sock.receive_limit() < bytes {
@@ -245,7 +247,7 @@ impl Settings {
         }
     }
 
-    /// Sets a number of the window, if all of them then fit.
+    /// Sets a number of the window if the resulting set is valid.
     fn set_packets(&self, number: u32, set: impl Fn(&mut Window, u16)) -> Result {
         let packets = u16::try_from(number).map_err(|_| EINVAL)?;
         self.live
@@ -260,7 +262,7 @@ impl Settings {
     }
 }
 
-/// Sets a number that depends on no other.
+/// Sets an independent number.
 fn store(number: &AtomicU32, range: RangeInclusive<u32>, value: u32) -> Result {
     if !range.contains(&value) {
         return Err(EINVAL);

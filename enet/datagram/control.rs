@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! EDP's port 0: echo requests and queries that are answered, and the answers to our own queries.
+//! EDP's port 0: answers echo requests and queries, and receives the answers to our own queries.
 
 use crate::{
     edp::{
@@ -19,11 +19,11 @@ use crate::{
     statistics::Statistic,
 };
 
-/// Takes a message for port 0, of which the header is gone.
+/// Handles a message for port 0, whose header is removed.
 ///
 /// # Errors
 ///
-/// The message, if it is of no use, and the reason.
+/// The message with the reason, if it is not accepted.
 #[cold]
 #[inline(never)]
 pub(crate) fn receive(
@@ -66,9 +66,9 @@ fn return_echo(
     net_state: &NetState,
 ) -> Result<(), DropReason> {
     let reply = reply.ok_or(DropReason::NoSocket)?;
-    // A device may take in longer frames than it is to send.
+    // A device may receive longer frames than it may send.
     let mut skb = message(device, reply)?;
-    // A request has its type at least.
+    // A request has at least its type.
     let rest = request.len().saturating_sub(1);
     let written = skb.put(&[echo::REPLY]) && skb.put_copy(request, 1, rest);
     if !written {
@@ -79,7 +79,7 @@ fn return_echo(
     Ok(())
 }
 
-/// Answers a query with what hosts are told that send by `device`.
+/// Answers a query with the capabilities that this host reports through `device`.
 fn answer(
     device: &Device,
     query: &Header,
@@ -106,7 +106,7 @@ fn answer(
     Ok(())
 }
 
-/// Takes an answer, if the module asked for it: from its port 0.
+/// Handles an answer, if the module has asked for it from its port 0.
 fn learn(
     device: &Device,
     header: &Header,
@@ -122,8 +122,8 @@ fn learn(
     Ok(())
 }
 
-/// Asks the host with address `to`, which `device` leads to. Nobody waits: an error is like a lost
-/// query.
+/// Sends a query to the host with address `to`, through `device`. An error counts as a lost query,
+/// since no call waits for the answer.
 pub(crate) fn ask(device: &Device, nonce: Nonce, to: Mac, net_state: &NetState) {
     let query = query::query(nonce);
     let header = Header {
@@ -137,8 +137,8 @@ pub(crate) fn ask(device: &Device, nonce: Nonce, to: Mac, net_state: &NetState) 
     }
 }
 
-/// A buffer with `header` and room for the message that it states, if that leaves by `device` in
-/// one frame.
+/// Allocates a buffer with `header` and room for the message of its length, if that fits a frame of
+/// `device`.
 fn message(device: &Device, header: &Header) -> Result<Skb, DropReason> {
     if u32::from(header.len) > wire::mtu(device.mtu(), header.summed) {
         return Err(DropReason::Malformed);
@@ -164,7 +164,7 @@ fn send_payload(
     send(skb, device, header, to)
 }
 
-/// Sends a whole message, but for its sum.
+/// Sends a message, complete except for its checksum.
 fn send(mut skb: Skb, device: &Device, header: &Header, to: Mac) -> Result<(), DropReason> {
     if header.summed && !skb.append_sum(0) {
         return Err(DropReason::NoMemory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Datagrams made of several sends (`MSG_MORE`).
+//! Datagrams assembled from several sends (`MSG_MORE`).
 
 use super::{
     output::{fits, fits_peer},
@@ -14,8 +14,8 @@ use crate::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A send that begins, continues or completes a datagram of several. What goes wrong ends the whole
-/// datagram, as UDP does it.
+/// Starts, continues or completes a datagram of several sends. An error discards the whole
+/// datagram, as in UDP.
 pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
     let mut guard = sock.lock();
     let pending = guard.locked().state;
@@ -25,7 +25,7 @@ pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
     } else {
         Ok(())
     };
-    // Several sends make one buffer, so each is told that it was copied.
+    // Several sends share a buffer, so each completion reports a copy.
     msg.note_copy();
     let result = begun.and_then(|()| {
         append(sock, pending, msg, len)?;
@@ -42,7 +42,7 @@ pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
     result
 }
 
-/// Sends what is pending: no more follows.
+/// Sends the pending datagram as complete.
 pub(crate) fn no_more(sock: &Sock<Edp>) {
     if sock.shared().corked.load(Relaxed) {
         let mut guard = sock.lock();
@@ -69,7 +69,8 @@ fn append(
     pending.skb.put_from(msg, len)
 }
 
-/// An empty datagram with room for the largest, to leave as the call that begins it asks.
+/// Allocates an empty datagram with room for the largest, for the destination of the call that
+/// begins it.
 fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<Pending> {
     let mut to = Edp::destination(sock, msg)?;
     let with_checksum = sock.shared().sums.load(Relaxed);

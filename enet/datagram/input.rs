@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! EDP frames that come in.
+//! Reception of EDP frames.
 
 use super::control;
 use crate::{
@@ -16,10 +16,10 @@ use crate::{
     statistics::Statistic,
 };
 
-/// Takes the frames of EDP's Ethernet type.
+/// The handler of EDP's Ethernet type.
 pub(crate) struct Frames;
 
-/// Throws a frame away that reaches no socket.
+/// Drops a frame that reaches no socket.
 #[cold]
 #[inline(never)]
 fn refuse(skb: Skb, device: &Device, header: Option<&Header>, reason: DropReason) {
@@ -78,7 +78,7 @@ impl Handler for Frames {
         }));
         let stats = &sock.shared().stats;
         sock.note_arrival(&skb);
-        // As with UDP, a filter sees the header, and what it leaves of the payload is received.
+        // As in UDP, a filter sees the header, and may truncate the payload.
         let kept = sock.filter(&mut skb, HEADER_LEN);
         skb.pull(HEADER_LEN);
         let queued = if kept {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! EDP datagrams that leave, and the port that they leave from.
+//! Transmission of EDP datagrams, and their local port.
 
 use super::{control, sock::Edp};
 use crate::net::errno::prelude::*;
@@ -16,8 +16,8 @@ use crate::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Checks that `len` bytes of payload, and a checksum if `with_checksum`, leave by `device` in one
-/// frame.
+/// Checks that `len` bytes of payload, and a checksum if `with_checksum`, fit into a frame of
+/// `device`.
 ///
 /// # Errors
 ///
@@ -30,9 +30,9 @@ pub(crate) fn fits(device: &Device, len: usize, with_checksum: bool) -> Result {
     Ok(())
 }
 
-/// Checks that the peer takes `len` bytes of payload, and a checksum if `with_checksum`. Lengths
-/// that every host takes pass at once. If the peer's limit is not known, the peer is asked, and the
-/// datagram leaves without waiting for the answer.
+/// Checks that the peer accepts `len` bytes of payload, and a checksum if `with_checksum`. Lengths
+/// that every host accepts pass at once. If the peer's limit is not known, a query is sent to the
+/// peer, and the datagram is sent without waiting for the answer.
 ///
 /// # Errors
 ///
@@ -48,7 +48,7 @@ pub(crate) fn fits_peer(device: &Device, to: &Address, len: usize, with_checksum
 
 #[inline(never)]
 fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
-    // What stays in this host meets the limit of the device alone.
+    // Datagrams within this host are limited by the device alone.
     if to.mac == device.address() {
         return Ok(());
     }
@@ -63,7 +63,7 @@ fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
     }
 }
 
-/// The largest datagram that leaves by `device` for the peer, if the socket has one.
+/// Returns the largest datagram that `device` and the peer, if the socket has one, accept.
 pub(crate) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
     let shared = sock.shared();
     let with_checksum = shared.sums.load(Relaxed);
@@ -79,7 +79,7 @@ pub(crate) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
 impl Edp {
     pub(crate) fn bind_free_port(sock: &Sock<Self>) -> Result {
         match Self::take_port(sock, 0, INTERFACE_ANY) {
-            // Another thread was faster.
+            // Another thread has already bound the socket.
             Err(e) if e == EINVAL => Ok(()),
             Err(e) if e == EADDRINUSE => Err(EAGAIN),
             result => result,
@@ -107,7 +107,7 @@ impl Edp {
         );
     }
 
-    /// Where a datagram goes: to the address of the call, or to the peer.
+    /// Returns the destination of a datagram: the address of the call, or the peer.
     pub(crate) fn destination(sock: &Sock<Self>, msg: &Message<'_>) -> Result<Address> {
         match msg.name() {
             Some(name) => Address::parse(name),
@@ -115,9 +115,9 @@ impl Edp {
         }
     }
 
-    /// The device that leads to `to`, whose interface it fills in, for as long as the read section
-    /// lasts: a call that sleeps looks again, so that the device can go meanwhile. The socket has a
-    /// port then.
+    /// Returns the device that leads to `to`, whose interface it sets. The device is valid during
+    /// the read section; a call that sleeps must look again, so that the device can be removed. The
+    /// socket has a port afterwards.
     pub(crate) fn way<'a>(
         sock: &Sock<Self>,
         to: &mut Address,
@@ -136,7 +136,7 @@ impl Edp {
         Ok(device)
     }
 
-    /// The header of a datagram with `len` bytes of payload, and a checksum behind them if
+    /// Returns the header of a datagram with `len` bytes of payload, and a checksum after them if
     /// `with_checksum`.
     pub(crate) fn header(
         sock: &Sock<Self>,
@@ -152,8 +152,8 @@ impl Edp {
         }
     }
 
-    /// Where a datagram of `len` bytes goes, whether it has a checksum, and the bytes that the
-    /// device needs in front of it.
+    /// Returns the destination of a datagram of `len` bytes, whether it has a checksum, and the
+    /// headroom that the device needs in bytes.
     #[inline]
     pub(crate) fn prepare(
         sock: &Sock<Self>,
@@ -173,7 +173,7 @@ impl Edp {
         let (mut to, with_checksum, headroom) = Self::prepare(sock, msg, len)?;
         let cookie = msg.cookie(sock)?;
         let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
-        // The calls below may sleep: for room, and for the user's memory.
+        // The calls below may sleep: for buffer space, and for the user's memory.
         let room = edp::wire::HEADER_LEN + len + sum_len(with_checksum);
         let mut skb = sock.alloc_send(headroom, room, nonblocking)?;
         if !skb.put(&Self::header(sock, &to, len, with_checksum).emit()) {
@@ -190,7 +190,7 @@ impl Edp {
         Self::transmit(sock, device, skb, &to)
     }
 
-    /// Sends a whole packet, and counts it.
+    /// Sends a complete packet, and counts it.
     pub(crate) fn transmit(sock: &Sock<Self>, device: &Device, skb: Skb, to: &Address) -> Result {
         let stats = &sock.shared().stats;
         let statistics = &NetState::of(sock.net()).statistics;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What other hosts answered to queries, and how many queries of theirs are answered: each network
-//! namespace for itself, in memory that does not grow.
+//! Answers of other hosts to queries, and the rate limit of answers to theirs, per network
+//! namespace and in bounded memory.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -21,21 +21,21 @@ use crate::{
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use kernel::alloc::KVec;
 
-/// Each has some peers.
+/// Number of buckets, each of which holds some peers.
 const BUCKETS: usize = 64;
 
-/// A namespace's knowledge of other hosts.
+/// What a namespace knows of other hosts.
 pub(crate) struct Peers {
-    /// Chooses a peer's bucket.
+    /// Key of the hash that chooses a peer's bucket.
     secret: Secret,
     /// The lock is a leaf.
     buckets: BhLock<KVec<Bucket>>,
-    /// When the next answer would be due at the steady rate.
+    /// The time at which the next answer would be due at the steady rate.
     answers: AtomicU64,
 }
 
 impl Peers {
-    /// Knows nobody.
+    /// Creates an empty table.
     ///
     /// # Errors
     ///
@@ -52,8 +52,8 @@ impl Peers {
         })
     }
 
-    /// Lends the bucket of the host with address `mac` behind device `ifindex`, with the host and
-    /// the time.
+    /// Calls `f` with the bucket of the host with address `mac` behind device `ifindex`, the host
+    /// and the time.
     fn with<R>(
         &self,
         mac: Mac,
@@ -70,14 +70,14 @@ impl Peers {
         buckets.get_mut(place).map(|bucket| f(bucket, &peer, now))
     }
 
-    /// The largest datagram that `to` has told to take, bytes.
+    /// Returns the largest datagram that `to` reported to accept, in bytes.
     pub(crate) fn largest(&self, to: &Address) -> Option<u16> {
         self.with(to.mac, to.ifindex, |bucket, peer, now| {
             bucket.largest(peer, now)
         })?
     }
 
-    /// Looks up `to`, for which something leaves that not every host takes.
+    /// Looks up `to`, before sending a datagram that not every host accepts.
     pub(crate) fn look_up(&self, to: &Address) -> Known {
         let nonce = || random::u32().to_be_bytes();
         self.with(to.mac, to.ifindex, |bucket, peer, now| {
@@ -86,8 +86,8 @@ impl Peers {
         .unwrap_or(Known::Nothing)
     }
 
-    /// Takes what the host with address `source` answered by `device`. `false` if it was not asked
-    /// so.
+    /// Stores the answer that came from address `source` through `device`. Returns `false` if there
+    /// was no such query.
     pub(crate) fn answer(
         &self,
         source: Mac,
@@ -101,18 +101,18 @@ impl Peers {
         .unwrap_or(false)
     }
 
-    /// Forgets what `peer` has told, which may be true no more.
+    /// Forgets the report of `peer`, which may be outdated.
     pub(crate) fn doubt(&self, peer: &Address) {
         self.with(peer.mac, peer.ifindex, |bucket, peer, _| bucket.doubt(peer));
     }
 
-    /// Forgets the hosts behind device `ifindex`, which is gone.
+    /// Forgets the hosts behind device `ifindex`, which was removed.
     pub(crate) fn forget(&self, ifindex: u32) {
         let mut buckets = self.buckets.lock();
         buckets.iter_mut().for_each(|bucket| bucket.forget(ifindex));
     }
 
-    /// Whether one more query may be answered now.
+    /// Returns whether another query may be answered now.
     pub(crate) fn may_answer(&self) -> bool {
         let now = timer::now();
         self.answers

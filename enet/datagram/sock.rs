@@ -27,7 +27,7 @@ pub(crate) struct Stats {
     pub(crate) pkt_rx_drop: Counter,
 }
 
-/// The part that is read and written without the socket lock.
+/// The part of a socket that is accessed without the socket lock.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) binding: Binding,
@@ -36,15 +36,15 @@ pub(crate) struct Shared {
     /// A datagram is pending.
     pub(crate) corked: AtomicBool,
     pub(crate) device: DeviceGeneration,
-    /// What leaves has a sum (`EDP_SO_CHECKSUM`).
+    /// Whether sent datagrams have a checksum (`EDP_SO_CHECKSUM`).
     pub(crate) sums: AtomicBool,
-    /// EZDP: the payload of every send call stays in place until it has left.
+    /// EZDP: the payload of every send call is not copied and stays in place until it is sent.
     pub(crate) always_in_place: bool,
 }
 
 impl Shared {
-    /// How well a datagram for `port` that comes from `source` by device `ifindex` fits: `None` if
-    /// it is not for the socket, more for one that has asked for less.
+    /// Returns how well a datagram for `port` from `source` and device `ifindex` matches: `None` if
+    /// it is not for the socket, and larger values for more specific sockets.
     #[inline]
     pub(crate) fn fitness(
         &self,
@@ -70,15 +70,15 @@ impl Shared {
 /// A locked EDP socket.
 pub(crate) type LockedEdp<'a> = Locked<'a, Edp>;
 
-/// A datagram made of several sends, which is not complete.
+/// A datagram of several sends that is not complete.
 pub(crate) struct Pending {
     pub(crate) skb: Skb,
     pub(crate) to: Address,
-    /// Payload of the largest datagram, bytes.
+    /// Payload of the largest datagram in bytes.
     pub(crate) room: usize,
 }
 
-/// The interface that a socket is tied to, 0 if to none.
+/// Returns the interface that a socket is tied to, 0 if to none.
 pub(crate) fn tie(sock: &Sock<Edp>) -> u32 {
     let shared = sock.shared();
     let peer = shared.peer.get().map_or(INTERFACE_ANY, |peer| peer.ifindex);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! EDP sockets: what the socket calls do.
+//! EDP sockets: the socket calls.
 
 use super::{
     cork,
@@ -38,7 +38,7 @@ static VTABLE: Vtable<Edp> = Vtable::new(b"EDP");
 impl Protocol for Edp {
     type Kind = sock::Datagram;
     type Shared = Shared;
-    /// A datagram that `MSG_MORE` began.
+    /// The datagram that `MSG_MORE` began.
     type State = Option<Pending>;
     type Slot = ();
     const WAKES_WRITERS: bool = false;
@@ -51,7 +51,7 @@ impl Protocol for Edp {
     fn backlog(_edp: &mut LockedEdp<'_>, _skb: Skb, _softirq: Softirq<'_>) {}
 }
 
-/// Makes an EDP socket, or one of EZDP: the same, but its sends always stay in place.
+/// Creates an EDP socket, or an EZDP socket, whose sends are never copied.
 pub(crate) fn create(new: NewSocket<'_>, protocol: i32, always_in_place: bool) -> Result {
     let shared = Shared {
         always_in_place,
@@ -103,7 +103,7 @@ impl Operations for Edp {
         let mut peer = Address::parse(address)?;
         peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
         let _guard = sock.lock();
-        // As in `bindable`.
+        // In one read section with the change, so that the removal of the device finds it.
         let section = rcu::Read::enter();
         usable(Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?)?;
         if peer.mac.is_group() {
@@ -147,8 +147,8 @@ impl Operations for Edp {
         let mut guard = call.lock();
         guard.locked().add_shutdown(halves);
         call.state_change();
-        // Without a peer it is refused, but ends the halves and wakes calls that sleep all the
-        // same: the way to get a thread out of a call.
+        // Without a peer `shutdown` fails, but still ends the directions and wakes sleeping calls:
+        // it serves to get a thread out of a call.
         call.shared().peer.get().map(drop).ok_or(ENOTCONN)
     }
 
@@ -163,7 +163,7 @@ impl Operations for Edp {
                     let device = Device::find(sock.net(), tie(sock), &section).ok_or(ENODEV)?;
                     largest(sock, device)
                 };
-                // May wait for the user's memory: only then no read section is open.
+                // May wait for the user's memory; no read section is open here.
                 value.write_u32(bytes)
             }
             EDP_SO_STATS => {
@@ -231,7 +231,7 @@ impl Operations for Edp {
             return msg.put_report(sock, len, SOL_EP, EP_RECVERR);
         }
         if sock.receives_nothing() && !sock.has_error() {
-            // Without its device nothing can come any more.
+            // Without its device the socket can receive nothing more.
             sock.shared().device.check(sock.net(), tie(sock))?;
         }
         let Some((skb, offset)) = call.next_datagram(flags)? else {

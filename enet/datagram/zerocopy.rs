@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Datagrams whose payload stays in the program's pages until they have left (EZDP,
-//! `MSG_ZEROCOPY`).
+//! Datagrams whose payload stays in the program's pages until they are sent (EZDP, `MSG_ZEROCOPY`).
 
 use super::{output::fits, sock::Edp};
 use crate::net::errno::prelude::*;
@@ -11,23 +10,23 @@ use crate::{
     net::{message::Message, rcu, skb::Skb, sock::Sock, uapi},
 };
 
-/// A datagram as a send call knows it before it locks the socket.
+/// A datagram, as known before the socket is locked.
 struct Datagram {
     to: Address,
     len: usize,
     with_checksum: bool,
-    /// Bytes that the device needs in front.
+    /// Headroom that the device needs, in bytes.
     headroom: usize,
 }
 
-/// Whether the bytes of a send call stay in place.
+/// Returns whether the bytes of a send call stay in place.
 #[inline]
 pub(crate) fn is_wanted(sock: &Sock<Edp>, msg: &Message<'_>) -> bool {
     let always = sock.shared().always_in_place;
     (always || msg.asks_in_place()) && msg.may_stay_in_place(sock)
 }
 
-/// Sends a datagram in place. It is copied if it lies in more pages than a buffer refers to.
+/// Sends a datagram in place. It is copied if it spans more pages than a buffer can refer to.
 pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
     let (to, with_checksum, headroom) = Edp::prepare(sock, msg, len)?;
     let datagram = Datagram {
@@ -39,8 +38,7 @@ pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
     let cookie = msg.cookie(sock)?;
     let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
     let skb = sock.alloc_send(headroom, HEADER_LEN + sum_len(with_checksum), nonblocking)?;
-    // A call that fails gives the number of its notice back, so it is the only one that takes
-    // numbers.
+    // A call that fails returns its notification's number, so numbers are taken under the lock.
     let _guard = sock.lock();
     msg.begin_in_place(sock, len, None)?;
     let result = datagram.fill(sock, skb, msg).and_then(|mut skb| {
@@ -56,7 +54,7 @@ pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
 }
 
 impl Datagram {
-    /// The whole datagram: in `skb`, or in a buffer with a copy of it.
+    /// Returns the whole datagram: in `skb`, or in a buffer with a copy of it.
     fn fill(&self, sock: &Sock<Edp>, mut skb: Skb, msg: &mut Message<'_>) -> Result<Skb> {
         let header = Edp::header(sock, &self.to, self.len, self.with_checksum).emit();
         if !skb.put(&header) {
