@@ -153,9 +153,9 @@ pub struct AckQueue {
     /// How often turns ended so.
     epoch: u32,
     /// When one left the lists last, or they began to fill.
-    departed: Nanos,
+    last_departure: Nanos,
     /// When a packet last arrived at the device.
-    heard: Nanos,
+    last_device_rx: Nanos,
     shares: Shares,
     /// The round whose turns are given.
     round: u32,
@@ -192,8 +192,8 @@ impl Default for AckQueue {
             waiting: 0,
             overdue: 0,
             epoch: 0,
-            departed: 0,
-            heard: 0,
+            last_departure: 0,
+            last_device_rx: 0,
             shares: Shares::default(),
             round: 0,
             passed: [0; CLASSES],
@@ -419,7 +419,7 @@ impl AckQueue {
             return Verdict::Turn;
         }
         if self.waiting == 0 {
-            self.departed = now;
+            self.last_departure = now;
         }
         if turn.kind == Kind::Alone {
             if let Some(host) = self.hosts.find(slot.host, self.round) {
@@ -556,14 +556,17 @@ impl AckQueue {
     /// [`deadline`](Self::deadline).
     #[inline]
     pub fn note_arrival(&mut self, at: Nanos) {
-        self.heard = at;
+        self.last_device_rx = at;
     }
 
     /// When the turn of its holders ends.
     #[inline]
     fn limit(&self) -> Nanos {
-        let idle = self.departed.max(self.heard).saturating_add(IDLE);
-        idle.min(self.departed.saturating_add(HOLD))
+        let idle = self
+            .last_departure
+            .max(self.last_device_rx)
+            .saturating_add(IDLE);
+        idle.min(self.last_departure.saturating_add(HOLD))
     }
 
     /// Whether there is a [`next_turn`](Self::next_turn).
@@ -601,7 +604,7 @@ impl AckQueue {
     /// up.
     #[inline]
     fn beside(&self, now: Nanos) -> Option<List> {
-        let silent = now >= self.heard.saturating_add(IDLE);
+        let silent = now >= self.last_device_rx.saturating_add(IDLE);
         let free = self
             .beside
             .is_none_or(|since| now >= since.saturating_add(if silent { IDLE } else { HOLD }));

@@ -543,7 +543,7 @@ impl Connection {
         self.receiver.wanted_room()
     }
 
-    /// The most packets that the other side may have sent behind the number given last.
+    /// The most packets that the other side may have sent behind the last advertised number.
     #[inline]
     pub fn granted(&self) -> u16 {
         self.receiver.granted(&self.config)
@@ -645,12 +645,12 @@ impl Connection {
         }
     }
 
-    /// Runs the timers that are due. `heard`: when a packet of any connection last
+    /// Runs the timers that are due. `last_device_rx`: when a packet of any connection last
     /// arrived at the device. Our own packets may be queued behind those of others
     /// in the switch port, so a probe for them waits from then on, within limits.
-    pub fn on_deadline(&mut self, heard: Nanos, now: Nanos) -> Outcome {
+    pub fn on_deadline(&mut self, last_device_rx: Nanos, now: Nanos) -> Outcome {
         let mut outcome = Outcome::default();
-        self.receiver.note_arrival(heard);
+        self.receiver.note_arrival(last_device_rx);
         for timer in Timer::ALL {
             let runs = timer == Timer::Retransmission || self.sender.is_open();
             if self.state == State::Closed || !runs {

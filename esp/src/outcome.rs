@@ -42,7 +42,7 @@ pub struct Room {
 const LEAST_KEPT: u16 = 64;
 
 impl Room {
-    /// Of `granted` packets behind the number given last, how many are kept without room.
+    /// Of `granted` packets behind the last advertised number, how many are kept without room.
     #[inline]
     pub fn kept(&self, granted: u16) -> u16 {
         let fit = self.limit.checked_div(self.packet).unwrap_or(0);

@@ -8,7 +8,7 @@
 //! is not, the sender stops short of the next acknowledgement. Its receiver then
 //! probes, the probe's acknowledgement opens the window, and the sender goes on.
 //! A packet that was merely late looks the same. But a window ends at the same
-//! distance from the number given each time, and nothing comes from beyond it.
+//! distance from the last advertised number each time, and nothing comes from beyond it.
 
 use super::config::Config;
 use super::options::Window;
@@ -23,7 +23,7 @@ const LEASE: u16 = 256;
 const MOST_TO_ACK: u16 = 96;
 
 /// The sender's window, as far as it has shown it; distances are in packets from
-/// the acknowledgement number given last.
+/// the last advertised acknowledgement number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct PeerWindow {
     /// Where the sender stopped last, 0 for never.

@@ -20,12 +20,12 @@
 //!   of a transmission, which the sender would otherwise retransmit, and in
 //!   answer to duplicates.
 //! * The receiver keeps what it has granted: it does not drop a packet within a
-//!   burst of the number given last for want of room. So a receive queue exceeds
+//!   burst of the last advertised number for want of room. So a receive queue exceeds
 //!   its limit by one burst at most, and by 64 packets of it or as
 //!   many as the limit takes: a burst must not outgrow the socket's memory. The
 //!   receiver drops other packets if there is no room, and requests them later.
 //! * A sender's window is its own `burst_length`, which no packet states and which
-//!   may be larger than ours. So only a packet farther from the number given last
+//!   may be larger than ours. So only a packet farther from the last advertised number
 //!   than any window reaches is beyond it: numbers there could not be told from
 //!   earlier ones.
 //! * A request for a hole is withheld and waits for its turn like any
@@ -144,7 +144,7 @@ pub(super) struct Receiver {
     /// How often numbers have wrapped there.
     wrapped: Wrapped,
     /// The acknowledgement number that left last and opened a window.
-    given: Seq,
+    last_advertised: Seq,
     /// Behind the last number that the sender may use by all that it was given.
     allowed: Seq,
     /// Behind the highest number known to be in use.
@@ -175,20 +175,20 @@ pub(super) struct Receiver {
     answer: bool,
     request: Request,
     /// The expected number when a hole was requested.
-    asked: Option<Seq>,
+    requested_at: Option<Seq>,
     /// The numbers that were skipped last, until a packet is taken: the first of them, and the one
     /// behind.
     skipped: Option<(Seq, Seq)>,
     /// A packet was dropped for want of room.
     starved: bool,
     /// When the request timer started.
-    quiet: Nanos,
+    last_progress: Nanos,
     /// Its expirations since a round trip was measured.
     tries: u8,
     /// Until a probe's answer arrives, or the packet that was probed for.
     probing: Option<Probing>,
     /// When a packet of any connection last arrived at the device.
-    heard: Nanos,
+    last_device_rx: Nanos,
     timed: Option<Timed>,
     /// From acknowledgements to the packets that they let go.
     turnaround: Rtt,
@@ -205,7 +205,7 @@ impl Receiver {
             irs,
             expected,
             wrapped: Wrapped::default().advanced(irs, expected),
-            given: expected,
+            last_advertised: expected,
             allowed: expected,
             seen: expected,
             incoming: Incoming::Idle,
@@ -222,13 +222,13 @@ impl Receiver {
             brief: false,
             answer: false,
             request: Request::Not,
-            asked: None,
+            requested_at: None,
             skipped: None,
             starved: false,
-            quiet: now,
+            last_progress: now,
             tries: 0,
             probing: None,
-            heard: 0,
+            last_device_rx: 0,
             timed: None,
             turnaround: Rtt::default(),
             peer: PeerWindow::default(),
@@ -297,7 +297,7 @@ impl Receiver {
     /// When a packet of any connection last arrived at the device.
     #[inline]
     pub(super) fn note_arrival(&mut self, at: Nanos) {
-        self.heard = at;
+        self.last_device_rx = at;
     }
 
     /// Whether a number that leaves now may open the window.
@@ -351,7 +351,7 @@ impl Receiver {
             self.answer = true;
             return Ok(Taken::Fin);
         }
-        let distance = self.given.distance(self.expected);
+        let distance = self.last_advertised.distance(self.expected);
         if distance >= LARGEST_WINDOW {
             return Err(DropReason::BeyondWindow);
         }
@@ -380,7 +380,8 @@ impl Receiver {
             each.saturating_mul(taken.into())
         };
         self.congested = is_congested(room, more, || self.grants.window(config));
-        self.peer.take(self.given.distance(self.expected), taken);
+        self.peer
+            .take(self.last_advertised.distance(self.expected), taken);
         let mut measured = false;
         if let Some(timed) = self.timed.filter(|t| t.seq.before(self.expected)) {
             measured = self.measure(timed, now);
@@ -411,7 +412,7 @@ impl Receiver {
         self.wrapped = self.wrapped.advanced(self.expected, next);
         self.expected = next;
         self.see(self.expected);
-        self.asked = None;
+        self.requested_at = None;
         // The sender has got the answer: a skip with the same number would be one of another wrap.
         self.skipped = None;
         if self.has_hole() {
@@ -425,7 +426,7 @@ impl Receiver {
             self.end_probing();
             self.came_late(probing, now);
         }
-        self.quiet = now;
+        self.last_progress = now;
     }
 
     /// Decides when data just taken is acknowledged (R2).
@@ -471,7 +472,7 @@ impl Receiver {
         self.incoming = Incoming::Transmission;
         self.announced = Some(header.seq);
         self.brief = self.grants.are_short() && usize::from(header.len) <= SHORT;
-        self.allowed = self.given;
+        self.allowed = self.last_advertised;
     }
 
     /// How many packets make an acknowledgement due.
@@ -537,7 +538,7 @@ impl Receiver {
         if self.is_selective() {
             return self.keep(header, count, room, now);
         }
-        let distance = self.given.distance(header.seq);
+        let distance = self.last_advertised.distance(header.seq);
         let known = self.fitting(count, distance, 0, room, config);
         if known == 0 {
             return Err(DropReason::NoRoom);
@@ -551,12 +552,12 @@ impl Receiver {
     fn hole(&mut self, seq: Seq, config: &Config, lost: &mut u32) {
         let probed = self.probing.is_some();
         self.end_probing();
-        let known = self.asked == Some(self.expected);
+        let known = self.requested_at == Some(self.expected);
         if known && !probed {
             return;
         }
         if !known {
-            self.asked = Some(self.expected);
+            self.requested_at = Some(self.expected);
             *lost = u32::from(self.expected.distance(seq));
             self.news.lost = true;
             self.grants.note_missing();
@@ -614,12 +615,12 @@ impl Receiver {
         if self.starved {
             self.starved = false;
             if !self.keeps() {
-                self.asked = Some(self.expected);
+                self.requested_at = Some(self.expected);
                 self.request = Request::Hole;
             }
         }
         if was_congested {
-            self.quiet = now;
+            self.last_progress = now;
             self.flush();
         }
     }
@@ -670,7 +671,7 @@ impl Receiver {
     #[inline]
     pub(super) fn ack_number(&self, kind: AckKind) -> Seq {
         if kind == AckKind::Carried && !self.is_open() {
-            self.given
+            self.last_advertised
         } else {
             self.expected
         }
@@ -735,12 +736,12 @@ impl Receiver {
         }
         self.answer = false;
         self.unreported = false;
-        self.quiet = now;
+        self.last_progress = now;
         self.time(kind, config, now);
-        self.given = self.expected;
+        self.last_advertised = self.expected;
         self.announced = None;
         if self.is_receiving() {
-            let allowed = self.given.add(self.peer.window(config));
+            let allowed = self.last_advertised.add(self.peer.window(config));
             if self.allowed.before(allowed) {
                 self.allowed = allowed;
             }

@@ -72,7 +72,7 @@ impl NextTurn<'_> {
                 queue.beside = Some(self.now);
             }
             Step::Turn | Step::Budget => {
-                queue.departed = self.now;
+                queue.last_departure = self.now;
                 let more = queue.in_flight(slot).saturating_add(slot.window);
                 queue.count_in_flight(slot, more);
             }

@@ -246,7 +246,7 @@ impl Grants {
         }
     }
 
-    /// The most packets that may come behind the number given last.
+    /// The most packets that may come behind the last advertised number.
     #[inline]
     pub(super) fn most(&self, config: &Config) -> u16 {
         self.window(config)

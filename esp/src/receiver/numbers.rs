@@ -67,11 +67,11 @@ impl Receiver {
         self.drop_kept();
         self.expected = to;
         self.see(to);
-        // Distances from the number given last stay as they are.
-        self.given = self.given.add(skipped);
+        // Distances from the last advertised number stay as they are.
+        self.last_advertised = self.last_advertised.add(skipped);
         self.allowed = self.allowed.add(skipped);
         self.announced = self.announced.map(|start| start.add(skipped));
-        self.asked = None;
+        self.requested_at = None;
         self.starved = false;
         self.timed = None;
         self.end_probing();

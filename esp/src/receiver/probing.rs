@@ -17,7 +17,7 @@
 //!   round trip took something between the time since the probe and the whole
 //!   wait.
 //! * A sender may have a smaller window than `packets_to_ack`. If probes find it
-//!   twice at the same distance from the number given, that is its window, and is
+//!   twice at the same distance from the last advertised number, that is its window, and is
 //!   acknowledged in time from then on ([`PeerWindow`](super::super::peer_window::PeerWindow)).
 //! * While packets of other connections arrive at the device, our own may be
 //!   queued behind them in the switch port: the timer counts from the last of
@@ -50,7 +50,7 @@ pub(super) struct Probing {
     /// When the wait for the packet began.
     pub(super) since: Nanos,
     /// If a probe has opened the window: how far the sender had got from the
-    /// number given before, and when the last probe left.
+    /// last advertised number before, and when the last probe left.
     pub(super) opened: Option<(u16, Nanos)>,
 }
 
@@ -122,10 +122,10 @@ impl Receiver {
         }
         let mut probing = self.probing.unwrap_or(Probing {
             due: false,
-            since: self.quiet,
+            since: self.last_progress,
             opened: None,
         });
-        let distance = self.given.distance(self.expected);
+        let distance = self.last_advertised.distance(self.expected);
         if distance > 0 {
             probing.opened = Some((distance, now));
         } else if let Some((_, last)) = &mut probing.opened {
@@ -150,7 +150,7 @@ impl Receiver {
         } else if self.timed.is_none() && self.turn == Turn::Granted {
             let (seq, window) = match self.announced {
                 Some(start) => (self.unscheduled_end(start, config), 0),
-                None if self.alone => (self.allowed, self.given.distance(self.allowed)),
+                None if self.alone => (self.allowed, self.last_advertised.distance(self.allowed)),
                 None => (self.allowed, 0),
             };
             self.timed = Some(Timed {
@@ -179,8 +179,8 @@ impl Receiver {
         if !runs {
             return None;
         }
-        let latest = self.quiet.saturating_add(PORT_DELAY);
-        let from = self.heard.max(self.quiet).min(latest);
+        let latest = self.last_progress.saturating_add(PORT_DELAY);
+        let from = self.last_device_rx.max(self.last_progress).min(latest);
         let mut patience = self.patience(config, rtt);
         if self.turnaround.smoothed() == 0 {
             patience = patience.max(REQUEST_INITIAL);
@@ -208,12 +208,12 @@ impl Receiver {
         }
         let mut probing = self.probing.unwrap_or(Probing {
             due: true,
-            since: self.quiet,
+            since: self.last_progress,
             opened: None,
         });
         probing.due = true;
         self.probing = Some(probing);
         self.tries = self.tries.saturating_add(1);
-        self.quiet = now;
+        self.last_progress = now;
     }
 }

@@ -83,10 +83,13 @@ impl Receiver {
         }
         let Some(start) = self.announced else { return };
         if self.expected.before(self.unscheduled_end(start, config))
-            && now >= self.quiet.saturating_add(self.patience(config, rtt))
+            && now
+                >= self
+                    .last_progress
+                    .saturating_add(self.patience(config, rtt))
         {
             self.request = Request::Hole;
-            self.asked = Some(self.expected);
+            self.requested_at = Some(self.expected);
         }
     }
 
@@ -148,7 +151,7 @@ impl Receiver {
             // Unscheduled packets have their own part of the port's buffer.
             return Some(0);
         }
-        let end = self.given.add(self.peer.window(config));
+        let end = self.last_advertised.add(self.peer.window(config));
         Some(if self.expected.before(end) {
             self.expected
                 .distance(end)

@@ -163,7 +163,7 @@ struct World {
     socket: Socket<Span>,
     now: Nanos,
     /// When another packet last came by the device.
-    heard: Nanos,
+    last_device_rx: Nanos,
     /// The peer's number that is taken next, once its SYN has come.
     expected: Option<Seq>,
     /// Behind the highest number that ever left.
@@ -201,7 +201,7 @@ impl World {
         Self {
             socket,
             now,
-            heard: 0,
+            last_device_rx: 0,
             expected: passive.then_some(PEER_ISN.add(1)),
             high: ISN,
             granted: ISN,
@@ -314,7 +314,7 @@ impl World {
                 if let Some(at) = self.socket.deadline() {
                     self.now = self.now.max(at);
                 }
-                let outcome = self.socket.on_deadline(self.heard, self.now);
+                let outcome = self.socket.on_deadline(self.last_device_rx, self.now);
                 self.take(outcome);
                 self.transmit();
                 let again = self.socket.deadline();
@@ -338,7 +338,7 @@ impl World {
             }
             Event::Hold(hold) => self.socket.conn().hold_last(hold),
             Event::Flush => self.socket.conn().flush_ack(),
-            Event::Busy => self.heard = self.now,
+            Event::Busy => self.last_device_rx = self.now,
             Event::Turn(given) => {
                 let conn = self.socket.conn();
                 if given {
