@@ -256,7 +256,7 @@ impl Connection {
         now: Nanos,
     ) -> Self {
         let mut connection = Self::accept(local_port, syn, isn, config, now);
-        connection.sender.syn_has_left(now);
+        connection.sender.assume_syn_sent(now);
         // The SYN told this, or it would not have been answered by a cookie.
         connection.tells_version = true;
         connection.sender.may_skip();
@@ -665,12 +665,12 @@ impl Connection {
 
     fn expire(&mut self, timer: Timer, now: Nanos, outcome: &mut Outcome) {
         let gone = match timer {
-            Timer::Retransmission if self.sender.is_quiet() => {
+            Timer::Retransmission if self.sender.is_silent() => {
                 if self.sender.is_outstanding() {
                     return self.break_off(Failure::TooLarge, outcome);
                 }
                 outcome.cut = true;
-                self.sender.end_quiet();
+                self.sender.end_silence();
                 false
             }
             Timer::Retransmission => {

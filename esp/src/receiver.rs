@@ -424,7 +424,7 @@ impl Receiver {
         self.starved = false;
         if let Some(probing) = self.probing {
             self.end_probing();
-            self.came_late(probing, now);
+            self.on_late_packet(probing, now);
         }
         self.last_progress = now;
     }
@@ -679,7 +679,7 @@ impl Receiver {
 
     /// Whether a request is to leave now.
     #[inline]
-    pub(super) fn request_leaves(&self) -> bool {
+    pub(super) fn has_request_to_send(&self) -> bool {
         match self.request {
             Request::Not => false,
             Request::Probed => self.is_open(),
@@ -691,7 +691,7 @@ impl Receiver {
     /// The acknowledgement that is to leave now, in a packet of its own if no other
     /// carries it.
     #[inline]
-    pub(super) fn ack_leaves(&self) -> Option<AckKind> {
+    pub(super) fn ack_to_send(&self) -> Option<AckKind> {
         let due = self.due == Due::Now;
         if self.is_open() {
             let leaves = self.answer || (due && !self.wants_turn());
@@ -722,7 +722,7 @@ impl Receiver {
 
     /// A packet left with [`ack_number`](Self::ack_number).
     #[inline(always)]
-    pub(super) fn ack_left(&mut self, kind: AckKind, config: &Config, now: Nanos) {
+    pub(super) fn on_ack_sent(&mut self, kind: AckKind, config: &Config, now: Nanos) {
         if kind == AckKind::Request {
             self.request = Request::Not;
         }

@@ -11,8 +11,8 @@
 //!       | if need be | again      |            |
 //! ```
 //!
-//! The window is counted from `granted`, the last acknowledgement that opened
-//! one. A hold acknowledges receipt only: it moves `una` and leaves `granted`
+//! The window is counted from `window_start`, the last acknowledgement that opened
+//! one. A hold acknowledges receipt only: it moves `una` and leaves `window_start`
 //! behind.
 //!
 //! Choices beyond the theses:
@@ -87,7 +87,7 @@ const MOST_QUEUED: u16 = 0x7ffd;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Timed {
     seq: Seq,
-    left: Nanos,
+    sent_at: Nanos,
     delayable: bool,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Sender {
     /// How often numbers have wrapped there.
     wrapped: Wrapped,
     /// The highest number acknowledged by what opens a window; not after `una`.
-    granted: Seq,
+    window_start: Seq,
     next: Seq,
     high: Seq,
     tail: Seq,
@@ -107,13 +107,13 @@ pub(super) struct Sender {
     /// No more bytes join the packet queued last.
     sealed: bool,
     /// The last packet that first left was without TXF.
-    open: bool,
+    in_transmission: bool,
     /// The queue says where a transmission starts and ends: each is a record.
     records: bool,
     /// The last packet with TXS, until an acknowledgement of it opens a window.
     announced: Option<Seq>,
     /// The last packet with TXF, while unacknowledged.
-    finished: Option<Seq>,
+    last_txf: Option<Seq>,
     /// The peer is to be asked for the window's opening.
     probe: bool,
     /// The packet at `una` is to be sent again, wherever `next` is.
@@ -121,7 +121,7 @@ pub(super) struct Sender {
     /// What `high` was at a timeout, until `una` gets there.
     recover: Option<Seq>,
     /// A packet that was the first unacknowledged one when it left, and when it left last.
-    first_left: Option<(Seq, Nanos)>,
+    una_sent_at: Option<(Seq, Nanos)>,
     timed: Option<Timed>,
     pause: Option<Pause>,
     /// The receiver takes skips.
@@ -142,7 +142,7 @@ impl Sender {
         Self {
             una: isn,
             wrapped: Wrapped::default(),
-            granted: isn,
+            window_start: isn,
             next: isn.add(1),
             high: isn,
             tail: isn.add(1),
@@ -150,14 +150,14 @@ impl Sender {
             fin: false,
             hold: false,
             sealed: false,
-            open: false,
+            in_transmission: false,
             records: false,
             announced: None,
-            finished: None,
+            last_txf: None,
             probe: false,
             resend_first: true,
             recover: None,
-            first_left: None,
+            una_sent_at: None,
             timed: None,
             pause: None,
             skips: false,
@@ -182,7 +182,7 @@ impl Sender {
     /// See [`Connection::announces_short`](super::Connection::announces_short).
     #[inline]
     pub(super) fn announces_short(&self, config: &Config) -> bool {
-        !self.open && !self.records && self.grants.is_short(config) && self.unsent() == 0
+        !self.in_transmission && !self.records && self.grants.is_short(config) && self.unsent() == 0
     }
 
     /// The receiver grants windows.
@@ -239,14 +239,14 @@ impl Sender {
     #[inline]
     fn is_blocked(&self) -> bool {
         let end = self.tail.add(u16::from(self.fin));
-        self.syn_acked && self.una == self.high && self.granted != self.una && self.high != end
+        self.syn_acked && self.una == self.high && self.window_start != self.una && self.high != end
     }
 
     /// Whether a host that does not know the connection, and answers the packet before
     /// the number `behind` with RST, may have had all that was sent, and have
     /// forgotten the connection. `is_data`: the packet is no empty one behind the last.
     pub(super) fn may_be_forgotten(&self, behind: Seq, is_data: bool) -> bool {
-        self.repeated || (is_data && self.has_left_whole() && behind == self.high)
+        self.repeated || (is_data && self.has_sent_fin() && behind == self.high)
     }
 
     /// Whether a host that knows no connection may answer a packet of ours before the number
@@ -259,15 +259,15 @@ impl Sender {
     /// A packet leaves that the other side may have had before.
     #[inline]
     pub(super) fn note_repeat(&mut self) {
-        self.repeated |= self.has_left_whole();
+        self.repeated |= self.has_sent_fin();
     }
 
     /// Whether all that is queued has left, and nothing is to leave again.
     #[inline]
     pub(super) fn has_nothing_to_send(&self) -> bool {
-        let left = self.next == self.high && self.high == self.tail;
-        let again = self.resend_first | self.missing.is_due();
-        left && self.syn_acked && !(self.fin | self.probe | again)
+        let all_sent = self.next == self.high && self.high == self.tail;
+        let resends = self.resend_first | self.missing.is_due();
+        all_sent && self.syn_acked && !(self.fin | self.probe | resends)
     }
 
     /// Whether packets wait for the window to open, and nothing else is to be done for them now.
@@ -276,7 +276,7 @@ impl Sender {
         self.syn_acked
             && self.high != self.tail
             && !(self.resend_first | self.probe | self.missing.is_due())
-            && self.granted.distance(self.next) >= self.window(config)
+            && self.window_start.distance(self.next) >= self.window(config)
             && (self.timer.is_some() || !self.is_blocked())
     }
 
@@ -299,7 +299,7 @@ impl Sender {
 
     /// Whether everything up to and with the FIN has left at least once.
     #[inline]
-    pub(super) fn has_left_whole(&self) -> bool {
+    pub(super) fn has_sent_fin(&self) -> bool {
         self.fin && self.high.after(self.tail)
     }
 
@@ -430,8 +430,8 @@ impl Sender {
                 return Some(self.syn(now));
             }
             if self.una.before(self.next) {
-                self.first_left = Some((self.una, now));
-                return Some(self.again(self.una, 1, queue));
+                self.una_sent_at = Some((self.una, now));
+                return Some(self.retransmit(self.una, 1, queue));
             }
         }
         if !self.syn_acked {
@@ -442,7 +442,7 @@ impl Sender {
         }
         let room = self
             .window(config)
-            .saturating_sub(self.granted.distance(self.next));
+            .saturating_sub(self.window_start.distance(self.next));
         if room == 0 {
             if self.timer.is_none() && self.is_blocked() {
                 self.timer = Some(now.saturating_add(self.timeout(config, rtt)));
@@ -451,8 +451,8 @@ impl Sender {
         }
         let seq = self.next;
         if seq.before(self.high) {
-            let outgoing = self.again(seq, room, queue);
-            self.went(&outgoing, now);
+            let outgoing = self.retransmit(seq, room, queue);
+            self.on_transmit(&outgoing, now);
             return Some(outgoing);
         }
         let outgoing = if seq.before(self.tail) {
@@ -472,17 +472,17 @@ impl Sender {
         } else {
             return None;
         };
-        self.went(&outgoing, now);
+        self.on_transmit(&outgoing, now);
         self.high = self.next;
-        self.started(&outgoing, config, rtt, now);
+        self.on_first_transmit(&outgoing, config, rtt, now);
         Some(outgoing)
     }
 
     /// Packets leave in their order.
     #[inline]
-    fn went(&mut self, outgoing: &Outgoing, now: Nanos) {
+    fn on_transmit(&mut self, outgoing: &Outgoing, now: Nanos) {
         if outgoing.seq == self.una {
-            self.first_left = Some((outgoing.seq, now));
+            self.una_sent_at = Some((outgoing.seq, now));
         }
         self.next = outgoing.seq.add(outgoing.count);
     }
@@ -497,7 +497,7 @@ impl Sender {
         queue: &mut impl WriteQueue,
     ) -> Option<Outgoing> {
         let most = self.most_first(seq, room, config, queue)?;
-        let (starts, ends) = (!self.open, seq.add(most) == self.tail);
+        let (starts, ends) = (!self.in_transmission, seq.add(most) == self.tail);
         Some(self.first(seq, most, starts, ends))
     }
 
@@ -511,7 +511,7 @@ impl Sender {
         queue: &mut impl WriteQueue,
     ) -> Option<u16> {
         // The distance from the announcement, which is this packet if no transmission is open.
-        let behind = if self.open {
+        let behind = if self.in_transmission {
             self.announced.map(|announced| announced.distance(seq))
         } else {
             Some(0)
@@ -540,9 +540,9 @@ impl Sender {
         }
         if ends {
             bits |= flags::TXF;
-            self.finished = Some(seq.add(count).sub(1));
+            self.last_txf = Some(seq.add(count).sub(1));
         }
-        self.open = !ends;
+        self.in_transmission = !ends;
         Outgoing {
             seq,
             count,
@@ -556,7 +556,7 @@ impl Sender {
     /// request start the timer (S3); they are also answered soon enough to measure
     /// the round trip.
     #[inline]
-    fn started(&mut self, outgoing: &Outgoing, config: &Config, rtt: &Rtt, now: Nanos) {
+    fn on_first_transmit(&mut self, outgoing: &Outgoing, config: &Config, rtt: &Rtt, now: Nanos) {
         if outgoing.kind == Kind::Data && outgoing.flags == 0 {
             return;
         }
@@ -573,7 +573,7 @@ impl Sender {
             };
             self.timed = Some(Timed {
                 seq: outgoing.seq.add(index),
-                left: now,
+                sent_at: now,
                 delayable: ends && index == last,
             });
         }
@@ -582,7 +582,7 @@ impl Sender {
     /// Packets leave again, at most `room`. From here on an acknowledgement may have
     /// waited for them, so none measures the round trip (Karn's rule).
     #[cold]
-    fn again(&mut self, seq: Seq, room: u16, queue: &mut impl WriteQueue) -> Outgoing {
+    fn retransmit(&mut self, seq: Seq, room: u16, queue: &mut impl WriteQueue) -> Outgoing {
         self.timed = None;
         self.note_repeat();
         if self.fin && seq == self.tail {
@@ -594,7 +594,7 @@ impl Sender {
                 resend: true,
             };
         }
-        let (count, flags) = self.run_again(seq, room, queue);
+        let (count, flags) = self.retransmit_run(seq, room, queue);
         Outgoing {
             seq,
             count,
@@ -606,7 +606,7 @@ impl Sender {
 
     /// How many packets leave again as one run, and their flags. Only its first has TXS,
     /// and only its last TXF.
-    fn run_again(&self, seq: Seq, room: u16, queue: &mut impl WriteQueue) -> (u16, u8) {
+    fn retransmit_run(&self, seq: Seq, room: u16, queue: &mut impl WriteQueue) -> (u16, u8) {
         let end = if self.high.after(self.tail) {
             self.tail
         } else {
@@ -640,7 +640,7 @@ impl Sender {
         }
         self.timed = (!resend).then_some(Timed {
             seq,
-            left: now,
+            sent_at: now,
             delayable: false,
         });
         Outgoing {
@@ -653,7 +653,7 @@ impl Sender {
     }
 
     /// The SYN has left, nobody knows when.
-    pub(super) fn syn_has_left(&mut self, now: Nanos) {
+    pub(super) fn assume_syn_sent(&mut self, now: Nanos) {
         self.resend_first = false;
         let _ = self.syn(now);
         self.timed = None;
@@ -664,13 +664,13 @@ impl Sender {
     /// is held back.
     #[inline]
     pub(super) fn is_acceptable(&self, ack: Seq) -> bool {
-        let advance = self.granted.distance(ack);
-        advance <= self.granted.distance(self.high) && (self.syn_acked || advance > 0)
+        let advance = self.window_start.distance(ack);
+        advance <= self.window_start.distance(self.high) && (self.syn_acked || advance > 0)
     }
 
     /// Whether an acknowledgement was acceptable a window ago.
     pub(super) fn is_recent(&self, ack: Seq, config: &Config) -> bool {
-        self.syn_acked && ack.distance(self.granted) <= self.window(config)
+        self.syn_acked && ack.distance(self.window_start) <= self.window(config)
     }
 
     /// Takes in an acceptable acknowledgement (S7); a hold if not `opens`.
@@ -683,13 +683,13 @@ impl Sender {
         rtt: &mut Rtt,
         now: Nanos,
     ) -> Acked {
-        if opens && self.granted.before(ack) {
+        if opens && self.window_start.before(ack) {
             if self.una == self.high {
                 // The window that a probe would ask for.
                 self.timer = None;
                 self.tries = 0;
             }
-            self.granted = ack;
+            self.window_start = ack;
             self.announced = self.announced.filter(|s| !s.before(ack));
         }
         let mut acked = Acked {
@@ -717,13 +717,13 @@ impl Sender {
             self.next = ack;
         }
         if let Some(timed) = self.timed.filter(|t| t.seq.before(ack)) {
-            let elapsed = now.saturating_sub(timed.left);
+            let elapsed = now.saturating_sub(timed.sent_at);
             // An answer that may have waited for data to carry it.
             let delay = if timed.delayable { ACK_DELAY } else { 0 };
             rtt.sample_between(elapsed.saturating_sub(delay), elapsed);
             self.timed = None;
         }
-        self.finished = self.finished.filter(|s| !s.before(ack));
+        self.last_txf = self.last_txf.filter(|s| !s.before(ack));
         self.recover = self.recover.filter(|r| ack.before(*r));
         self.resend_first = self.recover.is_some();
         if opens && self.recover.is_some() {
@@ -758,8 +758,8 @@ impl Sender {
     fn needs_timer(&self) -> bool {
         !self.syn_acked
             || self.announced.is_some_and(|s| !s.before(self.una))
-            || self.finished.is_some()
-            || (self.has_left_whole() && self.una != self.high)
+            || self.last_txf.is_some()
+            || (self.has_sent_fin() && self.una != self.high)
             || self.is_blocked()
     }
 
@@ -771,7 +771,7 @@ impl Sender {
         if ack != self.una || !self.is_outstanding() || self.is_paused() {
             return;
         }
-        if self.has_just_left(Self::guard(config, rtt), now) {
+        if self.was_just_sent(Self::guard(config, rtt), now) {
             return;
         }
         self.go_back();
@@ -793,8 +793,8 @@ impl Sender {
     }
 
     /// Whether the first unacknowledged packet has left within the last `guard`.
-    fn has_just_left(&self, guard: Nanos, now: Nanos) -> bool {
-        self.first_left
+    fn was_just_sent(&self, guard: Nanos, now: Nanos) -> bool {
+        self.una_sent_at
             .is_some_and(|(seq, at)| seq == self.una && now.saturating_sub(at) < guard)
     }
 

@@ -237,7 +237,7 @@ impl Connection {
         self.state = State::Established;
         outcome.established = true;
         if self.rtt.is_known() {
-            self.receiver.note_way(self.rtt.smoothed(), now);
+            self.receiver.note_round_trip(self.rtt.smoothed(), now);
         }
     }
 

@@ -25,7 +25,7 @@ impl Connection {
         }
         self.receiver
             .request_unscheduled(&self.config, &self.rtt, now);
-        if self.sender.is_open() && self.receiver.request_leaves() {
+        if self.sender.is_open() && self.receiver.has_request_to_send() {
             if let Some((from, to)) = self.receiver.take_skipped() {
                 self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
                 let header = Header {
@@ -45,11 +45,11 @@ impl Connection {
             return Some(self.empty(AckKind::Request, now));
         }
         let waiting = self.sender.awaits_peer();
-        if let Some(leaving) = self.sender.poll(&self.config, &self.rtt, now, queue) {
+        if let Some(outgoing) = self.sender.poll(&self.config, &self.rtt, now, queue) {
             if !waiting && !self.receiver.is_receiving() {
                 self.liveness.restart(now);
             }
-            return Some(self.numbered(leaving, now));
+            return Some(self.numbered(outgoing, now));
         }
         if !self.sender.is_open() {
             return self.poll_challenged();
@@ -92,7 +92,7 @@ impl Connection {
     /// An acknowledgement or a probe in a packet of its own.
     #[inline]
     fn poll_ack(&mut self, now: Nanos) -> Option<Transmit> {
-        if let Some(kind) = self.receiver.ack_leaves() {
+        if let Some(kind) = self.receiver.ack_to_send() {
             return Some(self.empty(kind, now));
         }
         if self.sender.take_skip() {
@@ -111,53 +111,53 @@ impl Connection {
     #[cold]
     fn probe(&mut self, now: Nanos) -> Transmit {
         self.sender.note_repeat();
-        self.receiver.probed(now);
+        self.receiver.on_probe_sent(now);
         // The peer has received the number before the first unacknowledged one,
         // so it takes the probe for a duplicate.
         let header = self.header(self.sender.una().sub(1), flags::ACK);
-        self.left(AckKind::Carried, now);
+        self.on_ack_sent(AckKind::Carried, now);
         Transmit::Probe(header)
     }
 
     #[inline]
-    fn numbered(&mut self, leaving: Outgoing, now: Nanos) -> Transmit {
-        if leaving.kind == Kind::Syn {
+    fn numbered(&mut self, outgoing: Outgoing, now: Nanos) -> Transmit {
+        if outgoing.kind == Kind::Syn {
             self.told_window = self.config.window();
             self.told_selective = self.config.selective;
             self.agree();
         }
-        let first_answer = leaving.kind == Kind::Syn && self.handshake == Handshake::Crossing;
+        let first_answer = outgoing.kind == Kind::Syn && self.handshake == Handshake::Crossing;
         if first_answer {
             self.handshake = Handshake::Crossed;
         }
-        let resend = leaving.resend && !first_answer;
+        let resend = outgoing.resend && !first_answer;
         if resend {
-            self.stats.pkt_rtx = self.stats.pkt_rtx.wrapping_add(leaving.count.into());
+            self.stats.pkt_rtx = self.stats.pkt_rtx.wrapping_add(outgoing.count.into());
         }
-        match leaving.kind {
+        match outgoing.kind {
             Kind::Data => {
-                let header = self.header(leaving.seq, leaving.flags | flags::ACK);
-                self.left(AckKind::Carried, now);
-                let others = leaving.count.saturating_sub(1);
+                let header = self.header(outgoing.seq, outgoing.flags | flags::ACK);
+                self.on_ack_sent(AckKind::Carried, now);
+                let others = outgoing.count.saturating_sub(1);
                 self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(others.into());
                 Transmit::Data {
                     header,
-                    count: leaving.count,
+                    count: outgoing.count,
                     resend,
                 }
             }
             Kind::Fin => {
-                let header = self.header(leaving.seq, flags::FIN | flags::ACK);
+                let header = self.header(outgoing.seq, flags::FIN | flags::ACK);
                 self.control(header, resend, now)
             }
             Kind::Syn if self.state == State::SynSent => {
-                let mut header = self.header(leaving.seq, flags::SYN);
+                let mut header = self.header(outgoing.seq, flags::SYN);
                 header.ack = Seq(0);
                 self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
                 Transmit::Control { header, resend }
             }
             Kind::Syn => {
-                let header = self.header(leaving.seq, flags::SYN | flags::ACK);
+                let header = self.header(outgoing.seq, flags::SYN | flags::ACK);
                 self.control(header, resend, now)
             }
         }
@@ -166,7 +166,7 @@ impl Connection {
     /// A packet that carries an acknowledgement beside its purpose.
     #[cold]
     fn control(&mut self, header: Header, resend: bool, now: Nanos) -> Transmit {
-        self.left(AckKind::Carried, now);
+        self.on_ack_sent(AckKind::Carried, now);
         Transmit::Control { header, resend }
     }
 
@@ -178,7 +178,7 @@ impl Connection {
         if let Some(grant) = self.receiver.grant(kind, &self.config) {
             header = header.granting(grant);
         }
-        self.left(kind, now);
+        self.on_ack_sent(kind, now);
         Transmit::Control {
             header,
             resend: false,
@@ -193,15 +193,15 @@ impl Connection {
             ack: self.receiver.ack_number(AckKind::Request),
             ..self.header(self.sender.high(), NAMING)
         };
-        self.left(AckKind::Request, now);
+        self.on_ack_sent(AckKind::Request, now);
         Transmit::Request(header)
     }
 
     /// A packet with an acknowledgement leaves.
     #[inline]
-    fn left(&mut self, kind: AckKind, now: Nanos) {
+    fn on_ack_sent(&mut self, kind: AckKind, now: Nanos) {
         self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
-        self.receiver.ack_left(kind, &self.config, now);
+        self.receiver.on_ack_sent(kind, &self.config, now);
     }
 
     #[inline]

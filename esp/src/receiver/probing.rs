@@ -35,8 +35,8 @@ use super::{AckKind, Due, Receiver, Request, Turn};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Timed {
     pub(super) seq: Seq,
-    pub(super) left: Nanos,
-    /// When a probe that may have let it go instead left last, or `left`.
+    pub(super) sent_at: Nanos,
+    /// When a probe that may have let it go instead left last, or `sent_at`.
     pub(super) probed: Nanos,
     /// The window before it, if the sender was alone, and 0 if not.
     pub(super) window: u16,
@@ -59,8 +59,8 @@ impl Receiver {
     #[inline]
     pub(super) fn measure(&mut self, timed: Timed, now: Nanos) -> bool {
         self.timed = None;
-        let most = now.saturating_sub(timed.left);
-        let known = timed.probed == timed.left;
+        let most = now.saturating_sub(timed.sent_at);
+        let known = timed.probed == timed.sent_at;
         if known {
             self.grants.note_time(timed.window, most, now);
             self.news.time = self.grants.least_time().map(|least| (most, least));
@@ -74,13 +74,13 @@ impl Receiver {
     }
 
     /// A packet and its answer have taken this time.
-    pub(in super::super) fn note_way(&mut self, time: Nanos, now: Nanos) {
+    pub(in super::super) fn note_round_trip(&mut self, time: Nanos, now: Nanos) {
         self.grants.note_time(0, time, now);
     }
 
     /// The packet that was probed for has arrived: it was late.
     #[cold]
-    pub(super) fn came_late(&mut self, probing: Probing, now: Nanos) {
+    pub(super) fn on_late_packet(&mut self, probing: Probing, now: Nanos) {
         let most = now.saturating_sub(probing.since);
         let Some((distance, probed)) = probing.opened else {
             self.turnaround.sample(most);
@@ -116,7 +116,7 @@ impl Receiver {
     /// A probe leaves, for whatever reason: its answer tells what is lost. The
     /// request timer may be slower than the probes of an idle connection, and each
     /// answer restarts it.
-    pub(in super::super) fn probed(&mut self, now: Nanos) {
+    pub(in super::super) fn on_probe_sent(&mut self, now: Nanos) {
         if !self.is_scheduled() || self.turn != Turn::Not || self.request != Request::Not {
             return;
         }
@@ -143,7 +143,7 @@ impl Receiver {
         if kind == AckKind::Request && self.names_expected() {
             self.timed = Some(Timed {
                 seq: self.expected,
-                left: now,
+                sent_at: now,
                 probed: now,
                 window: 0,
             });
@@ -155,7 +155,7 @@ impl Receiver {
             };
             self.timed = Some(Timed {
                 seq,
-                left: now,
+                sent_at: now,
                 probed: now,
                 window,
             });

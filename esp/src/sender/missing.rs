@@ -24,8 +24,8 @@ pub(super) struct Missing {
     /// Packets that are to be retransmitted.
     named: Bits,
     /// Packets that were retransmitted since `since`.
-    again: Bits,
-    /// When the first of `again` was named.
+    retransmitted: Bits,
+    /// When the first of `retransmitted` was named.
     since: Nanos,
 }
 
@@ -58,13 +58,13 @@ impl Missing {
     #[inline(never)]
     fn take_out(&mut self, packets: u16) {
         self.named = self.named.from(packets);
-        self.again = self.again.from(packets);
+        self.retransmitted = self.retransmitted.from(packets);
         self.settle();
     }
 
     fn settle(&mut self) {
         self.due = !self.named.is_empty();
-        self.active = self.due || !self.again.is_empty();
+        self.active = self.due || !self.retransmitted.is_empty();
     }
 
     /// Forgets the named packets: all are retransmitted, or none.
@@ -92,24 +92,24 @@ impl Sender {
             return;
         }
         let guard = Self::guard(config, rtt);
-        if self.missing.again.is_empty() && self.has_just_left(guard, now) {
+        if self.missing.retransmitted.is_empty() && self.was_just_sent(guard, now) {
             return;
         }
         let window = self
             .window(config)
-            .saturating_sub(self.granted.distance(self.una));
+            .saturating_sub(self.window_start.distance(self.una));
         let sent = self.una.distance(self.next).min(window);
         let mut named = Bits::parse(named)
             .from(ack.distance(self.una))
             .within(Bits::below(sent));
         if now.saturating_sub(self.missing.since) >= guard {
-            self.missing.again = Bits::default();
+            self.missing.retransmitted = Bits::default();
         }
-        named = named.without(self.missing.again);
+        named = named.without(self.missing.retransmitted);
         if named.is_empty() {
             return;
         }
-        if self.missing.again.is_empty() {
+        if self.missing.retransmitted.is_empty() {
             self.missing.since = now;
         }
         self.missing.named = self.missing.named.and_also(named);
@@ -130,13 +130,13 @@ impl Sender {
         queue: &mut impl WriteQueue,
     ) -> Outgoing {
         let seq = self.una.add(first);
-        let outgoing = self.again(seq, self.missing.named.run_from(first), queue);
-        let left = Bits::run(first, outgoing.count);
-        self.missing.named = self.missing.named.without(left);
-        self.missing.again = self.missing.again.and_also(left);
+        let outgoing = self.retransmit(seq, self.missing.named.run_from(first), queue);
+        let sent = Bits::run(first, outgoing.count);
+        self.missing.named = self.missing.named.without(sent);
+        self.missing.retransmitted = self.missing.retransmitted.and_also(sent);
         self.missing.settle();
         if first == 0 {
-            self.first_left = Some((seq, now));
+            self.una_sent_at = Some((seq, now));
         }
         outgoing
     }

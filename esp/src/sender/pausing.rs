@@ -22,7 +22,7 @@ use super::{Missing, Sender};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Pause {
     /// The receiver takes no skips, or none is needed and there was no memory to cut the queue.
-    Quiet,
+    Silent,
     /// The receiver is asked to skip.
     Asking,
 }
@@ -50,7 +50,7 @@ impl Sender {
             self.probe = true;
             rtt.timeout(config.least_timeout(), 0)
         } else {
-            self.pause = Some(Pause::Quiet);
+            self.pause = Some(Pause::Silent);
             FRAME_LIFE
         };
         self.timer = Some(now.saturating_add(wait));
@@ -62,12 +62,12 @@ impl Sender {
     }
 
     /// Whether the sender waits without asking.
-    pub(in super::super) fn is_quiet(&self) -> bool {
-        self.pause == Some(Pause::Quiet)
+    pub(in super::super) fn is_silent(&self) -> bool {
+        self.pause == Some(Pause::Silent)
     }
 
     /// The wait is over, and the queue is cut.
-    pub(in super::super) fn end_quiet(&mut self) {
+    pub(in super::super) fn end_silence(&mut self) {
         self.timer = None;
     }
 
@@ -117,18 +117,18 @@ impl Sender {
         if skipped > 0 {
             // As if none of these had left.
             if from.before(self.tail) {
-                self.open = kept(from) & flags::TXS == 0;
+                self.in_transmission = kept(from) & flags::TXS == 0;
             }
             self.wrapped = self.wrapped.advanced(self.una, first);
             self.missing = Missing::default();
             self.una = first;
             self.next = first;
             // They use up nothing of the window.
-            self.granted = self.granted.add(skipped);
+            self.window_start = self.window_start.add(skipped);
             self.announced = self.announced.filter(|s| s.before(from));
             self.announced = self.announced.map(|s| s.add(skipped));
-            self.finished = None;
-            self.first_left = None;
+            self.last_txf = None;
+            self.una_sent_at = None;
             self.repeated = false;
         }
         self.tail = first.add(packets);
