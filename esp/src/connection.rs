@@ -222,7 +222,7 @@ impl Connection {
     /// Both sides have told whether requests may name packets, or one has.
     fn agree(&mut self) {
         if self.told_selective && self.peer_selective {
-            self.receiver.be_selective();
+            self.receiver.enable_selective();
         }
     }
 

@@ -3,7 +3,7 @@
 //! The receiving half: order, acknowledgements and requests.
 //!
 //! Packets are taken in order only. The sender goes back to the first missing
-//! one, or retransmits those that are named: see [`behind`]. Choices beyond the theses:
+//! one, or retransmits those that are named: see [`out_of_order`]. Choices beyond the theses:
 //!
 //! * An acknowledgement has one of three urgencies. It leaves *now* if it opens a
 //!   window that the sender waits for (announcement, `packets_to_ack`) or answers
@@ -43,14 +43,14 @@ use super::rtt::Rtt;
 use super::seq::Seq;
 use super::timers::{Nanos, ACK_DELAY};
 use super::wire::{flags, Grant, Header, HOLD};
-use behind::Behind;
 use grants::Grants;
+use out_of_order::OutOfOrder;
 use probing::{Probing, Timed};
 
-mod behind;
 mod grants;
 mod lone;
 mod numbers;
+mod out_of_order;
 mod probing;
 mod turns;
 
@@ -145,21 +145,21 @@ pub(super) struct Receiver {
     wrapped: Wrapped,
     /// The acknowledgement number that left last and opened a window.
     last_advertised: Seq,
-    /// Behind the last number that the sender may use by all that it was given.
+    /// OutOfOrder the last number that the sender may use by all that it was given.
     allowed: Seq,
-    /// Behind the highest number known to be in use.
+    /// OutOfOrder the highest number known to be in use.
     seen: Seq,
     incoming: Incoming,
     /// R3: due acknowledgements are withheld.
     congested: bool,
     /// Packets taken since an acknowledgement left in its turn.
-    since: u16,
+    since_ack: u16,
     /// Packets taken of the transmission before that.
-    before: u16,
+    before_ack: u16,
     due: Due,
     turn: Turn,
     /// It came at once: no other connection of the device waited for one.
-    alone: bool,
+    turn_at_once: bool,
     /// So many connections of the device had announced a transmission when it was asked for.
     senders: u16,
     /// What [`take_news`](Self::take_news) returns next.
@@ -170,7 +170,7 @@ pub(super) struct Receiver {
     /// The number of a packet with TXS, until it is acknowledged.
     announced: Option<Seq>,
     /// That packet was a short one, which nothing follows unscheduled.
-    brief: bool,
+    short_announcement: bool,
     /// An answer is due, congested or not.
     answer: bool,
     request: Request,
@@ -180,11 +180,11 @@ pub(super) struct Receiver {
     /// behind.
     skipped: Option<(Seq, Seq)>,
     /// A packet was dropped for want of room.
-    starved: bool,
+    dropped_for_room: bool,
     /// When the request timer started.
     last_progress: Nanos,
     /// Its expirations since a round trip was measured.
-    tries: u8,
+    probes: u8,
     /// Until a probe's answer arrives, or the packet that was probed for.
     probing: Option<Probing>,
     /// When a packet of any connection last arrived at the device.
@@ -194,7 +194,7 @@ pub(super) struct Receiver {
     turnaround: Rtt,
     peer: PeerWindow,
     grants: Grants,
-    behind: Behind,
+    out_of_order: OutOfOrder,
 }
 
 impl Receiver {
@@ -210,30 +210,30 @@ impl Receiver {
             seen: expected,
             incoming: Incoming::Idle,
             congested: false,
-            since: 0,
-            before: 0,
+            since_ack: 0,
+            before_ack: 0,
             due: Due::Not,
             turn: Turn::Not,
-            alone: false,
+            turn_at_once: false,
             senders: 0,
             news: News::default(),
             unreported: false,
             announced: None,
-            brief: false,
+            short_announcement: false,
             answer: false,
             request: Request::Not,
             requested_at: None,
             skipped: None,
-            starved: false,
+            dropped_for_room: false,
             last_progress: now,
-            tries: 0,
+            probes: 0,
             probing: None,
             last_device_rx: 0,
             timed: None,
             turnaround: Rtt::default(),
             peer: PeerWindow::default(),
             grants: Grants::default(),
-            behind: Behind::default(),
+            out_of_order: OutOfOrder::default(),
         }
     }
 
@@ -334,7 +334,7 @@ impl Receiver {
             if skip >= count || !header.seq.before(self.expected) {
                 return self.on_other(header, count, room, config, now, lost);
             }
-            if !self.is_handed() {
+            if !self.is_delivering() {
                 self.on_old(room, config);
             }
         }
@@ -372,8 +372,8 @@ impl Receiver {
             return Err(DropReason::NoRoom);
         }
         self.advance(taken, now);
-        self.starved = taken < most;
-        self.since = self.since.saturating_add(taken);
+        self.dropped_for_room = taken < most;
+        self.since_ack = self.since_ack.saturating_add(taken);
         let more = if taken == 1 {
             each
         } else {
@@ -394,7 +394,7 @@ impl Receiver {
             flags &= !flags::TXF;
         }
         self.schedule_ack(header, count, flags, measured, config, now);
-        if self.is_receiving() && !self.is_handed() {
+        if self.is_receiving() && !self.is_delivering() {
             let payload = if taken == count {
                 header.len
             } else {
@@ -411,7 +411,7 @@ impl Receiver {
         let next = self.expected.add(packets);
         self.wrapped = self.wrapped.advanced(self.expected, next);
         self.expected = next;
-        self.see(self.expected);
+        self.note_seen(self.expected);
         self.requested_at = None;
         // The sender has got the answer: a skip with the same number would be one of another wrap.
         self.skipped = None;
@@ -421,7 +421,7 @@ impl Receiver {
             // One that waits for its turn asks for the rest of the hole then.
             self.request = Request::Not;
         }
-        self.starved = false;
+        self.dropped_for_room = false;
         if let Some(probing) = self.probing {
             self.end_probing();
             self.on_late_packet(probing, now);
@@ -456,9 +456,13 @@ impl Receiver {
         self.unreported |= starts || ends;
         // Packets behind the end of this message are missing: the sender goes on at
         // once when this one is acknowledged.
-        let behind = ends && self.expected.before(self.seen);
-        let mended = self.take_mended();
-        if (starts && !ends) || behind || mended || self.since >= self.packets_to_ack(config) {
+        let out_of_order = ends && self.expected.before(self.seen);
+        let filled = self.take_hole_filled();
+        if (starts && !ends)
+            || out_of_order
+            || filled
+            || self.since_ack >= self.packets_to_ack(config)
+        {
             self.due = Due::Now;
         } else if ends && self.due == Due::Not {
             self.due = Due::At(now.saturating_add(ACK_DELAY));
@@ -468,17 +472,17 @@ impl Receiver {
     /// A transmission of more than this packet is announced.
     #[inline(never)]
     fn begin(&mut self, header: &Header) {
-        self.before = 0;
+        self.before_ack = 0;
         self.incoming = Incoming::Transmission;
         self.announced = Some(header.seq);
-        self.brief = self.grants.are_short() && usize::from(header.len) <= SHORT;
+        self.short_announcement = self.grants.are_short() && usize::from(header.len) <= SHORT;
         self.allowed = self.last_advertised;
     }
 
     /// How many packets make an acknowledgement due.
     #[inline]
     fn packets_to_ack(&self, config: &Config) -> u16 {
-        let near = || self.alone && self.senders <= 1 && self.grants.is_near();
+        let near = || self.turn_at_once && self.senders <= 1 && self.grants.is_near();
         let least = self.peer.packets_to_ack(near, config);
         if !self.is_long() {
             return least;
@@ -497,15 +501,15 @@ impl Receiver {
         } else if seq == self.expected {
             self.end_probing();
         } else if self.is_selective() {
-            self.see(seq);
+            self.note_seen(seq);
             if self.probing.is_some() {
                 self.end_probing();
-                self.lose_before(seq);
+                self.mark_lost_before(seq);
             }
             self.find_missing(now);
         } else if seq.after(self.seen) || self.probing.is_some() {
-            self.hole(seq, config, lost);
-            self.see(seq);
+            self.request_hole(seq, config, lost);
+            self.note_seen(seq);
         }
     }
 
@@ -543,13 +547,13 @@ impl Receiver {
         if known == 0 {
             return Err(DropReason::NoRoom);
         }
-        self.hole(header.seq, config, lost);
-        self.see(header.seq.add(known));
+        self.request_hole(header.seq, config, lost);
+        self.note_seen(header.seq.add(known));
         Err(DropReason::OutOfSequence)
     }
 
     /// Requests the packets before `seq`: once (R1), and after each probe.
-    fn hole(&mut self, seq: Seq, config: &Config, lost: &mut u32) {
+    fn request_hole(&mut self, seq: Seq, config: &Config, lost: &mut u32) {
         let probed = self.probing.is_some();
         self.end_probing();
         let known = self.requested_at == Some(self.expected);
@@ -596,7 +600,7 @@ impl Receiver {
         let fit = u16::try_from(free.div_ceil(each.max(1))).unwrap_or(u16::MAX);
         let granted = room.kept(self.grants.most(config)).saturating_sub(distance);
         let fitting = fit.max(granted).min(count);
-        self.starved |= fitting < count;
+        self.dropped_for_room |= fitting < count;
         fitting
     }
 
@@ -612,8 +616,8 @@ impl Receiver {
         if self.congested {
             return;
         }
-        if self.starved {
-            self.starved = false;
+        if self.dropped_for_room {
+            self.dropped_for_room = false;
             if !self.keeps() {
                 self.requested_at = Some(self.expected);
                 self.request = Request::Hole;
@@ -628,7 +632,7 @@ impl Receiver {
     /// Whether reading can make something leave.
     #[inline]
     pub(super) fn waits_for_room(&self) -> bool {
-        self.congested || self.starved
+        self.congested || self.dropped_for_room
     }
 
     /// See [`Connection::wanted_room`](super::Connection::wanted_room).
@@ -708,8 +712,12 @@ impl Receiver {
             return None;
         }
         if self.turn == Turn::Granted {
-            self.grants
-                .adapt(self.announced.is_some(), self.alone, self.senders, config);
+            self.grants.adapt(
+                self.announced.is_some(),
+                self.turn_at_once,
+                self.senders,
+                config,
+            );
         }
         let (grant, window) = self.grants.grant(config)?;
         if config.is_adaptive() {
@@ -747,8 +755,8 @@ impl Receiver {
             }
         }
         if !self.is_receiving() || self.turn == Turn::Granted || kind == AckKind::Request {
-            self.before = self.before.saturating_add(self.since);
-            self.since = 0;
+            self.before_ack = self.before_ack.saturating_add(self.since_ack);
+            self.since_ack = 0;
             self.due = Due::Not;
             self.turn = Turn::Not;
         }

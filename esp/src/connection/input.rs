@@ -100,9 +100,9 @@ impl Connection {
         } else if !self.receiver.is_new(last) {
             Err(DropReason::Duplicate)
         } else {
-            self.receiver.hand(true);
+            self.receiver.set_delivering(true);
             let taken = self.on_payload(header, count, room, now, &mut outcome);
-            self.receiver.hand(false);
+            self.receiver.set_delivering(false);
             taken
         };
         outcome.drop = taken.err();

@@ -11,7 +11,7 @@
 //!   [`Floor`]: see [`Lone`].
 //! * A loss shows that a queue on the way is too small for the window: a device's ring, or a port's
 //!   buffer. So it takes a quarter off, and bounds those of the next [`LEASE`] windows.
-//! * Behind an announcement come as many packets as the ACK queue of the device has given this
+//! * OutOfOrder an announcement come as many packets as the ACK queue of the device has given this
 //!   sender. Nobody schedules those, so all senders together have no more than a small port's
 //!   buffer takes.
 //! * Once a sender was granted something else than its own parameters, a grant stands in each

@@ -66,13 +66,13 @@ impl Receiver {
         self.wrapped = self.wrapped.advanced(self.expected, to);
         self.drop_kept();
         self.expected = to;
-        self.see(to);
+        self.note_seen(to);
         // Distances from the last advertised number stay as they are.
         self.last_advertised = self.last_advertised.add(skipped);
         self.allowed = self.allowed.add(skipped);
         self.announced = self.announced.map(|start| start.add(skipped));
         self.requested_at = None;
-        self.starved = false;
+        self.dropped_for_room = false;
         self.timed = None;
         self.end_probing();
         self.request = Request::Skipped;
@@ -91,7 +91,7 @@ impl Receiver {
 
     /// The numbers before `behind` are known to be in use.
     #[inline]
-    pub(super) fn see(&mut self, behind: Seq) {
+    pub(super) fn note_seen(&mut self, behind: Seq) {
         if self.seen.before(behind) {
             self.seen = behind;
         }

@@ -65,7 +65,7 @@ impl Receiver {
             self.grants.note_time(timed.window, most, now);
             self.news.time = self.grants.least_time().map(|least| (most, least));
             self.turnaround.sample(most);
-            self.tries = 0;
+            self.probes = 0;
         } else if self.turnaround.is_known() {
             self.turnaround
                 .sample_between(now.saturating_sub(timed.probed), most);
@@ -95,7 +95,7 @@ impl Receiver {
         }
         if may_end {
             // The line need not have become slower.
-            self.tries = 0;
+            self.probes = 0;
         }
     }
 
@@ -150,7 +150,9 @@ impl Receiver {
         } else if self.timed.is_none() && self.turn == Turn::Granted {
             let (seq, window) = match self.announced {
                 Some(start) => (self.unscheduled_end(start, config), 0),
-                None if self.alone => (self.allowed, self.last_advertised.distance(self.allowed)),
+                None if self.turn_at_once => {
+                    (self.allowed, self.last_advertised.distance(self.allowed))
+                }
                 None => (self.allowed, 0),
             };
             self.timed = Some(Timed {
@@ -194,7 +196,7 @@ impl Receiver {
         let least = from_micros(config.round_trip_time);
         let mean = rtt.smoothed().max(self.turnaround.smoothed());
         let base = mean.saturating_mul(2).min(RETRANSMIT_MAX).max(least);
-        doubled(base, self.tries).min(REQUEST_MAX.max(base))
+        doubled(base, self.probes).min(REQUEST_MAX.max(base))
     }
 
     /// The request timer has expired: a probe is due.
@@ -213,7 +215,7 @@ impl Receiver {
         });
         probing.due = true;
         self.probing = Some(probing);
-        self.tries = self.tries.saturating_add(1);
+        self.probes = self.probes.saturating_add(1);
         self.last_progress = now;
     }
 }

@@ -60,7 +60,7 @@ impl Receiver {
     pub(in super::super) fn take_turn(&mut self, alone: bool) {
         if self.is_scheduled() {
             self.turn = Turn::Granted;
-            self.alone = alone;
+            self.turn_at_once = alone;
             self.due = Due::Now;
         }
     }
@@ -97,7 +97,7 @@ impl Receiver {
     /// number `start`.
     #[inline]
     pub(super) fn unscheduled_end(&self, start: Seq, config: &Config) -> Seq {
-        let packets = if self.brief {
+        let packets = if self.short_announcement {
             0
         } else {
             self.peer.unscheduled(config)
@@ -114,14 +114,14 @@ impl Receiver {
     /// Whether the transmission is a long one.
     #[inline]
     pub(in super::super) fn is_long(&self) -> bool {
-        self.before.saturating_add(self.since) > LONG
+        self.before_ack.saturating_add(self.since_ack) > LONG
     }
 
     /// The part of the window given last that has not come, in [`PARTS`].
     #[inline]
     pub(in super::super) fn unused(&self, config: &Config) -> u8 {
         let window = u32::from(self.peer.window(config).max(1));
-        let used = u32::from(self.since).saturating_mul(PARTS.into());
+        let used = u32::from(self.since_ack).saturating_mul(PARTS.into());
         let used = used.checked_div(window).unwrap_or(0);
         PARTS.saturating_sub(u8::try_from(used).unwrap_or(PARTS))
     }
