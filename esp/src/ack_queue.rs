@@ -119,10 +119,10 @@ impl List {
     /// First turns of transmissions.
     const FIRST: List = List(2);
     /// Hosts without trust.
-    const ASIDE: List = List(3);
+    const UNTRUSTED: List = List(3);
     /// Connections whose hosts have one in each round: those that are looked at, and those that
     /// came later, in turn.
-    const LATER: [List; 2] = [List(4), List(5)];
+    const BACKLOG: [List; 2] = [List(4), List(5)];
 
     /// Its place among the [`LISTS`].
     #[inline]
@@ -163,22 +163,22 @@ pub struct AckQueue {
     /// pass over a round that has not begun without being counted.
     passed: [u8; CLASSES],
     /// So many of these are left.
-    before: u32,
+    firsts_before_round: u32,
     /// Connections in the lists of rounds.
     in_rounds: u32,
     /// The host without trust that is next may have a turn beside the one that was given.
-    aside: bool,
+    untrusted_may_go: bool,
     /// The turn that was given last is not the first one of a transmission.
-    long: bool,
+    last_turn_long: bool,
     /// When a turn was given beside that, until its connection asks again.
-    beside: Option<Nanos>,
+    concurrent_since: Option<Nanos>,
     /// First turns are given in line and not beside others until so many have ended their
     /// transmissions.
     in_line: u8,
     /// So many connections that wait for a place in a round are to be looked at.
     to_move: u8,
     /// In which of their lists.
-    later: u8,
+    current_backlog: u8,
     /// Connections in each list.
     lists: [u32; LISTS],
     hosts: Hosts,
@@ -197,14 +197,14 @@ impl Default for AckQueue {
             shares: Shares::default(),
             round: 0,
             passed: [0; CLASSES],
-            before: 0,
+            firsts_before_round: 0,
             in_rounds: 0,
-            aside: false,
-            long: false,
-            beside: None,
+            untrusted_may_go: false,
+            last_turn_long: false,
+            concurrent_since: None,
             in_line: 0,
             to_move: 0,
-            later: 0,
+            current_backlog: 0,
             lists: [0; LISTS],
             hosts: Hosts::default(),
             budget: Budget::default(),
@@ -306,7 +306,7 @@ impl AckQueue {
             self.count_in_flight(slot, packets.saturating_add(opened));
         }
         match verdict {
-            Verdict::Turn => connection.take_lone_turn(),
+            Verdict::Turn => connection.take_immediate_turn(),
             Verdict::Joins(_) => connection.wait_turn(),
             Verdict::Unchanged if slot.is_waiting() => connection.wait_turn(),
             Verdict::Unchanged | Verdict::Leaves(_) => {}
@@ -329,20 +329,20 @@ impl AckQueue {
                 });
             }
             (Position::Turn(turn), Demand::Nothing) => {
-                self.take_back(slot.host, turn, true, now);
+                self.end_turn(slot.host, turn, true, now);
                 self.unschedule(slot);
                 return Verdict::Unchanged;
             }
             (Position::Waiting(list), Demand::Nothing) => {
                 self.leave(list);
-                self.give_back(slot.host, list);
+                self.return_place(slot.host, list);
                 self.unschedule(slot);
                 return Verdict::Leaves(list);
             }
             (Position::Turn(_) | Position::Waiting(_), _) => {}
         }
         if demand.is_turn() {
-            self.ask(slot, demand, now)
+            self.request_turn(slot, demand, now)
         } else {
             Verdict::Unchanged
         }
@@ -374,7 +374,7 @@ impl AckQueue {
         slot.position = Position::Unscheduled;
         self.scheduled = self.scheduled.saturating_sub(1);
         if self.scheduled == 0 {
-            self.long = false;
+            self.last_turn_long = false;
             // Nobody is ahead of anybody.
             self.round = self.round.wrapping_add(ROUNDS);
         }
@@ -404,29 +404,29 @@ impl AckQueue {
 
     /// A counted connection has an acknowledgement due.
     #[inline]
-    fn ask(&mut self, slot: &mut Slot, demand: Demand, now: Nanos) -> Verdict {
+    fn request_turn(&mut self, slot: &mut Slot, demand: Demand, now: Nanos) -> Verdict {
         let Position::Turn(turn) = slot.position else {
             return Verdict::Unchanged;
         };
-        self.take_back(slot.host, turn, false, now);
+        self.end_turn(slot.host, turn, false, now);
         if self.active() <= 1 || (self.waiting == 0 && self.budget.has_room()) {
             slot.position = Position::Turn(Turn {
                 epoch: self.epoch,
                 since: now,
-                kind: Kind::Alone,
+                kind: Kind::Immediate,
             });
-            self.long = demand == Demand::Turn;
+            self.last_turn_long = demand == Demand::Turn;
             return Verdict::Turn;
         }
         if self.waiting == 0 {
             self.last_departure = now;
         }
-        if turn.kind == Kind::Alone {
+        if turn.kind == Kind::Immediate {
             if let Some(host) = self.hosts.find(slot.host, self.round) {
                 host.count(self.round);
             }
         }
-        let list = self.place(slot, demand == Demand::First, false);
+        let list = self.choose_list(slot, demand == Demand::First, false);
         self.join(list);
         slot.position = Position::Waiting(list);
         Verdict::Joins(list)
@@ -434,37 +434,37 @@ impl AckQueue {
 
     /// A connection asks, or its transmission `ends`, after this turn.
     #[inline]
-    fn take_back(&mut self, host: u64, turn: Turn, ends: bool, now: Nanos) {
+    fn end_turn(&mut self, host: u64, turn: Turn, ends: bool, now: Nanos) {
         let overdue = turn.epoch != self.epoch;
         if overdue {
             self.overdue = self.overdue.saturating_sub(1);
         }
         let late = now.saturating_sub(turn.since) > if ends { LATE_END } else { HOLD };
-        let aside = turn.kind == Kind::Aside;
-        let beside = turn.kind == Kind::Beside;
-        if (aside || beside) && self.beside == Some(turn.since) {
-            self.beside = None;
+        let untrusted = turn.kind == Kind::Untrusted;
+        let concurrent = turn.kind == Kind::Concurrent;
+        if (untrusted || concurrent) && self.concurrent_since == Some(turn.since) {
+            self.concurrent_since = None;
         }
-        if beside || turn.kind == Kind::First {
+        if concurrent || turn.kind == Kind::First {
             self.in_line = if ends {
                 self.in_line.saturating_sub(1)
             } else {
                 IN_LINE
             };
         }
-        let passed = late || (overdue && !aside && !beside);
-        if passed || aside {
+        let passed = late || (overdue && !untrusted && !concurrent);
+        if passed || untrusted {
             if let Some(host) = self.hosts.find(host, self.round) {
-                host.judge(passed);
+                host.update_trust(passed);
             }
         }
     }
 
     /// The list for a connection that waits from now on, or `moves` to a place in a round.
     #[inline]
-    fn place(&mut self, slot: &Slot, first: bool, moves: bool) -> List {
+    fn choose_list(&mut self, slot: &Slot, first: bool, moves: bool) -> List {
         let round = self.round;
-        let later = self.later(u8::from(!moves));
+        let backlog = self.backlog(u8::from(!moves));
         let most = if moves || self.to_move().is_none() {
             ROUNDS
         } else {
@@ -473,10 +473,10 @@ impl AckQueue {
         };
         let host = self.hosts.find(slot.host, round);
         if host.as_ref().is_some_and(|host| !host.is_trusted()) {
-            return List::ASIDE;
+            return List::UNTRUSTED;
         }
         match (slot.priority, host) {
-            (0, Some(host)) => host.place(round, most, first).unwrap_or(later),
+            (0, Some(host)) => host.place(round, most, first).unwrap_or(backlog),
             (0, None) if first => List::FIRST,
             (0, None) => List::of_round(round.wrapping_add(1)),
             (1..=6, _) => List::PREFERRED,
@@ -486,11 +486,11 @@ impl AckQueue {
 
     /// A connection leaves a list without a turn.
     #[inline]
-    fn give_back(&mut self, host: u64, list: List) {
+    fn return_place(&mut self, host: u64, list: List) {
         let first = list == List::FIRST;
         if first || list.is_round() {
             if let Some(host) = self.hosts.find(host, self.round) {
-                host.take_back(self.round, first);
+                host.return_place(self.round, first);
             }
         }
     }
@@ -499,7 +499,9 @@ impl AckQueue {
     #[inline]
     fn refund(&mut self, slot: &Slot, connection: &Connection) {
         let used = match slot.position {
-            Position::Turn(turn) => matches!(turn.kind, Kind::Listed | Kind::First | Kind::Beside),
+            Position::Turn(turn) => {
+                matches!(turn.kind, Kind::Listed | Kind::First | Kind::Concurrent)
+            }
             Position::Unscheduled | Position::Waiting(_) => false,
         };
         if !used || slot.priority > 0 {
@@ -518,7 +520,7 @@ impl AckQueue {
         }
         if list.is_round() {
             if self.in_rounds == 0 {
-                self.before = self.count(List::FIRST);
+                self.firsts_before_round = self.count(List::FIRST);
             }
             self.in_rounds = self.in_rounds.saturating_add(1);
         }
@@ -561,7 +563,7 @@ impl AckQueue {
 
     /// When the turn of its holders ends.
     #[inline]
-    fn limit(&self) -> Nanos {
+    fn turn_limit(&self) -> Nanos {
         let idle = self
             .last_departure
             .max(self.last_device_rx)
@@ -574,8 +576,8 @@ impl AckQueue {
     pub fn is_due(&self, now: Nanos) -> bool {
         self.waiting > 0
             && (self.waiting >= self.active()
-                || now >= self.limit()
-                || self.beside(now).is_some()
+                || now >= self.turn_limit()
+                || self.concurrent_list(now).is_some()
                 || self.budget.has_room()
                 || (self.to_move > 0 && self.to_move().is_some()))
     }
@@ -584,16 +586,16 @@ impl AckQueue {
     /// before those that are looked at until all of them have one.
     #[inline]
     fn to_move(&self) -> Option<List> {
-        let lists = [self.later(0), self.later(1)];
+        let lists = [self.backlog(0), self.backlog(1)];
         lists.into_iter().find(|list| !self.is_empty(*list))
     }
 
     /// The list of the connections that wait for a place in a round and are looked at, or of those
     /// that came later.
     #[inline]
-    fn later(&self, place: u8) -> List {
-        let [one, other] = List::LATER;
-        if (self.later ^ place) & 1 == 0 {
+    fn backlog(&self, place: u8) -> List {
+        let [one, other] = List::BACKLOG;
+        if (self.current_backlog ^ place) & 1 == 0 {
             one
         } else {
             other
@@ -603,17 +605,17 @@ impl AckQueue {
     /// The list whose head is to have a turn beside the one that was given last, and holds nobody
     /// up.
     #[inline]
-    fn beside(&self, now: Nanos) -> Option<List> {
+    fn concurrent_list(&self, now: Nanos) -> Option<List> {
         let silent = now >= self.last_device_rx.saturating_add(IDLE);
         let free = self
-            .beside
+            .concurrent_since
             .is_none_or(|since| now >= since.saturating_add(if silent { IDLE } else { HOLD }));
         if !free {
             return None;
         }
-        if self.aside && !self.is_empty(List::ASIDE) {
-            Some(List::ASIDE)
-        } else if self.long && self.in_line == 0 && !self.is_empty(List::FIRST) {
+        if self.untrusted_may_go && !self.is_empty(List::UNTRUSTED) {
+            Some(List::UNTRUSTED)
+        } else if self.last_turn_long && self.in_line == 0 && !self.is_empty(List::FIRST) {
             Some(List::FIRST)
         } else {
             None
@@ -629,12 +631,12 @@ impl AckQueue {
         let to_move = self.to_move().filter(|_| self.to_move > 0);
         let (list, step) = if let Some(list) = to_move {
             (list, Step::Move)
-        } else if let Some(list) = self.beside(now) {
-            (list, Step::Beside)
-        } else if self.waiting >= self.active() || now >= self.limit() {
-            (self.choose(), Step::Turn)
+        } else if let Some(list) = self.concurrent_list(now) {
+            (list, Step::Concurrent)
+        } else if self.waiting >= self.active() || now >= self.turn_limit() {
+            (self.next_list(), Step::Turn)
         } else {
-            (self.choose(), Step::Budget)
+            (self.next_list(), Step::Budget)
         };
         Some(NextTurn {
             queue: self,
@@ -651,27 +653,27 @@ impl AckQueue {
         let rounds = (0..ROUNDS).map(|ahead| List::of_round(self.round.wrapping_add(ahead)));
         let rounds = rounds.filter_map(waits).next();
         // Beside long transmissions there are turns enough.
-        let first =
-            waits(List::FIRST).filter(|_| !self.long || self.in_line > 0 || rounds.is_none());
+        let first = waits(List::FIRST)
+            .filter(|_| !self.last_turn_long || self.in_line > 0 || rounds.is_none());
         [waits(List::CONTROL), waits(List::PREFERRED), first, rounds]
     }
 
     /// The list whose head is next.
     #[inline]
-    fn choose(&self) -> List {
+    fn next_list(&self) -> List {
         let classes = self.classes();
         let overdue = classes.iter().zip(&self.passed).rev();
         let overdue = overdue.filter_map(|(list, n)| list.filter(|_| *n >= PASSES));
         let mut next = overdue.chain(classes.iter().copied().flatten());
-        next.next().or(self.to_move()).unwrap_or(List::ASIDE)
+        next.next().or(self.to_move()).unwrap_or(List::UNTRUSTED)
     }
 
     /// The head of this list has the turn, and not those of the others.
     #[inline]
-    fn pass(&mut self, chosen: List) {
+    fn count_passes(&mut self, chosen: List) {
         let classes = self.classes();
         let now = List::of_round(self.round);
-        let before = chosen == List::FIRST && self.before > 0;
+        let before = chosen == List::FIRST && self.firsts_before_round > 0;
         for (list, passed) in classes.into_iter().zip(&mut self.passed) {
             *passed = match list {
                 Some(list) if list != chosen => {
@@ -682,9 +684,9 @@ impl AckQueue {
             };
         }
         if chosen == List::FIRST {
-            self.before = self.before.saturating_sub(1);
+            self.firsts_before_round = self.firsts_before_round.saturating_sub(1);
         } else if chosen.is_round() {
-            self.before = self.count(List::FIRST);
+            self.firsts_before_round = self.count(List::FIRST);
         }
         self.round = self.round_of(chosen).unwrap_or(self.round);
     }
@@ -699,7 +701,7 @@ impl AckQueue {
 
     /// If there are turns that only the time has ended, their connections are overdue.
     #[inline]
-    fn end_turns(&mut self) {
+    fn expire_turns(&mut self) {
         if self.waiting < self.active() {
             self.overdue = self.scheduled.saturating_sub(self.waiting);
             self.epoch = self.epoch.wrapping_add(1);
@@ -711,7 +713,7 @@ impl AckQueue {
     /// has happened.
     #[inline]
     pub fn deadline(&self) -> Option<Nanos> {
-        (self.waiting > 0).then(|| self.limit())
+        (self.waiting > 0).then(|| self.turn_limit())
     }
 
     /// The device's link has so many Mbit/s; 0 if that is not known.

@@ -159,7 +159,7 @@ pub(super) struct Receiver {
     due: Due,
     turn: Turn,
     /// It came at once: no other connection of the device waited for one.
-    turn_at_once: bool,
+    immediate_turn: bool,
     /// So many connections of the device had announced a transmission when it was asked for.
     senders: u16,
     /// What [`take_news`](Self::take_news) returns next.
@@ -214,7 +214,7 @@ impl Receiver {
             before_ack: 0,
             due: Due::Not,
             turn: Turn::Not,
-            turn_at_once: false,
+            immediate_turn: false,
             senders: 0,
             news: News::default(),
             unreported: false,
@@ -482,7 +482,7 @@ impl Receiver {
     /// How many packets make an acknowledgement due.
     #[inline]
     fn packets_to_ack(&self, config: &Config) -> u16 {
-        let near = || self.turn_at_once && self.senders <= 1 && self.grants.is_near();
+        let near = || self.immediate_turn && self.senders <= 1 && self.grants.is_near();
         let least = self.peer.packets_to_ack(near, config);
         if !self.is_long() {
             return least;
@@ -714,7 +714,7 @@ impl Receiver {
         if self.turn == Turn::Granted {
             self.grants.adapt(
                 self.announced.is_some(),
-                self.turn_at_once,
+                self.immediate_turn,
                 self.senders,
                 config,
             );

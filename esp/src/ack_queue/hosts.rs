@@ -91,7 +91,7 @@ impl Host {
 
     /// A connection has left its list without a turn.
     #[inline]
-    pub(super) fn take_back(&mut self, round: u32, first: bool) {
+    pub(super) fn return_place(&mut self, round: u32, first: bool) {
         if first && self.debt > 0 {
             self.debt = self.debt.saturating_sub(PARTS);
         } else if self.ahead(round) > 0 {
@@ -116,7 +116,7 @@ impl Host {
 
     /// It has let a turn pass, or has used one that it had without trust.
     #[cold]
-    pub(super) fn judge(&mut self, passed: bool) {
+    pub(super) fn update_trust(&mut self, passed: bool) {
         self.trust = if passed {
             self.trust.saturating_sub(PASSED).max(LEAST_TRUST)
         } else {

@@ -12,7 +12,7 @@ pub(super) enum Step {
     /// It has the turn.
     Turn,
     /// It has a turn beside another one.
-    Beside,
+    Concurrent,
     /// It has a turn although others have theirs, since the budget has room.
     Budget,
     /// It may have a place in a round.
@@ -43,10 +43,10 @@ impl NextTurn<'_> {
     pub fn give(self, slot: &mut Slot) -> Option<List> {
         let queue = self.queue;
         if self.step == Step::Turn {
-            queue.end_turns();
+            queue.expire_turns();
         }
         if matches!(self.step, Step::Turn | Step::Budget) {
-            queue.pass(self.list);
+            queue.count_passes(self.list);
         }
         let list = match slot.position {
             Position::Waiting(list) => list,
@@ -57,19 +57,19 @@ impl NextTurn<'_> {
         match self.step {
             Step::Move => {
                 queue.to_move = queue.to_move.saturating_sub(1);
-                if list != queue.later(0) {
-                    queue.later ^= 1;
+                if list != queue.backlog(0) {
+                    queue.current_backlog ^= 1;
                 }
-                let list = queue.place(slot, false, true);
+                let list = queue.choose_list(slot, false, true);
                 queue.join(list);
                 slot.position = Position::Waiting(list);
                 return Some(list);
             }
-            Step::Beside => {
+            Step::Concurrent => {
                 // As one that is overdue already.
                 epoch = epoch.wrapping_sub(1);
                 queue.overdue = queue.overdue.saturating_add(1);
-                queue.beside = Some(self.now);
+                queue.concurrent_since = Some(self.now);
             }
             Step::Turn | Step::Budget => {
                 queue.last_departure = self.now;
@@ -78,14 +78,14 @@ impl NextTurn<'_> {
             }
         }
         let kind = match list {
-            List::ASIDE => {
-                queue.aside = false;
-                Kind::Aside
+            List::UNTRUSTED => {
+                queue.untrusted_may_go = false;
+                Kind::Untrusted
             }
-            List::FIRST if self.step == Step::Beside => Kind::Beside,
+            List::FIRST if self.step == Step::Concurrent => Kind::Concurrent,
             _ => {
-                queue.aside = true;
-                queue.long = list.is_round() || List::LATER.contains(&list);
+                queue.untrusted_may_go = true;
+                queue.last_turn_long = list.is_round() || List::BACKLOG.contains(&list);
                 queue.to_move = MOVES;
                 if list == List::FIRST {
                     Kind::First

@@ -48,15 +48,15 @@ pub(super) enum Kind {
     /// Not at all: the transmission was announced.
     Announced,
     /// At once, as nobody else waited. No round counts it.
-    Alone,
+    Immediate,
     /// From a list.
     Listed,
     /// From the list of those without trust.
-    Aside,
+    Untrusted,
     /// A first turn, from a list.
     First,
     /// A first turn beside one of a long transmission.
-    Beside,
+    Concurrent,
 }
 
 impl Slot {
@@ -84,7 +84,7 @@ impl Slot {
     #[inline]
     pub(super) fn has_listed_turn(&self) -> bool {
         match self.position {
-            Position::Turn(turn) => !matches!(turn.kind, Kind::Announced | Kind::Alone),
+            Position::Turn(turn) => !matches!(turn.kind, Kind::Announced | Kind::Immediate),
             Position::Unscheduled | Position::Waiting(_) => false,
         }
     }

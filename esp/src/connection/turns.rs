@@ -65,7 +65,7 @@ impl Connection {
     /// As [`take_turn`](Self::take_turn), at once: no other connection of the device waited for
     /// one.
     #[inline]
-    pub(in super::super) fn take_lone_turn(&mut self) {
+    pub(in super::super) fn take_immediate_turn(&mut self) {
         self.receiver.take_turn(true);
     }
 

@@ -150,7 +150,7 @@ impl Receiver {
         } else if self.timed.is_none() && self.turn == Turn::Granted {
             let (seq, window) = match self.announced {
                 Some(start) => (self.unscheduled_end(start, config), 0),
-                None if self.turn_at_once => {
+                None if self.immediate_turn => {
                     (self.allowed, self.last_advertised.distance(self.allowed))
                 }
                 None => (self.allowed, 0),

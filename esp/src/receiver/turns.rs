@@ -60,7 +60,7 @@ impl Receiver {
     pub(in super::super) fn take_turn(&mut self, alone: bool) {
         if self.is_scheduled() {
             self.turn = Turn::Granted;
-            self.turn_at_once = alone;
+            self.immediate_turn = alone;
             self.due = Due::Now;
         }
     }
