@@ -273,7 +273,7 @@ impl<P: Scheduled> QueueEntry<P> {
     pub(crate) fn update(&mut self, sock: &Sock<P>, engine: &mut Connection, now: u64) -> Due {
         let demand = engine.demand();
         let queue = &self.queue;
-        if !demand.is_news(self.counted, queue.waits.load(Relaxed)) {
+        if !demand.needs_schedule(self.counted, queue.waits.load(Relaxed)) {
             return Due::NOT;
         }
         let mut guard = queue.waiting.lock();

@@ -235,7 +235,7 @@ impl Connection {
     /// pushed back, which costs more than an early expiry: that is a no-op.
     #[inline]
     pub(crate) fn arm(&mut self, sock: &Sock<Esp>, now: u64) {
-        if self.armed <= self.engine.earliest_news(now) && !self.sending.is_corked() {
+        if self.armed <= self.engine.earliest_new_deadline(now) && !self.sending.is_corked() {
             return;
         }
         let deadline = match self.engine.deadline() {

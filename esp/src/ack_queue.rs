@@ -46,7 +46,7 @@
 
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};
-pub(super) use budget::{least_time, on_wire, News};
+pub(super) use budget::{least_time, on_wire, Samples};
 use budget::{link_rate, Budget};
 use hosts::Hosts;
 pub use next_turn::NextTurn;
@@ -242,7 +242,7 @@ impl Demand {
     /// do so no more or the reverse, and while any connection `waits` for its turn, since each
     /// packet may make room in the budget.
     #[inline]
-    pub fn is_news(self, counted: bool, waits: bool) -> bool {
+    pub fn needs_schedule(self, counted: bool, waits: bool) -> bool {
         self.is_turn() || self.counts() != counted || waits
     }
 }
@@ -286,7 +286,7 @@ impl AckQueue {
         }
         if connection.grants() {
             self.budget
-                .note(connection.take_news(), self.waiting > 0, now);
+                .note(connection.take_samples(), self.waiting > 0, now);
         }
         let verdict = self.update(slot, demand, now);
         if demand.is_turn() {

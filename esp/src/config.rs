@@ -103,7 +103,7 @@ impl Config {
     /// The shortest time that a timer of a connection at rest takes: of the retransmission's and
     /// the delayed acknowledgement's the shorter one.
     #[inline]
-    pub(super) fn least_news(&self) -> Nanos {
+    pub(super) fn shortest_timer(&self) -> Nanos {
         const ACK_DELAY_MICROS: u32 = (ACK_DELAY / MICROSECOND) as u32;
         if self.retransmission_time_min >= ACK_DELAY_MICROS {
             return ACK_DELAY;

@@ -633,13 +633,13 @@ impl Connection {
     /// [`deadline`](Self::deadline); `now` if that takes more to find out than asking for the
     /// deadline. A caller whose timer runs no longer than that need not ask.
     #[inline]
-    pub fn earliest_news(&self, now: Nanos) -> Nanos {
+    pub fn earliest_new_deadline(&self, now: Nanos) -> Nanos {
         let quiet = self.state == State::Established
             && !self.receiver.is_receiving()
             && !self.receiver.has_hole()
             && !self.receiver.waits_for_room();
         if quiet {
-            now.saturating_add(self.config.least_news())
+            now.saturating_add(self.config.shortest_timer())
         } else {
             now
         }

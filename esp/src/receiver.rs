@@ -33,7 +33,7 @@
 //! * An empty packet carries the number of the next packet that takes one. If that
 //!   shows a new hole, the receiver requests it as well.
 
-use super::ack_queue::{News, SHORT};
+use super::ack_queue::{Samples, SHORT};
 use super::config::{Config, LARGEST_WINDOW};
 use super::masks::Wrapped;
 use super::options::Options;
@@ -47,8 +47,8 @@ use grants::Grants;
 use out_of_order::OutOfOrder;
 use probing::{Probing, Timed};
 
+mod delay_based;
 mod grants;
-mod lone;
 mod numbers;
 mod out_of_order;
 mod probing;
@@ -162,8 +162,8 @@ pub(super) struct Receiver {
     immediate_turn: bool,
     /// So many connections of the device had announced a transmission when it was asked for.
     senders: u16,
-    /// What [`take_news`](Self::take_news) returns next.
-    news: News,
+    /// What [`take_samples`](Self::take_samples) returns next.
+    samples: Samples,
     /// The start or the end of a transmission has come and no acknowledgement
     /// has left since.
     unreported: bool,
@@ -216,7 +216,7 @@ impl Receiver {
             turn: Turn::Not,
             immediate_turn: false,
             senders: 0,
-            news: News::default(),
+            samples: Samples::default(),
             unreported: false,
             announced: None,
             short_announcement: false,
@@ -447,10 +447,10 @@ impl Receiver {
             // The next transmission's packets may not be written yet.
             self.timed = None;
             if starts && count > 1 {
-                self.forget_news(measured);
+                self.forget_samples(measured);
             }
         } else if starts {
-            self.forget_news(measured);
+            self.forget_samples(measured);
             self.begin(header);
         }
         self.unreported |= starts || ends;
@@ -563,7 +563,7 @@ impl Receiver {
         if !known {
             self.requested_at = Some(self.expected);
             *lost = u32::from(self.expected.distance(seq));
-            self.news.lost = true;
+            self.samples.lost = true;
             self.grants.note_missing();
             self.grants.on_loss(config);
         }
@@ -598,7 +598,9 @@ impl Receiver {
         }
         let free = room.limit.saturating_sub(room.queued);
         let fit = u16::try_from(free.div_ceil(each.max(1))).unwrap_or(u16::MAX);
-        let granted = room.kept(self.grants.most(config)).saturating_sub(distance);
+        let granted = room
+            .kept(self.grants.max_in_flight(config))
+            .saturating_sub(distance);
         let fitting = fit.max(granted).min(count);
         self.dropped_for_room |= fitting < count;
         fitting
@@ -644,7 +646,7 @@ impl Receiver {
     /// See [`Connection::granted`](super::Connection::granted).
     #[inline]
     pub(super) fn granted(&self, config: &Config) -> u16 {
-        self.grants.most(config)
+        self.grants.max_in_flight(config)
     }
 
     /// Whether an acknowledgement waits for data to carry it.

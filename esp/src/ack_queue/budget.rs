@@ -63,7 +63,7 @@ const SHORTEST: u32 = 84;
 
 /// What the packets of a connection have shown since the queue last asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(in super::super) struct News {
+pub(in super::super) struct Samples {
     /// Packets that were taken last, their bytes on the wire, and when.
     pub(in super::super) arrived: (u16, u32, Nanos),
     /// Others were found missing.
@@ -172,11 +172,11 @@ impl Budget {
 
     /// A connection has news; `waits` tells whether one waits for its turn.
     #[inline]
-    pub(super) fn note(&mut self, news: News, waits: bool, now: Nanos) {
-        if news.lost {
+    pub(super) fn note(&mut self, samples: Samples, waits: bool, now: Nanos) {
+        if samples.lost {
             self.on_loss();
         }
-        if let Some((packets, bytes, time)) = news.train {
+        if let Some((packets, bytes, time)) = samples.train {
             // Counted in the shortest packets, a slow port would seem to have room for many.
             self.measure_packet(packets, bytes);
             self.rate = self.rate.max(rate(bytes, time));
@@ -184,7 +184,7 @@ impl Budget {
                 self.ceiling = self.ceiling.max(self.arrive_in(FAST));
             }
         }
-        if let Some((time, least)) = news.time {
+        if let Some((time, least)) = samples.time {
             let delay = time.saturating_sub(least);
             self.round_trip = match self.round_trip {
                 0 => least,
@@ -192,7 +192,7 @@ impl Budget {
             };
             self.delay = Some(self.delay.map_or(delay, |least| least.min(delay)));
         }
-        let (packets, bytes, _) = news.arrived;
+        let (packets, bytes, _) = samples.arrived;
         if packets > 0 {
             self.measure_packet(packets, bytes);
             self.arrive(bytes, waits, now);

@@ -2,7 +2,7 @@
 
 //! A connection as the ACK queue sees it.
 
-use super::super::ack_queue::{Demand, News};
+use super::super::ack_queue::{Demand, Samples};
 use super::super::timers::Nanos;
 use super::super::wire::Header;
 use super::Connection;
@@ -92,8 +92,8 @@ impl Connection {
 
     /// Takes the note of the other side's packets since the last call.
     #[inline]
-    pub(in super::super) fn take_news(&mut self) -> News {
-        self.receiver.take_news()
+    pub(in super::super) fn take_samples(&mut self) -> Samples {
+        self.receiver.take_samples()
     }
 
     /// Packets that the other side may send and that have not come. `None` while an acknowledgement

@@ -8,7 +8,7 @@
 //!   of many senders alternate. Several senders share that time, so that their turns fit the
 //!   [budget](super::super::ack_queue). A window doubles or halves at most.
 //! * A sender whose turns come at once may need a larger window, or one below the configured
-//!   [`Floor`]: see [`Lone`].
+//!   [`Floor`]: see [`DelayBased`].
 //! * A loss shows that a queue on the way is too small for the window: a device's ring, or a port's
 //!   buffer. So it takes a quarter off, and bounds those of the next [`LEASE`] windows.
 //! * OutOfOrder an announcement come as many packets as the ACK queue of the device has given this
@@ -26,7 +26,7 @@ use super::super::options::{Options, Window};
 use super::super::outcome::Room;
 use super::super::timers::{Nanos, MICROSECOND};
 use super::super::wire::Grant;
-use super::lone::Lone;
+use super::delay_based::DelayBased;
 
 /// A window lasts this long at the rate of arrivals: at 10 Gbit/s it has 81 full packets of an MTU
 /// of 1500 bytes.
@@ -46,7 +46,7 @@ const STORED: u16 = 2;
 const LEAST_TRAIN: u16 = 4;
 
 /// So many tell how closely packets follow each other.
-const FEW: u16 = 16;
+const PACE_PACKETS: u16 = 16;
 
 /// For so many windows after a loss they stay below the one that was too large. It is tried again
 /// then, since buffers on the way may have been full of others' packets.
@@ -56,10 +56,10 @@ const LEASE: u32 = 256;
 const LEAST: u16 = 2;
 
 /// So many turns in a row show that the way is shared.
-const PROOF: u8 = 8;
+const SHARED_PROOF: u8 = 8;
 
 /// For so many turns packets that were missing are remembered.
-const LOSSY: u8 = 32;
+const LOSS_MEMORY: u8 = 32;
 
 /// With so many turns in a row that ask for more, the least window grows by a packet.
 const PATIENCE: u16 = 8;
@@ -149,9 +149,9 @@ impl Train {
     }
 }
 
-/// [`FEW`] packets behind a first one.
+/// [`PACE_PACKETS`] packets behind a first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Few {
+struct PaceSample {
     /// When that came.
     first: Nanos,
     /// So many are yet to come; 0 if the first one is.
@@ -186,10 +186,10 @@ pub(super) struct Grants {
     /// What arrives in [`HANDOVER`], once it is known.
     handover: Option<u16>,
     /// It was granted something else than its own choice.
-    told: bool,
+    repeats: bool,
     /// The packets since the last turn.
     train: Option<Train>,
-    lone: Lone,
+    delay_based: DelayBased,
     /// The least window.
     floor: Floor,
     /// The least time that a packet took lately behind another one.
@@ -197,17 +197,17 @@ pub(super) struct Grants {
     /// The link's rate, which no packets exceed, bytes in 2^16 ns; 0 if it is not known.
     link: u32,
     /// Packets that are to show it.
-    few: Few,
+    pace_sample: PaceSample,
     /// Senders to other devices share the way, whose turns nobody gives.
     shared: bool,
     /// Turns in a row that have shown it.
-    queues: u8,
+    shared_turns: u8,
     /// So many turns until it is forgotten that packets were missing.
-    lossy: u8,
+    loss_memory: u8,
     /// See [`is_near`](Self::is_near).
     near: bool,
     /// Packets of the turn before, their bytes, and in which time they came, until it is asked for.
-    shown: Option<(u16, u32, Nanos)>,
+    rate_sample: Option<(u16, u32, Nanos)>,
 }
 
 impl Grants {
@@ -248,7 +248,7 @@ impl Grants {
 
     /// The most packets that may come behind the last advertised number.
     #[inline]
-    pub(super) fn most(&self, config: &Config) -> u16 {
+    pub(super) fn max_in_flight(&self, config: &Config) -> u16 {
         self.window(config)
             .max(self.start.unwrap_or(0).saturating_add(1))
     }
@@ -272,7 +272,7 @@ impl Grants {
     /// Packets are missing.
     #[inline]
     pub(super) fn note_missing(&mut self) {
-        self.lossy = LOSSY;
+        self.loss_memory = LOSS_MEMORY;
         self.near = false;
     }
 
@@ -301,21 +301,21 @@ impl Grants {
     /// it, or 0 if the sender was not alone.
     #[inline]
     pub(super) fn note_time(&mut self, window: u16, time: Nanos, now: Nanos) {
-        self.few = Few::default();
-        self.lone.note(window, time, now);
+        self.pace_sample = PaceSample::default();
+        self.delay_based.note(window, time, now);
     }
 
     /// The least time that a turn's first packet took.
     #[inline]
     pub(super) fn least_time(&self) -> Option<Nanos> {
-        self.lone.least()
+        self.delay_based.least()
     }
 
     /// So many packets of a turn came in a time, and their bytes on the wire, if there is news
     /// since this was last asked.
     #[inline]
     pub(super) fn take_train(&mut self) -> Option<(u16, u32, Nanos)> {
-        self.shown.take()
+        self.rate_sample.take()
     }
 
     /// Packets were taken.
@@ -327,38 +327,40 @@ impl Grants {
         self.half = room.limit / 2;
         self.packet = room.packet;
         Train::add(&mut self.train, packets, now);
-        if packets >= self.few.left || now == self.few.first {
-            self.look(packets, payload, now);
+        if packets >= self.pace_sample.left || now == self.pace_sample.first {
+            self.end_pace_sample(packets, payload, now);
         } else {
-            self.few.left = self.few.left.saturating_sub(packets);
-            self.few.payload = self.few.payload.saturating_add(payload.into());
+            self.pace_sample.left = self.pace_sample.left.saturating_sub(packets);
+            self.pace_sample.payload = self.pace_sample.payload.saturating_add(payload.into());
         }
     }
 
-    /// Packets came with the first ones of [`FEW`], or are the last of them.
+    /// Packets came with the first ones of [`PACE_PACKETS`], or are the last of them.
     #[inline(never)]
-    fn look(&mut self, packets: u16, payload: u16, now: Nanos) {
-        let few = self.few;
-        if few.left == 0 {
-            self.few = Few {
+    fn end_pace_sample(&mut self, packets: u16, payload: u16, now: Nanos) {
+        let sample = self.pace_sample;
+        if sample.left == 0 {
+            self.pace_sample = PaceSample {
                 first: now,
-                left: FEW,
+                left: PACE_PACKETS,
                 payload: 0,
             };
             return;
         }
-        let elapsed = now.saturating_sub(few.first);
+        let elapsed = now.saturating_sub(sample.first);
         if elapsed == 0 {
             // The first ones as well.
             return;
         }
-        self.few = Few::default();
-        let packets = FEW.saturating_sub(few.left).saturating_add(packets);
-        let payload = few.payload.saturating_add(payload.into());
+        self.pace_sample = PaceSample::default();
+        let packets = PACE_PACKETS
+            .saturating_sub(sample.left)
+            .saturating_add(packets);
+        let payload = sample.payload.saturating_add(payload.into());
         let bytes = on_wire(packets, payload);
         // The processor takes packets in faster than they arrived if the card has collected them.
         let elapsed = elapsed.max(least_time(bytes, self.link));
-        self.shown = Some((packets, bytes, elapsed));
+        self.rate_sample = Some((packets, bytes, elapsed));
         let each = elapsed.checked_div(packets.into()).unwrap_or(0);
         self.pace = Some(self.pace.map_or(each, |least| {
             each.min(least.saturating_add(least.div_ceil(64)))
@@ -384,13 +386,13 @@ impl Grants {
                 own: self.own,
                 largest: self.largest,
                 short: self.short,
-                told: self.told,
+                repeats: self.repeats,
                 link: self.link,
                 ..Self::default()
             };
             own
         };
-        self.told |= wanted != own;
+        self.repeats |= wanted != own;
         let byte = |packets: u16| u8::try_from(packets).unwrap_or(u8::MAX);
         let grant = Grant {
             start: byte(wanted.initial_ack_burst_length),
@@ -400,7 +402,7 @@ impl Grants {
             burst_length: grant.window.into(),
             initial_ack_burst_length: grant.start.into(),
         };
-        self.told.then_some((grant, window))
+        self.repeats.then_some((grant, window))
     }
 
     /// A turn has come: fits the window to what the last one has shown; `alone` tells that no other
@@ -409,10 +411,10 @@ impl Grants {
     #[inline]
     pub(super) fn adapt(&mut self, unscheduled: bool, alone: bool, senders: u16, config: &Config) {
         let train = self.train.take();
-        self.lone.pressed &= alone;
+        self.delay_based.pressed &= alone;
         let window = self.window(config);
-        self.lossy = self.lossy.saturating_sub(1);
-        self.near = self.lossy == 0 && self.lone.is_near(SPAN / 3);
+        self.loss_memory = self.loss_memory.saturating_sub(1);
+        self.near = self.loss_memory == 0 && self.delay_based.is_near(SPAN / 3);
         if !config.is_adaptive() {
             return;
         }
@@ -426,30 +428,32 @@ impl Grants {
             .filter(|_| !unscheduled)
             .and_then(|train| self.by_rate(train, senders, window));
         let by_time = if alone {
-            self.lone.wanted(window, most)
+            self.delay_based.wanted(window, most)
         } else {
             None
         };
         if by_time.is_some() || !alone {
-            self.queues = if alone && self.is_behind_others(window) {
+            self.shared_turns = if alone && self.is_behind_others(window) {
                 let between = train.is_some_and(|train| self.has_others_between(train));
-                self.queues.saturating_add(between.into())
+                self.shared_turns.saturating_add(between.into())
             } else {
                 0
             };
-            self.shared = self.queues >= PROOF;
+            self.shared = self.shared_turns >= SHARED_PROOF;
             if self.shared {
                 self.floor.sink(config);
             }
         }
         // What arrives in [`SPAN`] covers a short way. On a long one the time decides: a rate may
         // be low for want of windows.
-        let by_time = by_time.filter(|_| self.shared || self.lone.is_long());
+        let by_time = by_time.filter(|_| self.shared || self.delay_based.is_long());
         let wanted = match by_rate {
             // While the largest window is too small, the sender stands still in the midst of what a
             // turn let go.
-            _ if self.shared || self.lone.pressed => by_time.unwrap_or(window),
-            Some(rate) if alone && self.lone.is_long() => rate.max(by_time.unwrap_or(window)),
+            _ if self.shared || self.delay_based.pressed => by_time.unwrap_or(window),
+            Some(rate) if alone && self.delay_based.is_long() => {
+                rate.max(by_time.unwrap_or(window))
+            }
             Some(rate) => rate,
             None => by_time.unwrap_or(0).max(window),
         };
@@ -467,7 +471,7 @@ impl Grants {
     /// host held it back.
     fn is_behind_others(&self, window: u16) -> bool {
         self.twice_the_time(window)
-            .is_some_and(|own| self.lone.time() > own.saturating_add(self.lone.aim()))
+            .is_some_and(|own| self.delay_based.time() > own.saturating_add(self.delay_based.aim()))
     }
 
     /// Whether there were others between these packets as well: not if a host held them back.
@@ -486,7 +490,7 @@ impl Grants {
     /// How many packets of a window make an acknowledgement due, if `least` do at least.
     #[inline]
     pub(super) fn packets_to_ack(&self, window: u16, least: u16) -> u16 {
-        if self.lone.pressed {
+        if self.delay_based.pressed {
             return least.min((window / 8).max(1));
         }
         self.handover
@@ -509,7 +513,7 @@ impl Grants {
             u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
         };
         // The packets of others between them make a rate look low, and nothing makes it look high.
-        let handover = arrive(HANDOVER.max(self.lone.aim())).saturating_add(STORED);
+        let handover = arrive(HANDOVER.max(self.delay_based.aim())).saturating_add(STORED);
         let before = self.handover.unwrap_or(window).saturating_sub(1);
         self.handover = Some(handover.max(before));
         Some(arrive(LEAST_SPAN.max(SPAN / Nanos::from(senders.max(1)))))

@@ -439,7 +439,7 @@ impl Receiver {
         }
         self.out_of_order.lost_in_window = self.out_of_order.lost_in_window.saturating_add(packets);
         if self.out_of_order.lost_in_window > window / MAX_LOSS_SHARE {
-            self.news.lost = true;
+            self.samples.lost = true;
             self.grants.on_loss(config);
         }
     }

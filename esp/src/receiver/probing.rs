@@ -63,7 +63,7 @@ impl Receiver {
         let known = timed.probed == timed.sent_at;
         if known {
             self.grants.note_time(timed.window, most, now);
-            self.news.time = self.grants.least_time().map(|least| (most, least));
+            self.samples.time = self.grants.least_time().map(|least| (most, least));
             self.turnaround.sample(most);
             self.probes = 0;
         } else if self.turnaround.is_known() {

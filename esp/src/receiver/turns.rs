@@ -3,7 +3,7 @@
 //! A receiver's part in the ACK queue: what it demands, the turns that it gets, and the news that
 //! it has for the queue.
 
-use super::super::ack_queue::{on_wire, Demand, News, PARTS};
+use super::super::ack_queue::{on_wire, Demand, Samples, PARTS};
 use super::super::config::Config;
 use super::super::rtt::Rtt;
 use super::super::seq::Seq;
@@ -132,12 +132,12 @@ impl Receiver {
         self.grants.set_start(packets);
     }
 
-    /// See [`Connection::take_news`](super::super::Connection::take_news).
+    /// See [`Connection::take_samples`](super::super::Connection::take_samples).
     #[inline]
-    pub(in super::super) fn take_news(&mut self) -> News {
-        News {
+    pub(in super::super) fn take_samples(&mut self) -> Samples {
+        Samples {
             train: self.grants.take_train(),
-            ..core::mem::take(&mut self.news)
+            ..core::mem::take(&mut self.samples)
         }
     }
 
@@ -179,22 +179,22 @@ impl Receiver {
     #[cold]
     #[inline(never)]
     pub(in super::super) fn note_arrived(&mut self, count: u16, payload: u16, now: Nanos) {
-        let (packets, bytes) = match self.news.arrived {
+        let (packets, bytes) = match self.samples.arrived {
             (packets, bytes, at) if at == now => (packets, bytes),
             // Nobody has asked: it did not count.
             _ => (0, 0),
         };
         let bytes = bytes.saturating_add(on_wire(count, payload.into()));
-        self.news.arrived = (packets.saturating_add(count), bytes, now);
+        self.samples.arrived = (packets.saturating_add(count), bytes, now);
     }
 
     /// Forgets the news of short transmissions, since they tell no rate of the port. Keeps the time
     /// that the first packets of this longer one have `measured`.
     #[cold]
-    pub(super) fn forget_news(&mut self, measured: bool) {
-        self.news = News {
-            time: self.news.time.filter(|_| measured),
-            ..News::default()
+    pub(super) fn forget_samples(&mut self, measured: bool) {
+        self.samples = Samples {
+            time: self.samples.time.filter(|_| measured),
+            ..Samples::default()
         };
     }
 }

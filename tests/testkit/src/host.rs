@@ -47,7 +47,7 @@ impl Device {
             conn.wait_turn();
         }
         let demand = conn.demand();
-        if !demand.is_news(socket.counted, self.queue.waiting() > 0) {
+        if !demand.needs_schedule(socket.counted, self.queue.waiting() > 0) {
             return Verdict::Unchanged;
         }
         socket.counted = demand.counts();

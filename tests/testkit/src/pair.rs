@@ -504,7 +504,7 @@ impl Host for Pair {
             return;
         };
         let deadline = conn.deadline().unwrap_or(Nanos::MAX);
-        if side.armed <= conn.earliest_news(now) {
+        if side.armed <= conn.earliest_new_deadline(now) {
             // A timer that is already due runs now, whatever the deadline was.
             let runs = deadline.max(now);
             assert!(side.armed <= runs, "a timer began to run unnoticed");

@@ -26,7 +26,7 @@ const MEMORY: Nanos = 10 * SECOND;
 
 /// What the turns of a sender that is alone have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Lone {
+pub(super) struct DelayBased {
     /// The least time from a turn to its first packet, in this [`MEMORY`] and in the one before; 0
     /// for none.
     least: [Nanos; 2],
@@ -42,7 +42,7 @@ pub(super) struct Lone {
     pub(super) pressed: bool,
 }
 
-impl Lone {
+impl DelayBased {
     /// The first packet that a turn let go came after `time`. `window`: the one before it, or 0 if
     /// others waited for turns.
     pub(super) fn note(&mut self, window: u16, time: Nanos, now: Nanos) {
