@@ -115,9 +115,9 @@ pub struct Connection {
     failure: Option<Failure>,
     config: Config,
     /// The window that a SYN or SYN|ACK told: a larger one would surprise the other side.
-    told_window: u16,
+    advertised_window: u16,
     /// Whether it told that requests may name packets.
-    told_selective: bool,
+    advertised_selective: bool,
     /// Whether the other side's did.
     peer_selective: bool,
     /// The user's value in place of [`Config::user_timeout`], 0 for none.
@@ -132,9 +132,9 @@ pub struct Connection {
     reader: Reader,
     reset: PendingReset,
     /// When a challenge ACK last left.
-    challenged: Option<Nanos>,
+    last_challenge: Option<Nanos>,
     /// The other side has told its version: all data that it sends acknowledges.
-    tells_version: bool,
+    peer_has_version: bool,
     masks: Masks,
     /// Of a connection with records.
     pub(super) records: Option<Records>,
@@ -150,8 +150,8 @@ impl Connection {
             state: State::Closed,
             failure: None,
             config,
-            told_window: LARGEST_WINDOW,
-            told_selective: false,
+            advertised_window: LARGEST_WINDOW,
+            advertised_selective: false,
             peer_selective: false,
             user_timeout: 0,
             syn_tries: SYN_TRIES,
@@ -162,8 +162,8 @@ impl Connection {
             handshake: Handshake::Usual,
             reader: Reader::Open,
             reset: PendingReset::None,
-            challenged: None,
-            tells_version: false,
+            last_challenge: None,
+            peer_has_version: false,
             masks: Masks::default(),
             records: None,
         }
@@ -183,8 +183,8 @@ impl Connection {
         self.receiver = Receiver::new(Seq(0), now);
         self.failure = None;
         self.reset = PendingReset::None;
-        self.challenged = None;
-        self.tells_version = false;
+        self.last_challenge = None;
+        self.peer_has_version = false;
         self.peer_selective = false;
         self.handshake = Handshake::Usual;
         self.state = State::SynSent;
@@ -204,24 +204,24 @@ impl Connection {
     /// The other side's SYN had these options: to be called after [`accept`](Self::accept).
     pub fn take_options(&mut self, options: &Options) {
         self.receiver.take_options(options);
-        self.tells_version |= options.version.is_some();
+        self.peer_has_version |= options.version.is_some();
         if options.takes_skips {
             self.sender.may_skip();
         }
         self.peer_selective = options.selective;
-        self.agree();
+        self.negotiate_selective();
         if options.crowded {
             self.sender.set_crowded();
         }
         self.masks.take(options.nonce);
         if let (Some(records), Some(largest)) = (&mut self.records, options.records) {
-            records.tell(largest);
+            records.set_peer_largest(largest);
         }
     }
 
     /// Both sides have told whether requests may name packets, or one has.
-    fn agree(&mut self) {
-        if self.told_selective && self.peer_selective {
+    fn negotiate_selective(&mut self) {
+        if self.advertised_selective && self.peer_selective {
             self.receiver.enable_selective();
         }
     }
@@ -258,10 +258,10 @@ impl Connection {
         let mut connection = Self::accept(local_port, syn, isn, config, now);
         connection.sender.assume_syn_sent(now);
         // The SYN told this, or it would not have been answered by a cookie.
-        connection.tells_version = true;
+        connection.peer_has_version = true;
         connection.sender.may_skip();
-        connection.receiver.reach(MOST_WINDOW);
-        connection.told_window = connection.config.window();
+        connection.receiver.widen_span(MOST_WINDOW);
+        connection.advertised_window = connection.config.window();
         connection.stats.pkt_tx = 1;
         connection
     }
@@ -287,7 +287,7 @@ impl Connection {
     /// Changes the parameters from now on. The window does not get larger than the other side was
     /// told.
     pub fn set_config(&mut self, config: Config) {
-        self.config = config.with_window_up_to(self.told_window);
+        self.config = config.with_window_up_to(self.advertised_window);
         if self.user_timeout != 0 {
             self.config.user_timeout = self.user_timeout;
         }

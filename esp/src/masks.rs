@@ -38,8 +38,8 @@ pub(super) struct Wraps {
 /// The keys of the two directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Keys {
-    leaving: u32,
-    arriving: u32,
+    tx: u32,
+    rx: u32,
 }
 
 /// The nonces of a connection.
@@ -66,7 +66,7 @@ impl Masks {
 
     /// Whether packets have masks.
     #[inline]
-    pub(super) fn are_on(&self) -> bool {
+    pub(super) fn are_enabled(&self) -> bool {
         self.keys.is_some()
     }
 
@@ -74,8 +74,8 @@ impl Masks {
     pub(super) fn take(&mut self, nonce: Option<u32>) {
         let ends = self.own.zip(nonce);
         self.keys = ends.map(|(own, other)| Keys {
-            leaving: key(own, other),
-            arriving: key(other, own),
+            tx: key(own, other),
+            rx: key(other, own),
         });
     }
 
@@ -91,26 +91,26 @@ impl Masks {
 
     /// The mask of a packet that leaves.
     #[inline]
-    pub(super) fn leaving(&self, header: &Header, wraps: impl FnOnce() -> Wraps) -> u32 {
+    pub(super) fn tx_mask(&self, header: &Header, wraps: impl FnOnce() -> Wraps) -> u32 {
         match self.keys {
-            Some(keys) if !header.has(flags::SYN) => mask(keys.leaving, wraps()),
-            None if header.is_strangers_reset() => self.other,
+            Some(keys) if !header.has(flags::SYN) => mask(keys.tx, wraps()),
+            None if header.is_stateless_reset() => self.other,
             _ => 0,
         }
     }
 
     /// The mask that a packet which arrives is to have, if its sender knows the connection.
     #[inline]
-    pub(super) fn arriving(&self, header: &Header, wraps: impl FnOnce() -> Wraps) -> u32 {
+    pub(super) fn rx_mask(&self, header: &Header, wraps: impl FnOnce() -> Wraps) -> u32 {
         match self.keys {
-            Some(keys) if !header.has(flags::SYN) => mask(keys.arriving, wraps()),
+            Some(keys) if !header.has(flags::SYN) => mask(keys.rx, wraps()),
             _ => 0,
         }
     }
 
     /// The mask of a packet that has left, which was no SYN.
-    pub(super) fn left(&self, wraps: Wraps) -> u32 {
-        self.keys.map_or(0, |keys| mask(keys.leaving, wraps))
+    pub(super) fn of_sent(&self, wraps: Wraps) -> u32 {
+        self.keys.map_or(0, |keys| mask(keys.tx, wraps))
     }
 }
 

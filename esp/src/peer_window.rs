@@ -36,7 +36,7 @@ pub(super) struct PeerWindow {
     lease: u16,
     /// The window that the sender's SYN told, raised by packets from beyond it; or the
     /// one that it was granted.
-    told: Option<Window>,
+    advertised: Option<Window>,
     /// Whether it was granted.
     granted: bool,
     /// Twice the largest window that was ever told or granted; 0 if none was.
@@ -45,13 +45,13 @@ pub(super) struct PeerWindow {
 
 impl PeerWindow {
     /// The sender has told its parameters.
-    pub(super) fn tell(&mut self, window: Window) {
-        self.told = Some(window);
-        self.reach(window.burst_length);
+    pub(super) fn set_advertised(&mut self, window: Window) {
+        self.advertised = Some(window);
+        self.widen_span(window.burst_length);
     }
 
     /// The sender may have a window of so many packets.
-    pub(super) fn reach(&mut self, window: u16) {
+    pub(super) fn widen_span(&mut self, window: u16) {
         self.span = self.span.max(window.saturating_mul(2));
     }
 
@@ -65,9 +65,9 @@ impl PeerWindow {
     /// The sender is granted a window, from an acknowledgement on that leaves now.
     #[inline]
     pub(super) fn grant(&mut self, window: Window) {
-        self.told = Some(window);
+        self.advertised = Some(window);
         self.granted = true;
-        self.reach(window.burst_length);
+        self.widen_span(window.burst_length);
     }
 
     /// The sender is given its own parameters back, from an acknowledgement on that leaves now.
@@ -79,14 +79,14 @@ impl PeerWindow {
                 ..Self::default()
             };
         }
-        self.told = Some(own);
+        self.advertised = Some(own);
     }
 
     /// How many packets may follow an announcement that is not acknowledged.
     #[inline]
     pub(super) fn unscheduled(&self, config: &Config) -> u16 {
-        match &self.told {
-            Some(told) => told.initial_ack_burst_length,
+        match &self.advertised {
+            Some(advertised) => advertised.initial_ack_burst_length,
             None => config.initial_ack_burst_length,
         }
     }
@@ -97,15 +97,15 @@ impl PeerWindow {
         self.farthest = self.farthest.max(distance);
         // The window is no smaller than that.
         self.proven = self.proven.max(distance);
-        if let (Some(told), false) = (&mut self.told, self.granted) {
-            told.burst_length = told.burst_length.max(distance);
+        if let (Some(advertised), false) = (&mut self.advertised, self.granted) {
+            advertised.burst_length = advertised.burst_length.max(distance);
         }
         self.lease = self.lease.saturating_sub(packets);
     }
 
     /// The sender stopped at this distance, and went on after a probe that opened
     /// its window. `true` if its window may end there.
-    pub(super) fn stop(&mut self, distance: u16) -> bool {
+    pub(super) fn on_stop(&mut self, distance: u16) -> bool {
         let may_end = self.farthest <= distance;
         if may_end && distance == self.stopped {
             self.proven = distance;
@@ -121,9 +121,9 @@ impl PeerWindow {
     /// quarters of a window that was granted are as good, and take fewer acknowledgements.
     #[inline]
     pub(super) fn packets_to_ack(&self, near: impl FnOnce() -> bool, config: &Config) -> u16 {
-        let window = match &self.told {
+        let window = match &self.advertised {
             _ if self.lease > 0 => self.proven,
-            Some(told) => told.burst_length,
+            Some(advertised) => advertised.burst_length,
             None => return config.packets_to_ack,
         };
         if self.granted && window > config.window() {
@@ -136,10 +136,10 @@ impl PeerWindow {
     /// The window that an acknowledgement opens.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
-        match &self.told {
+        match &self.advertised {
             _ if self.lease > 0 && !self.granted => config.window().min(self.proven),
             _ if self.lease > 0 => self.proven,
-            Some(told) => told.burst_length,
+            Some(advertised) => advertised.burst_length,
             None => config.window(),
         }
     }

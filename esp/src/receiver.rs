@@ -289,7 +289,7 @@ impl Receiver {
     /// The sender's SYN had these options.
     pub(super) fn take_options(&mut self, options: &Options) {
         if let Some(window) = options.window {
-            self.peer.tell(window);
+            self.peer.set_advertised(window);
         }
         self.grants.take_options(options);
     }

@@ -50,7 +50,7 @@ pub(super) struct Records {
 
 impl Records {
     /// The other side takes records of up to `largest` bytes.
-    pub(super) fn tell(&mut self, largest: u32) {
+    pub(super) fn set_peer_largest(&mut self, largest: u32) {
         self.peer = largest;
     }
 

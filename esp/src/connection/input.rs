@@ -42,7 +42,7 @@ impl Connection {
     #[cold]
     #[inline(never)]
     pub fn without_names(&self, header: &Header) -> Header {
-        if !header.names_missing() || !self.tells_version {
+        if !header.names_missing() || !self.peer_has_version {
             return *header;
         }
         let takes = self.receiver.is_selective();
@@ -59,7 +59,7 @@ impl Connection {
     #[cold]
     #[inline(never)]
     pub fn on_named(&mut self, header: &Header, named: &[u8], outcome: &Outcome, now: Nanos) {
-        let takes = self.tells_version && self.receiver.is_selective();
+        let takes = self.peer_has_version && self.receiver.is_selective();
         if takes && outcome.drop.is_none() && self.state != State::Closed {
             self.sender
                 .on_named(header.ack, named, &self.config, &self.rtt, now);
@@ -136,7 +136,7 @@ impl Connection {
             if header.is_skipped() {
                 return self.on_skipped(header, now, outcome);
             }
-            if header.names_missing() && self.tells_version {
+            if header.names_missing() && self.peer_has_version {
                 return Err(DropReason::Malformed);
             }
         }
@@ -158,7 +158,7 @@ impl Connection {
     /// Data that acknowledges nothing: a sender that tells no version need not repeat a number.
     /// From any other such data is forged.
     fn on_unacknowledging(&mut self, now: Nanos) -> Result<(), DropReason> {
-        if !self.sender.is_open() || self.tells_version {
+        if !self.sender.is_open() || self.peer_has_version {
             // Nothing shows that it answers our SYN, or belongs to this connection.
             return Err(DropReason::BadState);
         }
@@ -260,7 +260,7 @@ impl Connection {
         }
         // The RST that answers a challenge ACK names the number behind all that was sent, as the
         // one that answers the FIN does.
-        let answers_data = self.challenged.is_none();
+        let answers_data = self.last_challenge.is_none();
         let forgotten =
             !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack, answers_data);
         if ending && (self.sender.is_drained() || forgotten) {
@@ -278,7 +278,7 @@ impl Connection {
     /// the number behind a packet of ours, from a probe to the last one. A sender that tells no
     /// version need not name one.
     fn names_ours(&self, reset: &Header) -> bool {
-        if !self.tells_version {
+        if !self.peer_has_version {
             true
         } else if reset.has(flags::ACK) {
             self.sender.is_acceptable(reset.ack)
@@ -291,8 +291,8 @@ impl Connection {
     #[cold]
     fn challenge(&mut self, now: Nanos) {
         let recently = |at| now.saturating_sub(at) < CHALLENGE_INTERVAL;
-        if !self.challenged.is_some_and(recently) {
-            self.challenged = Some(now);
+        if !self.last_challenge.is_some_and(recently) {
+            self.last_challenge = Some(now);
             self.receiver.answer();
         }
     }
@@ -338,7 +338,7 @@ impl Connection {
             return self.on_older(header);
         }
         self.liveness.restart(now);
-        if self.sender.doubts() {
+        if self.sender.ignores_acks() {
             return Ok(());
         }
         let opens = !header.is_hold();

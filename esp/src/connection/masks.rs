@@ -16,21 +16,21 @@ impl Connection {
 
     /// The nonce that a SYN or SYN|ACK which leaves now tells. A SYN|ACK tells one if the SYN did.
     pub fn nonce(&self) -> Option<u32> {
-        let tells = self.state == State::SynSent || self.masks.are_on();
+        let tells = self.state == State::SynSent || self.masks.are_enabled();
         self.masks.own().filter(|_| tells)
     }
 
     /// Whether the sums of packets have masks: both sides have told a nonce.
     #[inline]
     pub fn has_masks(&self) -> bool {
-        self.masks.are_on()
+        self.masks.are_enabled()
     }
 
     /// The mask of the sum of a packet, or of each packet of a run, that
     /// [`poll_transmit`](Self::poll_transmit) or [`abort`](Self::abort) has just given out.
     #[inline]
     pub fn mask(&self, header: &Header) -> u32 {
-        self.masks.leaving(header, || Wraps {
+        self.masks.tx_mask(header, || Wraps {
             seq: self.sender.wraps_at(header.seq),
             ack: self.receiver.wraps_at(header.ack),
         })
@@ -41,10 +41,10 @@ impl Connection {
     /// packet with a sum.
     #[inline]
     pub fn takes_mask(&mut self, header: &Header, mask: u32) -> bool {
-        if header.is_strangers_reset() {
-            return self.has_left_with(header, mask);
+        if header.is_stateless_reset() {
+            return self.was_sent_with(header, mask);
         }
-        let expected = self.masks.arriving(header, || Wraps {
+        let expected = self.masks.rx_mask(header, || Wraps {
             seq: self.receiver.wraps_at(header.seq),
             ack: self.sender.wraps_at(header.ack),
         });
@@ -54,15 +54,15 @@ impl Connection {
     /// Whether a packet has left with this `mask` that the RST `header` answers: a SYN, one with
     /// the number that it acknowledges, or one with the number before, which the packet takes.
     #[cold]
-    fn has_left_with(&self, header: &Header, mask: u32) -> bool {
-        let left = |seq| {
-            self.masks.left(Wraps {
+    fn was_sent_with(&self, header: &Header, mask: u32) -> bool {
+        let sent = |seq| {
+            self.masks.of_sent(Wraps {
                 seq: self.sender.wraps_at(seq),
                 ack: self.receiver.wraps_at(header.seq),
             })
         };
         let syn = mask == 0 && !self.sender.is_open();
-        syn || mask == left(header.ack) || mask == left(header.ack.sub(1))
+        syn || mask == sent(header.ack) || mask == sent(header.ack.sub(1))
     }
 
     #[cold]

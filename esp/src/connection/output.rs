@@ -122,9 +122,9 @@ impl Connection {
     #[inline]
     fn numbered(&mut self, outgoing: Outgoing, now: Nanos) -> Transmit {
         if outgoing.kind == Kind::Syn {
-            self.told_window = self.config.window();
-            self.told_selective = self.config.selective;
-            self.agree();
+            self.advertised_window = self.config.window();
+            self.advertised_selective = self.config.selective;
+            self.negotiate_selective();
         }
         let first_answer = outgoing.kind == Kind::Syn && self.handshake == Handshake::Crossing;
         if first_answer {

@@ -40,8 +40,8 @@ impl Receiver {
     }
 
     /// The window of the other side, which has not told it, is no larger than this.
-    pub(in super::super) fn reach(&mut self, window: u16) {
-        self.peer.reach(window);
+    pub(in super::super) fn widen_span(&mut self, window: u16) {
+        self.peer.widen_span(window);
     }
 
     /// The sender skips the numbers before `to` that were not received. `una` is its first

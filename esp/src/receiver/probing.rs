@@ -87,7 +87,7 @@ impl Receiver {
             return;
         };
         let least = now.saturating_sub(probed);
-        let may_end = self.peer.stop(distance);
+        let may_end = self.peer.on_stop(distance);
         if self.turnaround.is_known() {
             self.turnaround.sample_between(least, most);
         } else if may_end {

@@ -80,7 +80,7 @@ impl Sender {
     /// skip tells. The receiver also moves the number that it gave last, which its data repeat
     /// while it is congested.
     #[inline]
-    pub(in super::super) fn doubts(&self) -> bool {
+    pub(in super::super) fn ignores_acks(&self) -> bool {
         self.pause == Some(Pause::Asking)
     }
 
