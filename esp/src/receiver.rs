@@ -351,6 +351,21 @@ impl Receiver {
             self.answer = true;
             return Ok(Taken::Fin);
         }
+        self.take_data(header, count, skip, room, config, now)
+    }
+
+    /// Takes the `count` data packets with `header` that are next in order, behind the first `skip`
+    /// ones, which were received before.
+    #[inline(always)]
+    fn take_data(
+        &mut self,
+        header: &Header,
+        count: u16,
+        skip: u16,
+        room: Room,
+        config: &Config,
+        now: Nanos,
+    ) -> Result<Taken, DropReason> {
         let distance = self.last_advertised.distance(self.expected);
         if distance >= LARGEST_WINDOW {
             return Err(DropReason::BeyondWindow);

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which packets leave next, and with which flags.
+
+use super::super::config::Config;
+use super::super::outcome::WriteQueue;
+use super::super::rtt::{handshake_timeout, Rtt};
+use super::super::seq::Seq;
+use super::super::timers::Nanos;
+use super::super::wire::flags;
+use super::{Kind, Outgoing, Sender, Timed};
+
+impl Sender {
+    /// The next packets to leave.
+    #[inline]
+    pub(in super::super) fn poll(
+        &mut self,
+        config: &Config,
+        rtt: &Rtt,
+        now: Nanos,
+        queue: &mut impl WriteQueue,
+    ) -> Option<Outgoing> {
+        if self.is_paused() {
+            return None;
+        }
+        if self.resend_first {
+            self.resend_first = false;
+            if !self.syn_acked {
+                return Some(self.syn(now));
+            }
+            if self.una.before(self.next) {
+                self.una_sent_at = Some((self.una, now));
+                return Some(self.retransmit(self.una, 1, queue));
+            }
+        }
+        if !self.syn_acked {
+            return None;
+        }
+        if let Some(first) = self.missing.first() {
+            return Some(self.resend_missing(first, now, queue));
+        }
+        let room = self
+            .window(config)
+            .saturating_sub(self.window_start.distance(self.next));
+        if room == 0 {
+            if self.timer.is_none() && self.is_blocked() {
+                self.timer = Some(now.saturating_add(self.timeout(config, rtt)));
+            }
+            return None;
+        }
+        let seq = self.next;
+        if seq.before(self.high) {
+            let outgoing = self.retransmit(seq, room, queue);
+            self.on_transmit(&outgoing, now);
+            return Some(outgoing);
+        }
+        let outgoing = if seq.before(self.tail) {
+            if self.records {
+                self.first_of_record(seq, room, config, queue)?
+            } else {
+                self.first_data(seq, room, config, queue)?
+            }
+        } else if seq == self.tail && self.fin {
+            Outgoing {
+                seq,
+                count: 1,
+                kind: Kind::Fin,
+                flags: 0,
+                resend: false,
+            }
+        } else {
+            return None;
+        };
+        self.on_transmit(&outgoing, now);
+        self.high = self.next;
+        self.on_first_transmit(&outgoing, config, rtt, now);
+        Some(outgoing)
+    }
+
+    /// Packets leave in their order.
+    #[inline]
+    fn on_transmit(&mut self, outgoing: &Outgoing, now: Nanos) {
+        if outgoing.seq == self.una {
+            self.una_sent_at = Some((outgoing.seq, now));
+        }
+        self.next = outgoing.seq.add(outgoing.count);
+    }
+
+    /// Decides how packets leave for the first time (S1, S2, S4, S6), at most `room`.
+    #[inline]
+    fn first_data(
+        &mut self,
+        seq: Seq,
+        room: u16,
+        config: &Config,
+        queue: &mut impl WriteQueue,
+    ) -> Option<Outgoing> {
+        let most = self.most_first(seq, room, config, queue)?;
+        let (starts, ends) = (!self.in_transmission, seq.add(most) == self.tail);
+        Some(self.first(seq, most, starts, ends))
+    }
+
+    /// How many packets may leave for the first time, at most `room`. `None` if none may.
+    #[inline(always)]
+    pub(in super::super) fn most_first(
+        &self,
+        seq: Seq,
+        room: u16,
+        config: &Config,
+        queue: &mut impl WriteQueue,
+    ) -> Option<u16> {
+        // The distance from the announcement, which is this packet if no transmission is open.
+        let behind = if self.in_transmission {
+            self.announced.map(|announced| announced.distance(seq))
+        } else {
+            Some(0)
+        };
+        let there = seq.distance(self.tail).saturating_sub(u16::from(self.hold));
+        let mut most = room.min(there);
+        // The announcement itself may leave, whatever may follow it.
+        if let Some(behind) = behind.filter(|behind| *behind > 0 || most > 1) {
+            let announced = self.grants.unscheduled(config).saturating_add(1);
+            most = most.min(announced.saturating_sub(behind));
+        }
+        if most > 1 {
+            most = most.min(queue.run(seq));
+        }
+        (most > 0).then_some(most)
+    }
+
+    /// Packets leave for the first time. A transmission starts with the first one, or ends with the
+    /// last.
+    #[inline(always)]
+    pub(in super::super) fn first(
+        &mut self,
+        seq: Seq,
+        count: u16,
+        starts: bool,
+        ends: bool,
+    ) -> Outgoing {
+        let mut bits = 0;
+        if starts {
+            bits |= flags::TXS;
+            self.announced = Some(seq);
+        }
+        if ends {
+            bits |= flags::TXF;
+            self.last_txf = Some(seq.add(count).sub(1));
+        }
+        self.in_transmission = !ends;
+        Outgoing {
+            seq,
+            count,
+            kind: Kind::Data,
+            flags: bits,
+            resend: false,
+        }
+    }
+
+    /// Packets have left for the first time. Those that the other side cannot
+    /// request start the timer (S3); they are also answered soon enough to measure
+    /// the round trip.
+    #[inline]
+    fn on_first_transmit(&mut self, outgoing: &Outgoing, config: &Config, rtt: &Rtt, now: Nanos) {
+        if outgoing.kind == Kind::Data && outgoing.flags == 0 {
+            return;
+        }
+        if self.timer.is_none() {
+            self.timer = Some(now.saturating_add(rtt.timeout(config.least_timeout(), self.tries)));
+        }
+        if self.timed.is_none() {
+            let ends = outgoing.flags & flags::TXF != 0;
+            let last = outgoing.count.saturating_sub(1);
+            let index = if outgoing.flags == flags::TXF {
+                last
+            } else {
+                0
+            };
+            self.timed = Some(Timed {
+                seq: outgoing.seq.add(index),
+                sent_at: now,
+                delayable: ends && index == last,
+            });
+        }
+    }
+
+    /// Packets leave again, at most `room`. From here on an acknowledgement may have
+    /// waited for them, so none measures the round trip (Karn's rule).
+    #[cold]
+    pub(super) fn retransmit(
+        &mut self,
+        seq: Seq,
+        room: u16,
+        queue: &mut impl WriteQueue,
+    ) -> Outgoing {
+        self.timed = None;
+        self.note_repeat();
+        if self.fin && seq == self.tail {
+            return Outgoing {
+                seq,
+                count: 1,
+                kind: Kind::Fin,
+                flags: 0,
+                resend: true,
+            };
+        }
+        let (count, flags) = self.retransmit_run(seq, room, queue);
+        Outgoing {
+            seq,
+            count,
+            kind: Kind::Data,
+            flags,
+            resend: true,
+        }
+    }
+
+    /// How many packets leave again as one run, and their flags. Only its first has TXS,
+    /// and only its last TXF.
+    fn retransmit_run(&self, seq: Seq, room: u16, queue: &mut impl WriteQueue) -> (u16, u8) {
+        let end = if self.high.after(self.tail) {
+            self.tail
+        } else {
+            self.high
+        };
+        let most = room.min(seq.distance(end));
+        let most = if most > 1 {
+            most.min(queue.run(seq))
+        } else {
+            most
+        };
+        let mut flags = queue.flags(seq) & (flags::TXS | flags::TXF);
+        let mut count = 1;
+        while count < most && flags & flags::TXF == 0 {
+            let next = queue.flags(seq.add(count));
+            if next & flags::TXS != 0 {
+                break;
+            }
+            flags |= next & flags::TXF;
+            count = count.saturating_add(1);
+        }
+        (count, flags)
+    }
+
+    fn syn(&mut self, now: Nanos) -> Outgoing {
+        let seq = self.una;
+        let resend = self.high != seq;
+        self.high = seq.add(1);
+        if self.timer.is_none() {
+            self.timer = Some(now.saturating_add(handshake_timeout(self.tries)));
+        }
+        self.timed = (!resend).then_some(Timed {
+            seq,
+            sent_at: now,
+            delayable: false,
+        });
+        Outgoing {
+            seq,
+            count: 1,
+            kind: Kind::Syn,
+            flags: 0,
+            resend,
+        }
+    }
+
+    /// The SYN has left, nobody knows when.
+    pub(in super::super) fn assume_syn_sent(&mut self, now: Nanos) {
+        self.resend_first = false;
+        let _ = self.syn(now);
+        self.timed = None;
+    }
+}
