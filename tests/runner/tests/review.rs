@@ -3,53 +3,14 @@
 //! Checks that `docs/review.md` is up to date: each file of `rust/` has its row, and each name on
 //! the page exists.
 
+mod pages;
+
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Returns the files below a directory, relative to the root.
-fn files(directory: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(root().join(directory)).unwrap() {
-        let entry = entry.unwrap();
-        let name = format!("{directory}/{}", entry.file_name().to_str().unwrap());
-        if entry.file_type().unwrap().is_dir() {
-            found.extend(files(&name));
-        } else {
-            found.push(name);
-        }
-    }
-    found
-}
-
-/// Returns the cells of the table after a heading, by row, without the table's head.
-fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
-    let (_, behind) = page.split_once(heading).expect(heading);
-    let rows = behind
-        .lines()
-        .skip_while(|line| !line.starts_with('|'))
-        .take_while(|line| line.starts_with('|'));
-    let cells = |line: &str| {
-        let inner = line.trim_matches('|');
-        inner
-            .split(" | ")
-            .map(|cell| cell.trim().to_owned())
-            .collect()
-    };
-    rows.skip(2).map(cells).collect()
-}
+use pages::{files, names, read, root, table};
 
 fn page() -> String {
-    fs::read_to_string(root().join("docs/review.md")).unwrap()
-}
-
-/// Returns the texts between backticks.
-fn names(cell: &str) -> Vec<&str> {
-    cell.split('`').skip(1).step_by(2).collect()
+    read("docs/review.md")
 }
 
 #[test]
@@ -78,8 +39,8 @@ fn each_check_that_the_page_names_is_there() {
     let tests: Vec<String> = files("tests")
         .into_iter()
         .filter(|name| name.ends_with(".rs") && !name.ends_with("tests/review.rs"))
-        .map(|name| fs::read_to_string(root().join(name)).unwrap())
-        .chain([fs::read_to_string(root().join("Makefile")).unwrap()])
+        .map(|name| read(&name))
+        .chain([read("Makefile")])
         .collect();
     let page = page();
     let rows = table(&page, "## Kinds of fault");
@@ -99,6 +60,5 @@ fn each_check_that_the_page_names_is_there() {
 
 #[test]
 fn the_page_is_found() {
-    let development = fs::read_to_string(root().join("docs/development.md")).unwrap();
-    assert!(development.contains("(review.md)"));
+    assert!(read("docs/development.md").contains("(review.md)"));
 }

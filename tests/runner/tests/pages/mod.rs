@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Helpers of the tests of the documentation: files, tables, links and texts between backticks.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Reads a file by its name relative to the root.
+pub fn read(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Returns the files below a directory, relative to the root.
+pub fn files(directory: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join(directory)).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{directory}/{}", entry.file_name().to_str().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files(&name));
+        } else {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// Returns the cells of the table after a heading, by row, without the table's head.
+pub fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
+    let (_, behind) = page.split_once(heading).expect(heading);
+    let rows = behind
+        .lines()
+        .skip_while(|line| !line.starts_with('|'))
+        .take_while(|line| line.starts_with('|'));
+    let cells = |line: &str| {
+        let inner = line
+            .strip_prefix('|')
+            .and_then(|line| line.strip_suffix('|'));
+        inner
+            .expect("a row begins and ends with a bar")
+            .split('|')
+            .map(|cell| cell.trim().to_owned())
+            .collect()
+    };
+    rows.skip(2).map(cells).collect()
+}
+
+/// Returns the texts between backticks.
+pub fn names(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// Returns the targets of a text's links.
+pub fn links(text: &str) -> Vec<&str> {
+    text.split("](")
+        .skip(1)
+        .filter_map(|behind| Some(behind.split_once(')')?.0))
+        .collect()
+}
