@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Links of the documentation lead to files and headings that are there.
+//! Checks that the links of the documentation lead to existing files and headings.
 
 mod pages;
 
@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use pages::{files, links, read, root};
 
-/// The pages whose links are followed.
+/// Returns the pages whose links are checked.
 fn documents() -> Vec<String> {
     let mut found: Vec<String> = [
         "README.md",
@@ -29,7 +29,7 @@ fn documents() -> Vec<String> {
     found
 }
 
-/// The text without blocks of code and without code spans, in which brackets mean something else.
+/// Returns the text without code, in which brackets are not links.
 fn prose(page: &str) -> String {
     let mut text = String::new();
     for (number, part) in page.split("```").enumerate() {
@@ -40,7 +40,7 @@ fn prose(page: &str) -> String {
     text.split('`').step_by(2).collect()
 }
 
-/// The name by which a heading is reached, as GitHub makes it.
+/// Returns a heading's anchor, as GitHub makes it.
 fn anchor(heading: &str) -> String {
     heading
         .to_lowercase()
@@ -67,7 +67,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     found
 }
 
-/// The path without its steps upwards.
+/// Resolves `..` in a path.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for step in path.components() {
