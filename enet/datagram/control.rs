@@ -26,7 +26,7 @@ use crate::{
 /// The message with the reason, if it is not accepted.
 #[cold]
 #[inline(never)]
-pub(crate) fn receive(
+pub(super) fn receive(
     skb: Skb,
     device: &Device,
     header: &Header,

@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 /// Starts, continues or completes a datagram of several sends. An error discards the whole
 /// datagram, as in UDP.
-pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
+pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
     let mut guard = sock.lock();
     let pending = guard.locked().state;
     let in_place = zerocopy::is_wanted(sock, msg);
@@ -43,7 +43,7 @@ pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
 }
 
 /// Sends the pending datagram as complete.
-pub(crate) fn no_more(sock: &Sock<Edp>) {
+pub(super) fn no_more(sock: &Sock<Edp>) {
     if sock.shared().corked.load(Relaxed) {
         let mut guard = sock.lock();
         let pending = guard.locked().state;

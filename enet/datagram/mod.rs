@@ -3,10 +3,10 @@
 //! EDP: datagram sockets.
 
 pub(crate) mod control;
-pub(crate) mod cork;
+mod cork;
 pub(crate) mod input;
-pub(crate) mod output;
+mod output;
 pub(crate) mod peers;
 pub(crate) mod sock;
 pub(crate) mod socket;
-pub(crate) mod zerocopy;
+mod zerocopy;

@@ -23,7 +23,7 @@ use core::sync::atomic::Ordering::Relaxed;
 ///
 /// `EMSGSIZE`.
 #[inline]
-pub(crate) fn fits(device: &Device, len: usize, with_checksum: bool) -> Result {
+pub(super) fn fits(device: &Device, len: usize, with_checksum: bool) -> Result {
     if len > edp::wire::mtu(device.mtu(), with_checksum) as usize {
         return Err(EMSGSIZE);
     }
@@ -38,7 +38,7 @@ pub(crate) fn fits(device: &Device, len: usize, with_checksum: bool) -> Result {
 ///
 /// `EMSGSIZE`.
 #[inline]
-pub(crate) fn fits_peer(device: &Device, to: &Address, len: usize, with_checksum: bool) -> Result {
+pub(super) fn fits_peer(device: &Device, to: &Address, len: usize, with_checksum: bool) -> Result {
     let len = len.saturating_add(sum_len(with_checksum));
     if len <= edp::wire::COMMON_LARGEST {
         return Ok(());
@@ -64,7 +64,7 @@ fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
 }
 
 /// Returns the largest datagram that `device` and the peer, if the socket has one, accept.
-pub(crate) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
+pub(super) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
     let shared = sock.shared();
     let with_checksum = shared.sums.load(Relaxed);
     let own = edp::wire::mtu(device.mtu(), with_checksum);
@@ -77,7 +77,7 @@ pub(crate) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
 }
 
 impl Edp {
-    pub(crate) fn bind_free_port(sock: &Sock<Self>) -> Result {
+    pub(super) fn bind_free_port(sock: &Sock<Self>) -> Result {
         match Self::take_port(sock, 0, INTERFACE_ANY) {
             // Another thread has already bound the socket.
             Err(e) if e == EINVAL => Ok(()),
@@ -86,7 +86,7 @@ impl Edp {
         }
     }
 
-    pub(crate) fn take_port(sock: &Sock<Self>, port: u16, ifindex: u32) -> Result {
+    pub(super) fn take_port(sock: &Sock<Self>, port: u16, ifindex: u32) -> Result {
         let shared = sock.shared();
         ports::take(
             &NetState::of(sock.net()).edp_ports,
@@ -98,7 +98,7 @@ impl Edp {
         )
     }
 
-    pub(crate) fn give_port_back(sock: &Sock<Self>) {
+    pub(super) fn give_port_back(sock: &Sock<Self>) {
         ports::give_back(
             &NetState::of(sock.net()).edp_ports,
             sock,
@@ -108,7 +108,7 @@ impl Edp {
     }
 
     /// Returns the destination of a datagram: the address of the call, or the peer.
-    pub(crate) fn destination(sock: &Sock<Self>, msg: &Message<'_>) -> Result<Address> {
+    pub(super) fn destination(sock: &Sock<Self>, msg: &Message<'_>) -> Result<Address> {
         match msg.name() {
             Some(name) => Address::parse(name),
             None => sock.shared().peer.get().ok_or(EDESTADDRREQ),
@@ -118,7 +118,7 @@ impl Edp {
     /// Returns the device that leads to `to`, whose interface it sets. The device is valid during
     /// the read section; a call that sleeps must look again, so that the device can be removed. The
     /// socket has a port afterwards.
-    pub(crate) fn way<'a>(
+    pub(super) fn way<'a>(
         sock: &Sock<Self>,
         to: &mut Address,
         section: &'a rcu::Read,
@@ -138,7 +138,7 @@ impl Edp {
 
     /// Returns the header of a datagram with `len` bytes of payload, and a checksum after them if
     /// `with_checksum`.
-    pub(crate) fn header(
+    pub(super) fn header(
         sock: &Sock<Self>,
         to: &Address,
         len: usize,
@@ -155,7 +155,7 @@ impl Edp {
     /// Returns the destination of a datagram of `len` bytes, whether it has a checksum, and the
     /// headroom that the device needs in bytes.
     #[inline]
-    pub(crate) fn prepare(
+    pub(super) fn prepare(
         sock: &Sock<Self>,
         msg: &Message<'_>,
         len: usize,
@@ -169,7 +169,7 @@ impl Edp {
         Ok((to, with_checksum, device.headroom()))
     }
 
-    pub(crate) fn send_now(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize) -> Result {
+    pub(super) fn send_now(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize) -> Result {
         let (mut to, with_checksum, headroom) = Self::prepare(sock, msg, len)?;
         let cookie = msg.cookie(sock)?;
         let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
@@ -191,7 +191,7 @@ impl Edp {
     }
 
     /// Sends a complete packet, and counts it.
-    pub(crate) fn transmit(sock: &Sock<Self>, device: &Device, skb: Skb, to: &Address) -> Result {
+    pub(super) fn transmit(sock: &Sock<Self>, device: &Device, skb: Skb, to: &Address) -> Result {
         let stats = &sock.shared().stats;
         let statistics = &NetState::of(sock.net()).statistics;
         let sent = device.send(skb, parameters::edp_type(), to.mac);

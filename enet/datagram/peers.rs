@@ -71,7 +71,7 @@ impl Peers {
     }
 
     /// Returns the largest datagram that `to` reported to accept, in bytes.
-    pub(crate) fn largest(&self, to: &Address) -> Option<u16> {
+    pub(super) fn largest(&self, to: &Address) -> Option<u16> {
         self.with(to.mac, to.ifindex, |bucket, peer, now| {
             bucket.largest(peer, now)
         })?
@@ -88,7 +88,7 @@ impl Peers {
 
     /// Stores the answer that came from address `source` through `device`. Returns `false` if there
     /// was no such query.
-    pub(crate) fn answer(
+    pub(super) fn answer(
         &self,
         source: Mac,
         device: &Device,
@@ -113,7 +113,7 @@ impl Peers {
     }
 
     /// Returns whether another query may be answered now.
-    pub(crate) fn may_answer(&self) -> bool {
+    pub(super) fn may_answer(&self) -> bool {
         let now = timer::now();
         self.answers
             .fetch_update(Relaxed, Relaxed, |due| rate::admit(due, now))

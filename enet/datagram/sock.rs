@@ -21,9 +21,9 @@ pub(crate) struct Edp;
 /// Counters of one socket, as `EDP_SO_STATS` reports them.
 #[derive(Default)]
 pub(crate) struct Stats {
-    pub(crate) pkt_tx: Counter,
-    pub(crate) tx_err: Counter,
-    pub(crate) pkt_rx: Counter,
+    pub(super) pkt_tx: Counter,
+    pub(super) tx_err: Counter,
+    pub(super) pkt_rx: Counter,
     pub(crate) pkt_rx_drop: Counter,
 }
 
@@ -34,19 +34,19 @@ pub(crate) struct Shared {
     pub(crate) peer: Peer,
     pub(crate) stats: Stats,
     /// A datagram is pending.
-    pub(crate) corked: AtomicBool,
-    pub(crate) device: DeviceGeneration,
+    pub(super) corked: AtomicBool,
+    pub(super) device: DeviceGeneration,
     /// Whether sent datagrams have a checksum (`EDP_SO_CHECKSUM`).
-    pub(crate) sums: AtomicBool,
+    pub(super) sums: AtomicBool,
     /// EZDP: the payload of every send call is not copied and stays in place until it is sent.
-    pub(crate) always_in_place: bool,
+    pub(super) always_in_place: bool,
 }
 
 impl Shared {
     /// Returns how well a datagram for `port` from `source` and device `ifindex` matches: `None` if
     /// it is not for the socket, and larger values for more specific sockets.
     #[inline]
-    pub(crate) fn fitness(
+    pub(super) fn fitness(
         &self,
         port: u16,
         ifindex: u32,
@@ -68,14 +68,14 @@ impl Shared {
 }
 
 /// A locked EDP socket.
-pub(crate) type LockedEdp<'a> = Locked<'a, Edp>;
+pub(super) type LockedEdp<'a> = Locked<'a, Edp>;
 
 /// A datagram of several sends that is not complete.
 pub(crate) struct Pending {
-    pub(crate) skb: Skb,
-    pub(crate) to: Address,
+    pub(super) skb: Skb,
+    pub(super) to: Address,
     /// Payload of the largest datagram in bytes.
-    pub(crate) room: usize,
+    pub(super) room: usize,
 }
 
 /// Returns the interface that a socket is tied to, 0 if to none.

@@ -21,13 +21,13 @@ struct Datagram {
 
 /// Returns whether the bytes of a send call stay in place.
 #[inline]
-pub(crate) fn is_wanted(sock: &Sock<Edp>, msg: &Message<'_>) -> bool {
+pub(super) fn is_wanted(sock: &Sock<Edp>, msg: &Message<'_>) -> bool {
     let always = sock.shared().always_in_place;
     (always || msg.asks_in_place()) && msg.may_stay_in_place(sock)
 }
 
 /// Sends a datagram in place. It is copied if it spans more pages than a buffer can refer to.
-pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
+pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
     let (to, with_checksum, headroom) = Edp::prepare(sock, msg, len)?;
     let datagram = Datagram {
         to,

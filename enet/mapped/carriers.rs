@@ -16,7 +16,7 @@ use kernel::{
 
 /// What carries a connection.
 #[derive(Clone, Copy)]
-pub(crate) enum Carrier {
+pub(super) enum Carrier {
     /// ESP, between these ends: the own one, and the peer's.
     Esp(esp::InternetEnd, esp::InternetEnd),
     /// TCP, which knows the ends, for the reason that is counted.
@@ -27,7 +27,7 @@ pub(crate) enum Carrier {
 
 impl Carrier {
     /// A word for why.
-    pub(crate) fn reason(&self) -> &'static str {
+    pub(super) fn reason(&self) -> &'static str {
         match self {
             Carrier::Esp(..) => "-",
             Carrier::TcpByPeer => "by-peer",
@@ -64,7 +64,7 @@ impl Connections {
     }
 
     /// Keeps what carries the connection of a descriptor; without memory the list lacks it.
-    pub(crate) fn note(&self, inode: u64, carrier: Carrier) {
+    pub(super) fn note(&self, inode: u64, carrier: Carrier) {
         let Ok(node) = RBTreeNode::new(inode, carrier, GFP_KERNEL_ACCOUNT) else {
             return;
         };
@@ -73,13 +73,13 @@ impl Connections {
     }
 
     /// The descriptor has no connection any more.
-    pub(crate) fn forget(&self, inode: u64) {
+    pub(super) fn forget(&self, inode: u64) {
         let node = self.0.lock().remove_node(&inode);
         drop(node);
     }
 
     /// The first at or behind a number.
-    pub(crate) fn from(&self, inode: u64) -> Option<(u64, Carrier)> {
+    pub(super) fn from(&self, inode: u64) -> Option<(u64, Carrier)> {
         let tree = self.0.lock();
         let cursor = tree.cursor_lower_bound(&inode)?;
         let (inode, carrier) = cursor.current();

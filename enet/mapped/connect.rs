@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Streams that are served as mapped sockets are.
-pub(crate) trait Mapped: Streams<Protocol = Esp, Record = Record> {}
+pub(super) trait Mapped: Streams<Protocol = Esp, Record = Record> {}
 
 impl<M: Streams<Protocol = Esp, Record = Record>> Mapped for M {}
 
@@ -134,7 +134,7 @@ fn plan<M: Mapped>(
 }
 
 /// `connect` to an address.
-pub(crate) fn connect<M: Mapped>(
+pub(super) fn connect<M: Mapped>(
     call: &StreamCall<'_, M>,
     name: &[u8],
     nonblocking: bool,
@@ -299,7 +299,7 @@ fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error
 
 /// Looks how the attempt stands, and decides if it can.
 #[cold]
-pub(crate) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
+pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
     let Some(companion) = call.companion() else {
         return Backend::Tcp;
     };
@@ -377,7 +377,7 @@ fn end_attempt<M: Mapped>(
 }
 
 /// `shutdown` while ESP's SYN is on its way.
-pub(crate) fn give_up<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) -> Result {
+pub(super) fn give_up<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) -> Result {
     let mut attempt = companion.record.decide();
     if companion.record.phase() != Phase::Connecting {
         return Err(ENOTCONN);

@@ -44,7 +44,7 @@ impl Refusals {
     }
 
     /// `to` has refused.
-    pub(crate) fn add(&self, to: &Address) {
+    pub(super) fn add(&self, to: &Address) {
         if let Some((place, tag)) = self.place(to) {
             let end = timer::now().saturating_add(LASTS);
             place.store(end & !TAG | tag, Relaxed);
@@ -52,7 +52,7 @@ impl Refusals {
     }
 
     /// Whether `to` has refused a short time ago. Now and then another destination has.
-    pub(crate) fn contains(&self, to: &Address) -> bool {
+    pub(super) fn contains(&self, to: &Address) -> bool {
         self.place(to).is_some_and(|(place, tag)| {
             let word = place.load(Relaxed);
             word & TAG == tag && timer::now() < word & !TAG

@@ -8,11 +8,11 @@
 //! takes from both.
 
 pub(crate) mod carriers;
-pub(crate) mod connect;
+mod connect;
 pub(crate) mod fallback;
 pub(crate) mod policy;
 pub(crate) mod procfs;
-pub(crate) mod state;
+mod state;
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -43,7 +43,7 @@ use state::{Attempt, Phase, Record};
 const NSEC_PER_USEC: u64 = 1000;
 
 /// How mapped sockets are served.
-pub(crate) struct Mapped;
+pub(super) struct Mapped;
 
 static TABLES: Tables<Mapped> = Tables::new();
 

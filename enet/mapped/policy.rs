@@ -16,7 +16,7 @@ const MOST: usize = 256;
 
 /// A rule.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Rule {
+pub(super) struct Rule {
     /// The control group, 0 for all.
     group: u64,
     allows: bool,
@@ -36,7 +36,7 @@ impl Rule {
     }
 
     /// Reads `allow|deny ADDRESS/BITS FIRST-LAST GROUP`.
-    pub(crate) fn parse<'a>(word: &str, mut words: impl Iterator<Item = &'a str>) -> Option<Self> {
+    pub(super) fn parse<'a>(word: &str, mut words: impl Iterator<Item = &'a str>) -> Option<Self> {
         let allows = match word {
             "allow" => true,
             "deny" => false,
@@ -105,7 +105,7 @@ impl Rules {
     /// # Errors
     ///
     /// `ENOSPC`, `ENOMEM`.
-    pub(crate) fn add(&self, rule: Rule) -> Result {
+    pub(super) fn add(&self, rule: Rule) -> Result {
         // The first rule brings the room for all: nothing is allocated while the lock is held.
         let mut room = KVec::new();
         if self.0.lock().capacity() == 0 {
@@ -125,12 +125,12 @@ impl Rules {
     }
 
     /// Removes those of a group.
-    pub(crate) fn flush(&self, group: u64) {
+    pub(super) fn flush(&self, group: u64) {
         self.0.lock().retain(|rule| rule.group != group);
     }
 
     /// One of them, in the order in which they are kept.
-    pub(crate) fn get(&self, index: usize) -> Option<Rule> {
+    pub(super) fn get(&self, index: usize) -> Option<Rule> {
         self.0.lock().get(index).cloned()
     }
 }

@@ -20,7 +20,7 @@ use kernel::{
 /// Who serves a mapped socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Phase {
+pub(super) enum Phase {
     /// TCP alone: it is idle, or its connection or listener is TCP's.
     Tcp,
     /// ESP's SYN has left, and the program does not know yet.
@@ -35,11 +35,11 @@ pub(crate) enum Phase {
 const NAME_MAX: usize = 28;
 
 /// An attempt to connect that TCP may have to repeat.
-pub(crate) struct Attempt {
+pub(super) struct Attempt {
     name: [u8; NAME_MAX],
     len: usize,
     /// The destination as ESP has it.
-    pub(crate) to: crate::address::Address,
+    pub(super) to: crate::address::Address,
     /// With what `connect` fails, since another call has given the attempt up: TCP does not repeat
     /// it.
     given_up: Option<Error>,
@@ -47,7 +47,7 @@ pub(crate) struct Attempt {
 
 impl Attempt {
     /// One to the address that a program passed.
-    pub(crate) fn new(name: &[u8], to: crate::address::Address) -> Self {
+    pub(super) fn new(name: &[u8], to: crate::address::Address) -> Self {
         let mut kept = [0; NAME_MAX];
         for (to, byte) in kept.iter_mut().zip(name) {
             *to = *byte;
@@ -61,7 +61,7 @@ impl Attempt {
     }
 
     /// Has `connect` fail with `error`, and TCP not repeat the attempt.
-    pub(crate) fn give_up(&mut self, error: Error) {
+    pub(super) fn give_up(&mut self, error: Error) {
         self.given_up.get_or_insert(error);
     }
 
@@ -70,12 +70,12 @@ impl Attempt {
     /// # Errors
     ///
     /// With what `connect` fails then.
-    pub(crate) fn stands(&self) -> Result {
+    pub(super) fn stands(&self) -> Result {
         self.given_up.map_or(Ok(()), Err)
     }
 
     /// The address that the program passed.
-    pub(crate) fn name(&self) -> &[u8] {
+    pub(super) fn name(&self) -> &[u8] {
         self.name.get(..self.len).unwrap_or(&self.name)
     }
 }
@@ -101,7 +101,7 @@ impl Record {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(accepted: bool) -> Result<Self> {
+    pub(super) fn new(accepted: bool) -> Result<Self> {
         let phase = if accepted { Phase::Esp } else { Phase::Tcp };
         Ok(Record {
             phase: AtomicU8::new(phase as u8),
@@ -114,7 +114,7 @@ impl Record {
     }
 
     /// Who serves the socket.
-    pub(crate) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> Phase {
         match self.phase.load(Acquire) {
             phase if phase == Phase::Connecting as u8 => Phase::Connecting,
             phase if phase == Phase::Esp as u8 => Phase::Esp,
@@ -124,43 +124,43 @@ impl Record {
     }
 
     /// Says who serves the socket from now on.
-    pub(crate) fn set_phase(&self, phase: Phase) {
+    pub(super) fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Release);
     }
 
     /// Keeps others from deciding.
-    pub(crate) fn decide(&self) -> Guard<'_, Option<Attempt>, MutexBackend> {
+    pub(super) fn decide(&self) -> Guard<'_, Option<Attempt>, MutexBackend> {
         self.attempt.lock()
     }
 
     /// Whether the connection came by `accept`.
-    pub(crate) fn is_accepted(&self) -> bool {
+    pub(super) fn is_accepted(&self) -> bool {
         self.accepted
     }
 
     /// Whether `connect` has said that there is a connection; from now on it has.
-    pub(crate) fn tell(&self) -> bool {
+    pub(super) fn tell(&self) -> bool {
         self.told.swap(true, Relaxed)
     }
 
     /// A new attempt: `connect` has said nothing yet.
-    pub(crate) fn tell_again(&self) {
+    pub(super) fn tell_again(&self) {
         self.told.store(false, Relaxed);
         self.switched.store(false, Relaxed);
     }
 
     /// TCP's SYN has left in the place of ESP's.
-    pub(crate) fn note_switch(&self) {
+    pub(super) fn note_switch(&self) {
         self.switched.store(true, Relaxed);
     }
 
     /// Whether that has happened, and this is the first `connect` to be told.
-    pub(crate) fn take_switch(&self) -> bool {
+    pub(super) fn take_switch(&self) -> bool {
         self.switched.swap(false, Relaxed)
     }
 
     /// Whether `accept` asks TCP first this time.
-    pub(crate) fn take_turn(&self) -> bool {
+    pub(super) fn take_turn(&self) -> bool {
         self.turn.fetch_xor(true, Relaxed)
     }
 }

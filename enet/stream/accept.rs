@@ -17,13 +17,13 @@ use crate::net::{
 use kernel::sync::Arc;
 
 /// A protocol whose sockets listen and are children of listeners.
-pub(crate) trait Offspring: Protocol {
+pub(super) trait Offspring: Protocol {
     /// So many connections wait for `accept`, for those who look without the lock.
     fn note_ready(listener: &Sock<Self>, connections: u32);
 }
 
 /// The queue as listener and children hold it.
-pub(crate) type SharedQueue<P> = Arc<BhLock<Queue<P>>>;
+pub(super) type SharedQueue<P> = Arc<BhLock<Queue<P>>>;
 
 /// The list of children whose peer has not answered yet.
 const HALF_OPEN: usize = 0;
@@ -39,7 +39,7 @@ const GRACE: u64 = 10_000_000;
 const ALERT: u64 = 1_000_000_000;
 
 /// The answer to a SYN, if there is one.
-pub(crate) enum Admission {
+pub(super) enum Admission {
     /// A child answers it.
     Child,
     /// It is answered, and nothing is kept of it.
@@ -49,7 +49,7 @@ pub(crate) enum Admission {
 }
 
 /// Children of one listener.
-pub(crate) struct Queue<P: Offspring> {
+pub(super) struct Queue<P: Offspring> {
     /// Whom to wake; none once the listener is closed.
     listener: Option<SockRef<P>>,
     /// Both lists hold their children.
@@ -73,7 +73,7 @@ fn limit_for(backlog: u32) -> usize {
 }
 
 /// A further `listen` on the same socket: changes the limit. Those who wait already stay.
-pub(crate) fn set_backlog<P: Offspring>(queue: &SharedQueue<P>, backlog: u32) {
+pub(super) fn set_backlog<P: Offspring>(queue: &SharedQueue<P>, backlog: u32) {
     queue.lock().limit = limit_for(backlog);
 }
 
@@ -83,7 +83,7 @@ impl<P: Offspring> Queue<P> {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(listener: SockRef<P>, backlog: u32) -> Result<SharedQueue<P>> {
+    pub(super) fn new(listener: SockRef<P>, backlog: u32) -> Result<SharedQueue<P>> {
         let queue = Queue {
             listener: Some(listener),
             children: SockLists::new()?,
@@ -99,7 +99,7 @@ impl<P: Offspring> Queue<P> {
 
     /// The answer to a SYN that comes at `now`. Only what `accept` has room for is answered, as TCP
     /// has it: the client of a connection that nobody can take would wait in vain.
-    pub(crate) fn admit(&mut self, now: u64) -> Admission {
+    pub(super) fn admit(&mut self, now: u64) -> Admission {
         if self.listener.is_none() || !self.has_room() {
             return Admission::Refused;
         }
@@ -115,24 +115,24 @@ impl<P: Offspring> Queue<P> {
     }
 
     /// Whether a SYN was answered by a cookie less than `time` ago.
-    pub(crate) fn sent_cookie_within(&self, time: u64, now: u64) -> bool {
+    pub(super) fn sent_cookie_within(&self, time: u64, now: u64) -> bool {
         self.last_cookie
             .is_some_and(|last| now.saturating_sub(last) < time)
     }
 
     /// The listener, until it closes.
-    pub(crate) fn listener(&self) -> Option<SockRef<P>> {
+    pub(super) fn listener(&self) -> Option<SockRef<P>> {
         self.listener.clone()
     }
 
     /// Whether `accept` can be given one more connection.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.ready < self.limit
     }
 
     /// Whether there is a place for a child whose peer has answered a cookie. It may be one more
     /// half-open child than there may be otherwise, until its packet has made it a full one.
-    pub(crate) fn has_place(&self) -> bool {
+    pub(super) fn has_place(&self) -> bool {
         let children = self.half_open.saturating_add(self.ready);
         self.listener.is_some() && self.has_room() && children < self.limit.saturating_mul(2)
     }
@@ -144,7 +144,7 @@ impl<P: Offspring> Queue<P> {
     }
 
     /// Takes a half-open child in. `false` if the listener has closed.
-    pub(crate) fn put(&mut self, sock: &Sock<P>) -> bool {
+    pub(super) fn put(&mut self, sock: &Sock<P>) -> bool {
         if self.listener.is_none() || !self.children.admit(sock, ()) {
             return false;
         }
@@ -154,7 +154,7 @@ impl<P: Offspring> Queue<P> {
     }
 
     /// Takes a half-open child out, if it is still there.
-    pub(crate) fn take(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
+    pub(super) fn take(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let held = self.children.dismiss(sock)?;
         self.leave_half_open();
         Some(held)
@@ -162,7 +162,7 @@ impl<P: Offspring> Queue<P> {
 
     /// The half-open child `sock` is connected: it waits for `accept` now. Returns the listener to
     /// wake, none if it has closed.
-    pub(crate) fn complete(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
+    pub(super) fn complete(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let listener = self.listener.clone()?;
         let held = self.children.remove(sock)?;
         self.children.push(sock, READY);
@@ -174,7 +174,7 @@ impl<P: Offspring> Queue<P> {
     }
 
     /// Whether `accept` would find a connection.
-    pub(crate) fn has_ready(&self) -> bool {
+    pub(super) fn has_ready(&self) -> bool {
         self.ready > 0
     }
 
@@ -186,20 +186,20 @@ impl<P: Offspring> Queue<P> {
     }
 
     /// The connection that has waited longest.
-    pub(crate) fn pop_ready(&mut self) -> Option<SockRef<P>> {
+    pub(super) fn pop_ready(&mut self) -> Option<SockRef<P>> {
         self.ready = self.ready.checked_sub(1)?;
         self.publish();
         self.pop(READY)
     }
 
     /// The listener closes: no child comes in or is completed any more. Returns its reference.
-    pub(crate) fn close(&mut self) -> Option<SockRef<P>> {
+    pub(super) fn close(&mut self) -> Option<SockRef<P>> {
         self.ready = 0;
         self.listener.take()
     }
 
     /// Any child that is left in a closed queue.
-    pub(crate) fn drain(&mut self) -> Option<SockRef<P>> {
+    pub(super) fn drain(&mut self) -> Option<SockRef<P>> {
         self.pop(HALF_OPEN).or_else(|| self.pop(READY))
     }
 

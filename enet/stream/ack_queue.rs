@@ -44,10 +44,10 @@ pub(crate) trait Scheduled: Protocol<Slot = esp::Slot> {
 /// A device's queue, as sockets hold it. No one may drop the last reference with a socket's spin
 /// lock held, for which the queue's timer may be waiting. So a connection keeps its reference when
 /// it is over, until the socket ends or a task makes it anew.
-pub(crate) type Shared<P> = Arc<OwnedTimer<AckQueue<P>>>;
+pub(super) type Shared<P> = Arc<OwnedTimer<AckQueue<P>>>;
 
 /// The ACK queue of one receiving device.
-pub(crate) struct AckQueue<P: Scheduled> {
+pub(super) struct AckQueue<P: Scheduled> {
     ifindex: u32,
     arrivals: Arc<Arrivals>,
     live: Arc<Live>,
@@ -85,21 +85,21 @@ impl<P: Scheduled> Expire for AckQueue<P> {
 /// without a socket's lock, or have [the timer](QueueEntry::serve_by_timer) do so.
 #[derive(Clone, Copy)]
 #[must_use]
-pub(crate) struct Due(bool);
+pub(super) struct Due(bool);
 
 impl Due {
     /// Nothing is due.
-    pub(crate) const NOT: Due = Due(false);
+    pub(super) const NOT: Due = Due(false);
 
     /// Whether one is to leave now.
     #[inline]
-    pub(crate) fn is_now(self) -> bool {
+    pub(super) fn is_now(self) -> bool {
         self.0
     }
 
     /// Either of the two.
     #[inline]
-    pub(crate) fn or(self, other: Due) -> Due {
+    pub(super) fn or(self, other: Due) -> Due {
         Due(self.0 || other.0)
     }
 }
@@ -113,7 +113,7 @@ fn set_timer<P: Scheduled>(queue: &OwnedTimer<AckQueue<P>>, waiting: &mut Waitin
 }
 
 /// Gives turns as far as they are due. No socket of the queue may be locked here.
-pub(crate) fn serve<P: Scheduled>(queue: &OwnedTimer<AckQueue<P>>, now: u64, softirq: Softirq<'_>) {
+pub(super) fn serve<P: Scheduled>(queue: &OwnedTimer<AckQueue<P>>, now: u64, softirq: Softirq<'_>) {
     loop {
         let mut guard = queue.waiting.lock();
         let waiting = &mut *guard;
@@ -177,7 +177,7 @@ impl<P: Scheduled> AckQueue<P> {
     }
 
     /// The speed of the device's link, Mbit/s; 0 if it is not known.
-    pub(crate) fn speed(&self) -> u32 {
+    pub(super) fn speed(&self) -> u32 {
         match self.speed.load(Relaxed) {
             UNASKED => 0,
             speed => speed,
@@ -208,7 +208,7 @@ impl<P: Scheduled> AckQueue<P> {
 }
 
 /// A connection's entry in its device's ACK queue.
-pub(crate) struct QueueEntry<P: Scheduled> {
+pub(super) struct QueueEntry<P: Scheduled> {
     queue: Shared<P>,
     /// The parameters that the engine has.
     seen: Seen,
@@ -219,7 +219,7 @@ pub(crate) struct QueueEntry<P: Scheduled> {
 impl<P: Scheduled> QueueEntry<P> {
     /// An entry for the connection of `sock` with the host `peer`. The socket has left the queue of
     /// any connection before.
-    pub(crate) fn new(sock: &Sock<P>, peer: Mac, queue: Shared<P>) -> Self {
+    pub(super) fn new(sock: &Sock<P>, peer: Mac, queue: Shared<P>) -> Self {
         let slot = Slot::of(peer.to_bits());
         if queue.waiting.lock().sockets.admit(sock, slot) {
             queue.connections.fetch_add(1, Relaxed);
@@ -232,25 +232,25 @@ impl<P: Scheduled> QueueEntry<P> {
     }
 
     /// The queue.
-    pub(crate) fn queue(&self) -> &Shared<P> {
+    pub(super) fn queue(&self) -> &Shared<P> {
         &self.queue
     }
 
     /// Whether many connections have an entry in the queue: those that open are told so.
     #[inline]
-    pub(crate) fn is_crowded(&self) -> bool {
+    pub(super) fn is_crowded(&self) -> bool {
         self.queue.connections.load(Relaxed) as usize > esp::ack_queue::CROWD
     }
 
     /// Whether a connection waits for its turn: then packets that arrive are news.
     #[inline]
-    pub(crate) fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.queue.waits.load(Relaxed)
     }
 
     /// Hands new parameters to the engine, before it decides anything.
     #[inline]
-    pub(crate) fn refresh(&mut self, engine: &mut Connection) {
+    pub(super) fn refresh(&mut self, engine: &mut Connection) {
         if let Some(config) = self.queue.live.news(&mut self.seen) {
             engine.set_config(config);
         }
@@ -258,19 +258,19 @@ impl<P: Scheduled> QueueEntry<P> {
 
     /// When a packet of any connection last came by the device.
     #[inline]
-    pub(crate) fn last_arrival(&self) -> u64 {
+    pub(super) fn last_arrival(&self) -> u64 {
         self.queue.last_arrival()
     }
 
     /// The counters of the namespace.
     #[inline]
-    pub(crate) fn statistics(&self) -> &Statistics {
+    pub(super) fn statistics(&self) -> &Statistics {
         &self.queue.statistics
     }
 
     /// Tells the queue what the engine now demands: to be called before anything is sent.
     #[inline]
-    pub(crate) fn update(&mut self, sock: &Sock<P>, engine: &mut Connection, now: u64) -> Due {
+    pub(super) fn update(&mut self, sock: &Sock<P>, engine: &mut Connection, now: u64) -> Due {
         let demand = engine.demand();
         let queue = &self.queue;
         if !demand.needs_schedule(self.counted, queue.waits.load(Relaxed)) {
@@ -309,14 +309,14 @@ impl<P: Scheduled> QueueEntry<P> {
 
     /// Has the timer serve the queue, if that is due.
     #[inline]
-    pub(crate) fn serve_by_timer(&self, due: Due, now: u64) {
+    pub(super) fn serve_by_timer(&self, due: Due, now: u64) {
         if due.is_now() {
             set_timer(&self.queue, &mut self.queue.waiting.lock(), now);
         }
     }
 
     /// The connection is over: the queue counts it no more.
-    pub(crate) fn leave(&mut self, sock: &Sock<P>) {
+    pub(super) fn leave(&mut self, sock: &Sock<P>) {
         self.counted = false;
         let queue = &self.queue;
         let mut guard = queue.waiting.lock();
@@ -348,7 +348,7 @@ impl<P: Scheduled> QueueEntry<P> {
 /// An entry may be [`GRAIN`] older than the last packet: silence is measured in milliseconds. So
 /// the processors that serve one device seldom take its cache line from each other.
 #[derive(Default)]
-pub(crate) struct Arrivals([Arrival; 16]);
+pub(super) struct Arrivals([Arrival; 16]);
 
 /// Packets that come sooner than this after the last one noted are not noted, nanoseconds.
 const GRAIN: u64 = 20_000;
@@ -361,7 +361,7 @@ struct Arrival(AtomicU64);
 impl Arrivals {
     /// A packet comes by at `now`, nanoseconds of the monotonic clock.
     #[inline]
-    pub(crate) fn pass(&self, ifindex: u32, now: u64) {
+    pub(super) fn pass(&self, ifindex: u32, now: u64) {
         if let Some(arrival) = self.0.get(ifindex as usize % 16) {
             if now.wrapping_sub(arrival.0.load(Relaxed)) > GRAIN {
                 arrival.0.store(now, Relaxed);
@@ -403,7 +403,7 @@ impl<P: Scheduled> AckQueues<P> {
 
     /// When packets came by the devices.
     #[inline]
-    pub(crate) fn arrivals(&self) -> &Arrivals {
+    pub(super) fn arrivals(&self) -> &Arrivals {
         &self.arrivals
     }
 
@@ -413,7 +413,7 @@ impl<P: Scheduled> AckQueues<P> {
     /// # Errors
     ///
     /// `ENOMEM` when it has none yet and none can be made.
-    pub(crate) fn of(&self, ifindex: u32) -> Result<Shared<P>> {
+    pub(super) fn of(&self, ifindex: u32) -> Result<Shared<P>> {
         let mut queues = self.queues.lock();
         if let Some(queue) = queues.get(&ifindex) {
             return Ok(queue.clone());
@@ -428,13 +428,13 @@ impl<P: Scheduled> AckQueues<P> {
 
     /// Whether a connection has asked for the queue of that device. If not, any that does so from
     /// now on sees what the caller has changed before.
-    pub(crate) fn has(&self, ifindex: u32) -> bool {
+    pub(super) fn has(&self, ifindex: u32) -> bool {
         self.queues.lock().get(&ifindex).is_some()
     }
 
     /// Asks a device for its link's speed, unless that is known since it changed last. May sleep;
     /// no lock is held.
-    pub(crate) fn ask_speed(&self, net: &Net, ifindex: u32) {
+    pub(super) fn ask_speed(&self, net: &Net, ifindex: u32) {
         let section = rcu::Read::enter();
         let real = Device::find(net, ifindex, &section).filter(|device| device.has_parent());
         let queue = real.and_then(|_| self.of(ifindex).ok());

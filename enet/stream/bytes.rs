@@ -32,7 +32,7 @@ use kernel::ffi::c_long;
 const WINDOWS_IN_BUFFER: u32 = 4;
 
 /// The file that `MSG_MORE` announced has come to its end.
-pub(crate) fn no_more(sock: &Sock<Esp>) {
+pub(super) fn no_more(sock: &Sock<Esp>) {
     let mut guard = sock.lock();
     let mut esp = guard.locked();
     if let Some((_, connection)) = parts(&mut esp).filter(|(_, c)| c.sending.is_corked()) {
@@ -42,7 +42,7 @@ pub(crate) fn no_more(sock: &Sock<Esp>) {
 }
 
 /// Payload bytes that have never left.
-pub(crate) fn unsent(sock: &Sock<Esp>) -> u32 {
+pub(super) fn unsent(sock: &Sock<Esp>) -> u32 {
     let mut guard = sock.lock();
     let mut esp = guard.locked();
     parts(&mut esp).map_or(0, |(_, connection)| {
@@ -51,7 +51,7 @@ pub(crate) fn unsent(sock: &Sock<Esp>) -> u32 {
 }
 
 /// `sendmsg`: one call, one message (S1), as much of it as fits or as time allows.
-pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
     let flags = msg.flags();
     if flags & uapi::MSG_OOB != 0 {
         return Err(EOPNOTSUPP);
@@ -160,7 +160,7 @@ fn stamp(esp: &mut LockedEsp<'_>, wish: &mut Wish, sent: usize) {
 
 /// The error of a send call that fails with `error`: a pending one comes before a broken pipe,
 /// which also signals.
-pub(crate) fn failed(call: &Call<'_, Esp>, flags: i32, error: Error) -> Error {
+pub(super) fn failed(call: &Call<'_, Esp>, flags: i32, error: Error) -> Error {
     if error == EPIPE {
         if let Err(pending) = call.take_error() {
             return pending;
@@ -190,7 +190,7 @@ fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
 // The parameter gives streams and records a wait each, which is inlined with one caller: 8
 // instructions of a message.
 #[inline(always)]
-pub(crate) fn ready_to_send<const RECORDS: bool>(
+pub(super) fn ready_to_send<const RECORDS: bool>(
     call: &Call<'_, Esp>,
     guard: &mut Guard<'_, Esp>,
     timeout: &mut c_long,
@@ -204,7 +204,7 @@ pub(crate) fn ready_to_send<const RECORDS: bool>(
 }
 
 #[inline(always)]
-pub(crate) fn sendable(esp: &mut LockedEsp<'_>) -> Result {
+pub(super) fn sendable(esp: &mut LockedEsp<'_>) -> Result {
     let sock = esp.sock();
     sock.take_error()?;
     if let Some(error) = esp.state.connection().and_then(|c| c.life.ended()) {
@@ -277,7 +277,7 @@ fn queue_message(
 }
 
 /// Waits until the write queue takes what `takes` looks for, or the writer has a reason to give up.
-pub(crate) fn await_room(
+pub(super) fn await_room(
     call: &Call<'_, Esp>,
     guard: &mut Guard<'_, Esp>,
     timeout: &mut c_long,
@@ -296,7 +296,7 @@ pub(crate) fn await_room(
 
 /// Raises the send buffer's limit to some windows, as TCP does, so that a writer fills them while
 /// others are on their way.
-pub(crate) fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
+pub(super) fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
     if let Some((sock, connection)) = parts(esp) {
         let wanted = WINDOWS_IN_BUFFER
             .saturating_mul(connection.engine.window().into())
@@ -307,7 +307,7 @@ pub(crate) fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
 }
 
 /// Whether a writer has a reason to give up.
-pub(crate) fn is_stopped(sock: &Sock<Esp>) -> bool {
+pub(super) fn is_stopped(sock: &Sock<Esp>) -> bool {
     sock.has_error() || sock.shutdown() & uapi::SEND_SHUTDOWN != 0
 }
 
@@ -377,7 +377,7 @@ impl Progress {
 /// `recvmsg` of the error queue. A report takes room that acknowledgements may wait for.
 #[cold]
 #[inline(never)]
-pub(crate) fn take_report(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+pub(super) fn take_report(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
     let given = msg.put_report(sock, len, SOL_EP, EP_RECVERR)?;
     if sock.shared().unread.is_awaited() {
         acknowledge(&mut sock.lock(), false);
@@ -386,7 +386,7 @@ pub(crate) fn take_report(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -
 }
 
 /// `recvmsg`: the bytes that are there, or after a wait the ones that come.
-pub(crate) fn receive(
+pub(super) fn receive(
     call: &Call<'_, Esp>,
     msg: &mut Message<'_>,
     len: usize,
@@ -453,7 +453,7 @@ pub(crate) fn receive(
 }
 
 /// Sleeps as a reader until `wakes` holds, or the time is up.
-pub(crate) fn sleep(
+pub(super) fn sleep(
     call: &Call<'_, Esp>,
     guard: &mut Guard<'_, Esp>,
     timeout: &mut c_long,
@@ -469,7 +469,7 @@ pub(crate) fn sleep(
 }
 
 /// Whether a reader has a reason to give up.
-pub(crate) fn is_over(sock: &Sock<Esp>) -> bool {
+pub(super) fn is_over(sock: &Sock<Esp>) -> bool {
     sock.has_error()
         || sock.shutdown() & uapi::RCV_SHUTDOWN != 0
         || sock.tcp_state() == TcpState::Close as u8
@@ -477,7 +477,7 @@ pub(crate) fn is_over(sock: &Sock<Esp>) -> bool {
 
 /// Takes in frames from the device itself, if nothing has come and `SO_BUSY_POLL` asks for it.
 #[inline]
-pub(crate) fn poll_device(call: &Call<'_, Esp>, once: bool) {
+pub(super) fn poll_device(call: &Call<'_, Esp>, once: bool) {
     let idle = call.receives_nothing() && call.tcp_state() == TcpState::Established as u8;
     if !idle || !call.polls_device() {
         return;
@@ -511,7 +511,7 @@ fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -
 }
 
 /// The call's result if nothing more can come.
-pub(crate) fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
+pub(super) fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
     let esp = guard.locked();
     let sock = esp.sock();
     if copied > 0 && (sock.has_error() || sock.shutdown() & uapi::RCV_SHUTDOWN != 0) {
@@ -611,7 +611,7 @@ fn copy(
 /// Lets acknowledgements go that waited for room, and with `sleeping` those that waited for data
 /// to carry them.
 #[inline(always)]
-pub(crate) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
+pub(super) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     let waits = parts(&mut guard.locked()).is_some_and(|(_, connection)| {
         let engine = &connection.engine;
         engine.waits_for_room()

@@ -29,14 +29,14 @@ impl Marks {
     }
 
     /// Whether the cookie with this mark has made a connection.
-    pub(crate) fn contains(&self, (place, tag): (usize, u32)) -> bool {
+    pub(super) fn contains(&self, (place, tag): (usize, u32)) -> bool {
         self.0
             .get(place)
             .is_some_and(|mark| mark.load(Relaxed) == tag)
     }
 
     /// The cookie with this mark has made a connection.
-    pub(crate) fn add(&self, (place, tag): (usize, u32)) {
+    pub(super) fn add(&self, (place, tag): (usize, u32)) {
         if let Some(mark) = self.0.get(place) {
             mark.store(tag, Relaxed);
         }

@@ -56,13 +56,13 @@ pub(crate) fn tell(net_state: &NetState, ifindex: u32) {
 
 /// Has a connection count as told of the changes so far: to be called after its ACK queue was asked
 /// for, before it is put among the connections, and before its device is looked at.
-pub(crate) fn begin(sock: &Sock<Esp>) {
+pub(super) fn begin(sock: &Sock<Esp>) {
     let changes = NetState::of(sock.net()).device_changes.load(Acquire);
     sock.shared().set_told(changes);
 }
 
 /// Looks at the connection's device after a change, with bottom halves disabled.
-pub(crate) fn look(esp: &mut LockedEsp<'_>) {
+pub(super) fn look(esp: &mut LockedEsp<'_>) {
     let Some((sock, connection)) = parts(esp) else {
         return;
     };
@@ -117,7 +117,7 @@ fn resized(esp: &mut LockedEsp<'_>, mtu: u32) {
 /// is the caller's to send.
 #[cold]
 #[inline(never)]
-pub(crate) fn answered(
+pub(super) fn answered(
     esp: &mut LockedEsp<'_>,
     options: &Options,
     outcome: &mut Outcome,
@@ -132,7 +132,7 @@ pub(crate) fn answered(
 /// The peer has told what it takes. What that lets go is the caller's to send.
 #[cold]
 #[inline(never)]
-pub(crate) fn limited(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
+pub(super) fn limited(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
     if let Some((_, connection)) = parts(esp) {
         connection.engine.take_options(options);
     }

@@ -54,7 +54,7 @@ fn refuse(skb: Skb, device: &Device, reason: DropReason) {
 /// Throws a packet away that `sock` does not take.
 #[cold]
 #[inline(never)]
-pub(crate) fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
+pub(super) fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
     events::esp_drop(sock, &skb, reason);
     skb.refuse(Some(sock), reason);
 }
@@ -267,7 +267,7 @@ fn takes(listener: &Sock<Esp>, options: &Options) -> bool {
 }
 
 /// Processes a packet that waited while a task owned the socket.
-pub(crate) fn process_late(esp: &mut LockedEsp<'_>, skb: Skb, softirq: Softirq<'_>) {
+pub(super) fn process_late(esp: &mut LockedEsp<'_>, skb: Skb, softirq: Softirq<'_>) {
     let Some(header) = Header::parse(skb.head()) else {
         return;
     };
@@ -467,8 +467,8 @@ fn examine(
 
 /// The packets of a received buffer.
 #[derive(Clone, Copy)]
-pub(crate) struct Packets {
-    pub(crate) count: u16,
+pub(super) struct Packets {
+    pub(super) count: u16,
     /// Payload bytes of each but the last.
     size: u16,
 }
@@ -477,7 +477,7 @@ impl Packets {
     /// Those of `skb` with `header`, `None` if they are foreign. How many there are is computed, as
     /// the buffer may have been cut or joined on its way.
     #[inline]
-    pub(crate) fn of(skb: &Skb, header: &Header) -> Option<Self> {
+    pub(super) fn of(skb: &Skb, header: &Header) -> Option<Self> {
         match skb.contents() {
             Contents::Packets(size) if header.payload() > size => Some(Packets {
                 count: header.payload().div_ceil(size.max(1)),
@@ -500,7 +500,7 @@ impl Packets {
 
 /// Queues the payloads that are next in the stream.
 #[inline]
-pub(crate) fn deliver(
+pub(super) fn deliver(
     esp: &mut LockedEsp<'_>,
     skb: Skb,
     header: &Header,

@@ -16,22 +16,22 @@ const CONNECTION: usize = 4096;
 static ORPHANED: AtomicUsize = AtomicUsize::new(0);
 
 /// The queue that a half-open child is in, until it is connected or over.
-pub(crate) struct Parent<P: Offspring>(SharedQueue<P>);
+pub(super) struct Parent<P: Offspring>(SharedQueue<P>);
 
 impl<P: Offspring> Parent<P> {
     /// The queue `queue`.
-    pub(crate) fn new(queue: SharedQueue<P>) -> Self {
+    pub(super) fn new(queue: SharedQueue<P>) -> Self {
         Parent(queue)
     }
 
     /// The queue.
-    pub(crate) fn queue(&self) -> &SharedQueue<P> {
+    pub(super) fn queue(&self) -> &SharedQueue<P> {
         &self.0
     }
 }
 
 /// The life.
-pub(crate) struct Life<P: Offspring> {
+pub(super) struct Life<P: Offspring> {
     /// Of a half-open child.
     parent: Option<Parent<P>>,
     /// Why the connection ended, if every later call is to report it.
@@ -42,7 +42,7 @@ pub(crate) struct Life<P: Offspring> {
 
 impl<P: Offspring> Life<P> {
     /// Of a connection that a call opens.
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Life {
             parent: None,
             ended: None,
@@ -51,33 +51,33 @@ impl<P: Offspring> Life<P> {
     }
 
     /// Makes the connection a half-open child.
-    pub(crate) fn set_parent(&mut self, parent: Parent<P>) {
+    pub(super) fn set_parent(&mut self, parent: Parent<P>) {
         self.parent = Some(parent);
     }
 
     /// The queue that a half-open child is in.
-    pub(crate) fn parent(&self) -> Option<&Parent<P>> {
+    pub(super) fn parent(&self) -> Option<&Parent<P>> {
         self.parent.as_ref()
     }
 
     /// The queue that a half-open child was in.
-    pub(crate) fn take_parent(&mut self) -> Option<Parent<P>> {
+    pub(super) fn take_parent(&mut self) -> Option<Parent<P>> {
         self.parent.take()
     }
 
     /// Whether `accept` can be given the connection, as far as it is a half-open child.
-    pub(crate) fn can_be_accepted(&self) -> bool {
+    pub(super) fn can_be_accepted(&self) -> bool {
         let parent = self.parent.as_ref();
         parent.is_none_or(|parent| parent.queue().lock().has_room())
     }
 
     /// Has every later call report `error`.
-    pub(crate) fn end_with(&mut self, error: Error) {
+    pub(super) fn end_with(&mut self, error: Error) {
         self.ended = Some(error);
     }
 
     /// The error that every call reports.
-    pub(crate) fn ended(&self) -> Option<Error> {
+    pub(super) fn ended(&self) -> Option<Error> {
         self.ended
     }
 
@@ -85,7 +85,7 @@ impl<P: Offspring> Life<P> {
     /// bytes of memory in its write queue. `false` if all of these hold a 32nd of the machine's
     /// memory already: no descriptors bound their number, and a peer that does not read lets them
     /// live.
-    pub(crate) fn count_orphan(&mut self, queued: usize) -> bool {
+    pub(super) fn count_orphan(&mut self, queued: usize) -> bool {
         let bytes = queued.saturating_add(CONNECTION);
         if ORPHANED.fetch_add(bytes, Relaxed) > limits::memory_size() / 32 {
             ORPHANED.fetch_sub(bytes, Relaxed);

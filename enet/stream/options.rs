@@ -27,7 +27,7 @@ const ESP_SO_USER_TIMEOUT: i32 = 3;
 const ESP_SO_CHECKSUM: i32 = 4;
 
 /// `getsockopt`.
-pub(crate) fn get(sock: &Sock<Esp>, name: i32, value: OptionBuffer) -> Result {
+pub(super) fn get(sock: &Sock<Esp>, name: i32, value: OptionBuffer) -> Result {
     match name {
         ESP_SO_MTU => value.write_u32(payload(sock)?),
         ESP_SO_STATS => value.write_numbers(statistics(sock)),
@@ -42,7 +42,7 @@ pub(crate) fn get(sock: &Sock<Esp>, name: i32, value: OptionBuffer) -> Result {
 }
 
 /// `setsockopt`.
-pub(crate) fn set(sock: &Sock<Esp>, name: i32, value: OptionValue) -> Result {
+pub(super) fn set(sock: &Sock<Esp>, name: i32, value: OptionValue) -> Result {
     match name {
         ESP_SO_USER_TIMEOUT => set_user_timeout(sock, value.read_u32()?),
         ESP_SO_CHECKSUM => set_checksum(sock, value.read_bool()?),

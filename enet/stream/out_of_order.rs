@@ -16,7 +16,7 @@ use crate::{
 /// Takes in a request that names packets.
 #[cold]
 #[inline(never)]
-pub(crate) fn named(
+pub(super) fn named(
     connection: &mut Connection,
     skb: &Skb,
     header: &Header,
@@ -34,7 +34,7 @@ pub(crate) fn named(
 /// Keeps a packet, or a run, whose header is still in front of it.
 #[cold]
 #[inline(never)]
-pub(crate) fn keep(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header) {
+pub(super) fn keep(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header) {
     charge(
         esp,
         esp.sock()
@@ -56,7 +56,7 @@ fn seq_of(buffer: &Buffer) -> Seq {
 /// more.
 #[cold]
 #[inline(never)]
-pub(crate) fn hand_over(esp: &mut LockedEsp<'_>, outcome: &mut esp::Outcome, now: u64) {
+pub(super) fn hand_over(esp: &mut LockedEsp<'_>, outcome: &mut esp::Outcome, now: u64) {
     let sock = esp.sock();
     while let Some(first) = esp.waiting_queue().first().map(seq_of) {
         let keeps = |connection: &Connection| connection.engine.keeps();
@@ -102,7 +102,7 @@ fn take(esp: &mut LockedEsp<'_>) -> Option<Skb> {
 }
 
 /// Nothing is to be kept any more.
-pub(crate) fn drop_all(esp: &mut LockedEsp<'_>) {
+pub(super) fn drop_all(esp: &mut LockedEsp<'_>) {
     if let Some((_, connection)) = parts(esp) {
         connection.engine.drop_kept();
     }

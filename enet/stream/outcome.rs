@@ -49,7 +49,7 @@ pub(crate) fn is_connecting(state: u8) -> bool {
 }
 
 /// Brings a socket into `state`, and tells tracers if that is another than it was.
-pub(crate) fn set_state(sock: &Sock<Esp>, state: TcpState) {
+pub(super) fn set_state(sock: &Sock<Esp>, state: TcpState) {
     let old = sock.tcp_state();
     if old != state as u8 {
         sock.set_tcp_state(state);
@@ -58,7 +58,7 @@ pub(crate) fn set_state(sock: &Sock<Esp>, state: TcpState) {
 }
 
 /// Acts on the outcome of a packet or a timer, and sends what the engine now wants sent.
-pub(crate) fn apply_outcome(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -> Due {
+pub(super) fn apply_outcome(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -> Due {
     let mut due = transmit(esp, now);
     if outcome.acked > 0 {
         free_acknowledged(esp, outcome.acked);
@@ -181,7 +181,7 @@ fn established(esp: &mut LockedEsp<'_>) {
 }
 
 /// Ends the connection with an error, without a packet to the peer.
-pub(crate) fn fail(esp: &mut LockedEsp<'_>, error: Error) {
+pub(super) fn fail(esp: &mut LockedEsp<'_>, error: Error) {
     let sock = esp.sock();
     let told = !sock.is_dead();
     // TCP may still carry it: then the program is not to hear of ESP's failure.
@@ -203,7 +203,7 @@ pub(crate) fn fail(esp: &mut LockedEsp<'_>, error: Error) {
 
 /// As [`fail`], with an error that every later call reports. A mapped connection tells its program
 /// once, as TCP's does.
-pub(crate) fn fail_for_good(esp: &mut LockedEsp<'_>, error: Error) {
+pub(super) fn fail_for_good(esp: &mut LockedEsp<'_>, error: Error) {
     if esp.state.mapped.is_none() {
         if let Some(connection) = esp.state.connection() {
             connection.life.end_with(error);
@@ -213,7 +213,7 @@ pub(crate) fn fail_for_good(esp: &mut LockedEsp<'_>, error: Error) {
 }
 
 /// Ends the connection, with a reset to a peer that knows of it.
-pub(crate) fn abort(esp: &mut LockedEsp<'_>) {
+pub(super) fn abort(esp: &mut LockedEsp<'_>) {
     let reset = esp.state.connection().and_then(|c| c.engine.abort());
     if let Some(header) = reset {
         send_control(esp, header);
@@ -224,7 +224,7 @@ pub(crate) fn abort(esp: &mut LockedEsp<'_>) {
 }
 
 /// The connection is over: no packet finds it any more. If nobody else holds the socket, it goes.
-pub(crate) fn over(esp: &mut LockedEsp<'_>) {
+pub(super) fn over(esp: &mut LockedEsp<'_>) {
     let sock = esp.sock();
     let mut ends = sock.is_dead();
     if let Some(connection) = esp.state.connection() {
@@ -248,19 +248,19 @@ pub(crate) fn over(esp: &mut LockedEsp<'_>) {
 }
 
 /// Ends the protocol's use of a socket that no call uses any more.
-pub(crate) fn end(sock: &Sock<Esp>) {
+pub(super) fn end(sock: &Sock<Esp>) {
     give_port_back(sock);
     sock.retire();
 }
 
 /// Takes the socket out of the connections that packets are looked up in.
-pub(crate) fn unlist(esp: &LockedEsp<'_>) {
+pub(super) fn unlist(esp: &LockedEsp<'_>) {
     NetState::of(esp.sock().net()).esp_connections.remove(esp);
 }
 
 /// Counts a connection whose descriptor was closed and which goes on without. `false` if such
 /// connections hold too much memory already.
-pub(crate) fn count_orphan(esp: &mut LockedEsp<'_>) -> bool {
+pub(super) fn count_orphan(esp: &mut LockedEsp<'_>) -> bool {
     let queued = esp.sock().write_queued().load(Relaxed) as usize;
     match esp.state.connection() {
         Some(connection) => connection.life.count_orphan(queued),
@@ -269,7 +269,7 @@ pub(crate) fn count_orphan(esp: &mut LockedEsp<'_>) -> bool {
 }
 
 /// Gives back the local port, if the socket has taken one.
-pub(crate) fn give_port_back(sock: &Sock<Esp>) {
+pub(super) fn give_port_back(sock: &Sock<Esp>) {
     ports::give_back(
         &NetState::of(sock.net()).esp_ports,
         sock,
@@ -279,7 +279,7 @@ pub(crate) fn give_port_back(sock: &Sock<Esp>) {
 }
 
 /// Ends the own half of the stream: a FIN follows what is queued.
-pub(crate) fn finish_sending(esp: &mut LockedEsp<'_>) {
+pub(super) fn finish_sending(esp: &mut LockedEsp<'_>) {
     let Some((sock, connection)) = parts(esp) else {
         return;
     };

@@ -30,7 +30,7 @@ use crate::{
 
 /// Sends everything that the engine wants sent at `now`, and arms the timer for what it waits for.
 #[inline]
-pub(crate) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
+pub(super) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
     let Some((sock, connection)) = parts(esp) else {
         return Due::NOT;
     };
@@ -55,7 +55,7 @@ pub(crate) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
 
 /// As [`transmit`]; the timer of the ACK queue serves that if it is due.
 #[inline]
-pub(crate) fn push(esp: &mut LockedEsp<'_>, now: u64) {
+pub(super) fn push(esp: &mut LockedEsp<'_>, now: u64) {
     let due = transmit(esp, now);
     serve_by_timer(esp, due, now);
 }
@@ -303,7 +303,7 @@ fn opening(
 }
 
 /// Sends a packet without payload to the socket's peer, outside the engine's order.
-pub(crate) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
+pub(super) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
     let Some((sock, connection)) = parts(esp) else {
         return;
     };
@@ -330,7 +330,7 @@ pub(crate) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
 
 /// Tells the peer that the connection has ended, from the address `from` that it knows the device
 /// by. `mask` is that of the packet's sum.
-pub(crate) fn send_farewell(
+pub(super) fn send_farewell(
     sock: &Sock<Esp>,
     device: &Device,
     from: Mac,
@@ -350,7 +350,7 @@ pub(crate) fn send_farewell(
 }
 
 /// Answers a SYN, and keeps nothing of it.
-pub(crate) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Option<u32>) {
+pub(super) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Option<u32>) {
     // What the SYN told of requests is forgotten.
     let config = esp::Config {
         selective: false,
@@ -363,7 +363,7 @@ pub(crate) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Opt
 }
 
 /// Answers a packet that no socket knows, whose sum has `mask`: so has that of the answer.
-pub(crate) fn send_reset(device: &Device, to: Mac, header: &Header, mask: u32) {
+pub(super) fn send_reset(device: &Device, to: Mac, header: &Header, mask: u32) {
     if let Some(reset) = esp::reset_for(header) {
         let peer = Address {
             port: reset.dst,

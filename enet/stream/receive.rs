@@ -37,30 +37,30 @@ impl Unread {
 
     /// Sets the number.
     #[inline]
-    pub(crate) fn set(&self, count: u32) {
+    pub(super) fn set(&self, count: u32) {
         self.count.store(count, Relaxed);
     }
 
     /// Bytes were received.
     #[inline]
-    pub(crate) fn add(&self, bytes: usize) {
+    pub(super) fn add(&self, bytes: usize) {
         self.set(self.count().wrapping_add(bytes as u32));
     }
 
     /// Bytes were read.
     #[inline]
-    pub(crate) fn sub(&self, bytes: usize) {
+    pub(super) fn sub(&self, bytes: usize) {
         self.set(self.count().wrapping_sub(bytes as u32));
     }
 
     /// Memory of packets that are kept behind a hole, bytes.
     #[inline]
-    pub(crate) fn behind(&self) -> u32 {
+    pub(super) fn behind(&self) -> u32 {
         self.behind.load(Relaxed)
     }
 
     /// Sets that memory.
-    pub(crate) fn set_behind(&self, bytes: u32) {
+    pub(super) fn set_behind(&self, bytes: u32) {
         self.behind.store(bytes, Relaxed);
     }
 
@@ -72,19 +72,19 @@ impl Unread {
 
     /// Whether an acknowledgement waits for the reader.
     #[inline]
-    pub(crate) fn is_awaited(&self) -> bool {
+    pub(super) fn is_awaited(&self) -> bool {
         self.awaited.load(Relaxed) != 0
     }
 
     /// Whether an acknowledgement waits for data, or for the reader to fall asleep.
     #[inline]
-    pub(crate) fn awaits_sleep(&self) -> bool {
+    pub(super) fn awaits_sleep(&self) -> bool {
         self.awaited.load(Relaxed) & FALL_ASLEEP != 0
     }
 
     /// Takes in what the engine's acknowledgements wait for. `true` if one begins to wait for room.
     #[inline]
-    pub(crate) fn note_awaited(&self, engine: &Connection) -> bool {
+    pub(super) fn note_awaited(&self, engine: &Connection) -> bool {
         let mut awaited = 0;
         if engine.waits_for_data() {
             awaited |= FALL_ASLEEP;
@@ -101,7 +101,7 @@ impl Unread {
     /// come. No more can when the receive buffer is half full, or when the peer has no window until
     /// there is room.
     #[inline]
-    pub(crate) fn is_readable(&self, sock: &RawSock) -> bool {
+    pub(super) fn is_readable(&self, sock: &RawSock) -> bool {
         let unread = self.count() as usize;
         let enough = unread >= sock.low_water(false, usize::MAX);
         if enough {
@@ -116,7 +116,7 @@ impl Unread {
 /// The packets that the peer may have on their way: the lock holder writes it, and the packet
 /// handler reads it while a task owns the socket.
 #[derive(Default)]
-pub(crate) struct Promise {
+pub(super) struct Promise {
     /// Packets behind the number given last.
     granted: AtomicU16,
     /// The most memory that one has cost, bytes.
@@ -126,7 +126,7 @@ pub(crate) struct Promise {
 impl Promise {
     /// Takes in how many packets the peer may send.
     #[inline]
-    pub(crate) fn set_granted(&self, packets: u16) {
+    pub(super) fn set_granted(&self, packets: u16) {
         self.granted.store(packets, Relaxed);
     }
 
@@ -134,7 +134,7 @@ impl Promise {
     /// [`backlog_limit`](Self::backlog_limit) says, which takes longer to compute and is needed for
     /// few packets.
     #[inline]
-    pub(crate) fn least_backlog_limit(sock: &RawSock) -> u32 {
+    pub(super) fn least_backlog_limit(sock: &RawSock) -> u32 {
         let limit = sock.receive_limit();
         limit.saturating_mul(2).saturating_add(sock.send_limit())
     }
@@ -148,7 +148,7 @@ impl Promise {
     /// beside that.
     #[cold]
     #[inline(never)]
-    pub(crate) fn backlog_limit(&self, sock: &RawSock, packet: u32) -> u32 {
+    pub(super) fn backlog_limit(&self, sock: &RawSock, packet: u32) -> u32 {
         let limit = sock.receive_limit();
         let room = esp::Room {
             queued: 0,
@@ -167,7 +167,7 @@ impl Promise {
 }
 
 /// The receiving part.
-pub(crate) struct Receiving {
+pub(super) struct Receiving {
     /// Memory that a full packet costs in the receive queue, bytes: the most seen so far.
     packet_cost: u32,
     /// The same of those that have come.
@@ -178,7 +178,7 @@ pub(crate) struct Receiving {
 
 impl Receiving {
     /// For packets of at most `mss` bytes of payload.
-    pub(crate) fn new(mss: u32) -> Self {
+    pub(super) fn new(mss: u32) -> Self {
         Receiving {
             packet_cost: mss.saturating_add(BUFFER_OVERHEAD),
             largest_seen: 0,
@@ -187,18 +187,18 @@ impl Receiving {
     }
 
     /// Takes in that packets have at most `mss` bytes of payload from now on.
-    pub(crate) fn resize(&mut self, mss: u32) {
+    pub(super) fn resize(&mut self, mss: u32) {
         self.packet_cost = self.packet_cost.max(mss.saturating_add(BUFFER_OVERHEAD));
     }
 
     /// As [`new`](Self::new), before any packet has come.
-    pub(crate) fn begin(&mut self, mss: u32) {
+    pub(super) fn begin(&mut self, mss: u32) {
         self.packet_cost = mss.saturating_add(BUFFER_OVERHEAD);
     }
 
     /// Takes in that a packet of the peer's costs `truesize` bytes of memory.
     #[inline]
-    pub(crate) fn note_cost(&mut self, promise: &Promise, truesize: u32) {
+    pub(super) fn note_cost(&mut self, promise: &Promise, truesize: u32) {
         if truesize > self.largest_seen {
             self.largest_seen = truesize;
             self.packet_cost = self.packet_cost.max(truesize);
@@ -208,7 +208,7 @@ impl Receiving {
 
     /// The receive queue, for the engine, with `arriving` bytes of memory about to join it.
     #[inline]
-    pub(crate) fn room(&self, sock: &RawSock, unread: &Unread, arriving: u32) -> esp::Room {
+    pub(super) fn room(&self, sock: &RawSock, unread: &Unread, arriving: u32) -> esp::Room {
         esp::Room {
             queued: unread.queued(sock),
             limit: sock.receive_limit(),
@@ -221,7 +221,7 @@ impl Receiving {
     /// there is none to be read: nobody could make room for it.
     #[cold]
     #[inline(never)]
-    pub(crate) fn room_of_records(
+    pub(super) fn room_of_records(
         &self,
         sock: &RawSock,
         unread: &Unread,
@@ -239,12 +239,12 @@ impl Receiving {
     }
 
     /// The peer has ended its half.
-    pub(crate) fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.peer_ended = true;
     }
 
     /// Whether the peer has ended its half.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.peer_ended
     }
 }

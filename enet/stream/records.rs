@@ -43,13 +43,13 @@ const MOST_WASTE: u32 = 4;
 const COLLECTED: usize = 2_048;
 
 /// The longest record that a socket takes, if it is one of records.
-pub(crate) fn largest(sock: &Sock<Esp>) -> Option<u32> {
+pub(super) fn largest(sock: &Sock<Esp>) -> Option<u32> {
     sock.keeps_records()
         .then(|| records::largest_record(sock.receive_limit()))
 }
 
 /// `sendmsg`: a record, or nothing.
-pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
     let flags = msg.flags();
     if flags & uapi::MSG_OOB != 0 {
         return Err(EOPNOTSUPP);
@@ -139,7 +139,7 @@ fn queue(
 }
 
 /// `recvmsg`: one record, or as much of it as there is room for; the rest is discarded.
-pub(crate) fn receive(
+pub(super) fn receive(
     call: &Call<'_, Esp>,
     msg: &mut Message<'_>,
     len: usize,
@@ -230,7 +230,7 @@ fn take(guard: &mut Guard<'_, Esp>) {
 }
 
 /// Bytes of the record that is read next, 0 if there is none: `SIOCINQ`.
-pub(crate) fn next_len(sock: &Sock<Esp>) -> u32 {
+pub(super) fn next_len(sock: &Sock<Esp>) -> u32 {
     let mut guard = sock.lock();
     if sock.shared().unread.count() == 0 {
         return 0;
@@ -250,7 +250,7 @@ pub(crate) fn next_len(sock: &Sock<Esp>) -> u32 {
 /// Queues payload that is next in order: the `bytes` of a buffer with a run of so many packets,
 /// that has these flags.
 #[inline(never)]
-pub(crate) fn deliver(
+pub(super) fn deliver(
     esp: &mut LockedEsp<'_>,
     skb: Skb,
     (flags, count): (u8, u16),

@@ -30,7 +30,7 @@ use core::sync::atomic::{AtomicU32, AtomicU8, Ordering::Relaxed};
 pub(crate) struct Esp;
 
 /// A locked ESP socket.
-pub(crate) type LockedEsp<'a> = Locked<'a, Esp>;
+pub(super) type LockedEsp<'a> = Locked<'a, Esp>;
 
 /// The part that is read without the socket lock.
 #[derive(Default)]
@@ -41,9 +41,9 @@ pub(crate) struct Shared {
     peer: Peer,
     pub(crate) unread: Unread,
     pub(crate) unacknowledged: Unacknowledged,
-    pub(crate) promise: Promise,
+    pub(super) promise: Promise,
     /// Packets dropped since too many waited for the task that owns the socket.
-    pub(crate) backlog_drops: Counter,
+    pub(super) backlog_drops: Counter,
     /// The last change of a device that the connection was told of.
     told: AtomicU32,
     deferred: AtomicU8,
@@ -59,7 +59,7 @@ pub(crate) struct FrontListener {
 
 impl FrontListener {
     /// Whether a connection to `destination` is for this listener.
-    pub(crate) fn takes(&self, destination: &InternetEnd) -> bool {
+    pub(super) fn takes(&self, destination: &InternetEnd) -> bool {
         self.takes_v4
             && self.own.port == destination.port
             && (self.own.is_any() || self.own == *destination)
@@ -69,7 +69,7 @@ impl FrontListener {
 /// An event that came while a task owned the socket, to be handled when the task releases it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Deferred {
+pub(super) enum Deferred {
     /// The socket's turn in the ACK queue.
     Turn = 1,
     /// The connection's device has changed.
@@ -87,7 +87,7 @@ impl Shared {
     }
 
     /// The part of a child.
-    pub(crate) fn of_child(local_port: u16, peer: &Address) -> Self {
+    pub(super) fn of_child(local_port: u16, peer: &Address) -> Self {
         let shared = Shared {
             binding: Binding::fixed(local_port, peer.ifindex),
             ..Shared::default()
@@ -97,7 +97,7 @@ impl Shared {
     }
 
     /// Sets the other end, before the socket is put among the connections.
-    pub(crate) fn set_peer(&self, peer: &Address) {
+    pub(super) fn set_peer(&self, peer: &Address) {
         self.peer.set(peer);
     }
 
@@ -109,38 +109,38 @@ impl Shared {
 
     /// Whether this is the connection of `local_port` with `peer`.
     #[inline]
-    pub(crate) fn connects(&self, local_port: u16, peer: &Address) -> bool {
+    pub(super) fn connects(&self, local_port: u16, peer: &Address) -> bool {
         self.binding.port() == local_port && self.peer.is(peer)
     }
 
     /// Defers `what` to the task that owns the socket.
-    pub(crate) fn defer(&self, what: Deferred) {
+    pub(super) fn defer(&self, what: Deferred) {
         self.deferred.fetch_or(what as u8, Relaxed);
     }
 
     /// Whether anything was deferred.
     #[inline]
-    pub(crate) fn has_deferred(&self) -> bool {
+    pub(super) fn has_deferred(&self) -> bool {
         self.deferred.load(Relaxed) != 0
     }
 
     /// Whether `what` is deferred, which ends with this call.
-    pub(crate) fn take_deferred(&self, what: Deferred) -> bool {
+    pub(super) fn take_deferred(&self, what: Deferred) -> bool {
         self.deferred.fetch_and(!(what as u8), Relaxed) & what as u8 != 0
     }
 
     /// Forgets all deferred events, for a new connection.
-    pub(crate) fn forget_deferred(&self) {
+    pub(super) fn forget_deferred(&self) {
         self.deferred.store(0, Relaxed);
     }
 
     /// The connection was told of the change of a device numbered `change`.
-    pub(crate) fn set_told(&self, change: u32) {
+    pub(super) fn set_told(&self, change: u32) {
         self.told.store(change, Relaxed);
     }
 
     /// The number of the last change that the connection was told of.
-    pub(crate) fn told(&self) -> u32 {
+    pub(super) fn told(&self) -> u32 {
         self.told.load(Relaxed)
     }
 }
@@ -162,20 +162,20 @@ pub(crate) struct Connection {
     /// The protocol's decisions.
     pub(crate) engine: esp::Connection,
     pub(crate) sending: Sending,
-    pub(crate) receiving: Receiving,
-    pub(crate) queue_entry: QueueEntry<Esp>,
-    pub(crate) life: Life<Esp>,
+    pub(super) receiving: Receiving,
+    pub(super) queue_entry: QueueEntry<Esp>,
+    pub(super) life: Life<Esp>,
     /// What the SYN tells of the connection that this one stands for.
-    pub(crate) mapped: Option<esp::Mapped>,
+    pub(super) mapped: Option<esp::Mapped>,
     /// The own Ethernet address that the peer knows.
-    pub(crate) local: Mac,
+    pub(super) local: Mac,
     /// When the socket's timer is armed for; `u64::MAX` if it is not.
     armed: u64,
 }
 
 impl Connection {
     /// The connection of `sock`, which `engine` decides, by `device`, whose ACK queue is `queue`.
-    pub(crate) fn new(
+    pub(super) fn new(
         sock: &Sock<Esp>,
         engine: esp::Connection,
         device: &Device,
@@ -197,7 +197,7 @@ impl Connection {
 
     /// The receive queue, for the engine, with `arriving` bytes of memory about to join it.
     #[inline(always)]
-    pub(crate) fn room(&self, sock: &Sock<Esp>, arriving: u32) -> esp::Room {
+    pub(super) fn room(&self, sock: &Sock<Esp>, arriving: u32) -> esp::Room {
         if self.engine.has_records() {
             self.receiving
                 .room_of_records(sock, &sock.shared().unread, arriving)
@@ -209,14 +209,14 @@ impl Connection {
     /// A packet that leaves, and is none of the write queue: its header with a sum if the
     /// connection has sums, and the sum's mask.
     #[inline]
-    pub(crate) fn sums(&self, header: esp::Header) -> (esp::Header, u32) {
+    pub(super) fn sums(&self, header: esp::Header) -> (esp::Header, u32) {
         let with_checksum = self.sending.is_summed();
         (header.summed(with_checksum), self.mask(&header))
     }
 
     /// The mask of the sums of packets that leave with `header`.
     #[inline]
-    pub(crate) fn mask(&self, header: &esp::Header) -> u32 {
+    pub(super) fn mask(&self, header: &esp::Header) -> u32 {
         if self.sending.is_summed() {
             self.mask_of_sums(header)
         } else {
@@ -234,7 +234,7 @@ impl Connection {
     /// Arms the socket's timer if the engine needs it earlier than it is armed. Timers are not
     /// pushed back, which costs more than an early expiry: that is a no-op.
     #[inline]
-    pub(crate) fn arm(&mut self, sock: &Sock<Esp>, now: u64) {
+    pub(super) fn arm(&mut self, sock: &Sock<Esp>, now: u64) {
         if self.armed <= self.engine.earliest_new_deadline(now) && !self.sending.is_corked() {
             return;
         }
@@ -249,19 +249,19 @@ impl Connection {
     }
 
     /// The timer has expired.
-    pub(crate) fn expired(&mut self) {
+    pub(super) fn expired(&mut self) {
         self.armed = u64::MAX;
     }
 
     /// Nothing needs the timer any more.
-    pub(crate) fn disarm(&mut self, sock: &Sock<Esp>) {
+    pub(super) fn disarm(&mut self, sock: &Sock<Esp>) {
         self.armed = u64::MAX;
         sock.disarm_timer();
     }
 }
 
 /// The role of a socket.
-pub(crate) enum Role {
+pub(super) enum Role {
     /// Neither of the other two, yet or again.
     Idle,
     /// A listener, with the queue of its children.
@@ -275,28 +275,28 @@ pub(crate) enum Role {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Chosen {
     /// `ESP_SO_USER_TIMEOUT`, milliseconds; 0 if it is not set.
-    pub(crate) user_timeout: u32,
+    pub(super) user_timeout: u32,
     /// `ESP_SO_CHECKSUM`, if it is set.
-    pub(crate) checksum: Option<bool>,
+    pub(super) checksum: Option<bool>,
 }
 
 impl Chosen {
     /// Whether a new connection by a device with a link of `speed` Mbit/s asks for sums.
-    pub(crate) fn sums_at(&self, settings: &Settings, speed: u32) -> bool {
+    pub(super) fn sums_at(&self, settings: &Settings, speed: u32) -> bool {
         self.checksum.unwrap_or_else(|| settings.checksum_at(speed))
     }
 
     /// Whether a listener's connection has sums if the other end does not ask for them: that one's
     /// device is as fast.
-    pub(crate) fn sums(&self, settings: &Settings) -> bool {
+    pub(super) fn sums(&self, settings: &Settings) -> bool {
         self.sums_at(settings, 0)
     }
 }
 
 /// The part that the socket lock guards.
 pub(crate) struct State {
-    pub(crate) role: Role,
-    pub(crate) chosen: Chosen,
+    pub(super) role: Role,
+    pub(super) chosen: Chosen,
     /// The ends of the connection of TCP's that the socket's connection stands for.
     pub(crate) mapped: Option<esp::Mapped>,
     /// How many calls sleep for data, whichever connection that comes by.
@@ -316,7 +316,7 @@ impl State {
 
     /// The connection, if the socket is one.
     #[inline]
-    pub(crate) fn connection(&mut self) -> Option<&mut Connection> {
+    pub(super) fn connection(&mut self) -> Option<&mut Connection> {
         match &mut self.role {
             Role::Connection(connection) => Some(connection),
             _ => None,
@@ -325,7 +325,7 @@ impl State {
 
     /// The queue of a listener's children.
     #[inline]
-    pub(crate) fn listening(&self) -> Option<&SharedQueue<Esp>> {
+    pub(super) fn listening(&self) -> Option<&SharedQueue<Esp>> {
         match &self.role {
             Role::Listener(queue) => Some(queue),
             _ => None,
@@ -334,17 +334,17 @@ impl State {
 
     /// Whether a call sleeps for data.
     #[inline]
-    pub(crate) fn has_readers(&self) -> bool {
+    pub(super) fn has_readers(&self) -> bool {
         self.readers > 0
     }
 
     /// A call is about to sleep for data.
-    pub(crate) fn add_reader(&mut self) {
+    pub(super) fn add_reader(&mut self) {
         self.readers = self.readers.wrapping_add(1);
     }
 
     /// It sleeps no more.
-    pub(crate) fn remove_reader(&mut self) {
+    pub(super) fn remove_reader(&mut self) {
         self.readers = self.readers.saturating_sub(1);
     }
 }
@@ -360,7 +360,7 @@ pub(crate) fn parts<'a, 'b>(
 
 /// Has the timer of the socket's ACK queue serve it, if that is due.
 #[inline]
-pub(crate) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
+pub(super) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
     if due.is_now() {
         if let Some(connection) = esp.state.connection() {
             connection.queue_entry.serve_by_timer(due, now);

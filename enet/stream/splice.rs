@@ -18,7 +18,7 @@ use crate::{
 
 /// `splice` out of a stream: what is there, or after a wait what comes, up to `len` bytes, as TCP
 /// does it.
-pub(crate) fn splice(
+pub(super) fn splice(
     call: &Call<'_, Esp>,
     pipe: &mut Pipe<'_>,
     len: usize,

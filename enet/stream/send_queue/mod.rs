@@ -31,7 +31,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 mod records;
 mod recut;
-pub(crate) use records::takes_record;
+pub(super) use records::takes_record;
 
 /// The longest time that `MSG_MORE` holds the last packet back, nanoseconds, as with TCP.
 const CORK_NANOS: u64 = 200_000_000;
@@ -82,14 +82,14 @@ impl Unacknowledged {
 /// Whether poll reports the socket writable: a third of the send buffer is free, as the core's
 /// streams have it.
 #[inline]
-pub(crate) fn writable(sock: &RawSock) -> bool {
+pub(super) fn writable(sock: &RawSock) -> bool {
     let queued = sock.write_queued().load(Relaxed);
     sock.send_limit().saturating_sub(queued) >= queued / 2
 }
 
 /// Whether the send buffer takes another packet.
 #[inline]
-pub(crate) fn has_room(sock: &RawSock) -> bool {
+pub(super) fn has_room(sock: &RawSock) -> bool {
     sock.write_queued().load(Relaxed) < sock.send_limit()
 }
 
@@ -172,7 +172,7 @@ pub(crate) struct Sending {
 
 impl Sending {
     /// For packets that leave by `device`.
-    pub(crate) fn new(device: &Device) -> Self {
+    pub(super) fn new(device: &Device) -> Self {
         Sending {
             queue: SeqQueue::new(),
             skb_pool: SkbPool::new(),
@@ -191,13 +191,13 @@ impl Sending {
 
     /// The processor that packets name as the sender's.
     #[inline]
-    pub(crate) fn processor(&self) -> Processor {
+    pub(super) fn processor(&self) -> Processor {
         self.processor
     }
 
     /// Remembers what room `device` needs in front of a packet, and how many it takes at once.
     #[inline]
-    pub(crate) fn note_device(&mut self, device: &Device) {
+    pub(super) fn note_device(&mut self, device: &Device) {
         self.headroom = device.headroom();
         self.most_packets = device.most_packets();
     }
@@ -209,7 +209,7 @@ impl Sending {
     }
 
     /// Payload bytes of a packet with a device MTU of `mtu` bytes: what `ESP_SO_MTU` reports.
-    pub(crate) fn payload_with(&self, mtu: u32) -> u32 {
+    pub(super) fn payload_with(&self, mtu: u32) -> u32 {
         esp::mss(mtu)
             .min(self.peer_payload)
             .saturating_sub(self.checksum_len() as u32)
@@ -217,7 +217,7 @@ impl Sending {
 
     /// Whether each packet has a sum.
     #[inline]
-    pub(crate) fn is_summed(&self) -> bool {
+    pub(super) fn is_summed(&self) -> bool {
         self.with_checksum
     }
 
@@ -233,13 +233,13 @@ impl Sending {
     /// Whether packets are stamped: then all are the socket's own, so that those that are not do
     /// not overtake them.
     #[inline]
-    pub(crate) fn is_stamped(&self) -> bool {
+    pub(super) fn is_stamped(&self) -> bool {
         self.stamped
     }
 
     /// Stamps the byte queued last. Nothing joins its packet, so that each send has reports of its
     /// own.
-    pub(crate) fn stamp_last(&mut self, engine: &mut Connection, stamp: &Stamp) {
+    pub(super) fn stamp_last(&mut self, engine: &mut Connection, stamp: &Stamp) {
         if let Some(last) = self.queue.last_mut() {
             last.ask_stamp(stamp);
             self.stamped = true;
@@ -248,19 +248,19 @@ impl Sending {
     }
 
     /// Whether `MSG_MORE` holds a packet back.
-    pub(crate) fn is_corked(&self) -> bool {
+    pub(super) fn is_corked(&self) -> bool {
         self.corked_until != u64::MAX
     }
 
     /// When a packet that is held back leaves anyway; `u64::MAX` if none is held back.
     #[inline]
-    pub(crate) fn corked_until(&self) -> u64 {
+    pub(super) fn corked_until(&self) -> u64 {
         self.corked_until
     }
 
     /// Lets the packet go that `MSG_MORE` held back, at the next transmission.
     #[inline]
-    pub(crate) fn uncork(&mut self, engine: &mut Connection) {
+    pub(super) fn uncork(&mut self, engine: &mut Connection) {
         self.corked_until = u64::MAX;
         engine.hold_last(false);
     }
@@ -268,7 +268,7 @@ impl Sending {
     /// At the end of a send call: holds the last packet back if `more` was announced, or lets it
     /// go. A full packet leaves: it would gain nothing.
     #[inline]
-    pub(crate) fn cork(&mut self, engine: &mut Connection, more: bool, now: impl FnOnce() -> u64) {
+    pub(super) fn cork(&mut self, engine: &mut Connection, more: bool, now: impl FnOnce() -> u64) {
         if !more || self.queue.last().is_none_or(is_whole) {
             return self.uncork(engine);
         }
@@ -280,7 +280,7 @@ impl Sending {
 
     /// The buffer that bytes may still join, if the last one has not left.
     #[inline]
-    pub(crate) fn last_unsent(&self, engine: &Connection) -> Option<&Buffer> {
+    pub(super) fn last_unsent(&self, engine: &Connection) -> Option<&Buffer> {
         self.queue.last().filter(|_| engine.last_takes_more())
     }
 
@@ -291,7 +291,7 @@ impl Sending {
     ///
     /// `EFAULT`; `ENOBUFS` without memory.
     #[inline]
-    pub(crate) fn take(
+    pub(super) fn take(
         &mut self,
         sock: &RawSock,
         unacknowledged: &Unacknowledged,
@@ -361,7 +361,7 @@ impl Sending {
     /// [`Connection::last_takes_more`]. `false` if that has no room for it in a buffer of its own,
     /// or the message cannot be read.
     #[inline(always)]
-    pub(crate) fn join_last(
+    pub(super) fn join_last(
         &mut self,
         unacknowledged: &Unacknowledged,
         msg: &mut Message<'_>,
@@ -457,7 +457,7 @@ impl Sending {
     ///
     /// `ENOENT` if there are no such packets, `ENOBUFS` without memory.
     #[inline]
-    pub(crate) fn packets(&mut self, mut header: Header, count: u16, mask: u32) -> Result<Skb> {
+    pub(super) fn packets(&mut self, mut header: Header, count: u16, mask: u32) -> Result<Skb> {
         let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
         let note: TxCb = kept.note();
         let clones = self.headroom < TUNNEL_HEADROOM;
@@ -578,7 +578,7 @@ impl Sending {
 
     /// Frees `count` acknowledged packets at the head of the write queue.
     #[inline]
-    pub(crate) fn free_acknowledged<P: Protocol>(
+    pub(super) fn free_acknowledged<P: Protocol>(
         &mut self,
         sock: &Sock<P>,
         unacknowledged: &Unacknowledged,
@@ -610,7 +610,7 @@ impl Sending {
     }
 
     /// Empties the write queue.
-    pub(crate) fn discard(&mut self, sock: &RawSock, unacknowledged: &Unacknowledged) {
+    pub(super) fn discard(&mut self, sock: &RawSock, unacknowledged: &Unacknowledged) {
         while let Some(skb) = self.queue.pop() {
             uncharge(sock, unacknowledged, &skb);
             skb.purge();
@@ -619,7 +619,7 @@ impl Sending {
     }
 
     /// Gives back the memory that the next packets would be made of.
-    pub(crate) fn free_spares(&mut self) {
+    pub(super) fn free_spares(&mut self) {
         self.skb_pool.limit(0);
         self.pages.free();
     }

@@ -24,7 +24,7 @@ pub(super) const BOUNDS: u8 = flags::TXS | flags::TXF;
 impl Sending {
     /// How many packets a record of `len` bytes has, `None` if they are more than the numbers can
     /// tell apart.
-    pub(crate) fn packets_of(&self, len: usize) -> Option<u16> {
+    pub(in crate::stream) fn packets_of(&self, len: usize) -> Option<u16> {
         Some(packets_in(len, self.mss as usize)).filter(|&packets| packets <= MOST_QUEUED)
     }
 
@@ -33,7 +33,7 @@ impl Sending {
     /// # Errors
     ///
     /// `EFAULT`; `ENOBUFS` without memory.
-    pub(crate) fn take_record(
+    pub(in crate::stream) fn take_record(
         &mut self,
         sock: &RawSock,
         unacknowledged: &Unacknowledged,
@@ -152,6 +152,6 @@ pub(super) fn hand_on_bounds(packet: &mut Buffer, part: &mut Buffer, is_first: b
 
 /// Whether the send buffer and the numbers take a record of `packets` packets: as with datagrams,
 /// one that has any room left takes a whole one.
-pub(crate) fn takes_record(sock: &RawSock, engine: &Connection, packets: u16) -> bool {
+pub(in crate::stream) fn takes_record(sock: &RawSock, engine: &Connection, packets: u16) -> bool {
     sock.write_queued().load(Relaxed) < sock.send_limit() && engine.free_numbers() >= packets
 }

@@ -19,21 +19,21 @@ use crate::{
 impl Sending {
     /// Fits the packets to come to a device MTU of `mtu` bytes. Returns the first packet of a
     /// queued buffer with packets that are too large, if any.
-    pub(crate) fn resize(&mut self, mtu: u32) -> Option<Seq> {
+    pub(in crate::stream) fn resize(&mut self, mtu: u32) -> Option<Seq> {
         self.device_payload = packet_payload(mtu);
         self.fit()
     }
 
     /// Fits the packets to come to a peer that takes packets of at most `payload` bytes, as
     /// [`Self::resize`] does.
-    pub(crate) fn limit(&mut self, payload: u16) -> Option<Seq> {
+    pub(in crate::stream) fn limit(&mut self, payload: u16) -> Option<Seq> {
         self.peer_payload = payload.into();
         self.fit()
     }
 
     /// Gives each packet to come a sum, which takes a part of its room. Returns as [`Self::resize`]
     /// does.
-    pub(crate) fn sum(&mut self) -> Option<Seq> {
+    pub(in crate::stream) fn sum(&mut self) -> Option<Seq> {
         self.with_checksum = true;
         self.fit()
     }
@@ -57,7 +57,12 @@ impl Sending {
     /// `ENOBUFS` without memory for all of it: some packets are as large as they were. `EMSGSIZE`
     /// if there would be more packets than numbers can tell apart; the engine knows of no change
     /// then.
-    pub(crate) fn cut(&mut self, sock: &RawSock, engine: &mut Connection, from: Seq) -> Result {
+    pub(in crate::stream) fn cut(
+        &mut self,
+        sock: &RawSock,
+        engine: &mut Connection,
+        from: Seq,
+    ) -> Result {
         let flags = esp::WriteQueue::flags(self, from);
         let divided = self.divide(sock, engine.first_unacked().distance(from), from);
         if divided == Err(EMSGSIZE) {
