@@ -16,7 +16,7 @@ use core::{mem, ptr};
 use kernel::ffi::c_int;
 
 /// Bytes of the sum.
-pub(crate) const SUM_LEN: usize = 4;
+pub(crate) const CHECKSUM_LEN: usize = 4;
 
 /// The CRC32c of `len` bytes of data from `from` on, without a mask.
 ///
@@ -55,12 +55,12 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
 /// `skb` is valid, and nobody changes its descriptor. `len` bytes of data and a sum start at
 /// `from`.
 pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> Option<u32> {
-    let mut there = [0; SUM_LEN];
+    let mut there = [0; CHECKSUM_LEN];
     // SAFETY: The caller's promise; `there` takes as many bytes as are copied.
     unsafe {
         let at = from.wrapping_add(len) as c_int;
         let to = there.as_mut_ptr().cast();
-        let read = bindings::skb_copy_bits(skb, at, to, SUM_LEN as c_int) == 0;
+        let read = bindings::skb_copy_bits(skb, at, to, CHECKSUM_LEN as c_int) == 0;
         read.then(|| u32::from_be_bytes(there) ^ sum(skb, from, len))
     }
 }
@@ -83,12 +83,12 @@ pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -
         }
         let bytes = (sum(skb, from, (*skb).len.wrapping_sub(from)) ^ mask).to_be_bytes();
         if keeps {
-            let to: *mut u8 = bindings::netdev_alloc_frag(SUM_LEN as u32).cast();
+            let to: *mut u8 = bindings::netdev_alloc_frag(CHECKSUM_LEN as u32).cast();
             if to.is_null() {
                 return false;
             }
-            ptr::copy_nonoverlapping(bytes.as_ptr(), to, SUM_LEN);
-            bindings::skb_add_frag_of(skb, to.cast(), SUM_LEN as c_int);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, CHECKSUM_LEN);
+            bindings::skb_add_frag_of(skb, to.cast(), CHECKSUM_LEN as c_int);
             return true;
         }
         let buffer = Buffer::from_raw_mut(skb);
@@ -96,7 +96,7 @@ pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -
             return true;
         }
         let gfp = Context::Softirq.gfp();
-        bindings::pskb_expand_head(skb, 0, SUM_LEN as c_int, gfp) == 0 && buffer.put(&bytes)
+        bindings::pskb_expand_head(skb, 0, CHECKSUM_LEN as c_int, gfp) == 0 && buffer.put(&bytes)
     }
 }
 
@@ -117,7 +117,7 @@ impl Buffer {
     #[cold]
     #[inline(never)]
     pub(crate) fn mask_behind(&self, len: usize) -> Option<u32> {
-        self.span(len, SUM_LEN)?;
+        self.span(len, CHECKSUM_LEN)?;
         // SAFETY: The buffer is valid and borrowed; as much data as that is there.
         unsafe { mask(self.as_ptr(), 0, len as u32) }
     }

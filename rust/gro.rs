@@ -10,7 +10,7 @@
 
 use super::{
     bindings,
-    checksum::{self, SUM_LEN},
+    checksum::{self, CHECKSUM_LEN},
     masks,
     offload::Packets,
     pages::MOST_FRAGMENTS,
@@ -169,7 +169,7 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
         }
         // The core has given a place within the first bytes of the data.
         let front = header.sub(at as usize);
-        let sum = sum_len::<P>(slice::from_raw_parts(header, P::HEADER_LEN));
+        let sum = checksum_len::<P>(slice::from_raw_parts(header, P::HEADER_LEN));
         let around = P::HEADER_LEN.wrapping_add(sum);
         let behind = (*skb).len.wrapping_sub(at);
         let Some(len) = (behind as usize).checked_sub(around) else {
@@ -256,9 +256,9 @@ unsafe fn find<P: Packets>(
 
 /// Bytes of the sum behind a packet with `header`.
 #[inline]
-fn sum_len<P: Packets>(header: &[u8]) -> usize {
-    if P::is_summed(header) {
-        SUM_LEN
+fn checksum_len<P: Packets>(header: &[u8]) -> usize {
+    if P::has_checksum(header) {
+        CHECKSUM_LEN
     } else {
         0
     }
@@ -285,22 +285,22 @@ unsafe fn join<P: Packets>(
         let way = movable(held, skb, at.wrapping_add(P::HEADER_LEN as u32), len as u32)?;
         let first = slice::from_raw_parts_mut((*held).data.add(at as usize), P::HEADER_LEN);
         // One that is alone still has its sum, which the core has taken for payload.
-        let summed = P::is_summed(header);
-        let first_summed = count == 1 && P::is_summed(first);
-        let mask = if summed {
+        let has_checksum = P::has_checksum(header);
+        let first_has_checksum = count == 1 && P::has_checksum(first);
+        let mask = if has_checksum {
             Some(common_mask(held, skb, at)?)
         } else {
             None
         };
         let size = (*info).gso_size;
-        let size = if first_summed {
-            size.wrapping_sub(SUM_LEN as u16)
+        let size = if first_has_checksum {
+            size.wrapping_sub(CHECKSUM_LEN as u16)
         } else {
             size
         };
         let more = P::join(first, header, Held { count, size }, len)?;
         (*info).gso_size = size;
-        if first_summed {
+        if first_has_checksum {
             cut_sum(held);
         }
         if let Some(mask) = mask {
@@ -334,7 +334,7 @@ unsafe fn common_mask(
 ) -> Option<u32> {
     // SAFETY: The caller's promise.
     let of_packet = |skb: *mut bindings::sk_buff| unsafe {
-        let around = at.wrapping_add(SUM_LEN as u32);
+        let around = at.wrapping_add(CHECKSUM_LEN as u32);
         checksum::mask(skb, at, (*skb).len.checked_sub(around)?)
     };
     let mask = of_packet(skb)?;
@@ -359,7 +359,7 @@ unsafe fn common_mask(
 #[cold]
 #[inline(never)]
 unsafe fn cut_sum(skb: *mut bindings::sk_buff) {
-    let mut left = SUM_LEN as u32;
+    let mut left = CHECKSUM_LEN as u32;
     // SAFETY: The caller's promise. A fragment below the count is initialised, and one without
     // bytes gives its reference back as it stops to count. The rest is in the linear part.
     unsafe {

@@ -13,7 +13,7 @@
 
 use super::{
     bindings,
-    checksum::SUM_LEN,
+    checksum::CHECKSUM_LEN,
     skb::{Buffer, Skb},
 };
 use core::{ptr, slice};
@@ -92,7 +92,11 @@ pub(super) fn cut(
     while start < all {
         let len = size.min(all.wrapping_sub(start));
         // A sum may come behind the data.
-        let room = if refers { 0 } else { len.wrapping_add(SUM_LEN) };
+        let room = if refers {
+            0
+        } else {
+            len.wrapping_add(CHECKSUM_LEN)
+        };
         let Some(mut part) = part(whole, headers, room) else {
             return ptr::null_mut();
         };

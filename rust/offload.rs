@@ -107,7 +107,7 @@ pub(crate) trait Packets: 'static {
     /// Whether a [sum](checksum) follows each packet with `header` when it is alone in its buffer:
     /// the core joins packets whose sums have the same [mask](masks), and makes sums with it when
     /// it has cut them. Several packets have none.
-    fn is_summed(header: &[u8]) -> bool;
+    fn has_checksum(header: &[u8]) -> bool;
 
     /// Makes `header`, the one of the whole buffer, that of `part`. It has [`Self::HEADER_LEN`]
     /// bytes, as all headers here.
@@ -214,11 +214,11 @@ impl<P: Packets> Registration<P> {
                 let header = (*packet).data.add(in_front);
                 let header = slice::from_raw_parts_mut(header, P::HEADER_LEN);
                 P::cut(header, part);
-                let summed = P::is_summed(header);
+                let has_checksum = P::has_checksum(header);
                 // An outer sum adds words up, which all headers in front of ours consist of, but
                 // not ours.
                 let from = in_front as u32;
-                if summed && !checksum::append(packet, from, mask)
+                if has_checksum && !checksum::append(packet, from, mask)
                     || summed_around && !bindings::skb_sum_for_outer(packet, from)
                 {
                     bindings::kfree_skb_list(packets);

@@ -95,7 +95,7 @@ fn packet<'a, P: Packets>(skb: &Buffer, to: &'a mut [u8; LONGEST]) -> Option<(&'
     let header = to.get_mut(..P::HEADER_LEN)?;
     let len = skb.len().checked_sub(P::HEADER_LEN)?;
     let single = skb.contents() == Contents::Packet && skb.copy_bits(0, header);
-    (single && !P::is_summed(header)).then_some((header, len))
+    (single && !P::has_checksum(header)).then_some((header, len))
 }
 
 /// Gives all buffers that `next` returns to `take`, in their order, joined where that can be.

@@ -18,7 +18,7 @@ const HEADER: Header = Header {
     src: 49_152,
     dst: 2_805,
     len: 1,
-    summed: false,
+    has_checksum: false,
 };
 
 fn header(criterion: &mut Criterion) {

@@ -122,7 +122,7 @@ pub const fn answer_to(query: &Header) -> Header {
         src: 0,
         dst: query.src,
         len: ANSWER_LEN as u16,
-        summed: query.summed,
+        has_checksum: query.has_checksum,
     }
 }
 

@@ -16,13 +16,13 @@
 pub const HEADER_LEN: usize = 6;
 
 /// Bytes of the sum behind the payload.
-pub const SUM_LEN: usize = 4;
+pub const CHECKSUM_LEN: usize = 4;
 
 /// The most payload that the length field can state, bytes.
 pub const LARGEST: u16 = 0x7fff;
 
 /// The bit of the length field that announces a sum.
-const SUMMED: u16 = 0x8000;
+const CHECKSUM_BIT: u16 = 0x8000;
 
 /// Payload of a datagram that needs an MTU of no more than 1500 bytes, which every host
 /// of the segment is supposed to take.
@@ -38,7 +38,7 @@ pub struct Header {
     /// Bytes of payload, without header, sum and padding: [`LARGEST`] at most.
     pub len: u16,
     /// A sum follows the payload.
-    pub summed: bool,
+    pub has_checksum: bool,
 }
 
 impl Header {
@@ -53,7 +53,7 @@ impl Header {
                     src: u16::from_be_bytes([s0, s1]),
                     dst: u16::from_be_bytes([d0, d1]),
                     len: length & LARGEST,
-                    summed: length & SUMMED != 0,
+                    has_checksum: length & CHECKSUM_BIT != 0,
                 })
             }
             _ => None,
@@ -63,10 +63,10 @@ impl Header {
     /// The header as it stands on the wire.
     #[inline(always)]
     pub const fn emit(&self) -> [u8; HEADER_LEN] {
-        let sum = if self.summed { SUMMED } else { 0 };
+        let checksum = if self.has_checksum { CHECKSUM_BIT } else { 0 };
         let [s0, s1] = self.src.to_be_bytes();
         let [d0, d1] = self.dst.to_be_bytes();
-        let [l0, l1] = (self.len & LARGEST | sum).to_be_bytes();
+        let [l0, l1] = (self.len & LARGEST | checksum).to_be_bytes();
         [s0, s1, d0, d1, l0, l1]
     }
 
@@ -76,15 +76,15 @@ impl Header {
     #[inline]
     pub fn payload_len(&self, following: usize) -> Option<usize> {
         let len = usize::from(self.len);
-        (len.saturating_add(sum_len(self.summed)) <= following).then_some(len)
+        (len.saturating_add(checksum_len(self.has_checksum)) <= following).then_some(len)
     }
 }
 
-/// Bytes of the sum behind a payload that has one if it is `summed`.
+/// Bytes of the sum behind a payload that has one if `has_checksum`.
 #[inline]
-pub const fn sum_len(summed: bool) -> usize {
-    if summed {
-        SUM_LEN
+pub const fn checksum_len(has_checksum: bool) -> usize {
+    if has_checksum {
+        CHECKSUM_LEN
     } else {
         0
     }
@@ -92,14 +92,14 @@ pub const fn sum_len(summed: bool) -> usize {
 
 /// The largest datagram, in bytes, that a device with an MTU of `device_mtu`
 /// bytes carries: what `EDP_SO_MTU` reports. Never more than the length field
-/// can say. It is smaller by [`SUM_LEN`] if datagrams are `summed`.
+/// can say. It is smaller by [`CHECKSUM_LEN`] if `has_checksum`.
 #[inline]
-pub const fn mtu(device_mtu: u32, summed: bool) -> u32 {
+pub const fn mtu(device_mtu: u32, has_checksum: bool) -> u32 {
     let room = device_mtu.saturating_sub(HEADER_LEN as u32);
     let room = if room > LARGEST as u32 {
         LARGEST as u32
     } else {
         room
     };
-    room.saturating_sub(sum_len(summed) as u32)
+    room.saturating_sub(checksum_len(has_checksum) as u32)
 }

@@ -9,19 +9,19 @@ use edp::{echo, ports, wire};
 use proptest::prelude::*;
 
 fn header() -> impl Strategy<Value = wire::Header> {
-    (any::<(u16, u16, bool)>(), 0..=wire::LARGEST).prop_map(|((src, dst, summed), len)| {
+    (any::<(u16, u16, bool)>(), 0..=wire::LARGEST).prop_map(|((src, dst, has_checksum), len)| {
         wire::Header {
             src,
             dst,
             len,
-            summed,
+            has_checksum,
         }
     })
 }
 
 /// Bytes of payload and sum.
 fn end(header: &wire::Header) -> usize {
-    usize::from(header.len) + wire::sum_len(header.summed)
+    usize::from(header.len) + wire::checksum_len(header.has_checksum)
 }
 
 #[test]
@@ -30,16 +30,19 @@ fn every_field_has_its_place() {
         src: 0x0102,
         dst: 0x0304,
         len: 0x0506,
-        summed: false,
+        has_checksum: false,
     };
     assert_eq!(header.emit(), [1, 2, 3, 4, 5, 6]);
     assert_eq!(wire::Header::parse(&[1, 2, 3, 4, 5, 6]), Some(header));
-    let summed = wire::Header {
-        summed: true,
+    let with_checksum = wire::Header {
+        has_checksum: true,
         ..header
     };
-    assert_eq!(summed.emit(), [1, 2, 3, 4, 0x85, 6]);
-    assert_eq!(wire::Header::parse(&[1, 2, 3, 4, 0x85, 6]), Some(summed));
+    assert_eq!(with_checksum.emit(), [1, 2, 3, 4, 0x85, 6]);
+    assert_eq!(
+        wire::Header::parse(&[1, 2, 3, 4, 0x85, 6]),
+        Some(with_checksum)
+    );
 }
 
 #[test]
@@ -48,16 +51,16 @@ fn a_sum_follows_the_payload_that_has_one() {
         src: 1,
         dst: 2,
         len: 10,
-        summed: false,
+        has_checksum: false,
     };
-    let summed = wire::Header {
-        summed: true,
+    let with_checksum = wire::Header {
+        has_checksum: true,
         ..plain
     };
     assert_eq!(plain.payload_len(10), Some(10));
-    assert_eq!(summed.payload_len(13), None);
-    assert_eq!(summed.payload_len(14), Some(10));
-    assert_eq!(summed.payload_len(46), Some(10));
+    assert_eq!(with_checksum.payload_len(13), None);
+    assert_eq!(with_checksum.payload_len(14), Some(10));
+    assert_eq!(with_checksum.payload_len(46), Some(10));
 }
 
 #[test]
@@ -82,7 +85,7 @@ fn a_request_is_answered_to_its_asker() {
         src: 700,
         dst: 0,
         len: 12,
-        summed: false,
+        has_checksum: false,
     };
     let answer = wire::Header {
         src: 0,
@@ -90,13 +93,13 @@ fn a_request_is_answered_to_its_asker() {
         ..asked
     };
     assert_eq!(echo::reply_to(&asked, Some(echo::REQUEST)), Some(answer));
-    let summed = |header| wire::Header {
-        summed: true,
+    let with_checksum = |header| wire::Header {
+        has_checksum: true,
         ..header
     };
     assert_eq!(
-        echo::reply_to(&summed(asked), Some(echo::REQUEST)),
-        Some(summed(answer))
+        echo::reply_to(&with_checksum(asked), Some(echo::REQUEST)),
+        Some(with_checksum(answer))
     );
     assert_eq!(echo::reply_to(&asked, Some(echo::REPLY)), None);
     assert_eq!(echo::reply_to(&asked, Some(0)), None);

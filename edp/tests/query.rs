@@ -61,28 +61,29 @@ fn an_answer_is_no_longer_than_its_query_on_the_wire() {
         src: 0,
         dst: 0,
         len: query::QUERY_LEN as u16,
-        summed: true,
+        has_checksum: true,
     };
     let answer = query::answer_to(&asked);
     assert_eq!(usize::from(answer.len), HOST.answer(NONCE).len());
-    let whole = wire::HEADER_LEN + usize::from(answer.len) + wire::sum_len(answer.summed);
+    let whole =
+        wire::HEADER_LEN + usize::from(answer.len) + wire::checksum_len(answer.has_checksum);
     assert!(whole <= 46, "{whole} bytes");
     assert_eq!(wire::HEADER_LEN + query::ANSWER_MAX, 46);
 }
 
 #[test]
 fn an_answer_goes_back_to_the_port_of_its_query() {
-    for (src, summed) in [(0, false), (700, true)] {
+    for (src, has_checksum) in [(0, false), (700, true)] {
         let asked = wire::Header {
             src,
             dst: 0,
             len: 5,
-            summed,
+            has_checksum,
         };
         let answer = query::answer_to(&asked);
         assert_eq!(
-            (answer.src, answer.dst, answer.summed),
-            (0, src, summed),
+            (answer.src, answer.dst, answer.has_checksum),
+            (0, src, has_checksum),
             "{answer:?}"
         );
         assert_eq!(echo::reply_to(&answer, Some(query::ANSWER)), None);

@@ -3,7 +3,7 @@
 //! The test vectors of `docs/edp-vectors.txt`, bytes in and bytes out.
 
 use edp::query::{self, Host};
-use edp::wire::{Header, HEADER_LEN, SUM_LEN};
+use edp::wire::{Header, CHECKSUM_LEN, HEADER_LEN};
 use edp::{echo, wire};
 
 const VECTORS: &str = include_str!("../../docs/edp-vectors.txt");
@@ -30,7 +30,7 @@ fn answer(packet: &[u8]) -> Option<Vec<u8>> {
     let header = Header::parse(packet)?;
     let len = header.payload_len(packet.len() - HEADER_LEN)?;
     let (before, behind) = packet.split_at(HEADER_LEN + len);
-    if header.summed && behind[..SUM_LEN] != crc32c::crc32c(before).to_be_bytes() {
+    if header.has_checksum && behind[..CHECKSUM_LEN] != crc32c::crc32c(before).to_be_bytes() {
         return None;
     }
     let payload = &before[HEADER_LEN..];
@@ -43,7 +43,7 @@ fn answer(packet: &[u8]) -> Option<Vec<u8>> {
     };
     assert_eq!(usize::from(header.len), payload.len());
     let mut packet = [&header.emit()[..], &payload].concat();
-    if header.summed {
+    if header.has_checksum {
         packet.extend_from_slice(&crc32c::crc32c(&packet).to_be_bytes());
     }
     Some(packet)

@@ -130,7 +130,7 @@ pub(crate) fn ask(device: &Device, nonce: Nonce, to: Mac, net_state: &NetState) 
         src: 0,
         dst: 0,
         len: query.len() as u16,
-        summed: false,
+        has_checksum: false,
     };
     if send_payload(device, &header, &query, to).is_ok() {
         net_state.statistics.count(Statistic::EdpOutQueries);
@@ -140,12 +140,12 @@ pub(crate) fn ask(device: &Device, nonce: Nonce, to: Mac, net_state: &NetState) 
 /// Allocates a buffer with `header` and room for the message of its length, if that fits a frame of
 /// `device`.
 fn message(device: &Device, header: &Header) -> Result<Skb, DropReason> {
-    if u32::from(header.len) > wire::mtu(device.mtu(), header.summed) {
+    if u32::from(header.len) > wire::mtu(device.mtu(), header.has_checksum) {
         return Err(DropReason::Malformed);
     }
     let room = HEADER_LEN
         .saturating_add(header.len.into())
-        .saturating_add(wire::sum_len(header.summed));
+        .saturating_add(wire::checksum_len(header.has_checksum));
     Skb::alloc(device.headroom(), room, Context::Softirq)
         .and_then(|mut skb| skb.put(&header.emit()).then_some(skb))
         .ok_or(DropReason::NoMemory)
@@ -166,7 +166,7 @@ fn send_payload(
 
 /// Sends a message, complete except for its checksum.
 fn send(mut skb: Skb, device: &Device, header: &Header, to: Mac) -> Result<(), DropReason> {
-    if header.summed && !skb.append_sum(0) {
+    if header.has_checksum && !skb.append_sum(0) {
         return Err(DropReason::NoMemory);
     }
     let sent = device.send(skb, parameters::edp_type(), to);

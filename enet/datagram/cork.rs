@@ -83,7 +83,7 @@ fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<Pending> {
     let headroom = headroom.saturating_add(edp::wire::HEADER_LEN);
     let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
     let cookie = msg.cookie(sock)?;
-    let size = room.saturating_add(edp::wire::sum_len(with_checksum));
+    let size = room.saturating_add(edp::wire::checksum_len(with_checksum));
     let mut skb = sock.alloc_send(headroom, size, nonblocking)?;
     skb.set_cookie(sock, &cookie);
     Ok(Pending { skb, to, room })

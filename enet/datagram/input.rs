@@ -42,7 +42,7 @@ impl Handler for Frames {
             return refuse(skb, device, header.as_ref(), DropReason::Malformed);
         };
         let whole = HEADER_LEN.saturating_add(len);
-        if header.summed && skb.mask_behind(whole) != Some(0) {
+        if header.has_checksum && skb.mask_behind(whole) != Some(0) {
             return refuse(skb, device, Some(&header), DropReason::Checksum);
         }
         if !skb.trim(whole) {

@@ -7,7 +7,7 @@ use crate::net::errno::prelude::*;
 use crate::{
     address::{Address, INTERFACE_ANY},
     device::{outgoing, usable},
-    edp::{self, peers::Known, wire::sum_len},
+    edp::{self, peers::Known, wire::checksum_len},
     net::{device::Device, message::Message, namespace::PerNet, rcu, skb::Skb, sock::Sock, uapi},
     parameters,
     pernet::NetState,
@@ -39,7 +39,7 @@ pub(super) fn fits(device: &Device, len: usize, with_checksum: bool) -> Result {
 /// `EMSGSIZE`.
 #[inline]
 pub(super) fn fits_peer(device: &Device, to: &Address, len: usize, with_checksum: bool) -> Result {
-    let len = len.saturating_add(sum_len(with_checksum));
+    let len = len.saturating_add(checksum_len(with_checksum));
     if len <= edp::wire::COMMON_LARGEST {
         return Ok(());
     }
@@ -72,7 +72,7 @@ pub(super) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
         .filter(|peer| peer.mac != device.address())
         .and_then(|peer| NetState::of(device.net()).edp_peers.largest(&peer));
     told.map_or(own, |told| {
-        own.min(u32::from(told).saturating_sub(sum_len(with_checksum) as u32))
+        own.min(u32::from(told).saturating_sub(checksum_len(with_checksum) as u32))
     })
 }
 
@@ -148,7 +148,7 @@ impl Edp {
             src: sock.shared().binding.port(),
             dst: to.port,
             len: len as u16,
-            summed: with_checksum,
+            has_checksum: with_checksum,
         }
     }
 
@@ -174,7 +174,7 @@ impl Edp {
         let cookie = msg.cookie(sock)?;
         let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
         // The calls below may sleep: for buffer space, and for the user's memory.
-        let room = edp::wire::HEADER_LEN + len + sum_len(with_checksum);
+        let room = edp::wire::HEADER_LEN + len + checksum_len(with_checksum);
         let mut skb = sock.alloc_send(headroom, room, nonblocking)?;
         if !skb.put(&Self::header(sock, &to, len, with_checksum).emit()) {
             return Err(ENOBUFS);

@@ -6,7 +6,7 @@ use super::{output::fits, sock::Edp};
 use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
-    edp::wire::{sum_len, HEADER_LEN},
+    edp::wire::{checksum_len, HEADER_LEN},
     net::{message::Message, rcu, skb::Skb, sock::Sock, uapi},
 };
 
@@ -37,7 +37,11 @@ pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
     };
     let cookie = msg.cookie(sock)?;
     let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
-    let skb = sock.alloc_send(headroom, HEADER_LEN + sum_len(with_checksum), nonblocking)?;
+    let skb = sock.alloc_send(
+        headroom,
+        HEADER_LEN + checksum_len(with_checksum),
+        nonblocking,
+    )?;
     // A call that fails returns its notification's number, so numbers are taken under the lock.
     let _guard = sock.lock();
     msg.begin_in_place(sock, len, None)?;
@@ -76,7 +80,7 @@ impl Datagram {
     fn copy(&self, sock: &Sock<Edp>, header: &[u8], msg: &mut Message<'_>) -> Result<Skb> {
         msg.note_copy();
         let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
-        let room = HEADER_LEN + self.len + sum_len(self.with_checksum);
+        let room = HEADER_LEN + self.len + checksum_len(self.with_checksum);
         let mut skb = sock.alloc_send(self.headroom, room, nonblocking)?;
         if !skb.put(header) {
             return Err(ENOBUFS);

@@ -87,7 +87,7 @@ impl Handler for Frames {
             return refuse(skb, device, DropReason::Malformed);
         };
         let mut sum = 0;
-        if header.is_summed() {
+        if header.has_checksum() {
             match mask(&skb, &header, len) {
                 Some(mask) => sum = mask,
                 None => return refuse(skb, device, DropReason::Checksum),
@@ -304,13 +304,13 @@ fn process(
     }
     let mut begins_sums = false;
     let mut without_sum = *header;
-    if header.is_summed() || connection.sending.is_summed() {
+    if header.has_checksum() || connection.sending.has_checksum() {
         if lacks_sum(connection, &skb, header) {
             drop_packet(sock, skb, DropReason::Checksum);
             return Due::NOT;
         }
-        begins_sums = header.is_summed() && !connection.sending.is_summed();
-        without_sum = header.summed(false);
+        begins_sums = header.has_checksum() && !connection.sending.has_checksum();
+        without_sum = header.with_checksum(false);
     }
     let whole = header;
     let names = header.has(flags::RRQ) && without_sum.names_missing();
@@ -363,14 +363,14 @@ fn process(
 #[cold]
 #[inline(never)]
 fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
-    if header.is_summed() {
-        if !connection.sending.is_summed() && !connection.engine.may_shrink() {
+    if header.has_checksum() {
+        if !connection.sending.has_checksum() && !connection.engine.may_shrink() {
             return true;
         }
         let Masked { mask, .. } = skb.note();
         return !connection.engine.takes_mask(header, mask);
     }
-    connection.sending.is_summed() && !header.opens()
+    connection.sending.has_checksum() && !header.opens()
 }
 
 /// Whether the SYN of `skb` may cross that of `connection`: both stand for the same connection of
@@ -614,7 +614,7 @@ fn answer(
     let now = timer::now();
     let queue = esp.state.listening().ok_or(DropReason::NoSocket)?;
     let admission = queue.lock().admit(now);
-    let with_checksum = syn.is_summed() || esp.state.chosen.sums(&net_state.sysctl);
+    let with_checksum = syn.has_checksum() || esp.state.chosen.sums(&net_state.sysctl);
     let cookie = || client(peer).cookie(syn, now, cookie_hash(listener));
     let is_companion = listener.shared().front.is_some();
     match admission {
@@ -643,7 +643,7 @@ fn answer(
         }
         Admission::Cookie => {
             net_state.statistics.count(Statistic::EspOutCookies);
-            let answer = esp::cookie::answer_to(syn, cookie()).summed(with_checksum);
+            let answer = esp::cookie::answer_to(syn, cookie()).with_checksum(with_checksum);
             output::send_cookie(device, peer.mac, answer, records);
             Ok(())
         }
@@ -691,8 +691,8 @@ fn take_answer(
     let expected = queue.lock().sent_cookie_within(esp::cookie::LIFE, now);
     // A cookie tells no nonce, so a packet with a mask is not its answer.
     let Masked { mask, .. } = skb.note();
-    let answered = if expected && !(header.is_summed() && mask != 0) {
-        client(peer).answered(&header.summed(false), now, cookie_hash(listener))
+    let answered = if expected && !(header.has_checksum() && mask != 0) {
+        client(peer).answered(&header.with_checksum(false), now, cookie_hash(listener))
     } else {
         None
     };
@@ -729,7 +729,7 @@ fn take_answer(
     if let Some(largest) = records::largest(listener) {
         engine.use_records(largest);
     }
-    let with_checksum = header.is_summed() || esp.state.chosen.sums(&net_state.sysctl);
+    let with_checksum = header.has_checksum() || esp.state.chosen.sums(&net_state.sysctl);
     match spawn(esp, device, peer, engine, softirq) {
         Ok(mut child) => {
             net_state.statistics.count(Statistic::EspInCookies);

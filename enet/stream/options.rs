@@ -35,7 +35,7 @@ pub(super) fn get(sock: &Sock<Esp>, name: i32, value: OptionBuffer) -> Result {
             let millis = sock.lock().locked().state.chosen.user_timeout;
             value.write_u32(millis)
         }
-        ESP_SO_CHECKSUM => value.write_u32(is_summed(sock).into()),
+        ESP_SO_CHECKSUM => value.write_u32(has_checksum(sock).into()),
         EP_SO_ZEROCOPY => value.write_u32(sock.sends_in_place().into()),
         _ => Err(ENOPROTOOPT),
     }
@@ -86,12 +86,12 @@ fn statistics(sock: &Sock<Esp>) -> [u32; 8] {
 
 /// `ESP_SO_CHECKSUM`: of an open connection, what its ends agreed on; else what the next one asks
 /// for.
-fn is_summed(sock: &Sock<Esp>) -> bool {
+fn has_checksum(sock: &Sock<Esp>) -> bool {
     let mut guard = sock.lock();
     let esp = guard.locked();
     let chosen = esp.state.chosen;
     match esp.state.connection() {
-        Some(connection) => connection.sending.is_summed(),
+        Some(connection) => connection.sending.has_checksum(),
         None => chosen.sums(&NetState::of(sock.net()).sysctl),
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn hand_over(esp: &mut LockedEsp<'_>, outcome: &mut esp::Outcome, now
             return;
         }
         let Some(skb) = take(esp) else { return };
-        let header = Header::parse(skb.head()).map(|header| header.summed(false));
+        let header = Header::parse(skb.head()).map(|header| header.with_checksum(false));
         let packets = header.and_then(|header| Some((header, Packets::of(&skb, &header)?)));
         let (Some((header, packets)), Some((_, connection))) = (packets, parts(esp)) else {
             return skb.purge();

@@ -11,8 +11,8 @@ use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
     esp::{
-        self, flags, Header, Options, Transmit, HEADER_LEN, MAPPED_LEN, NONCE_LEN, OPTIONS_LEN,
-        RECORDS_LEN, SUM_LEN,
+        self, flags, Header, Options, Transmit, CHECKSUM_LEN, HEADER_LEN, MAPPED_LEN, NONCE_LEN,
+        OPTIONS_LEN, RECORDS_LEN,
     },
     events,
     net::{
@@ -253,12 +253,12 @@ fn empty(device: &Device, header: &Header, mask: u32) -> Result<Skb> {
 
 /// A packet with `payload`, and a sum with `mask` if the header says so.
 fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result<Skb> {
-    const AROUND: usize = HEADER_LEN + SUM_LEN;
+    const AROUND: usize = HEADER_LEN + CHECKSUM_LEN;
     let size = payload.len().saturating_add(AROUND);
     let mut skb = Skb::alloc_single(device.headroom(), size, Context::Softirq).ok_or(ENOBUFS)?;
     let whole = skb.put(&header.emit())
         && skb.put(payload)
-        && (!header.is_summed() || skb.append_sum(mask));
+        && (!header.has_checksum() || skb.append_sum(mask));
     whole.then_some(skb).ok_or(ENOBUFS)
 }
 

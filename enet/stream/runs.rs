@@ -27,8 +27,8 @@ impl Packets for Runs {
     const FLOW_LEN: usize = 4;
 
     #[inline]
-    fn is_summed(header: &[u8]) -> bool {
-        Header::parse(header).is_some_and(|header| header.is_summed())
+    fn has_checksum(header: &[u8]) -> bool {
+        Header::parse(header).is_some_and(|header| header.has_checksum())
     }
 
     fn cut(header: &mut [u8], part: Part) {

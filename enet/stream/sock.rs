@@ -210,14 +210,14 @@ impl Connection {
     /// connection has sums, and the sum's mask.
     #[inline]
     pub(super) fn sums(&self, header: esp::Header) -> (esp::Header, u32) {
-        let with_checksum = self.sending.is_summed();
-        (header.summed(with_checksum), self.mask(&header))
+        let with_checksum = self.sending.has_checksum();
+        (header.with_checksum(with_checksum), self.mask(&header))
     }
 
     /// The mask of the sums of packets that leave with `header`.
     #[inline]
     pub(super) fn mask(&self, header: &esp::Header) -> u32 {
-        if self.sending.is_summed() {
+        if self.sending.has_checksum() {
             self.mask_of_sums(header)
         } else {
             0

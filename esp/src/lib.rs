@@ -51,4 +51,6 @@ pub use self::outcome::{DropReason, Outcome, Room, Transmit, WriteQueue};
 pub use self::seq::Seq;
 pub use self::state::{Failure, State};
 pub use self::timers::Nanos;
-pub use self::wire::{flags, mss, reset_for, Grant, Header, HEADER_LEN, MISSING_MOST, SUM_LEN};
+pub use self::wire::{
+    flags, mss, reset_for, Grant, Header, CHECKSUM_LEN, HEADER_LEN, MISSING_MOST,
+};

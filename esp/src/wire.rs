@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Numbers are big-endian; the first six bytes are those of an EDP header. With
-//! [`flags::CRC`] a sum of [`SUM_LEN`] bytes follows the payload. The engine never sees that
+//! [`flags::CRC`] a sum of [`CHECKSUM_LEN`] bytes follows the payload. The engine never sees that
 //! flag: its caller checks and makes the sums.
 
 use super::seq::Seq;
@@ -19,7 +19,7 @@ pub const HEADER_LEN: usize = 11;
 
 /// Bytes of the sum behind the payload: the CRC32c (Castagnoli) of header and payload,
 /// big-endian.
-pub const SUM_LEN: usize = 4;
+pub const CHECKSUM_LEN: usize = 4;
 
 /// Bits of [`Header::flags`].
 pub mod flags {
@@ -155,17 +155,21 @@ impl Header {
 
     /// Whether a sum follows the payload.
     #[inline]
-    pub const fn is_summed(&self) -> bool {
+    pub const fn has_checksum(&self) -> bool {
         self.has(flags::CRC)
     }
 
     /// The header with a sum behind the payload, or without.
     #[inline]
     #[must_use]
-    pub const fn summed(self, sum: bool) -> Self {
+    pub const fn with_checksum(self, has_checksum: bool) -> Self {
         let flags = self.flags & !flags::CRC;
         Self {
-            flags: if sum { flags | flags::CRC } else { flags },
+            flags: if has_checksum {
+                flags | flags::CRC
+            } else {
+                flags
+            },
             ..self
         }
     }
@@ -279,7 +283,7 @@ impl Header {
             && next.len <= size
             && usize::from(next.len) == following
             && self.len == count.checked_mul(size)?
-            && self.is_summed() == next.is_summed()
+            && self.has_checksum() == next.has_checksum()
             && self.flags & !(flags::TXS | flags::CRC) == flags::ACK
             && next.flags & !(flags::TXF | flags::CRC) == flags::ACK;
         if !continues {

@@ -62,8 +62,8 @@ fn a_grant_is_an_empty_packet() {
     };
     assert!(header.is_grant() && !header.takes_number() && !header.is_request());
     assert_eq!((header.payload(), header.payload_len(0)), (0, Some(0)));
-    let summed = header.summed(true);
-    assert!(summed.is_grant() && !summed.takes_number());
+    let with_checksum = header.with_checksum(true);
+    assert!(with_checksum.is_grant() && !with_checksum.takes_number());
     let request = Header { len: 0, ..header };
     assert!(!request.is_grant() && request.is_request());
 }

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use esp::{reset_for, Config, Header, Options, Seq, HEADER_LEN, SUM_LEN};
+use esp::{reset_for, Config, Header, Options, Seq, CHECKSUM_LEN, HEADER_LEN};
 use esp_testkit::host::{Device, Host};
 use esp_testkit::socket::{Packet, Socket};
 
@@ -24,7 +24,7 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
 struct Station {
     device: Device,
     socket: Socket<VecDeque<u8>>,
-    summed: bool,
+    has_checksum: bool,
     told: Options,
     now: u64,
     out: VecDeque<Vec<u8>>,
@@ -40,7 +40,7 @@ impl Host for Station {
     fn emit(&mut self, _id: usize, packet: Packet<VecDeque<u8>>) {
         let header = packet.header;
         let payload = self.socket.bytes_of(packet);
-        self.put(header, payload, self.summed);
+        self.put(header, payload, self.has_checksum);
     }
 }
 
@@ -56,7 +56,7 @@ impl Station {
         Self {
             device: Device::default(),
             socket,
-            summed: false,
+            has_checksum: false,
             told: Options::default(),
             now: 1_000_000_000,
             out: VecDeque::new(),
@@ -66,7 +66,7 @@ impl Station {
     /// Puts a packet on the wire, with what its sender adds to the engine's.
     fn put(&mut self, header: Header, payload: Vec<u8>, sum: bool) {
         let len = payload.len() as u16;
-        let mut packet = Header { len, ..header }.summed(sum).emit().to_vec();
+        let mut packet = Header { len, ..header }.with_checksum(sum).emit().to_vec();
         packet.extend_from_slice(&payload);
         if sum {
             packet.extend_from_slice(&crc32c::crc32c(&packet).to_be_bytes());
@@ -77,33 +77,33 @@ impl Station {
     fn take(&mut self, bytes: &[u8]) {
         let header = Header::parse(bytes).expect("a header");
         let (before, sum) = bytes.split_at(HEADER_LEN + usize::from(header.payload()));
-        let summed = header.is_summed();
-        if summed {
-            assert_eq!(sum.len(), SUM_LEN);
+        let has_checksum = header.has_checksum();
+        if has_checksum {
+            assert_eq!(sum.len(), CHECKSUM_LEN);
             if sum != crc32c::crc32c(before).to_be_bytes() {
                 return;
             }
         }
-        let plain = header.summed(false);
+        let plain = header.with_checksum(false);
         let packet = Packet::parse(&plain, &before[HEADER_LEN..]);
         if self.socket.conn.is_none() {
             if !self.socket.listens || !plain.opens() {
                 if let Some(reset) = reset_for(&header) {
-                    self.put(reset, Vec::new(), reset.is_summed());
+                    self.put(reset, Vec::new(), reset.has_checksum());
                 }
                 return;
             }
             self.told = packet.options;
-            self.summed = summed;
+            self.has_checksum = has_checksum;
         }
-        if self.summed && !summed && !plain.opens() {
+        if self.has_checksum && !has_checksum && !plain.opens() {
             return;
         }
         let outcome = self.receive(0, &packet, self.now);
         if outcome.answered {
             self.told = packet.options;
         }
-        self.summed |= summed && outcome.is_of_open_connection();
+        self.has_checksum |= has_checksum && outcome.is_of_open_connection();
     }
 
     fn wait(&mut self, nanos: u64) {

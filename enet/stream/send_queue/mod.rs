@@ -12,7 +12,7 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
-    esp::{self, ack_queue::SHORT, flags, Connection, Header, Seq, HEADER_LEN, SUM_LEN},
+    esp::{self, ack_queue::SHORT, flags, Connection, Header, Seq, CHECKSUM_LEN, HEADER_LEN},
     net::{
         device::Device,
         message::Message,
@@ -217,14 +217,14 @@ impl Sending {
 
     /// Whether each packet has a sum.
     #[inline]
-    pub(super) fn is_summed(&self) -> bool {
+    pub(super) fn has_checksum(&self) -> bool {
         self.with_checksum
     }
 
     /// Bytes of a packet's sum, 0 without sums.
     fn checksum_len(&self) -> usize {
         if self.with_checksum {
-            SUM_LEN
+            CHECKSUM_LEN
         } else {
             0
         }
@@ -480,14 +480,17 @@ impl Sending {
         if clones & !self.with_checksum & !self.stamped {
             // Most packets have neither sum nor stamp, and pay for both with this one test.
             return kept
-                .with_header(&header.summed(false).emit(), Context::Softirq)
+                .with_header(&header.with_checksum(false).emit(), Context::Softirq)
                 .ok_or(ENOBUFS);
         }
         if !clones || self.with_checksum && count == 1 {
             return self.copy(header, mask);
         }
         let mut skb = kept
-            .with_header(&header.summed(self.with_checksum).emit(), Context::Softirq)
+            .with_header(
+                &header.with_checksum(self.with_checksum).emit(),
+                Context::Softirq,
+            )
             .ok_or(ENOBUFS)?;
         if self.stamped {
             kept.pass_stamp(&mut skb);
@@ -501,9 +504,9 @@ impl Sending {
     #[inline(never)]
     fn copy(&mut self, header: Header, mask: u32) -> Result<Skb> {
         let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
-        let size = kept.len().saturating_add(HEADER_LEN + SUM_LEN);
+        let size = kept.len().saturating_add(HEADER_LEN + CHECKSUM_LEN);
         let mut copy = Skb::alloc_single(self.headroom, size, Context::Softirq).ok_or(ENOBUFS)?;
-        let whole = copy.put(&header.summed(self.with_checksum).emit())
+        let whole = copy.put(&header.with_checksum(self.with_checksum).emit())
             && copy.put_copy(kept, 0, kept.len())
             && (!self.with_checksum || copy.append_sum(mask));
         kept.pass_stamp(&mut copy);
@@ -551,7 +554,7 @@ impl Sending {
             view.set_mask_of_run(mask);
         }
         let whole = told
-            && view.push(&header.summed(self.with_checksum).emit())
+            && view.push(&header.with_checksum(self.with_checksum).emit())
             && (!self.with_checksum || count > 1 || view.append_sum(mask));
         whole.then_some(view).ok_or(ENOBUFS)
     }

@@ -22,17 +22,19 @@ pub fn edp_wire(data: &[u8]) {
     match header.payload_len(following.len()) {
         Some(len) => {
             assert_eq!(len, usize::from(header.len));
-            assert!(len + wire::sum_len(header.summed) <= following.len());
+            assert!(len + wire::checksum_len(header.has_checksum) <= following.len());
         }
         None => {
-            assert!(usize::from(header.len) + wire::sum_len(header.summed) > following.len());
+            assert!(
+                usize::from(header.len) + wire::checksum_len(header.has_checksum) > following.len()
+            );
         }
     }
     if let Some(reply) = echo::reply_to(&header, following.first().copied()) {
         assert_eq!(following.first(), Some(&echo::REQUEST));
         assert_eq!(
-            (reply.src, reply.dst, reply.len, reply.summed),
-            (0, header.src, header.len, header.summed)
+            (reply.src, reply.dst, reply.len, reply.has_checksum),
+            (0, header.src, header.len, header.has_checksum)
         );
         // Not even a host that takes the reply for a request answers it.
         assert_eq!(echo::reply_to(&reply, Some(echo::REQUEST)), None);
@@ -169,7 +171,7 @@ pub fn esp_wire(data: &[u8]) {
         Some(reset) => {
             assert!(reset.has(flags::RST) && !reset.takes_number());
             assert_eq!((reset.src, reset.dst), (header.dst, header.src));
-            assert_eq!(reset.is_summed(), header.is_summed());
+            assert_eq!(reset.has_checksum(), header.has_checksum());
             assert_eq!(esp::reset_for(&reset), None, "no reset is answered");
             // One of the two numbers is what the other side believes it by.
             if header.has(flags::ACK) {

@@ -199,11 +199,13 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 /// Splits what follows a header of `header` bytes that states `length`: payload, checksum and
 /// padding, as tshark prints them.
-fn split(packet: &[u8], header: usize, length: u16, summed: bool) -> [String; 3] {
+fn split(packet: &[u8], header: usize, length: u16, has_checksum: bool) -> [String; 3] {
     let rest = &packet[header..];
     let (payload, rest) = rest.split_at(usize::from(length).min(rest.len()));
     let (checksum, padding) = match rest.split_first_chunk() {
-        Some((sum, padding)) if summed => (format!("0x{:08x}", u32::from_be_bytes(*sum)), padding),
+        Some((sum, padding)) if has_checksum => {
+            (format!("0x{:08x}", u32::from_be_bytes(*sum)), padding)
+        }
         _ => (String::new(), rest),
     };
     [hexadecimal(payload), checksum, hexadecimal(padding)]
@@ -219,8 +221,12 @@ fn expected(frame: &[u8]) -> Result<Vec<String>> {
     match kind {
         0x88b5 => {
             let header = edp::wire::Header::parse(packet).context("no EDP header")?;
-            let [payload, checksum, padding] =
-                split(packet, edp::wire::HEADER_LEN, header.len, header.summed);
+            let [payload, checksum, padding] = split(
+                packet,
+                edp::wire::HEADER_LEN,
+                header.len,
+                header.has_checksum,
+            );
             let numbers = [header.src, header.dst, header.len].map(|number| number.to_string());
             row.splice(
                 0..6,
@@ -229,9 +235,9 @@ fn expected(frame: &[u8]) -> Result<Vec<String>> {
         }
         0x88b6 => {
             let header = esp::Header::parse(packet).context("no ESP header")?;
-            let summed = header.is_summed();
+            let has_checksum = header.has_checksum();
             let [payload, checksum, padding] =
-                split(packet, esp::HEADER_LEN, header.payload(), summed);
+                split(packet, esp::HEADER_LEN, header.payload(), has_checksum);
             // In a grant or a skip the length field holds another number.
             let length = (!header.is_grant() && !header.is_skip()).then(|| header.len.to_string());
             let numbers = [

@@ -495,7 +495,7 @@ impl Host for Pair {
         (&mut side.device, &mut side.socket)
     }
 
-    /// Arms the timer, and checks that callers which skip `deadline` where `earliest_news` allows
+    /// Arms the timer, and checks that callers which skip `deadline` where `earliest_new_deadline` allows
     /// it miss no expiry.
     fn arm(&mut self, id: usize) {
         let now = self.now;
