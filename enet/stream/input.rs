@@ -5,6 +5,7 @@
 use super::{
     accept::Admission,
     ack_queue::{self, Due},
+    deliver::{deliver, drop_packet, Packets},
     device,
     lifecycle::Parent,
     out_of_order,
@@ -33,7 +34,7 @@ use crate::{
         trace::DropReason,
     },
     pernet::NetState,
-    skb_cb::{Masked, Unread},
+    skb_cb::Masked,
     statistics::Statistic,
 };
 
@@ -49,14 +50,6 @@ pub(crate) struct Frames;
 fn refuse(skb: Skb, device: &Device, reason: DropReason) {
     events::esp_frame_drop(&skb, device, reason);
     skb.refuse(None, reason);
-}
-
-/// Throws a packet away that `sock` does not take.
-#[cold]
-#[inline(never)]
-pub(super) fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
-    events::esp_drop(sock, &skb, reason);
-    skb.refuse(Some(sock), reason);
 }
 
 /// The mask of the sum of a packet with `len` bytes of payload, which its connection is to
@@ -463,115 +456,6 @@ fn examine(
     } else {
         skb.consume();
     }
-}
-
-/// The packets of a received buffer.
-#[derive(Clone, Copy)]
-pub(super) struct Packets {
-    pub(super) count: u16,
-    /// Payload bytes of each but the last.
-    size: u16,
-}
-
-impl Packets {
-    /// Those of `skb` with `header`, `None` if they are foreign. How many there are is computed, as
-    /// the buffer may have been cut or joined on its way.
-    #[inline]
-    pub(super) fn of(skb: &Skb, header: &Header) -> Option<Self> {
-        match skb.contents() {
-            Contents::Packets(size) if header.payload() > size => Some(Packets {
-                count: header.payload().div_ceil(size.max(1)),
-                size,
-            }),
-            Contents::Foreign => None,
-            Contents::Packet | Contents::Packets(_) => Some(Packets {
-                count: 1,
-                size: header.payload(),
-            }),
-        }
-    }
-
-    /// Bytes in front of the packet behind `n` others.
-    #[inline]
-    fn bytes(self, n: u16) -> u32 {
-        u32::from(n).saturating_mul(self.size.into())
-    }
-}
-
-/// Queues the payloads that are next in the stream.
-#[inline]
-pub(super) fn deliver(
-    esp: &mut LockedEsp<'_>,
-    skb: Skb,
-    header: &Header,
-    packets: Packets,
-    outcome: &mut esp::Outcome,
-) {
-    let sock = esp.sock();
-    if sock.is_dead() {
-        return;
-    }
-    if parts(esp).is_some_and(|(_, connection)| connection.engine.has_records()) {
-        return deliver_record(esp, skb, header, packets, outcome);
-    }
-    let (mut skb, bytes) = payload(esp, skb, packets, outcome);
-    let unread = &sock.shared().unread;
-    unread.add(bytes.len());
-    skb.set_note(bytes);
-    esp.queue_received(skb);
-    // A call that has taken a part already wants the rest, though it is below the mark.
-    if esp.state.has_readers() || unread.is_readable(sock) {
-        sock.data_ready();
-    }
-}
-
-/// As [`deliver`], for a connection with records.
-// Out of line, so that streams pay for it with one branch.
-#[cold]
-#[inline(never)]
-fn deliver_record(
-    esp: &mut LockedEsp<'_>,
-    skb: Skb,
-    header: &Header,
-    packets: Packets,
-    outcome: &mut esp::Outcome,
-) {
-    let (skb, bytes) = payload(esp, skb, packets, outcome);
-    let run = (header.flags, packets.count);
-    records::deliver(esp, skb, run, bytes, outcome);
-}
-
-/// The buffer without its header, and the payloads in it that are next in order.
-#[inline(always)]
-fn payload(
-    esp: &mut LockedEsp<'_>,
-    mut skb: Skb,
-    packets: Packets,
-    outcome: &esp::Outcome,
-) -> (Skb, Unread) {
-    let sock = esp.sock();
-    skb.pull(HEADER_LEN);
-    let single = packets.count == 1;
-    if let Some(connection) = esp.state.connection() {
-        let mut cost = skb.truesize();
-        if !single {
-            cost = cost.checked_div(packets.count.into()).unwrap_or(0);
-        }
-        (connection.receiving).note_cost(&sock.shared().promise, cost);
-    }
-    let bytes = if single {
-        Unread {
-            start: 0,
-            end: skb.len() as u32,
-        }
-    } else {
-        let behind = outcome.skip.saturating_add(outcome.taken);
-        Unread {
-            start: packets.bytes(outcome.skip),
-            end: packets.bytes(behind).min(skb.len() as u32),
-        }
-    };
-    (skb, bytes)
 }
 
 /// A packet for a listener: the start of a connection, the answer to a cookie, or a mistake.

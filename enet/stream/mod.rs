@@ -6,6 +6,7 @@ mod accept;
 pub(crate) mod ack_queue;
 mod bytes;
 pub(crate) mod cookies;
+mod deliver;
 pub(crate) mod device;
 pub(crate) mod input;
 mod lifecycle;

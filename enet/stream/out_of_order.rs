@@ -5,7 +5,7 @@
 //! and are the first to go where there is no room.
 
 use super::{
-    input::{deliver, drop_packet, Packets},
+    deliver::{deliver, drop_packet, Packets},
     sock::{parts, Connection, LockedEsp},
 };
 use crate::{

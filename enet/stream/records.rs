@@ -16,31 +16,20 @@ use super::{
 };
 use crate::net::errno::prelude::*;
 use crate::{
-    esp::{
-        self,
-        records::{self, Part},
-    },
+    esp::records,
     net::{
         family::Call,
         message::Message,
         namespace::PerNet,
-        skb::{Context, Skb},
         sock::{Guard, Sock, TcpState},
         stamps::Wish,
         timer, uapi,
         wait::Waiter,
     },
     pernet::NetState,
-    skb_cb::{Piece, Unread},
+    skb_cb::Piece,
 };
 use kernel::ffi::c_long;
-
-/// Part of a record whose memory is more than so many times its bytes are copied, so that a
-/// record's memory is bounded as its length is.
-const MOST_WASTE: u32 = 4;
-
-/// Room for such parts, bytes.
-const COLLECTED: usize = 2_048;
 
 /// The longest record that a socket takes, if it is one of records.
 pub(super) fn largest(sock: &Sock<Esp>) -> Option<u32> {
@@ -245,68 +234,4 @@ pub(super) fn next_len(sock: &Sock<Esp>) -> u32 {
         }
     }
     sum
-}
-
-/// Queues payload that is next in order: the `bytes` of a buffer with a run of so many packets,
-/// that has these flags.
-#[inline(never)]
-pub(super) fn deliver(
-    esp: &mut LockedEsp<'_>,
-    skb: Skb,
-    (flags, count): (u8, u16),
-    bytes: Unread,
-    outcome: &mut esp::Outcome,
-) {
-    let Some((sock, connection)) = parts(esp) else {
-        return;
-    };
-    let len = bytes.len() as u32;
-    let Some(part) = connection.engine.take_part(flags, count, len, outcome) else {
-        return;
-    };
-    let ends = matches!(part, Part::Last(_));
-    queue_piece(esp, skb, Piece { bytes, ends });
-    if let Part::Last(length) = part {
-        sock.shared().unread.add(length as usize);
-        sock.data_ready();
-    }
-}
-
-/// Queues a piece of a record; as a copy if its buffer has much more memory than bytes.
-fn queue_piece(esp: &mut LockedEsp<'_>, mut skb: Skb, piece: Piece) {
-    let Piece { bytes, ends } = piece;
-    let (start, len) = (bytes.start as usize, bytes.len());
-    if skb.truesize() > MOST_WASTE.saturating_mul(len as u32) {
-        if let Some(last) = esp.receive_queue().last_mut() {
-            let Piece {
-                bytes: there,
-                ends: ended,
-            } = last.note();
-            let fits = !ended && there.end as usize == last.len();
-            if fits && last.put_copy(&skb, start, len) {
-                let end = last.len() as u32;
-                let bytes = Unread { end, ..there };
-                return last.set_note(Piece { bytes, ends });
-            }
-            if !ended {
-                if let Some(copy) = collected(&skb, start, len) {
-                    skb = copy;
-                    let bytes = Unread {
-                        start: 0,
-                        end: len as u32,
-                    };
-                    skb.set_note(Piece { bytes, ends });
-                    return esp.queue_received(skb);
-                }
-            }
-        }
-    }
-    skb.set_note(piece);
-    esp.queue_received(skb);
-}
-
-/// A copy of a part of `skb`, with room for more.
-fn collected(skb: &Skb, start: usize, len: usize) -> Option<Skb> {
-    let mut copy = Skb::alloc_single(0, len.max(COLLECTED), Context::Softirq)?;
-    copy.put_copy(skb, start, len).then_some(copy)
 }

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Received payload that is next in order, on its way into the receive queue.
+
+use super::sock::{parts, Esp, LockedEsp};
+use crate::{
+    esp::{self, records::Part, Header, HEADER_LEN},
+    events,
+    net::{
+        offload::Contents,
+        skb::{Context, Skb},
+        sock::Sock,
+        trace::DropReason,
+    },
+    skb_cb::{Piece, Unread},
+};
+
+/// Part of a record whose memory is more than so many times its bytes are copied, so that a
+/// record's memory is bounded as its length is.
+const MOST_WASTE: u32 = 4;
+
+/// Room for such parts, bytes.
+const COLLECTED: usize = 2_048;
+
+/// Throws a packet away that `sock` does not take.
+#[cold]
+#[inline(never)]
+pub(super) fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
+    events::esp_drop(sock, &skb, reason);
+    skb.refuse(Some(sock), reason);
+}
+
+/// The packets of a received buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Packets {
+    pub(super) count: u16,
+    /// Payload bytes of each but the last.
+    size: u16,
+}
+
+impl Packets {
+    /// Those of `skb` with `header`, `None` if they are foreign. How many there are is computed, as
+    /// the buffer may have been cut or joined on its way.
+    #[inline]
+    pub(super) fn of(skb: &Skb, header: &Header) -> Option<Self> {
+        match skb.contents() {
+            Contents::Packets(size) if header.payload() > size => Some(Packets {
+                count: header.payload().div_ceil(size.max(1)),
+                size,
+            }),
+            Contents::Foreign => None,
+            Contents::Packet | Contents::Packets(_) => Some(Packets {
+                count: 1,
+                size: header.payload(),
+            }),
+        }
+    }
+
+    /// Bytes in front of the packet behind `n` others.
+    #[inline]
+    fn bytes(self, n: u16) -> u32 {
+        u32::from(n).saturating_mul(self.size.into())
+    }
+}
+
+/// Queues the payloads that are next in the stream.
+#[inline]
+pub(super) fn deliver(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    packets: Packets,
+    outcome: &mut esp::Outcome,
+) {
+    let sock = esp.sock();
+    if sock.is_dead() {
+        return;
+    }
+    if parts(esp).is_some_and(|(_, connection)| connection.engine.has_records()) {
+        return deliver_record(esp, skb, header, packets, outcome);
+    }
+    let (mut skb, bytes) = payload(esp, skb, packets, outcome);
+    let unread = &sock.shared().unread;
+    unread.add(bytes.len());
+    skb.set_note(bytes);
+    esp.queue_received(skb);
+    // A call that has taken a part already wants the rest, though it is below the mark.
+    if esp.state.has_readers() || unread.is_readable(sock) {
+        sock.data_ready();
+    }
+}
+
+/// As [`deliver`], for a connection with records.
+// Out of line, so that streams pay for it with one branch.
+#[cold]
+#[inline(never)]
+fn deliver_record(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    packets: Packets,
+    outcome: &mut esp::Outcome,
+) {
+    let (skb, bytes) = payload(esp, skb, packets, outcome);
+    let run = (header.flags, packets.count);
+    deliver_pieces(esp, skb, run, bytes, outcome);
+}
+
+/// The buffer without its header, and the payloads in it that are next in order.
+#[inline(always)]
+fn payload(
+    esp: &mut LockedEsp<'_>,
+    mut skb: Skb,
+    packets: Packets,
+    outcome: &esp::Outcome,
+) -> (Skb, Unread) {
+    let sock = esp.sock();
+    skb.pull(HEADER_LEN);
+    let single = packets.count == 1;
+    if let Some(connection) = esp.state.connection() {
+        let mut cost = skb.truesize();
+        if !single {
+            cost = cost.checked_div(packets.count.into()).unwrap_or(0);
+        }
+        (connection.receiving).note_cost(&sock.shared().promise, cost);
+    }
+    let bytes = if single {
+        Unread {
+            start: 0,
+            end: skb.len() as u32,
+        }
+    } else {
+        let behind = outcome.skip.saturating_add(outcome.taken);
+        Unread {
+            start: packets.bytes(outcome.skip),
+            end: packets.bytes(behind).min(skb.len() as u32),
+        }
+    };
+    (skb, bytes)
+}
+
+/// Queues payload that is next in order: the `bytes` of a buffer with a run of so many packets,
+/// that has these flags.
+#[inline(never)]
+fn deliver_pieces(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    (flags, count): (u8, u16),
+    bytes: Unread,
+    outcome: &mut esp::Outcome,
+) {
+    let Some((sock, connection)) = parts(esp) else {
+        return;
+    };
+    let len = bytes.len() as u32;
+    let Some(part) = connection.engine.take_part(flags, count, len, outcome) else {
+        return;
+    };
+    let ends = matches!(part, Part::Last(_));
+    queue_piece(esp, skb, Piece { bytes, ends });
+    if let Part::Last(length) = part {
+        sock.shared().unread.add(length as usize);
+        sock.data_ready();
+    }
+}
+
+/// Queues a piece of a record; as a copy if its buffer has much more memory than bytes.
+fn queue_piece(esp: &mut LockedEsp<'_>, mut skb: Skb, piece: Piece) {
+    let Piece { bytes, ends } = piece;
+    let (start, len) = (bytes.start as usize, bytes.len());
+    if skb.truesize() > MOST_WASTE.saturating_mul(len as u32) {
+        if let Some(last) = esp.receive_queue().last_mut() {
+            let Piece {
+                bytes: there,
+                ends: ended,
+            } = last.note();
+            let fits = !ended && there.end as usize == last.len();
+            if fits && last.put_copy(&skb, start, len) {
+                let end = last.len() as u32;
+                let bytes = Unread { end, ..there };
+                return last.set_note(Piece { bytes, ends });
+            }
+            if !ended {
+                if let Some(copy) = collected(&skb, start, len) {
+                    skb = copy;
+                    let bytes = Unread {
+                        start: 0,
+                        end: len as u32,
+                    };
+                    skb.set_note(Piece { bytes, ends });
+                    return esp.queue_received(skb);
+                }
+            }
+        }
+    }
+    skb.set_note(piece);
+    esp.queue_received(skb);
+}
+
+/// A copy of a part of `skb`, with room for more.
+fn collected(skb: &Skb, start: usize, len: usize) -> Option<Skb> {
+    let mut copy = Skb::alloc_single(0, len.max(COLLECTED), Context::Softirq)?;
+    copy.put_copy(skb, start, len).then_some(copy)
+}
