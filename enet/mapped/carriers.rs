@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which protocol carries the connection of each mapped socket, and why.
+//! The protocol that carries each mapped socket's connection, and why.
 //!
-//! TCP's own tables know nothing of that, so it is kept here, by the descriptor's inode: from the
-//! decision until the descriptor goes.
+//! TCP's tables lack this information, so it is kept here by the descriptor's inode, from the
+//! decision until the descriptor is closed.
 
 use crate::net::errno::prelude::*;
 use crate::{esp, statistics::Statistic};
@@ -14,19 +14,19 @@ use kernel::{
     sync::Mutex,
 };
 
-/// What carries a connection.
+/// The protocol that carries a connection.
 #[derive(Clone, Copy)]
 pub(super) enum Carrier {
-    /// ESP, between these ends: the own one, and the peer's.
+    /// ESP, between the local and the peer's end.
     Esp(esp::InternetEnd, esp::InternetEnd),
-    /// TCP, which knows the ends, for the reason that is counted.
+    /// TCP, whose tables have the ends, for the reason that is counted.
     Tcp(Statistic),
-    /// TCP: the peer has chosen it.
+    /// TCP, as the peer has chosen.
     TcpByPeer,
 }
 
 impl Carrier {
-    /// A word for why.
+    /// Returns the word for the reason.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Carrier::Esp(..) => "-",
@@ -49,11 +49,11 @@ impl Carrier {
     }
 }
 
-/// The connections of a namespace, by the number of the descriptor's inode.
+/// The connections of a namespace, by inode number of the descriptor.
 pub(crate) struct Connections(Pin<KBox<Mutex<RBTree<u64, Carrier>>>>);
 
 impl Connections {
-    /// None.
+    /// Creates an empty table.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Connections {
         Ok(Connections(tree))
     }
 
-    /// Keeps what carries the connection of a descriptor; without memory the list lacks it.
+    /// Stores the carrier of a descriptor's connection; without memory the table lacks it.
     pub(super) fn note(&self, inode: u64, carrier: Carrier) {
         let Ok(node) = RBTreeNode::new(inode, carrier, GFP_KERNEL_ACCOUNT) else {
             return;
@@ -72,13 +72,13 @@ impl Connections {
         drop(before);
     }
 
-    /// The descriptor has no connection any more.
+    /// Removes the entry of a descriptor that has no connection any more.
     pub(super) fn forget(&self, inode: u64) {
         let node = self.0.lock().remove_node(&inode);
         drop(node);
     }
 
-    /// The first at or behind a number.
+    /// Returns the first entry from `inode` on.
     pub(super) fn from(&self, inode: u64) -> Option<(u64, Carrier)> {
         let tree = self.0.lock();
         let cursor = tree.cursor_lower_bound(&inode)?;

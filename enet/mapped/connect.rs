@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which protocol carries a connection that a mapped socket opens.
+//! Chooses the protocol for a connection that a mapped socket opens.
 //!
-//! ESP is tried if the peer is on the own Ethernet and has told that it takes such connections.
-//! Until one of the two is sure, calls are nobody's: the program is still connecting. If ESP is
-//! refused, or not answered for some round trips, TCP's SYN leaves, by whichever call comes first:
-//! `connect`, `poll`, or another that waits for the connection.
+//! ESP is tried if the peer is on the local Ethernet and has reported that it accepts mapped
+//! connections. Until the choice is certain, neither protocol serves calls: the program is still
+//! connecting. If the peer refuses ESP, or does not answer for some round trips, TCP's SYN is sent
+//! by the first call that comes: `connect`, `poll`, or another call that waits for the connection.
 
 use super::{
     carriers::Carrier,
@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// Streams that are served as mapped sockets are.
+/// Stream sockets that are served as mapped ones.
 pub(super) trait Mapped: Streams<Protocol = Esp, Record = Record> {}
 
 impl<M: Streams<Protocol = Esp, Record = Record>> Mapped for M {}
@@ -47,7 +47,7 @@ struct Plan {
     ends: esp::Mapped,
 }
 
-/// A query that leaves at the end of `connect`, which must not be late for it.
+/// A query that is sent at the end of `connect`, which it must not delay.
 struct Query {
     to: Address,
     nonce: Nonce,
@@ -62,12 +62,12 @@ impl Query {
     }
 }
 
-/// Finds out whether ESP may carry a connection to the address that a program passed, and whether
-/// the peer is to be asked.
+/// Determines whether ESP may carry a connection to the address that a program passed, and whether
+/// to query the peer.
 ///
 /// # Errors
 ///
-/// The reason why not, as it is counted.
+/// The statistic of the reason why not.
 fn plan<M: Mapped>(
     call: &StreamCall<'_, M>,
     name: &[u8],
@@ -133,7 +133,7 @@ fn plan<M: Mapped>(
     })
 }
 
-/// `connect` to an address.
+/// Serves `connect` to an address.
 pub(super) fn connect<M: Mapped>(
     call: &StreamCall<'_, M>,
     name: &[u8],
@@ -142,8 +142,8 @@ pub(super) fn connect<M: Mapped>(
     if let Some(companion) = call.companion() {
         M::look_at_listener(call, companion);
         match companion.record.phase() {
-            // `io_uring` polls, then connects again, and takes only this for an attempt that goes
-            // on.
+            // `io_uring` polls, then connects again, and takes only EINPROGRESS for an attempt that
+            // continues.
             Phase::Tcp
                 if is_connecting(call.sock().tcp_state()) && companion.record.take_switch() =>
             {
@@ -167,10 +167,10 @@ pub(super) fn connect<M: Mapped>(
     let net = call.sock().net();
     let net_state = NetState::of(net);
     let connected = match attempted {
-        // The program has chosen a port from which there is such a connection.
+        // The program has chosen a port that has such a connection already.
         Ok(Some(error)) => Err(error),
         Ok(None) => {
-            // As TCP says it, also if the answer is there already.
+            // As in TCP, even if the answer has already arrived.
             if nonblocking {
                 Err(EINPROGRESS)
             } else {
@@ -190,11 +190,11 @@ pub(super) fn connect<M: Mapped>(
     connected
 }
 
-/// Sends ESP's SYN. `Some` is an error with which `connect` fails.
+/// Sends ESP's SYN. `Some` is the error that `connect` returns.
 ///
 /// # Errors
 ///
-/// Why TCP's is to be sent instead.
+/// The statistic of the reason why TCP's SYN is to be sent instead.
 fn attempt<M: Mapped>(
     call: &StreamCall<'_, M>,
     name: &[u8],
@@ -214,18 +214,18 @@ fn attempt<M: Mapped>(
     let record = &companion.record;
     let sock = companion.sock();
     if sock.shared().front.is_some() {
-        // It has listened before.
+        // The socket has listened before.
         return Err(Statistic::MappedTcpOption);
     }
     let net_state = NetState::of(sock.net());
     net_state.sysctl.limit_buffers(sock);
     let mut attempt = record.decide();
     if record.phase() != Phase::Tcp {
-        // Another call was first; this one waits for the same connection.
+        // Another call has begun an attempt; this one waits for the same connection.
         return Ok(None);
     }
     if call.ordered_state() != TcpState::Close as u8 {
-        // `listen` was first, or TCP's `connect`; TCP says so.
+        // `listen` or TCP's `connect` came first; TCP returns the error.
         return Err(Statistic::MappedTcpError);
     }
     let chosen = plan.ends.source.port;
@@ -249,8 +249,8 @@ fn attempt<M: Mapped>(
     Ok(None)
 }
 
-/// Whether the connection that `plan` is to open from port `own` is open already. ESP finds
-/// connections by ports and Ethernet addresses, so that one in its way may be another one: between
+/// Returns whether the connection of `plan` from port `own` is open already. ESP looks up
+/// connections by ports and Ethernet addresses, so the connection found may be another one: between
 /// other IP addresses, or not mapped.
 #[cold]
 fn has_connection(net_state: &NetState, own: u16, plan: &Plan) -> bool {
@@ -264,7 +264,7 @@ fn has_connection(net_state: &NetState, own: u16, plan: &Plan) -> bool {
         };
         let mut guard = other.lock_bh(softirq);
         let Some(esp) = guard.locked() else {
-            // A call has it, and may be opening it.
+            // A call owns it, and may be opening it.
             return true;
         };
         let ends = esp.state.mapped;
@@ -272,7 +272,7 @@ fn has_connection(net_state: &NetState, own: u16, plan: &Plan) -> bool {
     })
 }
 
-/// Waits for the connection, as `connect` does; `pending` is what it says if it does not wait.
+/// Waits for the connection, as `connect` does; returns `pending` if it may not wait.
 fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error) -> Result {
     let companion = call.companion().ok_or(EINVAL)?;
     let timeout = call.sock().send_timeout(nonblocking);
@@ -290,14 +290,14 @@ fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error
         attempt.stands()?;
         Attempt::new(attempt.name(), attempt.to)
     };
-    // TCP is connecting already: this waits for it.
+    // TCP is connecting already; this waits for it.
     match call.connect(name.name(), nonblocking) {
         Err(EALREADY) => Err(pending),
         other => other,
     }
 }
 
-/// Looks how the attempt stands, and decides if it can.
+/// Examines the attempt's state, and decides if possible.
 #[cold]
 pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
     let Some(companion) = call.companion() else {
@@ -314,7 +314,7 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
     let net_state = NetState::of(call.sock().net());
     let reason = match Esp::connect(&call.on(companion), &[], true) {
         Ok(()) => {
-            // What was set since the SYN left counts too.
+            // Options set since the SYN was sent apply, too.
             call.adopt(companion);
             record.set_phase(Phase::Esp);
             call.set_served(true);
@@ -331,8 +331,8 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
             return Backend::Companion;
         }
         Err(EALREADY | EINPROGRESS) => return Backend::Pending,
-        // The peer has reset an open connection: the program hears of that, and TCP opens no other
-        // one.
+        // The peer has reset an open connection: the program gets the error, and TCP opens no other
+        // connection.
         Err(ECONNRESET) => {
             end_attempt(call, record, &mut attempt, ECONNRESET);
             call.report_error(ECONNRESET);
@@ -348,7 +348,7 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
     call.set_asked(false);
     if let Some(attempt) = &*attempt {
         if reason == Statistic::MappedTcpSilent {
-            // It may have lost the module: it is asked before the next attempt.
+            // The peer may have unloaded the module: query it before the next attempt.
             net_state.edp_peers.doubt(&attempt.to);
         }
         net_state.mapped_refusals.add(&attempt.to);
@@ -361,8 +361,8 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
     Backend::Tcp
 }
 
-/// Ends the attempt: `connect` fails with `error`, and TCP, which serves the socket now, does not
-/// repeat it.
+/// Ends the attempt: `connect` fails with `error`. TCP, which serves the socket now, does not
+/// repeat the attempt.
 fn end_attempt<M: Mapped>(
     call: &StreamCall<'_, M>,
     record: &Record,
@@ -376,7 +376,7 @@ fn end_attempt<M: Mapped>(
     call.set_asked(false);
 }
 
-/// `shutdown` while ESP's SYN is on its way.
+/// Serves `shutdown` while ESP's SYN is in flight.
 pub(super) fn give_up<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) -> Result {
     let mut attempt = companion.record.decide();
     if companion.record.phase() != Phase::Connecting {

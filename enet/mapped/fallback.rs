@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Destinations that refused a mapped connection of ESP: for a while the next ones go to TCP at
-//! once.
+//! Destinations that refused a mapped connection over ESP: for some time, connections to them use
+//! TCP at once.
 //!
-//! They are kept in memory that does not grow: one that falls on another's place takes it.
+//! The table has a fixed size: a new destination replaces one with the same index.
 
 use crate::{
     address::Address,
@@ -13,21 +13,21 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const PLACES: usize = 256;
 
-/// For how long, nanoseconds.
+/// Lifetime of an entry, nanoseconds.
 const LASTS: u64 = 10_000_000_000;
 
-/// Bits of a place that tell which destination it is of; the others are the end of its time, in
+/// The bits of an entry that identify its destination. The others are the end of its lifetime, in
 /// units of 2^20 nanoseconds.
 const TAG: u64 = (1 << 20) - 1;
 
-/// A namespace's destinations.
+/// The destinations of a namespace.
 pub(crate) struct Refusals {
     secret: Secret,
     places: [AtomicU64; PLACES],
 }
 
 impl Refusals {
-    /// None.
+    /// Creates an empty table.
     pub(crate) fn new() -> Self {
         Refusals {
             secret: Secret::new(),
@@ -35,7 +35,7 @@ impl Refusals {
         }
     }
 
-    /// The place of a destination, and its tag.
+    /// Returns the entry of a destination, and its tag.
     fn place(&self, to: &Address) -> Option<(&AtomicU64, u64)> {
         let port = u64::from(to.ifindex) << 16 | u64::from(to.port);
         let hash = self.secret.hash([to.mac.to_bits(), port, 0]);
@@ -43,7 +43,7 @@ impl Refusals {
         Some((place, (hash >> 32) & TAG))
     }
 
-    /// `to` has refused.
+    /// Notes that `to` has refused.
     pub(super) fn add(&self, to: &Address) {
         if let Some((place, tag)) = self.place(to) {
             let end = timer::now().saturating_add(LASTS);
@@ -51,7 +51,8 @@ impl Refusals {
         }
     }
 
-    /// Whether `to` has refused a short time ago. Now and then another destination has.
+    /// Returns whether `to` has refused recently. Rarely it was another destination with the same
+    /// hash.
     pub(super) fn contains(&self, to: &Address) -> bool {
         self.place(to).is_some_and(|(place, tag)| {
             let word = place.load(Relaxed);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Mapped sockets: streams of `AF_INET` and `AF_INET6` whose connections ESP carries, where both
-//! hosts speak it and are on one Ethernet, and TCP everywhere else.
+//! Mapped sockets: streams of `AF_INET` and `AF_INET6`. ESP carries a connection if both hosts
+//! speak it and are on the same Ethernet; otherwise TCP does.
 //!
-//! Which of the two it is, is decided while the program connects and before it learns that it is
-//! connected, and does not change later. A listener of TCP's has a companion of ESP's, and `accept`
-//! takes from both.
+//! The choice is made while the program connects, before it learns that it is connected, and is
+//! final. A TCP listener has an ESP companion, and `accept` takes connections from both.
 
 pub(crate) mod carriers;
 mod connect;
@@ -42,7 +41,7 @@ use state::{Attempt, Phase, Record};
 
 const NSEC_PER_USEC: u64 = 1000;
 
-/// How mapped sockets are served.
+/// The implementation of mapped sockets.
 pub(super) struct Mapped;
 
 static TABLES: Tables<Mapped> = Tables::new();
@@ -72,13 +71,13 @@ impl Streams for Mapped {
         let result = match call.companion() {
             None => call.connect(address, nonblocking),
             Some(companion) => {
-                // The phase is read with the decision held: until then TCP's SYN may leave in place
-                // of ESP's.
+                // The phase is read with the decision locked, as TCP's SYN may replace ESP's until
+                // then.
                 let mut attempt = companion.record.decide();
                 if is_taken(companion) {
                     disconnect(call, companion, &mut attempt)
                 } else {
-                    // A call may wait for an attempt that has gone to TCP, and not have come to
+                    // A call may wait for an attempt that has switched to TCP but has not called
                     // TCP's `connect` yet.
                     give_up(&mut attempt);
                     call.connect(address, nonblocking)
@@ -93,7 +92,7 @@ impl Streams for Mapped {
 
     fn listen(call: &Call<'_>, backlog: u32) -> Result {
         {
-            // An attempt to connect is over, or begins when TCP listens, and fails.
+            // An attempt to connect is over, or fails because TCP listens before it begins.
             let companion = call.companion();
             let _decision = companion.map(|companion| companion.record.decide());
             if companion.is_some_and(is_taken) {
@@ -116,20 +115,20 @@ impl Streams for Mapped {
                 record: Record::new(false)?,
             })
         });
-        // Without memory for a companion TCP listens alone.
+        // Without memory for a companion, only TCP listens.
         let Ok(companion) = made else {
             return Ok(());
         };
         let mut attempt = companion.record.decide();
         if is_taken(companion) {
-            // `connect` has made the companion since the first look. As with TCP, one of the two
+            // `connect` has taken the companion since the first check. As in TCP, one of the two
             // calls fails.
             return disconnect(call, companion, &mut attempt);
         }
-        // TCP listens alone too if the companion does not listen for this one: the socket has tried
-        // to connect, or has listened elsewhere, before. A `shutdown` that has ended TCP's listener
-        // already may have come before there was a companion that it could look at; one that comes
-        // later looks, and waits for the decision.
+        // Only TCP listens, too, if the companion was not created for this listener: the socket has
+        // tried to connect, or has listened on another address before. A `shutdown` that has
+        // already ended TCP's listener may have come before the companion existed; a later one
+        // waits for the decision and stops the companion.
         let own = call.own_end();
         let front = companion.sock().shared().front.as_ref();
         if front.is_none_or(|front| front.own != own)
@@ -138,7 +137,7 @@ impl Streams for Mapped {
             return Ok(());
         }
         net_state.sysctl.limit_buffers(companion.sock());
-        // The core has cut the number already, as TCP has it.
+        // The kernel has already limited the backlog, as for TCP.
         let most = backlog.min(u16::MAX.into());
         if socket::listen_as_companion(&call.on(companion), most).is_ok() {
             companion.record.set_phase(Phase::Listening);
@@ -150,12 +149,12 @@ impl Streams for Mapped {
     fn accept(call: &Call<'_>, new: &mut NewStream<'_, Self>, nonblocking: bool) -> Result {
         let mut timeout = call.sock().receive_timeout(nonblocking);
         loop {
-            // A companion may come while the call sleeps.
+            // A companion may appear while the call sleeps.
             let companion = listening_companion(call);
             if let Some(companion) = companion {
                 Self::look_at_listener(call, companion);
             }
-            // Each of the two is asked first every other time, so that neither starves the other.
+            // Alternate which of the two is asked first, so that neither starves the other.
             let tcp_first = companion.is_none_or(|companion| companion.record.take_turn());
             for tcp in [tcp_first, !tcp_first] {
                 if tcp {
@@ -177,7 +176,7 @@ impl Streams for Mapped {
                         .is_some_and(|companion| companion.sock().shared().unread.count() > 0)
             });
             match waited {
-                // Disconnected: it listens no more, which the next look tells.
+                // Disconnected: the socket no longer listens, which the next iteration reports.
                 Err(EPIPE) => {}
                 other => other?,
             }
@@ -213,7 +212,7 @@ impl Streams for Mapped {
                 .on(companion)
                 .wait(&mut left, || !is_connecting(sock.tcp_state()));
             match waited {
-                // Another call has ended the attempt, which the next look tells.
+                // Another call has ended the attempt, which the next iteration reports.
                 Err(EPIPE) => {}
                 other => other?,
             }
@@ -277,7 +276,7 @@ impl Streams for Mapped {
         if companion.record.phase() != Phase::Listening || is_listener(call) {
             return;
         }
-        // `listen` may have begun again.
+        // `listen` may have been called again.
         let _decision = companion.record.decide();
         if companion.record.phase() == Phase::Listening && !is_listener(call) {
             socket::stop_twin(companion.sock());
@@ -287,25 +286,25 @@ impl Streams for Mapped {
     }
 }
 
-/// Whether TCP's socket listens, and ESP may listen beside it.
+/// Returns whether TCP's socket listens, and ESP may listen as its companion.
 fn is_listener(call: &Call<'_>) -> bool {
     call.sock().tcp_state() == TcpState::Listen as u8 && !call.needs_tcp()
 }
 
-/// Whether the companion is a connection, or is to be one.
+/// Returns whether the companion is a connection, or is becoming one.
 fn is_taken(companion: &Companion<Mapped>) -> bool {
     matches!(companion.record.phase(), Phase::Connecting | Phase::Esp)
 }
 
-/// Has TCP not repeat an attempt to connect, and a call that waits for it fail as if TCP had been
-/// disconnected.
+/// Prevents TCP from repeating an attempt to connect. A call that waits for the attempt fails as if
+/// TCP had been disconnected.
 fn give_up(attempt: &mut Option<Attempt>) {
     if let Some(attempt) = attempt {
         attempt.give_up(EPIPE);
     }
 }
 
-/// Ends the companion's connection, or its attempt, with the decision held.
+/// Ends the companion's connection or attempt; the decision is locked.
 fn disconnect<'a>(
     call: &Call<'a>,
     companion: &'a Companion<Mapped>,
@@ -314,20 +313,20 @@ fn disconnect<'a>(
     const NOTHING: [u8; 16] = [0; 16];
     give_up(attempt);
     let result = Esp::connect(&call.on(companion), &NOTHING, true);
-    // Before a call without the decision may find that TCP has the connection.
+    // Before a call that does not lock the decision can find that TCP has the connection.
     call.set_served(false);
     companion.record.set_phase(Phase::Tcp);
     call.set_asked(false);
     result
 }
 
-/// The companion, if it is a listener's.
+/// Returns the companion, if it is a listener's.
 fn listening_companion<'a>(call: &Call<'a>) -> Option<&'a Companion<Mapped>> {
     let companion = call.companion();
     companion.filter(|companion| companion.sock().shared().front.is_some())
 }
 
-/// Gives `new` the connection of ESP's that has waited longest, if one has.
+/// Gives `new` the ESP connection that has waited longest, if there is one.
 fn accept_of_esp(
     call: &Call<'_>,
     companion: &Companion<Mapped>,
@@ -336,7 +335,7 @@ fn accept_of_esp(
     if companion.sock().shared().unread.count() == 0 {
         return Ok(false);
     }
-    // All that can fail comes first, as far as it can.
+    // Steps that can fail come first, as far as possible.
     let record = Record::new(true)?;
     let Some(child) = socket::take_child(companion.sock()) else {
         return Ok(false);
@@ -358,7 +357,7 @@ fn accept_of_esp(
     }
 }
 
-/// Keeps what carries a new connection.
+/// Stores the carrier of a new connection.
 fn note(call: &Call<'_>, new: &NewStream<'_, Mapped>, carrier: Carrier) {
     if let Some(inode) = new.inode() {
         (NetState::of(call.sock().net()).mapped_connections).note(inode, carrier);

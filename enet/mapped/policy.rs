@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! For which peers and server ports mapped sockets may use ESP, by control group.
+//! The peers and server ports for which mapped sockets may use ESP, by control group.
 //!
-//! The rules of a group hold for the sockets that its processes made, those of group 0 for all of
-//! the namespace. A rule that denies goes before all that allow; where a group has such that allow,
-//! one of them has to.
+//! The rules of a group apply to sockets that its processes created; those of group 0 apply to the
+//! whole namespace. A rule that denies overrides all that allow. If a group has rules that allow,
+//! one of them must match.
 
 use crate::net::errno::prelude::*;
 use crate::net::{bh_lock::BhLock, sock::RawSock};
 use core::{fmt, net::Ipv4Addr, ops::RangeInclusive};
 use kernel::static_lock_class;
 
-/// The most of a namespace.
+/// Maximum number of rules in a namespace.
 const MOST: usize = 256;
 
 /// A rule.
@@ -21,21 +21,21 @@ pub(super) struct Rule {
     group: u64,
     allows: bool,
     network: Ipv4Addr,
-    /// How many of the network's bits count.
+    /// Number of leading bits of the network that count.
     bits: u8,
-    /// Ports of servers.
+    /// Server ports.
     ports: RangeInclusive<u16>,
 }
 
 impl Rule {
     fn is_about(&self, peer: Ipv4Addr, port: u16) -> bool {
         let rest = 32_u32.saturating_sub(self.bits.into());
-        // A shift by all 32 bits leaves none, so all addresses agree.
+        // A shift by 32 bits gives zero, so all addresses match.
         let network = |address: Ipv4Addr| u32::from(address).checked_shr(rest).unwrap_or(0);
         network(peer) == network(self.network) && self.ports.contains(&port)
     }
 
-    /// Reads `allow|deny ADDRESS/BITS FIRST-LAST GROUP`.
+    /// Parses `allow|deny ADDRESS/BITS FIRST-LAST GROUP`.
     pub(super) fn parse<'a>(word: &str, mut words: impl Iterator<Item = &'a str>) -> Option<Self> {
         let allows = match word {
             "allow" => true,
@@ -67,11 +67,11 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The rules of a namespace, those of each group together.
+/// The rules of a namespace, grouped by control group.
 pub(crate) struct Rules(BhLock<KVec<Rule>>);
 
 impl Rules {
-    /// None.
+    /// Creates an empty list.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Rules {
         Ok(Rules(BhLock::new(KVec::new(), static_lock_class!())?))
     }
 
-    /// Whether ESP may carry a connection of `sock` with `peer` to the server port `port`.
+    /// Returns whether ESP may carry a connection of `sock` with `peer` to the server port `port`.
     pub(crate) fn allow(&self, sock: &RawSock, peer: [u8; 4], port: u16) -> bool {
         let rules = self.0.lock();
         let peer = Ipv4Addr::from(peer);
@@ -106,7 +106,8 @@ impl Rules {
     ///
     /// `ENOSPC`, `ENOMEM`.
     pub(super) fn add(&self, rule: Rule) -> Result {
-        // The first rule brings the room for all: nothing is allocated while the lock is held.
+        // The first rule allocates space for all, so that nothing is allocated under the lock
+        // later.
         let mut room = KVec::new();
         if self.0.lock().capacity() == 0 {
             room = KVec::with_capacity(MOST, GFP_KERNEL_ACCOUNT)?;
@@ -124,12 +125,12 @@ impl Rules {
         added.map_err(|_| ENOSPC)
     }
 
-    /// Removes those of a group.
+    /// Removes the rules of a group.
     pub(super) fn flush(&self, group: u64) {
         self.0.lock().retain(|rule| rule.group != group);
     }
 
-    /// One of them, in the order in which they are kept.
+    /// Returns a rule, in storage order.
     pub(super) fn get(&self, index: usize) -> Option<Rule> {
         self.0.lock().get(index).cloned()
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `/proc/net/enet_mapped`: what carries the connections of mapped sockets.
-//! `/proc/net/enet_policy`: for whom ESP may.
+//! `/proc/net/enet_mapped`: the carriers of mapped sockets' connections.
+//! `/proc/net/enet_policy`: the rules by which ESP may carry them.
 
 use super::{carriers::Carrier, policy::Rule};
 use crate::net::errno::prelude::*;
@@ -19,7 +19,7 @@ use core::{
 };
 use kernel::{c_str, str::CStr};
 
-/// An end as the tools write it: `10.0.0.1:80`.
+/// Formats an end as the tools do: `10.0.0.1:80`.
 struct Named(esp::InternetEnd);
 
 impl fmt::Display for Named {
@@ -73,7 +73,7 @@ impl Show for MappedFile {
             place.next_part();
         }
         let connections = &NetState::of(net).mapped_connections;
-        // Inodes of sockets have numbers of 32 bits; the first is 1.
+        // Inode numbers of sockets have 32 bits; the first is 1.
         while let Some((inode, carrier)) = connections.from(place.part.into()) {
             Self::row(inode, &carrier, out)?;
             match u32::try_from(inode)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is kept with the companion of a mapped socket.
+//! The state that is kept with the companion of a mapped socket.
 
 use crate::net::errno::prelude::*;
 use crate::{esp, net::inet::InternetEnd};
@@ -17,36 +17,36 @@ use kernel::{
     },
 };
 
-/// Who serves a mapped socket.
+/// The protocol that serves a mapped socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Phase {
-    /// TCP alone: it is idle, or its connection or listener is TCP's.
+    /// TCP alone: the socket is idle, or TCP has its connection or listener.
     Tcp,
-    /// ESP's SYN has left, and the program does not know yet.
+    /// ESP's SYN is sent, and the outcome is open.
     Connecting,
-    /// ESP: it is decided.
+    /// ESP: the choice is final.
     Esp,
-    /// Both listen.
+    /// Both protocols listen.
     Listening,
 }
 
-/// Bytes of the longest address that is kept: `struct sockaddr_in6`.
+/// Bytes of the longest address that is stored: `struct sockaddr_in6`.
 const NAME_MAX: usize = 28;
 
 /// An attempt to connect that TCP may have to repeat.
 pub(super) struct Attempt {
     name: [u8; NAME_MAX],
     len: usize,
-    /// The destination as ESP has it.
+    /// The destination as an ESP address.
     pub(super) to: crate::address::Address,
-    /// With what `connect` fails, since another call has given the attempt up: TCP does not repeat
+    /// The error of `connect`, if another call has abandoned the attempt: TCP then does not repeat
     /// it.
     given_up: Option<Error>,
 }
 
 impl Attempt {
-    /// One to the address that a program passed.
+    /// Creates an attempt for the address that a program passed.
     pub(super) fn new(name: &[u8], to: crate::address::Address) -> Self {
         let mut kept = [0; NAME_MAX];
         for (to, byte) in kept.iter_mut().zip(name) {
@@ -60,43 +60,44 @@ impl Attempt {
         }
     }
 
-    /// Has `connect` fail with `error`, and TCP not repeat the attempt.
+    /// Abandons the attempt: `connect` fails with `error`, and TCP does not repeat it.
     pub(super) fn give_up(&mut self, error: Error) {
         self.given_up.get_or_insert(error);
     }
 
-    /// Whether no call has given the attempt up.
+    /// Checks that no call has abandoned the attempt.
     ///
     /// # Errors
     ///
-    /// With what `connect` fails then.
+    /// The error that `connect` returns if one has.
     pub(super) fn stands(&self) -> Result {
         self.given_up.map_or(Ok(()), Err)
     }
 
-    /// The address that the program passed.
+    /// Returns the address that the program passed.
     pub(super) fn name(&self) -> &[u8] {
         self.name.get(..self.len).unwrap_or(&self.name)
     }
 }
 
-/// The record.
+/// The state of a mapped socket.
 pub(crate) struct Record {
     phase: AtomicU8,
-    /// The connection came by `accept`.
+    /// The connection was accepted.
     accepted: bool,
-    /// `connect` has said that there is a connection.
+    /// `connect` has reported the connection.
     told: AtomicBool,
-    /// TCP's SYN has left in the place of ESP's, and no `connect` has been told since.
+    /// TCP's SYN was sent instead of ESP's, and no `connect` has reported that yet.
     switched: AtomicBool,
-    /// Whom `accept` asks first.
+    /// Which protocol `accept` asks first.
     turn: AtomicBool,
-    /// Held by whoever decides; sleeps.
+    /// Locked to decide; sleeps.
     attempt: Pin<KBox<Mutex<Option<Attempt>>>>,
 }
 
 impl Record {
-    /// Of a socket that is TCP's so far, or of a connection that ESP has accepted.
+    /// Creates the state of a socket that TCP serves so far, or of a connection that ESP has
+    /// accepted.
     ///
     /// # Errors
     ///
@@ -113,7 +114,7 @@ impl Record {
         })
     }
 
-    /// Who serves the socket.
+    /// Returns the protocol that serves the socket.
     pub(super) fn phase(&self) -> Phase {
         match self.phase.load(Acquire) {
             phase if phase == Phase::Connecting as u8 => Phase::Connecting,
@@ -123,49 +124,49 @@ impl Record {
         }
     }
 
-    /// Says who serves the socket from now on.
+    /// Sets the protocol that serves the socket from now on.
     pub(super) fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Release);
     }
 
-    /// Keeps others from deciding.
+    /// Locks the decision.
     pub(super) fn decide(&self) -> Guard<'_, Option<Attempt>, MutexBackend> {
         self.attempt.lock()
     }
 
-    /// Whether the connection came by `accept`.
+    /// Returns whether the connection was accepted.
     pub(super) fn is_accepted(&self) -> bool {
         self.accepted
     }
 
-    /// Whether `connect` has said that there is a connection; from now on it has.
+    /// Returns whether `connect` has reported the connection, and notes that it has now.
     pub(super) fn tell(&self) -> bool {
         self.told.swap(true, Relaxed)
     }
 
-    /// A new attempt: `connect` has said nothing yet.
+    /// Begins a new attempt, which `connect` has not reported.
     pub(super) fn tell_again(&self) {
         self.told.store(false, Relaxed);
         self.switched.store(false, Relaxed);
     }
 
-    /// TCP's SYN has left in the place of ESP's.
+    /// Notes that TCP's SYN was sent instead of ESP's.
     pub(super) fn note_switch(&self) {
         self.switched.store(true, Relaxed);
     }
 
-    /// Whether that has happened, and this is the first `connect` to be told.
+    /// Returns whether that happened and no `connect` has reported it; clears the note.
     pub(super) fn take_switch(&self) -> bool {
         self.switched.swap(false, Relaxed)
     }
 
-    /// Whether `accept` asks TCP first this time.
+    /// Returns whether `accept` asks TCP first this time.
     pub(super) fn take_turn(&self) -> bool {
         self.turn.fetch_xor(true, Relaxed)
     }
 }
 
-/// The end as a SYN tells it.
+/// Converts an end to a SYN's format.
 impl From<InternetEnd> for esp::InternetEnd {
     fn from(end: InternetEnd) -> Self {
         esp::InternetEnd {
@@ -175,7 +176,7 @@ impl From<InternetEnd> for esp::InternetEnd {
     }
 }
 
-/// The end that a SYN tells.
+/// Converts an end from a SYN's format.
 impl From<esp::InternetEnd> for InternetEnd {
     fn from(end: esp::InternetEnd) -> Self {
         InternetEnd {

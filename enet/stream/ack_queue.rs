@@ -3,10 +3,9 @@
 //! The ACK queue: the order of the acknowledgements that open senders' windows (Treydte 2007).
 //!
 //! There is one queue per receiving device and namespace. The engine's [`esp::AckQueue`] decides;
-//! here are the lists of sockets that wait. The queue's lock is a leaf: a socket takes it with its
-//! own lock held, and the queue releases it before it gives a socket its turn. It gives a turn in
-//! softirq context, behind a packet or from its timer, never in a task that has some other socket
-//! locked.
+//! this module has the lists of waiting sockets. The queue's lock is a leaf: a socket takes it with
+//! its own lock held, and the queue releases it before it gives a socket its turn. Turns are given
+//! in softirq context, after a packet or by the timer, never by a task that owns another socket.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -33,17 +32,17 @@ use kernel::{
 
 /// A protocol whose sockets wait in ACK queues.
 pub(crate) trait Scheduled: Protocol<Slot = esp::Slot> {
-    /// The socket's turn has come.
+    /// Gives the socket its turn.
     fn take_turn(locked: &mut Locked<'_, Self>, now: u64);
 
-    /// The socket's turn has come while a task owns it. The task takes it when it releases the
-    /// lock.
+    /// Defers the socket's turn to the task that owns the socket, which takes it when it releases
+    /// the lock.
     fn miss_turn(sock: &Sock<Self>);
 }
 
-/// A device's queue, as sockets hold it. No one may drop the last reference with a socket's spin
-/// lock held, for which the queue's timer may be waiting. So a connection keeps its reference when
-/// it is over, until the socket ends or a task makes it anew.
+/// A device's queue, as sockets hold it. The last reference must not be dropped under a socket's
+/// spin lock, for which the queue's timer may be waiting. A connection therefore keeps its
+/// reference after its end, until the socket is freed or a task replaces the connection.
 pub(super) type Shared<P> = Arc<OwnedTimer<AckQueue<P>>>;
 
 /// The ACK queue of one receiving device.
@@ -52,25 +51,25 @@ pub(super) struct AckQueue<P: Scheduled> {
     arrivals: Arc<Arrivals>,
     live: Arc<Live>,
     statistics: Arc<Statistics>,
-    /// Connections that have an entry.
+    /// Number of connections that have an entry.
     connections: AtomicU32,
-    /// Whether one waits for its turn, as it was when the lock was last released: then every packet
-    /// counts, since it may be the one that makes room in the budget.
+    /// Whether a connection waits for its turn, as of the last release of the lock. If one does,
+    /// every packet matters, since it may make room in the budget.
     waits: AtomicBool,
     waiting: BhLock<Waiting<P>>,
-    /// The link's speed, Mbit/s, or [`UNASKED`]. Written with the devices' configuration locked,
-    /// where it changes.
+    /// The link's speed in Mbit/s, or [`UNASKED`]. Written under the devices' configuration lock,
+    /// under which it changes.
     speed: AtomicU32,
 }
 
-/// Of a link whose speed is not known. A device that tells none has 0.
+/// The speed is not known. A device that reports none has 0.
 const UNASKED: u32 = u32::MAX;
 
 struct Waiting<P: Scheduled> {
-    /// In a box: it is too large for the stack of a softirq to be handed on in it.
+    /// Boxed: it is too large to be moved on the stack of a softirq.
     order: KBox<esp::AckQueue>,
     sockets: SockLists<P, LISTS>,
-    /// When the timer expires; `u64::MAX` if it is not armed.
+    /// The time for which the timer is armed; `u64::MAX` if it is not.
     armed: u64,
 }
 
@@ -81,30 +80,30 @@ impl<P: Scheduled> Expire for AckQueue<P> {
     }
 }
 
-/// Whether a connection is to leave the ACK queue now. Either call [`serve`], in softirq context
-/// without a socket's lock, or have [the timer](QueueEntry::serve_by_timer) do so.
+/// Whether a turn is due. If so, call [`serve`] in softirq context without a socket's lock, or let
+/// [the timer](QueueEntry::serve_by_timer) do so.
 #[derive(Clone, Copy)]
 #[must_use]
 pub(super) struct Due(bool);
 
 impl Due {
-    /// Nothing is due.
+    /// No turn is due.
     pub(super) const NOT: Due = Due(false);
 
-    /// Whether one is to leave now.
+    /// Returns whether a turn is due.
     #[inline]
     pub(super) fn is_now(self) -> bool {
         self.0
     }
 
-    /// Either of the two.
+    /// Returns whether either is due.
     #[inline]
     pub(super) fn or(self, other: Due) -> Due {
         Due(self.0 || other.0)
     }
 }
 
-/// Has the queue looked at again at `at`, unless that happens before.
+/// Arms the timer for `at`, unless it expires earlier.
 fn set_timer<P: Scheduled>(queue: &OwnedTimer<AckQueue<P>>, waiting: &mut Waiting<P>, at: u64) {
     if at < waiting.armed {
         waiting.armed = at;
@@ -112,7 +111,7 @@ fn set_timer<P: Scheduled>(queue: &OwnedTimer<AckQueue<P>>, waiting: &mut Waitin
     }
 }
 
-/// Gives turns as far as they are due. No socket of the queue may be locked here.
+/// Gives all turns that are due. No socket of the queue may be locked.
 pub(super) fn serve<P: Scheduled>(queue: &OwnedTimer<AckQueue<P>>, now: u64, softirq: Softirq<'_>) {
     loop {
         let mut guard = queue.waiting.lock();
@@ -151,7 +150,7 @@ pub(super) fn serve<P: Scheduled>(queue: &OwnedTimer<AckQueue<P>>, now: u64, sof
 }
 
 impl<P: Scheduled> AckQueue<P> {
-    /// The queue of a device that has none yet.
+    /// Creates the queue of a device that has none yet.
     ///
     /// # Errors
     ///
@@ -176,7 +175,7 @@ impl<P: Scheduled> AckQueue<P> {
         })
     }
 
-    /// The speed of the device's link, Mbit/s; 0 if it is not known.
+    /// Returns the speed of the device's link in Mbit/s; 0 if it is not known.
     pub(super) fn speed(&self) -> u32 {
         match self.speed.load(Relaxed) {
             UNASKED => 0,
@@ -184,20 +183,20 @@ impl<P: Scheduled> AckQueue<P> {
         }
     }
 
-    /// The link has this speed, Mbit/s, or one that is [`UNASKED`]. With the devices' configuration
-    /// locked.
+    /// Sets the speed of the link in Mbit/s, or [`UNASKED`]. The caller holds the devices'
+    /// configuration lock.
     fn set_speed(&self, speed: u32) {
         self.speed.store(speed, Relaxed);
         self.waiting.lock().order.set_link(self.speed());
     }
 
-    /// When a packet of any connection last came by the device.
+    /// Returns when a packet of any connection was last received from the device.
     #[inline]
     fn last_arrival(&self) -> u64 {
         self.arrivals.last(self.ifindex)
     }
 
-    /// To be called before the lock is released: tells others whether one waits.
+    /// Publishes whether a connection waits; called before the lock is released.
     #[inline]
     fn tell(&self, waiting: &Waiting<P>) {
         let waits = waiting.order.waiting() > 0;
@@ -210,15 +209,15 @@ impl<P: Scheduled> AckQueue<P> {
 /// A connection's entry in its device's ACK queue.
 pub(super) struct QueueEntry<P: Scheduled> {
     queue: Shared<P>,
-    /// The parameters that the engine has.
+    /// The change of the parameters that the engine has seen.
     seen: Seen,
-    /// Whether the queue counts this connection among those with a transmission coming in.
+    /// Whether the queue counts this connection among those with an incoming transmission.
     counted: bool,
 }
 
 impl<P: Scheduled> QueueEntry<P> {
-    /// An entry for the connection of `sock` with the host `peer`. The socket has left the queue of
-    /// any connection before.
+    /// Creates an entry for the connection of `sock` with the host `peer`. The socket must have
+    /// left the queue of any earlier connection.
     pub(super) fn new(sock: &Sock<P>, peer: Mac, queue: Shared<P>) -> Self {
         let slot = Slot::of(peer.to_bits());
         if queue.waiting.lock().sockets.admit(sock, slot) {
@@ -231,24 +230,24 @@ impl<P: Scheduled> QueueEntry<P> {
         }
     }
 
-    /// The queue.
+    /// Returns the queue.
     pub(super) fn queue(&self) -> &Shared<P> {
         &self.queue
     }
 
-    /// Whether many connections have an entry in the queue: those that open are told so.
+    /// Returns whether the queue has many connections, which is reported to new ones.
     #[inline]
     pub(super) fn is_crowded(&self) -> bool {
         self.queue.connections.load(Relaxed) as usize > esp::ack_queue::CROWD
     }
 
-    /// Whether a connection waits for its turn: then packets that arrive are news.
+    /// Returns whether a connection waits for its turn, in which case arriving packets matter.
     #[inline]
     pub(super) fn waits(&self) -> bool {
         self.queue.waits.load(Relaxed)
     }
 
-    /// Hands new parameters to the engine, before it decides anything.
+    /// Passes changed parameters to the engine before it decides anything.
     #[inline]
     pub(super) fn refresh(&mut self, engine: &mut Connection) {
         if let Some(config) = self.queue.live.news(&mut self.seen) {
@@ -256,19 +255,19 @@ impl<P: Scheduled> QueueEntry<P> {
         }
     }
 
-    /// When a packet of any connection last came by the device.
+    /// Returns when a packet of any connection was last received from the device.
     #[inline]
     pub(super) fn last_arrival(&self) -> u64 {
         self.queue.last_arrival()
     }
 
-    /// The counters of the namespace.
+    /// Returns the counters of the namespace.
     #[inline]
     pub(super) fn statistics(&self) -> &Statistics {
         &self.queue.statistics
     }
 
-    /// Tells the queue what the engine now demands: to be called before anything is sent.
+    /// Reports the engine's demand to the queue; called before anything is sent.
     #[inline]
     pub(super) fn update(&mut self, sock: &Sock<P>, engine: &mut Connection, now: u64) -> Due {
         let demand = engine.demand();
@@ -280,7 +279,7 @@ impl<P: Scheduled> QueueEntry<P> {
         let waiting = &mut *guard;
         self.counted = demand.counts();
         let Some(slot) = waiting.sockets.slot(sock) else {
-            // The connection has left: nothing holds its acknowledgement up.
+            // The connection has left the queue, so nothing delays its acknowledgement.
             engine.take_turn();
             return Due::NOT;
         };
@@ -307,7 +306,7 @@ impl<P: Scheduled> QueueEntry<P> {
         Due(due)
     }
 
-    /// Has the timer serve the queue, if that is due.
+    /// Arms the timer to serve the queue, if a turn is due.
     #[inline]
     pub(super) fn serve_by_timer(&self, due: Due, now: u64) {
         if due.is_now() {
@@ -315,7 +314,7 @@ impl<P: Scheduled> QueueEntry<P> {
         }
     }
 
-    /// The connection is over: the queue counts it no more.
+    /// Removes an ended connection from the queue.
     pub(super) fn leave(&mut self, sock: &Sock<P>) {
         self.counted = false;
         let queue = &self.queue;
@@ -324,7 +323,7 @@ impl<P: Scheduled> QueueEntry<P> {
         let now = timer::now();
         if let Some(slot) = waiting.sockets.slot(sock) {
             queue.connections.fetch_sub(1, Relaxed);
-            // The socket leaves its list as well, if it is in one.
+            // This also removes the socket from its list, if it is in one.
             let _ = waiting.order.update(slot, Demand::Nothing, now);
             waiting.order.release(slot);
         }
@@ -339,27 +338,26 @@ impl<P: Scheduled> QueueEntry<P> {
     }
 }
 
-/// When ESP packets last came by a namespace's devices, whether or not their sockets could look at
-/// them yet: a task may have a socket locked, and run or not.
+/// When ESP packets were last received from a namespace's devices, whether or not their sockets
+/// have processed them: a task may own a socket and not be running.
 ///
-/// Devices whose indices are congruent share an entry: the question whether somebody may still be
-/// sending is then answered with yes a little longer.
+/// Devices with congruent indices share an entry, so a silent sender may be noticed a little later.
 ///
-/// An entry may be [`GRAIN`] older than the last packet: silence is measured in milliseconds. So
-/// the processors that serve one device seldom take its cache line from each other.
+/// An entry may be [`GRAIN`] older than the last packet, as silence is measured in milliseconds.
+/// This keeps the processors that serve a device from contending for its cache line.
 #[derive(Default)]
 pub(super) struct Arrivals([Arrival; 16]);
 
-/// Packets that come sooner than this after the last one noted are not noted, nanoseconds.
+/// Packets that arrive sooner than this after the last noted one are not noted, nanoseconds.
 const GRAIN: u64 = 20_000;
 
-/// On a cache line of its own, for devices are served by different processors.
+/// On a cache line of its own, since different processors serve different devices.
 #[derive(Default)]
 #[repr(align(64))]
 struct Arrival(AtomicU64);
 
 impl Arrivals {
-    /// A packet comes by at `now`, nanoseconds of the monotonic clock.
+    /// Notes a packet at the time `now`, in nanoseconds of the monotonic clock.
     #[inline]
     pub(super) fn pass(&self, ifindex: u32, now: u64) {
         if let Some(arrival) = self.0.get(ifindex as usize % 16) {
@@ -379,7 +377,7 @@ impl Arrivals {
 
 /// The ACK queues of a namespace, one for each device that a connection uses.
 pub(crate) struct AckQueues<P: Scheduled> {
-    /// By index of the device.
+    /// By interface index.
     queues: BhLock<RBTree<u32, Shared<P>>>,
     arrivals: Arc<Arrivals>,
     live: Arc<Live>,
@@ -387,7 +385,7 @@ pub(crate) struct AckQueues<P: Scheduled> {
 }
 
 impl<P: Scheduled> AckQueues<P> {
-    /// None yet; connections look at `live`, and count in `statistics`.
+    /// Creates an empty set; connections read `live`, and count in `statistics`.
     ///
     /// # Errors
     ///
@@ -401,18 +399,18 @@ impl<P: Scheduled> AckQueues<P> {
         })
     }
 
-    /// When packets came by the devices.
+    /// Returns when packets were received from the devices.
     #[inline]
     pub(super) fn arrivals(&self) -> &Arrivals {
         &self.arrivals
     }
 
-    /// The queue of a device. With a spin lock held, only in the read section that has found the
-    /// device: as long as that lasts, the namespace keeps the queue.
+    /// Returns the queue of a device. Under a spin lock, call this only in the read section that
+    /// found the device: during it, the namespace keeps the queue.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` when it has none yet and none can be made.
+    /// `ENOMEM` if there is none yet and none can be created.
     pub(super) fn of(&self, ifindex: u32) -> Result<Shared<P>> {
         let mut queues = self.queues.lock();
         if let Some(queue) = queues.get(&ifindex) {
@@ -426,14 +424,14 @@ impl<P: Scheduled> AckQueues<P> {
         Ok(queue)
     }
 
-    /// Whether a connection has asked for the queue of that device. If not, any that does so from
-    /// now on sees what the caller has changed before.
+    /// Returns whether a connection has asked for the queue of the device. If not, any that does so
+    /// later sees the caller's earlier changes.
     pub(super) fn has(&self, ifindex: u32) -> bool {
         self.queues.lock().get(&ifindex).is_some()
     }
 
-    /// Asks a device for its link's speed, unless that is known since it changed last. May sleep;
-    /// no lock is held.
+    /// Asks a device for its link's speed, unless it is known since the last change. May sleep; the
+    /// caller holds no lock.
     pub(super) fn ask_speed(&self, net: &Net, ifindex: u32) {
         let section = rcu::Read::enter();
         let real = Device::find(net, ifindex, &section).filter(|device| device.has_parent());
@@ -447,7 +445,8 @@ impl<P: Scheduled> AckQueues<P> {
         queue.set_speed(speed);
     }
 
-    /// A device's link may have another speed now. With the devices' configuration locked.
+    /// Forgets the speed of a device's link, which may have changed. The caller holds the devices'
+    /// configuration lock.
     pub(crate) fn forget_speed(&self, ifindex: u32) {
         let queue = self.queues.lock().get(&ifindex).cloned();
         if let Some(queue) = queue {
@@ -455,7 +454,7 @@ impl<P: Scheduled> AckQueues<P> {
         }
     }
 
-    /// A device is gone: its queue lasts as long as the sockets that know it.
+    /// Removes the queue of a removed device. It lasts as long as sockets refer to it.
     pub(crate) fn forget(&self, ifindex: u32) {
         let node = self.queues.lock().remove_node(&ifindex);
         drop(node);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bytes into and out of an ESP connection.
+//! Sending and receiving bytes on an ESP connection.
 
 use super::{
     outcome::is_connecting,
@@ -27,11 +27,11 @@ use crate::{
 use core::{mem, sync::atomic::Ordering::Relaxed};
 use kernel::ffi::c_long;
 
-/// Windows that the send buffer holds: TCP keeps twice the congestion window, which is what is on
-/// its way, and that is two windows here.
+/// Windows that the send buffer holds. TCP keeps twice the congestion window, which is the data in
+/// flight; here that is two windows.
 const WINDOWS_IN_BUFFER: u32 = 4;
 
-/// The file that `MSG_MORE` announced has come to its end.
+/// Ends the data that `MSG_MORE` announced, at the end of a file.
 pub(super) fn no_more(sock: &Sock<Esp>) {
     let mut guard = sock.lock();
     let mut esp = guard.locked();
@@ -41,7 +41,7 @@ pub(super) fn no_more(sock: &Sock<Esp>) {
     }
 }
 
-/// Payload bytes that have never left.
+/// Returns the payload bytes that were never sent.
 pub(super) fn unsent(sock: &Sock<Esp>) -> u32 {
     let mut guard = sock.lock();
     let mut esp = guard.locked();
@@ -50,7 +50,7 @@ pub(super) fn unsent(sock: &Sock<Esp>) -> u32 {
     })
 }
 
-/// `sendmsg`: one call, one message (S1), as much of it as fits or as time allows.
+/// Serves `sendmsg`: a call is a message (S1), of which as much is sent as fits or as time allows.
 pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
     let flags = msg.flags();
     if flags & uapi::MSG_OOB != 0 {
@@ -58,7 +58,7 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
     let mut timeout = call.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut guard = call.sock().lock();
-    // Whether other packets may wait for the window.
+    // Whether other packets may be waiting for the window.
     let queued = call.write_queued().load(Relaxed) != 0;
     if queued && joins_last(&mut guard, msg, len, flags) {
         return Ok(len);
@@ -67,8 +67,8 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     let mut result = ready_to_send::<false>(call, &mut guard, &mut timeout);
     let mut wish = Wish::default();
     if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
-        // Control messages are checked as TCP does; but for stamps its packets are the socket's,
-        // not one call's.
+        // Control messages are checked as in TCP; those other than for timestamps are ignored, as
+        // packets belong to the socket and not to one call.
         let wanted = msg.stamp_wish(call).and_then(Wish::of_bytes);
         result = wanted.map(|wanted| wish = wanted);
     }
@@ -79,7 +79,7 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         if let Some((_, connection)) = parts(&mut guard.locked()) {
             connection.queue_entry.refresh(&mut connection.engine);
         }
-        // A stamped send does not wait for the next one to fill its packet.
+        // A timestamped send does not wait for the next one to fill its packet.
         let more = flags & uapi::MSG_MORE != 0 && wish.is_nothing();
         result = queue_message(
             call,
@@ -108,11 +108,11 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
 }
 
-/// Has the bytes of a send call stay where they are (`MSG_ZEROCOPY`), if the socket takes them so.
+/// Makes the bytes of a send call stay in place (`MSG_ZEROCOPY`), if the socket supports it.
 #[cold]
 #[inline(never)]
 fn begin_in_place(esp: &mut LockedEsp<'_>, msg: &mut Message<'_>, len: usize) -> Result {
-    // A call without bytes is not told of, as with TCP.
+    // As in TCP, a call without bytes is not reported.
     if len == 0 {
         return Ok(());
     }
@@ -121,9 +121,9 @@ fn begin_in_place(esp: &mut LockedEsp<'_>, msg: &mut Message<'_>, len: usize) ->
     msg.begin_in_place(sock, len, last)
 }
 
-/// Appends a short message to the last packet, if that waits for the window anyway and has room, so
-/// that nothing else is to be done: most messages of a program that sends without waiting for
-/// answers. `false` if the message has not been touched.
+/// Appends a short message to the last packet, if that waits for the window and has room, in which
+/// case nothing else is to be done. This is the usual case for a program that sends without waiting
+/// for answers. Returns `false` if the message is untouched.
 #[inline]
 fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, flags: i32) -> bool {
     const USUAL: i32 = uapi::MSG_DONTWAIT | uapi::MSG_NOSIGNAL;
@@ -145,7 +145,7 @@ fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, fla
             .join_last(&sock.shared().unacknowledged, msg, len)
 }
 
-/// Stamps the last of the `sent` bytes that a send call has taken, once.
+/// Timestamps the last of the `sent` bytes of a send call, once.
 #[cold]
 #[inline(never)]
 fn stamp(esp: &mut LockedEsp<'_>, wish: &mut Wish, sent: usize) {
@@ -158,8 +158,8 @@ fn stamp(esp: &mut LockedEsp<'_>, wish: &mut Wish, sent: usize) {
     }
 }
 
-/// The error of a send call that fails with `error`: a pending one comes before a broken pipe,
-/// which also signals.
+/// Returns the error of a send call that fails with `error`: a pending error precedes a broken
+/// pipe, which also raises SIGPIPE.
 pub(super) fn failed(call: &Call<'_, Esp>, flags: i32, error: Error) -> Error {
     if error == EPIPE {
         if let Err(pending) = call.take_error() {
@@ -172,9 +172,8 @@ pub(super) fn failed(call: &Call<'_, Esp>, flags: i32, error: Error) -> Error {
     error
 }
 
-/// At the end of a send call: holds the last packet back if `more` was announced. True if the
-/// packet has to wait for the window anyway, as others were `queued` before, and nothing else is to
-/// be done.
+/// Ends a send call: holds the last packet back if `more` was announced. Returns true if nothing
+/// else is to be done, as the packet must wait for the window behind the packets `queued` before.
 #[inline]
 fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
     let Some((_, connection)) = parts(esp) else {
@@ -186,9 +185,9 @@ fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
     queued && !connection.sending.is_corked() && connection.engine.awaits_window()
 }
 
-/// Waits for a connection attempt that is under way, and reports why sending is not possible.
-// The parameter gives streams and records a wait each, which is inlined with one caller: 8
-// instructions of a message.
+/// Waits for a connection attempt in progress, and reports why sending is not possible.
+// The parameter gives streams and records separate waits, each of which is inlined into its only
+// caller: this saves 8 instructions per message.
 #[inline(always)]
 pub(super) fn ready_to_send<const RECORDS: bool>(
     call: &Call<'_, Esp>,
@@ -233,7 +232,7 @@ fn queue_message(
     };
     let mut looks = false;
     while *sent < len {
-        // A reset or the like may come with it.
+        // A reset or another event may come with the backlog.
         looks |= guard.flush_backlog();
         let mut esp = guard.locked();
         if looks {
@@ -249,7 +248,7 @@ fn queue_message(
                 connection.sending.uncork(&mut connection.engine);
             }
             if *timeout == 0 && *sent > 0 && !wish.is_nothing() {
-                // The call ends here. Afterwards its last packet may have left.
+                // The call ends here; after this its last packet may have been sent.
                 stamp(&mut esp, wish, *sent);
             }
             push(&mut esp, timer::now());
@@ -267,8 +266,8 @@ fn queue_message(
         )?;
         *sent = sent.saturating_add(taken);
         if *sent < len {
-            // Copying on beside what is on its way: all but the last packet may leave, which
-            // would otherwise have to say that the message ends with it (S6).
+            // Continue to copy while packets are in flight. All but the last packet may be sent;
+            // the last one would have to carry the message's end (S6).
             connection.engine.hold_last(true);
             push(&mut esp, timer::now());
         }
@@ -276,7 +275,7 @@ fn queue_message(
     Ok(())
 }
 
-/// Waits until the write queue takes what `takes` looks for, or the writer has a reason to give up.
+/// Waits until the write queue has the room that `takes` tests for, or the writer must give up.
 pub(super) fn await_room(
     call: &Call<'_, Esp>,
     guard: &mut Guard<'_, Esp>,
@@ -294,8 +293,8 @@ pub(super) fn await_room(
     waited
 }
 
-/// Raises the send buffer's limit to some windows, as TCP does, so that a writer fills them while
-/// others are on their way.
+/// Raises the send buffer's limit to several windows, as TCP does, so that a writer fills some
+/// while others are in flight.
 pub(super) fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
     if let Some((sock, connection)) = parts(esp) {
         let wanted = WINDOWS_IN_BUFFER
@@ -306,12 +305,12 @@ pub(super) fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
     }
 }
 
-/// Whether a writer has a reason to give up.
+/// Returns whether a writer must give up.
 pub(super) fn is_stopped(sock: &Sock<Esp>) -> bool {
     sock.has_error() || sock.shutdown() & uapi::SEND_SHUTDOWN != 0
 }
 
-/// Whether a call that has taken `sent` bytes so far goes on. If it has taken any it will report
+/// Checks whether a call that has taken `sent` bytes continues. If it has taken any, it reports
 /// these, and the pending error is left for the next call.
 fn go_on(esp: &mut LockedEsp<'_>, sent: usize) -> Result {
     if !is_stopped(esp.sock()) {
@@ -323,22 +322,22 @@ fn go_on(esp: &mut LockedEsp<'_>, sent: usize) -> Result {
     sendable(esp)
 }
 
-/// How far a receive call has come.
+/// The progress of a receive call.
 struct Progress {
     copied: usize,
-    /// Where a look starts, from the first unread byte.
+    /// Offset of a peek from the first unread byte.
     offset: usize,
-    /// Enough to return with.
+    /// Bytes with which the call can return.
     target: usize,
     len: usize,
     flags: i32,
-    /// Whether the socket's user wants to learn when packets came, and the last one that was read.
+    /// Whether the program asked for receive timestamps, and the last packet that was read.
     times: bool,
     last: Option<Skb>,
 }
 
 impl Progress {
-    /// Keeps a packet for its time of arrival.
+    /// Keeps a packet for its timestamp.
     #[inline]
     fn touch(&mut self, skb: &Buffer) {
         if self.times && skb.has_time() {
@@ -350,7 +349,7 @@ impl Progress {
         self.flags & uapi::MSG_PEEK != 0
     }
 
-    /// Bytes of the queue that the call is past, and leaves there.
+    /// Bytes in the queue that the call has passed and leaves there.
     fn passed(&self) -> usize {
         if self.peeks() {
             self.offset.saturating_add(self.copied)
@@ -359,13 +358,13 @@ impl Progress {
         }
     }
 
-    /// Whether there is something that the call has not got yet.
+    /// Returns whether there are bytes that the call has not received yet.
     fn finds_more(&self, sock: &Sock<Esp>) -> bool {
         sock.shared().unread.count() as usize > self.passed()
     }
 
-    /// Whether the call returns with what it has got. One that asks for nothing still waits until
-    /// there is something, as TCP's does.
+    /// Returns whether the call can return. As in TCP, a call for no bytes still waits until there
+    /// are some.
     fn is_done(&self, sock: &Sock<Esp>) -> bool {
         if self.len == 0 {
             return self.finds_more(sock);
@@ -374,7 +373,8 @@ impl Progress {
     }
 }
 
-/// `recvmsg` of the error queue. A report takes room that acknowledgements may wait for.
+/// Serves `recvmsg` of the error queue. Reports occupy buffer space that acknowledgements may wait
+/// for.
 #[cold]
 #[inline(never)]
 pub(super) fn take_report(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
@@ -385,7 +385,7 @@ pub(super) fn take_report(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -
     Ok(given)
 }
 
-/// `recvmsg`: the bytes that are there, or after a wait the ones that come.
+/// Serves `recvmsg`: returns queued bytes; blocks if there are none.
 pub(super) fn receive(
     call: &Call<'_, Esp>,
     msg: &mut Message<'_>,
@@ -452,7 +452,7 @@ pub(super) fn receive(
     }
 }
 
-/// Sleeps as a reader until `wakes` holds, or the time is up.
+/// Sleeps as a reader until `wakes` holds, or the timeout.
 pub(super) fn sleep(
     call: &Call<'_, Esp>,
     guard: &mut Guard<'_, Esp>,
@@ -468,14 +468,14 @@ pub(super) fn sleep(
     waited
 }
 
-/// Whether a reader has a reason to give up.
+/// Returns whether a reader must give up.
 pub(super) fn is_over(sock: &Sock<Esp>) -> bool {
     sock.has_error()
         || sock.shutdown() & uapi::RCV_SHUTDOWN != 0
         || sock.tcp_state() == TcpState::Close as u8
 }
 
-/// Takes in frames from the device itself, if nothing has come and `SO_BUSY_POLL` asks for it.
+/// Polls the device for frames, if none is queued and `SO_BUSY_POLL` requests it.
 #[inline]
 pub(super) fn poll_device(call: &Call<'_, Esp>, once: bool) {
     let idle = call.receives_nothing() && call.tcp_state() == TcpState::Established as u8;
@@ -483,15 +483,15 @@ pub(super) fn poll_device(call: &Call<'_, Esp>, once: bool) {
         return;
     }
     if !once && call.shared().unread.awaits_sleep() {
-        // A reader that polls sends nothing that could carry the acknowledgement.
+        // A polling reader sends no data that could carry the acknowledgement.
         acknowledge(&mut call.lock(), true);
     }
     call.poll_device(once);
 }
 
-/// Sleeps before the socket is locked, if that is all a call would do with it: nothing has come,
-/// and no acknowledgement waits for the reader to fall asleep. A call that waits for more than a
-/// byte sleeps under the lock, where it counts as a reader.
+/// Sleeps before locking the socket, if a call would only sleep: nothing is queued, and no
+/// acknowledgement waits for the reader to sleep. A call that waits for more than a byte sleeps
+/// under the lock, where it counts as a reader.
 #[inline]
 fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -> Result {
     let sock = call.sock();
@@ -500,7 +500,7 @@ fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -
     let idle = *timeout != 0
         && sock.tcp_state() == TcpState::Established as u8
         && !sock.shared().unread.is_awaited();
-    // The rest of what wakes is looked at once among the waiters.
+    // The wait checks the rest of the condition after joining the waiters.
     if !idle || progress.finds_more(sock) {
         return Ok(());
     }
@@ -510,7 +510,7 @@ fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -
     waited
 }
 
-/// The call's result if nothing more can come.
+/// Returns the call's result if nothing more can come.
 pub(super) fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
     let esp = guard.locked();
     let sock = esp.sock();
@@ -536,7 +536,7 @@ pub(super) fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result>
     None
 }
 
-/// Copies queued bytes to the user, and frees what has been read.
+/// Copies queued bytes to the user, and frees the buffers that were read.
 fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progress) -> Result {
     if progress.peeks() {
         return peek(guard, msg, progress);
@@ -564,7 +564,7 @@ fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
     Ok(())
 }
 
-/// As [`take`], leaving the queue as it is.
+/// Copies as [`take`], and leaves the queue unchanged.
 fn peek(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progress) -> Result {
     let sock = guard.sock();
     let mut skip = progress.passed();
@@ -589,7 +589,7 @@ fn peek(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
     Ok(())
 }
 
-/// Copies up to `there` bytes from `start` on; `MSG_TRUNC` discards them instead, as with TCP.
+/// Copies up to `there` bytes from `start`; with `MSG_TRUNC` it discards them, as TCP does.
 #[inline]
 fn copy(
     sock: &Sock<Esp>,
@@ -608,7 +608,7 @@ fn copy(
     Ok(n)
 }
 
-/// Lets acknowledgements go that waited for room, and with `sleeping` those that waited for data
+/// Releases acknowledgements that waited for room, and with `sleeping` those that waited for data
 /// to carry them.
 #[inline(always)]
 pub(super) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
@@ -623,10 +623,10 @@ pub(super) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     }
 }
 
-/// As [`acknowledge`], if there is anything to do.
+/// Does the work of [`acknowledge`].
 #[inline(never)]
 fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
-    // The acknowledgement covers packets that arrived during the copy.
+    // The acknowledgement then covers packets that arrived during the copy.
     guard.flush_backlog();
     let mut esp = guard.locked();
     let Some((sock, connection)) = parts(&mut esp) else {

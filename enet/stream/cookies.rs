@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SYN cookies that have made a connection: none of them makes another one.
+//! Used SYN cookies: none of them makes a second connection.
 //!
-//! A copy of a client's first packet may arrive when its connection has ended. What is kept of a
-//! cookie is a mark of 32 bits in a table that does not grow: a mark that falls on another one's
-//! place takes it. So a flood of clients that answer cookies shortens the time for which a copy is
+//! A copy of a client's first packet may arrive after its connection has ended. Each used cookie
+//! leaves a 32-bit mark in a table of fixed size, where it replaces the mark at the same index. A
+//! flood of clients that answer cookies therefore shortens the time in which copies are recognized,
+//! and costs no memory.
 //! known, and costs no memory.
 
 use crate::esp::cookie::MARKS;
 use crate::net::errno::prelude::*;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A namespace's marks.
+/// The marks of a namespace.
 pub(crate) struct Marks(KVVec<AtomicU32>);
 
 impl Marks {
-    /// None.
+    /// Creates an empty table.
     ///
     /// # Errors
     ///
@@ -28,14 +29,14 @@ impl Marks {
         Ok(Marks(marks))
     }
 
-    /// Whether the cookie with this mark has made a connection.
+    /// Returns whether the cookie with this mark has made a connection.
     pub(super) fn contains(&self, (place, tag): (usize, u32)) -> bool {
         self.0
             .get(place)
             .is_some_and(|mark| mark.load(Relaxed) == tag)
     }
 
-    /// The cookie with this mark has made a connection.
+    /// Notes that the cookie with this mark has made a connection.
     pub(super) fn add(&self, (place, tag): (usize, u32)) {
         if let Some(mark) = self.0.get(place) {
             mark.store(tag, Relaxed);

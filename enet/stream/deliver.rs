@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Received payload that is next in order, on its way into the receive queue.
+//! Moves received payload that is next in order into the receive queue.
 
 use super::sock::{parts, Esp, LockedEsp};
 use crate::{
@@ -15,14 +15,14 @@ use crate::{
     skb_cb::{Piece, Unread},
 };
 
-/// Part of a record whose memory is more than so many times its bytes are copied, so that a
-/// record's memory is bounded as its length is.
+/// Parts of a record that take more than this multiple of their bytes in memory are copied, so that
+/// the memory of a record is bounded like its length.
 const MOST_WASTE: u32 = 4;
 
-/// Room for such parts, bytes.
+/// Capacity of the buffer for such parts, in bytes.
 const COLLECTED: usize = 2_048;
 
-/// Throws a packet away that `sock` does not take.
+/// Drops a packet that `sock` does not accept.
 #[cold]
 #[inline(never)]
 pub(super) fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
@@ -30,17 +30,17 @@ pub(super) fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
     skb.refuse(Some(sock), reason);
 }
 
-/// The packets of a received buffer.
+/// The packets in a received buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Packets {
     pub(super) count: u16,
-    /// Payload bytes of each but the last.
+    /// Payload bytes of each packet except the last.
     size: u16,
 }
 
 impl Packets {
-    /// Those of `skb` with `header`, `None` if they are foreign. How many there are is computed, as
-    /// the buffer may have been cut or joined on its way.
+    /// Returns the packets of `skb` with `header`; `None` if they are foreign. The count is
+    /// computed, as the buffer may have been segmented or merged on its way.
     #[inline]
     pub(super) fn of(skb: &Skb, header: &Header) -> Option<Self> {
         match skb.contents() {
@@ -56,7 +56,7 @@ impl Packets {
         }
     }
 
-    /// Bytes in front of the packet behind `n` others.
+    /// Returns the payload bytes before the packet after `n` others.
     #[inline]
     fn bytes(self, n: u16) -> u32 {
         u32::from(n).saturating_mul(self.size.into())
@@ -84,14 +84,14 @@ pub(super) fn deliver(
     unread.add(bytes.len());
     skb.set_note(bytes);
     esp.queue_received(skb);
-    // A call that has taken a part already wants the rest, though it is below the mark.
+    // A call that has received a part wants the rest, even below the low-water mark.
     if esp.state.has_readers() || unread.is_readable(sock) {
         sock.data_ready();
     }
 }
 
-/// As [`deliver`], for a connection with records.
-// Out of line, so that streams pay for it with one branch.
+/// Delivers as [`deliver`], for a connection with records.
+// Out of line, so that streams only pay for a branch.
 #[cold]
 #[inline(never)]
 fn deliver_record(
@@ -106,7 +106,7 @@ fn deliver_record(
     deliver_pieces(esp, skb, run, bytes, outcome);
 }
 
-/// The buffer without its header, and the payloads in it that are next in order.
+/// Returns the buffer without its header, and the payloads in it that are next in order.
 #[inline(always)]
 fn payload(
     esp: &mut LockedEsp<'_>,
@@ -139,8 +139,8 @@ fn payload(
     (skb, bytes)
 }
 
-/// Queues payload that is next in order: the `bytes` of a buffer with a run of so many packets,
-/// that has these flags.
+/// Queues payload that is next in order: the `bytes` of a buffer with a run of `count` packets that
+/// has these flags.
 #[inline(never)]
 fn deliver_pieces(
     esp: &mut LockedEsp<'_>,
@@ -164,7 +164,7 @@ fn deliver_pieces(
     }
 }
 
-/// Queues a piece of a record; as a copy if its buffer has much more memory than bytes.
+/// Queues a piece of a record; as a copy if its buffer takes much more memory than its bytes.
 fn queue_piece(esp: &mut LockedEsp<'_>, mut skb: Skb, piece: Piece) {
     let Piece { bytes, ends } = piece;
     let (start, len) = (bytes.start as usize, bytes.len());
@@ -197,7 +197,7 @@ fn queue_piece(esp: &mut LockedEsp<'_>, mut skb: Skb, piece: Piece) {
     esp.queue_received(skb);
 }
 
-/// A copy of a part of `skb`, with room for more.
+/// Copies a part of `skb` into a buffer with room for more.
 fn collected(skb: &Skb, start: usize, len: usize) -> Option<Skb> {
     let mut copy = Skb::alloc_single(0, len.max(COLLECTED), Context::Softirq)?;
     copy.put_copy(skb, start, len).then_some(copy)

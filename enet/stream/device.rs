@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The reaction of ESP connections to changes of their device, and to what their peers take.
+//! The reaction of ESP connections to changes of their device and of their peer's limits.
 
 use super::{
     outcome::{self, cut},
@@ -21,11 +21,12 @@ use crate::{
 };
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
-/// Has the connections by device `ifindex` look at it anew. Does not wait for tasks that own a
-/// socket, which user memory may hold up for ever: they look when they release it. Of a device that
-/// no connection has used yet there are none, so the others are not searched.
+/// Makes the connections through device `ifindex` examine it again. Does not wait for tasks that
+/// own a socket, which user memory may delay indefinitely: they examine the device when they
+/// release the socket. A device without an ACK queue has had no connection, so connections are not
+/// searched.
 pub(crate) fn tell(net_state: &NetState, ifindex: u32) {
-    // A processor that sees the number sees the change.
+    // A processor that sees the number also sees the change.
     let change = net_state
         .device_changes
         .fetch_add(1, AcqRel)
@@ -47,21 +48,21 @@ pub(crate) fn tell(net_state: &NetState, ifindex: u32) {
             }
         });
     };
-    // Repeat until there is none: a walk may leave some out. Connections that are made from now on
-    // are not among them, however fast they come: see `begin`. One that is put among the
-    // connections at this moment is found by the walk, or finds the device as it is now when it
-    // looks at it: the fences are in `Map`.
+    // Repeat until there is none: a walk may miss some. The loop ends, as connections created from
+    // now on already count as informed: see `begin`. A connection that is listed at this moment is
+    // found by the walk, or finds the device's new state when it examines it: the fences are in
+    // `Map`.
     while net_state.esp_connections.for_each_held(is_new, tell) {}
 }
 
-/// Has a connection count as told of the changes so far: to be called after its ACK queue was asked
-/// for, before it is put among the connections, and before its device is looked at.
+/// Marks a connection as informed of the changes so far. Call it after asking for the ACK queue,
+/// and before the connection is listed and its device is examined.
 pub(super) fn begin(sock: &Sock<Esp>) {
     let changes = NetState::of(sock.net()).device_changes.load(Acquire);
     sock.shared().set_told(changes);
 }
 
-/// Looks at the connection's device after a change, with bottom halves disabled.
+/// Examines the connection's device after a change, with bottom halves disabled.
 pub(super) fn look(esp: &mut LockedEsp<'_>) {
     let Some((sock, connection)) = parts(esp) else {
         return;
@@ -83,14 +84,14 @@ pub(super) fn look(esp: &mut LockedEsp<'_>) {
     }
 }
 
-/// The device has another address now. The peer knows this end by the old one, so the connection is
-/// over for both.
+/// Handles a new address of the device. The peer knows this end by the old address, so the
+/// connection ends for both.
 fn readdressed(esp: &mut LockedEsp<'_>, device: &Device) {
     let Some((sock, connection)) = parts(esp) else {
         return;
     };
     if sock.tcp_state() == TcpState::SynSent as u8 {
-        // The next SYN comes from the new address.
+        // The next SYN has the new address.
         connection.local = device.address();
         return;
     }
@@ -101,7 +102,7 @@ fn readdressed(esp: &mut LockedEsp<'_>, device: &Device) {
     outcome::fail_for_good(esp, ECONNABORTED);
 }
 
-/// The device has another MTU now, of `mtu` bytes.
+/// Handles a new MTU of the device, in bytes.
 fn resized(esp: &mut LockedEsp<'_>, mtu: u32) {
     let Some((_, connection)) = parts(esp) else {
         return;
@@ -113,8 +114,8 @@ fn resized(esp: &mut LockedEsp<'_>, mtu: u32) {
     }
 }
 
-/// The peer's answer to a SYN has told what it takes, and whether it has records. What that lets go
-/// is the caller's to send.
+/// Applies the options in the peer's answer to a SYN: its limits, and whether it has records. The
+/// caller must transmit afterwards.
 #[cold]
 #[inline(never)]
 pub(super) fn answered(
@@ -129,7 +130,7 @@ pub(super) fn answered(
     fit(esp, options, now);
 }
 
-/// The peer has told what it takes. What that lets go is the caller's to send.
+/// Applies the peer's options. The caller must transmit afterwards.
 #[cold]
 #[inline(never)]
 pub(super) fn limited(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
@@ -139,7 +140,7 @@ pub(super) fn limited(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
     fit(esp, options, now);
 }
 
-/// Fits the packets to what the peer takes.
+/// Fits the packets to the peer's limit.
 fn fit(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
     let Some((_, connection)) = parts(esp) else {
         return;
@@ -151,7 +152,7 @@ fn fit(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
     }
 }
 
-/// Packets have sums from now on. What that lets go is the caller's to send.
+/// Gives packets checksums from now on. The caller must transmit afterwards.
 #[cold]
 #[inline(never)]
 pub(crate) fn sum(esp: &mut LockedEsp<'_>, now: u64) {
@@ -161,8 +162,8 @@ pub(crate) fn sum(esp: &mut LockedEsp<'_>, now: u64) {
     }
 }
 
-/// Packets have another size from now on, and those from `oversized` on are too large. Returns
-/// whether that changes what is to be sent.
+/// Handles a new packet size; packets from `oversized` on are too large. Returns whether that
+/// changes what is to be sent.
 fn refit(esp: &mut LockedEsp<'_>, oversized: Option<Seq>, now: u64) -> bool {
     let Some((_, connection)) = parts(esp) else {
         return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! ESP frames that come in.
+//! Reception of ESP frames.
 
 use super::{
     accept::Admission,
@@ -38,13 +38,13 @@ use crate::{
     statistics::Statistic,
 };
 
-/// The network of addresses that are not on the wire, 127.0.0.0/8.
+/// The network of loopback addresses, 127.0.0.0/8.
 const LOOPBACK: u8 = 127;
 
-/// Takes the frames of ESP's Ethernet type.
+/// The handler of ESP's Ethernet type.
 pub(crate) struct Frames;
 
-/// Throws a frame away that reaches no socket.
+/// Drops a frame that reaches no socket.
 #[cold]
 #[inline(never)]
 fn refuse(skb: Skb, device: &Device, reason: DropReason) {
@@ -52,9 +52,9 @@ fn refuse(skb: Skb, device: &Device, reason: DropReason) {
     skb.refuse(None, reason);
 }
 
-/// The mask of the sum of a packet with `len` bytes of payload, which its connection is to
-/// [judge](lacks_sum), or its listener. `None` if the sum is wrong whatever they know. Packets that
-/// were joined have had sums, and those of this host have none before they are cut.
+/// Returns the mask of the checksum of a packet with `len` bytes of payload, which its connection
+/// or listener [checks](lacks_sum). `None` if the checksum is wrong with any mask. Packets merged
+/// by GRO had checksums; packets of this host have none until they are segmented.
 #[cold]
 #[inline(never)]
 fn mask(skb: &Skb, header: &Header, len: usize) -> Option<u32> {
@@ -102,9 +102,9 @@ impl Handler for Frames {
             .esp_connections
             .find(&key(header.dst, &peer), section);
         if sock.is_none() {
-            // The options of a SYN are read once more when it is answered, and must be the same
-            // then. A page that they came in may be another program's, and change; the linear part
-            // is the buffer's own.
+            // The options of a SYN are parsed again when it is answered, and must not change in
+            // between. They may be in a page that another program can write to; the linear part
+            // belongs to the buffer.
             if header.opens() && !skb.gather(HEADER_LEN.saturating_add(len.min(OPTIONS_MAX))) {
                 return refuse(skb, device, DropReason::NoMemory);
             }
@@ -115,7 +115,8 @@ impl Handler for Frames {
             output::send_reset(device, peer.mac, &header, sum);
             return;
         };
-        // A filter that shortens a packet would take bytes out of the stream: it can only refuse.
+        // A filter that shortens a packet would remove bytes from the stream, so it can only drop
+        // packets.
         let whole = skb.len();
         if !sock.filter(&mut skb, HEADER_LEN) || skb.len() != whole {
             sock.count_drop();
@@ -150,8 +151,8 @@ impl Handler for Frames {
     }
 }
 
-/// Keeps a packet for the task that owns `sock`, beyond the least limit of the backlog, if the peer
-/// may have sent it.
+/// Queues a packet for the task that owns `sock`, beyond the least limit of the backlog, if the
+/// peer may have been allowed to send it.
 #[cold]
 #[inline(never)]
 fn keep_promise(guard: &mut BhGuard<'_, Esp>, sock: &Sock<Esp>, skb: Skb, packets: Packets) {
@@ -166,7 +167,7 @@ fn keep_promise(guard: &mut BhGuard<'_, Esp>, sock: &Sock<Esp>, skb: Skb, packet
     }
 }
 
-/// The ends of the connection that a SYN opens, if that stands for one of TCP.
+/// Returns the ends that a SYN states, if its connection replaces one of TCP.
 #[inline]
 fn mapped(skb: &Skb, header: &Header) -> Option<esp::Mapped> {
     if !header.opens() {
@@ -175,7 +176,7 @@ fn mapped(skb: &Skb, header: &Header) -> Option<esp::Mapped> {
     options(skb).mapped
 }
 
-/// The listener for a packet of no connection.
+/// Returns the listener for a packet without a connection.
 #[inline]
 fn listener<'a>(
     net_state: &NetState,
@@ -195,10 +196,10 @@ fn listener<'a>(
         })
 }
 
-/// The listener for a connection from `peer` that stands for one of TCP. Its sender says who it is:
-/// it has to be the neighbour with that address, and to mean one of ours. As with TCP, a listener
-/// at the address goes before one at all of them, and then one that is bound to a device or a VRF.
-/// Of several others that share the port each gets a share of the peers.
+/// Returns the listener for a mapped connection from `peer`. The addresses that the sender states
+/// must be those of the neighbour and of this host. As in TCP, a listener at the address precedes
+/// one at all addresses, and then one that is bound to a device or a VRF. Several remaining
+/// listeners that share the port get a share of the peers each.
 #[cold]
 #[inline(never)]
 fn mapped_listener<'a>(
@@ -211,7 +212,7 @@ fn mapped_listener<'a>(
     let source = InternetEnd::from(mapped.source);
     let destination = InternetEnd::from(mapped.destination);
     let (from, to) = (source.v4()?, destination.v4()?);
-    // What is bound to 127.0.0.1 is for the host itself, as IP has it.
+    // As in IP, a listener at 127.0.0.1 is only for the host itself.
     let [network, ..] = to;
     let meant = network != LOOPBACK && route::is_own(device, to);
     if !meant || route::is_own(device, from) || !route::is_neighbour(device, from, peer.mac) {
@@ -241,14 +242,14 @@ fn mapped_listener<'a>(
     Some(listener)
 }
 
-/// Whether a listener takes connections: a companion does as long as TCP's socket in front of it
-/// listens, where it did when the companion began.
+/// Returns whether a listener accepts connections. A companion does while TCP's socket in front of
+/// it listens at the address at which it listened when the companion was created.
 fn is_open(listener: &Sock<Esp>) -> bool {
     let front = listener.shared().front.as_ref();
     front.is_none_or(|front| listener.front_listens_at() == Some(front.own))
 }
 
-/// Whether a listener takes connections of the kind that a SYN with these options opens.
+/// Returns whether a listener accepts connections of the kind that a SYN with these options opens.
 fn takes(listener: &Sock<Esp>, options: &Options) -> bool {
     let records = records::largest(listener).is_some();
     let mapped = match (&listener.shared().front, &options.mapped) {
@@ -259,7 +260,7 @@ fn takes(listener: &Sock<Esp>, options: &Options) -> bool {
     mapped && records == options.records.is_some() && is_open(listener)
 }
 
-/// Processes a packet that waited while a task owned the socket.
+/// Processes a packet from the backlog, which waited while a task owned the socket.
 pub(super) fn process_late(esp: &mut LockedEsp<'_>, skb: Skb, softirq: Softirq<'_>) {
     let Some(header) = Header::parse(skb.head()) else {
         return;
@@ -273,7 +274,7 @@ pub(super) fn process_late(esp: &mut LockedEsp<'_>, skb: Skb, softirq: Softirq<'
     serve_by_timer(esp, due, now);
 }
 
-/// Processes a packet with `header` from `peer` at `now`.
+/// Processes a packet with `header` from `peer` at the time `now`.
 fn process(
     esp: &mut LockedEsp<'_>,
     skb: Skb,
@@ -317,7 +318,7 @@ fn process(
             outcome::abort(esp);
             return Due::NOT;
         }
-        // Then the child goes on answering the SYN, for a while, and its peer goes on sending.
+        // The child continues to answer the SYN for a while, and its peer to retransmit.
         if !connection.life.can_be_accepted() {
             drop_packet(sock, skb, DropReason::ListenQueue);
             return Due::NOT;
@@ -350,9 +351,9 @@ fn process(
     apply_outcome(esp, outcome, now)
 }
 
-/// Whether a packet has not the sum that it is to have, or has one too late: none may begin when
-/// packets have left that could not leave again with one. The sender of a SYN cannot know yet that
-/// this end makes sums.
+/// Returns whether a packet lacks the checksum that it must have, or has one too late: checksums
+/// cannot begin once packets were sent that could not be retransmitted with one. The sender of a
+/// SYN cannot know yet that this end uses checksums.
 #[cold]
 #[inline(never)]
 fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
@@ -366,9 +367,9 @@ fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
     connection.sending.has_checksum() && !header.opens()
 }
 
-/// Whether the SYN of `skb` may cross that of `connection`: both stand for the same connection of
-/// TCP, or both for none. Whoever connects from the port of a server of TCP would get its clients
-/// otherwise.
+/// Returns whether the SYN of `skb` may cross that of `connection`: both stand for the same TCP
+/// connection, or both for none. Otherwise, a client that connects from the port of a TCP server
+/// would get that server's clients.
 #[cold]
 #[inline(never)]
 fn crosses(connection: &Connection, skb: &Skb) -> bool {
@@ -376,7 +377,7 @@ fn crosses(connection: &Connection, skb: &Skb) -> bool {
         || options(skb).mapped == connection.mapped.map(esp::Mapped::swapped)
 }
 
-/// The options of a SYN or SYN|ACK.
+/// Parses the options of a SYN or SYN|ACK.
 #[cold]
 #[inline(never)]
 fn options(skb: &Skb) -> Options {
@@ -392,15 +393,15 @@ fn options(skb: &Skb) -> Options {
     }
 }
 
-/// Whether a packet completes the handshake of a half-open child.
+/// Returns whether a packet completes the handshake of a half-open child.
 #[cold]
 #[inline(never)]
 fn completes(header: &Header) -> bool {
     header.has(flags::ACK) && !header.has(flags::SYN | flags::RST)
 }
 
-/// Whether the listener of a half-open child takes no connections any more, though no call has
-/// closed it.
+/// Returns whether the listener of a half-open child no longer accepts connections, although no
+/// call has closed it.
 #[cold]
 #[inline(never)]
 fn has_lost_listener(connection: &Connection) -> bool {
@@ -409,7 +410,7 @@ fn has_lost_listener(connection: &Connection) -> bool {
     listener.is_some_and(|listener| !is_open(&listener))
 }
 
-/// A packet for a listener, or for a socket that has got another peer since it was looked up.
+/// Handles a packet for a listener, or for a socket whose peer has changed since the lookup.
 #[cold]
 #[inline(never)]
 fn mismatch(
@@ -429,7 +430,7 @@ fn mismatch(
     Due::NOT
 }
 
-/// Traces a packet that is not just next in the stream, and delivers or frees it.
+/// Traces a packet that is not simply the next of the stream, and delivers or frees it.
 #[inline(never)]
 fn examine(
     esp: &mut LockedEsp<'_>,
@@ -439,7 +440,7 @@ fn examine(
     outcome: &mut esp::Outcome,
 ) {
     let sock = esp.sock();
-    // Packets dropped for these reasons are traced as dropped only.
+    // Packets dropped for these reasons are only traced as dropped.
     let valid = !matches!(
         outcome.drop,
         Some(esp::DropReason::Malformed | esp::DropReason::BadAck | esp::DropReason::BadState)
@@ -458,7 +459,7 @@ fn examine(
     }
 }
 
-/// A packet for a listener: the start of a connection, the answer to a cookie, or a mistake.
+/// Handles a packet for a listener: the start of a connection, the answer to a cookie, or an error.
 fn open(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header, peer: &Address, softirq: Softirq<'_>) {
     let listener = esp.sock();
     let section = rcu::Read::enter();
@@ -478,7 +479,7 @@ fn open(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header, peer: &Address, soft
     }
 }
 
-/// Answers a SYN, by a child if there is room.
+/// Answers a SYN, with a child if there is room.
 fn answer(
     esp: &mut LockedEsp<'_>,
     device: &Device,
@@ -489,7 +490,7 @@ fn answer(
 ) -> Result<(), DropReason> {
     let listener = esp.sock();
     let net_state = NetState::of(listener.net());
-    // Before a place is taken, which each way out behind that has to give back.
+    // Checked before a place is taken, which every later error path would have to return.
     if !takes(listener, options) {
         output::send_reset(device, peer.mac, syn, 0);
         return Err(DropReason::NoSocket);
@@ -520,7 +521,7 @@ fn answer(
             push(&mut esp, now);
             Ok(())
         }
-        // A cookie has no room for the ends that the SYN told. Its sender has TCP to go back to.
+        // A cookie has no room for the ends in the SYN. Its sender can fall back to TCP.
         Admission::Cookie if is_companion || !esp::cookie::suits(options) => {
             listener.count_drop();
             Err(DropReason::ListenQueue)
@@ -538,8 +539,8 @@ fn answer(
     }
 }
 
-/// Hashes what a listener's cookies are made of. One of records and one of streams that have the
-/// same port after each other do not take each other's.
+/// Returns the hash for a listener's cookies. Listeners for records and for streams that use the
+/// same port one after the other do not accept each other's cookies.
 fn cookie_hash(listener: &Sock<Esp>) -> impl Fn([u64; 3]) -> u64 + '_ {
     let kind = u64::from(listener.keeps_records()) << 63;
     move |[client, here, epoch]| {
@@ -548,7 +549,7 @@ fn cookie_hash(listener: &Sock<Esp>) -> impl Fn([u64; 3]) -> u64 + '_ {
     }
 }
 
-/// The client that a packet comes from.
+/// Returns the client that sent a packet.
 fn client(peer: &Address) -> esp::cookie::Client {
     esp::cookie::Client {
         mac: peer.mac.to_bits(),
@@ -556,8 +557,8 @@ fn client(peer: &Address) -> esp::cookie::Client {
     }
 }
 
-/// Makes the connection of a packet that answers a cookie, and hands the packet to it. Any other
-/// packet is of no connection.
+/// Creates the connection of a packet that answers a cookie, and passes the packet to it. Any other
+/// packet belongs to no connection.
 fn take_answer(
     esp: &mut LockedEsp<'_>,
     skb: Skb,
@@ -573,7 +574,7 @@ fn take_answer(
         return drop_packet(listener, skb, DropReason::NoSocket);
     };
     let expected = queue.lock().sent_cookie_within(esp::cookie::LIFE, now);
-    // A cookie tells no nonce, so a packet with a mask is not its answer.
+    // A cookie carries no nonce, so a packet with a mask does not answer it.
     let Masked { mask, .. } = skb.note();
     let answered = if expected && !(header.has_checksum() && mask != 0) {
         client(peer).answered(&header.with_checksum(false), now, cookie_hash(listener))
@@ -585,14 +586,14 @@ fn take_answer(
             let mark = client(peer).mark(&syn, header, cookie_hash(listener));
             Some((syn, mark)).filter(|_| !net_state.cookie_marks.contains(mark))
         }
-        // The first packet behind a cookie may be lost, and a later one is no reason to end the
+        // The first packet after a cookie may be lost, and a later one is no reason to reset the
         // connection.
         Some(Answer::Later) => return drop_packet(listener, skb, DropReason::NoSocket),
         None => None,
     };
     let Some((syn, mark)) = first else {
-        // A packet that waited for the listener's lock may be of a connection that another one has
-        // made meanwhile.
+        // A packet that waited for the listener's lock may belong to a connection that another
+        // packet has created since.
         let section = rcu::Read::enter();
         let connection = net_state
             .esp_connections
@@ -630,8 +631,8 @@ fn take_answer(
     }
 }
 
-/// Makes a child of a listener that has a place for it, if there is memory, and no child for the
-/// peer already.
+/// Creates a child of a listener that has room for it, if there is memory, and no child for the
+/// peer yet.
 fn spawn(
     esp: &mut LockedEsp<'_>,
     device: &Device,
@@ -670,13 +671,13 @@ fn spawn(
         }));
     }
     outcome::set_state(sock, TcpState::SynRecv);
-    // The device is measured when changes are heard of already.
+    // The device is examined once the connection is informed of changes.
     let mut connection = Connection::new(sock, engine, device, waiting);
     connection.life.set_parent(Parent::new(queue.clone()));
     esp.state.role = Role::Connection(connection);
     sock.start_flow();
     if !queue.lock().put(sock) {
-        // The listener has closed meanwhile.
+        // The listener has closed since.
         if let Some(connection) = esp.state.connection() {
             let _ = connection.engine.abort();
         }

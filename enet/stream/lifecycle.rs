@@ -1,47 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of an ESP connection outside its engine: where it comes from, how it ended, and what it
-//! counts for when its descriptor is closed.
+//! The life of an ESP connection outside its engine: its listener's queue, how it ended, and its
+//! accounting as an orphan.
 
 use super::accept::{Offspring, SharedQueue};
 use crate::net::errno::prelude::*;
 use crate::net::limits;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Memory of a connection beside the data in its write queue, bytes, rounded up.
+/// Memory of a connection, besides the data in its write queue, in bytes, rounded up.
 const CONNECTION: usize = 4096;
 
-/// Memory of all connections whose descriptors are closed, bytes. The limit is the machine's, as
-/// TCP's is: a namespace more does not raise it.
+/// Memory of all orphans, in bytes. As in TCP, the limit applies to the whole machine: further
+/// namespaces do not raise it.
 static ORPHANED: AtomicUsize = AtomicUsize::new(0);
 
-/// The queue that a half-open child is in, until it is connected or over.
+/// The queue of a half-open child, until it is established or over.
 pub(super) struct Parent<P: Offspring>(SharedQueue<P>);
 
 impl<P: Offspring> Parent<P> {
-    /// The queue `queue`.
+    /// Creates the reference to `queue`.
     pub(super) fn new(queue: SharedQueue<P>) -> Self {
         Parent(queue)
     }
 
-    /// The queue.
+    /// Returns the queue.
     pub(super) fn queue(&self) -> &SharedQueue<P> {
         &self.0
     }
 }
 
-/// The life.
+/// The life of a connection.
 pub(super) struct Life<P: Offspring> {
-    /// Of a half-open child.
+    /// The queue, if it is a half-open child.
     parent: Option<Parent<P>>,
-    /// Why the connection ended, if every later call is to report it.
+    /// The error that every later call reports, if the connection ended with one.
     ended: Option<Error>,
-    /// The connection's part of [`ORPHANED`], bytes.
+    /// The connection's share of [`ORPHANED`], bytes.
     orphaned: usize,
 }
 
 impl<P: Offspring> Life<P> {
-    /// Of a connection that a call opens.
+    /// Creates the life of a connection that a call opens.
     pub(super) fn new() -> Self {
         Life {
             parent: None,
@@ -55,36 +55,35 @@ impl<P: Offspring> Life<P> {
         self.parent = Some(parent);
     }
 
-    /// The queue that a half-open child is in.
+    /// Returns the queue of a half-open child.
     pub(super) fn parent(&self) -> Option<&Parent<P>> {
         self.parent.as_ref()
     }
 
-    /// The queue that a half-open child was in.
+    /// Removes and returns the queue of a half-open child.
     pub(super) fn take_parent(&mut self) -> Option<Parent<P>> {
         self.parent.take()
     }
 
-    /// Whether `accept` can be given the connection, as far as it is a half-open child.
+    /// Returns whether the connection can enter the accept queue, if it is a half-open child.
     pub(super) fn can_be_accepted(&self) -> bool {
         let parent = self.parent.as_ref();
         parent.is_none_or(|parent| parent.queue().lock().has_room())
     }
 
-    /// Has every later call report `error`.
+    /// Makes every later call report `error`.
     pub(super) fn end_with(&mut self, error: Error) {
         self.ended = Some(error);
     }
 
-    /// The error that every call reports.
+    /// Returns the error that every call reports.
     pub(super) fn ended(&self) -> Option<Error> {
         self.ended
     }
 
-    /// Counts a connection whose descriptor is closed and which goes on without, with `queued`
-    /// bytes of memory in its write queue. `false` if all of these hold a 32nd of the machine's
-    /// memory already: no descriptors bound their number, and a peer that does not read lets them
-    /// live.
+    /// Counts a new orphan with `queued` bytes of memory in its write queue. Returns `false` if
+    /// orphans already hold a 32nd of the machine's memory: no descriptors limit their number, and
+    /// a peer that does not read keeps them alive.
     pub(super) fn count_orphan(&mut self, queued: usize) -> bool {
         let bytes = queued.saturating_add(CONNECTION);
         if ORPHANED.fetch_add(bytes, Relaxed) > limits::memory_size() / 32 {
@@ -98,7 +97,7 @@ impl<P: Offspring> Life<P> {
 
 impl<P: Offspring> Drop for Life<P> {
     fn drop(&mut self) {
-        // Every processor that closes connections would wait for the counter's cache line.
+        // Checked to spare processors that close connections the contention for the counter.
         if self.orphaned != 0 {
             ORPHANED.fetch_sub(self.orphaned, Relaxed);
         }

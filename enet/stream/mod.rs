@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! ESP: sockets of reliable streams and of records.
+//! ESP: sockets for reliable streams and for records.
 
 mod accept;
 pub(crate) mod ack_queue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options of ESP sockets, level `SOL_EP`.
+//! Socket options of ESP, level `SOL_EP`.
 
 use super::{
     output::push,
@@ -55,7 +55,7 @@ pub(super) fn set(sock: &Sock<Esp>, name: i32, value: OptionValue) -> Result {
     }
 }
 
-/// `ESP_SO_MTU`: payload bytes of a packet.
+/// Returns `ESP_SO_MTU`: the payload bytes of a packet.
 fn payload(sock: &Sock<Esp>) -> Result<u32> {
     let mtu = mtu(sock.net(), tie(sock))?;
     let mut guard = sock.lock();
@@ -65,7 +65,7 @@ fn payload(sock: &Sock<Esp>) -> Result<u32> {
     })
 }
 
-/// `ESP_SO_STATS`.
+/// Returns `ESP_SO_STATS`.
 fn statistics(sock: &Sock<Esp>) -> [u32; 8] {
     let mut guard = sock.lock();
     let connection = guard.locked().state.connection();
@@ -84,8 +84,8 @@ fn statistics(sock: &Sock<Esp>) -> [u32; 8] {
     ]
 }
 
-/// `ESP_SO_CHECKSUM`: of an open connection, what its ends agreed on; else what the next one asks
-/// for.
+/// Returns `ESP_SO_CHECKSUM`: for an open connection, what its ends agreed on; otherwise, what the
+/// next one asks for.
 fn has_checksum(sock: &Sock<Esp>) -> bool {
     let mut guard = sock.lock();
     let esp = guard.locked();
@@ -96,7 +96,7 @@ fn has_checksum(sock: &Sock<Esp>) -> bool {
     }
 }
 
-/// `ESP_SO_USER_TIMEOUT`.
+/// Sets `ESP_SO_USER_TIMEOUT`.
 fn set_user_timeout(sock: &Sock<Esp>, millis: u32) -> Result {
     if millis != 0 && !USER_TIMEOUT.contains(&millis) {
         return Err(EINVAL);
@@ -105,7 +105,7 @@ fn set_user_timeout(sock: &Sock<Esp>, millis: u32) -> Result {
     Ok(())
 }
 
-/// The same for a mapped socket, whose program may ask for any time: the nearest that there is.
+/// Sets it for a mapped socket, whose program may ask for any time: the nearest valid one.
 pub(crate) fn adopt_user_timeout(sock: &Sock<Esp>, millis: u32) {
     let millis = match millis {
         0 => 0,
@@ -129,8 +129,8 @@ fn apply_user_timeout(sock: &Sock<Esp>, millis: u32) {
     }
 }
 
-/// `ESP_SO_CHECKSUM`: what the next connection asks for. The two ends of an open one have agreed
-/// already.
+/// Sets `ESP_SO_CHECKSUM`: what the next connection asks for. The ends of an open one have already
+/// agreed.
 fn set_checksum(sock: &Sock<Esp>, on: bool) -> Result {
     let mut guard = sock.lock();
     let esp = guard.locked();

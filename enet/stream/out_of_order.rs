@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Received packets behind a hole, which wait for those before them. The engine says which are
-//! kept, and when they are next in the stream. They are charged as those in the receive queue are,
-//! and are the first to go where there is no room.
+//! kept, and when they are next in the stream. They are charged like those in the receive queue,
+//! and are the first to be dropped if there is no room.
 
 use super::{
     deliver::{deliver, drop_packet, Packets},
@@ -13,7 +13,7 @@ use crate::{
     net::skb::{Buffer, Skb},
 };
 
-/// Takes in a request that names packets.
+/// Handles a request that names packets.
 #[cold]
 #[inline(never)]
 pub(super) fn named(
@@ -31,7 +31,7 @@ pub(super) fn named(
     (connection.engine).on_named(header, named.unwrap_or_default(), outcome, now);
 }
 
-/// Keeps a packet, or a run, whose header is still in front of it.
+/// Keeps a packet, or a run of packets, whose header is still present.
 #[cold]
 #[inline(never)]
 pub(super) fn keep(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header) {
@@ -47,12 +47,12 @@ pub(super) fn keep(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header) {
     esp.queue_waiting(skb, |other| !seq_of(other).after(seq));
 }
 
-/// The number of the first packet in a buffer that is kept.
+/// Returns the number of the first packet in a kept buffer.
 fn seq_of(buffer: &Buffer) -> Seq {
     Header::parse(buffer.head()).map_or(Seq(0), |header| header.seq)
 }
 
-/// Hands packets over that are next in the stream, and frees all if the engine has them kept no
+/// Delivers kept packets that are next in the stream, and frees all if the engine keeps none any
 /// more.
 #[cold]
 #[inline(never)]
@@ -87,7 +87,7 @@ pub(super) fn hand_over(esp: &mut LockedEsp<'_>, outcome: &mut esp::Outcome, now
     }
 }
 
-/// Takes the first buffer that is kept.
+/// Removes the first kept buffer.
 fn take(esp: &mut LockedEsp<'_>) -> Option<Skb> {
     let skb = esp.waiting_queue().pop()?;
     charge(
@@ -101,7 +101,7 @@ fn take(esp: &mut LockedEsp<'_>) -> Option<Skb> {
     Some(skb)
 }
 
-/// Nothing is to be kept any more.
+/// Drops everything kept, also from the engine's view.
 pub(super) fn drop_all(esp: &mut LockedEsp<'_>) {
     if let Some((_, connection)) = parts(esp) {
         connection.engine.drop_kept();
@@ -109,13 +109,13 @@ pub(super) fn drop_all(esp: &mut LockedEsp<'_>) {
     discard(esp);
 }
 
-/// Frees all that is kept.
+/// Frees everything that is kept.
 fn discard(esp: &mut LockedEsp<'_>) {
     esp.waiting_queue().purge();
     charge(esp, 0);
 }
 
-/// Sets the memory of kept packets, bytes.
+/// Sets the memory of kept packets, in bytes.
 fn charge(esp: &mut LockedEsp<'_>, bytes: u32) {
     esp.sock().shared().unread.set_behind(bytes);
     if let Some((_, connection)) = parts(esp) {

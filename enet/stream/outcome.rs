@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The consequences of an ESP engine's decisions, and the end of a connection.
+//! Carries out an ESP engine's decisions, and ends connections.
 //!
-//! A connection is listed in its namespace until it is [`over`], and the list holds its socket.
+//! A connection is listed in its namespace until it is [`over`]; the list holds a reference to its
+//! socket.
 
 use super::{
     ack_queue::Due,
@@ -26,7 +27,7 @@ use crate::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// The core's name for a state of the engine.
+/// Returns the kernel's name for a state of the engine.
 pub(crate) fn tcp_state(state: State) -> TcpState {
     match state {
         State::Closed => TcpState::Close,
@@ -41,14 +42,14 @@ pub(crate) fn tcp_state(state: State) -> TcpState {
     }
 }
 
-/// Whether an attempt to connect is under way in `state`: after a SYN, or after two that crossed. A
-/// listener's child in the latter has no descriptor.
+/// Returns whether an attempt to connect is in progress in `state`: after a SYN, or after two that
+/// crossed. A listener's child in the latter state has no descriptor.
 #[inline]
 pub(crate) fn is_connecting(state: u8) -> bool {
     state == TcpState::SynSent as u8 || state == TcpState::SynRecv as u8
 }
 
-/// Brings a socket into `state`, and tells tracers if that is another than it was.
+/// Sets a socket's state, and traces a change.
 pub(super) fn set_state(sock: &Sock<Esp>, state: TcpState) {
     let old = sock.tcp_state();
     if old != state as u8 {
@@ -57,7 +58,7 @@ pub(super) fn set_state(sock: &Sock<Esp>, state: TcpState) {
     }
 }
 
-/// Acts on the outcome of a packet or a timer, and sends what the engine now wants sent.
+/// Carries out the outcome of a packet or a timer, and sends what the engine now wants sent.
 pub(super) fn apply_outcome(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -> Due {
     let mut due = transmit(esp, now);
     if outcome.acked > 0 {
@@ -131,9 +132,9 @@ fn free_acknowledged(esp: &mut LockedEsp<'_>, count: u16) {
     }
 }
 
-/// Cuts the packets from the number `from` on so that none is too large for the device. If there is
-/// no memory for that, the rest is cut later: the engine pauses for a while, as after another
-/// change of the device. Ends the connection if the packets would be too many.
+/// Splits the packets from `from` on so that none is too large for the device. Without enough
+/// memory, the rest is split later: the engine pauses for a while, as after another change of the
+/// device. Ends the connection if there would be too many packets.
 pub(crate) fn cut(esp: &mut LockedEsp<'_>, from: Seq) {
     let Some((sock, connection)) = parts(esp) else {
         return;
@@ -150,7 +151,7 @@ pub(crate) fn cut(esp: &mut LockedEsp<'_>, from: Seq) {
     }
 }
 
-/// The error of a connection that failed in state `before`, as TCP reports it.
+/// Returns the error of a connection that failed in state `before`, as in TCP.
 fn error_for(failure: Failure, before: u8) -> Error {
     match failure {
         Failure::Refused => ECONNREFUSED,
@@ -161,7 +162,7 @@ fn error_for(failure: Failure, before: u8) -> Error {
     }
 }
 
-/// The handshake is complete: a child joins the accept queue.
+/// Completes the handshake: a child joins the accept queue.
 fn established(esp: &mut LockedEsp<'_>) {
     let Some((sock, connection)) = parts(esp) else {
         return;
@@ -184,7 +185,7 @@ fn established(esp: &mut LockedEsp<'_>) {
 pub(super) fn fail(esp: &mut LockedEsp<'_>, error: Error) {
     let sock = esp.sock();
     let told = !sock.is_dead();
-    // TCP may still carry it: then the program is not to hear of ESP's failure.
+    // TCP may still carry the connection: the program must not see ESP's failure.
     let undecided = esp.state.mapped.is_some() && is_connecting(sock.tcp_state());
     if told && undecided {
         sock.set_own_error(error);
@@ -201,8 +202,8 @@ pub(super) fn fail(esp: &mut LockedEsp<'_>, error: Error) {
     over(esp);
 }
 
-/// As [`fail`], with an error that every later call reports. A mapped connection tells its program
-/// once, as TCP's does.
+/// Ends the connection as [`fail`], with an error that every later call reports. As in TCP, a
+/// mapped connection reports it once.
 pub(super) fn fail_for_good(esp: &mut LockedEsp<'_>, error: Error) {
     if esp.state.mapped.is_none() {
         if let Some(connection) = esp.state.connection() {
@@ -223,18 +224,19 @@ pub(super) fn abort(esp: &mut LockedEsp<'_>) {
     over(esp);
 }
 
-/// The connection is over: no packet finds it any more. If nobody else holds the socket, it goes.
+/// Cleans up after the connection has ended: packets no longer find it. Without other references,
+/// the socket is freed.
 pub(super) fn over(esp: &mut LockedEsp<'_>) {
     let sock = esp.sock();
     let mut ends = sock.is_dead();
     if let Some(connection) = esp.state.connection() {
         connection.queue_entry.leave(sock);
-        // A clean end may leave packets behind too, where a reset took the place of acknowledging.
+        // An orderly end may leave packets as well, if a reset replaced their acknowledgement.
         let unacknowledged = &sock.shared().unacknowledged;
         connection.sending.discard(sock, unacknowledged);
         connection.disarm(sock);
         if let Some(parent) = connection.life.take_parent() {
-            // A child that failed before anyone could accept it.
+            // A child that failed before it was accepted.
             drop(parent.queue().lock().take(sock));
             ends = true;
         }
@@ -253,13 +255,12 @@ pub(super) fn end(sock: &Sock<Esp>) {
     sock.retire();
 }
 
-/// Takes the socket out of the connections that packets are looked up in.
+/// Removes the socket from the table in which packets look up connections.
 pub(super) fn unlist(esp: &LockedEsp<'_>) {
     NetState::of(esp.sock().net()).esp_connections.remove(esp);
 }
 
-/// Counts a connection whose descriptor was closed and which goes on without. `false` if such
-/// connections hold too much memory already.
+/// Counts the connection as an orphan. Returns `false` if orphans already hold too much memory.
 pub(super) fn count_orphan(esp: &mut LockedEsp<'_>) -> bool {
     let queued = esp.sock().write_queued().load(Relaxed) as usize;
     match esp.state.connection() {
@@ -268,7 +269,7 @@ pub(super) fn count_orphan(esp: &mut LockedEsp<'_>) -> bool {
     }
 }
 
-/// Gives back the local port, if the socket has taken one.
+/// Releases the local port, if the socket has one.
 pub(super) fn give_port_back(sock: &Sock<Esp>) {
     ports::give_back(
         &NetState::of(sock.net()).esp_ports,
@@ -278,7 +279,7 @@ pub(super) fn give_port_back(sock: &Sock<Esp>) {
     );
 }
 
-/// Ends the own half of the stream: a FIN follows what is queued.
+/// Shuts down the sending direction: a FIN follows the queued data.
 pub(super) fn finish_sending(esp: &mut LockedEsp<'_>) {
     let Some((sock, connection)) = parts(esp) else {
         return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! ESP packets that leave.
+//! Transmission of ESP packets.
 
 use super::{
     ack_queue::Due,
@@ -28,7 +28,8 @@ use crate::{
     statistics::Statistic,
 };
 
-/// Sends everything that the engine wants sent at `now`, and arms the timer for what it waits for.
+/// Sends everything that the engine wants sent at the time `now`, and arms the timer for its next
+/// deadline.
 #[inline]
 pub(super) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
     let Some((sock, connection)) = parts(esp) else {
@@ -41,8 +42,9 @@ pub(super) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
         if connection.engine.unsent() == 0 {
             send_from(sock, connection, first, now);
         } else {
-            // Nobody receives each packet of a task before the next one is sent: on a device that
-            // takes packets one by one, they could not be joined, and each would cost a softirq.
+            // With bottom halves enabled, each packet of a task would be received before the next
+            // is sent. On a device that takes packets one by one, GRO could not merge them, and
+            // each would cost a softirq.
             softirq::disabled(|_| send_from(sock, connection, first, now));
         }
     }
@@ -53,14 +55,14 @@ pub(super) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
     due
 }
 
-/// As [`transmit`]; the timer of the ACK queue serves that if it is due.
+/// Transmits as [`transmit`]; if a turn is due, the timer of the ACK queue serves it.
 #[inline]
 pub(super) fn push(esp: &mut LockedEsp<'_>, now: u64) {
     let due = transmit(esp, now);
     serve_by_timer(esp, due, now);
 }
 
-/// No more comes until the reader makes room: wakes it, even if there is less than `SO_RCVLOWAT`.
+/// Wakes the reader, even below `SO_RCVLOWAT`: no more data comes until it makes room.
 #[cold]
 #[inline(never)]
 fn ask_for_room(sock: &Sock<Esp>) {
@@ -69,7 +71,7 @@ fn ask_for_room(sock: &Sock<Esp>) {
     }
 }
 
-/// The packet that the engine wants sent next.
+/// Returns the packet that the engine wants sent next.
 #[inline]
 fn poll(connection: &mut Connection, now: u64) -> Option<Transmit> {
     let Connection {
@@ -82,7 +84,7 @@ fn poll(connection: &mut Connection, now: u64) -> Option<Transmit> {
     engine.poll_transmit(now, sending)
 }
 
-/// Sends what [`poll`] gave, and on until the engine wants nothing more.
+/// Sends the result of [`poll`], and continues until the engine wants nothing more sent.
 #[inline]
 fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now: u64) {
     let section = rcu::Read::enter();
@@ -139,7 +141,7 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
         let count = u32::from(packet.count());
         left = left.wrapping_add(count);
         if sent.is_err() {
-            // As good as lost on the wire: the protocol retransmits it.
+            // This counts as lost on the wire: the protocol retransmits it.
             let stats = &mut connection.engine.stats;
             stats.tx_err = stats.tx_err.wrapping_add(count);
             let statistics = connection.queue_entry.statistics();
@@ -151,7 +153,7 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
     statistics.add(Statistic::EspOutPkts, left);
 }
 
-/// Sends packets of the write queue, of which `resent` have left before.
+/// Sends packets of the write queue, of which `resent` are retransmissions.
 #[inline]
 fn data(
     sock: &Sock<Esp>,
@@ -168,7 +170,7 @@ fn data(
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
-/// Gives a packet what queueing disciplines and devices go by.
+/// Sets the attributes that queueing disciplines and devices use.
 #[inline]
 fn classify(sock: &Sock<Esp>, sending: &Sending, skb: &mut Skb) {
     if sock.owns_frames() || sending.is_stamped() {
@@ -177,7 +179,7 @@ fn classify(sock: &Sock<Esp>, sending: &Sending, skb: &mut Skb) {
     skb.set_class(sock, sending.processor());
 }
 
-/// Sends a packet without payload but for the options of a SYN.
+/// Sends a packet without payload, except for the options of a SYN.
 fn control(
     sock: &Sock<Esp>,
     sending: &Sending,
@@ -251,7 +253,7 @@ fn empty(device: &Device, header: &Header, mask: u32) -> Result<Skb> {
     packet(device, header, &[], mask)
 }
 
-/// A packet with `payload`, and a sum with `mask` if the header says so.
+/// Builds a packet with `payload`, and a checksum with `mask` if the header says so.
 fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result<Skb> {
     const AROUND: usize = HEADER_LEN + CHECKSUM_LEN;
     let size = payload.len().saturating_add(AROUND);
@@ -262,10 +264,10 @@ fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result
     whole.then_some(skb).ok_or(ENOBUFS)
 }
 
-/// A SYN or SYN|ACK, with the options of a host that has this device and the parameters `config`,
-/// of a connection that stands for one of TCP, of one with records up to a length, and of one with
-/// a nonce; `crowded` tells that many connections send to it. A SYN that stands for one of TCP has
-/// no records, so all are read: [`OPTIONS_MAX`](esp::OPTIONS_MAX).
+/// Builds a SYN or SYN|ACK with this host's options for the device and the parameters `config`. The
+/// others are the ends of a mapped connection, the largest record, and a nonce; `crowded` reports
+/// that many connections send to this host. The SYN of a mapped connection has no records, so the
+/// options fit into [`OPTIONS_MAX`](esp::OPTIONS_MAX), and all are read.
 #[cold]
 fn opening(
     device: &Device,
@@ -298,7 +300,7 @@ fn opening(
         len: len as u16,
         ..header
     };
-    // The sum of such a packet has no mask.
+    // The checksum of such a packet has no mask.
     packet(device, &header, bytes.get(..len).unwrap_or(&bytes), 0)
 }
 
@@ -328,8 +330,8 @@ pub(super) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
     }
 }
 
-/// Tells the peer that the connection has ended, from the address `from` that it knows the device
-/// by. `mask` is that of the packet's sum.
+/// Tells the peer that the connection has ended, from the address `from` under which it knows the
+/// device. `mask` is that of the packet's checksum.
 pub(super) fn send_farewell(
     sock: &Sock<Esp>,
     device: &Device,
@@ -339,7 +341,7 @@ pub(super) fn send_farewell(
 ) {
     let to = sock.shared().peer().mac;
     if to == from {
-        // The other end is on this device and ends as this one does.
+        // The other end is on this device, and ends in the same way.
         return;
     }
     if let Ok(skb) = empty(device, header, mask) {
@@ -349,20 +351,20 @@ pub(super) fn send_farewell(
     }
 }
 
-/// Answers a SYN, and keeps nothing of it.
+/// Answers a SYN with a cookie, and keeps no state.
 pub(super) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Option<u32>) {
-    // What the SYN told of requests is forgotten.
+    // A cookie does not preserve the SYN's option for selective requests.
     let config = esp::Config {
         selective: false,
         ..NetState::of(device.net()).sysctl.config()
     };
     if let Ok(skb) = opening(device, answer, &config, None, records, None, true) {
-        // If the answer is lost, the SYN comes again.
+        // If the answer is lost, the client retransmits the SYN.
         let _ = device.send(skb, parameters::esp_type(), to);
     }
 }
 
-/// Answers a packet that no socket knows, whose sum has `mask`: so has that of the answer.
+/// Answers a packet without a socket. Its checksum has `mask`, and so has that of the answer.
 pub(super) fn send_reset(device: &Device, to: Mac, header: &Header, mask: u32) {
     if let Some(reset) = esp::reset_for(header) {
         let peer = Address {
@@ -372,7 +374,7 @@ pub(super) fn send_reset(device: &Device, to: Mac, header: &Header, mask: u32) {
         };
         events::esp_reset_sent(device.net(), &peer, &reset);
         if let Ok(skb) = empty(device, &reset, mask) {
-            // If the reset is lost, the peer's next packet brings another.
+            // If the reset is lost, the peer's next packet causes another.
             let _ = device.send(skb, parameters::esp_type(), to);
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The receiving part of an ESP connection: what packets cost in the receive queue, and what
-//! readers and acknowledgements wait for. The queue itself is the core's.
+//! The receiving part of an ESP connection: the memory of packets in the receive queue, and the
+//! conditions that readers and acknowledgements wait for. The queue itself is the kernel's.
 
 use crate::{
     esp::{self, records, Connection},
@@ -9,27 +9,27 @@ use crate::{
 };
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU8, Ordering::Relaxed};
 
-/// An acknowledgement waits for data to carry it, or for the reader to fall asleep.
+/// An acknowledgement waits for data to carry it, or for the reader to sleep.
 const FALL_ASLEEP: u8 = 1;
 /// An acknowledgement that opens the peer's window is withheld until the reader makes room.
 const MAKE_ROOM: u8 = 2;
 
-/// A frame's memory beside its payload, at the least, bytes: descriptor and shared part.
+/// The least memory of a frame besides its payload, in bytes: descriptor and shared info.
 const BUFFER_OVERHEAD: u32 = 768;
 
-/// Received bytes that no call has read, or, of a listener, connections that wait for `accept`:
-/// written by the lock holder, read by anyone.
+/// Unread bytes or, for a listener, the length of the accept queue. Written by the lock holder,
+/// read in any context.
 #[derive(Default)]
 pub(crate) struct Unread {
     count: AtomicU32,
-    /// The acts of a reader that acknowledgements wait for: [`FALL_ASLEEP`], [`MAKE_ROOM`].
+    /// The actions of a reader that acknowledgements wait for: [`FALL_ASLEEP`], [`MAKE_ROOM`].
     awaited: AtomicU8,
-    /// Memory of packets that are kept behind a hole, bytes.
+    /// Memory of packets kept behind a hole, in bytes.
     behind: AtomicU32,
 }
 
 impl Unread {
-    /// The number.
+    /// Returns the number.
     #[inline]
     pub(crate) fn count(&self) -> u32 {
         self.count.load(Relaxed)
@@ -41,19 +41,19 @@ impl Unread {
         self.count.store(count, Relaxed);
     }
 
-    /// Bytes were received.
+    /// Adds received bytes.
     #[inline]
     pub(super) fn add(&self, bytes: usize) {
         self.set(self.count().wrapping_add(bytes as u32));
     }
 
-    /// Bytes were read.
+    /// Subtracts bytes that were read.
     #[inline]
     pub(super) fn sub(&self, bytes: usize) {
         self.set(self.count().wrapping_sub(bytes as u32));
     }
 
-    /// Memory of packets that are kept behind a hole, bytes.
+    /// Returns the memory of packets kept behind a hole, in bytes.
     #[inline]
     pub(super) fn behind(&self) -> u32 {
         self.behind.load(Relaxed)
@@ -64,25 +64,26 @@ impl Unread {
         self.behind.store(bytes, Relaxed);
     }
 
-    /// Receive memory of packets that calls can read, bytes.
+    /// Returns the receive memory of packets that calls can read, in bytes.
     #[inline]
     fn queued(&self, sock: &RawSock) -> u32 {
         sock.receive_queued().saturating_sub(self.behind())
     }
 
-    /// Whether an acknowledgement waits for the reader.
+    /// Returns whether an acknowledgement waits for the reader.
     #[inline]
     pub(super) fn is_awaited(&self) -> bool {
         self.awaited.load(Relaxed) != 0
     }
 
-    /// Whether an acknowledgement waits for data, or for the reader to fall asleep.
+    /// Returns whether an acknowledgement waits for data, or for the reader to sleep.
     #[inline]
     pub(super) fn awaits_sleep(&self) -> bool {
         self.awaited.load(Relaxed) & FALL_ASLEEP != 0
     }
 
-    /// Takes in what the engine's acknowledgements wait for. `true` if one begins to wait for room.
+    /// Updates what the engine's acknowledgements wait for. Returns `true` if one begins to wait
+    /// for room.
     #[inline]
     pub(super) fn note_awaited(&self, engine: &Connection) -> bool {
         let mut awaited = 0;
@@ -97,9 +98,9 @@ impl Unread {
         new & MAKE_ROOM != 0
     }
 
-    /// Whether poll reports the socket readable: as much has come as `SO_RCVLOWAT` wants, or as can
-    /// come. No more can when the receive buffer is half full, or when the peer has no window until
-    /// there is room.
+    /// Returns whether poll reports the socket readable: there is as much data as `SO_RCVLOWAT`
+    /// requires, or as can come. No more can come if the receive buffer is half full, or if the
+    /// peer has no window until there is room.
     #[inline]
     pub(super) fn is_readable(&self, sock: &RawSock) -> bool {
         let unread = self.count() as usize;
@@ -113,39 +114,39 @@ impl Unread {
     }
 }
 
-/// The packets that the peer may have on their way: the lock holder writes it, and the packet
-/// handler reads it while a task owns the socket.
+/// The packets that the peer may have in flight. The lock holder writes it; the packet handler
+/// reads it while a task owns the socket.
 #[derive(Default)]
 pub(super) struct Promise {
-    /// Packets behind the number given last.
+    /// Number of packets after the last acknowledged number.
     granted: AtomicU16,
-    /// The most memory that one has cost, bytes.
+    /// The most memory that a packet has taken, in bytes.
     packet: AtomicU32,
 }
 
 impl Promise {
-    /// Takes in how many packets the peer may send.
+    /// Sets the number of packets that the peer may send.
     #[inline]
     pub(super) fn set_granted(&self, packets: u16) {
         self.granted.store(packets, Relaxed);
     }
 
-    /// Memory that packets may take in any case while a task owns the socket, bytes: some of what
-    /// [`backlog_limit`](Self::backlog_limit) says, which takes longer to compute and is needed for
-    /// few packets.
+    /// Returns the memory in bytes that packets may always take while a task owns the socket: a
+    /// lower bound of [`backlog_limit`](Self::backlog_limit), which takes longer to compute and is
+    /// rarely needed.
     #[inline]
     pub(super) fn least_backlog_limit(sock: &RawSock) -> u32 {
         let limit = sock.receive_limit();
         limit.saturating_mul(2).saturating_add(sock.send_limit())
     }
 
-    /// Memory that packets may take while a task owns the socket, bytes; one that arrives costs
-    /// `packet` bytes.
+    /// Returns the memory in bytes that packets may take while a task owns the socket; an arriving
+    /// packet takes `packet` bytes.
     ///
-    /// All that was granted fits. A packet counts until all of the backlog is processed, also when
-    /// it is in the receive queue by then: twice. Meanwhile nothing is read, so the queue takes no
-    /// more than it has room for and was promised. Acknowledgements of what this end has sent come
-    /// beside that.
+    /// Everything that was granted fits. A packet counts until the whole backlog is processed, even
+    /// once it is in the receive queue: so it counts twice. Until then nothing is read, so the
+    /// queue takes no more than it has room for and has promised. Acknowledgements of this end's
+    /// data come in addition.
     #[cold]
     #[inline(never)]
     pub(super) fn backlog_limit(&self, sock: &RawSock, packet: u32) -> u32 {
@@ -159,25 +160,25 @@ impl Promise {
         let kept = u32::from(room.kept(self.granted.load(Relaxed))).saturating_mul(room.packet);
         let mut most = limit.saturating_add(kept);
         if sock.keeps_records() {
-            // A record that arrives has room of its own.
+            // An arriving record has room of its own.
             most = most.saturating_add(records::largest_record(limit));
         }
         most.saturating_mul(2).saturating_add(sock.send_limit())
     }
 }
 
-/// The receiving part.
+/// The receiving part of a connection.
 pub(super) struct Receiving {
-    /// Memory that a full packet costs in the receive queue, bytes: the most seen so far.
+    /// Memory of a full packet in the receive queue, in bytes: the most seen so far.
     packet_cost: u32,
-    /// The same of those that have come.
+    /// The most memory of a received packet.
     largest_seen: u32,
-    /// The peer has ended its half: reading ends there, whatever happens later.
+    /// The peer has shut down its sending direction: reading ends there, whatever happens later.
     peer_ended: bool,
 }
 
 impl Receiving {
-    /// For packets of at most `mss` bytes of payload.
+    /// Creates the part for packets of at most `mss` bytes of payload.
     pub(super) fn new(mss: u32) -> Self {
         Receiving {
             packet_cost: mss.saturating_add(BUFFER_OVERHEAD),
@@ -186,17 +187,17 @@ impl Receiving {
         }
     }
 
-    /// Takes in that packets have at most `mss` bytes of payload from now on.
+    /// Changes the largest payload of a packet to `mss` bytes.
     pub(super) fn resize(&mut self, mss: u32) {
         self.packet_cost = self.packet_cost.max(mss.saturating_add(BUFFER_OVERHEAD));
     }
 
-    /// As [`new`](Self::new), before any packet has come.
+    /// Sets the largest payload as [`new`](Self::new) does, before any packet was received.
     pub(super) fn begin(&mut self, mss: u32) {
         self.packet_cost = mss.saturating_add(BUFFER_OVERHEAD);
     }
 
-    /// Takes in that a packet of the peer's costs `truesize` bytes of memory.
+    /// Notes that a received packet takes `truesize` bytes of memory.
     #[inline]
     pub(super) fn note_cost(&mut self, promise: &Promise, truesize: u32) {
         if truesize > self.largest_seen {
@@ -206,7 +207,7 @@ impl Receiving {
         }
     }
 
-    /// The receive queue, for the engine, with `arriving` bytes of memory about to join it.
+    /// Describes the receive queue to the engine, with `arriving` bytes of memory about to join it.
     #[inline]
     pub(super) fn room(&self, sock: &RawSock, unread: &Unread, arriving: u32) -> esp::Room {
         esp::Room {
@@ -217,8 +218,8 @@ impl Receiving {
         }
     }
 
-    /// As [`room`](Self::room), if the queue has records. One that arrives has room of its own if
-    /// there is none to be read: nobody could make room for it.
+    /// Describes as [`room`](Self::room) a queue of records. An arriving record has room of its own
+    /// if no record can be read, since no reader could make room for it.
     #[cold]
     #[inline(never)]
     pub(super) fn room_of_records(
@@ -238,12 +239,12 @@ impl Receiving {
         }
     }
 
-    /// The peer has ended its half.
+    /// Notes that the peer has shut down its sending direction.
     pub(super) fn end(&mut self) {
         self.peer_ended = true;
     }
 
-    /// Whether the peer has ended its half.
+    /// Returns whether the peer has shut down its sending direction.
     pub(super) fn has_ended(&self) -> bool {
         self.peer_ended
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records into and out of an ESP connection: the calls of sockets of type `SOCK_SEQPACKET`.
+//! Sending and receiving records on an ESP connection: the calls of `SOCK_SEQPACKET` sockets.
 //!
-//! `unread` counts the bytes of whole records only, so a socket is readable when one is there. A
-//! buffer of the receive queue has bytes of one record, and says whether that ends with them.
+//! `unread` counts only the bytes of complete records, so a socket is readable if there is one. A
+//! buffer of the receive queue has bytes of one record, and a flag whether they end it.
 
 use super::{
     bytes::{
@@ -31,13 +31,13 @@ use crate::{
 };
 use kernel::ffi::c_long;
 
-/// The longest record that a socket takes, if it is one of records.
+/// Returns the longest record that a socket accepts; `None` for streams.
 pub(super) fn largest(sock: &Sock<Esp>) -> Option<u32> {
     sock.keeps_records()
         .then(|| records::largest_record(sock.receive_limit()))
 }
 
-/// `sendmsg`: a record, or nothing.
+/// Serves `sendmsg`: sends a whole record or nothing.
 pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
     let flags = msg.flags();
     if flags & uapi::MSG_OOB != 0 {
@@ -48,8 +48,8 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     let mut result = ready_to_send::<true>(call, &mut guard, &mut timeout);
     let mut wish = Wish::default();
     if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
-        // Control messages are checked as TCP does; but for stamps its packets are the socket's,
-        // not one call's.
+        // Control messages are checked as in TCP; those other than for timestamps are ignored, as
+        // packets belong to the socket and not to one call.
         result = msg.stamp_wish(call).map(|wanted| wish = wanted);
     }
     if result.is_ok() {
@@ -62,12 +62,12 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
 }
 
-/// How many packets a record of `len` bytes has.
+/// Returns the number of packets in a record of `len` bytes.
 ///
 /// # Errors
 ///
-/// `EINVAL` if there is nothing in it, since a packet without payload takes no number; `EMSGSIZE`
-/// if it is longer than the send buffer can become, or than the peer takes.
+/// `EINVAL` for an empty record, since a packet without payload takes no number; `EMSGSIZE` if it
+/// is longer than the send buffer can grow to, or than the peer accepts.
 fn packets_of(esp: &mut LockedEsp<'_>, len: usize) -> Result<u16> {
     let (sock, connection) = parts(esp).ok_or(EPIPE)?;
     let record = u32::try_from(len).map_err(|_| EMSGSIZE)?;
@@ -98,7 +98,7 @@ fn queue(
     loop {
         guard.flush_backlog();
         let mut esp = guard.locked();
-        // A reset or the like may have come with it.
+        // A reset or another event may have come with the backlog.
         sendable(&mut esp)?;
         let packets = packets_of(&mut esp, len)?;
         let takes = |esp: &mut LockedEsp<'_>| {
@@ -127,7 +127,7 @@ fn queue(
     Ok(())
 }
 
-/// `recvmsg`: one record, or as much of it as there is room for; the rest is discarded.
+/// Serves `recvmsg`: returns one record, or as much of it as fits; the rest is discarded.
 pub(super) fn receive(
     call: &Call<'_, Esp>,
     msg: &mut Message<'_>,
@@ -184,7 +184,7 @@ pub(super) fn receive(
     })
 }
 
-/// Copies at most `len` bytes of the first record to the user, and returns how many it has.
+/// Copies at most `len` bytes of the first record to the user, and returns the record's length.
 fn copy(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
     let sock = guard.sock();
     let mut esp = guard.locked();
@@ -218,7 +218,7 @@ fn take(guard: &mut Guard<'_, Esp>) {
     }
 }
 
-/// Bytes of the record that is read next, 0 if there is none: `SIOCINQ`.
+/// Returns the bytes of the next record, 0 if there is none: `SIOCINQ`.
 pub(super) fn next_len(sock: &Sock<Esp>) -> u32 {
     let mut guard = sock.lock();
     if sock.shared().unread.count() == 0 {

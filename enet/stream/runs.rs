@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! ESP packets that share a buffer: cut when a device wants them one by one, joined when they come
-//! so.
+//! Runs of ESP packets in a buffer: segmented for devices that take single packets, and merged on
+//! reception.
 
 use crate::{
     esp::{Header, HEADER_LEN},
@@ -14,7 +14,7 @@ use crate::{
 /// Runs of ESP packets.
 pub(crate) struct Runs;
 
-/// Writes `header` over the bytes of another.
+/// Overwrites the bytes of a header with `header`.
 fn write(header: &Header, to: &mut [u8]) {
     for (to, byte) in to.iter_mut().zip(header.emit()) {
         *to = byte;

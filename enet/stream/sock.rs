@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An ESP socket's data: the part read without its lock, and its role: idle, a listener or a
+//! An ESP socket's data: the part accessed without its lock, and its role: idle, listener or
 //! connection.
 
 use super::{
@@ -32,33 +32,33 @@ pub(crate) struct Esp;
 /// A locked ESP socket.
 pub(super) type LockedEsp<'a> = Locked<'a, Esp>;
 
-/// The part that is read without the socket lock.
+/// The part of a socket that is accessed without the socket lock.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) binding: Binding,
-    /// Of a listening companion: TCP's listener in front of it.
+    /// For a listening companion: TCP's listener in front of it.
     pub(crate) front: Option<FrontListener>,
     peer: Peer,
     pub(crate) unread: Unread,
     pub(crate) unacknowledged: Unacknowledged,
     pub(super) promise: Promise,
-    /// Packets dropped since too many waited for the task that owns the socket.
+    /// Packets dropped because the backlog of the owning task was full.
     pub(super) backlog_drops: Counter,
-    /// The last change of a device that the connection was told of.
+    /// The number of the last device change that the connection was informed of.
     told: AtomicU32,
     deferred: AtomicU8,
 }
 
-/// A listener of TCP's, whose companion takes connections that stand for that one's.
+/// A TCP listener whose companion accepts mapped connections in its place.
 pub(crate) struct FrontListener {
-    /// Where it is bound to.
+    /// The address that it is bound to.
     pub(crate) own: InternetEnd,
-    /// Whether it takes connections of IPv4.
+    /// Whether it accepts IPv4 connections.
     pub(crate) takes_v4: bool,
 }
 
 impl FrontListener {
-    /// Whether a connection to `destination` is for this listener.
+    /// Returns whether a connection to `destination` is for this listener.
     pub(super) fn takes(&self, destination: &InternetEnd) -> bool {
         self.takes_v4
             && self.own.port == destination.port
@@ -66,7 +66,7 @@ impl FrontListener {
     }
 }
 
-/// An event that came while a task owned the socket, to be handled when the task releases it.
+/// An event during the ownership of a task, which handles it when it releases the socket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Deferred {
@@ -77,7 +77,7 @@ pub(super) enum Deferred {
 }
 
 impl Shared {
-    /// The part of a companion that listens for `front`.
+    /// Creates the part of a companion that listens for `front`.
     pub(crate) fn of_companion(front: FrontListener) -> Self {
         Shared {
             binding: Binding::fixed(front.own.port, INTERFACE_ANY),
@@ -86,7 +86,7 @@ impl Shared {
         }
     }
 
-    /// The part of a child.
+    /// Creates the part of a child.
     pub(super) fn of_child(local_port: u16, peer: &Address) -> Self {
         let shared = Shared {
             binding: Binding::fixed(local_port, peer.ifindex),
@@ -96,18 +96,18 @@ impl Shared {
         shared
     }
 
-    /// Sets the other end, before the socket is put among the connections.
+    /// Sets the peer, before the socket is listed among the connections.
     pub(super) fn set_peer(&self, peer: &Address) {
         self.peer.set(peer);
     }
 
-    /// The other end, meaningful while there is a connection.
+    /// Returns the peer, which is only meaningful while there is a connection.
     #[inline]
     pub(crate) fn peer(&self) -> Address {
         self.peer.last()
     }
 
-    /// Whether this is the connection of `local_port` with `peer`.
+    /// Returns whether this is the connection of `local_port` with `peer`.
     #[inline]
     pub(super) fn connects(&self, local_port: u16, peer: &Address) -> bool {
         self.binding.port() == local_port && self.peer.is(peer)
@@ -118,34 +118,34 @@ impl Shared {
         self.deferred.fetch_or(what as u8, Relaxed);
     }
 
-    /// Whether anything was deferred.
+    /// Returns whether any event is deferred.
     #[inline]
     pub(super) fn has_deferred(&self) -> bool {
         self.deferred.load(Relaxed) != 0
     }
 
-    /// Whether `what` is deferred, which ends with this call.
+    /// Returns whether `what` is deferred, and clears it.
     pub(super) fn take_deferred(&self, what: Deferred) -> bool {
         self.deferred.fetch_and(!(what as u8), Relaxed) & what as u8 != 0
     }
 
-    /// Forgets all deferred events, for a new connection.
+    /// Clears all deferred events, for a new connection.
     pub(super) fn forget_deferred(&self) {
         self.deferred.store(0, Relaxed);
     }
 
-    /// The connection was told of the change of a device numbered `change`.
+    /// Notes that the connection was informed of device change number `change`.
     pub(super) fn set_told(&self, change: u32) {
         self.told.store(change, Relaxed);
     }
 
-    /// The number of the last change that the connection was told of.
+    /// Returns the number of the last change that the connection was informed of.
     pub(super) fn told(&self) -> u32 {
         self.told.load(Relaxed)
     }
 }
 
-/// The key that a connection is looked up by.
+/// Returns the key under which a connection is looked up.
 #[inline]
 pub(crate) fn key(local_port: u16, peer: &Address) -> Key {
     let mac = peer.mac.to_bits();
@@ -157,24 +157,25 @@ pub(crate) fn key(local_port: u16, peer: &Address) -> Key {
     ]
 }
 
-/// A connection, also one that is over, until the socket is disconnected.
+/// A connection, even after its end, until the socket is disconnected.
 pub(crate) struct Connection {
-    /// The protocol's decisions.
+    /// The protocol engine.
     pub(crate) engine: esp::Connection,
     pub(crate) sending: Sending,
     pub(super) receiving: Receiving,
     pub(super) queue_entry: QueueEntry<Esp>,
     pub(super) life: Life<Esp>,
-    /// What the SYN tells of the connection that this one stands for.
+    /// The ends of the TCP connection that this one stands for, as stated in the SYN.
     pub(super) mapped: Option<esp::Mapped>,
-    /// The own Ethernet address that the peer knows.
+    /// The local Ethernet address, as known to the peer.
     pub(super) local: Mac,
-    /// When the socket's timer is armed for; `u64::MAX` if it is not.
+    /// The time for which the socket's timer is armed; `u64::MAX` if it is not.
     armed: u64,
 }
 
 impl Connection {
-    /// The connection of `sock`, which `engine` decides, by `device`, whose ACK queue is `queue`.
+    /// Creates the connection of `sock` with its `engine`, through `device`, whose ACK queue is
+    /// `queue`.
     pub(super) fn new(
         sock: &Sock<Esp>,
         engine: esp::Connection,
@@ -195,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// The receive queue, for the engine, with `arriving` bytes of memory about to join it.
+    /// Describes the receive queue to the engine, with `arriving` bytes of memory about to join it.
     #[inline(always)]
     pub(super) fn room(&self, sock: &Sock<Esp>, arriving: u32) -> esp::Room {
         if self.engine.has_records() {
@@ -206,15 +207,15 @@ impl Connection {
         }
     }
 
-    /// A packet that leaves, and is none of the write queue: its header with a sum if the
-    /// connection has sums, and the sum's mask.
+    /// For a packet that is sent from outside the write queue: returns its header, marked as having
+    /// a checksum if the connection uses checksums, and the checksum's mask.
     #[inline]
     pub(super) fn sums(&self, header: esp::Header) -> (esp::Header, u32) {
         let with_checksum = self.sending.has_checksum();
         (header.with_checksum(with_checksum), self.mask(&header))
     }
 
-    /// The mask of the sums of packets that leave with `header`.
+    /// Returns the mask of the checksums of packets with `header`.
     #[inline]
     pub(super) fn mask(&self, header: &esp::Header) -> u32 {
         if self.sending.has_checksum() {
@@ -224,7 +225,7 @@ impl Connection {
         }
     }
 
-    // Out of line, so that connections without sums pay for it with one branch.
+    // Out of line, so that connections without checksums only pay for a branch.
     #[cold]
     #[inline(never)]
     fn mask_of_sums(&self, header: &esp::Header) -> u32 {
@@ -248,12 +249,12 @@ impl Connection {
         }
     }
 
-    /// The timer has expired.
+    /// Notes that the timer has expired.
     pub(super) fn expired(&mut self) {
         self.armed = u64::MAX;
     }
 
-    /// Nothing needs the timer any more.
+    /// Disarms the timer.
     pub(super) fn disarm(&mut self, sock: &Sock<Esp>) {
         self.armed = u64::MAX;
         sock.disarm_timer();
@@ -262,7 +263,7 @@ impl Connection {
 
 /// The role of a socket.
 pub(super) enum Role {
-    /// Neither of the other two, yet or again.
+    /// Neither listener nor connection.
     Idle,
     /// A listener, with the queue of its children.
     Listener(SharedQueue<Esp>),
@@ -270,8 +271,8 @@ pub(super) enum Role {
     Connection(Connection),
 }
 
-/// What `setsockopt` has set. It lasts from one connection to the next, and a listener's children
-/// have it too.
+/// Settings of `setsockopt`. They persist across connections, and a listener's children inherit
+/// them.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Chosen {
     /// `ESP_SO_USER_TIMEOUT`, milliseconds; 0 if it is not set.
@@ -281,30 +282,31 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Whether a new connection by a device with a link of `speed` Mbit/s asks for sums.
+    /// Returns whether a new connection through a device with a link of `speed` Mbit/s asks for
+    /// checksums.
     pub(super) fn sums_at(&self, settings: &Settings, speed: u32) -> bool {
         self.checksum.unwrap_or_else(|| settings.checksum_at(speed))
     }
 
-    /// Whether a listener's connection has sums if the other end does not ask for them: that one's
-    /// device is as fast.
+    /// Returns whether a listener's connection has checksums if the peer does not ask for them; the
+    /// peer's device is as fast.
     pub(super) fn sums(&self, settings: &Settings) -> bool {
         self.sums_at(settings, 0)
     }
 }
 
-/// The part that the socket lock guards.
+/// The part of a socket that the socket lock guards.
 pub(crate) struct State {
     pub(super) role: Role,
     pub(super) chosen: Chosen,
-    /// The ends of the connection of TCP's that the socket's connection stands for.
+    /// The ends of the TCP connection that the socket's connection stands for.
     pub(crate) mapped: Option<esp::Mapped>,
-    /// How many calls sleep for data, whichever connection that comes by.
+    /// Number of calls that sleep for data of any connection.
     readers: u32,
 }
 
 impl State {
-    /// An idle socket's.
+    /// Creates the state of an idle socket.
     pub(crate) fn idle(chosen: Chosen) -> Self {
         State {
             role: Role::Idle,
@@ -314,7 +316,7 @@ impl State {
         }
     }
 
-    /// The connection, if the socket is one.
+    /// Returns the connection, if the socket is one.
     #[inline]
     pub(super) fn connection(&mut self) -> Option<&mut Connection> {
         match &mut self.role {
@@ -323,7 +325,7 @@ impl State {
         }
     }
 
-    /// The queue of a listener's children.
+    /// Returns the queue of a listener's children.
     #[inline]
     pub(super) fn listening(&self) -> Option<&SharedQueue<Esp>> {
         match &self.role {
@@ -332,24 +334,24 @@ impl State {
         }
     }
 
-    /// Whether a call sleeps for data.
+    /// Returns whether a call sleeps for data.
     #[inline]
     pub(super) fn has_readers(&self) -> bool {
         self.readers > 0
     }
 
-    /// A call is about to sleep for data.
+    /// Counts a call that is about to sleep for data.
     pub(super) fn add_reader(&mut self) {
         self.readers = self.readers.wrapping_add(1);
     }
 
-    /// It sleeps no more.
+    /// Counts a call that sleeps no more.
     pub(super) fn remove_reader(&mut self) {
         self.readers = self.readers.saturating_sub(1);
     }
 }
 
-/// A locked socket and its connection.
+/// Returns a locked socket and its connection.
 #[inline]
 pub(crate) fn parts<'a, 'b>(
     esp: &'b mut LockedEsp<'a>,
@@ -358,7 +360,7 @@ pub(crate) fn parts<'a, 'b>(
     Some((sock, esp.state.connection()?))
 }
 
-/// Has the timer of the socket's ACK queue serve it, if that is due.
+/// Lets the timer of the socket's ACK queue serve it, if a turn is due.
 #[inline]
 pub(super) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
     if due.is_now() {
@@ -368,12 +370,12 @@ pub(super) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
     }
 }
 
-/// The interface that a socket is tied to, 0 if to none. A connection is tied to that which its
-/// packets go by: where a listener is bound to a VRF, its children are too, and have a device in
-/// it.
+/// Returns the interface that a socket is tied to, 0 if to none. A connection is tied to the
+/// interface of its packets. If a listener is bound to a VRF, so are its children, and their device
+/// is in it.
 pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
     let shared = sock.shared();
-    // A companion's device may be any, and may go: it waits, as TCP's listener does.
+    // A companion may use any device, which may be removed: it waits, as TCP's listener does.
     if shared.front.is_some() {
         return INTERFACE_ANY;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! ESP sockets: what the socket calls do, but for sending and receiving.
+//! ESP sockets: the socket calls, except for sending and receiving.
 
 use super::{
     accept::{self, Offspring},
@@ -45,7 +45,7 @@ use crate::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// How often the SYN of a mapped connection leaves: an attempt ends after 0.6 s.
+/// How often the SYN of a mapped connection is sent: an attempt ends after 0.6 s.
 const MAPPED_SYN_TRIES: u8 = 2;
 
 static VTABLE: Vtable<Esp> = Vtable::new(b"ESP");
@@ -78,7 +78,7 @@ impl Protocol for Esp {
         }
         connection.queue_entry.refresh(engine);
         if engine.unacked() == 0 {
-            // An idle connection gives back memory that it may not need for long.
+            // An idle connection frees memory that it may not need for long.
             connection.sending.free_spares();
         }
         let heard = connection.queue_entry.last_arrival();
@@ -123,16 +123,16 @@ impl Offspring for Esp {
     }
 }
 
-/// Makes an ESP socket.
+/// Creates an ESP socket.
 pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
     let sock = new.attach::<Esp>(protocol, Shared::default(), State::idle(Chosen::default()))?;
     NetState::of(sock.net()).sysctl.limit_buffers(sock);
     Ok(())
 }
 
-/// Ends every connection of a namespace that only waits for its peer, at module exit.
+/// Ends all connections of a namespace that only wait for their peer, at module exit.
 pub(crate) fn end_all(net_state: &NetState) {
-    // Repeat until there is none: connections may come while others end.
+    // Repeat until there is none: connections may be added while others end.
     while net_state.esp_connections.for_each_held(
         |_| true,
         |sock| {
@@ -158,9 +158,8 @@ impl Esp {
         )
     }
 
-    /// Asks the device by which a connection to `address` would go for its link's speed, if that
-    /// decides whether the connection has sums. The device must be asked before the socket is
-    /// locked.
+    /// Asks the device of a connection to `address` for its link's speed, if that decides whether
+    /// the connection has checksums. This must happen before the socket is locked.
     fn ask_speed(sock: &Sock<Esp>, address: &[u8]) {
         let net_state = NetState::of(sock.net());
         if !net_state.sysctl.checksum_by_speed() || sock.tcp_state() != TcpState::Close as u8 {
@@ -180,8 +179,8 @@ impl Esp {
         let mut peer = Address::parse(address)?;
         let shared = sock.shared();
         peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
-        // A device that goes is unlisted, then waits for readers, then looks for its connections:
-        // within one section it cannot be found and then miss this one.
+        // A removed device is unlisted, then waits for readers, then searches its connections: a
+        // section that finds the device cannot have its connection missed.
         let section = rcu::Read::enter();
         let device = Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?;
         usable(device)?;
@@ -216,7 +215,7 @@ impl Esp {
             engine.use_records(largest);
         }
         let mapped = esp.state.mapped.as_mut().map(|mapped| {
-            // TCP is the other way there, and must not be late.
+            // TCP is the fallback there, and must not be delayed.
             engine.set_syn_tries(MAPPED_SYN_TRIES);
             if mapped.source.port == 0 {
                 mapped.source.port = port;
@@ -226,7 +225,7 @@ impl Esp {
         let now = timer::now();
         engine.use_nonce(random::u32());
         engine.connect(Seq(random::u16()), now);
-        // The device is measured when changes are heard of already.
+        // The device is examined once the connection is informed of changes.
         let mut connection = Connection::new(sock, engine, device, queue);
         connection.mapped = mapped;
         esp.state.role = Role::Connection(connection);
@@ -242,7 +241,7 @@ impl Esp {
         Ok(())
     }
 
-    /// Takes a listener out of the table, and ends its children.
+    /// Removes a listener from the table, and ends its children.
     fn stop_listening(guard: &mut Guard<'_, Self>) {
         let esp = guard.locked();
         let sock = esp.sock();
@@ -274,8 +273,8 @@ impl Esp {
         }
     }
 
-    /// Ends whatever the socket is in, with a reset if there is a connection, and makes it as good
-    /// as new: but for its options, and for its port if that was asked for.
+    /// Ends whatever the socket does, with a reset if there is a connection, and returns it to its
+    /// initial state, except for its options, and for a port that `bind` named.
     fn disconnect(guard: &mut Guard<'_, Self>) {
         Self::stop_listening(guard);
         let mut esp = guard.locked();
@@ -300,10 +299,10 @@ impl Esp {
         sock.wake_error();
     }
 
-    /// Waits, as `SO_LINGER` asks, until the peer has acknowledged everything.
+    /// Waits until the peer has acknowledged everything, as `SO_LINGER` asks.
     fn linger(call: &Call<'_, Self>, guard: &mut Guard<'_, Self>) {
         if let Some(mut timeout) = call.linger().filter(|_| !task_is_exiting()) {
-            // When the time is up, the rest goes on in the background.
+            // After the timeout, the connection continues in the background.
             let _ = guard.wait(call, &mut timeout, Waiter::Shared, |esp| {
                 let ending = [TcpState::FinWait1, TcpState::Closing, TcpState::LastAck];
                 !ending.map(|s| s as u8).contains(&esp.sock().tcp_state())
@@ -316,7 +315,7 @@ fn is_connected(state: u8) -> bool {
     state != TcpState::Close as u8 && state != TcpState::Listen as u8 && !is_connecting(state)
 }
 
-/// Listens beside a socket of TCP's, as which the caller has made the one of `call`.
+/// Listens as the companion of a TCP socket, for which the caller created the socket of `call`.
 pub(crate) fn listen_as_companion(call: &Call<'_, Esp>, backlog: u32) -> Result {
     let sock = call.sock();
     let mut guard = call.lock();
@@ -353,7 +352,7 @@ pub(crate) fn stop_twin(sock: &Sock<Esp>) {
     Esp::stop_listening(&mut guard);
 }
 
-/// The connection that has waited longest for a listener's `accept`, if one has.
+/// Returns the connection that has waited longest for a listener's `accept`, if there is one.
 pub(crate) fn take_child(listener: &Sock<Esp>) -> Option<SockRef<Esp>> {
     let mut guard = listener.lock();
     let queue = guard.locked().state.listening()?.clone();
@@ -362,7 +361,7 @@ pub(crate) fn take_child(listener: &Sock<Esp>) -> Option<SockRef<Esp>> {
     child
 }
 
-/// Ends a connection that cannot be given a descriptor.
+/// Ends a connection that cannot get a descriptor.
 pub(crate) fn give_up_child(child: &Sock<Esp>) {
     let mut guard = child.lock();
     let mut esp = guard.locked();
@@ -377,8 +376,8 @@ impl Operations for Esp {
         Self::stop_listening(&mut guard);
         let mut esp = guard.locked();
         esp.add_shutdown(uapi::SHUTDOWN_MASK);
-        // With bytes that nobody will read, or a wish to close hard, the peer must learn that not
-        // all was taken (RFC 2525, section 2.17, of TCP).
+        // If unread bytes are discarded, or the program asked for a hard close, the peer must learn
+        // that not everything was received (RFC 2525, section 2.17, for TCP).
         let hard = !esp.receive_queue().is_empty() || sock.linger() == Some(0);
         let state = sock.tcp_state();
         if hard || is_connecting(state) {
@@ -473,7 +472,7 @@ impl Operations for Esp {
                     || present(call.net(), tie(call)).is_err()
             });
             match waited {
-                // Disconnected: it listens no more, which the next look tells.
+                // Disconnected: the socket no longer listens, which the next iteration reports.
                 Err(EPIPE) => {}
                 other => other?,
             }
@@ -518,7 +517,7 @@ impl Operations for Esp {
         let sock = call.sock();
         let state = sock.tcp_state();
         if state == TcpState::Listen as u8 {
-            // The count is kept where it can be read without the socket's lock.
+            // The length of the accept queue can be read without the socket's lock.
             let mut ready = 0;
             if sock.shared().unread.count() > 0 {
                 ready |= READABLE;
@@ -544,7 +543,7 @@ impl Operations for Esp {
                 ready |= WRITABLE;
             } else {
                 call.want_write_space();
-                // Room may have come between the test and the request.
+                // Room may have appeared between the test and the request.
                 if writable(sock) {
                     ready |= WRITABLE;
                 }
@@ -555,7 +554,7 @@ impl Operations for Esp {
 
     fn ioctl(sock: &Sock<Self>, command: u32) -> Result<u32> {
         match command {
-            // There is no urgent data, so no mark either.
+            // There is no urgent data, so there is no mark either.
             uapi::SIOCATMARK => return Ok(0),
             uapi::SIOCINQ | uapi::SIOCOUTQ | uapi::SIOCOUTQNSD => {}
             _ => return Err(ENOIOCTLCMD),
@@ -642,7 +641,7 @@ impl Operations for Esp {
         }
         sock.state_change();
         if state == TcpState::Close as u8 {
-            // Calls that sleep are woken all the same.
+            // Sleeping calls are still woken.
             return Err(ENOTCONN);
         }
         Ok(())
@@ -653,7 +652,7 @@ impl Operations for Esp {
         if sock.shared().unread.is_readable(sock) {
             sock.data_ready();
         } else {
-            // A call that sleeps for a single byte looks at the mark again.
+            // A call that sleeps for a single byte reads the mark again.
             sock.state_change();
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Received bytes that go into a pipe as the pages that they came in (`splice`).
+//! Moves received bytes into a pipe without copying their pages (`splice`).
 
 use super::{
     bytes::{acknowledge, ended, is_over, poll_device, sleep},
@@ -16,8 +16,8 @@ use crate::{
     skb_cb::Unread,
 };
 
-/// `splice` out of a stream: what is there, or after a wait what comes, up to `len` bytes, as TCP
-/// does it.
+/// Serves `splice` from a stream, as TCP does: moves up to `len` queued bytes; blocks if there are
+/// none.
 pub(super) fn splice(
     call: &Call<'_, Esp>,
     pipe: &mut Pipe<'_>,
@@ -70,7 +70,7 @@ pub(super) fn splice(
     result.map(|()| 0)
 }
 
-/// Moves queued bytes into the pipe, as many as it takes. Returns how many.
+/// Moves as many queued bytes into the pipe as it takes, and returns their number.
 fn take(guard: &mut Guard<'_, Esp>, pipe: &mut Pipe<'_>, len: usize) -> Result<usize> {
     let sock = guard.sock();
     let mut taken = 0_usize;
@@ -84,7 +84,8 @@ fn take(guard: &mut Guard<'_, Esp>, pipe: &mut Pipe<'_>, len: usize) -> Result<u
         let wanted = there.min(len.saturating_sub(taken));
         let put = match pipe.put(sock, skb, bytes.start as usize, wanted) {
             Err(error) if taken == 0 => return Err(error),
-            // A copy of what is in no page found no memory. It is not the end of the stream.
+            // Bytes outside of pages could not be copied for lack of memory. This is not the end of
+            // the stream.
             Ok(0) if taken == 0 && wanted > 0 => return Err(ENOBUFS),
             put => put.unwrap_or(0),
         };

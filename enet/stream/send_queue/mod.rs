@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The sending part of an ESP connection: the write queue, which keeps every packet until it is
-//! acknowledged, and what new packets are made of.
+//! acknowledged, and the memory for new packets.
 //!
 //! A buffer of the queue is one of two kinds. A message of one packet is a buffer of its own, whose
-//! clone leaves with a header in front. A longer one goes to a *store*, which has many packets in
-//! pages. If all of them leave at once, its clone does as well. Any other transmission, of one
-//! packet or of a run of them, is a view of its pages. All packets of a store but the last have the
-//! same size. Only the first can have TXS and only the last TXF, as nothing joins a store whose
-//! last packet has left.
+//! clone is sent with a header in front. A longer message goes to a *store*, which has many packets
+//! in pages. If all packets of a store are sent at once, a clone is sent. Any other transmission,
+//! of one packet or of a run of packets, is a view of its pages. All packets of a store except the
+//! last have the same size. Only its first packet can have TXS and only its last TXF, as nothing is
+//! appended to a store whose last packet was sent.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -33,34 +33,33 @@ mod records;
 mod recut;
 pub(super) use records::takes_record;
 
-/// The longest time that `MSG_MORE` holds the last packet back, nanoseconds, as with TCP.
+/// How long `MSG_MORE` holds the last packet back at most, in nanoseconds, as in TCP.
 const CORK_NANOS: u64 = 200_000_000;
 
-/// The most acknowledged packets that are kept to be filled again: more than one acknowledgement
-/// frees.
+/// Maximum number of acknowledged packets kept for reuse: more than an acknowledgement frees.
 const MOST_SPARES: u16 = 32;
 
-/// The most packets in a write queue, as the engine's `can_enqueue` has it.
+/// Maximum number of packets in a write queue, as in the engine's `can_enqueue`.
 const MOST_QUEUED: u16 = 0x7ffd;
 
-/// Headroom from which on a device is taken for one that puts headers of its own in front: an
-/// Ethernet and an IP header at least, beside ours. The kernel hands a tunnel's frames to its
-/// receiver on the same machine by one of two ways, one for clones and one for other buffers, and
-/// frames of one overtake those of the other.
+/// Headroom from which a device is assumed to add headers of a tunnel: at least Ethernet and IP,
+/// besides ours. On the same machine, the kernel passes a tunnel's frames to its receiver in two
+/// ways, one for clones and one for other buffers, and frames of one overtake those of the other.
 const TUNNEL_HEADROOM: usize = 64;
 
-/// The most payload bytes of packets that leave in one buffer: with all headers, also those of a
-/// tunnel with options and tags, they are fewer than 65,536 bytes, which is what devices take
-/// (`gso_ipv4_max_size`), and what an outer IP header can tell. A store has no more, unless one
-/// packet has: it can leave whole.
+/// Maximum payload bytes of packets in one buffer. With all headers, including those of a tunnel
+/// with options and tags, they stay below 65,536 bytes, the limit of devices (`gso_ipv4_max_size`)
+/// and of an outer IP header's length. A store has no more, unless a single packet has, so it can
+/// be sent whole.
 const MOST_IN_RUN: usize = 65_536 - 128;
 
-/// Payload bytes that the peer has not acknowledged: written by the lock holder, read by anyone.
+/// Payload bytes that the peer has not acknowledged. Written by the lock holder, read in any
+/// context.
 #[derive(Default)]
 pub(crate) struct Unacknowledged(AtomicU32);
 
 impl Unacknowledged {
-    /// The number.
+    /// Returns the number.
     #[inline]
     pub(crate) fn bytes(&self) -> u32 {
         self.0.load(Relaxed)
@@ -79,15 +78,15 @@ impl Unacknowledged {
     }
 }
 
-/// Whether poll reports the socket writable: a third of the send buffer is free, as the core's
-/// streams have it.
+/// Returns whether poll reports the socket writable: a third of the send buffer is free, as for the
+/// kernel's other streams.
 #[inline]
 pub(super) fn writable(sock: &RawSock) -> bool {
     let queued = sock.write_queued().load(Relaxed);
     sock.send_limit().saturating_sub(queued) >= queued / 2
 }
 
-/// Whether the send buffer takes another packet.
+/// Returns whether the send buffer has room for another packet.
 #[inline]
 pub(super) fn has_room(sock: &RawSock) -> bool {
     sock.write_queued().load(Relaxed) < sock.send_limit()
@@ -100,27 +99,27 @@ fn charge(sock: &RawSock, bytes: u32) {
     queued.store(queued.load(Relaxed).saturating_add(bytes), Relaxed);
 }
 
-/// Ends the charge of memory that has left the write queue.
+/// Uncharges memory that has left the write queue.
 #[inline]
 fn discharge(sock: &RawSock, bytes: u32) {
     let queued = sock.write_queued();
     queued.store(queued.load(Relaxed).saturating_sub(bytes), Relaxed);
 }
 
-/// Ends the charges of a buffer that has left the write queue.
+/// Uncharges a buffer that has left the write queue.
 #[inline]
 fn uncharge(sock: &RawSock, unacknowledged: &Unacknowledged, skb: &Skb) {
     discharge(sock, skb.truesize());
     unacknowledged.sub(unacknowledged_in(skb));
 }
 
-/// Whether a buffer of the queue has its packets in pages.
+/// Returns whether a buffer of the queue has its packets in pages.
 #[inline]
 fn is_store(buffer: &Buffer) -> bool {
     buffer.fragments() > 0
 }
 
-/// Payload bytes of a buffer that are not acknowledged.
+/// Returns the unacknowledged payload bytes of a buffer.
 #[inline]
 fn unacknowledged_in(buffer: &Buffer) -> usize {
     buffer
@@ -128,50 +127,51 @@ fn unacknowledged_in(buffer: &Buffer) -> usize {
         .saturating_sub(buffer.note::<TxCb>().done as usize)
 }
 
-/// How many packets of at most `size` bytes make `bytes`.
+/// Returns how many packets of at most `size` bytes make `bytes`.
 #[inline]
 fn packets_in(bytes: usize, size: usize) -> u16 {
     u16::try_from(bytes.div_ceil(size.max(1))).unwrap_or(u16::MAX)
 }
 
-/// Whether nothing may join the last packet of a send call, as with TCP.
+/// Returns whether nothing may be appended to the last packet of a send call, as in TCP.
 #[inline]
 fn ends_record(msg: &Message<'_>) -> bool {
     msg.flags() & uapi::MSG_EOR != 0
 }
 
-/// The sending part.
+/// The sending part of a connection.
 pub(crate) struct Sending {
-    /// The write queue: packets that are not acknowledged, the one numbered
-    /// [`first_unacked`](Connection::first_unacked) at its head.
+    /// The write queue: unacknowledged packets; that with the number
+    /// [`first_unacked`](Connection::first_unacked) is at its head.
     queue: SeqQueue<TxCb>,
-    /// Acknowledged packets that the next ones are made of.
+    /// Acknowledged packets for reuse.
     skb_pool: SkbPool,
-    /// Pages of acknowledged packets, and of others, that the next ones are made of.
+    /// Pages of acknowledged and of other packets, for reuse.
     pages: PageRing,
-    /// When the packet that `MSG_MORE` holds back leaves anyway; `u64::MAX` if none is held back.
+    /// The time at which the packet that `MSG_MORE` holds back is sent anyway; `u64::MAX` if none
+    /// is.
     corked_until: u64,
-    /// Payload bytes of a full packet: the less of the next two, without a sum's.
+    /// Payload bytes of a full packet: the smaller of the next two, less the checksum.
     mss: u32,
-    /// Payload bytes of a packet that the device carries.
+    /// Payload bytes of a packet on the device.
     device_payload: u32,
-    /// Payload bytes of a packet that the peer takes; `u32::MAX` if it has not told.
+    /// Payload bytes that the peer accepts in a packet; `u32::MAX` if it has not reported any.
     peer_payload: u32,
-    /// Each packet has a sum.
+    /// Each packet has a checksum.
     with_checksum: bool,
-    /// Some packets are stamped, or have been.
+    /// Some packets have, or had, timestamps requested.
     stamped: bool,
-    /// Bytes that the device needs in front of a packet, as it was when one last left.
+    /// Headroom that the device needed when a packet was last sent.
     headroom: usize,
-    /// Packets that the device takes at once, as it was then.
+    /// Packets that the device accepted at once at that time.
     most_packets: u16,
-    /// The processor that packets name as the sender's. It changes only while none is
-    /// unacknowledged: transmit queues overtake each other.
+    /// The processor that packets name as the sender's. It changes only while nothing is
+    /// unacknowledged, since transmit queues overtake each other.
     processor: Processor,
 }
 
 impl Sending {
-    /// For packets that leave by `device`.
+    /// Creates the part for packets sent through `device`.
     pub(super) fn new(device: &Device) -> Self {
         Sending {
             queue: SeqQueue::new(),
@@ -189,39 +189,40 @@ impl Sending {
         }
     }
 
-    /// The processor that packets name as the sender's.
+    /// Returns the processor that packets name as the sender's.
     #[inline]
     pub(super) fn processor(&self) -> Processor {
         self.processor
     }
 
-    /// Remembers what room `device` needs in front of a packet, and how many it takes at once.
+    /// Notes the headroom that `device` needs, and how many packets it accepts at once.
     #[inline]
     pub(super) fn note_device(&mut self, device: &Device) {
         self.headroom = device.headroom();
         self.most_packets = device.most_packets();
     }
 
-    /// Payload bytes of a full packet.
+    /// Returns the payload bytes of a full packet.
     #[inline]
     pub(crate) fn mss(&self) -> u32 {
         self.mss
     }
 
-    /// Payload bytes of a packet with a device MTU of `mtu` bytes: what `ESP_SO_MTU` reports.
+    /// Returns the payload bytes of a packet with a device MTU of `mtu` bytes, as `ESP_SO_MTU`
+    /// reports.
     pub(super) fn payload_with(&self, mtu: u32) -> u32 {
         esp::mss(mtu)
             .min(self.peer_payload)
             .saturating_sub(self.checksum_len() as u32)
     }
 
-    /// Whether each packet has a sum.
+    /// Returns whether each packet has a checksum.
     #[inline]
     pub(super) fn has_checksum(&self) -> bool {
         self.with_checksum
     }
 
-    /// Bytes of a packet's sum, 0 without sums.
+    /// Returns the bytes of a packet's checksum, 0 without checksums.
     fn checksum_len(&self) -> usize {
         if self.with_checksum {
             CHECKSUM_LEN
@@ -230,15 +231,15 @@ impl Sending {
         }
     }
 
-    /// Whether packets are stamped: then all are the socket's own, so that those that are not do
-    /// not overtake them.
+    /// Returns whether packets have timestamps requested. All are then owned by the socket, so that
+    /// those without requests do not overtake the others.
     #[inline]
     pub(super) fn is_stamped(&self) -> bool {
         self.stamped
     }
 
-    /// Stamps the byte queued last. Nothing joins its packet, so that each send has reports of its
-    /// own.
+    /// Requests a timestamp for the byte queued last. Nothing is appended to its packet, so that
+    /// each send has reports of its own.
     pub(super) fn stamp_last(&mut self, engine: &mut Connection, stamp: &Stamp) {
         if let Some(last) = self.queue.last_mut() {
             last.ask_stamp(stamp);
@@ -247,26 +248,26 @@ impl Sending {
         }
     }
 
-    /// Whether `MSG_MORE` holds a packet back.
+    /// Returns whether `MSG_MORE` holds a packet back.
     pub(super) fn is_corked(&self) -> bool {
         self.corked_until != u64::MAX
     }
 
-    /// When a packet that is held back leaves anyway; `u64::MAX` if none is held back.
+    /// Returns when a packet that is held back is sent anyway; `u64::MAX` if none is.
     #[inline]
     pub(super) fn corked_until(&self) -> u64 {
         self.corked_until
     }
 
-    /// Lets the packet go that `MSG_MORE` held back, at the next transmission.
+    /// Releases the packet that `MSG_MORE` held back, for the next transmission.
     #[inline]
     pub(super) fn uncork(&mut self, engine: &mut Connection) {
         self.corked_until = u64::MAX;
         engine.hold_last(false);
     }
 
-    /// At the end of a send call: holds the last packet back if `more` was announced, or lets it
-    /// go. A full packet leaves: it would gain nothing.
+    /// Ends a send call: holds the last packet back if `more` was announced, or releases it. A full
+    /// packet is sent, as holding it back gains nothing.
     #[inline]
     pub(super) fn cork(&mut self, engine: &mut Connection, more: bool, now: impl FnOnce() -> u64) {
         if !more || self.queue.last().is_none_or(is_whole) {
@@ -278,14 +279,14 @@ impl Sending {
         }
     }
 
-    /// The buffer that bytes may still join, if the last one has not left.
+    /// Returns the last buffer, if it was not sent and may be appended to.
     #[inline]
     pub(super) fn last_unsent(&self, engine: &Connection) -> Option<&Buffer> {
         self.queue.last().filter(|_| engine.last_takes_more())
     }
 
     /// Takes at most `rest` bytes of the message into the last packet (S5) or a new one, and
-    /// returns how many.
+    /// returns their number.
     ///
     /// # Errors
     ///
@@ -324,7 +325,7 @@ impl Sending {
         Ok(taken)
     }
 
-    /// Appends to the last packet while that has never left and has room (S5). Returns the bytes
+    /// Appends to the last packet if that was never sent and has room (S5). Returns the bytes
     /// taken.
     #[inline]
     fn extend_last(
@@ -344,8 +345,8 @@ impl Sending {
         if is_store(last) {
             return fill(sock, &mut self.pages, last, engine, msg, rest);
         }
-        // A packet that was cut may share its bytes with one that left before. Bytes that stay in
-        // place begin a store.
+        // A packet that was split may share its bytes with one that was sent before. Bytes that
+        // stay in place begin a store.
         if last.is_cloned() || msg.is_in_place() {
             return Ok(0);
         }
@@ -357,9 +358,9 @@ impl Sending {
         Ok(take)
     }
 
-    /// Appends the whole message to the last packet, which takes more: see
-    /// [`Connection::last_takes_more`]. `false` if that has no room for it in a buffer of its own,
-    /// or the message cannot be read.
+    /// Appends the whole message to the last packet, which may be appended to: see
+    /// [`Connection::last_takes_more`]. Returns `false` if its buffer has no room, or the message
+    /// cannot be read.
     #[inline(always)]
     pub(super) fn join_last(
         &mut self,
@@ -381,7 +382,7 @@ impl Sending {
         true
     }
 
-    /// Queues a new store. Returns the bytes taken, none if the socket cannot have one.
+    /// Queues a new store. Returns the bytes taken, 0 if the socket cannot have one.
     #[inline(never)]
     fn append_store(
         &mut self,
@@ -413,7 +414,7 @@ impl Sending {
         rest: usize,
     ) -> Result<usize> {
         let take = rest.min(self.mss as usize);
-        // A packet that cannot leave at once gets room for what may still join it.
+        // A packet that cannot be sent at once gets room for what may be appended to it.
         let size = if engine.last_is_unsent() && !ends_record(msg) {
             self.mss as usize
         } else {
@@ -433,7 +434,7 @@ impl Sending {
         Ok(take)
     }
 
-    /// Numbers and charges a new buffer with `count` packets, which is to join the queue.
+    /// Numbers and charges a new buffer with `count` packets, before it joins the queue.
     #[inline]
     fn admit(&mut self, sock: &RawSock, engine: &Connection, buffer: &mut Buffer, count: u16) {
         buffer.set_note(TxCb {
@@ -449,9 +450,9 @@ impl Sending {
         charge(sock, buffer.truesize());
     }
 
-    /// The `count` packets that `header` names, of a [run](esp::WriteQueue::run), to be
-    /// transmitted. The write queue keeps their payload, and the flags they leave with. If they
-    /// have sums, `mask` is that of each.
+    /// Returns the `count` packets that `header` names, of a [run](esp::WriteQueue::run), for
+    /// transmission. The write queue keeps their payload and their flags. `mask` is that of each
+    /// checksum, if they have checksums.
     ///
     /// # Errors
     ///
@@ -475,10 +476,11 @@ impl Sending {
             flags: header.flags,
             ..note
         });
-        // While an earlier transmission is still with a device, or a receiver on this host, the
-        // kernel makes a copy of it.
+        // While a device, or a receiver on this host, still holds an earlier transmission, the
+        // kernel copies the clone's data.
         if clones & !self.with_checksum & !self.stamped {
-            // Most packets have neither sum nor stamp, and pay for both with this one test.
+            // Most packets have neither checksum nor timestamp, and pay for both with this one
+            // test.
             return kept
                 .with_header(&header.with_checksum(false).emit(), Context::Softirq)
                 .ok_or(ENOBUFS);
@@ -498,8 +500,8 @@ impl Sending {
         Ok(skb)
     }
 
-    /// As [`packets`](Self::packets), of one packet outside of stores, which is to be no clone:
-    /// that has no room of its own for a sum.
+    /// Returns as [`packets`](Self::packets) one packet outside of stores that must not be a clone,
+    /// since a clone has no room of its own for a checksum.
     #[cold]
     #[inline(never)]
     fn copy(&mut self, header: Header, mask: u32) -> Result<Skb> {
@@ -513,10 +515,11 @@ impl Sending {
         whole.then_some(copy).ok_or(ENOBUFS)
     }
 
-    /// As [`packets`](Self::packets), of some packets of stores.
+    /// Returns as [`packets`](Self::packets) some packets of stores.
     #[inline(never)]
     fn view(&mut self, mut header: Header, count: u16, mask: u32) -> Result<Skb> {
-        // Before anything can fail: what does not leave is sent again with the same flags.
+        // Before anything can fail: packets that are not sent are retransmitted with the same
+        // flags.
         self.keep(header.seq, flags::TXS, header.flags);
         let last = header.seq.add(count.saturating_sub(1));
         self.keep(last, flags::TXF, header.flags);
@@ -548,7 +551,7 @@ impl Sending {
             cursor.advance();
         }
         header.len = view.len() as u16;
-        // The sums of several are made when they are cut.
+        // The checksums of several packets are computed when they are segmented.
         let told = count == 1 || view.set_packets(size, count);
         if self.with_checksum && count > 1 {
             view.set_mask_of_run(mask);
@@ -559,8 +562,8 @@ impl Sending {
         whole.then_some(view).ok_or(ENOBUFS)
     }
 
-    /// Keeps with which `flag` of `flags`, TXS or TXF, the packet `seq` leaves, if its buffer keeps
-    /// that: see [`flags_in`].
+    /// Stores with which `flag` of `flags`, TXS or TXF, the packet `seq` is sent, if its buffer
+    /// stores that: see [`flags_in`].
     #[inline]
     fn keep(&mut self, seq: Seq, flag: u8, flags: u8) {
         let Some(buffer) = self.queue.seek(seq.0) else {
@@ -621,13 +624,13 @@ impl Sending {
         self.free_spares();
     }
 
-    /// Gives back the memory that the next packets would be made of.
+    /// Frees the memory kept for the next packets.
     pub(super) fn free_spares(&mut self) {
         self.skb_pool.limit(0);
         self.pages.free();
     }
 
-    /// Payload bytes that have never left.
+    /// Returns the payload bytes that were never sent.
     pub(crate) fn unsent(&self, engine: &Connection) -> u32 {
         let sent = engine.unacked().saturating_sub(engine.unsent());
         let first = engine.first_unacked().add(sent);
@@ -666,7 +669,7 @@ impl esp::WriteQueue for Sending {
         let most = MOST_IN_RUN.checked_div(note.size.into()).unwrap_or(1);
         let mut most = u16::try_from(most).unwrap_or(u16::MAX).min(most_packets);
         if self.with_checksum {
-            // The packets of a run have one mask, which changes where the numbers wrap.
+            // The packets of a run share a mask, which changes where the numbers wrap.
             most = most.min(seq.before_wrap());
         }
         let index = Seq(note.seq).distance(seq);
@@ -674,7 +677,7 @@ impl esp::WriteQueue for Sending {
         if run >= most {
             return most.max(1);
         }
-        // A stamp is of a run's last packet.
+        // A timestamp belongs to a run's last packet.
         let stamped = self.stamped;
         let goes_on = |buffer: &Buffer| {
             is_whole(buffer)
@@ -684,8 +687,8 @@ impl esp::WriteQueue for Sending {
         let mut fragments = first.fragments_in(note.offset(index), usize::MAX);
         let mut whole = goes_on(first);
         let notice = first.notice_id();
-        // A run goes on in the next store if that has packets of the same size, of the same
-        // transmission, whose pages are told of together.
+        // A run continues in the next store if that has packets of the same size and transmission,
+        // whose pages have the same completion.
         while run < most && whole {
             cursor.advance();
             let Some(next) = cursor.current().filter(|next| is_store(next)) else {
@@ -705,8 +708,8 @@ impl esp::WriteQueue for Sending {
     }
 }
 
-/// Fills a store with at most `rest` bytes of the message, as many as it, the send buffer and the
-/// numbers take, and tells the engine of the packets. Returns how many bytes were taken.
+/// Fills a store with at most `rest` bytes of the message, as many as the store, the send buffer
+/// and the numbers permit, and tells the engine of the packets. Returns the number of bytes taken.
 #[inline(never)]
 fn fill(
     sock: &RawSock,
@@ -720,7 +723,7 @@ fn fill(
     let size: usize = note.size.into();
     let packets = |n: usize| n.saturating_mul(size);
     let there = unacknowledged_in(store);
-    // Full packets only, but for the message's last: a run can go on in the next store.
+    // Full packets only, except for the message's last: a run can then continue in the next store.
     let capacity = packets((MOST_IN_RUN / size.max(1)).max(1)).saturating_sub(store.len());
     let numbers = packets(usize::from(note.count).saturating_add(engine.free_numbers().into()));
     let room = sock
@@ -739,7 +742,7 @@ fn fill(
     Ok(taken)
 }
 
-/// TXS and TXF, as the packet `seq` of a buffer left with them.
+/// Returns TXS and TXF as stored for the packet `seq` of a buffer.
 #[inline]
 fn flags_in(note: &TxCb, seq: Seq) -> u8 {
     let index = Seq(note.seq).distance(seq);
@@ -753,15 +756,15 @@ fn flags_in(note: &TxCb, seq: Seq) -> u8 {
     note.flags & mask
 }
 
-/// Whether all packets of a buffer are full, so that a run can go on behind it.
+/// Returns whether all packets of a buffer are full, so that a run can continue after it.
 #[inline]
 fn is_whole(buffer: &Buffer) -> bool {
     let note: TxCb = buffer.note();
     unacknowledged_in(buffer) == usize::from(note.count).saturating_mul(note.size.into())
 }
 
-/// Payload bytes of a full packet on a device with an MTU of `mtu` bytes. Some devices let theirs
-/// be 0.
+/// Returns the payload bytes of a full packet on a device with an MTU of `mtu` bytes. Some devices
+/// permit an MTU of 0.
 fn packet_payload(mtu: u32) -> u32 {
     esp::mss(mtu).max(1)
 }

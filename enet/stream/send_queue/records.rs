@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records in the write queue: each begins and ends with a buffer, and its buffers say so before
-//! they leave.
+//! Records in the write queue: each begins and ends with a buffer, and the buffers store these
+//! bounds before they are sent.
 
 use super::{discharge, packets_in, Sending, MOST_IN_RUN, MOST_QUEUED};
 use crate::net::errno::prelude::*;
@@ -18,12 +18,12 @@ use crate::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// The flags of a packet that tell the bounds of its record.
+/// The flags of a packet that mark the bounds of its record.
 pub(super) const BOUNDS: u8 = flags::TXS | flags::TXF;
 
 impl Sending {
-    /// How many packets a record of `len` bytes has, `None` if they are more than the numbers can
-    /// tell apart.
+    /// Returns how many packets a record of `len` bytes has; `None` if the numbers cannot
+    /// distinguish so many.
     pub(in crate::stream) fn packets_of(&self, len: usize) -> Option<u16> {
         Some(packets_in(len, self.mss as usize)).filter(|&packets| packets <= MOST_QUEUED)
     }
@@ -61,7 +61,7 @@ impl Sending {
         }
     }
 
-    /// Makes the buffers of a record. Returns how many packets they have.
+    /// Builds the buffers of a record. Returns their number of packets.
     fn make_record(
         &mut self,
         sock: &RawSock,
@@ -96,15 +96,15 @@ impl Sending {
             bounds = 0;
             packets = packets.saturating_add(count);
         }
-        // A store that could not take all of its last packet has made one more of it.
+        // A store that could not take all of its last packet has split it in two.
         if packets > engine.free_numbers() {
             return Err(ENOBUFS);
         }
         Ok(packets)
     }
 
-    /// A store with the first of the `rest` bytes, if they are more than one packet, and the socket
-    /// can have one.
+    /// Builds a store with the first of the `rest` bytes, if they exceed one packet and the socket
+    /// can have stores.
     fn store_of_record(
         &mut self,
         sock: &RawSock,
@@ -122,7 +122,7 @@ impl Sending {
         Ok((taken > 0).then_some(store))
     }
 
-    /// A packet with the first `size` bytes.
+    /// Builds a packet with the first `size` bytes.
     fn packet_of_record(&mut self, msg: &mut Message<'_>, size: usize) -> Result<Skb> {
         let headroom = self.headroom.saturating_add(HEADER_LEN);
         let mut packet = self
@@ -135,8 +135,8 @@ impl Sending {
     }
 }
 
-/// A packet is cut, and `part` is put behind what is left of it: the first part that is cut off has
-/// the end.
+/// Moves the bounds when a packet is split and `part` follows the rest: the part that is split off
+/// first has the record's end.
 pub(super) fn hand_on_bounds(packet: &mut Buffer, part: &mut Buffer, is_first: bool) {
     let note: TxCb = packet.note();
     let end = if is_first { flags::TXF } else { 0 };
@@ -150,8 +150,8 @@ pub(super) fn hand_on_bounds(packet: &mut Buffer, part: &mut Buffer, is_first: b
     });
 }
 
-/// Whether the send buffer and the numbers take a record of `packets` packets: as with datagrams,
-/// one that has any room left takes a whole one.
+/// Returns whether the send buffer and the numbers permit a record of `packets` packets. As for
+/// datagrams, a send buffer with any room takes a whole record.
 pub(in crate::stream) fn takes_record(sock: &RawSock, engine: &Connection, packets: u16) -> bool {
     sock.write_queued().load(Relaxed) < sock.send_limit() && engine.free_numbers() >= packets
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Cuts the write queue's packets anew when they have become too large: the device or the peer
-//! takes less, or each packet gets a sum.
+//! Splits the write queue's packets again when they have become too large: the limit of the device
+//! or the peer has decreased, or each packet gets a checksum.
 
 use super::{
     charge, is_store, packet_payload, packets_in, records, unacknowledged_in, Sending, MOST_QUEUED,
@@ -17,22 +17,22 @@ use crate::{
 };
 
 impl Sending {
-    /// Fits the packets to come to a device MTU of `mtu` bytes. Returns the first packet of a
-    /// queued buffer with packets that are too large, if any.
+    /// Fits later packets to a device MTU of `mtu` bytes. Returns the first packet of a queued
+    /// buffer with oversized packets, if there is one.
     pub(in crate::stream) fn resize(&mut self, mtu: u32) -> Option<Seq> {
         self.device_payload = packet_payload(mtu);
         self.fit()
     }
 
-    /// Fits the packets to come to a peer that takes packets of at most `payload` bytes, as
+    /// Fits later packets to a peer that accepts at most `payload` bytes per packet, as
     /// [`Self::resize`] does.
     pub(in crate::stream) fn limit(&mut self, payload: u16) -> Option<Seq> {
         self.peer_payload = payload.into();
         self.fit()
     }
 
-    /// Gives each packet to come a sum, which takes a part of its room. Returns as [`Self::resize`]
-    /// does.
+    /// Gives each later packet a checksum, which takes a part of its room. Returns as
+    /// [`Self::resize`] does.
     pub(in crate::stream) fn sum(&mut self) -> Option<Seq> {
         self.with_checksum = true;
         self.fit()
@@ -49,14 +49,14 @@ impl Sending {
         Some(Seq(oversized.note::<TxCb>().seq))
     }
 
-    /// Cuts the packets from the number `from` on so that none is too large for the device, and
-    /// tells the engine.
+    /// Splits the packets from `from` on so that none is too large for the device, and tells the
+    /// engine.
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` without memory for all of it: some packets are as large as they were. `EMSGSIZE`
-    /// if there would be more packets than numbers can tell apart; the engine knows of no change
-    /// then.
+    /// `ENOBUFS` without memory for all of it: some packets keep their size. `EMSGSIZE` if there
+    /// would be more packets than the numbers can distinguish; the engine is then not told of any
+    /// change.
     pub(in crate::stream) fn cut(
         &mut self,
         sock: &RawSock,
@@ -79,13 +79,12 @@ impl Sending {
         divided
     }
 
-    /// Divides every packet from `from` on that is too large, each from its end on: the queue holds
-    /// the stream at every moment. `before` packets are in front of these. The new packets have no
-    /// numbers yet.
+    /// Splits every oversized packet from `from` on, each from its end: the queue holds the whole
+    /// stream at every moment. `before` packets precede these. The new packets have no numbers yet.
     ///
     /// # Errors
     ///
-    /// As [`Self::cut`].
+    /// The errors of [`Self::cut`].
     fn divide(&mut self, sock: &RawSock, before: u16, from: Seq) -> Result {
         let mss = self.mss as usize;
         let headroom = self.headroom.saturating_add(HEADER_LEN);
@@ -105,13 +104,13 @@ impl Sending {
             let mut parts = 0_usize;
             while left > mss {
                 room = room.checked_sub(1).ok_or(EMSGSIZE)?;
-                // The rest that full packets leave over, or the last of these.
+                // The remainder after the full packets, or the last full packet.
                 let rest = left.checked_rem(mss).filter(|&rest| rest > 0);
                 let part = rest.unwrap_or(mss);
                 left = left.saturating_sub(part);
                 let mut skb = Skb::alloc(headroom, part, Context::Softirq).ok_or(ENOBUFS)?;
                 let packet = cursor.current().ok_or(ENOENT)?;
-                // The bytes stay where they are, for a clone that may still be on its way.
+                // The bytes stay in place for a clone that may still be in flight.
                 if !skb.put_copy(packet, left, part) || !packet.trim(left) {
                     return Err(ENOBUFS);
                 }
@@ -131,8 +130,8 @@ impl Sending {
         Ok(())
     }
 
-    /// Sizes the packets from `from` on anew, and numbers them from `first` on, as if none of them
-    /// had left. Returns how many there are.
+    /// Sets the sizes and numbers of the packets from `from` on, starting at `first`, as if none
+    /// had been sent. Returns their number.
     fn renumber(&mut self, from: Seq, first: Seq, kept: u8) -> u16 {
         let mss = self.mss as usize;
         let mut seq = first;
