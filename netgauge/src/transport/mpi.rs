@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! MPI between two ranks, over whatever Open MPI chose to carry it (001, figures 16 and 17).
+//! MPI between two ranks, over whatever Open MPI chose to carry it (Treydte 2007, figure 17).
 //!
 //! Client and server are the two ranks of a job that `mpirun` starts. They still meet over the
 //! control connection, so that `-m mpi,esp,tcp` measures all three in one run. Open MPI's library
