@@ -2,8 +2,8 @@
 
 //! A spin lock for data that tasks and softirqs share.
 //!
-//! The kernel crate's spin lock leaves bottom halves enabled, so a softirq could meet the lock of
-//! the task it interrupted.
+//! The kernel crate's spin lock leaves bottom halves enabled: a softirq could then spin on a lock
+//! that the task it interrupted holds.
 //!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
 
@@ -18,8 +18,8 @@ use kernel::{sync::LockClassKey, types::NotThreadSafe};
 /// Data behind a lock that is taken with bottom halves disabled.
 pub(crate) struct BhLock<T>(KBox<Locked<T>>);
 
-/// A lock and its data, where they stay. They share no cache line with another lock: processors
-/// that take different locks do not wait for each other.
+/// A lock and its data, pinned in memory. They share no cache line with another lock, so processors
+/// that take different locks do not contend.
 #[repr(C, align(64))]
 struct Locked<T> {
     lock: UnsafeCell<bindings::spinlock_t>,
@@ -32,9 +32,9 @@ unsafe impl<T: Send> Send for BhLock<T> {}
 unsafe impl<T: Send> Sync for BhLock<T> {}
 
 impl<T> BhLock<T> {
-    /// A lock around `data`, charged to the memory cgroup of the calling task. The lock checker
-    /// takes all locks of a `class` (`kernel::static_lock_class!()`) for one: those that are held
-    /// together need different ones.
+    /// Creates a lock around `data`, charged to the memory cgroup of the calling task. Lockdep
+    /// treats all locks of a `class` (`kernel::static_lock_class!()`) as one: locks that are held
+    /// together need different classes.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl<T> BhLock<T> {
         Self::with_flags(data, class, GFP_KERNEL_ACCOUNT)
     }
 
-    /// As [`Self::new`], in a context that may not sleep.
+    /// Works as [`Self::new`], in a context that may not sleep.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl<T> BhLock<T> {
     }
 }
 
-/// The data, as long as the lock is held, on the processor that took it.
+/// Access to the data while the lock is held, on the processor that took it.
 pub(crate) struct BhLockGuard<'a, T>(&'a BhLock<T>, NotThreadSafe);
 
 // SAFETY: Through a shared guard others reach a shared `T` and nothing else.

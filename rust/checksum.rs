@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A CRC32c (Castagnoli, as iSCSI and SCTP have it) behind a packet, big-endian, with a
-//! [mask](super::masks) added. The kernel's own function computes it, by the processor's
-//! instruction where there is one.
+//! A CRC32c (Castagnoli, as in iSCSI and SCTP) that follows a packet, big-endian, combined with a
+//! [mask](super::masks) by exclusive or. The kernel's own function computes it, with the
+//! processor's CRC instruction where there is one.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_seq_read`;
 //! `skb_crc32c` is not in every kernel), [`include/linux/crc32c.h`](srctree/include/linux/crc32c.h)
@@ -15,14 +15,14 @@ use super::{
 use core::{mem, ptr};
 use kernel::ffi::c_int;
 
-/// Bytes of the sum.
+/// Length of the checksum, in bytes.
 pub(crate) const CHECKSUM_LEN: usize = 4;
 
-/// The CRC32c of `len` bytes of data from `from` on, without a mask.
+/// Returns the CRC32c of `len` bytes of data from offset `from`, without a mask.
 ///
 /// # Safety
 ///
-/// `skb` is valid, nobody changes its descriptor, and these bytes are data.
+/// `skb` is valid, no one else changes its descriptor, and these bytes are data.
 unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     let mut crc = !0;
     let mut done = 0;
@@ -34,7 +34,7 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
         bindings::skb_prepare_seq_read(skb, from, from.wrapping_add(len), &mut state);
         loop {
             let mut block: *const u8 = ptr::null();
-            // A block may reach beyond the end.
+            // A block may extend beyond the end.
             let there = bindings::skb_seq_read(done, &mut block, &mut state);
             let part = there.min(len.wrapping_sub(done));
             if part == 0 {
@@ -47,13 +47,14 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     !crc
 }
 
-/// The mask that was added to the sum behind the first `len` bytes of the data from `from` on;
-/// another number if anything of the packet has changed. `None` if the sum cannot be read.
+/// Returns the mask of the checksum that follows the first `len` bytes of the data from offset
+/// `from`; a different number if any bit of the packet has changed. `None` if the checksum cannot
+/// be read.
 ///
 /// # Safety
 ///
-/// `skb` is valid, and nobody changes its descriptor. `len` bytes of data and a sum start at
-/// `from`.
+/// `skb` is valid, and no one else changes its descriptor. `len` bytes of data and a checksum start
+/// at `from`.
 pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> Option<u32> {
     let mut there = [0; CHECKSUM_LEN];
     // SAFETY: The caller's promise; `there` takes as many bytes as are copied.
@@ -65,17 +66,18 @@ pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> O
     }
 }
 
-/// Appends the sum of the data from `from` on, with `mask` added. `false` without memory.
+/// Appends the checksum of the data from offset `from`, with `mask`. Returns `false` without
+/// memory.
 ///
 /// # Safety
 ///
-/// `skb` is valid and the caller's alone, with more than `from` bytes of data.
+/// `skb` is valid, the caller has it exclusively, and it has more than `from` bytes of data.
 pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -> bool {
     // SAFETY: The caller's promise: the head may be reallocated, and what belongs to the buffer
     // changed. A fragment below the limit is free. Its page has a reference from
     // `netdev_alloc_frag`, and the bytes there are nobody else's.
     unsafe {
-        // The owner of shared pages may write to them, and the sum is to be that of what leaves.
+        // The owner of shared pages may write to them, and the checksum must match what is sent.
         let room = Buffer::from_raw(skb).fragments() < MOST_FRAGMENTS;
         let keeps = (*skb).data_len > 0 && room && !bindings::skb_has_shared_frag(skb);
         if !keeps && bindings::skb_linearize(skb) != 0 {
@@ -101,8 +103,8 @@ pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -
 }
 
 impl Skb {
-    /// Appends the sum of all the data, with `mask` added. `false` without memory, or if a clone
-    /// shares them.
+    /// Appends the checksum of all the data, with `mask`. Returns `false` without memory, or if a
+    /// clone shares the data.
     #[cold]
     #[inline(never)]
     pub(crate) fn append_sum(&mut self, mask: u32) -> bool {
@@ -112,8 +114,8 @@ impl Skb {
 }
 
 impl Buffer {
-    /// The mask that was added to the sum behind the first `len` bytes of the data; another number
-    /// if anything of the packet has changed. `None` if there is no sum.
+    /// Returns the mask of the checksum that follows the first `len` bytes of the data; a different
+    /// number if any bit of the packet has changed. `None` if there is no checksum.
     #[cold]
     #[inline(never)]
     pub(crate) fn mask_behind(&self, len: usize) -> Option<u32> {

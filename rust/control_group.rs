@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The control group of a socket: that of the task that made it, or of the socket that it was made
-//! for; and the one that its memory is charged to.
+//! The control group of a socket (the one of the task or the listener that created it), and the
+//! memory cgroup that the socket is charged to.
 //!
 //! C headers: [`include/linux/cgroup.h`](srctree/include/linux/cgroup.h),
 //! [`include/linux/slab.h`](srctree/include/linux/slab.h) (`kmem_cache_charge`)
@@ -10,7 +10,8 @@ use super::{bindings, sock::RawSock};
 use kernel::ffi::c_int;
 
 impl RawSock {
-    /// Whether the socket is of the control group with number `id`, or of one inside it.
+    /// Returns whether the socket is in the control group with number `id`, or in a descendant of
+    /// it.
     pub(crate) fn is_in_group(&self, id: u64) -> bool {
         (0..c_int::MAX)
             // SAFETY: The socket is valid and has its control group, whose numbers are not zero.
@@ -19,27 +20,27 @@ impl RawSock {
             .any(|group| group == id)
     }
 
-    /// Makes a new socket one of the control group of `other`, as the child of a listener is,
-    /// whichever task makes it.
+    /// Moves a new socket into the control group of `other`, whichever task creates it; as a
+    /// listener's child inherits the listener's.
     ///
     /// # Safety
     ///
-    /// Nobody else has this socket.
+    /// No one else has a reference to this socket.
     pub(super) unsafe fn join_group(&self, other: &RawSock) {
         // SAFETY: Both sockets are valid and have a control group, which `other` keeps until its
         // end. Of the new socket nobody else reads it.
         unsafe { bindings::sk_join_group(self.as_ptr(), other.as_ptr()) };
     }
 
-    /// Whether programs are attached to the socket's control group that look at the packets or
+    /// Returns whether the socket's control group has BPF programs attached that see the packets or
     /// calls of IP.
     pub(super) fn is_filtered_by_group(&self) -> bool {
         // SAFETY: The socket is valid and has its control group.
         unsafe { bindings::cgroup_filters_inet(self.as_ptr()) }
     }
 
-    /// Charges the memory of a listener's child, which a softirq made, to the memory cgroup of the
-    /// calling task. As with TCP, the task exceeds its limit rather than being refused. May sleep.
+    /// Charges the memory of a listener's child, which a softirq created, to the memory cgroup of
+    /// the calling task. As in TCP, the charge may exceed the limit and does not fail. May sleep.
     pub(super) fn charge(&self) {
         // SAFETY: A socket is an object of its protocol's cache, and may be charged for at any
         // time; the function does nothing for one that is.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The core's functions for datagram sockets: charged buffers, the receive queue, readiness. The
-//! queue has a lock of its own, which these functions take.
+//! The networking core's functions for datagram sockets: charged buffers, the receive queue,
+//! readiness. These functions take the queue's own lock.
 //!
 //! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
 //! [`net/core/datagram.c`](srctree/net/core/datagram.c)
@@ -18,8 +18,8 @@ use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, mem, ops::Deref, ptr::NonNull};
 use kernel::ffi::c_int;
 
-/// A received datagram, for the length of a receive call. A look at the queue (`MSG_PEEK`) shares
-/// it with the queue, so it is only read.
+/// A received datagram, for the duration of a receive call. With `MSG_PEEK` the queue holds it too,
+/// so it is only read.
 ///
 /// # Invariants
 ///
@@ -55,14 +55,14 @@ impl Drop for Received<'_> {
 }
 
 impl<P: Protocol<Kind = Datagram>> Sock<P> {
-    /// A buffer for `size` bytes of data behind `headroom`, charged to the send buffer until it
-    /// has left the device. Waits for room unless the call must not block.
+    /// Allocates a buffer for `size` bytes of data after `headroom`, charged to the send buffer
+    /// until the device has sent it. Waits for room unless `nonblocking`.
     ///
     /// # Errors
     ///
     /// `EAGAIN` without room, `EPIPE` after shutdown, `ENOBUFS` without memory, `EINTR` and
-    /// `ERESTARTSYS` after a signal, `ENODEV` while the module goes, and the socket's own pending
-    /// error.
+    /// `ERESTARTSYS` after a signal, `ENODEV` while the module is unloaded, and the socket's own
+    /// pending error.
     #[inline]
     pub(crate) fn alloc_send(
         &self,
@@ -106,8 +106,8 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
         }
     }
 
-    /// Queues a received datagram and wakes a reader, if the receive buffer allows it. Gives the
-    /// datagram back with the reason if not; the core has counted it.
+    /// Queues a received datagram and wakes a reader, if the receive buffer has room. If not,
+    /// returns the datagram with the reason; the core has counted the drop.
     #[inline]
     pub(crate) fn queue_datagram(&self, skb: Skb) -> core::result::Result<(), (Skb, DropReason)> {
         let raw = skb.into_raw();
@@ -127,7 +127,7 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
         }
     }
 
-    /// Bytes of the datagram at the head of the queue, for `SIOCINQ`.
+    /// Returns the length of the datagram at the head of the queue in bytes, for `SIOCINQ`.
     pub(crate) fn first_datagram_len(&self) -> u32 {
         // SAFETY: The queue's own lock keeps its head while it is looked at.
         unsafe {
@@ -143,8 +143,9 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
 }
 
 impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
-    /// The next datagram, or with `MSG_PEEK` a look at it, and where to read it from. `None` at
-    /// the end, after shutdown. Waits as the flags and `SO_RCVTIMEO` say.
+    /// Returns the next datagram and the offset to read it from; with `MSG_PEEK` the datagram stays
+    /// queued. `None` after shutdown, when the queue is empty. Waits as the flags and `SO_RCVTIMEO`
+    /// say.
     ///
     /// # Errors
     ///
@@ -175,10 +176,10 @@ impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
         }
     }
 
-    /// Readiness of a datagram socket.
+    /// Returns the readiness of a datagram socket, as `EPOLL*`.
     pub(crate) fn datagram_readiness(&self) -> u32 {
         let mut ready = self.error_readiness();
-        // TCP's sockets do not tell it.
+        // TCP's sockets do not report this.
         if self.has_flag(bindings::sock_flags_SOCK_SELECT_ERR_QUEUE) && self.has_reports() {
             ready |= uapi::EPOLLPRI;
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Network devices: looking them up, asking them, sending by them, hearing of their changes.
+//! Network devices: lookup, properties, transmission, and notification of changes.
 //!
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
@@ -12,7 +12,7 @@ use kernel::{
     types::{NotThreadSafe, Opaque},
 };
 
-/// Bytes of Ethernet's header.
+/// Length of the Ethernet header, in bytes.
 const ETHERNET_HEADER: usize = mem::size_of::<bindings::ethhdr>();
 
 /// An Ethernet address.
@@ -20,16 +20,16 @@ const ETHERNET_HEADER: usize = mem::size_of::<bindings::ethhdr>();
 pub(crate) struct Mac(pub(crate) [u8; 6]);
 
 impl Mac {
-    /// Whether it names a group of hosts (multicast or broadcast), not one.
+    /// Returns whether the address is multicast or broadcast.
     #[inline]
     pub(crate) fn is_group(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// The address in the low 48 bits.
+    /// Returns the address in the low 48 bits.
     #[inline]
     pub(crate) fn to_bits(self) -> u64 {
-        // Whole words are copied, not bytes.
+        // A word is copied, not single bytes.
         let mut bytes = [0; 8];
         if let Some(low) = bytes.last_chunk_mut() {
             *low = self.0;
@@ -45,9 +45,9 @@ impl Mac {
     }
 }
 
-/// A network device. It is only ever lent: by a read section of RCU in which it was found, or by
-/// the kernel for the time of a call. There is no owned reference, since `ip link del` waits for
-/// those without end: a task that has one must not fault on user memory or wait for a lock.
+/// A network device. It is only borrowed: from an RCU read section in which it was found, or from
+/// the kernel for the duration of a call. There is no owned reference, since `ip link del` waits
+/// indefinitely for those: a task with one must not fault on user memory or wait for a lock.
 #[repr(transparent)]
 pub(crate) struct Device(Opaque<bindings::net_device>);
 
@@ -66,7 +66,7 @@ impl Device {
         self.0.get()
     }
 
-    /// The device with index `ifindex` in `net`, for as long as the read section lasts.
+    /// Returns the device with index `ifindex` in `net`, valid for the read section.
     #[inline]
     pub(crate) fn find<'a>(net: &Net, ifindex: u32, _section: &'a rcu::Read) -> Option<&'a Device> {
         // SAFETY: The caller is in an RCU read section, and the result is valid within it.
@@ -76,21 +76,21 @@ impl Device {
         }
     }
 
-    /// Whether its namespace lists a device with its index: this one, or one that has got the index
-    /// since this one was taken off the list.
+    /// Returns whether its namespace lists a device with its index: this one, or one that got the
+    /// index after this one was unlisted.
     fn is_index_listed(&self) -> bool {
         let section = rcu::Read::enter();
         Device::find(self.net(), self.index(), &section).is_some()
     }
 
-    /// Index in its namespace.
+    /// Returns the index in its namespace.
     #[inline]
     pub(crate) fn index(&self) -> u32 {
         // SAFETY: The device is valid; the index changes only when it moves to another namespace.
         unsafe { (*self.as_ptr()).ifindex as u32 }
     }
 
-    /// Namespace the device is in.
+    /// Returns the namespace that the device is in.
     #[inline]
     pub(crate) fn net(&self) -> &Net {
         // SAFETY: The device is valid; a single load, since it may move to another namespace
@@ -99,14 +99,14 @@ impl Device {
         unsafe { Net::from_raw(ptr::read_volatile(&raw const (*self.as_ptr()).nd_net.net)) }
     }
 
-    /// Largest payload of a frame, bytes.
+    /// Returns the largest payload of a frame, in bytes.
     #[inline]
     pub(crate) fn mtu(&self) -> u32 {
         // SAFETY: The device is valid.
         unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).mtu)) }
     }
 
-    /// Whether an administrator has set it up.
+    /// Returns whether an administrator has set the device up (`IFF_UP`).
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
         // SAFETY: The device is valid. A single load, as the core does it.
@@ -114,14 +114,14 @@ impl Device {
         flags & bindings::net_device_flags_IFF_UP != 0
     }
 
-    /// Whether its frames are Ethernet's.
+    /// Returns whether the device sends Ethernet frames.
     #[inline]
     pub(crate) fn is_ethernet(&self) -> bool {
         // SAFETY: The device is valid. A bond's type changes with its first port.
         unsafe { u32::from((*self.as_ptr()).type_) == bindings::ARPHRD_ETHER }
     }
 
-    /// Its Ethernet address.
+    /// Returns the device's Ethernet address.
     #[inline]
     pub(crate) fn address(&self) -> Mac {
         // SAFETY: An Ethernet device's `dev_addr` has at least six bytes. A change under us gives
@@ -129,37 +129,37 @@ impl Device {
         Mac(unsafe { ptr::read((*self.as_ptr()).dev_addr.cast()) })
     }
 
-    /// Whether it is a part of something, such as a card or a virtual machine, and not made by
-    /// software alone.
+    /// Returns whether the device has a parent, such as a card or a virtual machine's bus; pure
+    /// software devices have none.
     pub(crate) fn has_parent(&self) -> bool {
         // SAFETY: The device is valid.
         unsafe { bindings::dev_has_parent(self.as_ptr()) }
     }
 
-    /// Bytes that a frame for this device needs in front of its payload.
+    /// Returns the bytes that a frame for this device needs in front of its payload.
     #[inline]
     pub(crate) fn headroom(&self) -> usize {
         // SAFETY: The device is valid.
         unsafe { bindings::ll_reserved_space(self.as_ptr()) as usize }
     }
 
-    /// How many packets of a frame's size each may be handed over as one buffer (`gso_max_segs`).
-    /// As with TCP, a device without segmentation has the core cut them.
+    /// Returns how many packets, each as large as a frame, the device accepts in one buffer
+    /// (`gso_max_segs`). As for TCP, the core segments the buffer for a device that cannot.
     #[inline]
     pub(crate) fn most_packets(&self) -> u16 {
         // SAFETY: The device is valid. A single load, as the core does it.
         unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).gso_max_segs)) }
     }
 
-    /// Bytes that the device's own header takes.
+    /// Returns the length of the device's own header, in bytes.
     #[inline]
     fn header_len(&self) -> usize {
         // SAFETY: The device is valid. The length changes with a device below it.
         unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).hard_header_len)).into() }
     }
 
-    /// Whether its frames begin with Ethernet's header and nothing else, as the core's function
-    /// writes it.
+    /// Returns whether its frames begin with just an Ethernet header, as the core's function writes
+    /// it.
     #[inline]
     fn has_plain_header(&self) -> bool {
         // SAFETY: The device is valid, and its table of functions lives as long.
@@ -172,24 +172,23 @@ impl Device {
         create.is_some_and(|create| create as usize == bindings::eth_header as usize)
     }
 
-    /// Sends `skb` as the payload of one frame. Frames to the device's own address stay inside the
-    /// host and come in again by the device, since no switch would return them.
+    /// Sends `skb` as the payload of one frame. Frames to the device's own address are received by
+    /// the same device without leaving the host, since no switch would return them.
     ///
     /// # Errors
     ///
-    /// `ENODEV` for a device that is not Ethernet's any more, `ENETDOWN` for one that is down,
-    /// `ENOBUFS` when the queue in front of it dropped the frame or there is no memory for its
-    /// header.
+    /// `ENODEV` if the device is no longer Ethernet, `ENETDOWN` if it is down, `ENOBUFS` if its
+    /// queueing discipline dropped the frame or there is no memory for the header.
     #[inline]
     pub(crate) fn send(&self, skb: Skb, ethertype: u16, to: Mac) -> Result {
         self.send_as(skb, ethertype, None, to)
     }
 
-    /// As [`Self::send`], with another source address than the device's own if `from` is given.
+    /// Sends as [`Self::send`], with the source address `from`, if given, in place of the device's.
     ///
     /// # Errors
     ///
-    /// As [`Self::send`].
+    /// Those of [`Self::send`].
     #[inline]
     pub(crate) fn send_as(
         &self,
@@ -201,7 +200,7 @@ impl Device {
         if !self.is_ethernet() {
             return Err(ENODEV);
         }
-        // The buffer may have been made before the device, or one below it, began to need more.
+        // The buffer may be older than a change that makes the device, or one below it, need more.
         let room = self.header_len();
         if skb.headroom() < room && !skb.make_headroom(self.headroom()) {
             return Err(ENOBUFS);
@@ -236,8 +235,8 @@ impl Device {
                 let to = to.0.as_ptr().cast();
                 let from = from.cast();
                 if inside {
-                    // The device's additions for the wire (a VLAN's tag) have no place in a frame
-                    // that stays here.
+                    // Additions of the device for the wire, such as a VLAN tag, do not belong in a
+                    // frame that stays in this host.
                     bindings::eth_header(raw, self.as_ptr(), ethertype, to, from, len)
                 } else {
                     bindings::dev_hard_header(raw, self.as_ptr(), ethertype, to, from, len)
@@ -253,14 +252,14 @@ impl Device {
         // SAFETY: Gives the buffer away, as the function wants, in a context where bottom halves
         // run or are disabled but hard interrupts are on.
         match unsafe { bindings::__dev_queue_xmit(skb.into_raw(), ptr::null_mut()) } {
-            // NET_XMIT_SUCCESS and NET_XMIT_CN: on its way, in the second case with a warning.
+            // NET_XMIT_SUCCESS and NET_XMIT_CN: sent, in the second case with a congestion warning.
             0 | 2 => Ok(()),
             code if code < 0 => Err(Error::from_errno(code)),
             _ => Err(ENOBUFS),
         }
     }
 
-    /// Hands a complete frame to the receive path, as if the device had received it.
+    /// Passes a complete frame to the receive path, as if the device had received it.
     fn loop_back(&self, skb: Skb) -> Result {
         let raw = skb.into_raw();
         // SAFETY: We own the buffer and give it away to `netif_rx`. Before that it is stamped, and
@@ -273,7 +272,7 @@ impl Device {
             }
             bindings::skb_stamp_inside(raw);
             bindings::skb_orphan(raw);
-            // The time to leave, if one was asked for, is not when it came.
+            // The field holds the requested send time, if any, and not the time of receipt.
             bindings::skb_clear_tstamp(raw);
             bindings::skb_set_protocol(raw, bindings::eth_type_trans(raw, self.as_ptr()));
             bindings::netif_rx(raw)
@@ -286,21 +285,21 @@ impl Device {
     }
 }
 
-/// The lock of the devices' configuration (RTNL). Devices neither come nor go while it is held, and
-/// [listeners](Listener) are called with it.
+/// Holds the lock of the device configuration (RTNL). While it is held, devices neither come nor
+/// go; [listeners](Listener) are called with it held.
 pub(crate) struct Configuration(NotThreadSafe);
 
 impl Configuration {
-    /// Locks it; may sleep. Whoever has it must not lock it again, which includes listeners, nor
-    /// have a lock that is taken within it, which includes a socket's.
+    /// Takes the lock; may sleep. Its holder must not take it again, so listeners must not call
+    /// this, nor may the caller hold a lock that nests inside it, such as a socket's.
     pub(crate) fn lock() -> Self {
         // SAFETY: Locks a mutex of the core's.
         unsafe { bindings::rtnl_lock() };
         Configuration(NotThreadSafe)
     }
 
-    /// Asks the driver of the device with index `ifindex` in `net` for its link's speed, Mbit/s.
-    /// `None` if there is no such device, or the driver knows no speed.
+    /// Asks the driver of the device with index `ifindex` in `net` for the link speed in Mbit/s.
+    /// `None` if there is no such device, or its driver does not know the speed.
     pub(crate) fn link_speed(&self, net: &Net, ifindex: u32) -> Option<u32> {
         // SAFETY: `self` holds RTNL, so the device stays. The helper takes the device's own lock,
         // if it has one; a task that holds that lock never waits for RTNL.
@@ -321,11 +320,11 @@ impl Drop for Configuration {
 pub(crate) enum Event {
     /// The device has been removed, has left its namespace, or is not Ethernet's any more.
     Gone,
-    /// Its MTU is another now.
+    /// Its MTU has changed.
     Resized,
-    /// Its address may be another now.
+    /// Its address may have changed.
     Readdressed,
-    /// Its link is another now, or has come or gone.
+    /// Its link has changed, or has gone up or down.
     Linked,
 }
 
@@ -335,14 +334,14 @@ pub(crate) trait Listener: 'static {
     fn device_event(event: Event, device: &Device);
 }
 
-/// The registration of a [`Listener`], ended when dropped.
+/// The registration of a [`Listener`]; dropping it unregisters.
 pub(crate) struct Notifier<L: Listener> {
     block: Listed<bindings::notifier_block>,
     _listener: PhantomData<fn() -> L>,
 }
 
 impl<L: Listener> Notifier<L> {
-    /// Starts listening.
+    /// Registers the listener.
     pub(crate) fn register(_module: &'static ThisModule) -> Result<Self> {
         // SAFETY: All zeroes is a notifier block that is in no chain.
         let mut block: bindings::notifier_block = unsafe { core::mem::zeroed() };
@@ -379,10 +378,10 @@ impl<L: Listener> Notifier<L> {
             CHANGE_MTU => L::device_event(Event::Resized, device),
             CHANGE | UP | DOWN => L::device_event(Event::Linked, device),
             POST_TYPE_CHANGE if !device.is_ethernet() => L::device_event(Event::Gone, device),
-            // The core also reports devices that stay, when a listener unregisters. It repeats the
-            // report of a device that somebody still holds, each second: another device may have
-            // the index by then, and the first report came with the device configuration locked,
-            // before any other could get it.
+            // The core also reports devices that stay, when a listener unregisters. For a removed
+            // device that still has references it repeats the report every second: another device
+            // may have the index by then. The first report comes with the device configuration
+            // locked, before any other device can get the index.
             UNREGISTER if !device.is_index_listed() => L::device_event(Event::Gone, device),
             _ => {}
         }

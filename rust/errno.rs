@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Errors of socket calls: the kernel crate names no errno of networking.
+//! Errors of socket calls. The kernel crate does not name the error numbers of networking.
 //!
 //! C headers: [`include/uapi/asm-generic/errno.h`](srctree/include/uapi/asm-generic/errno.h),
 //! [`include/linux/errno.h`](srctree/include/linux/errno.h)
@@ -16,13 +16,13 @@ pub(crate) struct Error(c_int);
 pub(crate) type Result<T = (), E = Error> = core::result::Result<T, E>;
 
 impl Error {
-    /// The error as a pointer, as C functions return it (`ERR_PTR`).
+    /// Returns the error as a pointer, as C functions return it (`ERR_PTR`).
     #[inline]
     pub(super) fn to_ptr<T>(self) -> *mut T {
         core::ptr::without_provenance_mut(self.0 as isize as usize)
     }
 
-    /// The error that a kernel function returned; `EINVAL` for what is no errno.
+    /// Returns the error for a kernel function's result; `EINVAL` for a number that is no errno.
     pub(crate) fn from_errno(code: c_int) -> Self {
         if (-4095..0).contains(&code) {
             Error(code)
@@ -31,13 +31,13 @@ impl Error {
         }
     }
 
-    /// The negative number.
+    /// Returns the negative error number.
     pub(crate) fn to_errno(self) -> c_int {
         self.0
     }
 }
 
-/// The result of a kernel function that returns 0 or a negative errno.
+/// Converts the result of a kernel function that returns 0 or a negative errno.
 pub(crate) fn to_result(code: c_int) -> Result {
     if code < 0 {
         Err(Error::from_errno(code))
@@ -77,8 +77,7 @@ errnos! {
     EPROTONOSUPPORT ESOCKTNOSUPPORT ESPIPE ETIMEDOUT
 }
 
-/// The names that the module's files use, in place of the kernel crate's prelude with its own
-/// errors.
+/// Names for the module's files, in place of the kernel crate's prelude, whose errors differ.
 pub(crate) mod prelude {
     pub(crate) use super::*;
     pub(crate) use core::pin::Pin;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registration of a socket family and its protocols, and the way from the kernel's tables of
-//! functions into safe ones.
+//! Registers a socket family and its protocols, and translates from the kernel's function tables
+//! into safe functions.
 //!
 //! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
 //! [`include/net/sock.h`](srctree/include/net/sock.h)
@@ -36,41 +36,41 @@ pub(crate) use protocol::ProtocolRegistration;
 pub(super) use splicing::splice_by;
 use splicing::{splice_eof, splice_read};
 
-/// The type of sockets whose messages keep their bounds.
+/// The type of sockets whose messages keep their boundaries.
 pub(crate) const SOCK_SEQPACKET: u32 = 5;
 
-/// Length of `struct sockaddr_en`, bytes.
+/// Length of `struct sockaddr_en`, in bytes.
 pub(crate) const ADDRESS_LEN: usize = 16;
 
-/// The end of a connection whose name a call asks for.
+/// The end of a connection whose address a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// `getsockname`.
     Own,
-    /// `getpeername`: only of a connection that lasts.
+    /// `getpeername`: only of an established connection.
     Peer,
-    /// `accept`: of one that may have ended already.
+    /// `accept`: of a connection that may already have ended.
     Accepted,
 }
 
-/// A protocol's socket calls. The defaults refuse, as protocols that do not know a call do.
+/// A protocol's socket calls. The defaults fail, like a protocol that does not support the call.
 pub(crate) trait Operations: Protocol {
-    /// The last reference to the descriptor is gone.
+    /// The last reference to the descriptor was dropped.
     fn release(closing: Closing<'_, Self>);
     /// `bind`.
     fn bind(call: &Call<'_, Self>, address: &[u8]) -> Result;
     /// `connect`.
     fn connect(call: &Call<'_, Self>, address: &[u8], nonblocking: bool) -> Result;
-    /// `accept`: grafts a connection to `new`.
+    /// `accept`: attaches a connection to `new`.
     fn accept(_call: &Call<'_, Self>, _new: NewDescriptor<'_>, _nonblocking: bool) -> Result {
         Err(EOPNOTSUPP)
     }
     /// `getsockname` and the like.
     fn name(sock: &Sock<Self>, end: End) -> Result<[u8; ADDRESS_LEN]>;
-    /// Readiness, `EPOLL*`. The task is in the wait queue already.
+    /// Returns readiness, `EPOLL*`. The task is already in the wait queue.
     fn poll(call: &Call<'_, Self>) -> u32;
-    /// The answer to an `ioctl` that the protocol knows; `ENOIOCTLCMD` hands it to the device
-    /// layer.
+    /// Returns the value for an `ioctl` that the protocol knows; `ENOIOCTLCMD` passes it on to the
+    /// device layer.
     fn ioctl(sock: &Sock<Self>, command: u32) -> Result<u32>;
     /// `listen`.
     fn listen(_call: &Call<'_, Self>, _backlog: u32) -> Result {
@@ -78,7 +78,7 @@ pub(crate) trait Operations: Protocol {
     }
     /// `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`.
     fn shutdown(call: &Call<'_, Self>, halves: u8) -> Result;
-    /// `SO_RCVLOWAT` is set to `mark` bytes, with the socket locked by the core.
+    /// Sets `SO_RCVLOWAT` to `mark` bytes, with the socket locked by the core.
     fn set_low_water(sock: &Sock<Self>, mark: i32) {
         sock.set_low_water(mark);
     }
@@ -88,18 +88,19 @@ pub(crate) trait Operations: Protocol {
     fn set_option(_sock: &Sock<Self>, _level: i32, _name: i32, _value: OptionValue) -> Result {
         Err(ENOPROTOOPT)
     }
-    /// `sendmsg`; the bytes taken.
+    /// `sendmsg`; returns the bytes sent.
     fn send(call: &Call<'_, Self>, message: &mut Message<'_>, len: usize) -> Result<usize>;
-    /// `recvmsg`; the bytes given.
+    /// `recvmsg`; returns the bytes received.
     fn receive(
         call: &Call<'_, Self>,
         message: &mut Message<'_>,
         len: usize,
         flags: c_int,
     ) -> Result<usize>;
-    /// Whether there is [`splice`](Self::splice). Without, the core receives into pages of its own.
+    /// Whether the protocol has [`splice`](Self::splice). Without, the core receives into pages of
+    /// its own.
     const SPLICES: bool = false;
-    /// `splice` out of the socket; the bytes given.
+    /// `splice` out of the socket; returns the bytes moved.
     fn splice(
         _call: &Call<'_, Self>,
         _pipe: &mut Pipe<'_>,
@@ -108,7 +109,7 @@ pub(crate) trait Operations: Protocol {
     ) -> Result<usize> {
         Err(EOPNOTSUPP)
     }
-    /// `sendmsg` on a socket of type `SOCK_SEQPACKET`; the bytes taken.
+    /// `sendmsg` on a socket of type `SOCK_SEQPACKET`; returns the bytes sent.
     fn send_record(
         _call: &Call<'_, Self>,
         _message: &mut Message<'_>,
@@ -116,7 +117,7 @@ pub(crate) trait Operations: Protocol {
     ) -> Result<usize> {
         Err(EOPNOTSUPP)
     }
-    /// `recvmsg` on a socket of type `SOCK_SEQPACKET`; the bytes given.
+    /// `recvmsg` on a socket of type `SOCK_SEQPACKET`; returns the bytes received.
     fn receive_record(
         _call: &Call<'_, Self>,
         _message: &mut Message<'_>,
@@ -125,19 +126,20 @@ pub(crate) trait Operations: Protocol {
     ) -> Result<usize> {
         Err(EOPNOTSUPP)
     }
-    /// A `sendfile` or `splice` that announced more (`MSG_MORE`) has come to the end of its file.
+    /// A `sendfile` or `splice` that announced more data (`MSG_MORE`) has reached the end of its
+    /// file.
     fn no_more(_sock: &Sock<Self>) {}
 }
 
-/// The tables by which the kernel calls a protocol, and the count of its sockets.
+/// The function tables through which the kernel calls a protocol, and the count of its sockets.
 pub(crate) struct Vtable<P: Protocol> {
     proto: UnsafeCell<bindings::proto>,
-    /// The same, of this module: what made the sockets that [hold](Self::pin) the module.
+    /// The same, with this module as owner: for the sockets that [hold](Self::pin) the module.
     pinning: UnsafeCell<bindings::proto>,
     ops: UnsafeCell<bindings::proto_ops>,
     /// The same for sockets of type `SOCK_SEQPACKET`.
     record_ops: UnsafeCell<bindings::proto_ops>,
-    /// There is, or was, a registration, which alone may write the tables.
+    /// A registration exists or existed; only that one may write the tables.
     taken: AtomicBool,
     /// The tables are complete and registered.
     registered: AtomicBool,
@@ -163,7 +165,7 @@ fn count(result: Result<usize>) -> c_int {
 }
 
 impl<P: Operations> Vtable<P> {
-    /// The tables of a protocol called `name` in `/proc/net/protocols`.
+    /// Creates the tables of a protocol that `/proc/net/protocols` lists as `name`.
     pub(crate) const fn new(name: &[u8]) -> Self {
         // SAFETY: All zeroes is a table that leaves everything to the core's defaults.
         let mut proto: bindings::proto = unsafe { mem::zeroed() };
@@ -177,7 +179,8 @@ impl<P: Operations> Vtable<P> {
         proto.release_cb = Some(super::timer::release_cb::<P>);
         proto.ioctl = Some(answer::<P>);
         // `owner` stays null where sockets outlive their descriptors, which pin the module by
-        // `ops.owner`: module exit ends a connection that only waits for its peer to say goodbye.
+        // `ops.owner`: a connection that only waits for its peer's close must not block module
+        // exit, which ends it.
 
         // SAFETY: As above.
         let mut ops: bindings::proto_ops = unsafe { mem::zeroed() };
@@ -229,7 +232,7 @@ impl<P: Operations> Vtable<P> {
     }
 }
 
-/// A descriptor for which a socket is being made.
+/// A descriptor for which a socket is being created.
 pub(crate) struct NewSocket<'a> {
     net: *mut bindings::net,
     socket: *mut bindings::socket,
@@ -238,18 +241,18 @@ pub(crate) struct NewSocket<'a> {
 }
 
 impl<'a> NewSocket<'a> {
-    /// The type the user asked for, `SOCK_*`.
+    /// Returns the type that the user asked for, `SOCK_*`.
     pub(crate) fn kind(&self) -> u32 {
         // SAFETY: The core made the descriptor for this call.
         unsafe { (*self.socket).type_ as u32 }
     }
 
-    /// Makes a socket of protocol `P` behind the descriptor. Nobody else has it before the call
-    /// that asked for it returns.
+    /// Creates a socket of protocol `P` for the descriptor. No one else has the socket before the
+    /// call that asked for it returns.
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` without memory, `EINVAL` for a socket of the kernel's own.
+    /// `ENOBUFS` without memory, `EINVAL` for a socket of the kernel itself.
     pub(crate) fn attach<P: Operations>(
         self,
         protocol: i32,
@@ -257,7 +260,7 @@ impl<'a> NewSocket<'a> {
         state: P::State,
     ) -> Result<&'a Sock<P>> {
         if self.kern != 0 {
-            // Such a socket does not hold its namespace, which every other part counts on.
+            // A kernel socket does not hold its namespace, which the rest of the module relies on.
             return Err(EINVAL);
         }
         let vtable = P::vtable();
@@ -283,7 +286,7 @@ impl<'a> NewSocket<'a> {
     }
 }
 
-/// Makes a socket of protocol `P` that has no descriptor, in the namespace of `other`.
+/// Creates a socket of protocol `P` without a descriptor, in the namespace of `other`.
 ///
 /// # Errors
 ///
@@ -304,11 +307,11 @@ pub(super) fn without_descriptor<P: Operations>(
     }
 }
 
-/// Makes what the core has allocated and initialised a socket of `P`.
+/// Turns a `sock` that the core has allocated and initialised into a socket of `P`.
 ///
 /// # Safety
 ///
-/// Nobody else has `sk`, which was allocated by `P`'s table.
+/// No one else has `sk`, which `P`'s table allocated.
 unsafe fn set_up<P: Operations>(
     sk: *mut bindings::sock,
     protocol: i32,
@@ -331,7 +334,7 @@ pub(crate) trait Family: 'static {
     fn create(new: NewSocket<'_>, protocol: i32) -> Result;
 }
 
-/// A registered family; ended when dropped.
+/// A registered family; dropping it unregisters.
 pub(crate) struct FamilyRegistration<F: Family> {
     table: KBox<UnsafeCell<bindings::net_proto_family>>,
     _family: PhantomData<F>,
@@ -391,7 +394,7 @@ unsafe extern "C" fn create<F: Family>(
     ))
 }
 
-/// The protocol's socket behind a descriptor.
+/// Returns the protocol's socket behind a descriptor.
 ///
 /// # Safety
 ///
@@ -402,7 +405,7 @@ unsafe fn of<'a, P: Operations>(socket: *mut bindings::socket) -> &'a Sock<P> {
     unsafe { Sock::from_raw((*socket).sk) }
 }
 
-/// An address that the core has copied from the user.
+/// Returns an address that the core has copied from the user.
 ///
 /// # Safety
 ///
@@ -557,7 +560,7 @@ unsafe extern "C" fn listen<P: Operations>(socket: *mut bindings::socket, backlo
 ///
 /// Called by the core, in a `shutdown` call on a socket of `P`.
 unsafe extern "C" fn shutdown<P: Operations>(socket: *mut bindings::socket, how: c_int) -> c_int {
-    // SHUT_RD, SHUT_WR and SHUT_RDWR are one less than the halves they mean.
+    // SHUT_RD, SHUT_WR and SHUT_RDWR are one less than the bits of the halves they mean.
     let halves = match how {
         0..=2 => (how + 1) as u8,
         _ => return EINVAL.to_errno(),
@@ -611,14 +614,14 @@ unsafe extern "C" fn sendmsg<P: Operations>(
     // SAFETY: A call that runs on `socket`, with its own message.
     let (call, mut message) = unsafe { (Call::new(socket), Message::from_raw(msg)) };
     let sent = P::send(&call, &mut message, len);
-    // Before the result is looked at, so that the function keeps nothing across it.
+    // Dropped before the result is examined, so that the function keeps nothing across it.
     drop(message);
     count(sent)
 }
 
 /// # Safety
 ///
-/// As [`sendmsg`].
+/// Those of [`sendmsg`].
 unsafe extern "C" fn send_record<P: Operations>(
     socket: *mut bindings::socket,
     msg: *mut bindings::msghdr,
@@ -636,7 +639,7 @@ unsafe extern "C" fn send_record<P: Operations>(
 
 /// # Safety
 ///
-/// As [`recvmsg`].
+/// Those of [`recvmsg`].
 unsafe extern "C" fn receive_record<P: Operations>(
     socket: *mut bindings::socket,
     msg: *mut bindings::msghdr,
@@ -671,7 +674,8 @@ unsafe extern "C" fn recvmsg<P: Operations>(
     count(P::receive(&call, &mut message, len, flags))
 }
 
-/// `SO_RCVLOWAT` of a socket whose messages keep their bounds: one is there or not.
+/// Ignores `SO_RCVLOWAT` on a socket whose messages keep their boundaries: a message is either
+/// there or not.
 unsafe extern "C" fn leave_rcvlowat(_sk: *mut bindings::sock, _mark: c_int) -> c_int {
     0
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pending error, the error queue and other fields that the core looks at on behalf of a
-//! descriptor. A companion has a socket of TCP's [in front](super::inet), which is the
-//! descriptor's: these fields are that one's then.
+//! The pending error, the error queue and other fields that the core reads on behalf of a
+//! descriptor. A companion has a TCP socket [in front](super::inet), to which the descriptor
+//! belongs: then these fields are the TCP socket's.
 //!
-//! Only a socket of a protocol of ours is asked for its front. The pointer to it is `sk_user_data`,
-//! which other sockets use for other things: on one of TCP's it belongs to whoever has attached to
-//! it, such as `KCM` or a sockmap.
+//! Only a socket of this module's protocols has a front. The pointer to it is `sk_user_data`, which
+//! other sockets use for other purposes: on a TCP socket it belongs to whatever has attached to
+//! that, such as `KCM` or a sockmap.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -39,8 +39,8 @@ fn take(cell: &AtomicI32) -> Result {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// The socket in front of a companion, which has a reference to it until its end, or this one.
-    /// Valid as long as this socket.
+    /// Returns the socket in front of a companion, which holds a reference to it until its own end,
+    /// or this socket. Valid as long as this socket.
     #[inline]
     pub(super) fn front(&self) -> *mut bindings::sock {
         // SAFETY: A single load of a field of a valid socket. The pointer of a socket of `P` is
@@ -53,7 +53,7 @@ impl<P: Protocol> Sock<P> {
         }
     }
 
-    /// The socket of TCP's in front of this one, if this is a companion.
+    /// Returns the TCP socket in front of this one, if this is a companion.
     pub(super) fn tcp_front(&self) -> Option<&RawSock> {
         let front = self.front();
         if front == self.as_ptr() {
@@ -63,15 +63,15 @@ impl<P: Protocol> Sock<P> {
         Some(unsafe { RawSock::from_raw(front) })
     }
 
-    /// The pending error.
+    /// Returns the pending error.
     #[inline]
     fn error_cell(&self) -> &AtomicI32 {
         // SAFETY: An aligned word of a socket that is valid as long as this one.
         unsafe { AtomicI32::from_ptr(ptr::addr_of_mut!((*self.front()).sk_err)) }
     }
 
-    /// Whether an error is pending. Code that has read the state before sees the error that was
-    /// set with that state.
+    /// Returns whether an error is pending. Code that has read the state before this sees the error
+    /// that was set with that state.
     #[inline]
     pub(crate) fn has_error(&self) -> bool {
         fence(Acquire);
@@ -84,20 +84,21 @@ impl<P: Protocol> Sock<P> {
         take(self.error_cell())
     }
 
-    /// Stores an error for the next call. Set it before the state that it explains: a reader of
-    /// both without the lock then never sees a failure without its reason.
+    /// Stores an error for the next call. Set the error before the state that it explains: then a
+    /// lockless reader of both never sees a failure without its reason.
     pub(crate) fn set_error(&self, error: Error) {
         set(self.error_cell(), error);
     }
 
-    /// As [`set_error`](Self::set_error), but for [`take_own_error`](Self::take_own_error) alone:
-    /// no call on the socket in front of a companion sees it.
+    /// Works as [`set_error`](Self::set_error), but only for
+    /// [`take_own_error`](Self::take_own_error): no call on the socket in front of a companion sees
+    /// the error.
     pub(crate) fn set_own_error(&self, error: Error) {
         set(self.own_error_cell(), error);
     }
 
-    /// Takes the error that [`set_own_error`](Self::set_own_error) stored, if any. Without a front
-    /// it is the pending one.
+    /// Takes the error that [`set_own_error`](Self::set_own_error) stored, if any. For a socket
+    /// without a front that is the pending error.
     pub(crate) fn take_own_error(&self) -> Result {
         take(self.own_error_cell())
     }
@@ -107,14 +108,14 @@ impl<P: Protocol> Sock<P> {
         unsafe { AtomicI32::from_ptr(field!(self, sk_err)) }
     }
 
-    /// Stores an error for the next call and wakes tasks that wait for one.
+    /// Stores an error for the next call and wakes tasks that wait for errors.
     pub(crate) fn report_error(&self, error: Error) {
         self.set_error(error);
         self.wake_error();
     }
 
-    /// Whether the error queue has reports. A companion's notices are in the queue of the socket in
-    /// front of it.
+    /// Returns whether the error queue has reports. A companion's zero-copy notifications are in
+    /// the queue of the socket in front of it.
     #[inline]
     pub(super) fn has_reports(&self) -> bool {
         // SAFETY: The queues are parts of valid sockets.
@@ -124,7 +125,7 @@ impl<P: Protocol> Sock<P> {
         }
     }
 
-    /// Readiness that errors bring: a pending one, or reports in the error queue.
+    /// Returns the readiness that errors cause: a pending error, or reports in the error queue.
     #[inline]
     pub(crate) fn error_readiness(&self) -> u32 {
         if self.has_reports() || self.has_error() {
@@ -134,21 +135,21 @@ impl<P: Protocol> Sock<P> {
         }
     }
 
-    /// Has a companion's front show the processor and the queue that its last packet came by.
+    /// Makes a companion's front report the processor and the queue on which its last packet came.
     pub(super) fn show_arrival(&self) {
         // SAFETY: Both are valid; single stores, as the core does them.
         unsafe { bindings::sk_show_arrival(self.front(), self.as_ptr()) };
     }
 
-    /// `SO_PEEK_OFF`: where a look at the queue starts, bytes from its head.
+    /// Returns `SO_PEEK_OFF`: where `MSG_PEEK` starts reading, in bytes from the head of the queue.
     #[inline]
     pub(crate) fn peek_offset(&self) -> usize {
         // SAFETY: A single load, as the core does it; negative is off.
         unsafe { ptr::read_volatile(&raw const (*self.front()).sk_peek_off).max(0) as usize }
     }
 
-    /// Moves `SO_PEEK_OFF`, if it is on: forward by the `n` bytes that a look returned, or back by
-    /// those that were taken from the head.
+    /// Moves `SO_PEEK_OFF`, if it is on: forward by the `n` bytes that a peek returned, or back by
+    /// the `n` bytes that were received from the head.
     #[inline]
     pub(crate) fn move_peek_offset(&self, peeked: bool, n: usize) {
         let sk = self.front();

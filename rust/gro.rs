@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Joining received packets (generic receive offload): a driver hands over many packets at a time,
-//! and those that follow each other become one buffer before anybody looks at them, without a copy.
-//! Here every packet also gets its connection's hash, by which receive packet steering chooses a
-//! processor.
+//! Merges received packets (generic receive offload): a driver passes on many packets at a time,
+//! and those that follow each other become one buffer before the protocol sees them, without a
+//! copy. Here every packet also gets its connection's hash, by which receive packet steering
+//! chooses a processor.
 //!
 //! C headers: [`include/net/gro.h`](srctree/include/net/gro.h),
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
@@ -25,35 +25,35 @@ use core::{
 };
 use kernel::ffi::c_int;
 
-// What follows is only read while packets come: every processor has a copy of the cache line.
+// The following are only read while packets come: every processor has a copy of the cache line.
 
-/// The module is going: nothing is held any more.
+/// The module is being unloaded: nothing is held any more.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Buffers with several packets that drivers hold for more. GRO must flush them through
-/// [`complete`] before the module goes.
+/// Number of merged buffers that drivers hold for further packets. GRO must flush them through
+/// [`complete`] before the module is unloaded.
 static HELD: AtomicPtr<PerCpu<1>> = AtomicPtr::new(ptr::null_mut());
 
-/// Makes connections' hashes unforeseeable.
+/// Makes the hashes of connections unpredictable.
 static SEED: AtomicU32 = AtomicU32::new(0);
 
 /// The Ethernet type of the packets, network order.
 static TYPE: AtomicU16 = AtomicU16::new(0);
 
 /// How often the drivers are polled, once a jiffy, until they hold nothing. Buffers of a device
-/// that was removed meanwhile are freed without [`complete`], and counted for ever.
+/// removed since then are freed without [`complete`], so they stay counted for ever.
 const POLLS: u32 = 250;
 
-/// What is behind the header of a packet, or of several that were joined.
+/// The payload after the header of a packet, or of several merged packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
-    /// How many packets.
+    /// Number of packets.
     pub(crate) count: u16,
-    /// Payload bytes of each.
+    /// Payload bytes of each packet.
     pub(crate) size: u16,
 }
 
-/// Whether more packets may join those that were joined.
+/// Whether further packets may be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum More {
     May,
@@ -62,17 +62,17 @@ pub(crate) enum More {
 
 /// How the payload of a packet moves to another buffer.
 pub(super) enum Move {
-    /// All of it is in pages, of which `skip` bytes are the header's.
+    /// All payload is in pages, of which the first `skip` bytes are the header.
     Pages { skip: u32 },
-    /// It begins in the linear part, which is a page's.
+    /// The payload begins in the linear part, which is part of a page.
     Head { from: u32 },
 }
 
-/// Joining, of the one protocol that may have its packets joined.
+/// Merging for the one protocol whose packets may be merged.
 pub(super) struct Joining(KBox<PerCpu<1>>);
 
 impl Joining {
-    /// Prepares joining.
+    /// Prepares merging.
     pub(super) fn start(ethertype: u16) -> Result<Self> {
         let held = KBox::new(PerCpu::new()?, GFP_KERNEL)?;
         let seed = u32::from(random::u16()) << 16 | u32::from(random::u16());
@@ -83,13 +83,13 @@ impl Joining {
         Ok(Joining(held))
     }
 
-    /// Ends joining, and waits until drivers have let go of what they hold.
+    /// Stops merging, and waits until drivers hold nothing more.
     pub(super) fn stop(&self) {
         STOPPED.store(true, Ordering::Release);
         // SAFETY: Called without locks, in a task.
         unsafe { bindings::synchronize_net() };
         for _ in 0..POLLS {
-            // From now on the numbers only fall, so that a sum of 0 is right however long adding
+            // From now on the numbers only fall, so a sum of 0 is right however long the addition
             // takes.
             if self.0.sum(0) == 0 {
                 break;
@@ -109,7 +109,7 @@ impl Drop for Joining {
     }
 }
 
-/// Adds `n` to the number of buffers that drivers hold; -1 as it wraps.
+/// Adds `n` to the number of buffers that drivers hold; -1 by wrapping.
 ///
 /// # Safety
 ///
@@ -123,7 +123,7 @@ unsafe fn count_held(n: usize) {
     }
 }
 
-/// The core's notes on a packet while it may be joined (`NAPI_GRO_CB`).
+/// Returns the core's data on a packet while it may be merged (`NAPI_GRO_CB`).
 ///
 /// # Safety
 ///
@@ -134,11 +134,11 @@ unsafe fn notes(skb: *mut bindings::sk_buff) -> *mut bindings::napi_gro_cb {
     unsafe { ptr::addr_of_mut!((*skb).cb).cast() }
 }
 
-/// Has a packet go on alone, and at once.
+/// Lets a packet continue alone, at once.
 ///
 /// # Safety
 ///
-/// The core hands the packet over for joining.
+/// The core has passed the packet to GRO.
 #[inline]
 unsafe fn pass(skb: *mut bindings::sk_buff) {
     // SAFETY: The caller's promise: the buffer has the core's notes, and nobody else writes them
@@ -146,12 +146,12 @@ unsafe fn pass(skb: *mut bindings::sk_buff) {
     unsafe { (*notes(skb)).flush = 1 };
 }
 
-/// Takes a packet in. Returns a buffer of the list that is to be let go, or null.
+/// Receives a packet. Returns a buffer of the list that is to be flushed, or null.
 ///
 /// # Safety
 ///
-/// Called by the core in a softirq, with the list of the buffers that the driver holds, and one
-/// more that is the core's alone.
+/// Called by the core in a softirq, with the list of the buffers that the driver holds, and with
+/// another buffer that the core has exclusively.
 pub(super) unsafe extern "C" fn receive<P: Packets>(
     list: *mut bindings::list_head,
     skb: *mut bindings::sk_buff,
@@ -194,7 +194,7 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
         } else {
             pass(skb);
         }
-        // Those that came before go first.
+        // Packets that came earlier go first.
         held
     }
 }
@@ -203,21 +203,21 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
 struct Found {
     /// The buffer, or null.
     held: *mut bindings::sk_buff,
-    /// Whether the packet may join it. Otherwise the buffer is only let go, so that nothing
-    /// overtakes it.
+    /// Whether the packet may be merged into it. If not, the buffer is only flushed, so that the
+    /// packet does not overtake it.
     alike: bool,
 }
 
-/// The held buffer of the connection that `skb` belongs to.
+/// Finds the held buffer of the connection that `skb` belongs to.
 ///
-/// What each layer in front has found of a held one is right if no bit of it is lost: the core
-/// begins with the hash, which is ours since the held one came, unless it was in a tunnel. So what
-/// is in front of a `plain` packet is compared here.
+/// The comparisons of outer layers are right if no bit is lost: the core begins with the hash,
+/// which this module has set on the held buffer, unless the packet came through a tunnel. So for a
+/// `plain` packet the headers in front are compared here.
 ///
 /// # Safety
 ///
-/// As [`receive`]; `front` is where the data start that the core has made readable, and headers
-/// start `at` bytes into them.
+/// Those of [`receive`]; `front` is where the data start that the core has made readable, and
+/// headers start `at` bytes into them.
 unsafe fn find<P: Packets>(
     list: *mut bindings::list_head,
     skb: *mut bindings::sk_buff,
@@ -254,7 +254,7 @@ unsafe fn find<P: Packets>(
     }
 }
 
-/// Bytes of the sum behind a packet with `header`.
+/// Returns the length of the checksum that follows a packet with `header`.
 #[inline]
 fn checksum_len<P: Packets>(header: &[u8]) -> usize {
     if P::has_checksum(header) {
@@ -264,12 +264,13 @@ fn checksum_len<P: Packets>(header: &[u8]) -> usize {
     }
 }
 
-/// Joins a packet to those of `held`, if it comes behind them, its memory can move, and the sums
-/// have one [mask](masks), which is kept in their place: whoever knows the connection judges that.
+/// Merges a packet into `held`, if it follows the packets there, its memory can move, and the
+/// checksums have one [mask](masks). The mask is stored in their place, for the connection to
+/// check.
 ///
 /// # Safety
 ///
-/// As [`receive`]; `len` bytes and the packet's sum, if it has one, follow its header.
+/// Those of [`receive`]; `len` bytes and the packet's checksum, if it has one, follow its header.
 unsafe fn join<P: Packets>(
     held: *mut bindings::sk_buff,
     skb: *mut bindings::sk_buff,
@@ -284,7 +285,7 @@ unsafe fn join<P: Packets>(
         let count = (*notes(held)).count;
         let way = movable(held, skb, at.wrapping_add(P::HEADER_LEN as u32), len as u32)?;
         let first = slice::from_raw_parts_mut((*held).data.add(at as usize), P::HEADER_LEN);
-        // One that is alone still has its sum, which the core has taken for payload.
+        // A single packet still has its checksum, which the core has counted as payload.
         let has_checksum = P::has_checksum(header);
         let first_has_checksum = count == 1 && P::has_checksum(first);
         let mask = if has_checksum {
@@ -319,12 +320,13 @@ unsafe fn join<P: Packets>(
     }
 }
 
-/// The mask of the sums of a packet and of those of `held`, if they have one.
+/// Returns the common mask of the checksums of a packet and of the packets in `held`, if they have
+/// one.
 ///
 /// # Safety
 ///
-/// The buffers are valid and the core's alone, with a header at `at`. A sum is at the end of each
-/// that has one packet.
+/// The buffers are valid and the core has them exclusively, with a header at `at`. Each buffer with
+/// one packet ends with a checksum.
 #[cold]
 #[inline(never)]
 unsafe fn common_mask(
@@ -349,13 +351,13 @@ unsafe fn common_mask(
     (first == mask).then_some(mask)
 }
 
-/// Takes the sum off the end of a buffer. What `way` found stays so: at least a byte of payload is
-/// in front.
+/// Removes the checksum from the end of a buffer. The result of `way` stays true: at least a byte
+/// of payload comes before.
 ///
 /// # Safety
 ///
-/// The buffer is valid, the core's alone and shared with nobody, and has so many bytes behind its
-/// header.
+/// The buffer is valid, the core has it exclusively and it is not shared; a whole checksum follows
+/// its header.
 #[cold]
 #[inline(never)]
 unsafe fn cut_sum(skb: *mut bindings::sk_buff) {
@@ -382,12 +384,12 @@ unsafe fn cut_sum(skb: *mut bindings::sk_buff) {
     }
 }
 
-/// How the `len` bytes of payload of `skb`, from `from` on, can move to `held`; `None` if they
-/// cannot, or if a clone shares one of the two.
+/// Returns how the `len` bytes of payload of `skb`, from offset `from`, can move to `held`; `None`
+/// if they cannot, or if a clone shares one of the two.
 ///
 /// # Safety
 ///
-/// Both are valid, and nobody changes their descriptors.
+/// Both are valid, and no one else changes their descriptors.
 pub(super) unsafe fn movable(
     held: *mut bindings::sk_buff,
     skb: *mut bindings::sk_buff,
@@ -403,12 +405,12 @@ pub(super) unsafe fn movable(
     }
 }
 
-/// Moves the last `len` bytes of `skb` behind the data of `held`. What is left of `skb` is only
-/// good to be freed. Whether it has lost its linear part, too.
+/// Moves the last `len` bytes of `skb` to the end of the data of `held`. After that, `skb` can only
+/// be freed. Returns whether it has lost its linear part, too.
 ///
 /// # Safety
 ///
-/// [`movable`] has found this `way`, nobody shares the buffers, and nothing has become longer
+/// [`movable`] returned this `way`, the buffers are not shared, and nothing has become longer
 /// since.
 pub(super) unsafe fn append(
     held: *mut bindings::sk_buff,
@@ -430,11 +432,11 @@ pub(super) unsafe fn append(
     }
 }
 
-/// How the payload of `skb`, from `from` on, can move to `held`; `None` if it cannot.
+/// Returns how the payload of `skb`, from offset `from`, can move to `held`; `None` if it cannot.
 ///
 /// # Safety
 ///
-/// As [`movable`].
+/// Those of [`movable`].
 unsafe fn way(
     held: *mut bindings::sk_buff,
     skb: *mut bindings::sk_buff,
@@ -459,12 +461,12 @@ unsafe fn way(
     (more && fragments < MOST_FRAGMENTS).then_some(Move::Head { from })
 }
 
-/// Moves the references to pages of `skb` behind those of `held`, without the first `skip` bytes.
+/// Moves the page references of `skb` after those of `held`, without the first `skip` bytes.
 /// Returns the memory that moved.
 ///
 /// # Safety
 ///
-/// `way` has just said so, and nobody shares the buffers.
+/// `way` has just returned this, and the buffers are not shared.
 unsafe fn move_pages(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, skip: u32) -> u32 {
     // SAFETY: The caller's promise: the array has room, and the references get another owner, since
     // the old one counts none any more.
@@ -482,14 +484,14 @@ unsafe fn move_pages(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, 
     }
 }
 
-/// Moves the linear part of `skb` from `from` on, and its references to pages, behind those of
+/// Moves the linear part of `skb` from offset `from`, and its page references, after those of
 /// `held`. Returns the memory that moved; the core frees the rest, which is the descriptor. If the
-/// two have an owner, `held` stands for all that the owner is charged for from then on:
-/// `napi_skb_free_stolen_head` gives no owner anything back.
+/// buffers have an owner, `held` then accounts for everything that the owner is charged:
+/// `napi_skb_free_stolen_head` returns nothing to an owner.
 ///
 /// # Safety
 ///
-/// As [`move_pages`].
+/// Those of [`move_pages`].
 unsafe fn move_head(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, from: u32) -> u32 {
     // SAFETY: The caller's promise: the array has room, the linear part is a page's, whose
     // reference gets another owner together with those to other pages.
@@ -507,8 +509,8 @@ unsafe fn move_head(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, f
     }
 }
 
-/// Copies the references to pages of `skb` behind those of `held` and `gap` more. Returns the first
-/// place behind those that were there.
+/// Copies the page references of `skb` after those of `held` and `gap` more entries. Returns the
+/// first entry after those that `held` had.
 ///
 /// # Safety
 ///
@@ -537,12 +539,12 @@ unsafe fn append_fragments(
     }
 }
 
-/// A driver lets go of several packets that were joined.
+/// Handles a merged buffer that a driver flushes.
 ///
 /// # Safety
 ///
-/// Called by the core with a buffer that is its alone, whose header starts `at` bytes into the
-/// data.
+/// Called by the core with a buffer that it has exclusively, whose header starts `at` bytes into
+/// the data.
 pub(super) unsafe extern "C" fn complete<P: Packets>(
     skb: *mut bindings::sk_buff,
     at: c_int,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Cuts the payload of a buffer into packets, as `skb_segment` does, for the buffers that are usual
-//! here: all payload in pages.
+//! Segments the payload of a buffer into packets, as `skb_segment` does, for the common buffers of
+//! this module: all payload in pages.
 //!
 //! `skb_segment` allocates the head of each packet from a slab, which zeroes it (`init_on_alloc`)
-//! though all of it is written anyway. Here a head is a page fragment, as drivers have it for what
-//! they receive. For a device that takes no pages (no `NETIF_F_SG`), the fragment also gets a copy
-//! of the payload.
+//! although all of it is written anyway. Here a head is a page fragment, as drivers use for
+//! receipt. For a device that does not accept pages (no `NETIF_F_SG`), the fragment also gets a
+//! copy of the payload.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
 //! [`net/core/skbuff.c`](srctree/net/core/skbuff.c)
@@ -50,27 +50,27 @@ impl Drop for Packets {
     }
 }
 
-/// The headers in front of the data of a buffer, bytes.
+/// Lengths of the headers in front of the data of a buffer, in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Headers {
-    /// Those that the packets' data are to begin with.
+    /// Headers that stay part of each packet's data.
     pub(super) own: usize,
-    /// Those in front of these: a tunnel has put them there, or a label switch. Each packet has a
-    /// copy of them in its headroom, which its layer takes for its own.
+    /// Headers in front of those, from a tunnel or a label switch. Each packet gets a copy of them
+    /// in its headroom, which the layer then takes over.
     pub(super) outer: usize,
 }
 
 impl Headers {
-    /// All of them.
+    /// Returns the length of all headers.
     fn all(self) -> Option<usize> {
         self.own.checked_add(self.outer)
     }
 }
 
-/// Cuts the data of `whole` into packets of `size` bytes, each behind the `headers` in front of the
-/// data. The packets refer to the same pages, if a device with these `features` takes such. Returns
-/// the first of the list, which is the caller's; null without memory, or if `whole` is not of the
-/// usual kind: `skb_segment` decides then.
+/// Segments the data of `whole` into packets of `size` bytes, each with the `headers` that precede
+/// the data. The packets refer to the same pages, if a device with these `features` accepts pages.
+/// Returns the first packet of the list, which the caller owns; null without memory, or if `whole`
+/// is not of the common kind: then `skb_segment` decides.
 pub(super) fn cut(
     whole: &Buffer,
     headers: Headers,
@@ -91,7 +91,7 @@ pub(super) fn cut(
     let mut start = 0_usize;
     while start < all {
         let len = size.min(all.wrapping_sub(start));
-        // A sum may come behind the data.
+        // A checksum may follow the data.
         let room = if refers {
             0
         } else {
@@ -117,8 +117,8 @@ pub(super) fn cut(
     first
 }
 
-/// A packet of `whole` without data: its `headers` and all that is known of it, with `room` for
-/// data behind them. `None` without memory, or if that is more than a page.
+/// Creates a packet from `whole` without its data: the `headers` and all metadata, with `room` for
+/// data after them. `None` without memory, or if that exceeds a page.
 fn part(whole: &Buffer, headers: Headers, room: usize) -> Option<Skb> {
     let all = headers.all()?;
     let before = whole.headroom().checked_sub(all)?;

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Stream sockets of the Internet families under a protocol number of the module's own.
+//! Stream sockets of the Internet families under a protocol number of the module.
 //!
-//! The kernel makes such a socket as it makes one of TCP, and TCP's it then is: the descriptor's
-//! `struct sock` is TCP's in every respect as long as the descriptor lasts, and a connection of it
-//! may outlive this module. Only the descriptor's table of functions is the module's, a copy of
-//! TCP's in which some calls come here first.
+//! The kernel creates such a socket like a TCP socket, and it then belongs to TCP: the descriptor's
+//! `struct sock` is TCP's in every respect as long as the descriptor lasts, and its connection may
+//! outlive this module. Only the descriptor's function table is the module's: a copy of TCP's in
+//! which some calls come here first.
 //!
 //! A descriptor may get a *companion*, a socket of the module's own protocol, once. The two share
-//! the descriptor's wait queue, so whoever waits is woken by either; they share one pending error,
-//! which is TCP's socket's; and the options of the socket level are TCP's socket's, of which the
-//! companion has copies. Which of the two serves a call is for the [`Streams`] to say. Since the
-//! descriptor's socket never changes, a call that has come to the wrong one finds a TCP socket that
-//! is not connected.
+//! the descriptor's wait queue, so either wakes its waiters. They share one pending error, which is
+//! in the TCP socket. The options of the socket level are the TCP socket's, of which the companion
+//! has copies. [`Streams`] decides which of the two serves a call. Since the descriptor's socket
+//! never changes, a call that reaches the wrong one finds an unconnected TCP socket.
 //!
 //! The companion hangs on the inode of the descriptor, whose private pointer the socket file system
-//! leaves alone.
+//! does not use.
 //!
 //! C headers: [`include/net/protocol.h`](srctree/include/net/protocol.h),
 //! [`include/net/inet_common.h`](srctree/include/net/inet_common.h)
@@ -60,16 +59,16 @@ pub(crate) enum Backend {
     Tcp,
     /// The companion's.
     Companion,
-    /// Both are to be asked: they listen.
+    /// Both, as both listen.
     Both,
     /// Not known yet: `connect` is still deciding.
     Pending,
 }
 
-/// The end that a name is asked of.
+/// The end of a connection whose address a call asks for.
 pub(crate) use super::family::End;
 
-/// An end of a connection: an address of IPv6, or of IPv4 as `::ffff:a.b.c.d`, and a port.
+/// An end of a connection: an IPv6 address, or an IPv4 address as `::ffff:a.b.c.d`, and a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InternetEnd {
     pub(crate) address: [u8; 16],
@@ -77,7 +76,7 @@ pub(crate) struct InternetEnd {
 }
 
 impl InternetEnd {
-    /// The address of IPv4 that it stands for, if it does.
+    /// Returns the IPv4 address that this stands for, if it does.
     pub(crate) fn v4(&self) -> Option<[u8; 4]> {
         match self.address {
             [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Some([a, b, c, d]),
@@ -85,7 +84,7 @@ impl InternetEnd {
         }
     }
 
-    /// An end with an address of IPv4.
+    /// Creates an end with an IPv4 address.
     pub(crate) fn of_v4([a, b, c, d]: [u8; 4], port: u16) -> Self {
         InternetEnd {
             address: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d],
@@ -93,17 +92,17 @@ impl InternetEnd {
         }
     }
 
-    /// Whether the address is none: a listener's that takes all.
+    /// Returns whether the address is unspecified, as a listener's on all addresses.
     pub(crate) fn is_any(&self) -> bool {
         self.address == [0; 16] || self.v4() == Some([0; 4])
     }
 
-    /// Reads what a program passed to `connect` on a socket of `AF_INET6`, or else of `AF_INET`;
-    /// `None` for what is not a whole address of that family. TCP refuses all others.
+    /// Parses the address that a program passed to `connect` on a socket of `AF_INET6`, or else of
+    /// `AF_INET`; `None` unless it is a whole address of that family. TCP rejects all others.
     pub(crate) fn parse(bytes: &[u8], is_v6: bool) -> Option<Self> {
         const INET: [u8; 2] = (bindings::AF_INET as u16).to_ne_bytes();
         const INET6: [u8; 2] = AF_INET6.to_ne_bytes();
-        // The shortest that the kernel takes; the newer end of `struct sockaddr_in6` may be
+        // The shortest that the kernel accepts; the later fields of `struct sockaddr_in6` may be
         // missing.
         const INET_LEN: usize = 16;
         const INET6_LEN: usize = 24;
@@ -123,39 +122,40 @@ impl InternetEnd {
     }
 }
 
-/// How the streams under the module's protocol number are served. The functions run in socket
-/// calls, and may sleep, also in `poll`.
+/// Serves the streams under the module's protocol number. The functions run in socket calls and may
+/// sleep, also in `poll`.
 pub(crate) trait Streams: Sized + 'static {
     /// The companions' protocol.
     type Protocol: Operations;
-    /// What is kept with a companion.
+    /// Data kept with a companion.
     type Record: Send + Sync;
 
-    /// The tables that the kernel calls by.
+    /// Returns the tables through which the kernel calls.
     fn tables() -> &'static Tables<Self>;
     /// `connect`.
     fn connect(call: &StreamCall<'_, Self>, address: &[u8], nonblocking: bool) -> Result;
     /// `listen`.
     fn listen(call: &StreamCall<'_, Self>, backlog: u32) -> Result;
-    /// `accept`, of a descriptor that may get a companion while the call waits.
+    /// `accept`, on a descriptor that may get a companion while the call waits.
     fn accept(
         call: &StreamCall<'_, Self>,
         new: &mut NewStream<'_, Self>,
         nonblocking: bool,
     ) -> Result;
-    /// Whose the calls are, of a descriptor with a companion. May decide.
+    /// Returns which socket serves the calls on a descriptor with a companion. May decide that.
     fn backend(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Backend;
-    /// As [`Streams::backend`], but waits while it is pending, for `timeout` at most.
+    /// Works as [`Streams::backend`], but waits while the decision is pending, for `timeout` at
+    /// most.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` when the time is up, and those of waiting.
+    /// `EAGAIN` after the timeout, and those of waiting.
     fn await_backend(
         call: &StreamCall<'_, Self>,
         companion: &Companion<Self>,
         timeout: c_long,
     ) -> Result<Backend>;
-    /// A name of a connection that is the companion's, or is to be.
+    /// Returns an address of a connection that the companion has or is opening.
     ///
     /// # Errors
     ///
@@ -165,21 +165,21 @@ pub(crate) trait Streams: Sized + 'static {
         companion: &Companion<Self>,
         end: End,
     ) -> Result<InternetEnd>;
-    /// `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`, while nobody serves calls.
+    /// `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`, while the decision is pending.
     fn give_up(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Result;
-    /// `TCP_USER_TIMEOUT` is so many milliseconds now, 0 for the protocol's own.
+    /// Sets `TCP_USER_TIMEOUT` to `millis` milliseconds; 0 means the protocol's default.
     fn set_user_timeout(companion: &Companion<Self>, millis: u32);
-    /// What `TCP_INFO` tells of the companion's connection.
+    /// Returns what `TCP_INFO` reports of the companion's connection.
     fn info(companion: &Companion<Self>) -> StreamInfo;
-    /// Whether an option level is the companions' protocol's.
+    /// Returns whether an option level belongs to the companions' protocol.
     fn has_option_level(level: i32) -> bool;
-    /// The descriptor with this socket of TCP's goes.
+    /// The descriptor with this TCP socket is being released.
     fn released(sock: &RawSock);
     /// TCP's socket may have stopped listening.
     fn look_at_listener(call: &StreamCall<'_, Self>, companion: &Companion<Self>);
 }
 
-/// What a companion is made of.
+/// The parts that a companion is made of.
 pub(crate) struct Parts<M: Streams> {
     pub(crate) shared: <M::Protocol as Protocol>::Shared,
     pub(crate) state: <M::Protocol as Protocol>::State,
@@ -189,7 +189,7 @@ pub(crate) struct Parts<M: Streams> {
 /// A descriptor's companion.
 pub(crate) struct Companion<M: Streams> {
     sock: SockRef<M::Protocol>,
-    /// What is kept with it.
+    /// Data kept with it.
     pub(crate) record: M::Record,
 }
 
@@ -200,7 +200,7 @@ impl<M: Streams> Companion<M> {
     }
 }
 
-/// A call that runs on a descriptor of our protocol number.
+/// A call that runs on a descriptor of the module's protocol number.
 pub(crate) struct StreamCall<'a, M: Streams> {
     socket: *mut bindings::socket,
     _call: PhantomData<(&'a (), fn() -> M)>,
@@ -217,18 +217,18 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         }
     }
 
-    /// The descriptor's socket, TCP's.
+    /// Returns the descriptor's socket, which is TCP's.
     pub(crate) fn sock(&self) -> &'a RawSock {
         // SAFETY: A descriptor's socket stays the same, and the call holds the descriptor.
         unsafe { RawSock::from_raw((*self.socket).sk) }
     }
 
-    /// Whether the descriptor is one of `AF_INET6`.
+    /// Returns whether the descriptor is of `AF_INET6`.
     pub(crate) fn is_v6(&self) -> bool {
         self.sock().family() == AF_INET6
     }
 
-    /// The companion, if there is one.
+    /// Returns the companion, if there is one.
     pub(crate) fn companion(&self) -> Option<&'a Companion<M>> {
         // SAFETY: What hangs on the inode is a companion that `accompany` or `serve` has published
         // whole, or nothing. It stays until the descriptor's end, which waits for calls.
@@ -239,18 +239,18 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         }
     }
 
-    /// The call as one on the companion.
+    /// Returns the call as one on the companion.
     pub(crate) fn on(&self, companion: &'a Companion<M>) -> Call<'a, M::Protocol> {
         // SAFETY: The companion is of this descriptor and stays as long as it, and has its wait
         // queue. A companion cannot be lent for longer than the call that it was got by.
         unsafe { Call::of(&companion.sock, self.socket) }
     }
 
-    /// Gives the descriptor a companion, if it has none; `make` makes its parts.
+    /// Gives the descriptor a companion created from `make`, if it has none.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, `ENOBUFS`, `ENODEV`: then it has none.
+    /// `ENOMEM`, `ENOBUFS`, `ENODEV`; the descriptor then has no companion.
     pub(crate) fn accompany(
         &self,
         protocol: i32,
@@ -265,7 +265,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
             record,
         } = make()?;
         let sock = without_descriptor::<M::Protocol>(self.sock(), protocol, shared, state)?;
-        // The rules of a group hold for the descriptor's socket, whoever connects or listens.
+        // A control group's rules apply to the descriptor's socket, whichever task connects or
+        // listens.
         // SAFETY: The socket is new.
         unsafe { sock.join_group(self.sock()) };
         let companion = KBox::new(Companion::<M> { sock, record }, GFP_KERNEL_ACCOUNT)?;
@@ -284,7 +285,7 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         self.companion().ok_or(EINVAL)
     }
 
-    /// Gives the companion the options that TCP's socket has.
+    /// Copies the options of TCP's socket to the companion.
     pub(crate) fn adopt(&self, companion: &Companion<M>) {
         let low_water = companion.sock.adopt_options(self.sock());
         if let Some(mark) = low_water {
@@ -293,14 +294,14 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         self.adopt_user_timeout(companion);
     }
 
-    /// Gives the companion the user timeout of TCP's socket.
+    /// Copies the user timeout of TCP's socket to the companion.
     fn adopt_user_timeout(&self, companion: &Companion<M>) {
         // SAFETY: The socket is TCP's; a single load.
         let millis = unsafe { bindings::tcp_user_timeout(self.sock().as_ptr()) };
         M::set_user_timeout(companion, millis);
     }
 
-    /// From now on calls ask whose they are, or no more.
+    /// Sets whether calls from now on ask which socket serves them.
     pub(crate) fn set_asked(&self, asked: bool) {
         let table = M::tables().of(self.sock().family());
         let ops = if asked {
@@ -313,17 +314,17 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         unsafe { bindings::socket_set_ops(self.socket, ops) };
     }
 
-    /// From now on the companion serves what `io_uring` asks of TCP's socket, or no more. Without
-    /// effect on a socket whose table another owner has exchanged, as a sockmap does: that one
-    /// restores the table that it has found.
+    /// Sets whether the companion serves the requests of `io_uring` on TCP's socket from now on.
+    /// Has no effect on a socket whose table another owner has exchanged, as a sockmap does: that
+    /// owner restores the table that it found.
     pub(crate) fn set_served(&self, served: bool) {
         let sk = self.sock().as_ptr();
         let table = M::tables().of(self.sock().family());
         // SAFETY: The call holds the descriptor, so the aligned pointer in its socket is valid, and
         // is accessed as an atomic one here and in single loads by the core.
         let place = unsafe { AtomicPtr::from_ptr(&raw mut (*sk).__sk_common.skc_prot) };
-        // Either table is whole and static, with the same functions but for one. The module's is
-        // there as long as the descriptor, which ends with TCP's own.
+        // Both tables are complete and static, and differ in one function. The module's table lasts
+        // as long as the descriptor, which TCP's close ends.
         let _ = place.compare_exchange(table.proto(!served), table.proto(served), Relaxed, Relaxed);
     }
 
@@ -331,7 +332,7 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         M::tables().of(self.sock().family()).inet_ops()
     }
 
-    /// TCP's `connect`, with a kernel copy of the address.
+    /// Calls TCP's `connect`, with a kernel copy of the address.
     ///
     /// # Errors
     ///
@@ -368,7 +369,7 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         sock.wake_error();
     }
 
-    /// TCP's `listen`.
+    /// Calls TCP's `listen`.
     ///
     /// # Errors
     ///
@@ -379,7 +380,7 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         to_result(unsafe { call(self.socket, c_int::try_from(backlog).unwrap_or(c_int::MAX)) })
     }
 
-    /// TCP's readiness. The task is in the wait queue already.
+    /// Returns TCP's readiness. The task is already in the wait queue.
     fn poll(&self, file: *mut bindings::file) -> u32 {
         match self.inet_ops().poll {
             // SAFETY: The socket is TCP's, and the file the call's; without a table nothing is
@@ -389,20 +390,20 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         }
     }
 
-    /// Whether the descriptor has no connection, and none is being opened.
+    /// Returns whether the descriptor has no connection, and none is being opened.
     pub(crate) fn is_unconnected(&self) -> bool {
         // SAFETY: The call holds the descriptor; a single load.
         let state = unsafe { ptr::read_volatile(&raw const (*self.socket).state) };
         state == bindings::socket_state_SS_UNCONNECTED
     }
 
-    /// Whether an `AF_INET6` socket leaves IPv4 alone.
+    /// Returns whether an `AF_INET6` socket excludes IPv4.
     pub(crate) fn is_v6_only(&self) -> bool {
         // SAFETY: The socket is one of TCP's, hence of the Internet; a single load.
         unsafe { bindings::inet_v6only(self.sock().as_ptr()) }
     }
 
-    /// Whether `accept` of TCP's socket would find a connection, or fail.
+    /// Returns whether `accept` on TCP's socket would find a connection, or fail.
     pub(crate) fn tcp_accepts(&self) -> bool {
         // SAFETY: The socket is TCP's, and a listener's queue is looked at as `poll` does.
         unsafe { bindings::tcp_has_child(self.sock().as_ptr()) }
@@ -410,18 +411,18 @@ impl<'a, M: Streams> StreamCall<'a, M> {
 }
 
 /// Ties a companion to a descriptor, to its wait queue, and to its socket, to which the companion
-/// gets a reference until its own end.
+/// holds a reference until its own end.
 ///
 /// # Safety
 ///
-/// Nobody else ties the companion meanwhile: it is new, or locked and has neither descriptor nor
-/// front. It is cut off before the descriptor goes.
+/// No one else ties the companion at the same time: it is new, or locked and has neither descriptor
+/// nor front. It is detached before the descriptor is released.
 unsafe fn attach<P: Operations>(socket: *mut bindings::socket, companion: &Sock<P>) {
     // SAFETY: Both are valid, and the socket's own pointer is the module's.
     unsafe { bindings::sk_accompany(companion.as_ptr(), socket) };
 }
 
-/// Cuts a companion off the descriptor's wait queue.
+/// Detaches a companion from the descriptor's wait queue.
 fn detach<P: Operations>(companion: &Sock<P>) {
     // SAFETY: The socket is valid; the function may be called again.
     unsafe { bindings::sock_orphan(companion.as_ptr()) };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much memory a socket's buffers may take: the core's defaults, its bounds, and a socket's own
-//! limits.
+//! The memory limits of a socket's buffers: the core's defaults, its bounds, and the limits of each
+//! socket.
 //!
 //! All sizes are in bytes, overhead included, as `SO_SNDBUF` and `SO_RCVBUF` report them.
 //!
@@ -24,15 +24,15 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The least that the core accepts: a packet of Ethernet's usual size with its overhead, two
-    /// for sending.
+    /// The minimum that the core accepts: a packet of the usual Ethernet size with its overhead,
+    /// two for sending.
     pub(crate) const LEAST: Limits = Limits {
         send: bindings::ENET_SOCK_MIN_SNDBUF,
         receive: bindings::ENET_SOCK_MIN_RCVBUF,
     };
 
-    /// The most that users may ask for: `net.core.wmem_max` and `net.core.rmem_max` of the initial
-    /// namespace, which hold for all.
+    /// Returns the maximum that users may ask for: `net.core.wmem_max` and `net.core.rmem_max` of
+    /// the initial namespace, which apply to all namespaces.
     pub(crate) fn most() -> Self {
         // SAFETY: Variables of the core, which stay; single loads, as the core's own.
         unsafe {
@@ -43,10 +43,10 @@ impl Limits {
         }
     }
 
-    /// The limits that the core gives a new socket at the moment: `net.core.wmem_default` and
+    /// Returns the limits that the core gives a new socket now: `net.core.wmem_default` and
     /// `net.core.rmem_default`. Process context.
     ///
-    /// The core does not export these, so a socket of `P` that nobody sees tells them.
+    /// The core does not export these, so they are read from a temporary socket of `P`.
     ///
     /// # Errors
     ///
@@ -68,29 +68,29 @@ impl Limits {
     }
 }
 
-/// The machine's memory that the kernel manages, bytes.
+/// Returns the memory that the kernel manages on this machine, in bytes.
 pub(crate) fn memory_size() -> usize {
     // SAFETY: Loads a counter of the core.
     unsafe { bindings::memory_size() }
 }
 
 impl RawSock {
-    /// Limit of the receive buffer, bytes (`SO_RCVBUF`).
+    /// Returns the limit of the receive buffer in bytes (`SO_RCVBUF`).
     #[inline]
     pub(crate) fn receive_limit(&self) -> u32 {
         // SAFETY: A single load, as the core does it.
         unsafe { ptr::read_volatile(field!(self, sk_rcvbuf)).max(0) as u32 }
     }
 
-    /// Limit of the send buffer, bytes (`SO_SNDBUF`).
+    /// Returns the limit of the send buffer in bytes (`SO_SNDBUF`).
     #[inline]
     pub(crate) fn send_limit(&self) -> u32 {
         // SAFETY: A single load, as the core does it.
         unsafe { ptr::read_volatile(field!(self, sk_sndbuf)).max(0) as u32 }
     }
 
-    /// Sets the buffers' limits. `None` leaves one as it is, and so does a limit that a user set
-    /// (`SO_SNDBUF`, `SO_RCVBUF`), which a child inherits from its listener.
+    /// Sets the limits of the buffers. `None` leaves a limit unchanged; so does a limit that a user
+    /// has set (`SO_SNDBUF`, `SO_RCVBUF`), which a child inherits from its listener.
     pub(crate) fn set_limits(&self, send: Option<u32>, receive: Option<u32>) {
         let sk = self.as_ptr();
         let size = |bytes: u32| c_int::try_from(bytes).unwrap_or(c_int::MAX);

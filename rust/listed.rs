@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Structures that lists of the kernel link, as registrations are made of.
+//! Structures that the kernel links into lists, as registrations use.
 
 use crate::net::errno::prelude::*;
 use core::{cell::UnsafeCell, mem};
 
-/// A structure that stays where it is. Whoever has a list link it has it taken off before it goes.
+/// A structure with a stable address. Code that has the kernel link it must have it unlinked before
+/// this is dropped.
 pub(super) struct Listed<T>(Pin<KBox<UnsafeCell<T>>>);
 
 // SAFETY: Nothing but the address can be had of it, and nothing runs when it goes: `new` takes no
@@ -15,13 +16,13 @@ unsafe impl<T> Send for Listed<T> {}
 unsafe impl<T> Sync for Listed<T> {}
 
 impl<T> Listed<T> {
-    /// A place for `structure`, which is on no list yet.
+    /// Allocates a place for `structure`, which is on no list yet.
     pub(super) fn new(structure: T) -> Result<Self> {
         const { assert!(!mem::needs_drop::<T>()) };
         Ok(Listed(KBox::pin(UnsafeCell::new(structure), GFP_KERNEL)?))
     }
 
-    /// Its address.
+    /// Returns its address.
     pub(super) fn as_ptr(&self) -> *mut T {
         self.0.get()
     }

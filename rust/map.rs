@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hash tables of sockets that grow and shrink with what is in them, searched under RCU.
+//! Hash tables of sockets that grow and shrink with their contents, searched under RCU.
 //!
-//! The kernel's `rhashtable`: its hash has a secret seed, so that nobody on the wire can choose
-//! keys that meet in one bucket, and each bucket has a lock of its own. A map holds a reference to
-//! each of its sockets. Sockets are freed after a grace period (`SOCK_RCU_FREE`), so what a search
-//! finds is valid for the read section without a reference. As in [`table`](super::table), a search
-//! that a moving socket carries onto another chain starts over.
+//! A wrapper of the kernel's `rhashtable`: its hash has a secret seed, so no remote host can choose
+//! keys that collide in one bucket, and each bucket has its own lock. A map holds a reference to
+//! each of its sockets. Sockets are freed after a grace period (`SOCK_RCU_FREE`), so a socket that
+//! a search finds is valid for the read section without a reference. As in [`table`](super::table),
+//! a search that a moving socket carries onto another chain starts over.
 //!
 //! C header: [`include/linux/rhashtable.h`](srctree/include/linux/rhashtable.h)
 
@@ -29,13 +29,13 @@ use core::{
 };
 use kernel::{alloc::flags::__GFP_ZERO, ffi::c_void};
 
-/// What a socket is found by.
+/// The key that a socket is found by.
 pub(crate) type Key = [u32; 4];
 
-/// After so many sockets a walk lets other tasks run.
+/// A walk lets other tasks run after this many sockets.
 const SOCKETS_AT_ONCE: u32 = 256;
 
-/// The helpers have 16 bytes.
+/// The helpers assume 16 bytes.
 const _: () = assert!(size_of::<Key>() == 16);
 
 /// A socket's place in a map; every socket has one.
@@ -44,8 +44,8 @@ pub(super) struct Entry {
     head: UnsafeCell<bindings::rhash_head>,
     /// Changed only while `member` is null.
     key: [AtomicU32; 4],
-    /// The table of the map that the socket is in, or null. Written with the socket locked, or by
-    /// that map's end.
+    /// The table of the map that the socket is in, or null. Written with the socket locked, or when
+    /// that map is dropped.
     member: AtomicPtr<bindings::rhashtable>,
 }
 
@@ -68,7 +68,7 @@ impl Entry {
 /// The entries in the table are those of sockets whose `member` is this table; the map holds one
 /// reference to each.
 pub(crate) struct Map<P: Protocol> {
-    /// In a box, for the kernel keeps pointers to it.
+    /// In a box, as the kernel keeps pointers to it.
     table: KBox<UnsafeCell<bindings::rhashtable>>,
     _sockets: PhantomData<SockRef<P>>,
 }
@@ -79,7 +79,7 @@ unsafe impl<P: Protocol> Send for Map<P> {}
 unsafe impl<P: Protocol> Sync for Map<P> {}
 
 impl<P: Protocol> Map<P> {
-    /// An empty map.
+    /// Creates an empty map.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl<P: Protocol> Map<P> {
         })
     }
 
-    /// The socket with that key.
+    /// Returns the socket with this key.
     #[inline]
     pub(crate) fn find<'a>(&self, key: &Key, _section: &'a rcu::Read) -> Option<&'a Sock<P>> {
         // SAFETY: The table is initialized and its keys have the size that the helper assumes; the
@@ -118,15 +118,15 @@ impl<P: Protocol> Map<P> {
         }
     }
 
-    /// Puts a socket in under `key`. The map holds it until [`Self::remove`].
+    /// Inserts a socket under `key`. The map holds it until [`Self::remove`].
     ///
-    /// Of a change that another processor makes before it [walks](Self::for_each_held) through the
-    /// map, one of two is true: the walk comes to the socket, or the caller sees the change in all
-    /// that it reads after this.
+    /// Another processor may make a change and then [walk](Self::for_each_held) through the map.
+    /// Then either the walk visits this socket, or the caller sees that change in everything it
+    /// reads after this call.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if another has that key, `EINVAL` if the socket is in a map, `ENOMEM`.
+    /// `EEXIST` if another socket has that key, `EINVAL` if the socket is in a map, `ENOMEM`.
     pub(crate) fn insert(&self, key: &Key, locked: &Locked<'_, P>) -> Result {
         let sock = locked.sock();
         let entry = &sock.entry;
@@ -135,8 +135,8 @@ impl<P: Protocol> Map<P> {
             .member
             .compare_exchange(ptr::null_mut(), self.table.get(), Acquire, Relaxed)
             .map_err(|_| EINVAL)?;
-        // A search that came across the socket in its last place may still compare the key: who
-        // locks what was found looks at the peer again.
+        // A search that met the socket in its last place may still compare the key, so code that
+        // locks the socket it found checks the peer again.
         for (word, value) in entry.key.iter().zip(key) {
             word.store(*value, Relaxed);
         }
@@ -148,20 +148,20 @@ impl<P: Protocol> Map<P> {
             Ok(()) => {
                 // The map's reference.
                 forget(held);
-                // Pairs with that of `for_each_held`. Without both, each side could read what it
-                // asks for before its own store reaches the other.
+                // Pairs with the fence of `for_each_held`. Without both, each side could read the
+                // other's data before its own store is visible to the other.
                 fence(SeqCst);
                 Ok(())
             }
             Err(error) => {
                 entry.member.store(ptr::null_mut(), Release);
-                // The rest are the ways in which a table fails to grow.
+                // The other errors are failures of the table to grow.
                 Err(if error == EEXIST { error } else { ENOMEM })
             }
         }
     }
 
-    /// Takes a socket out, if it is in this map.
+    /// Removes a socket, if it is in this map.
     pub(crate) fn remove(&self, locked: &Locked<'_, P>) {
         let sock = locked.sock();
         let entry = &sock.entry;
@@ -178,10 +178,10 @@ impl<P: Protocol> Map<P> {
         drop(held);
     }
 
-    /// Calls `f` for every socket from `from` on, in a read section, until it fails. `from` then is
-    /// the socket that it failed for. One that comes or goes meanwhile may be left out, and if the
-    /// map grows or shrinks meanwhile, others may be left out or visited twice. Process context:
-    /// lets other tasks run in between.
+    /// Calls `f` in a read section for every socket from `from` on, until it fails. `from` is then
+    /// the socket that it failed for. A socket that comes or goes during the walk may be left out;
+    /// if the map grows or shrinks, others may be left out or visited twice. Process context: lets
+    /// other tasks run in between.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ impl<P: Protocol> Map<P> {
         from: &mut Walk,
         mut f: impl FnMut(&Sock<P>) -> Result<(), E>,
     ) -> Result<(), E> {
-        // `from` is a place in one table: while sockets move to another, that is waited for.
+        // `from` is a position in one table: while sockets move to another table, this waits.
         // SAFETY: The table is initialized, and the task may sleep.
         unsafe { bindings::rhashtable_settle(self.table.get()) };
         let mut result = Ok(());
@@ -206,16 +206,16 @@ impl<P: Protocol> Map<P> {
         result
     }
 
-    /// Calls `f` with a reference to every socket that `chosen` picks, in process context, outside
-    /// of any read section: it may sleep, and take the socket out. Tells whether there was any.
-    /// Lets other tasks run in between.
+    /// Calls `f` in process context with a reference to every socket that `chosen` selects, outside
+    /// any read section: `f` may sleep, and remove the socket. Returns whether there was any. Lets
+    /// other tasks run in between.
     pub(crate) fn for_each_held(
         &self,
         chosen: impl Fn(&Sock<P>) -> bool,
         mut f: impl FnMut(SockRef<P>),
     ) -> bool {
         let mut any = false;
-        // Pairs with that of `insert`.
+        // Pairs with the fence of `insert`.
         fence(SeqCst);
         self.visit(
             &mut Walk::default(),
@@ -230,8 +230,7 @@ impl<P: Protocol> Map<P> {
     }
 
     /// Calls `look` for every socket from `from` on, in a read section, and `act`, outside of it,
-    /// with what that returned. `from` is moved behind each socket for which `look` returned
-    /// nothing.
+    /// with the result. `from` moves past each socket for which `look` returned `None`.
     fn visit<T>(
         &self,
         from: &mut Walk,
@@ -299,11 +298,11 @@ impl<P: Protocol> Drop for Map<P> {
     }
 }
 
-/// Ends the membership of a socket in a map that ends.
+/// Ends the membership of a socket when its map is dropped.
 ///
 /// # Safety
 ///
-/// Called for each socket of `P` in the map's table, which is not looked at any more.
+/// Called for each socket of `P` in the map's table, which is not searched any more.
 unsafe extern "C" fn release<P: Protocol>(sock: *mut c_void, _map: *mut c_void) {
     // SAFETY: The map's reference keeps the socket, and is given back once.
     let held = unsafe { SockRef::<P>::from_raw(sock.cast()) };

@@ -15,13 +15,13 @@ use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, mem::MaybeUninit, ptr, slice};
 use kernel::ffi::c_int;
 
-/// Up to so many bytes are copied by way of the stack. The kernel checks every copy from or to a
-/// user whose length varies (`CONFIG_HARDENED_USERCOPY`): that a piece of the stack is one takes
-/// far less than to find the slab of a heap's object.
+/// Up to this many bytes are copied by way of the stack. The kernel checks every copy from or to a
+/// user whose length varies (`CONFIG_HARDENED_USERCOPY`): a check of the stack takes far less time
+/// than a search for the slab of a heap object.
 pub(super) const SHORT: usize = 64;
 
-/// Priority, mark and time to leave of a send call's frames: from its control messages, or else
-/// from the socket's options.
+/// Priority, mark and send time of a send call's frames: from its control messages, or else from
+/// the socket's options.
 pub(crate) struct Cookie(bindings::sockcm_cookie);
 
 impl Cookie {
@@ -31,10 +31,10 @@ impl Cookie {
     }
 }
 
-/// A `struct msghdr` for the length of one call.
+/// A `struct msghdr` for the duration of one call.
 pub(crate) struct Message<'a> {
     raw: *mut bindings::msghdr,
-    /// Of a send call whose bytes stay in place.
+    /// The completion notification of a send call whose bytes stay in place.
     pub(super) notice: Option<Notice>,
     _call: PhantomData<&'a mut bindings::msghdr>,
 }
@@ -63,7 +63,7 @@ impl Message<'_> {
         unsafe { ptr::addr_of_mut!((*self.raw).msg_iter) }
     }
 
-    /// The address given to a send call, `None` without one; it may be empty.
+    /// Returns the address passed to a send call, `None` without one; it may be empty.
     #[inline]
     pub(crate) fn name(&self) -> Option<&[u8]> {
         // SAFETY: The core has copied `msg_namelen` bytes of address into kernel memory.
@@ -91,7 +91,7 @@ impl Message<'_> {
         }
     }
 
-    /// `MSG_*` flags of the call.
+    /// Returns the `MSG_*` flags of the call.
     #[inline]
     pub(crate) fn flags(&self) -> c_int {
         // SAFETY: The message is valid.
@@ -105,7 +105,7 @@ impl Message<'_> {
         unsafe { (*self.raw).msg_flags |= flags as u32 };
     }
 
-    /// Reports how many bytes are left to read, if the call asks for it, as `io_uring` does.
+    /// Reports how many bytes are left to read, if the call asks for that, as `io_uring` does.
     #[inline]
     pub(crate) fn report_left(&mut self, left: u32) {
         // SAFETY: The message is valid and ours for the call.
@@ -116,19 +116,19 @@ impl Message<'_> {
         }
     }
 
-    /// Whether a send call has control messages.
+    /// Returns whether a send call has control messages.
     #[inline]
     pub(crate) fn has_control(&self) -> bool {
         // SAFETY: The message is valid.
         unsafe { (*self.raw).msg_controllen > 0 }
     }
 
-    /// The cookie of a send call on `sock`.
+    /// Returns the cookie of a send call on `sock`.
     ///
     /// # Errors
     ///
     /// `EINVAL` for control messages that are malformed or, at the socket level, unknown; `EPERM`
-    /// for those that the task may not use.
+    /// for control messages that the task may not use.
     #[inline]
     pub(crate) fn cookie(&mut self, sock: &RawSock) -> Result<Cookie> {
         // SAFETY: Integers, for which zero is a value.
@@ -148,11 +148,11 @@ impl Message<'_> {
         Ok(Cookie(cookie))
     }
 
-    /// Copies `len` bytes of `skb`, from `offset` on, to the user.
+    /// Copies `len` bytes of `skb`, from offset `offset`, to the user.
     ///
     /// # Errors
     ///
-    /// `EFAULT` if not all of them could be written, or are there.
+    /// `EFAULT` if not all of them could be written, or the data has fewer.
     #[inline]
     pub(crate) fn put(&mut self, skb: &Buffer, offset: usize, len: usize) -> Result {
         let bytes = offset
@@ -190,13 +190,13 @@ impl Message<'_> {
         }
     }
 
-    /// Gives the report at the head of the socket's error queue (`MSG_ERRQUEUE`): the packet that
-    /// it is about, at most `len` bytes of it, and what was wrong as a control message `kind` of
-    /// `level`. The bytes given.
+    /// Delivers the report at the head of the socket's error queue (`MSG_ERRQUEUE`): at most `len`
+    /// bytes of the packet that it is about, and the error as a control message `kind` of `level`.
+    /// Returns the bytes delivered.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if there is none, `EFAULT` if the packet could not be written.
+    /// `EAGAIN` if there is no report, `EFAULT` if the packet could not be written.
     #[cold]
     pub(crate) fn put_report<P: Protocol>(
         &mut self,
@@ -214,13 +214,14 @@ impl Message<'_> {
         usize::try_from(code).map_err(|_| Error::from_errno(code))
     }
 
-    /// Delivers when `skb` came, if the user asked to learn that.
+    /// Delivers the timestamp of `skb`, if the user asked for it.
     pub(crate) fn put_times(&mut self, sock: &RawSock, skb: &Buffer) {
         // SAFETY: All three are valid for the call.
         unsafe { bindings::__sock_recv_timestamp(self.raw, sock.as_ptr(), skb.as_ptr()) };
     }
 
-    /// Delivers what the user asked to learn about `skb`: its time, drops before it.
+    /// Delivers the metadata of `skb` that the user asked for: its timestamp, and the drops before
+    /// it.
     #[inline]
     pub(crate) fn put_control(&mut self, sock: &RawSock, skb: &Buffer) {
         // SAFETY: All three are valid.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sockets, packets, devices and namespaces of the networking core, made safe once.
+//! Safe wrappers of the networking core's sockets, packets, devices and namespaces.
 //!
 //! The kernel crate does not cover sockets yet, and its bindings declare `sock`, `net_device` and
-//! `net` without a size. The types here stand on bindings of our own, made by bindgen from the
-//! same headers, and kept apart from the kernel crate's: a pointer is cast where the two meet.
+//! `net` without a size. The types here use separate bindings that bindgen makes from the same
+//! headers. Pointers are cast where they meet the kernel crate's.
 //!
 //! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),

@@ -15,7 +15,8 @@ use core::{
 };
 use kernel::{ffi::c_int, types::Opaque};
 
-/// A network namespace. A reference is valid while its lender holds the namespace.
+/// A network namespace. A reference is valid as long as the object it was borrowed from holds the
+/// namespace.
 #[repr(transparent)]
 pub(crate) struct Net(Opaque<bindings::net>);
 
@@ -35,10 +36,10 @@ impl Net {
     }
 }
 
-/// The block that the kernel keeps while the registration lasts, filled in by
+/// The structure that the kernel keeps while the registration lasts, filled in by
 /// [`Registration::new`].
 pub(crate) struct Operations<T: PerNet> {
-    /// There is, or was, a registration, which alone writes the rest.
+    /// A registration exists or existed; only that one writes the rest.
     taken: AtomicBool,
     ops: UnsafeCell<bindings::pernet_operations>,
     id: UnsafeCell<kernel::ffi::c_uint>,
@@ -49,7 +50,7 @@ pub(crate) struct Operations<T: PerNet> {
 unsafe impl<T: PerNet> Sync for Operations<T> {}
 
 impl<T: PerNet> Operations<T> {
-    /// Not registered yet.
+    /// Creates an unregistered set of operations.
     pub(crate) const fn new() -> Self {
         Operations {
             taken: AtomicBool::new(false),
@@ -65,22 +66,22 @@ impl<T: PerNet> Operations<T> {
 ///
 /// # Safety
 ///
-/// Nothing asks for the state of a namespace ([`PerNet::of`]) once the registration has ended:
-/// sockets, packet handlers, listeners for devices and files that do so are gone before, or are
-/// ended by [`PerNet::end`].
+/// No code asks for the state of a namespace ([`PerNet::of`]) after the registration has ended:
+/// sockets, packet handlers, device listeners and files that do so are gone before, or are ended by
+/// [`PerNet::end`].
 pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
-    /// Where the registration lives.
+    /// Returns where the registration lives.
     fn operations() -> &'static Operations<Self>;
 
-    /// Makes the state of a new namespace.
+    /// Creates the state of a new namespace.
     fn new(net: &Net) -> Result<Self>;
 
-    /// Ends what still uses the state, when the namespace or the module ends. Before the state is
-    /// dropped, every read section that has begun by then is over: packets and timers that were
-    /// under way, too.
+    /// Ends all uses of the state, when the namespace or the module ends. Every read section that
+    /// has begun by then ends before the state is dropped; this covers packets and timers under
+    /// way, too.
     fn end(&self) {}
 
-    /// The state of `net`.
+    /// Returns the state of `net`.
     #[inline]
     fn of(net: &Net) -> &Self {
         // SAFETY: While anyone holds a reference to a namespace that sockets or devices can be in,
@@ -92,7 +93,7 @@ pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
         }
     }
 
-    /// As [`Self::of`], in a read section that was entered anyway.
+    /// Works as [`Self::of`], in an RCU read section that the caller is already in.
     #[inline]
     fn of_within<'a>(net: &'a Net, _section: &rcu::Read) -> &'a Self {
         // SAFETY: As in `of`; the read section keeps the table in which the state is found.
@@ -103,17 +104,17 @@ pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
     }
 }
 
-/// The registration of per-namespace state, ended when dropped.
+/// The registration of per-namespace state; dropping it unregisters.
 pub(crate) struct Registration<T: PerNet>(PhantomData<T>);
 
 impl<T: PerNet> Registration<T> {
-    /// Makes the state of every namespace there is, and of those to come, once.
+    /// Creates the state of every existing and future namespace; may be called once.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if that was done before; those of [`PerNet::new`].
+    /// `EEXIST` on a second call; those of [`PerNet::new`].
     pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
-        // The core's memory is aligned for a word of 64 bits everywhere, and for no more.
+        // The core's memory is aligned for 64-bit words everywhere, and for no more.
         const { assert!(mem::align_of::<T>() <= mem::align_of::<u64>()) };
         let operations = T::operations();
         if operations.taken.swap(true, Relaxed) {
@@ -125,7 +126,7 @@ impl<T: PerNet> Registration<T> {
             ops.init = Some(Self::init);
             ops.pre_exit = Some(Self::pre_exit);
             ops.exit = Some(Self::exit);
-            // The field is declared const, for its readers; the core writes it once.
+            // The field is declared const for its readers; the core writes it once.
             ptr::write(ptr::addr_of_mut!(ops.id).cast(), operations.id.get());
             ptr::write(ptr::addr_of_mut!(ops.size).cast(), mem::size_of::<T>());
             to_result(bindings::register_pernet_subsys(ops))?;
@@ -135,7 +136,7 @@ impl<T: PerNet> Registration<T> {
 
     /// # Safety
     ///
-    /// Called by the core, once for a namespace, with room of `size` bytes for `id` in it.
+    /// Called by the core, once for a namespace, with `size` bytes for `id` in it.
     unsafe extern "C" fn init(net: *mut bindings::net) -> c_int {
         // SAFETY: The core passes a valid namespace.
         match T::new(unsafe { Net::from_raw(net) }) {

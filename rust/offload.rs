@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Several packets in one buffer. [`joining`] makes such of received packets. A protocol sends a
-//! run of equal packets as one buffer with one header (generic segmentation offload): a virtual
-//! device passes it on whole, for a real one the core has it cut right before the driver.
+//! Several packets in one buffer. [`gro`] merges received packets into such buffers. A protocol
+//! sends a run of equal packets as one buffer with one header (generic segmentation offload): a
+//! virtual device passes it on whole; for a real device the core has it segmented right before the
+//! driver.
 //!
-//! The buffers bear SCTP's type of segmentation, which virtual devices take and no card does.
+//! The buffers have SCTP's segmentation type, which virtual devices accept and no card does.
 //!
 //! C headers: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h),
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
@@ -21,11 +22,12 @@ use super::{
 use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, slice};
 
-/// The segmentation that marks our packets.
+/// The segmentation type that marks this module's packets.
 const OURS: u32 = bindings::SKB_GSO_SCTP as u32;
 
-/// The marks of layers that put headers around a buffer on its way out. Each cuts them off, and
-/// adds them again, itself. On receipt such a layer takes its mark away with its header.
+/// The types that layers set when they put headers around a buffer on its way out. Each of those
+/// layers segments its headers itself. On receipt such a layer removes its type together with its
+/// header.
 const AROUND: u32 = (bindings::SKB_GSO_GRE
     | bindings::SKB_GSO_GRE_CSUM
     | bindings::SKB_GSO_IPXIP4
@@ -34,27 +36,28 @@ const AROUND: u32 = (bindings::SKB_GSO_GRE
     | bindings::SKB_GSO_UDP_TUNNEL_CSUM
     | bindings::SKB_GSO_ESP) as u32;
 
-/// What is in a received buffer.
+/// The contents of a received buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contents {
     /// One packet.
     Packet,
-    /// Packets with so many bytes of payload each, but for the last, behind one header.
+    /// Packets with this many bytes of payload each, except the last, after one header.
     Packets(u16),
-    /// Packets of another kind, or put together by nobody in this kernel.
+    /// Packets of another kind, or not merged by this kernel.
     Foreign,
 }
 
 impl Buffer {
-    /// What is in the buffer. Only this kernel's own protocols make the kind that counts as ours:
-    /// what a virtual machine or a tun device hands over is marked as untrusted.
+    /// Returns the contents of the buffer. Only packets that this kernel's own protocols have
+    /// merged count as this module's: those from a virtual machine or a tun device are marked as
+    /// untrusted.
     #[inline]
     pub(crate) fn contents(&self) -> Contents {
         self.contents_within(0)
     }
 
-    /// As [`contents`](Self::contents), of a buffer that layers with these marks may have put
-    /// headers around.
+    /// Works as [`contents`](Self::contents), for a buffer around which layers of these types may
+    /// have put headers.
     #[inline]
     fn contents_within(&self, around: u32) -> Contents {
         /// Marks packets that are the buffers of a list, each of its own size.
@@ -71,9 +74,9 @@ impl Buffer {
         }
     }
 
-    /// Says that the data are `count` packets, of `size` bytes each but for the last; also to
-    /// clones that are made afterwards. Their header may be put in front later. `false` if there is
-    /// a clone already.
+    /// Declares that the data are `count` packets, of `size` bytes each except the last; applies to
+    /// later clones, too. Their header may be added in front later. Returns `false` if there
+    /// already is a clone.
     #[inline]
     pub(crate) fn set_packets(&mut self, size: u16, count: u16) -> bool {
         if self.is_cloned() {
@@ -85,46 +88,46 @@ impl Buffer {
     }
 }
 
-/// One of the packets that a buffer is cut into.
+/// One of the packets that a buffer is segmented into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// How many come before it.
+    /// Number of packets before it.
     pub(crate) index: u16,
-    /// Bytes of payload.
+    /// Payload bytes.
     pub(crate) len: u16,
-    /// Whether none comes behind it.
+    /// Whether this is the last packet.
     pub(crate) last: bool,
 }
 
 /// A protocol whose packets may share a buffer.
 pub(crate) trait Packets: 'static {
-    /// Bytes of the header.
+    /// Length of the header, in bytes.
     const HEADER_LEN: usize;
-    /// Bytes at its start that tell one connection from another of the same hosts, at most
-    /// [`Self::HEADER_LEN`].
+    /// Length of the part at its start that distinguishes connections of the same hosts, in bytes;
+    /// at most [`Self::HEADER_LEN`].
     const FLOW_LEN: usize;
 
-    /// Whether a [sum](checksum) follows each packet with `header` when it is alone in its buffer:
-    /// the core joins packets whose sums have the same [mask](masks), and makes sums with it when
-    /// it has cut them. Several packets have none.
+    /// Returns whether a [checksum] follows each packet with `header` that is alone in
+    /// its buffer. Packets are merged if their checksums have the same [mask](masks), and get
+    /// checksums with that mask when they are segmented. Merged packets have none.
     fn has_checksum(header: &[u8]) -> bool;
 
-    /// Makes `header`, the one of the whole buffer, that of `part`. It has [`Self::HEADER_LEN`]
-    /// bytes, as all headers here.
+    /// Turns `header`, the header of the whole buffer, into that of `part`. All headers here have
+    /// [`Self::HEADER_LEN`] bytes.
     fn cut(header: &mut [u8], part: Part);
 
-    /// Whether a packet with `header` and `len` bytes of payload or padding is held for others to
-    /// join it.
+    /// Returns whether a packet with `header` and `len` bytes of payload or padding is held for
+    /// others to be merged into it.
     fn begins(header: &[u8], len: usize) -> bool;
 
-    /// Makes `whole`, the header of `held` packets, that of one more, which has `header` and `len`
-    /// bytes of payload or padding. `None` if it does not come behind them; then `whole` does not
-    /// change. What is joined must be cut into the same packets again.
+    /// Adds one packet with `header` and `len` bytes of payload or padding to `whole`, the header
+    /// of `held` packets. `None` if it does not follow them; then `whole` does not change.
+    /// Segmenting the result must give the same packets again.
     fn join(whole: &mut [u8], header: &[u8], held: Held, len: usize) -> Option<More>;
 }
 
-/// The registration of a protocol whose buffers the core can have cut and joined, ended when
-/// dropped.
+/// The registration of a protocol whose buffers the core can segment and merge; dropping it
+/// unregisters.
 pub(crate) struct Registration<P: Packets> {
     block: Listed<bindings::packet_offload>,
     joining: Joining,
@@ -132,7 +135,7 @@ pub(crate) struct Registration<P: Packets> {
 }
 
 impl<P: Packets> Registration<P> {
-    /// Starts cutting buffers of `ethertype`, host order.
+    /// Registers segmentation of buffers of `ethertype`, host order.
     pub(crate) fn new(ethertype: u16, _module: &'static ThisModule) -> Result<Self> {
         // SAFETY: All zeroes is an offload on no list, without functions.
         let mut block: bindings::packet_offload = unsafe { core::mem::zeroed() };
@@ -151,13 +154,13 @@ impl<P: Packets> Registration<P> {
         })
     }
 
-    /// Cuts a buffer. Returns the packets, or an error as a pointer.
+    /// Segments a buffer. Returns the packets, or an error as a pointer.
     ///
     /// # Safety
     ///
-    /// Called by the core with a buffer that is its alone, and whose data start behind the Ethernet
-    /// header, or what a layer in between has put there instead; `SKB_GSO_CB` says where the
-    /// outermost header starts.
+    /// Called by the core with a buffer that it has exclusively. The buffer's data start after the
+    /// Ethernet header, or what a layer in between has put there instead; `SKB_GSO_CB` says where
+    /// the outermost header starts.
     unsafe extern "C" fn segment(
         skb: *mut bindings::sk_buff,
         features: bindings::netdev_features_t,
@@ -215,8 +218,8 @@ impl<P: Packets> Registration<P> {
                 let header = slice::from_raw_parts_mut(header, P::HEADER_LEN);
                 P::cut(header, part);
                 let has_checksum = P::has_checksum(header);
-                // An outer sum adds words up, which all headers in front of ours consist of, but
-                // not ours.
+                // An outer checksum adds up 16-bit words; all headers in front of this module's
+                // consist of those, but this module's does not.
                 let from = in_front as u32;
                 if has_checksum && !checksum::append(packet, from, mask)
                     || summed_around && !bindings::skb_sum_for_outer(packet, from)
@@ -225,8 +228,7 @@ impl<P: Packets> Registration<P> {
                     return ENOMEM.to_ptr();
                 }
                 if part.last {
-                    // A stamp is of the last byte, and the last packet is the one that bears the
-                    // buffer's owner.
+                    // A timestamp is for the last byte, and the last packet has the buffer's owner.
                     bindings::skb_pass_stamp(packet, skb);
                 }
                 packet = next;

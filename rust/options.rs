@@ -12,12 +12,12 @@ use kernel::{
     uaccess::{UserPtr, UserSlice},
 };
 
-/// The user's memory of an integer at `address`.
+/// Returns the user memory of an integer at `address`.
 fn integer(address: UserPtr) -> UserSlice {
     UserSlice::new(address, mem::size_of::<c_int>())
 }
 
-/// Where `getsockopt` wants its value.
+/// The destination of the value of `getsockopt`.
 pub(crate) struct OptionBuffer {
     value: UserPtr,
     len: UserPtr,
@@ -31,7 +31,7 @@ impl OptionBuffer {
         }
     }
 
-    /// Writes as much of `bytes` as the user has room for, and how much that was.
+    /// Writes as much of `bytes` as the user has room for, and the length written.
     ///
     /// # Errors
     ///
@@ -52,13 +52,14 @@ impl OptionBuffer {
         self.write_numbers([value])
     }
 
-    /// Writes integers in host order, one behind the other, as [`write`](Self::write) does.
+    /// Writes consecutive integers in host order, as [`write`](Self::write) does.
     pub(crate) fn write_numbers<const N: usize>(self, values: [u32; N]) -> Result {
         self.write(values.map(u32::to_ne_bytes).as_flattened())
     }
 }
 
-/// What `setsockopt` hands over: user memory, or the kernel's own in a call from within.
+/// The value passed to `setsockopt`: user memory, or kernel memory in a call from within the
+/// kernel.
 pub(crate) struct OptionValue {
     value: bindings::sockptr_t,
     len: usize,
@@ -80,7 +81,7 @@ impl OptionValue {
     ///
     /// # Errors
     ///
-    /// As [`read_u32`](Self::read_u32), and `EINVAL` for another number.
+    /// Those of [`read_u32`](Self::read_u32), and `EINVAL` for another number.
     pub(crate) fn read_bool(self) -> Result<bool> {
         match self.read_u32()? {
             0 => Ok(false),
@@ -89,7 +90,7 @@ impl OptionValue {
         }
     }
 
-    /// Reads an integer in host order; more bytes than that are ignored.
+    /// Reads an integer in host order; further bytes are ignored.
     ///
     /// # Errors
     ///
@@ -111,7 +112,7 @@ impl OptionValue {
     }
 }
 
-/// The argument of an `ioctl` that answers with an integer.
+/// The argument of an `ioctl` that returns an integer.
 pub(crate) struct IntArgument(UserPtr);
 
 impl IntArgument {
@@ -119,7 +120,7 @@ impl IntArgument {
         IntArgument(UserPtr::from_addr(argument as usize))
     }
 
-    /// Writes the answer.
+    /// Writes the result.
     ///
     /// # Errors
     ///

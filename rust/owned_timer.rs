@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A value with a high-resolution timer of its own, other than a socket.
+//! A value with its own high-resolution timer, other than a socket.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
@@ -9,15 +9,15 @@ use crate::net::errno::prelude::*;
 use core::{cell::UnsafeCell, marker::PhantomPinned, ops::Deref};
 use kernel::sync::{Arc, UniqueArc};
 
-/// A value that acts when its timer expires.
+/// A value with a function that runs when its timer expires.
 pub(crate) trait Expire: Send + Sync + Sized + 'static {
     /// The timer has expired. May arm it again.
     fn expired(this: &OwnedTimer<Self>, softirq: Softirq<'_>);
 }
 
-/// A value in an [`Arc`], with its timer. The timer holds no reference: the value's end cancels it
-/// and waits for a callback that runs. So the last reference is not to be dropped with a lock held
-/// that [`Expire::expired`] takes: that would be a deadlock.
+/// A value in an [`Arc`], with its timer. The timer holds no reference: dropping the value cancels
+/// the timer and waits for a running callback. So the last reference must not be dropped with a
+/// lock held that [`Expire::expired`] takes, as that would deadlock.
 #[repr(C)]
 pub(crate) struct OwnedTimer<T: Expire> {
     timer: UnsafeCell<bindings::hrtimer>,
@@ -32,14 +32,14 @@ unsafe impl<T: Expire> Send for OwnedTimer<T> {}
 unsafe impl<T: Expire> Sync for OwnedTimer<T> {}
 
 impl<T: Expire> OwnedTimer<T> {
-    /// `value` with a timer that is not armed, made in a context that may not sleep.
+    /// Creates `value` with a disarmed timer, in a context that may not sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn new_atomic(value: T) -> Result<Arc<Self>> {
-        // Without memory no `OwnedTimer` is ever there, whose end would cancel a timer that was not
-        // set up.
+        // If the allocation fails, no `OwnedTimer` exists yet, whose drop would cancel a timer that
+        // was not set up.
         let place = UniqueArc::<Self>::new_uninit(GFP_ATOMIC)?;
         let this = Arc::from(place.write(OwnedTimer {
             // SAFETY: All zeroes are overwritten by `setup_raw` next.
@@ -53,8 +53,7 @@ impl<T: Expire> OwnedTimer<T> {
         Ok(this)
     }
 
-    /// Arms the timer for `at`, nanoseconds of the monotonic clock, in place of what it was armed
-    /// for.
+    /// Arms the timer for `at`, in nanoseconds of the monotonic clock, replacing an earlier expiry.
     pub(crate) fn arm(&self, at: u64) {
         // SAFETY: The timer was set up by `new_atomic`, the only way to make such a value, and is
         // cancelled before its memory goes, in `drop`.

@@ -12,11 +12,10 @@ use crate::net::errno::prelude::*;
 use core::marker::PhantomData;
 use kernel::ffi::c_int;
 
-/// The receiver of the frames of one Ethernet type.
+/// Receives the frames of one Ethernet type.
 pub(crate) trait Handler: 'static {
-    /// Takes a frame that came by `device`, of whatever namespace. Its data starts behind the
-    /// Ethernet header. The device stays in its namespace, under its index, for as long as the read
-    /// section lasts.
+    /// Handles a frame that came by `device`, of any namespace. Its data start after the Ethernet
+    /// header. The device stays in its namespace, under its index, for the read section.
     fn receive(skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>);
 }
 
@@ -27,19 +26,19 @@ type ListFunction = unsafe extern "C" fn(
     *mut bindings::net_device,
 );
 
-/// The registration of a [`Handler`], ended when dropped.
+/// The registration of a [`Handler`]; dropping it unregisters.
 pub(crate) struct Registration<H: Handler> {
     block: Listed<bindings::packet_type>,
     _handler: PhantomData<fn() -> H>,
 }
 
 impl<H: Handler> Registration<H> {
-    /// Starts taking the frames of `ethertype`, host order.
+    /// Registers the handler for frames of `ethertype`, host order.
     pub(crate) fn new(ethertype: u16, module: &'static ThisModule) -> Result<Self> {
         Self::with_list(ethertype, None, module)
     }
 
-    /// As [`Self::new`], for a protocol whose packets are [joined](received_list) if several come
+    /// Works as [`Self::new`], for a protocol whose packets are [merged](rx_list) if several come
     /// at once.
     pub(crate) fn with_gro<P: Packets>(
         ethertype: u16,
@@ -88,7 +87,7 @@ impl<H: Handler> Registration<H> {
 
     /// # Safety
     ///
-    /// As [`Self::call`], with a list of buffers to give away.
+    /// Those of [`Self::call`], with a list of buffers to give away.
     unsafe extern "C" fn call_list<P: Packets>(
         list: *mut bindings::list_head,
         _block: *mut bindings::packet_type,
@@ -107,7 +106,7 @@ impl<H: Handler> Registration<H> {
                 if raw.is_null() {
                     return None;
                 }
-                // A buffer that could not be made ours is gone, and others follow.
+                // A buffer without memory for a private copy was freed; the next one follows.
                 if let Some(skb) = own(raw) {
                     return Some(skb);
                 }
@@ -122,15 +121,15 @@ impl<H: Handler> Registration<H> {
 
     /// # Safety
     ///
-    /// Called in a softirq and a read section, with a device that is valid meanwhile.
+    /// Called in a softirq and a read section, with a device that is valid for the call.
     unsafe fn receive(skb: Skb, dev: *mut bindings::net_device) {
         // SAFETY: The core calls handlers in a read section, with bottom halves disabled.
         let (section, softirq) = unsafe { (rcu::Read::within(), Softirq::assume()) };
         // SAFETY: The caller's promise.
         let device = unsafe { Device::from_raw(dev) };
-        // To move a device to another namespace, the core sets it down, and waits for read sections
-        // before it changes namespace and index, one after the other. Frames that a queue kept
-        // until then are of neither place.
+        // To move a device to another namespace, the core sets it down and waits for read sections
+        // before it changes namespace and index, one after the other. A frame queued until then
+        // belongs to neither namespace.
         if device.is_up() {
             H::receive(skb, device, &section, softirq);
         } else {
@@ -139,9 +138,9 @@ impl<H: Handler> Registration<H> {
     }
 }
 
-/// Exchanges a received buffer, perhaps shared with other handlers, for one that nobody else
-/// changes. `None` without memory. Also clears the time to leave: when a sender on this machine
-/// wanted that is not when it came.
+/// Exchanges a received buffer, perhaps shared with other handlers, for one that no one else
+/// changes. `None` without memory. Also clears the send time, which a sender on this host may have
+/// set: it is not the time of receipt.
 ///
 /// # Safety
 ///

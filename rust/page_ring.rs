@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages that a stream has filled, kept to be filled again.
+//! Reuses the pages that a stream has filled.
 //!
-//! The kernel zeroes most pages when it gives them out (`init_on_alloc`). That costs a stream more
-//! than half of what copying its data does. As `skb_page_frag_refill` does with the page that a
-//! task filled last, a page is filled again when nobody else refers to it: the data was
-//! acknowledged, no device has it and no receiver on this host.
+//! The kernel zeroes most pages on allocation (`init_on_alloc`), which takes a stream more than
+//! half as long as copying its data. `skb_page_frag_refill` reuses the page that a task filled
+//! last; this ring extends that to further pages. A page is reused when it has no other references:
+//! its data was acknowledged, and no device or receiver on this host has it.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h), `struct page_frag`
 
@@ -13,7 +13,7 @@ use super::{bindings, skb::Context};
 use crate::net::errno::prelude::*;
 use core::ptr::{self, NonNull};
 
-/// Pages that one stream keeps at most: 1 MiB where a page is one of 32 KiB.
+/// Most pages that one stream keeps: 1 MiB for pages of 32 KiB.
 const MOST: usize = 32;
 
 /// A reference to a page, possibly one of a higher order, of `size` bytes.
@@ -27,7 +27,7 @@ struct Page {
 unsafe impl Send for Page {}
 
 impl Page {
-    /// The page of `from`, which has none then.
+    /// Takes the page out of `from`.
     ///
     /// # Safety
     ///
@@ -38,7 +38,7 @@ impl Page {
             .map(|page| Page { page, size })
     }
 
-    /// Gives the reference to `to`, whose page is replaced, from its first byte on.
+    /// Moves the reference to `to`, replacing its page, with all bytes free.
     fn give(self, to: &mut bindings::page_frag) {
         to.page = self.page.as_ptr();
         to.offset = 0;
@@ -46,7 +46,7 @@ impl Page {
         core::mem::forget(self);
     }
 
-    /// Whether nobody else refers to the page.
+    /// Returns whether there are no other references to the page.
     fn is_ours(&self) -> bool {
         // SAFETY: The page is valid, as this is a reference to it.
         unsafe { bindings::page_is_ours(self.page.as_ptr()) }
@@ -60,7 +60,7 @@ impl Drop for Page {
     }
 }
 
-/// A queue of filled pages, the oldest first.
+/// A queue of filled pages, oldest first.
 pub(crate) struct PageRing(Option<KBox<Filled>>);
 
 /// The entries that are not empty are the `count` ones from `first` on, wrapping.
@@ -71,12 +71,12 @@ struct Filled {
 }
 
 impl PageRing {
-    /// An empty one, which needs no memory.
+    /// Creates an empty ring, which needs no memory.
     pub(crate) const fn new() -> Self {
         PageRing(None)
     }
 
-    /// Gives all pages back.
+    /// Frees all pages.
     #[inline]
     pub(crate) fn free(&mut self) {
         if self.0.is_some() {
@@ -84,13 +84,13 @@ impl PageRing {
         }
     }
 
-    /// Has `pages` offer bytes that are free to be written: the rest of its page, a page that the
-    /// ring has and nobody else refers to, or a new one. A page that is full joins the ring, which
-    /// keeps `bytes` at most. `false` without memory. The task may sleep.
+    /// Makes `pages` offer bytes that are free to be written: the rest of its page, a page of the
+    /// ring without other references, or a new page. A page that is full is added to the ring,
+    /// which keeps `bytes` at most. Returns `false` without memory. The task may sleep.
     ///
     /// # Safety
     ///
-    /// `pages` has a reference to its page, or no page, and nobody else uses it meanwhile.
+    /// `pages` has a reference to its page, or no page, and no one else uses it during the call.
     #[inline]
     pub(super) unsafe fn refill(&mut self, pages: &mut bindings::page_frag, bytes: u32) -> bool {
         if !pages.page.is_null() && pages.offset >= pages.size {
@@ -104,7 +104,7 @@ impl PageRing {
         unsafe { bindings::skb_page_frag_refill(1, pages, Context::Task.gfp()) }
     }
 
-    /// Keeps a full page, and gives out the oldest one that nobody else refers to.
+    /// Keeps a full page, and returns the oldest page if that has no other references.
     fn exchange(&mut self, full: Page, bytes: u32) -> Option<Page> {
         let most = bytes.checked_div(full.size).unwrap_or(0) as usize;
         if self.0.is_none() && most > 0 {
@@ -121,7 +121,7 @@ impl PageRing {
 }
 
 impl Filled {
-    /// An empty one; `None` without memory.
+    /// Creates an empty queue; `None` without memory.
     fn new() -> Option<KBox<Self>> {
         let filled = Filled {
             pages: [const { None }; MOST],
@@ -135,7 +135,7 @@ impl Filled {
         self.pages.get(self.first)?.as_ref()
     }
 
-    /// Keeps a page as the newest, if there is room.
+    /// Adds a page as the newest, if there is room.
     fn push(&mut self, page: Page) {
         let behind = self.first.wrapping_add(self.count) % MOST;
         if let Some(place @ None) = self.pages.get_mut(behind) {
@@ -144,7 +144,7 @@ impl Filled {
         }
     }
 
-    /// Gives out the oldest page.
+    /// Removes the oldest page.
     fn pop(&mut self) -> Option<Page> {
         let page = self.pages.get_mut(self.first)?.take()?;
         self.first = self.first.wrapping_add(1) % MOST;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Data in pages. A *store* is a buffer that a stream fills and keeps. What leaves is a clone, or a
-//! *view*: a buffer of its own that refers to a part of a store. So one copy of the data serves
-//! every transmission of it, and nothing that a device may still read is written again. A store may
-//! refer to pages of others instead: of a file (`sendfile`, `splice`), or of the program, which
-//! gets a [notice](super::in_place).
+//! Data in pages. A *store* is a buffer that a stream fills and keeps. A clone of it is sent, or a
+//! *view*: a separate buffer that refers to a part of a store. So one copy of the data serves every
+//! transmission of it, and bytes that a device may still read are not written again. A store may
+//! instead refer to pages of other owners: of a file (`sendfile`, `splice`), or of the program,
+//! which then gets a [completion notification](super::zerocopy).
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
 //! [`net/core/sock.c`](srctree/net/core/sock.c) (`skb_page_frag_refill`)
@@ -20,15 +20,15 @@ use crate::net::errno::prelude::*;
 use core::ptr;
 use kernel::ffi::c_int;
 
-/// The flag of a send call that gives pages, which its protocol may keep
+/// The flag of a send call that passes pages, which the protocol may keep
 /// (`include/linux/socket.h`).
 const MSG_SPLICE_PAGES: c_int = bindings::MSG_SPLICE_PAGES as c_int;
 
-/// References to pages that one buffer holds at most.
+/// Most page references that one buffer can hold.
 pub(crate) const MOST_FRAGMENTS: usize = bindings::MAX_SKB_FRAGS as usize;
 
-/// References to pages that one buffer which a program fills holds at most: an administrator may
-/// want fewer (`net.core.max_skb_frags`).
+/// Returns the most page references of one buffer that a program fills; an administrator may set a
+/// lower limit (`net.core.max_skb_frags`).
 #[inline]
 pub(crate) fn most_fragments() -> usize {
     // SAFETY: Reads a number.
@@ -36,27 +36,27 @@ pub(crate) fn most_fragments() -> usize {
     most.clamp(1, MOST_FRAGMENTS)
 }
 
-/// Where a reference to a page goes.
+/// Where a page reference is added.
 #[derive(Clone, Copy)]
 enum Place {
     /// To the last fragment, which ends where the bytes begin.
     Last,
-    /// To one more.
+    /// To a new fragment.
     New,
 }
 
 impl Skb {
-    /// An empty store with `headroom` bytes in front.
+    /// Creates an empty store with `headroom` bytes in front.
     #[inline]
     pub(crate) fn store(headroom: usize, context: Context) -> Option<Self> {
         let store = Self::alloc(headroom, 0, context)?;
-        // Nobody is to sum what is spliced into it.
+        // Spliced pages then need no checksum computed.
         // SAFETY: The buffer is new and ours alone.
         unsafe { bindings::skb_set_summed(store.as_ptr()) };
         Some(store)
     }
 
-    /// A buffer without data behind `headroom` bytes, to which views are added.
+    /// Creates a buffer without data after `headroom` bytes, to which views are added.
     #[inline]
     pub(crate) fn viewer(headroom: usize, context: Context) -> Option<Self> {
         Self::alloc_single(headroom, 0, context)
@@ -64,14 +64,14 @@ impl Skb {
 }
 
 impl Buffer {
-    /// References to pages that the buffer holds.
+    /// Returns the number of page references in the buffer.
     #[inline]
     pub(crate) fn fragments(&self) -> usize {
         // SAFETY: The buffer is valid and borrowed.
         unsafe { (*self.shared()).nr_frags.into() }
     }
 
-    /// References to pages that a view of at most `len` bytes from `offset` on holds.
+    /// Returns the number of page references of a view of at most `len` bytes from `offset` on.
     pub(crate) fn fragments_in(&self, offset: usize, len: usize) -> usize {
         let end = offset.saturating_add(len);
         let (mut start, mut count) = (0_usize, 0_usize);
@@ -92,7 +92,7 @@ impl Buffer {
         count
     }
 
-    /// Bytes of the first page that the buffer refers to, 0 if there is none.
+    /// Returns the bytes of the first page fragment of the buffer, 0 if there is none.
     pub(super) fn first_fragment_len(&self) -> u32 {
         // SAFETY: The buffer is valid and borrowed; a fragment below the count is initialised.
         unsafe {
@@ -104,20 +104,20 @@ impl Buffer {
         }
     }
 
-    /// Appends at most `len` bytes that the message of a send call on `sock` holds next, and
-    /// returns how many: fewer, or none, if the buffer refers to as many pages as it can or has a
-    /// clone, and none on a socket that must not use the task's pages. The message goes on behind
-    /// those taken.
+    /// Appends at most `len` bytes that the message of a send call on `sock` has next, and returns
+    /// how many: fewer, or none, if the buffer has as many page references as it can or has a
+    /// clone, and none on a socket that must not use the task's pages. Advances the message by the
+    /// bytes appended.
     ///
-    /// The bytes are copied into pages of the running task, as TCP does it, unless the call gives
-    /// its own (`MSG_SPLICE_PAGES`), or the bytes stay [in place](Message::is_in_place). Pages that
-    /// become full join the stream's `ring`, which keeps as much as the send buffer takes, and
-    /// gives them to the task again.
+    /// The bytes are copied into pages of the running task, as TCP does it, unless the call passes
+    /// its own pages (`MSG_SPLICE_PAGES`), or the bytes stay [in place](Message::is_in_place).
+    /// Pages that become full go to the stream's `ring`, which keeps as much as the send buffer
+    /// holds, and are reused later.
     ///
     /// # Errors
     ///
-    /// If none could be taken: `EFAULT` for bytes that cannot be read, `ENOBUFS` without memory.
-    /// The buffer may cost more than before all the same.
+    /// If nothing was appended: `EFAULT` for bytes that cannot be read, `ENOBUFS` without memory.
+    /// Even then the memory of the buffer may have grown.
     #[inline]
     pub(crate) fn append(
         &mut self,
@@ -175,7 +175,7 @@ impl Buffer {
         Ok(taken)
     }
 
-    /// As [`append`](Self::append), by reference to the pages that the call gives.
+    /// Works as [`append`](Self::append), by reference to the pages that the call passes.
     fn append_spliced(&mut self, msg: &mut Message<'_>, len: usize) -> Result<usize> {
         // SAFETY: The buffer is borrowed exclusively and no clone shares it; the message is that of
         // the running call. The function takes a reference to each page, and stops at the buffer's
@@ -199,8 +199,8 @@ impl Buffer {
         }
     }
 
-    /// Where bytes of `page` from `offset` on can be referred to: at the end of the last fragment,
-    /// or in a new one. `None` if there is no room for that.
+    /// Returns where bytes of `page` from `offset` on can be referred to: at the end of the last
+    /// fragment, or in a new one. `None` if there is no room for that.
     #[inline]
     fn place_for(&self, page: *mut bindings::page, offset: u32) -> Option<Place> {
         let count = self.fragments();
@@ -216,12 +216,12 @@ impl Buffer {
         }
     }
 
-    /// Makes `len` bytes of `page` from `offset` on the end of the data.
+    /// Extends the data by `len` bytes of `page` from `offset` on.
     ///
     /// # Safety
     ///
     /// The page is valid and has these bytes, initialised. `place` was just
-    /// [found](Self::place_for) for them, and no clone shares the buffer.
+    /// [returned](Self::place_for) for them, and no clone shares the buffer.
     #[inline]
     unsafe fn refer(&mut self, place: Place, page: *mut bindings::page, offset: u32, len: u32) {
         let skb = self.as_ptr();
