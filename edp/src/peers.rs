@@ -98,16 +98,16 @@ impl Entry {
 /// The cache's answer to a sender for which it matters what a peer takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// What it has told. With a nonce, a query with that is to leave: the answer expires soon.
+    /// What it has told. With a nonce, a query with that is to be sent: the answer expires soon.
     Told(Told, Option<Nonce>),
     /// Nothing.
     Nothing,
-    /// Nothing, and a query with this nonce is to leave.
+    /// Nothing, and a query with this nonce is to be sent.
     Ask(Nonce),
 }
 
 impl Known {
-    /// The nonce of the query that is to leave.
+    /// The nonce of the query that is to be sent.
     pub fn query(self) -> Option<Nonce> {
         match self {
             Known::Told(_, nonce) => nonce,

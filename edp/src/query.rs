@@ -67,7 +67,7 @@ const LEAST_DATAGRAM: u16 = 62;
 /// Random bytes of a query. Its answer repeats them; the asker drops an answer with others.
 pub type Nonce = [u8; 4];
 
-/// This host's limits and settings, as an answer that leaves by one device tells them.
+/// This host's limits and settings, as an answer that is sent by one device tells them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The largest datagram that the device takes, without a sum.

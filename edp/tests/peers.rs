@@ -56,7 +56,7 @@ fn a_peer_that_takes_mapped_connections_is_asked_again_once_it_is_doubted() {
     assert_eq!(bucket.told(&p, START), None);
     let known = bucket.look_up(&p, START, || nonce(9));
     assert_eq!(known, Known::Ask(nonce(9)));
-    // A query that is on its way is not doubted.
+    // A query that is in flight is not doubted.
     bucket.doubt(&p);
     assert!(bucket.answer(&p, START, nonce(9), &answer));
 }

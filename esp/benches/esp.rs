@@ -31,7 +31,7 @@ struct End {
     device: Device,
     /// Bytes that were written.
     written: u64,
-    /// Packets that leave.
+    /// Packets that are sent.
     out: VecDeque<Packet<Span>>,
 }
 

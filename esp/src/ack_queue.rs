@@ -42,7 +42,7 @@
 //!   connections have turns beside those of others, until it has used some of them.
 //!
 //! The queue also shares [`UNSCHEDULED`] packets among the senders. While fewer granted packets are
-//! on their way than its `budget` has, a turn is given beside others.
+//! in flight than its `budget` has, a turn is given beside others.
 
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};

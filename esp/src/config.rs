@@ -29,8 +29,7 @@ pub struct Config {
     pub round_trip_time: u32,
     /// The least retransmission timeout, in microseconds.
     pub retransmission_time_min: u32,
-    /// How long, in milliseconds, the other side may owe an answer and be
-    /// silent.
+    /// How long, in milliseconds, the peer may owe an answer and be silent.
     pub user_timeout: u32,
     /// The caller keeps packets behind a hole, and takes requests that name packets: see
     /// [`Outcome::keep`](super::Outcome::keep).

@@ -15,15 +15,14 @@
 //! * Both sides may open the same connection at once, as in TCP. A SYN|ACK with
 //!   another number than the SYN before it replaces that number: its sender has
 //!   seen our SYN.
-//! * There is no TIME-WAIT. The side that acknowledges the other's FIN last
-//!   forgets the connection. If that acknowledgement is lost, a retransmission
-//!   finds no socket and is answered with RST. So a RST is a clean end once the
-//!   other side's FIN has arrived and ours has left, if only our FIN is
-//!   unacknowledged. It also is if it comes from a host that does not know the
-//!   connection ([`reset_for`](super::reset_for)), not from a peer that gives up, and if that host
-//!   may have had everything: since our FIN left we have sent something again or
-//!   probed, or the RST answers the FIN, which may have arrived twice, and no
-//!   packet before it. A host that never had the data would have answered that.
+//! * There is no TIME-WAIT. The side that acknowledges the other's FIN last forgets the connection.
+//!   If that acknowledgement is lost, a retransmission finds no socket and is answered with RST. So
+//!   a RST is a clean end once the peer's FIN has arrived and ours was sent, if only our FIN is
+//!   unacknowledged. It also is if it comes from a host that does not know the connection
+//!   ([`reset_for`](super::reset_for)), not from a peer that gives up, and if that host may have
+//!   had everything: since our FIN left we have sent something again or probed, or the RST answers
+//!   the FIN, which may have arrived twice, and no packet before it. A host that never had the data
+//!   would have answered that.
 //! * A packet with an acknowledgement out of bounds is dropped whole, with its
 //!   data. As in TCP (RFC 9293, 3.10.7.3), one that arrives instead of the answer
 //!   to our SYN belongs to a connection that our side has forgotten, and is
@@ -35,14 +34,12 @@
 //!   peer's reply never has an older number than we expect, since a host that
 //!   answers an empty packet expects a number beyond the packet's, and has sent
 //!   all that this one acknowledges.
-//! * A connection whose socket is closed is an *orphan*. Nobody will read, so data
-//!   that arrives for it ends it with a RST, and it waits for the other side's FIN
-//!   for some seconds only. It does not last for ever if the other side answers,
-//!   has room, and acknowledges nothing: two orphans that a forged packet has set
-//!   apart would keep each other alive. Nor does it, beyond some minutes, if the
-//!   other side has no room: a peer that never reads would hold it for ever. If
-//!   the user has ended both halves, data ends the connection in the same way, as
-//!   with TCP.
+//! * A connection whose socket is closed is an *orphan*. Nobody will read, so data that arrives for
+//!   it ends it with a RST, and it waits for the peer's FIN for some seconds only. It does not last
+//!   for ever if the peer answers, has room, and acknowledges nothing: two orphans that a forged
+//!   packet has set apart would keep each other alive. Nor does it, beyond some minutes, if the
+//!   peer has no room: a peer that never reads would hold it for ever. If the user has ended both
+//!   halves, data ends the connection in the same way, as with TCP.
 
 use super::config::{Config, Stats, LARGEST_WINDOW};
 use super::cookie::MOST_WINDOW;
@@ -93,7 +90,7 @@ enum Reader {
     },
 }
 
-/// A RST that is to leave.
+/// A RST that is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum PendingReset {
     None,
@@ -114,11 +111,11 @@ pub struct Connection {
     state: State,
     failure: Option<Failure>,
     config: Config,
-    /// The window that a SYN or SYN|ACK told: a larger one would surprise the other side.
+    /// The window that a SYN or SYN|ACK told: a larger one would surprise the peer.
     advertised_window: u16,
     /// Whether it told that requests may name packets.
     advertised_selective: bool,
-    /// Whether the other side's did.
+    /// Whether the peer's did.
     peer_selective: bool,
     /// The user's value in place of [`Config::user_timeout`], 0 for none.
     user_timeout: u32,
@@ -131,9 +128,9 @@ pub struct Connection {
     handshake: Handshake,
     reader: Reader,
     reset: PendingReset,
-    /// When a challenge ACK last left.
+    /// When a challenge ACK was last sent.
     last_challenge: Option<Nanos>,
-    /// The other side has told its version: all data that it sends acknowledges.
+    /// The peer has told its version: all data that it sends acknowledges.
     peer_has_version: bool,
     masks: Masks,
     /// Of a connection with records.
@@ -201,7 +198,7 @@ impl Connection {
         connection
     }
 
-    /// The other side's SYN had these options: to be called after [`accept`](Self::accept).
+    /// The peer's SYN had these options: to be called after [`accept`](Self::accept).
     pub fn take_options(&mut self, options: &Options) {
         self.receiver.take_options(options);
         self.peer_has_version |= options.version.is_some();
@@ -226,9 +223,8 @@ impl Connection {
         }
     }
 
-    /// The other side's SYN or SYN|ACK had these options: to be called where
-    /// [`Outcome::answered`] says so. Refuses a peer with records if this end has none, and one
-    /// without if it has.
+    /// The peer's SYN or SYN|ACK had these options: to be called where [`Outcome::answered`] says
+    /// so. Refuses a peer with records if this end has none, and one without if it has.
     pub fn take_answer(&mut self, options: &Options, outcome: &mut Outcome) {
         self.take_options(options);
         if options.records.is_some() != self.records.is_some() {
@@ -236,7 +232,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection, with a RST that tells the other side.
+    /// Ends the connection, with a RST that tells the peer.
     #[cold]
     pub(super) fn break_off(&mut self, failure: Failure, outcome: &mut Outcome) {
         self.fail(failure, outcome);
@@ -284,8 +280,7 @@ impl Connection {
         &self.config
     }
 
-    /// Changes the parameters from now on. The window does not get larger than the other side was
-    /// told.
+    /// Changes the parameters from now on. The window does not get larger than the peer was told.
     pub fn set_config(&mut self, config: Config) {
         self.config = config.with_window_up_to(self.advertised_window);
         if self.user_timeout != 0 {
@@ -340,23 +335,23 @@ impl Connection {
         self.sender.enqueue(packets.min(self.free_numbers()));
     }
 
-    /// Whether the packets with the number `seq` and behind it have never left:
-    /// then they may be cut anew at once, see [`recut`](Self::recut).
+    /// Whether the packets with the number `seq` and behind it were never sent: then they may be
+    /// cut anew at once, see [`recut`](Self::recut).
     pub fn is_unsent(&self, seq: Seq) -> bool {
         self.sender.is_unsent(seq)
     }
 
-    /// Packets that have left are too large to leave again. No packet of the
-    /// queue leaves until it is known which of them the other side has. Then
-    /// [`Outcome::cut`] has the rest of the queue cut anew, or the connection ends with
-    /// [`Failure::TooLarge`]. Without such packets the queue is cut anew a while later.
+    /// Packets that were sent are too large to retransmit. No packet of the queue leaves
+    /// until it is known which of them the peer has. Then [`Outcome::cut`] has the rest of the
+    /// queue cut anew, or the connection ends with [`Failure::TooLarge`]. Without such packets the
+    /// queue is cut anew a while later.
     pub fn pause(&mut self, now: Nanos) {
         if self.sender.is_open() {
             self.sender.pause(&self.config, &self.rtt, now);
         }
     }
 
-    /// Whether all that the other side has not acknowledged can leave again in smaller packets.
+    /// Whether all that the peer has not acknowledged can be retransmitted in smaller packets.
     /// Otherwise a [`pause`](Self::pause) may end the connection.
     pub fn may_shrink(&self) -> bool {
         self.sender.may_shrink()
@@ -368,7 +363,7 @@ impl Connection {
     }
 
     /// The number that the packet `from` has when the queue was [cut anew](Self::recut) from there
-    /// on: none that has left is used again.
+    /// on: none that was sent is used again.
     pub fn number_behind(&self, from: Seq) -> Seq {
         self.sender.number_behind(from)
     }
@@ -391,7 +386,7 @@ impl Connection {
         self.sender.hold_last(hold);
     }
 
-    /// Whether the last queued packet has never left.
+    /// Whether the last queued packet was never sent.
     #[inline]
     pub fn last_is_unsent(&self) -> bool {
         self.sender.last_is_unsent()
@@ -423,14 +418,14 @@ impl Connection {
         self.sender.announces_short(&self.config)
     }
 
-    /// Whether bytes may be appended to the last queued packet (S5): it has never
-    /// left, and no record ends with it.
+    /// Whether bytes may be appended to the last queued packet (S5): it was never sent, and no
+    /// record ends with it.
     #[inline]
     pub fn last_takes_more(&self) -> bool {
         self.sender.last_takes_more()
     }
 
-    /// Queued data packets that have never left.
+    /// Queued data packets that were never sent.
     #[inline]
     pub fn unsent(&self) -> u16 {
         self.sender.unsent()
@@ -477,10 +472,9 @@ impl Connection {
         }
     }
 
-    /// The socket is closed, and nobody will read again. The sending direction ends
-    /// as by [`close_send`](Self::close_send). From now on data fails the
-    /// connection with [`Failure::Reset`], and the next packet to send is a RST that
-    /// tells the other side.
+    /// The socket is closed, and nobody will read again. The sending direction ends as by
+    /// [`close_send`](Self::close_send). From now on data fails the connection with
+    /// [`Failure::Reset`], and the next packet to send is a RST that tells the peer.
     pub fn orphan(&mut self, now: Nanos) {
         self.close_send();
         self.limit_orphan(now, now.saturating_add(ORPHAN_HELD));
@@ -497,8 +491,8 @@ impl Connection {
         self.reader = Reader::Closed { until, held };
     }
 
-    /// Ends the connection at once. Returns the RST to send if the other side
-    /// knows of the connection; the caller counts it.
+    /// Ends the connection at once. Returns the RST to send if the peer knows of the connection;
+    /// the caller counts it.
     pub fn abort(&mut self) -> Option<Header> {
         let known = !matches!(self.state, State::Closed | State::SynSent);
         let owed = known || self.reset == PendingReset::Unread;
@@ -543,7 +537,7 @@ impl Connection {
         self.receiver.wanted_room()
     }
 
-    /// The most packets that the other side may have sent behind the last advertised number.
+    /// The most packets that the peer may have sent behind the last advertised number.
     #[inline]
     pub fn granted(&self) -> u16 {
         self.receiver.granted(&self.config)

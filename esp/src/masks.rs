@@ -16,8 +16,8 @@
 //!   masks if one of these wraps differs.
 //! * The sum on the wire is the CRC32c of the packet, with the mask added to it (exclusive or). Sum
 //!   and CRC32c of a packet give its mask back, so packets can be joined by whoever does not know
-//!   the connection: if their masks are equal. What changes on the way is found as without masks: a
-//!   CRC is linear.
+//!   the connection: if their masks are equal. What changes on the path is found as without masks:
+//!   a CRC is linear.
 //! * SYN and SYN|ACK have the mask 0. So have all packets if one end tells no nonce, as a listener
 //!   that sends a cookie.
 //! * The RST of a host that does not know the connection has the mask of the packet that it
@@ -47,7 +47,7 @@ struct Keys {
 pub(super) struct Masks {
     /// The own nonce.
     own: Option<u32>,
-    /// Once the other side has told its own.
+    /// Once the peer has told its own.
     keys: Option<Keys>,
     /// The mask of a packet of another connection, which is answered with RST.
     other: u32,
@@ -70,7 +70,7 @@ impl Masks {
         self.keys.is_some()
     }
 
-    /// The other side has told `nonce`, or none.
+    /// The peer has told `nonce`, or none.
     pub(super) fn take(&mut self, nonce: Option<u32>) {
         let ends = self.own.zip(nonce);
         self.keys = ends.map(|(own, other)| Keys {
@@ -79,7 +79,7 @@ impl Masks {
         });
     }
 
-    /// The other side does not know the own nonce.
+    /// The peer does not know the own nonce.
     pub(super) fn end(&mut self) {
         self.keys = None;
     }
@@ -89,7 +89,7 @@ impl Masks {
         self.other = mask;
     }
 
-    /// The mask of a packet that leaves.
+    /// The mask of a packet that is sent.
     #[inline]
     pub(super) fn tx_mask(&self, header: &Header, wraps: impl FnOnce() -> Wraps) -> u32 {
         match self.keys {
@@ -108,7 +108,7 @@ impl Masks {
         }
     }
 
-    /// The mask of a packet that has left, which was no SYN.
+    /// The mask of a packet that was sent, which was no SYN.
     pub(super) fn of_sent(&self, wraps: Wraps) -> u32 {
         self.keys.map_or(0, |keys| mask(keys.tx, wraps))
     }

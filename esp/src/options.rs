@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options of a SYN or SYN|ACK: what its sender tells the other side.
+//! Options of a SYN or SYN|ACK: what its sender tells the peer.
 //!
 //! They stand where other packets have payload, and take no number:
 //!

@@ -82,7 +82,7 @@ pub struct Outcome {
     pub answered: bool,
     /// The handshake is complete.
     pub established: bool,
-    /// The other side's stream has ended, just now.
+    /// The peer's stream has ended, just now.
     pub fin: bool,
     /// The connection failed, just now.
     pub failed: Option<Failure>,
@@ -114,7 +114,7 @@ pub trait WriteQueue {
     fn run(&mut self, seq: Seq) -> u16;
 }
 
-/// A queue of packets that leave one by one.
+/// A queue of packets that are sent one by one.
 impl<F: FnMut(Seq) -> u8> WriteQueue for F {
     fn flags(&mut self, seq: Seq) -> u8 {
         self(seq)
@@ -137,17 +137,17 @@ pub enum Transmit {
         header: Header,
         /// How many packets.
         count: u16,
-        /// They have left before.
+        /// They were sent before.
         resend: bool,
     },
     /// A packet without payload, complete as it is.
     Control {
         /// The whole packet.
         header: Header,
-        /// The packet, a SYN or a FIN, has left before.
+        /// The packet, a SYN or a FIN, was sent before.
         resend: bool,
     },
-    /// A packet without payload that asks the other side for an answer.
+    /// A packet without payload that asks the peer for an answer.
     Probe(Header),
     /// A request whose payload is the first [`Header::len`] bytes of
     /// [`Connection::named`](super::Connection::named).

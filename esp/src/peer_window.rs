@@ -18,8 +18,8 @@ use super::options::Window;
 /// then proves it anew.
 const LEASE: u16 = 256;
 
-/// Of a window that was granted no more are awaited: 150 packets are on their way at 100 Gbit/s
-/// while an acknowledgement travels, and the largest window is 255.
+/// Of a window that was granted no more are awaited: 150 packets are in flight at 100 Gbit/s while
+/// an acknowledgement travels, and the largest window is 255.
 const MOST_TO_ACK: u16 = 96;
 
 /// The sender's window, as far as it has shown it; distances are in packets from
@@ -62,7 +62,7 @@ impl PeerWindow {
         (self.span > 0).then_some(self.span)
     }
 
-    /// The sender is granted a window, from an acknowledgement on that leaves now.
+    /// The sender is granted a window, from an acknowledgement on that is sent now.
     #[inline]
     pub(super) fn grant(&mut self, window: Window) {
         self.advertised = Some(window);
@@ -70,7 +70,7 @@ impl PeerWindow {
         self.widen_span(window.burst_length);
     }
 
-    /// The sender is given its own parameters back, from an acknowledgement on that leaves now.
+    /// The sender is given its own parameters back, from an acknowledgement on that is sent now.
     /// Packets of a larger window may arrive later and raise them: the next call undoes that.
     pub(super) fn end_grants(&mut self, own: Window) {
         if self.granted {

@@ -2,36 +2,32 @@
 
 //! The receiving half: order, acknowledgements and requests.
 //!
-//! Packets are taken in order only. The sender goes back to the first missing
-//! one, or retransmits those that are named: see [`out_of_order`]. Choices beyond the theses:
+//! The receiver takes packets in order only. The sender goes back to the first missing one, or
+//! retransmits those that a request names: see [`out_of_order`]. Choices beyond the theses:
 //!
-//! * An acknowledgement has one of three urgencies. It leaves *now* if it opens a
-//!   window that the sender waits for (announcement, `packets_to_ack`) or answers
-//!   a packet (duplicate, FIN). The last one of a transmission opens no window: it
-//!   is *delayed*, for data to carry it, until the reader is about to sleep or
-//!   [`ACK_DELAY`] is over. So a dialogue needs no acknowledgements of its own.
-//!   While the receiver is congested (R3), both are *withheld*.
-//! * While a transmission is announced, an acknowledgement that opens its window
-//!   needs a *turn*, which the caller gives ([`ack_queue`](super::ack_queue)).
-//!   Data carries new numbers as long as the connection does not wait for a turn.
-//!   They do not replace one: the connection asks for the next turn all the same.
-//! * Receipt and permission are two things. A *hold* reports packets whose
-//!   acknowledgement is withheld or waits for its turn: at the start and the end
-//!   of a transmission, which the sender would otherwise retransmit, and in
-//!   answer to duplicates.
-//! * The receiver keeps what it has granted: it does not drop a packet within a
-//!   burst of the last advertised number for want of room. So a receive queue exceeds
-//!   its limit by one burst at most, and by 64 packets of it or as
-//!   many as the limit takes: a burst must not outgrow the socket's memory. The
-//!   receiver drops other packets if there is no room, and requests them later.
-//! * A sender's window is its own `burst_length`, which no packet states and which
-//!   may be larger than ours. So only a packet farther from the last advertised number
-//!   than any window reaches is beyond it: numbers there could not be told from
-//!   earlier ones.
-//! * A request for a hole is withheld and waits for its turn like any
-//!   acknowledgement, since the number it must name opens a window.
-//! * An empty packet carries the number of the next packet that takes one. If that
-//!   shows a new hole, the receiver requests it as well.
+//! * An acknowledgement has one of three urgencies. It is sent *now* if it opens a window that the
+//!   sender waits for (announcement, `packets_to_ack`) or answers a packet (duplicate, FIN). The
+//!   last acknowledgement of a transmission opens no window. It is *delayed*, for data to carry it,
+//!   until the reader is about to sleep or [`ACK_DELAY`] has passed. So a dialogue needs no
+//!   acknowledgements of its own. While the receiver is congested (R3), both are *withheld*.
+//! * While a transmission is announced, an acknowledgement that opens its window needs a *turn*,
+//!   which the caller gives ([`ack_queue`](super::ack_queue)). Data carries new acknowledgement
+//!   numbers unless the connection waits for a turn. These do not replace a turn: the connection
+//!   still asks for the next one.
+//! * Receipt and permission are separate. A *hold* reports packets whose acknowledgement is
+//!   withheld or waits for its turn: at the start and the end of a transmission, which the sender
+//!   would otherwise retransmit, and in answer to duplicates.
+//! * The receiver never drops a packet within one burst of the last advertised number for lack of
+//!   room. So a receive queue exceeds its limit by at most one burst. Of a larger burst it keeps 64
+//!   packets, or as many as the limit holds, because a burst must not outgrow the socket's memory.
+//!   The receiver drops other packets if there is no room, and requests them later.
+//! * A sender's window is its own `burst_length`, which may be larger than ours. So only a packet
+//!   that is farther from the last advertised number than any window reaches is out of the window:
+//!   its number could not be told from an earlier one.
+//! * A request for a hole is withheld and waits for its turn like any acknowledgement, since its
+//!   acknowledgement number opens a window.
+//! * An empty packet carries the number of the next packet that takes one. If this reveals a new
+//!   hole, the receiver requests it as well.
 
 use super::ack_queue::{Samples, SHORT};
 use super::config::{Config, LARGEST_WINDOW};
@@ -54,7 +50,7 @@ mod out_of_order;
 mod probing;
 mod turns;
 
-/// A transmission of more packets is a long one.
+/// A transmission of more packets than this is long.
 const LONG: u16 = 256;
 
 /// When an acknowledgement is due.
@@ -69,27 +65,27 @@ enum Due {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Request {
     Not,
-    /// For packets that a later one has shown to be missing.
+    /// For missing packets, because a later one has arrived.
     Hole,
-    /// For a packet that a probe has shown to be lost; its sender has the turn.
+    /// For a packet that a probe has shown to be lost. Its sender has the turn.
     Probed,
-    /// None: the answer to a skip is to leave.
+    /// Not a request: the answer to a skip is due.
     Skipped,
 }
 
-/// The turn in the ACK queue, in which the window opens.
+/// The connection's turn in the ACK queue, in which it opens the sender's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Turn {
-    /// Not needed, or not asked for yet.
+    /// Not needed, or not yet requested.
     Not,
     Waiting,
     Granted,
 }
 
-/// In what kind of packet an acknowledgement number leaves.
+/// The kind of packet that carries an acknowledgement number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckKind {
-    /// A packet that leaves for another reason.
+    /// A packet that is sent for another reason.
     Carried,
     Ack,
     /// Confirms receipt and opens no window.
@@ -109,25 +105,25 @@ impl AckKind {
     }
 }
 
-/// The other side's stream.
+/// The state of the peer's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Incoming {
     /// No transmission is announced.
     Idle,
     /// Between TXS and TXF.
     Transmission,
-    /// The FIN has been taken.
+    /// After the FIN.
     Ended,
 }
 
-/// A packet that was taken.
+/// How packets were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It takes no number.
+    /// The packet takes no number.
     Empty,
-    /// It is to be kept: packets before it are missing.
+    /// The caller keeps the packets, because earlier ones are missing.
     Kept,
-    /// Data packets, behind some that were received before.
+    /// Of a run of data packets, `skip` were received before and the next `taken` are in order.
     Data {
         skip: u16,
         taken: u16,
@@ -137,60 +133,59 @@ pub(super) enum Taken {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Receiver {
-    /// The number of the other side's SYN.
+    /// The number of the peer's SYN.
     irs: Seq,
-    /// The number taken next.
+    /// The next expected number.
     expected: Seq,
-    /// How often numbers have wrapped there.
+    /// How often numbers have wrapped at `expected`.
     wrapped: Wrapped,
-    /// The acknowledgement number that left last and opened a window.
+    /// The last acknowledgement number sent that opened a window.
     last_advertised: Seq,
-    /// OutOfOrder the last number that the sender may use by all that it was given.
+    /// The number after the last one that any advertised window allows.
     allowed: Seq,
-    /// OutOfOrder the highest number known to be in use.
+    /// The number after the highest one known to be in use.
     seen: Seq,
     incoming: Incoming,
     /// R3: due acknowledgements are withheld.
     congested: bool,
-    /// Packets taken since an acknowledgement left in its turn.
+    /// Packets taken since the last acknowledgement in a turn.
     since_ack: u16,
-    /// Packets taken of the transmission before that.
+    /// Packets of the transmission taken before that acknowledgement.
     before_ack: u16,
     due: Due,
     turn: Turn,
-    /// It came at once: no other connection of the device waited for one.
+    /// The turn came at once, because no other connection of the device waited.
     immediate_turn: bool,
-    /// So many connections of the device had announced a transmission when it was asked for.
+    /// Connections of the device with an announced transmission when the turn was requested.
     senders: u16,
-    /// What [`take_samples`](Self::take_samples) returns next.
+    /// Samples for the next [`take_samples`](Self::take_samples).
     samples: Samples,
-    /// The start or the end of a transmission has come and no acknowledgement
-    /// has left since.
+    /// A transmission has started or ended since the last acknowledgement.
     unreported: bool,
-    /// The number of a packet with TXS, until it is acknowledged.
+    /// The number of the packet with TXS, until it is acknowledged.
     announced: Option<Seq>,
-    /// That packet was a short one, which nothing follows unscheduled.
+    /// That packet was a short announcement: no unscheduled packets follow it.
     short_announcement: bool,
-    /// An answer is due, congested or not.
+    /// An acknowledgement is due even if the receiver is congested.
     answer: bool,
     request: Request,
-    /// The expected number when a hole was requested.
+    /// The expected number when the last hole was requested.
     requested_at: Option<Seq>,
-    /// The numbers that were skipped last, until a packet is taken: the first of them, and the one
-    /// behind.
+    /// The range of numbers skipped last, until a packet is taken: the first number, and the one
+    /// after the last.
     skipped: Option<(Seq, Seq)>,
-    /// A packet was dropped for want of room.
+    /// A packet was dropped for lack of room.
     dropped_for_room: bool,
-    /// When the request timer started.
+    /// When the request timer was last started.
     last_progress: Nanos,
-    /// Its expirations since a round trip was measured.
+    /// Expirations of the request timer since the last measured round trip.
     probes: u8,
-    /// Until a probe's answer arrives, or the packet that was probed for.
+    /// The current probe, until its answer or the missing packet arrives.
     probing: Option<Probing>,
     /// When a packet of any connection last arrived at the device.
     last_device_rx: Nanos,
     timed: Option<Timed>,
-    /// From acknowledgements to the packets that they let go.
+    /// Times from an acknowledgement to the first packet that it allowed.
     turnaround: Rtt,
     peer: PeerWindow,
     grants: Grants,
@@ -198,7 +193,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that has taken the SYN with the number `irs`.
+    /// Creates a receiver that has taken the SYN with the number `irs`.
     pub(super) fn new(irs: Seq, now: Nanos) -> Self {
         let expected = irs.add(1);
         Self {
@@ -237,7 +232,7 @@ impl Receiver {
         }
     }
 
-    /// The number of the other side's SYN.
+    /// The number of the peer's SYN.
     #[inline]
     pub(super) fn irs(&self) -> Seq {
         self.irs
@@ -249,19 +244,19 @@ impl Receiver {
         self.incoming == Incoming::Transmission
     }
 
-    /// Whether the FIN has been taken.
+    /// Whether the FIN was taken.
     #[inline]
     fn has_ended(&self) -> bool {
         self.incoming == Incoming::Ended
     }
 
-    /// Whether a packet with this number has not been taken.
+    /// Whether no packet with this number was taken yet.
     #[inline]
     pub(super) fn is_new(&self, seq: Seq) -> bool {
         !seq.before(self.expected)
     }
 
-    /// An acknowledgement is to leave, congested or not.
+    /// Makes an acknowledgement due, even if the receiver is congested.
     #[inline]
     pub(super) fn answer(&mut self) {
         self.answer = true;
@@ -277,7 +272,7 @@ impl Receiver {
         self.request = Request::Not;
     }
 
-    /// Nothing is received any more.
+    /// Ends the receiving half.
     pub(super) fn end(&mut self) {
         self.drop_kept();
         if self.is_receiving() {
@@ -286,7 +281,7 @@ impl Receiver {
         self.leave_ack_queue();
     }
 
-    /// The sender's SYN had these options.
+    /// Takes the options of the sender's SYN.
     pub(super) fn take_options(&mut self, options: &Options) {
         if let Some(window) = options.window {
             self.peer.set_advertised(window);
@@ -300,16 +295,15 @@ impl Receiver {
         self.last_device_rx = at;
     }
 
-    /// Whether a number that leaves now may open the window.
+    /// Whether an acknowledgement sent now may open the window.
     #[inline]
     fn is_open(&self) -> bool {
         !self.congested && self.turn != Turn::Waiting
     }
 
-    /// Decides what becomes of the `count` packets with `header` (R1 to R3), which are in
-    /// the order of their numbers and, but for the last, full. All come at once: an
-    /// acknowledgement that several of them make due leaves once. `lost` counts the
-    /// numbers that they newly show to be missing.
+    /// Processes `count` packets with `header` (R1 to R3). They are in order and full, except for
+    /// the last one. As they arrive together, one acknowledgement covers them. Sets `lost` to the
+    /// number of packets newly found missing.
     #[inline]
     pub(super) fn on_packets(
         &mut self,
@@ -345,7 +339,7 @@ impl Receiver {
             self.advance(1, now);
             self.drop_kept();
             self.incoming = Incoming::Ended;
-            // Nothing can follow, so there is no window to withhold.
+            // Nothing follows a FIN, so there is no window to withhold.
             self.congested = false;
             self.leave_ack_queue();
             self.answer = true;
@@ -354,8 +348,8 @@ impl Receiver {
         self.take_data(header, count, skip, room, config, now)
     }
 
-    /// Takes the `count` data packets with `header` that are next in order, behind the first `skip`
-    /// ones, which were received before.
+    /// Takes `count` data packets with `header`, the first `skip` of which were received before.
+    /// The rest is next in order.
     #[inline(always)]
     fn take_data(
         &mut self,
@@ -428,12 +422,12 @@ impl Receiver {
         self.expected = next;
         self.note_seen(self.expected);
         self.requested_at = None;
-        // The sender has got the answer: a skip with the same number would be one of another wrap.
+        // The sender has the answer, so a skip with the same number would be from another wrap.
         self.skipped = None;
         if self.has_hole() {
             self.close_hole(packets, now);
         } else if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
-            // One that waits for its turn asks for the rest of the hole then.
+            // A request that waits for its turn then asks for the rest of the hole.
             self.request = Request::Not;
         }
         self.dropped_for_room = false;
@@ -444,7 +438,7 @@ impl Receiver {
         self.last_progress = now;
     }
 
-    /// Decides when data just taken is acknowledged (R2).
+    /// Schedules the acknowledgement of data just taken (R2).
     #[inline]
     fn schedule_ack(
         &mut self,
@@ -459,7 +453,7 @@ impl Receiver {
         let ends = flags & flags::TXF != 0;
         if ends {
             self.incoming = Incoming::Idle;
-            // The next transmission's packets may not be written yet.
+            // The program may not have written the next transmission yet.
             self.timed = None;
             if starts && count > 1 {
                 self.forget_samples(measured);
@@ -469,8 +463,8 @@ impl Receiver {
             self.begin(header);
         }
         self.unreported |= starts || ends;
-        // Packets behind the end of this message are missing: the sender goes on at
-        // once when this one is acknowledged.
+        // Packets after the end of this message are missing. An acknowledgement makes the sender
+        // continue at once.
         let out_of_order = ends && self.expected.before(self.seen);
         let filled = self.take_hole_filled();
         if (starts && !ends)
@@ -484,7 +478,7 @@ impl Receiver {
         }
     }
 
-    /// A transmission of more than this packet is announced.
+    /// Begins a transmission of more than this packet.
     #[inline(never)]
     fn begin(&mut self, header: &Header) {
         self.before_ack = 0;
@@ -505,14 +499,14 @@ impl Receiver {
         self.grants.packets_to_ack(self.peer.window(config), least)
     }
 
-    /// A packet that takes no number: one with an earlier number is a probe, a later
+    /// Processes a packet that takes no number. With an earlier number it is a probe; a later
     /// number shows that packets are missing.
     #[inline]
     fn on_empty(&mut self, seq: Seq, config: &Config, now: Nanos, lost: &mut u32) {
         if seq.before(self.expected) {
             self.answer = true;
         } else if self.has_ended() {
-            // Nothing can be missing.
+            // Nothing follows a FIN.
         } else if seq == self.expected {
             self.end_probing();
         } else if self.is_selective() {
@@ -528,7 +522,7 @@ impl Receiver {
         }
     }
 
-    /// A packet has arrived again: its acknowledgement may have been lost.
+    /// Answers a duplicate, whose acknowledgement may have been lost.
     fn on_old(&mut self, room: Room, config: &Config) {
         if !self.has_ended() {
             self.congested = is_congested(room, 0, || self.grants.window(config));
@@ -537,7 +531,7 @@ impl Receiver {
         self.answer = true;
     }
 
-    /// None of the `count` packets has the expected number.
+    /// Processes `count` packets, none of which has the expected number.
     fn on_other(
         &mut self,
         header: &Header,
@@ -567,7 +561,7 @@ impl Receiver {
         Err(DropReason::OutOfSequence)
     }
 
-    /// Requests the packets before `seq`: once (R1), and after each probe.
+    /// Requests the packets before `seq`, once for each hole (R1) and again after each probe.
     fn request_hole(&mut self, seq: Seq, config: &Config, lost: &mut u32) {
         let probed = self.probing.is_some();
         self.end_probing();
@@ -587,13 +581,13 @@ impl Receiver {
         } else {
             Request::Hole
         };
-        // The packets that fill the hole answer the request.
+        // The packets that fill the hole answer the request, not an acknowledgement.
         self.timed = None;
     }
 
-    /// How many of `count` packets need not be dropped for want of room: those that fit,
-    /// and those that were granted. The first one's number is `distance` from the one given
-    /// last, and each adds `each` bytes to the queue.
+    /// How many of `count` packets the receive queue takes: those that fit, and those that were
+    /// granted. The first one's number is `distance` after the last advertised one, and each packet
+    /// adds `each` bytes to the queue.
     #[inline]
     fn fitting(
         &mut self,
@@ -621,7 +615,7 @@ impl Receiver {
         fitting
     }
 
-    /// The reader took data.
+    /// Handles a read, which left `room`.
     #[inline]
     pub(super) fn on_read(&mut self, room: Room, config: &Config, now: Nanos) {
         if self.has_ended() {
@@ -646,7 +640,7 @@ impl Receiver {
         }
     }
 
-    /// Whether reading can make something leave.
+    /// Whether a read may cause packets to be sent.
     #[inline]
     pub(super) fn waits_for_room(&self) -> bool {
         self.congested || self.dropped_for_room
@@ -670,7 +664,7 @@ impl Receiver {
         self.due != Due::Not
     }
 
-    /// A delayed acknowledgement need not wait for data any longer.
+    /// Sends a delayed acknowledgement without waiting for data.
     #[inline]
     pub(super) fn flush(&mut self) {
         if self.due != Due::Not {
@@ -678,7 +672,7 @@ impl Receiver {
         }
     }
 
-    /// Whether neither an acknowledgement, nor a request or a probe is to leave now.
+    /// Whether no acknowledgement, request or probe is due.
     #[inline]
     pub(super) fn has_nothing_to_send(&self) -> bool {
         self.due != Due::Now
@@ -688,7 +682,7 @@ impl Receiver {
             && self.probing.is_none()
     }
 
-    /// The acknowledgement number that a packet leaving now carries.
+    /// The acknowledgement number of a packet sent now.
     #[inline]
     pub(super) fn ack_number(&self, kind: AckKind) -> Seq {
         if kind == AckKind::Carried && !self.is_open() {
@@ -698,7 +692,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a request is to leave now.
+    /// Whether a request, or the answer to a skip, is due.
     #[inline]
     pub(super) fn has_request_to_send(&self) -> bool {
         match self.request {
@@ -709,8 +703,7 @@ impl Receiver {
         }
     }
 
-    /// The acknowledgement that is to leave now, in a packet of its own if no other
-    /// carries it.
+    /// The acknowledgement that is due, in a packet of its own unless data carries it.
     #[inline]
     pub(super) fn ack_to_send(&self) -> Option<AckKind> {
         let due = self.due == Due::Now;
@@ -722,7 +715,7 @@ impl Receiver {
         }
     }
 
-    /// An acknowledgement of this kind leaves now: returns the grant that it carries.
+    /// Returns the grant that an acknowledgement of this kind carries if it is sent now.
     #[inline]
     pub(super) fn grant(&mut self, kind: AckKind, config: &Config) -> Option<Grant> {
         if kind != AckKind::Ack || !self.is_open() {
@@ -745,7 +738,7 @@ impl Receiver {
         Some(grant)
     }
 
-    /// A packet left with [`ack_number`](Self::ack_number).
+    /// Notes that a packet with [`ack_number`](Self::ack_number) was sent.
     #[inline(always)]
     pub(super) fn on_ack_sent(&mut self, kind: AckKind, config: &Config, now: Nanos) {
         if kind == AckKind::Request {
@@ -779,7 +772,7 @@ impl Receiver {
         }
     }
 
-    /// The delayed acknowledgement's timer.
+    /// When the delayed acknowledgement is due.
     #[inline]
     pub(super) fn ack_timer(&self) -> Option<Nanos> {
         match self.due {
@@ -788,15 +781,15 @@ impl Receiver {
         }
     }
 
-    /// The delayed acknowledgement's timer has expired.
+    /// Handles the expired timer of the delayed acknowledgement.
     pub(super) fn on_ack_timer(&mut self) {
         self.due = Due::Now;
     }
 }
 
-/// R3: whether the receive queue, with `more` bytes added, cannot take another
-/// burst of full packets and more than a quarter of it is in use. An empty queue
-/// is not congested, whatever its limit.
+/// Whether the receiver is congested (R3): the receive queue with `more` bytes added has no room
+/// for another burst of full packets, and more than a quarter of it is in use. An empty queue is
+/// never congested, whatever its limit.
 #[inline]
 fn is_congested(room: Room, more: u32, window: impl FnOnce() -> u16) -> bool {
     let queued = room.queued.saturating_add(more);

@@ -40,7 +40,7 @@ pub fn largest_record(limit: u32) -> u32 {
 pub(super) struct Records {
     /// The longest record that this end takes.
     own: u32,
-    /// The longest that the other side takes.
+    /// The longest that the peer takes.
     peer: u32,
     /// A record has begun to arrive and has not ended.
     open: bool,
@@ -49,7 +49,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// The other side takes records of up to `largest` bytes.
+    /// The peer takes records of up to `largest` bytes.
     pub(super) fn set_peer_largest(&mut self, largest: u32) {
         self.peer = largest;
     }
@@ -59,7 +59,7 @@ impl Records {
         self.open
     }
 
-    /// Takes in data that are next in order. `None` if the other side breaks the rules.
+    /// Takes in data that are next in order. `None` if the peer breaks the rules.
     fn take(&mut self, starts: bool, ends: bool, bytes: u32) -> Option<Part> {
         let length = self.arrived.saturating_add(bytes);
         if starts == self.open || length > self.own {
@@ -105,14 +105,14 @@ impl Connection {
         Some(self.records?.own)
     }
 
-    /// The longest record that the other side takes, 0 if the connection has none.
+    /// The longest record that the peer takes, 0 if the connection has none.
     pub fn largest_record(&self) -> u32 {
         self.records.map_or(0, |records| records.peer)
     }
 
     /// Takes the place in their record of the `bytes` that [`Outcome::deliver`] says to queue, from
-    /// a run of `count` packets with `header_flags`. `None` if the other side breaks the rules:
-    /// nothing is to be queued, and the connection has failed.
+    /// a run of `count` packets with `header_flags`. `None` if the peer breaks the rules: nothing
+    /// is to be queued, and the connection has failed.
     pub fn take_part(
         &mut self,
         header_flags: u8,

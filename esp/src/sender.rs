@@ -2,7 +2,7 @@
 
 //! The sending half: windows, announcements and retransmission.
 //!
-//! The write queue is the caller's; here are only the numbers that divide it:
+//! The caller owns the write queue. The sender keeps only the numbers that divide it:
 //!
 //! ```text
 //!      una          next         high         tail
@@ -11,31 +11,28 @@
 //!       | if need be | again      |            |
 //! ```
 //!
-//! The window is counted from `window_start`, the last acknowledgement that opened
-//! one. A hold acknowledges receipt only: it moves `una` and leaves `window_start`
-//! behind.
+//! The window starts at `window_start`, the last acknowledgement that opened one. A hold only
+//! acknowledges receipt: it moves `una` but not `window_start`.
 //!
 //! Choices beyond the theses:
 //!
-//! * Whether a packet carries TXS and TXF is decided when it first leaves: TXS
-//!   if no transmission is open, TXF if nothing is queued behind it. A resend
-//!   carries what the packet carried first, since the receiver's view of the
-//!   transmission hangs on it.
-//! * No packet leaves beyond a burst from the last acknowledgement that opened a
-//!   window, however many announcements there are.
-//! * In a connection with records the queue knows which packets begin and end one, before they have
-//!   left: these carry TXS and TXF.
-//! * The FIN is no packet of the queue. It takes the number behind the last one
-//!   and obeys the same window.
-//! * The retransmission timer sends the first unacknowledged packet again, not
-//!   the last announced or finished one: a receiver that has it answers with
-//!   the number it expects, one that has not gets just what it needs. Until all
-//!   that was then outstanding is acknowledged, an acknowledgement of a part
-//!   goes back, as a request does, and a hold of a part sends the next first
-//!   packet at once: a row of lost messages costs one timeout and not one each.
-//! * Packets that never left may be cut anew at any time, and take other
-//!   numbers. Those that left can be once the receiver has skipped their numbers: it
-//!   takes none of them any more, however late, and tells which it had. See [`Pause`].
+//! * The first transmission of a packet decides its flags: TXS if no transmission is open, TXF if
+//!   nothing is queued behind it. A retransmission repeats these flags, because the receiver
+//!   derives the bounds of the transmission from them.
+//! * No packet is sent beyond one window from the last acknowledgement that opened one, however
+//!   many announcements there are.
+//! * In a connection with records, the queue knows before the first transmission which packets
+//!   begin and end a record. These carry TXS and TXF.
+//! * The FIN is not part of the queue. It takes the number after the last packet and obeys the same
+//!   window.
+//! * The retransmission timer retransmits the first unacknowledged packet, not the last one with
+//!   TXS or TXF. A receiver that has it answers with the number it expects; one that lacks it gets
+//!   exactly what it needs. Until everything outstanding at the timeout is acknowledged, a partial
+//!   acknowledgement goes back as a request does, and a partial hold retransmits the next packet at
+//!   once. So a row of lost messages costs one timeout, not one each.
+//! * Packets that were never sent may be split again at any time, and take other numbers. Packets
+//!   that were sent may be once the receiver has skipped their numbers: it rejects these numbers
+//!   from then on and reports which packets it had. See [`Pause`].
 
 use super::config::Config;
 use super::masks::Wrapped;
@@ -53,7 +50,7 @@ mod pausing;
 mod recovery;
 mod transmit;
 
-/// What a number stands for.
+/// What takes a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Syn,
@@ -61,11 +58,11 @@ pub(super) enum Kind {
     Fin,
 }
 
-/// A packet that leaves now.
+/// A packet, or a run of data packets, to send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outgoing {
     pub(super) seq: Seq,
-    /// How many packets, of data.
+    /// Number of packets; 1 unless they are data.
     pub(super) count: u16,
     pub(super) kind: Kind,
     /// TXS and TXF.
@@ -81,7 +78,7 @@ pub(super) struct Acked {
     pub(super) fin: bool,
 }
 
-/// Numbers of unacknowledged packets. Two are kept back, for the SYN and the FIN.
+/// Maximum number of unacknowledged packets. Two numbers are reserved for the SYN and the FIN.
 const MOST_QUEUED: u16 = 0x7ffd;
 
 /// The packet whose round trip is being measured.
@@ -95,9 +92,9 @@ struct Timed {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sender {
     una: Seq,
-    /// How often numbers have wrapped there.
+    /// How often numbers have wrapped at `una`.
     wrapped: Wrapped,
-    /// The highest number acknowledged by what opens a window; not after `una`.
+    /// The highest acknowledgement that opened a window; never after `una`.
     window_start: Seq,
     next: Seq,
     high: Seq,
@@ -105,32 +102,32 @@ pub(super) struct Sender {
     syn_acked: bool,
     fin: bool,
     hold: bool,
-    /// No more bytes join the packet queued last.
+    /// No bytes may be appended to the last queued packet.
     sealed: bool,
-    /// The last packet that first left was without TXF.
+    /// The newest packet that was sent had no TXF.
     in_transmission: bool,
-    /// The queue says where a transmission starts and ends: each is a record.
+    /// Each transmission is a record; the queue knows its bounds.
     records: bool,
     /// The last packet with TXS, until an acknowledgement of it opens a window.
     announced: Option<Seq>,
-    /// The last packet with TXF, while unacknowledged.
+    /// The last packet with TXF, until it is acknowledged.
     last_txf: Option<Seq>,
-    /// The peer is to be asked for the window's opening.
+    /// A probe is due: the window is closed, or the peer has to skip numbers.
     probe: bool,
-    /// The packet at `una` is to be sent again, wherever `next` is.
+    /// The packet at `una` is to be sent next, wherever `next` is.
     resend_first: bool,
-    /// What `high` was at a timeout, until `una` gets there.
+    /// The value of `high` at the last timeout, until `una` reaches it.
     recover: Option<Seq>,
-    /// A packet that was the first unacknowledged one when it left, and when it left last.
+    /// The packet that was last sent as the first unacknowledged one, and when.
     una_sent_at: Option<(Seq, Nanos)>,
     timed: Option<Timed>,
     pause: Option<Pause>,
-    /// The receiver takes skips.
+    /// The receiver accepts skips.
     skips: bool,
     missing: Missing,
     grants: Granted,
-    /// Since the FIN left, a packet was sent that the other side may have had
-    /// before: a retransmission, or a probe.
+    /// Since the FIN was first sent, a packet was sent that the peer may already have: a
+    /// retransmission, or a probe.
     repeated: bool,
     /// Timeouts since the last progress.
     tries: u8,
@@ -138,7 +135,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// A sender whose SYN has the number `isn` and is due.
+    /// Creates a sender whose SYN has the number `isn` and is due.
     pub(super) fn new(isn: Seq) -> Self {
         Self {
             una: isn,
@@ -170,12 +167,12 @@ impl Sender {
         }
     }
 
-    /// Each transmission is a record, whose bounds the queue knows.
+    /// Makes each transmission a record, whose bounds the queue knows.
     pub(super) fn keep_records(&mut self) {
         self.records = true;
     }
 
-    /// Many others send to the receiver.
+    /// Notes that the receiver reported many senders.
     pub(super) fn set_crowded(&mut self) {
         self.grants.set_crowded();
     }
@@ -186,13 +183,13 @@ impl Sender {
         !self.in_transmission && !self.records && self.grants.is_short(config) && self.unsent() == 0
     }
 
-    /// The receiver grants windows.
+    /// Takes the windows that the receiver grants.
     #[inline]
     pub(super) fn take_grant(&mut self, grant: Grant) {
         self.grants.take(grant);
     }
 
-    /// Packets that may be on their way behind the last acknowledgement that opened a window.
+    /// Maximum number of packets in flight after the last acknowledgement that opened a window.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
         self.grants.window(config)
@@ -209,7 +206,7 @@ impl Sender {
         self.una
     }
 
-    /// The number behind the last one that was ever sent.
+    /// The number after the highest one ever sent.
     #[inline]
     pub(super) fn high(&self) -> Seq {
         self.high
@@ -227,43 +224,42 @@ impl Sender {
         self.una != self.high
     }
 
-    /// Whether the other side owes an acknowledgement: of packets that were sent, or
-    /// the one that opens the window for packets that wait.
+    /// Whether the peer owes an acknowledgement: of packets that were sent, or the one that opens
+    /// the window for packets that wait.
     #[inline]
     pub(super) fn awaits_peer(&self) -> bool {
         self.is_outstanding() || self.is_blocked()
     }
 
-    /// Whether holds have acknowledged all that was sent, and packets wait for the
-    /// window to open. The acknowledgement that opens it may be lost, and the other
-    /// side does not know that.
+    /// Whether holds have acknowledged everything that was sent, and packets wait for the window to
+    /// open. The acknowledgement that opens it may be lost, and the peer would not notice.
     #[inline]
     fn is_blocked(&self) -> bool {
         let end = self.tail.add(u16::from(self.fin));
         self.syn_acked && self.una == self.high && self.window_start != self.una && self.high != end
     }
 
-    /// Whether a host that does not know the connection, and answers the packet before
-    /// the number `behind` with RST, may have had all that was sent, and have
-    /// forgotten the connection. `is_data`: the packet is no empty one behind the last.
+    /// Whether a peer that has forgotten the connection may have received everything before that.
+    /// Its RST answers the packet before the number `behind`; `is_data` is false if that may be an
+    /// empty packet after the last one.
     pub(super) fn may_be_forgotten(&self, behind: Seq, is_data: bool) -> bool {
         self.repeated || (is_data && self.has_sent_fin() && behind == self.high)
     }
 
-    /// Whether a host that knows no connection may answer a packet of ours before the number
-    /// `behind`: a probe, the last one, or any between them.
+    /// Whether a host without this connection may answer one of our packets with a RST that
+    /// acknowledges `behind`: a probe, the last packet, or any between them.
     pub(super) fn may_be_answered(&self, behind: Seq) -> bool {
         let probe = self.una.sub(1);
         probe.distance(behind) <= probe.distance(self.high)
     }
 
-    /// A packet leaves that the other side may have had before.
+    /// Notes a transmission of a packet that the peer may already have.
     #[inline]
     pub(super) fn note_repeat(&mut self) {
         self.repeated |= self.has_sent_fin();
     }
 
-    /// Whether all that is queued has left, and nothing is to leave again.
+    /// Whether everything queued was sent, and no retransmission, probe or FIN is due.
     #[inline]
     pub(super) fn has_nothing_to_send(&self) -> bool {
         let all_sent = self.next == self.high && self.high == self.tail;
@@ -271,7 +267,7 @@ impl Sender {
         all_sent && self.syn_acked && !(self.fin | self.probe | resends)
     }
 
-    /// Whether packets wait for the window to open, and nothing else is to be done for them now.
+    /// Whether packets wait for the window to open, and nothing else is due now.
     #[inline]
     pub(super) fn awaits_window(&self, config: &Config) -> bool {
         self.syn_acked
@@ -281,24 +277,24 @@ impl Sender {
             && (self.timer.is_some() || !self.is_blocked())
     }
 
-    /// Whether a probe for the window's opening is to leave. The next call says no.
+    /// Takes the pending probe of a closed window: returns whether there was one.
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {
         core::mem::take(&mut self.probe)
     }
 
-    /// Whether the packet `seq` has never left.
+    /// Whether the packet `seq` was never sent.
     pub(super) fn is_unsent(&self, seq: Seq) -> bool {
         !seq.before(self.high)
     }
 
-    /// Whether no queued packet is unacknowledged.
+    /// Whether all queued packets are acknowledged.
     #[inline]
     pub(super) fn is_drained(&self) -> bool {
         self.queued() == 0
     }
 
-    /// Whether everything up to and with the FIN has left at least once.
+    /// Whether the FIN, and so everything before it, was sent at least once.
     #[inline]
     pub(super) fn has_sent_fin(&self) -> bool {
         self.fin && self.high.after(self.tail)
@@ -325,19 +321,19 @@ impl Sender {
         }
     }
 
-    /// Whether one more packet can be told apart from those queued.
+    /// Whether a number is free for one more packet.
     #[inline]
     pub(super) fn can_enqueue(&self) -> bool {
         self.free_numbers() > 0
     }
 
-    /// The number of the packet that is queued next.
+    /// The number that the next queued packet takes.
     #[inline]
     pub(super) fn tail(&self) -> Seq {
         self.tail
     }
 
-    /// Packets that may yet be queued.
+    /// How many more packets may be queued.
     #[inline]
     pub(super) fn free_numbers(&self) -> u16 {
         if self.fin {
@@ -392,42 +388,41 @@ impl Sender {
         }
     }
 
-    /// Ends the stream behind what is queued.
+    /// Ends the stream after the queued packets.
     #[inline]
     pub(super) fn finish(&mut self) {
         self.fin = true;
         self.hold = false;
     }
 
-    /// The SYN leaves once more, now as a SYN|ACK, with as many tries as a first
-    /// one has.
+    /// Sends the SYN again, now as a SYN|ACK, with a full number of tries.
     pub(super) fn restart_syn(&mut self) {
         self.resend_first = true;
         self.tries = 0;
         self.timer = None;
     }
 
-    /// The SYN or SYN|ACK is to be sent again, as the other side repeats itself.
+    /// Retransmits the SYN or SYN|ACK: the peer has retransmitted its own.
     #[inline]
     pub(super) fn repeat_syn(&mut self) {
         self.resend_first = true;
     }
 
-    /// Whether an acknowledgement is for packets that were sent, and not before the
-    /// number that last opened a window. Data repeats that number while a later one
-    /// is held back.
+    /// Whether an acknowledgement number is within the packets that were sent, and not before the
+    /// last one that opened a window. Data repeats that number while a later acknowledgement is
+    /// withheld.
     #[inline]
     pub(super) fn is_acceptable(&self, ack: Seq) -> bool {
         let advance = self.window_start.distance(ack);
         advance <= self.window_start.distance(self.high) && (self.syn_acked || advance > 0)
     }
 
-    /// Whether an acknowledgement was acceptable a window ago.
+    /// Whether an acknowledgement number is at most a window older than an acceptable one.
     pub(super) fn is_recent(&self, ack: Seq, config: &Config) -> bool {
         self.syn_acked && ack.distance(self.window_start) <= self.window(config)
     }
 
-    /// Takes in an acceptable acknowledgement (S7); a hold if not `opens`.
+    /// Processes an acceptable acknowledgement (S7). It is a hold if `opens` is false.
     #[inline]
     pub(super) fn on_ack(
         &mut self,
@@ -439,7 +434,7 @@ impl Sender {
     ) -> Acked {
         if opens && self.window_start.before(ack) {
             if self.una == self.high {
-                // The window that a probe would ask for.
+                // This opens the window that a probe would have asked for.
                 self.timer = None;
                 self.tries = 0;
             }
@@ -472,7 +467,7 @@ impl Sender {
         }
         if let Some(timed) = self.timed.filter(|t| t.seq.before(ack)) {
             let elapsed = now.saturating_sub(timed.sent_at);
-            // An answer that may have waited for data to carry it.
+            // The peer may have delayed the answer, for data to carry it.
             let delay = if timed.delayable { ACK_DELAY } else { 0 };
             rtt.sample_between(elapsed.saturating_sub(delay), elapsed);
             self.timed = None;
@@ -481,8 +476,7 @@ impl Sender {
         self.recover = self.recover.filter(|r| ack.before(*r));
         self.resend_first = self.recover.is_some();
         if opens && self.recover.is_some() {
-            // What was outstanding at the timeout and is not acknowledged now was thrown away
-            // behind the packet that was missing.
+            // The receiver dropped whatever it got after the missing packet.
             self.go_back();
         }
         self.tries = 0;

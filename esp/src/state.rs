@@ -14,15 +14,15 @@ pub enum State {
     SynReceived,
     /// Both directions open.
     Established,
-    /// Our FIN is queued or sent, the other side's has not come.
+    /// Our FIN is queued or sent, the peer's has not arrived.
     FinWait1,
-    /// Our FIN is acknowledged, the other side still sends.
+    /// Our FIN is acknowledged, the peer still sends.
     FinWait2,
-    /// The other side's FIN has come, we still send.
+    /// The peer's FIN has come, we still send.
     CloseWait,
     /// Both FINs crossed; ours is not acknowledged.
     Closing,
-    /// The other side's FIN came first; ours is not acknowledged.
+    /// The peer's FIN came first; ours is not acknowledged.
     LastAck,
 }
 
@@ -31,11 +31,11 @@ pub enum State {
 pub enum Failure {
     /// No socket listens there: `ECONNREFUSED`.
     Refused,
-    /// The other side gave up the connection: `ECONNRESET`.
+    /// The peer gave up the connection: `ECONNRESET`.
     Reset,
-    /// The other side is silent: `ETIMEDOUT`.
+    /// The peer is silent: `ETIMEDOUT`.
     TimedOut,
-    /// Packets that have left are too large to leave again, and the other side does not take
+    /// Packets that were sent are too large to retransmit, and the peer does not take
     /// smaller ones in their place: `EMSGSIZE`.
     TooLarge,
 }

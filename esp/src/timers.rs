@@ -53,8 +53,8 @@ pub(super) const RETRANSMIT_MAX: Nanos = 2 * SECOND;
 /// it sent acknowledged, asks whether it has missed its opening.
 pub(super) const WINDOW_PROBE_MIN: Nanos = 50 * MILLISECOND;
 
-/// How long a frame may be on its way, queues and switches included. A sender whose
-/// packets have become too large sends nothing for so long before it probes.
+/// How long a frame may be in flight, queues and switches included. A sender whose packets have
+/// become too large sends nothing for so long before it probes.
 pub(super) const FRAME_LIFE: Nanos = 500 * MILLISECOND;
 
 /// Timeout of the first SYN and SYN|ACK.
@@ -82,8 +82,8 @@ pub(super) const PORT_DELAY: Nanos = 20 * MILLISECOND;
 /// forge their causes make no flood.
 pub(super) const CHALLENGE_INTERVAL: Nanos = 500 * MILLISECOND;
 
-/// How long a connection whose socket is closed waits for the other side's FIN
-/// after its own is acknowledged.
+/// How long a connection whose socket is closed waits for the peer's FIN after its own is
+/// acknowledged.
 pub(super) const ORPHAN_WAIT: Nanos = 10 * SECOND;
 
 /// How long a connection whose socket is closed goes on with a peer that answers, has room, and yet
@@ -171,12 +171,11 @@ impl Pace {
 
 /// Tells a peer that is gone from one that is slow.
 ///
-/// Retransmission cannot: a sender with a full window and a receiver between
-/// two packets wait for the other side and send nothing on their own. So
-/// silence itself is measured, and the peer is probed after [`Pace::interval`].
-/// Probes count, not time: the first timers of a machine that was suspended all
-/// see a long silence. A peer that answers is alive, however long it withholds
-/// its window.
+/// Retransmission cannot: a sender with a full window and a receiver between two packets wait for
+/// the peer and send nothing on their own. So silence itself is measured, and the peer is probed
+/// after [`Pace::interval`]. Probes count, not time: the first timers of a machine that was
+/// suspended all see a long silence. A peer that answers is alive, however long it withholds its
+/// window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Liveness {
     /// When the silence began.
@@ -185,7 +184,7 @@ pub(super) struct Liveness {
     probes: u32,
     /// When the last of these was due.
     probed: Nanos,
-    /// A probe is to leave.
+    /// A probe is to be sent.
     probe: bool,
 }
 
@@ -198,13 +197,13 @@ impl Liveness {
         self.probe = false;
     }
 
-    /// Whether a probe for a sign of life is to leave.
+    /// Whether a probe for a sign of life is to be sent.
     #[inline]
     pub(super) fn has_probe(&self) -> bool {
         self.probe
     }
 
-    /// Whether a probe for a sign of life is to leave. The next call says no.
+    /// Whether a probe for a sign of life is to be sent. The next call says no.
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {
         core::mem::take(&mut self.probe)

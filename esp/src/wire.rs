@@ -67,7 +67,7 @@ pub(super) const NAMING: u8 = SKIPPED;
 /// Bytes of the longest list of missing packets.
 pub const MISSING_MOST: usize = super::bits::BYTES;
 
-/// What a receiver lets a sender have on its way, in packets. On the wire each is a byte, that of
+/// What a receiver lets a sender have in flight, in packets. On the wire each is a byte, that of
 /// `start` first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Grant {
@@ -90,7 +90,7 @@ pub struct Header {
     /// The packet's number, or, of a packet that takes none, the number of the
     /// next one that does.
     pub seq: Seq,
-    /// The number expected next from the other side, when [`flags::ACK`] is set.
+    /// The number expected next from the peer, when [`flags::ACK`] is set.
     pub ack: Seq,
     /// [`flags`].
     pub flags: u8,
@@ -343,11 +343,10 @@ impl Header {
 /// The RST that answers a packet for which there is no socket; `None` for a
 /// RST, which is never answered.
 ///
-/// As in TCP (RFC 9293, 3.10.7.1) it carries the numbers by which the other
-/// side will believe it: the packet's own acknowledgement number as its sequence
-/// number or, for a packet without one, 0 and an acknowledgement of the packet.
-/// So a RST with ACK in a connection comes from a peer that gives it up, one
-/// without from a host that knows of none. It has a sum if the packet had one.
+/// As in TCP (RFC 9293, 3.10.7.1) it carries the numbers by which the peer will believe it: the
+/// packet's own acknowledgement number as its sequence number or, for a packet without one, 0 and
+/// an acknowledgement of the packet. So a RST with ACK in a connection comes from a peer that gives
+/// it up, one without from a host that knows of none. It has a sum if the packet had one.
 #[inline]
 pub fn reset_for(header: &Header) -> Option<Header> {
     if header.has(flags::RST) {

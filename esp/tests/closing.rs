@@ -201,8 +201,7 @@ fn a_reset_ends_every_state() {
         assert_eq!(pair.sides[A].conn().failure(), Some(Failure::Reset));
         assert_eq!(pair.sides[A].conn().deadline(), None);
     }
-    // All that was sent is acknowledged but the FIN: that was the other side
-    // forgetting.
+    // All that was sent is acknowledged but the FIN: that was the peer forgetting.
     for state in [Closing, LastAck] {
         let mut pair = in_state(state);
         pair.abort(B);
@@ -227,7 +226,7 @@ fn data_that_the_other_side_never_acknowledged_makes_a_reset_a_failure() {
 
 #[test]
 fn a_host_that_never_had_what_it_resets_makes_a_failure() {
-    // The other side's end is long past and forgotten. What meets it for the first time is lost.
+    // The peer's end is long past and forgotten. What meets it for the first time is lost.
     let mut pair = Pair::established();
     pair.close(B);
     pair.settle();
@@ -244,7 +243,7 @@ fn a_host_that_never_had_what_it_resets_makes_a_failure() {
 
 #[test]
 fn a_lost_last_acknowledgement_of_data_and_end_is_no_failure() {
-    // The other side got everything, said so, and forgot the connection.
+    // The peer got everything, said so, and forgot the connection.
     let mut pair = Pair::established();
     pair.close(B);
     pair.settle();

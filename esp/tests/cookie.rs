@@ -284,7 +284,7 @@ fn data_makes_the_forgotten_connection() {
     let outcome = server.on_packet(&data, room(), NOW);
     assert!(outcome.established && outcome.deliver, "{outcome:?}");
     assert_eq!(server.state(), State::Established);
-    // Its SYN|ACK has left long ago; the data is acknowledged.
+    // Its SYN|ACK was sent long ago; the data is acknowledged.
     server.flush_ack();
     let mut acknowledged = false;
     while let Some(transmit) = server.poll_transmit(NOW, &mut |_| 0) {

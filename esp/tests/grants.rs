@@ -36,7 +36,7 @@ fn send(pair: &mut Pair, packets: usize) {
     pair.settle();
 }
 
-/// The most packets that A had on their way between two acknowledgements.
+/// The most packets that A had in flight between two acknowledgements.
 fn largest_burst(pair: &Pair) -> usize {
     let (mut most, mut burst) = (0, 0);
     for sent in &pair.log {
@@ -98,7 +98,7 @@ fn a_window_fits_the_receive_buffer() {
 #[test]
 fn a_loss_bounds_the_windows_that_follow() {
     let mut pair = telling(US / 10, Config::default());
-    // A ring on the way has room for so many between two acknowledgements.
+    // A ring on the path has room for so many between two acknowledgements.
     let (room, mut queued) = (200, 0);
     pair.rule(move |from, _, header| {
         queued = match (from, header.has(flags::ACK)) {

@@ -353,7 +353,7 @@ fn a_host_that_was_restarted_connects_again() {
 #[test]
 fn a_forged_syn_is_answered_once_and_disturbs_nobody() {
     let mut pair = Pair::established();
-    // With packets of both sides on their way, some of them lost, and without any.
+    // With packets of both sides in flight, some of them lost, and without any.
     for (busy, losses) in [(false, 0), (true, 0), (true, 5)] {
         if busy {
             pair.lose_matching(A, losses, |h| h.len > 0);

@@ -231,7 +231,7 @@ fn a_restarted_host_that_never_had_the_data_is_no_clean_end() {
     pair.lose_matching(A, 2, |_| true);
     pair.send(A, b"all of it");
     pair.close(A);
-    // Its SYN comes before anything leaves again. It answers the challenge ACK.
+    // Its SYN comes before anything is retransmitted. It answers the challenge ACK.
     pair.sides[B].conn = None;
     pair.sides[B].listens = false;
     pair.sides[B].isn = Seq(7);

@@ -92,7 +92,7 @@ impl End {
 struct Wire {
     ends: [End; 2],
     now: u64,
-    /// All that has left, by sender.
+    /// All that was sent, by sender.
     log: [Vec<Packet>; 2],
 }
 

@@ -38,7 +38,7 @@ fn what_waits_behind_the_window_is_cut_without_a_pause() {
     let mut pair = told();
     pair.sides[A].mss = 30;
     pair.send(A, &bytes(90, 1));
-    // The announcement and one more have left, both small; larger ones join the one that waits.
+    // The announcement and one more were sent, both small; larger ones join the one that waits.
     pair.sides[A].mss = 100;
     pair.send(A, &bytes(900, 2));
     let then = pair.now;
@@ -66,7 +66,7 @@ fn packets_on_their_way_that_arrive_need_no_question() {
 #[test]
 fn packets_that_no_longer_fit_are_cut_and_sent_anew() {
     let mut pair = told();
-    // The receiver's device is the smaller one first: all that leaves is lost.
+    // The receiver's device is the smaller one first: all that is sent is lost.
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));
     pair.run_for(50 * MS);
@@ -225,8 +225,8 @@ fn frames_from_before_the_cut_alter_no_byte_however_late_they_come() {
 
 #[test]
 fn a_long_way_alters_no_byte() {
-    // Frames from before and after the cut are on their way together, and acknowledgements of
-    // earlier ones.
+    // Frames from before and after the cut are in flight together, and acknowledgements of earlier
+    // ones.
     for latency in [200 * MS, 300 * MS, 600 * MS, S] {
         for part in 0..24 {
             let mut pair = told();
@@ -292,7 +292,7 @@ fn both_ends_may_skip_at_once() {
 
 #[test]
 fn a_connection_ends_rather_than_use_numbers_again_with_a_peer_that_takes_no_skips() {
-    // What is on its way may arrive.
+    // What is in flight may arrive.
     let mut pair = Pair::established();
     pair.send(A, &bytes(5000, 1));
     pair.shrink(A, 60);

@@ -402,7 +402,7 @@ proptest! {
         prop_assert_eq!(whole, lengths.collect::<Vec<_>>());
     }
 
-    /// Runs leave with the flags of their records, also when they leave again.
+    /// Runs leave with the flags of their records, also when they are retransmitted.
     #[test]
     fn records_that_leave_in_runs_leave_as_their_packets_do(
         records in prop::collection::vec((1..12_u16, 1..=SIZE), 1..20),

@@ -569,7 +569,7 @@ fn a_smaller_window_does_not_stop_what_is_on_its_way() {
         ..Config::default()
     };
     pair.sides[A].conn().set_config(smaller);
-    // A request for the first packet, though all are on their way.
+    // A request for the first packet, though all are in flight.
     let request = Header {
         src: PORTS[B],
         dst: PORTS[A],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many granted packets may be on their way to a device at once.
+//! How many granted packets may be in flight to a device at once.
 //!
 //! A turn ends when its sender asks for the next one. If its packets trickle in, or a round trip
 //! lasts longer than they do, the port idles meanwhile. So a turn is also given beside others while

@@ -166,7 +166,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The answer to our SYN, or the other side's own.
+    /// The answer to our SYN, or the peer's own.
     fn on_answer(
         &mut self,
         header: &Header,
@@ -232,7 +232,7 @@ impl Connection {
         }
     }
 
-    /// The handshake is complete, and has shown how long the way is.
+    /// The handshake is complete, and has shown how long the path is.
     fn establish(&mut self, now: Nanos, outcome: &mut Outcome) {
         self.state = State::Established;
         outcome.established = true;
@@ -241,10 +241,10 @@ impl Connection {
         }
     }
 
-    /// Takes a RST with exactly the expected number. Any other that the other side may have sent is
+    /// Takes a RST with exactly the expected number. Any other that the peer may have sent is
     /// answered with a challenge ACK (RFC 5961): a host that does not know the connection answers
-    /// that with the number. At the connection's end there is no need: our FIN leaves again, and
-    /// its answer tells more.
+    /// that with the number. At the connection's end there is no need: our FIN is retransmitted,
+    /// and its answer tells more.
     fn on_reset(
         &mut self,
         header: &Header,
@@ -287,7 +287,7 @@ impl Connection {
         }
     }
 
-    /// A challenge ACK is to leave, unless one has left a short while ago.
+    /// A challenge ACK is to be sent, unless one was sent a short while ago.
     #[cold]
     fn challenge(&mut self, now: Nanos) {
         let recently = |at| now.saturating_sub(at) < CHALLENGE_INTERVAL;
@@ -373,7 +373,7 @@ impl Connection {
         }
     }
 
-    /// The other side has skipped the numbers that are too large to leave again, and tells which of
+    /// The peer has skipped the numbers that are too large to retransmit, and tells which of
     /// them it had before.
     #[cold]
     fn on_skipped(

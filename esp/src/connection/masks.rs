@@ -14,7 +14,7 @@ impl Connection {
         self.masks.use_nonce(nonce);
     }
 
-    /// The nonce that a SYN or SYN|ACK which leaves now tells. A SYN|ACK tells one if the SYN did.
+    /// The nonce that a SYN or SYN|ACK which is sent now tells. A SYN|ACK tells one if the SYN did.
     pub fn nonce(&self) -> Option<u32> {
         let tells = self.state == State::SynSent || self.masks.are_enabled();
         self.masks.own().filter(|_| tells)
@@ -51,7 +51,7 @@ impl Connection {
         mask == expected || self.takes_other_mask(header, mask)
     }
 
-    /// Whether a packet has left with this `mask` that the RST `header` answers: a SYN, one with
+    /// Whether a packet was sent with this `mask` that the RST `header` answers: a SYN, one with
     /// the number that it acknowledges, or one with the number before, which the packet takes.
     #[cold]
     fn was_sent_with(&self, header: &Header, mask: u32) -> bool {

@@ -12,9 +12,9 @@ use super::super::wire::{flags, Header, NAMING, SKIP, SKIPPED};
 use super::{Connection, Handshake, PendingReset};
 
 impl Connection {
-    /// The next packets to send; to be called until `None`, also after the
-    /// connection has closed. `queue` is asked for the flags of data that leave again,
-    /// and how many packets can leave as one run.
+    /// The next packets to send; to be called until `None`, also after the connection has closed.
+    /// `queue` is asked for the flags of data that are retransmitted, and how many packets can
+    /// leave as one run.
     #[inline]
     pub fn poll_transmit(&mut self, now: Nanos, queue: &mut impl WriteQueue) -> Option<Transmit> {
         if self.has_nothing_to_send() {

@@ -17,8 +17,8 @@ impl Connection {
         self.receiver.demand()
     }
 
-    /// Whether the other side's windows are granted: then the ACK queue says how
-    /// many packets may come [unscheduled](Self::set_start).
+    /// Whether the peer's windows are granted: then the ACK queue says how many packets may come
+    /// [unscheduled](Self::set_start).
     #[inline]
     pub(in super::super) fn grants(&self) -> bool {
         self.receiver.grants(&self.config)
@@ -90,14 +90,14 @@ impl Connection {
         }
     }
 
-    /// Takes the note of the other side's packets since the last call.
+    /// Takes the note of the peer's packets since the last call.
     #[inline]
     pub(in super::super) fn take_samples(&mut self) -> Samples {
         self.receiver.take_samples()
     }
 
-    /// Packets that the other side may send and that have not come. `None` while an acknowledgement
-    /// is to leave that opens a window.
+    /// Packets that the peer may send and that have not arrived. `None` while an acknowledgement is
+    /// to be sent that opens a window.
     #[inline]
     pub(in super::super) fn in_flight(&self) -> Option<u16> {
         self.receiver.in_flight(&self.config)

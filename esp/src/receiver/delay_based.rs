@@ -1,50 +1,52 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The window of a sender whose turns come at once: by the time that a window's first packet takes.
+//! A delay-based window, for a sender whose turns come at once: it follows the time from a turn to
+//! its first packet.
 //!
-//! A window is too small for the way if its sender stands still at its end. Then the first packet
-//! that the next turn lets go comes a bare round trip after it. If the window is large enough,
-//! packets wait somewhere, and that one comes behind them. So the time from a turn to that packet
-//! tells whether a window fills the way, whatever lies between its packets: the sender's card may
-//! be shared, or the receiver's may collect packets.
+//! If a window is too small for the path, its sender pauses at its end. Then the first packet of
+//! the next turn arrives a bare round trip after it. If the window is large enough, packets queue
+//! somewhere and the first packet arrives behind them. So the time from a turn to its first packet
+//! shows whether the window fills the path. This does not depend on gaps between packets, which
+//! arise where senders share a card or the receiver's card coalesces packets.
 //!
-//! * The window is to have that time at [`QUEUE`], or a little above the least that was seen, if
-//!   that is more. It grows and shrinks in proportion, and by one packet beyond: so streams that
-//!   share a link get the same part of it.
-//! * The least is forgotten after [`MEMORY`], since ways change.
+//! * The target for that time is [`QUEUE`], or half as much again as the least measured time, if
+//!   that is more. The window changes in proportion and grows by one more packet, so that streams
+//!   which share a link get equal parts.
+//! * The least time is forgotten after [`MEMORY`], since paths change.
 
 use super::super::timers::{Nanos, MICROSECOND, SECOND};
 
-/// The time from a turn to its first packet that a window aims at, if the way has less.
+/// The target time from a turn to its first packet, if the path takes less.
 const QUEUE: Nanos = 50 * MICROSECOND;
 
-/// The round trip of the longest way whose windows follow the rate alone.
+/// The longest round trip at which windows follow the rate alone.
 const SHORT_WAY: Nanos = 90 * MICROSECOND;
 
-/// For how long at least a round trip counts as one that the way has.
+/// The minimum time for which a measured round trip stays valid.
 const MEMORY: Nanos = 10 * SECOND;
 
-/// What the turns of a sender that is alone have shown.
+/// Measurements of the turns of a sender that is alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct DelayBased {
-    /// The least time from a turn to its first packet, in this [`MEMORY`] and in the one before; 0
-    /// for none.
+    /// The least time from a turn to its first packet, in the current [`MEMORY`] and the one
+    /// before; 0 for none.
     least: [Nanos; 2],
-    /// When this one began.
+    /// When the current one began.
     since: Nanos,
-    /// A window whose end was awaited, and the time that its next turn's first packet took.
+    /// The last window that was followed by a turn, and the time from that turn to its first
+    /// packet.
     shown: Option<(u16, Nanos)>,
-    /// The next window is a small one, which shows the bare way.
+    /// The next window is halved, to drain queues and measure the bare path.
     drains: bool,
-    /// The time that the last turn's first packet took.
+    /// The time from the last turn to its first packet.
     time: Nanos,
-    /// The largest window is too small: it has to be acknowledged early.
+    /// Even the largest window is too small, so it has to be acknowledged early.
     pub(super) pressed: bool,
 }
 
 impl DelayBased {
-    /// The first packet that a turn let go came after `time`. `window`: the one before it, or 0 if
-    /// others waited for turns.
+    /// Notes that a turn's first packet arrived after `time`. `window` is the one before the turn,
+    /// or 0 if others waited for turns.
     pub(super) fn note(&mut self, window: u16, time: Nanos, now: Nanos) {
         let time = time.max(1);
         if now.saturating_sub(self.since) > MEMORY {
@@ -67,19 +69,19 @@ impl DelayBased {
         self.least.into_iter().filter(|time| *time > 0).min()
     }
 
-    /// Whether windows that follow the rate may be too small for the way.
+    /// Whether the path is too long for windows that follow the rate.
     #[inline]
     pub(super) fn is_long(&self) -> bool {
         self.least() > Some(SHORT_WAY)
     }
 
-    /// Whether a round trip takes no more than `time`.
+    /// Whether a round trip takes at most `time`.
     #[inline]
     pub(super) fn is_near(&self, time: Nanos) -> bool {
         self.least().is_some_and(|least| least <= time)
     }
 
-    /// The time that a window aims at.
+    /// The target time from a turn to its first packet.
     #[inline]
     pub(super) fn aim(&self) -> Nanos {
         let least = self.least().unwrap_or(0);
@@ -92,7 +94,8 @@ impl DelayBased {
         self.time
     }
 
-    /// The window that the last time asks for, if there is a new one; `most` is the largest.
+    /// The window that the last measurement asks for; `None` without a new one. `most` is the
+    /// largest window.
     pub(super) fn wanted(&mut self, window: u16, most: u16) -> Option<u16> {
         let (shown, time) = self.shown.take()?;
         if core::mem::take(&mut self.drains) {

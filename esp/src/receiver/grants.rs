@@ -2,23 +2,22 @@
 
 //! The windows that a receiver grants. Choices beyond the theses:
 //!
-//! * A window holds the packets that arrive in [`SPAN`]: that covers a round trip and both hosts'
-//!   reaction, and a slow port's buffer takes it. The rate is that of the packets which the last
-//!   turn let go: from the first arrival to the last, so that it is the line's also where the turns
-//!   of many senders alternate. Several senders share that time, so that their turns fit the
+//! * A window holds the packets that arrive in [`SPAN`]. This covers a round trip and the reaction
+//!   of both hosts, and fits the buffer of a slow port. The rate is that of the packets of the last
+//!   turn, from the first arrival to the last. So it is the line's rate even if the turns of many
+//!   senders alternate. Several senders share [`SPAN`], so that their turns fit the
 //!   [budget](super::super::ack_queue). A window doubles or halves at most.
 //! * A sender whose turns come at once may need a larger window, or one below the configured
 //!   [`Floor`]: see [`DelayBased`].
-//! * A loss shows that a queue on the way is too small for the window: a device's ring, or a port's
-//!   buffer. So it takes a quarter off, and bounds those of the next [`LEASE`] windows.
-//! * OutOfOrder an announcement come as many packets as the ACK queue of the device has given this
-//!   sender. Nobody schedules those, so all senders together have no more than a small port's
-//!   buffer takes.
-//! * Once a sender was granted something else than its own parameters, a grant stands in each
-//!   empty acknowledgement that opens a window, so that a lost one does no harm. A sender that
-//!   has not told in its SYN that it takes grants gets none.
-//! * When the receiver's parameters become fixed, it grants such a sender the sender's own
-//!   parameters in the same way. Otherwise the sender would keep its last window for ever.
+//! * A loss shows that a queue on the path, of a device or a port, is too small for the window. So
+//!   it reduces the window by a quarter, and bounds the next [`LEASE`] windows.
+//! * The ACK queue of the device decides how many packets may follow an announcement. These packets
+//!   are not scheduled, so all senders together have no more than the buffer of a small port holds.
+//! * Once a grant differed from the sender's own parameters, each empty acknowledgement that opens
+//!   a window repeats the grant, so losing one does no harm. A sender whose SYN did not announce
+//!   support for grants gets none.
+//! * When the receiver's parameters become fixed, it grants the sender its own parameters in the
+//!   same way. Otherwise the sender would keep its last window for ever.
 
 use super::super::ack_queue::{least_time, on_wire};
 use super::super::config::{Config, LARGEST_WINDOW};
@@ -28,48 +27,49 @@ use super::super::timers::{Nanos, MICROSECOND};
 use super::super::wire::Grant;
 use super::delay_based::DelayBased;
 
-/// A window lasts this long at the rate of arrivals: at 10 Gbit/s it has 81 full packets of an MTU
+/// The time in which a window's packets arrive. At 10 Gbit/s these are 81 full packets with an MTU
 /// of 1500 bytes.
 const SPAN: Nanos = 100 * MICROSECOND;
 
-/// Of several senders each has an equal part of that, but no less than this.
+/// Several senders share [`SPAN`] equally, but each has at least this.
 const LEAST_SPAN: Nanos = 12 * MICROSECOND;
 
-/// A turn goes on while packets are yet to come for so long: that covers the time until the next
-/// sender's first ones arrive. What is more waits in the port, before whatever comes unscheduled.
+/// A turn ends when its remaining packets arrive within this time, which covers the time until the
+/// next sender's first packets arrive. More packets would wait in the port, ahead of unscheduled
+/// ones.
 const HANDOVER: Nanos = 300 * MICROSECOND;
 
 /// Packets that a switch and a sender store before they forward the first one.
 const STORED: u16 = 2;
 
-/// So many packets behind the first arrival tell a rate.
+/// Packets after the first arrival that suffice to measure a rate.
 const LEAST_TRAIN: u16 = 4;
 
-/// So many tell how closely packets follow each other.
+/// Packets that suffice to measure how closely packets follow each other.
 const PACE_PACKETS: u16 = 16;
 
-/// For so many windows after a loss they stay below the one that was too large. It is tried again
-/// then, since buffers on the way may have been full of others' packets.
+/// Number of windows that stay below the one that was too large for the path. Then it is tried
+/// again, since packets of others may have filled the buffers.
 const LEASE: u32 = 256;
 
-/// The least window, once losses have shown that the way is shared.
+/// The minimum window, once losses have shown that the path is shared.
 const LEAST: u16 = 2;
 
-/// So many turns in a row show that the way is shared.
+/// Consecutive turns that show that the path is shared.
 const SHARED_PROOF: u8 = 8;
 
-/// For so many turns packets that were missing are remembered.
+/// Number of turns for which missing packets are remembered.
 const LOSS_MEMORY: u8 = 32;
 
-/// With so many turns in a row that ask for more, the least window grows by a packet.
+/// Consecutive turns with a larger wanted window that raise the minimum window by a packet.
 const PATIENCE: u16 = 8;
 
-/// The least window: the configured one, unless the way has shown to be too narrow for it.
+/// The minimum window: the configured one, unless that proved too large for the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Floor {
-    /// It is so much smaller.
+    /// How much smaller it is than the configured window.
     below: u16,
-    /// Turns in a row that asked for more.
+    /// Consecutive turns that wanted a larger window.
     turns: u16,
 }
 
@@ -80,7 +80,7 @@ impl Floor {
         window.saturating_sub(self.below).max(LEAST.min(window))
     }
 
-    /// The configured window is too large.
+    /// Lowers the minimum to [`LEAST`], since the configured window is too large.
     fn lower(&mut self) {
         *self = Self {
             below: LARGEST_WINDOW,
@@ -88,14 +88,14 @@ impl Floor {
         };
     }
 
-    /// The window should be smaller.
+    /// Lowers the minimum by an eighth.
     fn sink(&mut self, config: &Config) {
         let less = (self.of(config) / 8).max(1);
         self.below = self.below.saturating_add(less);
         self.turns = 0;
     }
 
-    /// A turn asks for a window. Returns the least one.
+    /// Updates the minimum for a turn with this `wanted` window, and returns it.
     #[inline]
     fn follow(&mut self, wanted: u16, config: &Config) -> u16 {
         if self.below > 0 {
@@ -114,21 +114,21 @@ impl Floor {
     }
 }
 
-/// Packets that arrive one behind the other.
+/// Packets that arrive one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Train {
-    /// When the first ones came, which the rate does not count.
+    /// When the first packets arrived, which the rate does not count.
     first: Nanos,
-    /// When the last ones came.
+    /// When the last packets arrived.
     last: Nanos,
-    /// The first ones.
+    /// Number of the first packets.
     head: u16,
-    /// Those behind them.
+    /// Number of packets after those.
     packets: u16,
 }
 
 impl Train {
-    /// Packets came, maybe the first ones.
+    /// Adds packets, or begins a train with them.
     #[inline]
     fn add(train: &mut Option<Self>, packets: u16, now: Nanos) {
         match train {
@@ -149,69 +149,70 @@ impl Train {
     }
 }
 
-/// [`PACE_PACKETS`] packets behind a first one.
+/// A measurement over [`PACE_PACKETS`] packets after a first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct PaceSample {
-    /// When that came.
+    /// When the first one arrived.
     first: Nanos,
-    /// So many are yet to come; 0 if the first one is.
+    /// Packets still to arrive; 0 before the first one.
     left: u16,
-    /// Payload of those that have come, bytes.
+    /// Payload of those that arrived, bytes.
     payload: u32,
 }
 
 /// The grants to one sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Grants {
-    /// The sender's own parameters, if it takes grants.
+    /// The sender's own parameters, if it supports grants.
     own: Option<Window>,
-    /// The largest one that it takes.
+    /// The largest window that the sender accepts.
     largest: u16,
     /// Its announcements are short when nothing may follow them.
     short: bool,
-    /// The window, 0 as long as it is the sender's own choice.
+    /// The granted window; 0 while the sender uses its own.
     window: u16,
-    /// Packets behind an announcement, once the ACK queue has told.
+    /// Packets that may follow an announcement, once the ACK queue has decided.
     start: Option<u16>,
-    /// The window that the rate asks for, whether or not the receive buffer has room for it.
+    /// The window that the path needs, even if the receive buffer has no room for it.
     wanted: u16,
-    /// The largest window that the way has room for, as a loss has shown.
+    /// The largest window that fits the path, as a loss has shown.
     ceiling: u16,
-    /// Packets for which that holds.
+    /// Packets for which `ceiling` remains valid.
     lease: u32,
     /// Half of the receive buffer, bytes: a larger burst would keep the receiver congested.
     half: u32,
-    /// The room that a packet takes there, bytes.
+    /// Receive buffer that a packet takes, bytes.
     packet: u32,
-    /// What arrives in [`HANDOVER`], once it is known.
+    /// Packets that arrive in [`HANDOVER`], once measured.
     handover: Option<u16>,
-    /// It was granted something else than its own choice.
+    /// A grant has differed from the sender's own parameters, so each acknowledgement repeats it.
     repeats: bool,
     /// The packets since the last turn.
     train: Option<Train>,
     delay_based: DelayBased,
-    /// The least window.
+    /// The minimum window.
     floor: Floor,
-    /// The least time that a packet took lately behind another one.
+    /// The least recent time between two packets.
     pace: Option<Nanos>,
-    /// The link's rate, which no packets exceed, bytes in 2^16 ns; 0 if it is not known.
+    /// The link's rate, which bounds all others, bytes in 2^16 ns; 0 if unknown.
     link: u32,
-    /// Packets that are to show it.
+    /// The current measurement of `pace`.
     pace_sample: PaceSample,
-    /// Senders to other devices share the way, whose turns nobody gives.
+    /// Senders to other devices, which this receiver does not schedule, share the path.
     shared: bool,
-    /// Turns in a row that have shown it.
+    /// Consecutive turns that indicate a shared path.
     shared_turns: u8,
-    /// So many turns until it is forgotten that packets were missing.
+    /// Turns until missing packets are forgotten.
     loss_memory: u8,
     /// See [`is_near`](Self::is_near).
     near: bool,
-    /// Packets of the turn before, their bytes, and in which time they came, until it is asked for.
+    /// The last rate measurement, until the ACK queue takes it: packets, bytes on the wire, and
+    /// time.
     rate_sample: Option<(u16, u32, Nanos)>,
 }
 
 impl Grants {
-    /// The sender's SYN had these options.
+    /// Takes the options of the sender's SYN.
     pub(super) fn take_options(&mut self, options: &Options) {
         self.largest = options.largest_grant.into();
         self.own = options.window.filter(|_| self.largest > 0);
@@ -224,19 +225,19 @@ impl Grants {
         self.short
     }
 
-    /// Whether the sender's windows follow what arrives.
+    /// Whether the receiver grants windows to the sender.
     #[inline]
     pub(super) fn is_on(&self, config: &Config) -> bool {
         self.own.is_some() && config.is_adaptive()
     }
 
-    /// The sender may have so many packets behind an announcement.
+    /// Sets how many packets may follow an announcement.
     #[inline]
     pub(super) fn set_start(&mut self, start: u16) {
         self.start = Some(start);
     }
 
-    /// The window that was granted last, or that of `config`.
+    /// The last granted window, or that of `config`.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
         if self.window == 0 {
@@ -246,14 +247,15 @@ impl Grants {
         }
     }
 
-    /// The most packets that may come behind the last advertised number.
+    /// Maximum number of packets after the last advertised number.
     #[inline]
     pub(super) fn max_in_flight(&self, config: &Config) -> u16 {
         self.window(config)
             .max(self.start.unwrap_or(0).saturating_add(1))
     }
 
-    /// Bytes that the receive buffer lacks room for: two windows as large as the rate asks for.
+    /// The receive buffer's size, in bytes, for two windows as large as the path needs; `None` if
+    /// its present size suffices.
     #[inline]
     pub(super) fn wanted_room(&self) -> Option<u32> {
         if self.wanted <= self.window {
@@ -263,28 +265,28 @@ impl Grants {
         Some(packets.saturating_mul(self.packet))
     }
 
-    /// The link has this rate, bytes in 2^16 ns; 0 if it is not known.
+    /// Sets the link's rate, bytes in 2^16 ns; 0 if unknown.
     #[inline]
     pub(super) fn set_link(&mut self, rate: u32) {
         self.link = rate;
     }
 
-    /// Packets are missing.
+    /// Notes that packets are missing.
     #[inline]
     pub(super) fn note_missing(&mut self) {
         self.loss_memory = LOSS_MEMORY;
         self.near = false;
     }
 
-    /// Whether the round trip was at most a third of [`SPAN`] when the last turn came, and no
-    /// packet was missing lately. Then three quarters of a window can be acknowledged at once.
+    /// Whether at the last turn the round trip was at most a third of [`SPAN`], and no packet was
+    /// missing recently. Then the receiver may acknowledge three quarters of a window at once.
     #[inline]
     pub(super) fn is_near(&self) -> bool {
         self.near
     }
 
-    /// Packets were lost: some queue on the way may be smaller than the window, as a device's ring.
-    /// The sender keeps its window until the next grant, so the receiver does as well.
+    /// Reacts to lost packets: a queue on the path, as a device's ring, may be smaller than the
+    /// window. The sender keeps its window until the next grant, and so does the receiver.
     pub(super) fn on_loss(&mut self, config: &Config) {
         let window = self.window(config);
         if self.shared {
@@ -297,28 +299,28 @@ impl Grants {
         }
     }
 
-    /// The first packet that a turn let go has come in this time; `window` is what there was before
-    /// it, or 0 if the sender was not alone.
+    /// Notes the time from a turn to its first packet. `window` is the one before it, or 0 if other
+    /// connections waited for turns.
     #[inline]
     pub(super) fn note_time(&mut self, window: u16, time: Nanos, now: Nanos) {
         self.pace_sample = PaceSample::default();
         self.delay_based.note(window, time, now);
     }
 
-    /// The least time that a turn's first packet took.
+    /// The least time from a turn to its first packet.
     #[inline]
     pub(super) fn least_time(&self) -> Option<Nanos> {
         self.delay_based.least()
     }
 
-    /// So many packets of a turn came in a time, and their bytes on the wire, if there is news
-    /// since this was last asked.
+    /// Takes the last rate measurement, if there is a new one: packets, bytes on the wire, and
+    /// time.
     #[inline]
     pub(super) fn take_train(&mut self) -> Option<(u16, u32, Nanos)> {
         self.rate_sample.take()
     }
 
-    /// Packets were taken.
+    /// Notes packets that were taken.
     #[inline]
     pub(super) fn take(&mut self, packets: u16, payload: u16, room: Room, now: Nanos) {
         if self.own.is_none() {
@@ -335,7 +337,7 @@ impl Grants {
         }
     }
 
-    /// Packets came with the first ones of [`PACE_PACKETS`], or are the last of them.
+    /// Begins a measurement of the pace, or ends it with its last packets.
     #[inline(never)]
     fn end_pace_sample(&mut self, packets: u16, payload: u16, now: Nanos) {
         let sample = self.pace_sample;
@@ -349,7 +351,7 @@ impl Grants {
         }
         let elapsed = now.saturating_sub(sample.first);
         if elapsed == 0 {
-            // The first ones as well.
+            // These arrived together with the first one.
             return;
         }
         self.pace_sample = PaceSample::default();
@@ -358,7 +360,7 @@ impl Grants {
             .saturating_add(packets);
         let payload = sample.payload.saturating_add(payload.into());
         let bytes = on_wire(packets, payload);
-        // The processor takes packets in faster than they arrived if the card has collected them.
+        // Packets that the card has coalesced seem to arrive faster than the link allows.
         let elapsed = elapsed.max(least_time(bytes, self.link));
         self.rate_sample = Some((packets, bytes, elapsed));
         let each = elapsed.checked_div(packets.into()).unwrap_or(0);
@@ -367,8 +369,8 @@ impl Grants {
         }));
     }
 
-    /// The grant of an acknowledgement that leaves now, and the same as parameters. It is the
-    /// sender's own parameters if those of the receiver are fixed.
+    /// The grant of an acknowledgement sent now, as it is sent and as parameters. With fixed
+    /// parameters of the receiver, it grants the sender's own.
     #[inline]
     pub(super) fn grant(&mut self, config: &Config) -> Option<(Grant, Window)> {
         let own = self.own?;
@@ -381,7 +383,7 @@ impl Grants {
                 },
             }
         } else {
-            // Forgets all that arrivals have shown.
+            // Forget all measurements.
             *self = Self {
                 own: self.own,
                 largest: self.largest,
@@ -405,9 +407,9 @@ impl Grants {
         self.repeats.then_some((grant, window))
     }
 
-    /// A turn has come: fits the window to what the last one has shown; `alone` tells that no other
-    /// connection wanted one. Packets that came `unscheduled` tell no rate, since they came between
-    /// those of others.
+    /// Adapts the window, as a turn has come, to the measurements of the last turn. `alone` is set
+    /// if no other connection wanted a turn. `unscheduled` packets show no rate, since they arrived
+    /// between those of others.
     #[inline]
     pub(super) fn adapt(&mut self, unscheduled: bool, alone: bool, senders: u16, config: &Config) {
         let train = self.train.take();
@@ -444,12 +446,12 @@ impl Grants {
                 self.floor.sink(config);
             }
         }
-        // What arrives in [`SPAN`] covers a short way. On a long one the time decides: a rate may
-        // be low for want of windows.
+        // What arrives in [`SPAN`] suffices for a short path. On a long one the time decides: the
+        // rate may be low because windows are too small.
         let by_time = by_time.filter(|_| self.shared || self.delay_based.is_long());
         let wanted = match by_rate {
-            // While the largest window is too small, the sender stands still in the midst of what a
-            // turn let go.
+            // While even the largest window is too small, the sender pauses within a turn's
+            // packets, so their rate is too low.
             _ if self.shared || self.delay_based.pressed => by_time.unwrap_or(window),
             Some(rate) if alone && self.delay_based.is_long() => {
                 rate.max(by_time.unwrap_or(window))
@@ -467,27 +469,29 @@ impl Grants {
         self.window = self.wanted.min(fit).max(floor);
     }
 
-    /// Whether more packets were in front of the last turn's first one than its sender's own, or a
-    /// host held it back.
+    /// Whether the first packet of the last turn waited longer than its sender's own packets
+    /// explain. Either it queued behind packets of others, or a host was slow.
     fn is_behind_others(&self, window: u16) -> bool {
         self.twice_the_time(window)
             .is_some_and(|own| self.delay_based.time() > own.saturating_add(self.delay_based.aim()))
     }
 
-    /// Whether there were others between these packets as well: not if a host held them back.
+    /// Whether these packets had packets of others between them too, which a slow host does not
+    /// explain.
     fn has_others_between(&self, train: Train) -> bool {
         let elapsed = train.last.saturating_sub(train.first);
         self.twice_the_time(train.packets)
             .is_some_and(|own| elapsed > own)
     }
 
-    /// Twice the time of so many packets at their closest pace; `None` if that is not known.
+    /// Twice the time that these packets take at their closest pace; `None` if unknown.
     fn twice_the_time(&self, packets: u16) -> Option<Nanos> {
         let own = |pace| Nanos::from(packets).saturating_mul(pace);
         self.pace.map(|pace| own(pace).saturating_mul(2))
     }
 
-    /// How many packets of a window make an acknowledgement due, if `least` do at least.
+    /// How many packets of a window make an acknowledgement due; at least `least`, unless even the
+    /// largest window is too small.
     #[inline]
     pub(super) fn packets_to_ack(&self, window: u16, least: u16) -> u16 {
         if self.delay_based.pressed {
@@ -497,11 +501,12 @@ impl Grants {
             .map_or(least, |packets| least.max(window.saturating_sub(packets)))
     }
 
-    /// The window that holds what arrives in [`SPAN`] at the rate of these packets.
+    /// The window for what arrives in [`SPAN`] at the rate of these packets; `None` if they do not
+    /// show a rate.
     fn by_rate(&mut self, train: Train, senders: u16, window: u16) -> Option<u16> {
         let elapsed = train.last.saturating_sub(train.first);
         if elapsed == 0 {
-            // All came at once, faster than anyone can tell.
+            // All arrived at once, too fast to measure.
             let tells = train.head >= window / 2;
             return tells.then_some(u16::MAX);
         }
@@ -512,7 +517,8 @@ impl Grants {
             let packets = u64::from(train.packets).saturating_mul(time);
             u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
         };
-        // The packets of others between them make a rate look low, and nothing makes it look high.
+        // Packets of others in between lower the measured rate, and nothing raises it. So the value
+        // falls slowly.
         let handover = arrive(HANDOVER.max(self.delay_based.aim())).saturating_add(STORED);
         let before = self.handover.unwrap_or(window).saturating_sub(1);
         self.handover = Some(handover.max(before));

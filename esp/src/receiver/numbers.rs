@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The numbers that the other side can use now, and those that it skips.
+//! The numbers that the peer may use now, and those that it skips.
 //!
-//! * A packet far from the expected number is stale or forged. Nothing in it counts.
+//! * A packet far from the expected number is stale or forged, and is ignored whole.
 //! * A sender whose packets have become too large *skips* their numbers: see the sender's
-//!   [pause](super::super::sender). From then on none of them is taken. The answer tells which
-//!   number was expected before, and is repeated until a packet shows that the sender has got it.
+//!   [pause](super::super::sender). From then on the receiver takes none of these numbers. Its
+//!   answer carries the number that it expected before, and is repeated until a packet shows that
+//!   the sender has it.
 
 use super::super::config::LARGEST_WINDOW;
 use super::super::seq::Seq;
 use super::{Receiver, Request};
 
 impl Receiver {
-    /// The number taken next.
+    /// The next expected number.
     #[inline]
     pub(in super::super) fn expected(&self) -> Seq {
         self.expected
     }
 
-    /// Whether the other side may send a packet with this number now. All that it has sent lies
-    /// within a window of its first unacknowledged number, and so does the expected number. So a
-    /// packet has a number at most a window in front of that or, if acknowledgements were lost, a
-    /// window behind. A probe has one less. Twice the window covers a sender that exceeds it.
+    /// Whether the peer may send a packet with this number now. Everything it has sent lies within
+    /// a window of its first unacknowledged number, and so does the expected number. So a packet's
+    /// number is at most a window ahead of the expected one, or a window behind it if
+    /// acknowledgements were lost. A probe's number is one less. Twice the window allows for a
+    /// sender that exceeds it.
     #[inline]
     pub(in super::super) fn is_plausible(&self, seq: Seq) -> bool {
         if seq == self.expected {
@@ -39,13 +41,13 @@ impl Receiver {
         self.wrapped.at(self.expected, seq)
     }
 
-    /// The window of the other side, which has not told it, is no larger than this.
+    /// Notes an upper bound of the window of a peer that has not advertised it.
     pub(in super::super) fn widen_span(&mut self, window: u16) {
         self.peer.widen_span(window);
     }
 
-    /// The sender skips the numbers before `to` that were not received. `una` is its first
-    /// unacknowledged one, which a packet that was made up does not have.
+    /// Handles a skip of the numbers before `to` that were not received. `una` is the sender's
+    /// first unacknowledged number, which a forger does not know.
     #[cold]
     pub(super) fn on_skip(&mut self, una: Seq, to: Seq) {
         if self.skipped.is_some_and(|(_, last)| last == to) {
@@ -67,7 +69,7 @@ impl Receiver {
         self.drop_kept();
         self.expected = to;
         self.note_seen(to);
-        // Distances from the last advertised number stay as they are.
+        // Distances from the last advertised number do not change.
         self.last_advertised = self.last_advertised.add(skipped);
         self.allowed = self.allowed.add(skipped);
         self.announced = self.announced.map(|start| start.add(skipped));
@@ -78,8 +80,7 @@ impl Receiver {
         self.request = Request::Skipped;
     }
 
-    /// The numbers that were skipped, if the answer is to leave: the first of them, and the one
-    /// behind. The next call says no.
+    /// Takes the pending answer to a skip: the first skipped number, and the one after the last.
     #[cold]
     pub(in super::super) fn take_skipped(&mut self) -> Option<(Seq, Seq)> {
         if self.request != Request::Skipped {
@@ -89,7 +90,7 @@ impl Receiver {
         self.skipped
     }
 
-    /// The numbers before `behind` are known to be in use.
+    /// Notes that the numbers before `behind` are in use.
     #[inline]
     pub(super) fn note_seen(&mut self, behind: Seq) {
         if self.seen.before(behind) {

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that are kept behind a hole, if both ends take [requests that name
-//! packets](super::super::wire::Header::names_missing). The caller keeps them; here is which they
-//! are, which ones are missing, and when those are requested.
+//! Packets kept behind a hole, if both ends support [requests that name
+//! packets](super::super::wire::Header::names_missing). The caller stores the packets. This file
+//! records which packets these are and which are missing, and decides when to request those.
 //!
-//! * A packet is kept if it is within a window of the expected one, less than 256 behind it, and
-//!   the receive buffer has room. It is not acknowledged, so that it may be dropped at any time.
-//!   When the hole closes, the caller hands it over as if it arrived then: TXS, TXF, records and
-//!   the FIN count in their order.
-//! * A missing packet is *lost* once [`REORDERING`] packets behind it have come, or a quarter of a round
-//!   trip after it was found missing, or if the answer to a probe shows it. Only then it is
-//!   requested, and is a loss for the windows. So packets that overtake others cost nothing.
-//! * A packet that comes less than half the least round trip after it was requested was late: the
-//!   request was needless. Each such request makes the receiver wait for more packets and longer,
-//!   up to sixteen times as many, and more than a round trip; losses undo that.
-//! * A request names the lost packets that no request has named before. It waits for its turn like
-//!   any acknowledgement that opens a window. What it names is lost again if it has not come a
-//!   round trip and its usual variation later, or if a packet comes that a later request has named.
-//! * The way has no room for a window that loses more than one packet in [`MAX_LOSS_SHARE`] of it. Fewer
-//!   losses are the line's, and leave the window as it is: each costs one packet.
+//! * The caller keeps a packet that is within a window of the expected one and less than 256 behind
+//!   it, if the receive buffer has room. A kept packet is not acknowledged, so it may be dropped at
+//!   any time. When the hole closes, the caller delivers it as if it had just arrived: TXS, TXF,
+//!   records and the FIN take effect in order.
+//! * A missing packet is *lost* once [`REORDERING`] later packets have arrived, a quarter of a
+//!   round trip after it was found missing, or if the answer to a probe shows it. Only then is it
+//!   requested and counted as a loss. So reordering costs nothing.
+//! * A packet that arrives less than half the least round trip after its request was late, and the
+//!   request spurious. Each spurious request makes the receiver wait longer and for more later
+//!   packets: up to sixteen times as many, and more than a round trip. Real losses undo that.
+//! * A request names lost packets that no earlier request named. It waits for its turn like any
+//!   acknowledgement that opens a window. A named packet is lost again if it does not arrive within
+//!   a round trip and its usual variation, or if a packet arrives that a later request named.
+//! * If a window loses more than one packet in [`MAX_LOSS_SHARE`], the window is too large for a
+//!   queue on the path. Fewer losses are transmission errors and leave the window as it is.
 
 use super::super::bits::{Bits, BYTES, MOST};
 use super::super::config::Config;
@@ -29,71 +29,71 @@ use super::super::timers::{earlier, from_micros, is_due, Nanos, MICROSECOND, REQ
 use super::super::wire::Header;
 use super::{Receiver, Request, Taken};
 
-/// So many later packets show that one is lost: it may be overtaken by one less.
+/// Later packets that show that one is lost. Fewer may overtake it.
 const REORDERING: u16 = 4;
 
-/// The most steps by which the receiver waits longer after needless requests.
+/// Maximum number of steps by which spurious requests lengthen the wait.
 const MAX_SLACK: u8 = 4;
 
-/// So many losses undo one step.
+/// Real losses that undo one step.
 const LOSSES_PER_STEP: u8 = 16;
 
-/// So often packets are requested that do not come; the timers of both ends go on.
+/// Maximum number of requests in a row without any response. After that, only the other timers of
+/// both ends act.
 const MAX_UNANSWERED: u8 = 12;
 
-/// The part of a window that may be lost without a queue that is too small for it.
+/// One packet in this many may be lost before the window counts as too large.
 const MAX_LOSS_SHARE: u16 = 8;
 
-/// The packets behind the expected one, by their distance from it.
+/// The packets behind the expected one, as sets of their distances from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct OutOfOrder {
-    /// Both ends take requests that name packets.
+    /// Both ends support requests that name packets.
     enabled: bool,
-    /// The caller hands a packet over that it has kept.
+    /// The caller is delivering a kept packet.
     delivering: bool,
-    /// A retransmission has closed the hole, and what was kept behind it is being handed over.
+    /// A retransmission has closed the hole, and the packets kept behind it are being delivered.
     hole_filled: bool,
-    /// Anything is known of packets behind the expected one: of usual packets this is all that is
-    /// looked at.
+    /// Any packet behind the expected one was seen. The fast path reads no other field.
     active: bool,
-    /// Packets that the caller keeps. The expected one is among them until it is handed over.
+    /// Packets that the caller keeps. The expected one is among them until it is delivered.
     kept: Bits,
-    /// What they cost, bytes.
+    /// Bytes of the receive buffer that these take.
     cost: u32,
     /// Missing packets that a request has named.
     requested: Bits,
-    /// Of these, those that are on their way, as far as is known.
+    /// Of these, the packets assumed to be in flight.
     awaited: Bits,
     /// Those of `awaited` that the last request named.
     last_named: Bits,
     /// Those of `last_named` that no request had named before.
     newly_named: Bits,
-    /// When the last request left.
+    /// When the last request was sent.
     last_request: Nanos,
-    /// No answer to the last request can come before this time.
+    /// A packet named by the last request that arrives earlier was late, not lost.
     earliest_answer: Nanos,
-    /// From requests to what they have named.
+    /// Round trips from requests to the named packets.
     answer_rtt: Rtt,
-    /// Requests in a row that nothing has followed.
+    /// Requests in a row that no named packet followed.
     unanswered: u8,
     /// Missing packets below this distance are lost.
     lost_below: u16,
-    /// Missing packets from `lost_below` up to this distance may only be late.
+    /// Missing packets from `lost_below` to below this distance may just be late.
     late_below: u16,
     /// When `late_below` was set.
     late_since: Nanos,
-    /// Steps by which the receiver waits longer.
+    /// Steps by which the receiver waits longer, for reordering.
     slack: u8,
     /// Losses since the last step.
     real_losses: u8,
     /// The first number of the window in which losses are counted.
     loss_window: Seq,
-    /// Packets lost in it.
+    /// Packets lost in that window.
     lost_in_window: u16,
 }
 
 impl OutOfOrder {
-    /// Nothing may be known any more of packets behind the expected one.
+    /// Recomputes `active`.
     fn settle(&mut self) {
         self.active = self.hole_filled
             || self.late_below != 0
@@ -101,7 +101,7 @@ impl OutOfOrder {
             || !self.kept.is_empty();
     }
 
-    /// The lost packets that are to be requested.
+    /// The lost packets to request.
     fn wanted(&self) -> Bits {
         self.missing_before(self.lost_below).without(self.awaited)
     }
@@ -110,15 +110,15 @@ impl OutOfOrder {
         Bits::below(end).without(self.kept)
     }
 
-    /// Missing packets that may only be late.
+    /// Missing packets that may just be late.
     fn late(&self) -> Bits {
         self.missing_before(self.late_below)
             .without(Bits::below(self.lost_below))
     }
 
-    /// These packets have come. A packet that was requested before one of them and has not come is
-    /// lost again: retransmissions leave in the order of requests. Returns whether the last request
-    /// was needless.
+    /// Notes the arrival of `packets`. Retransmissions are sent in the order of requests, so a
+    /// packet that was requested before one of these, and is still missing, is lost again. Returns
+    /// whether the last request was spurious.
     fn on_arrival(&mut self, packets: Bits, now: Nanos) -> bool {
         let came = self.awaited.within(packets);
         self.awaited = self.awaited.without(packets);
@@ -150,7 +150,8 @@ impl OutOfOrder {
         false
     }
 
-    /// The expected number is `packets` later.
+    /// Shifts the sets, as the expected number advanced by `packets`. Returns whether the last
+    /// request was spurious.
     #[cold]
     fn advance(&mut self, packets: u16, now: Nanos) -> bool {
         let taken = Bits::below(packets);
@@ -172,12 +173,13 @@ impl OutOfOrder {
 }
 
 impl Receiver {
-    /// Both ends take requests that name packets, so the caller keeps those behind a hole.
+    /// Notes that both ends support requests that name packets, so the caller keeps packets behind
+    /// a hole.
     pub(in super::super) fn enable_selective(&mut self) {
         self.out_of_order.enabled = true;
     }
 
-    /// Whether they do.
+    /// Whether both ends support requests that name packets.
     #[inline]
     pub(in super::super) fn is_selective(&self) -> bool {
         self.out_of_order.enabled
@@ -189,7 +191,7 @@ impl Receiver {
         self.out_of_order.active && !self.out_of_order.kept.is_empty()
     }
 
-    /// How many.
+    /// How many packets the caller keeps.
     #[inline]
     pub(super) fn kept_packets(&self) -> u16 {
         if self.out_of_order.active {
@@ -199,29 +201,29 @@ impl Receiver {
         }
     }
 
-    /// Whether one that it keeps has the expected number.
+    /// Whether the caller keeps the expected packet.
     #[inline]
     fn has_kept_expected(&self) -> bool {
         self.out_of_order.active && self.out_of_order.kept.has(0)
     }
 
-    /// What the caller keeps costs so many bytes now.
+    /// Sets the bytes of the receive buffer that kept packets take.
     pub(in super::super) fn set_kept(&mut self, bytes: u32) {
         self.out_of_order.cost = bytes;
     }
 
-    /// Whether the caller hands one over.
+    /// Whether the caller is delivering a kept packet.
     #[inline]
     pub(super) fn is_delivering(&self) -> bool {
         self.out_of_order.delivering
     }
 
-    /// The caller begins or ends to hand one over.
+    /// Marks the begin or the end of the delivery of a kept packet.
     pub(in super::super) fn set_delivering(&mut self, delivering: bool) {
         self.out_of_order.delivering = delivering;
     }
 
-    /// The caller keeps nothing any more.
+    /// Forgets the kept packets, which the caller drops.
     #[inline]
     pub(in super::super) fn drop_kept(&mut self) {
         if self.out_of_order.active {
@@ -229,8 +231,8 @@ impl Receiver {
         }
     }
 
-    /// Drops all kept packets if the receive buffer cannot hold them beside the arriving one, which
-    /// is in order.
+    /// Drops all kept packets if the receive buffer has no room for both them and the arriving
+    /// packet, which is in order.
     #[cold]
     #[inline(never)]
     pub(super) fn make_room(&mut self, room: Room) {
@@ -264,9 +266,9 @@ impl Receiver {
         self.out_of_order.active
     }
 
-    /// Whether the last packet was taken behind a hole that a retransmission has closed: the window
-    /// has stood still since a round trip, so the acknowledgement does not wait for more packets.
-    /// The next call says no.
+    /// Takes the mark that a retransmission has closed a hole and all packets behind it were
+    /// delivered. The window has been closed for a round trip, so the acknowledgement does not wait
+    /// for more packets.
     #[inline]
     pub(super) fn take_hole_filled(&mut self) -> bool {
         self.out_of_order.active && self.clear_hole_filled()
@@ -281,12 +283,12 @@ impl Receiver {
         filled
     }
 
-    /// The numbers behind the expected one up to the last that is known to be in use.
+    /// Distance from the expected number to the end of those known to be in use.
     fn known(&self) -> u16 {
         self.expected.distance(self.seen).min(MOST)
     }
 
-    /// The `count` packets with `header` are behind a hole.
+    /// Keeps `count` packets with `header`, which are behind a hole.
     #[cold]
     #[inline(never)]
     pub(super) fn keep(
@@ -299,8 +301,7 @@ impl Receiver {
         let first = self.expected.distance(header.seq);
         let end = first.saturating_add(count);
         let run = Bits::run(first, count);
-        // Beyond a window there is nothing but what is forged, and what was sent before the window
-        // became smaller.
+        // Beyond a window there are only forged packets, and those sent before the window shrank.
         let most = self.peer.span().map_or(MOST, |span| (span / 2).min(MOST));
         if end <= most && run.without(self.out_of_order.kept).is_empty() {
             return Err(DropReason::Duplicate);
@@ -315,7 +316,7 @@ impl Receiver {
             return Err(DropReason::OutOfSequence);
         }
         if self.out_of_order.awaited.is_empty() {
-            // The acknowledgement's first packet may be among those that wait behind the hole.
+            // The packet whose round trip is measured may be among those behind the hole.
             self.timed = None;
         }
         if self.out_of_order.on_arrival(run, now) {
@@ -329,21 +330,21 @@ impl Receiver {
         Ok(Taken::Kept)
     }
 
-    /// The numbers before the expected one, `packets` more, have been taken.
+    /// Advances past `packets` taken ones, and ends a request that became unnecessary.
     #[cold]
     #[inline(never)]
     pub(super) fn close_hole(&mut self, packets: u16, now: Nanos) {
         if self.out_of_order.advance(packets, now) {
-            // The packet did not come for the request.
+            // The packet was late: it does not answer the request.
             self.timed = None;
         }
         if self.out_of_order.lost_below == 0 || self.out_of_order.wanted().is_empty() {
-            // It has become needless.
+            // Nothing is left to request.
             self.request = Request::Not;
         }
     }
 
-    /// A packet has come, or a number was seen: looks for packets that are missing.
+    /// Looks for missing packets, after a packet arrived or a number was seen.
     #[cold]
     #[inline(never)]
     pub(super) fn find_missing(&mut self, now: Nanos) {
@@ -363,13 +364,13 @@ impl Receiver {
         self.request_lost();
     }
 
-    /// The missing packets before `seq` are lost, as the answer to a probe shows.
+    /// Marks the missing packets before `seq` as lost, as the answer to a probe shows.
     #[cold]
     #[inline(never)]
     pub(super) fn mark_lost_before(&mut self, seq: Seq) {
         let end = self.expected.distance(seq).min(MOST);
         self.out_of_order.lost_below = self.out_of_order.lost_below.max(end);
-        // The answer left behind all that was retransmitted.
+        // The peer sent the answer after all retransmissions.
         self.out_of_order.awaited = Bits::default();
         self.out_of_order.last_named = Bits::default();
         self.out_of_order.unanswered = 0;
@@ -379,8 +380,8 @@ impl Receiver {
         }
     }
 
-    /// Requests the lost packets, if there are any; otherwise ends a request that has become
-    /// needless.
+    /// Requests the lost packets if there are any; otherwise cancels a request that became
+    /// unnecessary.
     fn request_lost(&mut self) {
         if self.request == Request::Skipped {
             return;
@@ -394,8 +395,8 @@ impl Receiver {
         }
     }
 
-    /// A request leaves: names the lost packets, and returns how many were not known to be lost
-    /// before. `None` if it names none.
+    /// Chooses the packets that a request sent now names. Returns how many of them are newly lost;
+    /// `None` if it names none.
     #[cold]
     pub(in super::super) fn name_lost(
         &mut self,
@@ -427,7 +428,7 @@ impl Receiver {
         Some(lost.into())
     }
 
-    /// So many packets were lost.
+    /// Counts lost packets, and reports a loss to the windows if there are too many.
     fn count_loss(&mut self, packets: u16, config: &Config) {
         if packets == 0 {
             return;
@@ -444,8 +445,7 @@ impl Receiver {
         }
     }
 
-    /// The packets that the request named which has just left, as bytes, and how many of these it
-    /// has.
+    /// The packets that the last request named, as its payload, and the length of that.
     pub(in super::super) fn named(&self) -> ([u8; BYTES], u16) {
         let len = self
             .out_of_order
@@ -455,14 +455,14 @@ impl Receiver {
         (self.out_of_order.last_named.emit(), len)
     }
 
-    /// Whether the request that leaves asks for the expected packet.
+    /// Whether the request sent now asks for the expected packet.
     pub(super) fn names_expected(&self) -> bool {
         !self.out_of_order.active
             || self.out_of_order.lost_below == 0
             || self.out_of_order.last_named.has(0)
     }
 
-    /// When missing packets are lost, or lost again.
+    /// When missing packets become lost, or lost again.
     #[inline]
     pub(super) fn hole_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         if self.out_of_order.active {
@@ -481,7 +481,7 @@ impl Receiver {
         )
     }
 
-    /// When a packet that may only be late is lost.
+    /// When packets that may just be late become lost.
     fn late_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let late = !self.out_of_order.late().is_empty();
         let quarter = (self.round_trip(config, rtt).0 / 4).max(MICROSECOND);
@@ -489,7 +489,7 @@ impl Receiver {
         late.then(|| self.out_of_order.late_since.saturating_add(wait))
     }
 
-    /// When a packet that was requested is lost again.
+    /// When requested packets become lost again.
     fn awaited_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let awaited =
             !self.out_of_order.awaited.is_empty() && self.out_of_order.unanswered < MAX_UNANSWERED;
@@ -500,9 +500,9 @@ impl Receiver {
         awaited.then(|| self.out_of_order.last_request.saturating_add(patience))
     }
 
-    /// From a request to what it requests, usually and at most.
+    /// The time from a request to the requested packet: usual and longest.
     fn round_trip(&self, config: &Config, rtt: &Rtt) -> (Nanos, Nanos) {
-        // An acknowledgement's turnaround may contain the time that the sender needs for its
+        // The turnaround of an acknowledgement may include the time in which the sender sends its
         // window.
         let known = [&self.out_of_order.answer_rtt, rtt, &self.turnaround];
         if let Some(known) = known.into_iter().find(|known| known.is_known()) {
@@ -513,7 +513,7 @@ impl Receiver {
         }
     }
 
-    /// The timer has expired if it was due.
+    /// Handles the timer for missing packets, if it has expired.
     pub(super) fn on_hole_timer(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if is_due(self.late_until(config, rtt), now) {
             self.out_of_order.lost_below = self.out_of_order.late_below;

@@ -1,27 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The request timer, which probes for a missing packet, and the round trips that it waits for.
+//! The request timer, which probes for a missing packet, and the round trips that it is based on.
 //! Choices beyond the theses:
 //!
-//! * The request timer (R4) does not request missing packets, since they may be
-//!   queued in a switch, and a retransmitted burst makes that queue longer. It
-//!   *probes* with an empty packet of an earlier number. The answer left behind
-//!   all that was sent before, and Ethernet does not reorder: a packet that the
-//!   answer shows to be missing is lost, and is requested. A packet that arrives
-//!   before the answer was late, and lengthens the measured round trip.
-//! * The request timer's round trip is the time from an acknowledgement to the
-//!   first packet that it let go, or from a request to the packet requested. Each
-//!   probe doubles the time, up to [`REQUEST_MAX`] or the measured time, until the
-//!   next measurement. A probe carries an acknowledgement. If that opens the
-//!   window, either the next packet was late or the probe let it go. Then the
-//!   round trip took something between the time since the probe and the whole
-//!   wait.
-//! * A sender may have a smaller window than `packets_to_ack`. If probes find it
-//!   twice at the same distance from the last advertised number, that is its window, and is
-//!   acknowledged in time from then on ([`PeerWindow`](super::super::peer_window::PeerWindow)).
-//! * While packets of other connections arrive at the device, our own may be
-//!   queued behind them in the switch port: the timer counts from the last of
-//!   them, delayed by [`PORT_DELAY`] at most.
+//! * The request timer (R4) does not request missing packets: they may be queued in a switch, and a
+//!   retransmitted burst would lengthen that queue. It *probes*, with an empty packet of an earlier
+//!   number. The peer sends the answer after everything it sent before, and Ethernet does not
+//!   reorder. So a packet that the answer shows to be missing is lost, and is requested. A packet
+//!   that arrives before the answer was late, and lengthens the measured round trip.
+//! * The request timer's round trip is the time from an acknowledgement to the first packet that it
+//!   allowed, or from a request to the requested packet. Each probe doubles the wait, up to
+//!   [`REQUEST_MAX`] or the measured time, until the next measurement. A probe carries an
+//!   acknowledgement. If that opens the window, either the next packet was late or the probe
+//!   allowed it. Then the round trip is between the time since the probe and the whole wait.
+//! * A sender may have a smaller window than `packets_to_ack`. If probes find twice that it stopped
+//!   at the same distance from the last advertised number, that distance is its window. From then
+//!   on the receiver acknowledges in time ([`PeerWindow`](super::super::peer_window::PeerWindow)).
+//! * While packets of other connections arrive at the device, ours may be queued behind them in the
+//!   switch port. So the timer starts at the last arrival, at most [`PORT_DELAY`] later than
+//!   otherwise.
 
 use super::super::config::Config;
 use super::super::rtt::{doubled, Rtt};
@@ -31,31 +28,31 @@ use super::super::timers::{
 };
 use super::{AckKind, Due, Receiver, Request, Turn};
 
-/// The first packet that an acknowledgement lets go, and when that left.
+/// A round trip that is being measured: from an acknowledgement to the first packet it allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Timed {
     pub(super) seq: Seq,
     pub(super) sent_at: Nanos,
-    /// When a probe that may have let it go instead left last, or `sent_at`.
+    /// When a probe was last sent that may have allowed the packet instead; otherwise `sent_at`.
     pub(super) probed: Nanos,
-    /// The window before it, if the sender was alone, and 0 if not.
+    /// The window before the packet, or 0 if other connections waited for turns.
     pub(super) window: u16,
 }
 
-/// The expected packet has not arrived, and its sender is probed.
+/// The state of probing for the expected packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Probing {
-    /// A probe is to leave.
+    /// A probe is due.
     pub(super) due: bool,
     /// When the wait for the packet began.
     pub(super) since: Nanos,
-    /// If a probe has opened the window: how far the sender had got from the
-    /// last advertised number before, and when the last probe left.
+    /// If a probe has opened the window: the sender's distance from the last advertised number
+    /// before, and when the last probe was sent.
     pub(super) opened: Option<(u16, Nanos)>,
 }
 
 impl Receiver {
-    /// The packet has arrived that an acknowledgement let go. Returns whether its time is known.
+    /// Ends a measurement with the arrival of its packet. Returns whether the exact time is known.
     #[inline]
     pub(super) fn measure(&mut self, timed: Timed, now: Nanos) -> bool {
         self.timed = None;
@@ -73,12 +70,12 @@ impl Receiver {
         known
     }
 
-    /// A packet and its answer have taken this time.
+    /// Notes the round trip of a packet and its answer.
     pub(in super::super) fn note_round_trip(&mut self, time: Nanos, now: Nanos) {
         self.grants.note_time(0, time, now);
     }
 
-    /// The packet that was probed for has arrived: it was late.
+    /// Handles the arrival of a packet that was probed for: it was late, not lost.
     #[cold]
     pub(super) fn on_late_packet(&mut self, probing: Probing, now: Nanos) {
         let most = now.saturating_sub(probing.since);
@@ -94,18 +91,17 @@ impl Receiver {
             self.turnaround.sample(least);
         }
         if may_end {
-            // The line need not have become slower.
+            // This wait does not show that the path became slower.
             self.probes = 0;
         }
     }
 
-    /// A packet has arrived that left after all that was probed for.
+    /// Ends probing: a packet has arrived that was sent after the missing one.
     pub(super) fn end_probing(&mut self) {
         self.probing = None;
     }
 
-    /// Whether a probe is to leave that asks if the expected packet is lost. The
-    /// next call says no.
+    /// Takes the pending probe for the expected packet: returns whether there was one.
     #[inline]
     pub(in super::super) fn take_probe(&mut self) -> bool {
         self.probing
@@ -113,9 +109,8 @@ impl Receiver {
             .is_some_and(|probing| core::mem::take(&mut probing.due))
     }
 
-    /// A probe leaves, for whatever reason: its answer tells what is lost. The
-    /// request timer may be slower than the probes of an idle connection, and each
-    /// answer restarts it.
+    /// Notes that a probe was sent, for any reason: its answer shows what is lost. The request
+    /// timer may be slower than the probes of an idle connection, and each answer restarts it.
     pub(in super::super) fn on_probe_sent(&mut self, now: Nanos) {
         if !self.is_scheduled() || self.turn != Turn::Not || self.request != Request::Not {
             return;
@@ -137,7 +132,7 @@ impl Receiver {
         self.probing = Some(probing);
     }
 
-    /// Starts measuring a round trip with an acknowledgement that leaves.
+    /// Starts a round-trip measurement with an acknowledgement that is sent now.
     #[inline]
     pub(super) fn time(&mut self, kind: AckKind, config: &Config, now: Nanos) {
         if kind == AckKind::Request && self.names_expected() {
@@ -164,14 +159,14 @@ impl Receiver {
         }
     }
 
-    /// The request timer (R4): runs within a transmission while no acknowledgement is
-    /// due.
+    /// When the request timer (R4) expires. It runs within a transmission while no acknowledgement
+    /// is due.
     #[inline]
     pub(in super::super) fn request_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         earlier(self.probe_timer(config, rtt), self.hole_timer(config, rtt))
     }
 
-    /// When the expected packet has not come for so long that its sender is probed.
+    /// When the receiver probes for the expected packet.
     #[inline]
     fn probe_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let runs = self.is_scheduled()
@@ -199,7 +194,7 @@ impl Receiver {
         doubled(base, self.probes).min(REQUEST_MAX.max(base))
     }
 
-    /// The request timer has expired: a probe is due.
+    /// Handles an expired request timer: makes a probe due.
     pub(in super::super) fn on_request_timer(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         let probes = is_due(self.probe_timer(config, rtt), now);
         if is_due(self.hole_timer(config, rtt), now) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A receiver's part in the ACK queue: what it demands, the turns that it gets, and the news that
-//! it has for the queue.
+//! A receiver's side of the ACK queue: its demands, its turns, and the samples it reports.
 
 use super::super::ack_queue::{on_wire, Demand, Samples, PARTS};
 use super::super::config::Config;
@@ -31,8 +30,7 @@ impl Receiver {
         }
     }
 
-    /// Whether an acknowledgement or a request needs a turn and has not asked for
-    /// it.
+    /// Whether an acknowledgement or a request needs a turn that was not yet requested.
     #[inline]
     pub(super) fn wants_turn(&self) -> bool {
         self.is_scheduled()
@@ -54,8 +52,8 @@ impl Receiver {
         self.turn == Turn::Waiting
     }
 
-    /// See [`Connection::take_turn`](super::super::Connection::take_turn). The reason for
-    /// the turn may be gone, a hole filled; the turn is used all the same.
+    /// See [`Connection::take_turn`](super::super::Connection::take_turn). The reason for the turn
+    /// may have passed, as when a hole was filled; the turn is used anyway.
     #[inline]
     pub(in super::super) fn take_turn(&mut self, alone: bool) {
         if self.is_scheduled() {
@@ -72,10 +70,9 @@ impl Receiver {
         self.grants.set_link(link);
     }
 
-    /// Has the turn of an announcement that comes after a silence request the
-    /// unscheduled packets that have not arrived: by now they are lost, or were
-    /// never sent. A sender without unacknowledged packets takes the request for
-    /// an acknowledgement.
+    /// Requests unscheduled packets that have not arrived, if the turn of their announcement comes
+    /// after a silence: by now they are lost, or were never sent. A sender without unacknowledged
+    /// packets takes the request for an acknowledgement.
     #[inline]
     pub(in super::super) fn request_unscheduled(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if self.turn != Turn::Granted || self.request != Request::Not || self.keeps() {
@@ -93,8 +90,7 @@ impl Receiver {
         }
     }
 
-    /// The number behind the last unscheduled packet after the announcement with the
-    /// number `start`.
+    /// The number after the last unscheduled packet of the announcement with the number `start`.
     #[inline]
     pub(super) fn unscheduled_end(&self, start: Seq, config: &Config) -> Seq {
         let packets = if self.short_announcement {
@@ -117,7 +113,7 @@ impl Receiver {
         self.before_ack.saturating_add(self.since_ack) > LONG
     }
 
-    /// The part of the window given last that has not come, in [`PARTS`].
+    /// The part of the last window that has not arrived, in [`PARTS`].
     #[inline]
     pub(in super::super) fn unused(&self, config: &Config) -> u8 {
         let window = u32::from(self.peer.window(config).max(1));
@@ -126,7 +122,7 @@ impl Receiver {
         PARTS.saturating_sub(u8::try_from(used).unwrap_or(PARTS))
     }
 
-    /// The sender may have so many packets behind its next announcement.
+    /// Sets how many packets the sender may send behind its next announcement.
     #[inline]
     pub(in super::super) fn set_start(&mut self, packets: u16) {
         self.grants.set_start(packets);
@@ -148,7 +144,7 @@ impl Receiver {
             return None;
         }
         if self.announced.is_some() {
-            // Unscheduled packets have their own part of the port's buffer.
+            // Unscheduled packets have a separate share of the port's buffer.
             return Some(0);
         }
         let end = self.last_advertised.add(self.peer.window(config));
@@ -167,7 +163,7 @@ impl Receiver {
         self.peer.window(config)
     }
 
-    /// A connection that is not scheduled needs no turn.
+    /// Gives up the turn if the connection is no longer scheduled.
     #[inline]
     pub(super) fn leave_ack_queue(&mut self) {
         if !self.is_scheduled() {
@@ -181,15 +177,15 @@ impl Receiver {
     pub(in super::super) fn note_arrived(&mut self, count: u16, payload: u16, now: Nanos) {
         let (packets, bytes) = match self.samples.arrived {
             (packets, bytes, at) if at == now => (packets, bytes),
-            // Nobody has asked: it did not count.
+            // The queue did not take the older sample, so it does not count.
             _ => (0, 0),
         };
         let bytes = bytes.saturating_add(on_wire(count, payload.into()));
         self.samples.arrived = (packets.saturating_add(count), bytes, now);
     }
 
-    /// Forgets the news of short transmissions, since they tell no rate of the port. Keeps the time
-    /// that the first packets of this longer one have `measured`.
+    /// Discards the samples of short transmissions, which do not show the port's rate. Keeps the
+    /// time if the first packets of this longer transmission have `measured` one.
     #[cold]
     pub(super) fn forget_samples(&mut self, measured: bool) {
         self.samples = Samples {

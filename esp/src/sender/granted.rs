@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The windows that a sender makes use of. Choices beyond the theses:
+//! The windows that a sender uses. Choices beyond the theses:
 //!
-//! * Both windows, behind an acknowledgement and behind an announcement, are those that
-//!   the receiver granted last, and the [`Config`]'s until it has granted any.
-//! * A timeout means that unscheduled packets were lost. So it halves the number of packets
-//!   that may follow announcements, and each grant gives one packet back.
+//! * Both windows, the one after an acknowledgement and the one after an announcement, come from
+//!   the last grant, and from the [`Config`] until there is one.
+//! * A timeout indicates that unscheduled packets were lost. So it halves the number of packets
+//!   that may follow announcements; each grant restores one.
 
 use super::super::config::Config;
 use super::super::wire::Grant;
@@ -14,9 +14,9 @@ use super::super::wire::Grant;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Granted {
     grant: Grant,
-    /// The most packets of it that follow announcements.
+    /// Upper bound of the packets that follow announcements.
     most_unscheduled: u8,
-    /// Many others send to the receiver, which has granted nothing yet.
+    /// The receiver reported many senders, and has granted nothing yet.
     crowded: bool,
 }
 
@@ -31,14 +31,14 @@ impl Default for Granted {
 }
 
 impl Granted {
-    /// The receiver grants windows.
+    /// Takes a new grant.
     #[inline]
     pub(super) fn take(&mut self, grant: Grant) {
         self.grant = grant;
         self.most_unscheduled = self.most_unscheduled.saturating_add(1);
     }
 
-    /// Packets that may be on their way behind the last acknowledgement that opened a window.
+    /// Maximum number of packets in flight after the last acknowledgement that opened a window.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
         if self.grant.window > 0 && config.is_adaptive() {
@@ -48,7 +48,7 @@ impl Granted {
         }
     }
 
-    /// Packets that may follow an announcement that is not acknowledged.
+    /// Maximum number of packets that may follow an unacknowledged announcement.
     #[inline]
     pub(super) fn unscheduled(&self, config: &Config) -> u16 {
         let least = config.initial_ack_burst_length;
@@ -61,12 +61,12 @@ impl Granted {
         }
     }
 
-    /// The receiver has told that many send to it.
+    /// Notes that the receiver reported many senders.
     pub(super) fn set_crowded(&mut self) {
         self.crowded = true;
     }
 
-    /// Whether an announcement is to be short, since nothing may follow it.
+    /// Whether announcements are short, because nothing may follow them.
     #[inline]
     pub(super) fn is_short(&self, config: &Config) -> bool {
         let none = if self.grant.window > 0 {
@@ -77,7 +77,7 @@ impl Granted {
         none && config.is_adaptive()
     }
 
-    /// A timeout found an announcement unacknowledged.
+    /// Halves the packets that may follow announcements: one was unacknowledged at a timeout.
     pub(super) fn halve_unscheduled(&mut self) {
         if self.grant.start > 0 {
             self.most_unscheduled = self.most_unscheduled.min(self.grant.start) / 2;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that the other side has named as missing: these leave again, and no others.
+//! Selective retransmission: only the packets that the peer names as missing are retransmitted.
 //!
-//! A request is hostile input. Numbers that have not left, or that the window does not reach, are
-//! ignored, and no packet leaves again twice within a round trip: so a forged request costs no more
-//! than one that goes back to the first packet.
+//! Requests are untrusted. Numbers that were not sent, or are outside the window, are ignored, and
+//! no packet is retransmitted twice within a round trip. So a forged request costs no more than one
+//! that goes back to the first packet.
 
 use super::super::bits::Bits;
 use super::super::config::Config;
@@ -14,14 +14,14 @@ use super::super::seq::Seq;
 use super::super::timers::Nanos;
 use super::{Outgoing, Sender};
 
-/// Packets by their distance from the first unacknowledged one.
+/// Sets of packets, by their distance from the first unacknowledged one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Missing {
-    /// There are any: of usual packets this is all that is looked at.
+    /// Either set has packets. The fast path reads no other field.
     active: bool,
     /// `named` is not empty.
     due: bool,
-    /// Packets that are to be retransmitted.
+    /// Packets to retransmit.
     named: Bits,
     /// Packets that were retransmitted since `since`.
     retransmitted: Bits,
@@ -30,13 +30,13 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// Whether a packet is to leave again.
+    /// Whether a retransmission is due.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
         self.due
     }
 
-    /// The distance of the first one.
+    /// The distance of the first packet to retransmit.
     #[inline]
     pub(super) fn first(&self) -> Option<u16> {
         if self.due {
@@ -46,7 +46,7 @@ impl Missing {
         }
     }
 
-    /// So many packets were acknowledged.
+    /// Shifts the sets, as `packets` were acknowledged.
     #[inline]
     pub(super) fn shift(&mut self, packets: u16) {
         if self.active {
@@ -67,7 +67,7 @@ impl Missing {
         self.active = self.due || !self.retransmitted.is_empty();
     }
 
-    /// Forgets the named packets: all are retransmitted, or none.
+    /// Forgets the named packets, as the sender goes back to the first one.
     #[inline]
     pub(super) fn end(&mut self) {
         if self.active {
@@ -78,8 +78,8 @@ impl Missing {
 }
 
 impl Sender {
-    /// The other side lacks these packets, by their distance from `ack`, which it has acknowledged
-    /// in the same packet.
+    /// Processes a request that names missing packets by their distance from `ack`. The same packet
+    /// has acknowledged `ack`.
     pub(in super::super) fn on_named(
         &mut self,
         ack: Seq,
@@ -120,7 +120,7 @@ impl Sender {
         self.restart_timer(config, rtt, now);
     }
 
-    /// Missing packets leave again, the first of them at the distance `first`.
+    /// Retransmits missing packets, the first of them at the distance `first`.
     #[cold]
     #[inline(never)]
     pub(super) fn resend_missing(

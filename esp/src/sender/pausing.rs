@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A pause of the sender: packets that have left are too large to leave again, and are cut anew.
+//! A pause of the sender, while packets that were sent are too large to retransmit and have to be
+//! split again.
 //!
-//! No number is used again for other bytes, since a frame with the first ones may still be on its
-//! way. So the sender asks the receiver to *skip* the numbers, from the first unacknowledged one to
-//! the last that left. The receiver takes none of them from then on, and answers which it expected
-//! before: what it has is acknowledged, the rest takes the numbers behind. Until that answer, no
-//! other acknowledgement tells anything: the receiver may have skipped what it counts.
+//! A number is never reused for other bytes, since the first frame may still be in flight. So the
+//! sender asks the receiver to *skip* the numbers from the first unacknowledged one to the last one
+//! sent. From then on the receiver rejects these numbers. Its answer carries the number it expected
+//! before: earlier packets are acknowledged, and later ones take new numbers. Until that answer
+//! arrives, the sender ignores other acknowledgement numbers, because they may count skipped
+//! packets.
 //!
-//! A receiver that takes no skips may have all of it, and acknowledge it. If it does not for
-//! [`FRAME_LIFE`], the connection ends.
+//! A receiver that does not support skips may have received everything and acknowledge it. If it
+//! does not within [`FRAME_LIFE`], the connection ends.
 
 use super::super::config::Config;
 use super::super::rtt::Rtt;
@@ -18,17 +20,18 @@ use super::super::timers::{Nanos, FRAME_LIFE};
 use super::super::wire::{flags, Header};
 use super::{Missing, Sender};
 
-/// Packets that have left are too large to leave again, so none leaves.
+/// Why no packet is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Pause {
-    /// The receiver takes no skips, or none is needed and there was no memory to cut the queue.
+    /// The sender only waits: the receiver does not support skips, or everything is acknowledged
+    /// and memory to split the queue was lacking.
     Silent,
-    /// The receiver is asked to skip.
+    /// The sender asks the receiver to skip, until it answers.
     Asking,
 }
 
 impl Sender {
-    /// The receiver takes skips.
+    /// Notes that the receiver accepts skips.
     pub(in super::super) fn may_skip(&mut self) {
         self.skips = true;
     }
@@ -61,30 +64,30 @@ impl Sender {
         self.pause.is_some()
     }
 
-    /// Whether the sender waits without asking.
+    /// Whether the sender waits without asking for a skip.
     pub(in super::super) fn is_silent(&self) -> bool {
         self.pause == Some(Pause::Silent)
     }
 
-    /// The wait is over, and the queue is cut.
+    /// Stops the timer: the wait is over, and the caller splits the queue.
     pub(in super::super) fn end_silence(&mut self) {
         self.timer = None;
     }
 
-    /// Whether a skip is to leave. The next call says no.
+    /// Takes the pending skip: returns whether there was one.
     pub(in super::super) fn take_skip(&mut self) -> bool {
         self.pause == Some(Pause::Asking) && core::mem::take(&mut self.probe)
     }
 
-    /// Whether acknowledgements may count what the receiver has skipped: only the answer to the
-    /// skip tells. The receiver also moves the number that it gave last, which its data repeat
-    /// while it is congested.
+    /// Whether acknowledgement numbers may count skipped packets, so that only the answer to the
+    /// skip is believed. A skip also moves the last advertised number, which the receiver's data
+    /// repeat while it is congested.
     #[inline]
     pub(in super::super) fn ignores_acks(&self) -> bool {
         self.pause == Some(Pause::Asking)
     }
 
-    /// Whether a packet is the answer to the skip that left.
+    /// Whether a packet answers the skip that was sent.
     pub(in super::super) fn is_skipped_by(&self, header: &Header) -> bool {
         self.pause == Some(Pause::Asking)
             && header.seq == self.high
@@ -115,7 +118,7 @@ impl Sender {
         let first = self.number_behind(from);
         let skipped = from.distance(first);
         if skipped > 0 {
-            // As if none of these had left.
+            // From here on, the skipped packets count as never sent.
             if from.before(self.tail) {
                 self.in_transmission = kept(from) & flags::TXS == 0;
             }
@@ -123,7 +126,7 @@ impl Sender {
             self.missing = Missing::default();
             self.una = first;
             self.next = first;
-            // They use up nothing of the window.
+            // Skipped numbers do not use up the window.
             self.window_start = self.window_start.add(skipped);
             self.announced = self.announced.filter(|s| s.before(from));
             self.announced = self.announced.map(|s| s.add(skipped));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Recovery from losses: requests of the other side, and the retransmission timer.
+//! Recovery from losses: retransmission requests and the retransmission timer.
 
 use super::super::config::Config;
 use super::super::rtt::{handshake_timeout, Rtt};
@@ -20,7 +20,7 @@ impl Sender {
         }
     }
 
-    /// Whether a packet is outstanding that the other side cannot request (S3).
+    /// Whether a packet is outstanding that the peer cannot request (S3).
     #[inline]
     pub(super) fn needs_timer(&self) -> bool {
         !self.syn_acked
@@ -30,10 +30,10 @@ impl Sender {
             || self.is_blocked()
     }
 
-    /// Goes back to the first unacknowledged packet, as requested (S8). A request
-    /// for a packet that has only just left changes nothing: it repeats an earlier
-    /// one or has crossed the packet, and the receiver requests again if it has to.
-    /// Nor does a request for packets that have been acknowledged meanwhile.
+    /// Goes back to the first unacknowledged packet, as requested (S8). The sender ignores a
+    /// request for a packet that it has only just sent: the request repeats an earlier one, or
+    /// crossed the packet, and the receiver requests again if necessary. It also ignores a request
+    /// for packets that have since been acknowledged.
     pub(in super::super) fn on_request(
         &mut self,
         ack: Seq,
@@ -52,26 +52,26 @@ impl Sender {
         self.restart_timer(config, rtt, now);
     }
 
-    /// All packets leave again from the first unacknowledged one on.
+    /// Retransmits everything from the first unacknowledged packet on.
     pub(super) fn go_back(&mut self) {
         self.next = self.una;
         self.resend_first = false;
         self.missing.end();
     }
 
-    /// A packet does not leave again for a request within this time.
+    /// The time within which requests do not retransmit a packet again.
     pub(super) fn guard(config: &Config, rtt: &Rtt) -> Nanos {
         let mean = rtt.smoothed();
         mean.min(from_micros(config.round_trip_time)).max(mean / 2)
     }
 
-    /// Whether the first unacknowledged packet has left within the last `guard`.
+    /// Whether the first unacknowledged packet was sent within the last `guard`.
     pub(super) fn was_just_sent(&self, guard: Nanos, now: Nanos) -> bool {
         self.una_sent_at
             .is_some_and(|(seq, at)| seq == self.una && now.saturating_sub(at) < guard)
     }
 
-    /// A request shows that the other side is there: the timer, if it runs, starts anew.
+    /// Restarts the timer if it runs: a request shows that the peer is alive.
     pub(super) fn restart_timer(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if self.timer.is_some() {
             self.timer = Some(now.saturating_add(rtt.timeout(config.least_timeout(), self.tries)));
@@ -84,8 +84,8 @@ impl Sender {
         self.timer
     }
 
-    /// The retransmission timer has expired. `true` if a handshake of
-    /// `handshake_tries` packets has failed.
+    /// Handles an expired retransmission timer. Returns true if the handshake failed, after
+    /// `handshake_tries` packets.
     pub(in super::super) fn expire(
         &mut self,
         config: &Config,

@@ -11,7 +11,7 @@ use super::super::wire::flags;
 use super::{Kind, Outgoing, Sender, Timed};
 
 impl Sender {
-    /// The next packets to leave.
+    /// Returns the next packets to send.
     #[inline]
     pub(in super::super) fn poll(
         &mut self,
@@ -77,7 +77,7 @@ impl Sender {
         Some(outgoing)
     }
 
-    /// Packets leave in their order.
+    /// Advances `next` behind packets that are sent in order.
     #[inline]
     fn on_transmit(&mut self, outgoing: &Outgoing, now: Nanos) {
         if outgoing.seq == self.una {
@@ -86,7 +86,7 @@ impl Sender {
         self.next = outgoing.seq.add(outgoing.count);
     }
 
-    /// Decides how packets leave for the first time (S1, S2, S4, S6), at most `room`.
+    /// Chooses new data packets to send, at most `room`, and their flags (S1, S2, S4, S6).
     #[inline]
     fn first_data(
         &mut self,
@@ -100,7 +100,7 @@ impl Sender {
         Some(self.first(seq, most, starts, ends))
     }
 
-    /// How many packets may leave for the first time, at most `room`. `None` if none may.
+    /// How many new packets may be sent, at most `room`; `None` if none.
     #[inline(always)]
     pub(in super::super) fn most_first(
         &self,
@@ -117,7 +117,7 @@ impl Sender {
         };
         let there = seq.distance(self.tail).saturating_sub(u16::from(self.hold));
         let mut most = room.min(there);
-        // The announcement itself may leave, whatever may follow it.
+        // The announcement itself may always be sent.
         if let Some(behind) = behind.filter(|behind| *behind > 0 || most > 1) {
             let announced = self.grants.unscheduled(config).saturating_add(1);
             most = most.min(announced.saturating_sub(behind));
@@ -128,8 +128,8 @@ impl Sender {
         (most > 0).then_some(most)
     }
 
-    /// Packets leave for the first time. A transmission starts with the first one, or ends with the
-    /// last.
+    /// Sends new packets. If `starts`, the first begins a transmission; if `ends`, the last ends
+    /// it.
     #[inline(always)]
     pub(in super::super) fn first(
         &mut self,
@@ -157,9 +157,8 @@ impl Sender {
         }
     }
 
-    /// Packets have left for the first time. Those that the other side cannot
-    /// request start the timer (S3); they are also answered soon enough to measure
-    /// the round trip.
+    /// Starts the timer for new packets that the peer cannot request (S3). The peer answers these
+    /// soon enough to measure the round trip.
     #[inline]
     fn on_first_transmit(&mut self, outgoing: &Outgoing, config: &Config, rtt: &Rtt, now: Nanos) {
         if outgoing.kind == Kind::Data && outgoing.flags == 0 {
@@ -184,8 +183,8 @@ impl Sender {
         }
     }
 
-    /// Packets leave again, at most `room`. From here on an acknowledgement may have
-    /// waited for them, so none measures the round trip (Karn's rule).
+    /// Retransmits at most `room` packets. Later acknowledgements may have waited for them, so none
+    /// measures the round trip (Karn's rule).
     #[cold]
     pub(super) fn retransmit(
         &mut self,
@@ -214,8 +213,8 @@ impl Sender {
         }
     }
 
-    /// How many packets leave again as one run, and their flags. Only its first has TXS,
-    /// and only its last TXF.
+    /// How many packets can be retransmitted as one run, and their flags. In a run only the first
+    /// packet has TXS, and only the last one TXF.
     fn retransmit_run(&self, seq: Seq, room: u16, queue: &mut impl WriteQueue) -> (u16, u8) {
         let end = if self.high.after(self.tail) {
             self.tail
@@ -262,7 +261,7 @@ impl Sender {
         }
     }
 
-    /// The SYN has left, nobody knows when.
+    /// Marks the SYN as sent, at an unknown time.
     pub(in super::super) fn assume_syn_sent(&mut self, now: Nanos) {
         self.resend_first = false;
         let _ = self.syn(now);

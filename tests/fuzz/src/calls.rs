@@ -285,7 +285,7 @@ impl World {
             vec![byte; pieces]
         });
         if skips {
-            // Numbers that have left are used up, but nothing of the window.
+            // Numbers that were sent are used up, but nothing of the window.
             self.granted = self.granted.add(from.distance(self.high));
         }
     }

@@ -80,7 +80,7 @@ struct Window {
     granted: Option<Seq>,
     /// The number behind those that the peer has skipped last.
     skipped: Option<Seq>,
-    /// Behind the highest number that has left.
+    /// Behind the highest number that was sent.
     high: Option<Seq>,
     /// The last packet that left first with TXS.
     announced: Option<Seq>,
@@ -119,7 +119,7 @@ impl Window {
         {
             self.granted = Some(header.ack);
             if header.is_grant() {
-                // An earlier one may be what the other side has.
+                // An earlier one may be what the peer has.
                 let [start, window] = header.len.to_be_bytes();
                 self.initial = self.initial.max(start.into());
                 self.burst = self.burst.max(window.into());

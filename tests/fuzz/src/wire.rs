@@ -173,7 +173,7 @@ pub fn esp_wire(data: &[u8]) {
             assert_eq!((reset.src, reset.dst), (header.dst, header.src));
             assert_eq!(reset.has_checksum(), header.has_checksum());
             assert_eq!(esp::reset_for(&reset), None, "no reset is answered");
-            // One of the two numbers is what the other side believes it by.
+            // One of the two numbers is what the peer believes it by.
             if header.has(flags::ACK) {
                 assert_eq!(reset.seq, header.ack);
             } else {
