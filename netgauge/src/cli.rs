@@ -18,6 +18,7 @@ use crate::measuring::{self, Measuring};
 use crate::pattern::args::PatternArgs;
 use crate::pattern::{self, Pattern, Plan};
 use crate::server::ServerOptions;
+use crate::transport::kinds;
 
 /// Port on which the two sides find each other.
 const DEFAULT_PORT: u16 = 2805;
@@ -189,7 +190,7 @@ impl Cli {
         let transports = self.measuring.transports()?;
         let all = self.measuring.is_all();
         if !all {
-            self.measuring.sockets.check(&transports)?;
+            kinds::check(&self.measuring.sockets, &transports)?;
         }
         let patterns = self.patterns()?;
         self.pattern_args.check(&patterns)?;
@@ -237,7 +238,6 @@ impl Cli {
 mod tests {
     use super::*;
     use crate::measuring::DEFAULT_ETHERTYPE;
-    use crate::transport;
     use clap::error::ErrorKind;
     use clap::CommandFactory;
 
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn all_means_all_and_each_pattern_has_its_defaults() {
         let options = client("-m all -x all --connect h");
-        assert_eq!(options.transports.len(), transport::all().len());
+        assert_eq!(options.transports.len(), kinds::all().len());
         let (pattern, plan) = &options.patterns[1];
         assert_eq!((pattern.name, plan.tests), ("bulk", 10));
         assert_eq!(plan.sizes, [16 << 20]);

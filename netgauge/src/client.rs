@@ -17,7 +17,9 @@ use crate::pattern::{is_peer_gone, Link, Pattern, Plan, Streams};
 use crate::progress::Progress;
 use crate::report::record::Record;
 use crate::report::{LeftOut, Outcome, Report, Row, Run};
-use crate::transport::{self, Context, Kind, Role, SocketOptions};
+use crate::transport::kind::Kind;
+use crate::transport::kinds;
+use crate::transport::{self, Context, Role, SocketOptions};
 
 /// How long to wait between two attempts to reach a server that is not up yet.
 const RETRY: Duration = Duration::from_millis(100);
@@ -45,7 +47,7 @@ impl ClientOptions {
     /// Warnings of options that mean nothing to some of the transports.
     pub fn remarks(&self) -> Vec<String> {
         if self.measuring.is_all() {
-            return self.measuring.sockets.remarks();
+            return kinds::remarks(&self.measuring.sockets);
         }
         let without = self.transports.iter().filter(|kind| !kind.interface);
         let names: Vec<_> = without.map(|kind| kind.name).collect();
@@ -274,7 +276,7 @@ impl Client<'_> {
             ethertype: measuring.ethertype,
             loss_timeout: measuring.loss_timeout,
             give_up: measuring.give_up,
-            options: measuring.sockets.of(kind),
+            options: kind.options(&measuring.sockets),
             congestion: None,
         };
         // What fails here is no business of the peer's.

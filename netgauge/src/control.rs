@@ -29,7 +29,7 @@
 use std::env;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -42,8 +42,8 @@ use thiserror::Error;
 use crate::group::orders::{Answer, Order};
 use crate::host::{is_timeout, wait_readable};
 use crate::machine::Machine;
-use crate::transport::mpi::RankOf;
-use crate::transport::{Place, SocketId, SocketOptions};
+use crate::transport::SocketOptions;
+use crate::wire::Endpoint;
 
 /// Version of the messages below; both sides must have the same.
 pub const VERSION: u32 = 7;
@@ -53,30 +53,6 @@ const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest line taken, bytes: none of the messages comes near it.
 const LINE_LIMIT: u64 = 64 * 1024;
-
-/// Where a transport's socket can be reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Endpoint {
-    /// Port; 0 where the transport has none, or the side only connects.
-    pub port: u16,
-    /// Ethernet address, where the transport uses one.
-    pub mac: Option<String>,
-    /// IP address, where it is not understood to be that of the control connection.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ip: Option<IpAddr>,
-    /// Where the process is, for transports within a host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
-    /// Path of a local socket.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// Identity of a TIPC socket.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tipc: Option<SocketId>,
-    /// Rank of an MPI job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mpi: Option<RankOf>,
-}
 
 /// One series of messages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

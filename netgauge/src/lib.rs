@@ -45,3 +45,4 @@ pub mod sizes;
 pub mod summary;
 pub mod transport;
 pub mod watch;
+pub mod wire;

@@ -14,7 +14,8 @@ use crate::pattern::Pattern;
 use crate::report::Format;
 use crate::sizes::SizeSpec;
 use crate::summary::Percent;
-use crate::transport::{self, Kind, SocketOptions};
+use crate::transport::kind::Kind;
+use crate::transport::{kinds, SocketOptions};
 
 /// Ethernet type of raw packets, host order: "NG" in ASCII. It is not in `linux/if_ether.h`, and
 /// not one of the two experimental types that EDP and ESP use.
@@ -113,8 +114,8 @@ impl Measuring {
     /// One is unknown.
     pub fn transports(&self) -> Result<Vec<&'static Kind>> {
         match &self.mode[..] {
-            ALL => Ok(transport::all()),
-            names => names.split(',').map(transport::find).collect(),
+            ALL => Ok(kinds::all()),
+            names => names.split(',').map(kinds::find).collect(),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::group::part::Part;
 use crate::host::interface_in_use;
 use crate::machine::Machine;
 use crate::pattern::{self, Link, Pattern, Streams};
+use crate::transport::kinds;
 use crate::transport::{self, Context, Role, SocketOptions, Transport};
 
 /// How often the server looks, while datagrams fail to come, whether the client has given up.
@@ -186,7 +187,7 @@ impl Session {
     }
 
     fn open(&mut self, open: Open) -> Result<Pair> {
-        let kind = transport::find(&open.transport)?;
+        let kind = kinds::find(&open.transport)?;
         let pattern = pattern::find(&open.pattern)?;
         let (local, peer) = self.control.addresses()?;
         let context = Context {

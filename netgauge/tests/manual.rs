@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use clap::{Command, CommandFactory as _};
 use netgauge::cli::Cli;
 use netgauge::pattern::PATTERNS;
-use netgauge::transport::KINDS;
+use netgauge::transport::kinds::KINDS;
 
 // The page has `netgauge plot` as well.
 #[cfg(feature = "pictures")]

@@ -26,8 +26,7 @@ use super::flows::Flows;
 use super::parameters::EspParameters;
 use super::questions::{Asked, Questioning};
 use super::rounds::Series;
-use crate::control::Endpoint;
-use crate::transport::Place;
+use crate::wire::{Endpoint, Place};
 
 /// The next step of a participant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,10 +14,12 @@ use super::orders::{Answer, Opening, Order};
 use super::parameters::{EspParameters, Parameters};
 use super::questions::{self, Asked, Questioning};
 use super::rounds::{End, Series};
-use crate::control::{Control, Endpoint, Message};
+use crate::control::{Control, Message};
 use crate::host::wait_readable;
+use crate::transport::kinds::{self, stream_kind};
 use crate::transport::streams::{StreamKind, StreamListener};
-use crate::transport::{self, Context, Kind, Place};
+use crate::transport::Context;
+use crate::wire::{Endpoint, Place};
 
 /// Spans or times in one message to the coordinator, so that it stays well below the longest line.
 const SPANS_PER_MESSAGE: usize = 256;
@@ -270,7 +272,7 @@ fn ended(end: Result<End>) -> Result<Option<Answer>> {
 
 /// The transport's means for many connections.
 fn streams(opening: &Opening) -> Result<&'static dyn StreamKind> {
-    let kind = transport::find(&opening.transport)?;
+    let kind = kinds::find(&opening.transport)?;
     let streams = stream_kind(kind)?;
     ensure!(
         opening.congestion.is_none() || kind.congestion,
@@ -278,21 +280,6 @@ fn streams(opening: &Opening) -> Result<&'static dyn StreamKind> {
         kind.name
     );
     Ok(streams)
-}
-
-/// The means of `kind` for patterns of many connections.
-///
-/// # Errors
-///
-/// It has nothing.
-pub fn stream_kind(kind: &Kind) -> Result<&'static dyn StreamKind> {
-    kind.streams.with_context(|| {
-        format!(
-            "{} is not for patterns of many participants: these take {}",
-            kind.name,
-            transport::stream_names()
-        )
-    })
 }
 
 #[cfg(test)]
@@ -319,7 +306,7 @@ mod tests {
                 part: Part::new(Context {
                     // Nobody who connects is waited for here.
                     give_up: Duration::from_millis(50),
-                    ..transport::tests::streams()
+                    ..crate::transport::tests::streams()
                 }),
                 control: control(ours),
                 coordinator: control(theirs),
@@ -427,23 +414,6 @@ mod tests {
             panic!("{answers:?}")
         };
         assert!(text.contains("nobody"), "{text}");
-    }
-
-    #[test]
-    fn datagram_transports_are_refused_with_what_to_choose() {
-        for kind in transport::KINDS {
-            match (kind.name, stream_kind(kind)) {
-                ("tcp" | "esp" | "unix" | "tipc", Ok(_)) => {}
-                (
-                    "udp" | "raw" | "edp" | "esp-records" | "tcp-zerocopy" | "esp-zerocopy"
-                    | "tcp-splice" | "esp-splice" | "mpi",
-                    Err(error),
-                ) => {
-                    assert!(error.to_string().contains("tcp, esp"), "{error}");
-                }
-                (name, result) => panic!("{name}: {result:?}"),
-            }
-        }
     }
 
     #[test]

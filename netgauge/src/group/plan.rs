@@ -7,12 +7,12 @@ use anyhow::{bail, ensure, Result};
 use super::args::{ManyArgs, Numbers};
 use super::orders::Opening;
 use super::parameters::EspParameters;
-use super::part::stream_kind;
 use super::patterns::BESIDE;
 use super::rounds::MOST_BYTES;
 use crate::cli::Cli;
 use crate::pattern::Pattern;
-use crate::transport::{self, Kind};
+use crate::transport::kind::Kind;
+use crate::transport::kinds::{self, stream_kind};
 
 /// A transport, with what can be chosen of it.
 #[derive(Clone, Debug)]
@@ -199,7 +199,7 @@ fn grid(many: &ManyArgs) -> Result<Grid> {
 /// The transport that has the parameters.
 fn of_esp() -> Result<Medium> {
     Ok(Medium {
-        kind: transport::find("esp")?,
+        kind: kinds::find("esp")?,
         congestion: None,
         optional: false,
     })

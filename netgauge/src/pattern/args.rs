@@ -8,7 +8,8 @@ use clap::Args;
 use super::{bulk, Pattern};
 use crate::measuring::MEASURE;
 use crate::sizes::parse_size;
-use crate::transport::{self, Kind};
+use crate::transport::kind::Kind;
+use crate::transport::kinds;
 
 /// Options that only some patterns of two have.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl PatternArgs {
             !self.eor || pattern.name != "flood" || kind.records,
             "{} keeps no records apart: leave --eor out, or choose from {}",
             kind.name,
-            transport::names(|kind| kind.records)
+            kinds::names(|kind| kind.records)
         );
         Ok(())
     }

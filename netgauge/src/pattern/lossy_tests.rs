@@ -121,7 +121,7 @@ fn measure(
 
 /// The patterns that datagrams can be measured with.
 fn patterns() -> impl Iterator<Item = &'static Pattern> {
-    let udp = crate::transport::find("udp").unwrap();
+    let udp = crate::transport::kinds::find("udp").unwrap();
     let suits = |pattern: &&Pattern| pattern.two().unwrap().suits(udp).is_ok();
     of_two().filter(suits)
 }

@@ -32,8 +32,9 @@ use crate::host::{is_timeout, wait_readable};
 use crate::report::{Measured, Row};
 use crate::sizes::SizeSpec;
 use crate::summary::{mbit_per_s, Percent, Summary};
+use crate::transport::kind::Kind;
 use crate::transport::streams::StreamKind;
-use crate::transport::{Context, Kind, Transport};
+use crate::transport::{Context, Transport};
 use args::PatternArgs;
 
 /// A pattern of communication.

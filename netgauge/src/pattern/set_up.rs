@@ -13,8 +13,9 @@ use super::{Link, Plan, Streams, Two};
 use crate::control::{Message, Step};
 use crate::host::wait_readable;
 use crate::report::{Measured, Row};
+use crate::transport::kind::Kind;
+use crate::transport::kinds::stream_names;
 use crate::transport::streams::{StreamListener, StreamSocket};
-use crate::transport::{stream_names, Kind};
 
 /// The pattern.
 #[derive(Debug)]
@@ -146,11 +147,11 @@ mod tests {
     use super::super::lossy_tests::controls;
     use super::*;
     use crate::control::Control;
-    use crate::control::Endpoint;
     use crate::transport::datagram::Datagrams;
-    use crate::transport::find;
+    use crate::transport::kinds::find;
     use crate::transport::streams::{Connect, StreamKind};
     use crate::transport::Context;
+    use crate::wire::Endpoint;
     use std::os::unix::net::UnixDatagram;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread;

@@ -11,7 +11,7 @@ use plotters::prelude::*;
 
 use super::axis::{Axis, Scale};
 use crate::picture::{self, label, Area, Drawing, Failure, FONT, START};
-use crate::transport;
+use crate::transport::kinds::KINDS;
 
 /// Width of the lines' part, pixels.
 const WIDTH: u32 = 720;
@@ -199,7 +199,7 @@ impl Chart {
     /// The lines' styles: a transport's first line looks the same in every
     /// picture, and its further ones have its colour, unless it is alone in the picture.
     fn styles(&self) -> Vec<Style> {
-        let kinds = transport::KINDS.iter();
+        let kinds = KINDS.iter();
         let mut transports = kinds.map(|kind| kind.name.to_owned()).collect();
         let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
         let alone = self
@@ -432,7 +432,7 @@ mod tests {
                 |style: Style| (style.colour, style.dash, style.mark.corners(), style.filled);
             chart.styles().into_iter().map(looks).collect()
         };
-        let names: Vec<_> = transport::KINDS.iter().map(|kind| kind.name).collect();
+        let names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
         let all = looks(&names);
         for (name, look) in names.iter().zip(&all) {
             assert_eq!(&looks(&[name])[0], look);

@@ -20,7 +20,8 @@ use record::Record;
 
 use crate::pattern::Pattern;
 use crate::summary::Percent;
-use crate::transport::{self, Kind, SocketOptions};
+use crate::transport::kind::Kind;
+use crate::transport::{self, SocketOptions};
 
 /// Everything one client measured. Printed as JSON it is what programs read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -220,7 +221,7 @@ impl<R> Run<R> {
     ) -> Self {
         Self {
             transport: kind.name.to_owned(),
-            about: sockets.describe(kind),
+            about: kind.describe(sockets),
             pattern: pattern.to_owned(),
             congestion: None,
             cast: None,

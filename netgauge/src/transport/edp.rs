@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result};
 use sockaddr_en::{Address, EdpSocket, MacAddr};
 
 use super::datagram::{DatagramSocket, Datagrams};
-use super::{at_interface, explain_family, peer_address, Context, Kind, Prepared};
+use super::kind::Kind;
+use super::{at_interface, explain_family, peer_address, Context, Prepared};
 
 pub(super) const KIND: Kind = Kind::new(
     "edp",

@@ -10,10 +10,12 @@ use anyhow::{Context as _, Result};
 use sockaddr_en::{Address, EspListener, EspStream, MacAddr};
 use socket2::SockRef;
 
-use super::stream;
+use super::kind::Kind;
+use super::packets::Packets;
+use super::stream::{self, Connected};
 use super::streams::{pair, Protocol, Way};
-use super::{at_interface, explain_family, peer_address, Context, Kind};
-use crate::control::Endpoint;
+use super::{at_interface, explain_family, peer_address, Context};
+use crate::wire::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
     streams: Some(&Esp),
@@ -46,6 +48,14 @@ impl Protocol for Esp {
 
     fn way_to(context: &Context, server: &Endpoint) -> Result<Way<EspStream>> {
         way_to(context, server, EspStream::connect_timeout, "by ESP")
+    }
+}
+
+impl Connected for EspStream {
+    const RECORDS: bool = true;
+
+    fn packets(&self) -> io::Result<Option<Packets>> {
+        Ok(Some(self.stats()?.into()))
     }
 }
 

@@ -9,10 +9,12 @@ use anyhow::Result;
 use sockaddr_en::{Address, EspRecordListener, EspRecords};
 
 use super::esp;
+use super::kind::Kind;
+use super::packets::Packets;
 use super::stream::{self, Connected};
 use super::streams::{pair, Protocol, Way};
-use super::{Context, Kind, Packets};
-use crate::control::Endpoint;
+use super::Context;
+use crate::wire::Endpoint;
 
 /// Bytes of the longest record that every host takes.
 const LONGEST: usize = 65_536;

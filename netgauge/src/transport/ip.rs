@@ -11,8 +11,8 @@ use nix::sys::socket::setsockopt;
 use socket2::SockRef;
 
 use super::Context;
-use crate::control::Endpoint;
 use crate::host::{interface_ips, is_of_this_host};
+use crate::wire::Endpoint;
 
 // `ip(7)`.
 socket_option!(set BindAddressNoPort, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
@@ -120,7 +120,8 @@ impl Departure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::{find, tests, Prepared, Role};
+    use crate::transport::kinds::find;
+    use crate::transport::{tests, Prepared, Role};
     use nix::sys::socket::{getpeername, SockaddrStorage};
     use std::net::Ipv4Addr;
     use std::os::fd::AsRawFd;

@@ -2,7 +2,7 @@
 
 //! Transports: what messages travel by.
 //!
-//! Adding one is a file here with a [`Kind`], and its line in [`KINDS`].
+//! Adding one is a file here with a [`Kind`](kind::Kind), and its line in [`kinds::KINDS`].
 
 /// Names a socket option that is an integer and that nix does not know.
 macro_rules! socket_option {
@@ -30,10 +30,11 @@ mod edp;
 mod esp;
 mod esp_records;
 mod ip;
+pub mod kind;
+pub mod kinds;
 pub mod mpi;
 mod options;
 mod packets;
-mod place;
 mod polled;
 mod raw;
 mod spliced;
@@ -53,14 +54,11 @@ use std::time::Duration;
 use anyhow::{anyhow, Context as _, Result};
 use sockaddr_en::{Address, MacAddr};
 
-use crate::control::Endpoint;
 use crate::host::{wait_readable, Interface};
-use streams::StreamKind;
+use crate::wire::Endpoint;
 
 pub use options::{Calls, SocketOptions, Switch, Takes};
 pub use packets::Packets;
-pub use place::Place;
-pub use tipc::SocketId;
 
 /// A connected pair of sockets, seen from one side.
 pub trait Transport: AsFd {
@@ -178,99 +176,8 @@ pub fn open(
     options: &SocketOptions,
 ) -> Result<Box<dyn Transport>> {
     let transport = prepared.open(peer)?;
-    options.unlimit(transport.as_ref())?;
+    options.unlimit(&transport.as_fd())?;
     Ok(transport)
-}
-
-/// A kind of transport.
-#[derive(Debug)]
-pub struct Kind {
-    /// Name in option `-m`.
-    pub name: &'static str,
-    /// One line for people.
-    pub about: &'static str,
-    /// Makes this side's socket.
-    pub prepare: Prepare,
-    /// Which options mean something to its sockets.
-    pub takes: Takes,
-    /// Does it go by an interface that can be named?
-    pub interface: bool,
-    /// Does it keep records apart ([`Transport::send_record`])?
-    pub records: bool,
-    /// Its means for patterns of many connections, if it can be used for these.
-    pub streams: Option<&'static dyn StreamKind>,
-    /// Can its congestion control be chosen?
-    pub congestion: bool,
-}
-
-/// Makes this side's socket of a transport.
-type Prepare = fn(&Context) -> Result<Prepared>;
-
-impl Kind {
-    /// A transport that sends by a device and keeps records apart, but has no use for many
-    /// connections.
-    const fn new(name: &'static str, about: &'static str, prepare: Prepare) -> Self {
-        Self {
-            name,
-            about,
-            prepare,
-            takes: Takes::DEVICE,
-            interface: true,
-            records: true,
-            streams: None,
-            congestion: false,
-        }
-    }
-}
-
-/// All kinds, in the order they are measured and listed.
-pub const KINDS: &[Kind] = &[
-    tcp::KIND,
-    udp::KIND,
-    raw::KIND,
-    edp::KIND,
-    esp::KIND,
-    esp_records::KIND,
-    unix::KIND,
-    tipc::KIND,
-    zero_copy::TCP,
-    zero_copy::ESP,
-    spliced::TCP,
-    spliced::ESP,
-    mpi::KIND,
-];
-
-/// The transports of `-m all` here: all kinds, but mpi only in a job.
-pub fn all() -> Vec<&'static Kind> {
-    let suits = |kind: &&Kind| kind.name != mpi::KIND.name || mpi::is_started();
-    KINDS.iter().filter(suits).collect()
-}
-
-/// Finds a kind by its name.
-///
-/// # Errors
-///
-/// There is none of that name.
-pub fn find(name: &str) -> Result<&'static Kind> {
-    KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
-        let all = names(|_| true);
-        anyhow!("there is no transport `{name}`: choose from {all}")
-    })
-}
-
-/// The names of these kinds, with commas between.
-pub fn names(which: fn(&Kind) -> bool) -> String {
-    names_of(which).join(", ")
-}
-
-fn names_of(which: impl Fn(&Kind) -> bool) -> Vec<&'static str> {
-    let kinds = KINDS.iter().filter(|kind| which(kind));
-    kinds.map(|kind| kind.name).collect()
-}
-
-/// The names of the kinds that patterns with many connections can use, with commas between.
-pub fn stream_names() -> String {
-    names(|kind| kind.streams.is_some())
 }
 
 /// A transport's name together with the congestion control that was chosen, if one was.
@@ -426,24 +333,6 @@ pub(crate) mod tests {
     /// The context of connections with others on loopback.
     pub(crate) fn streams() -> Context {
         context(Role::Leader, 1, 1).of_others()
-    }
-
-    #[test]
-    fn every_kind_is_found_by_its_own_name() {
-        for kind in KINDS {
-            assert_eq!(find(kind.name).unwrap().name, kind.name);
-        }
-        let error = find("tpc").unwrap_err().to_string();
-        assert!(error.contains("tcp, udp, raw, edp, esp"), "{error}");
-    }
-
-    #[test]
-    fn a_medium_has_its_transport_in_its_name() {
-        for kind in KINDS {
-            assert_eq!(transport_of(&medium(kind.name, None)), kind.name);
-            assert_eq!(transport_of(&medium(kind.name, Some("reno"))), kind.name);
-        }
-        assert_eq!(medium("tcp", Some("reno")), "tcp reno");
     }
 
     #[test]

@@ -17,10 +17,11 @@ use std::rc::Rc;
 
 use anyhow::{ensure, Context as _, Result};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use serde::{Deserialize, Serialize};
 
-use super::{Context, Kind, Prepared, Takes, Transport};
-use crate::control::Endpoint;
+use super::kind::Kind;
+use super::options::Takes;
+use super::{Context, Prepared, Transport};
+use crate::wire::{Endpoint, RankOf};
 
 pub(super) const KIND: Kind = Kind {
     takes: Takes::NOTHING,
@@ -46,15 +47,6 @@ const LONGEST_VERSION: usize = 256;
 /// Has `mpirun` started this process?
 pub(super) fn is_started() -> bool {
     env::var_os("OMPI_COMM_WORLD_SIZE").is_some()
-}
-
-/// One of the job's two processes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RankOf {
-    /// mpirun's name of the job.
-    job: String,
-    /// 0 or 1.
-    rank: c_int,
 }
 
 impl RankOf {

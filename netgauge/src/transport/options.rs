@@ -7,13 +7,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use anyhow::{bail, ensure, Context as _, Result};
+use anyhow::{ensure, Context as _, Result};
 use clap::{Args, ValueEnum};
 use nix::sys::socket::{setsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 
-use super::{names_of, Kind, Transport, KINDS};
 use crate::sizes::parse_size;
 
 /// Their group in the help.
@@ -131,7 +130,7 @@ impl Takes {
 }
 
 /// Does a transport take some option?
-type Taken = fn(&Takes) -> bool;
+pub(super) type Taken = fn(&Takes) -> bool;
 
 impl SocketOptions {
     /// Is nothing asked for?
@@ -140,7 +139,7 @@ impl SocketOptions {
     }
 
     /// The options that were given, by name, with whether a kind takes them.
-    fn given(&self) -> impl Iterator<Item = (&'static str, Taken)> {
+    pub(super) fn given(&self) -> impl Iterator<Item = (&'static str, Taken)> {
         let all: [(bool, &str, Taken); 6] = [
             (self.nodelay.is_some(), "--nodelay", |t| t.nodelay.is_some()),
             (self.busy_poll.is_some(), "--busy-poll", |t| t.busy_poll),
@@ -158,35 +157,8 @@ impl SocketOptions {
             .map(|(_, name, takes)| (name, takes))
     }
 
-    /// Refuses an option that means nothing to one of the transports.
-    ///
-    /// # Errors
-    ///
-    /// There is one; with the transports that it is for.
-    pub fn check(&self, kinds: &[&Kind]) -> Result<()> {
-        for (name, takes) in self.given() {
-            if let Some(kind) = kinds.iter().find(|kind| !takes(&kind.takes)) {
-                bail!(
-                    "{name} means nothing to {}: it is for {}",
-                    kind.name,
-                    takers(takes)
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// Warnings of options that mean nothing to some of all transports.
-    pub fn remarks(&self) -> Vec<String> {
-        self.given()
-            .filter(|(_, takes)| KINDS.iter().any(|kind| !takes(&kind.takes)))
-            .map(|(name, takes)| format!("{name} is for {} only", takers(takes)))
-            .collect()
-    }
-
-    /// Those that mean something to `kind`.
-    pub fn of(&self, kind: &Kind) -> Self {
-        let takes = kind.takes;
+    /// The options that mean something to a transport that takes these.
+    pub(super) fn taken_by(&self, takes: Takes) -> Self {
         Self {
             nodelay: self.nodelay.filter(|_| takes.nodelay.is_some()),
             busy_poll: self.busy_poll.filter(|_| takes.busy_poll),
@@ -195,37 +167,6 @@ impl SocketOptions {
             nonblocking: self.nonblocking,
             no_timeouts: self.no_timeouts,
         }
-    }
-
-    /// One line for people on `kind` with these options.
-    pub fn describe(&self, kind: &Kind) -> String {
-        let own = self.of(kind);
-        let mut text = kind.about.to_owned();
-        if let Some(name) = kind.takes.nodelay {
-            text += &match own.is_nodelay() {
-                true => format!(", {name}"),
-                false => format!(", {name} off"),
-            };
-        }
-        for (value, name) in [
-            (own.send_buffer, "SO_SNDBUF"),
-            (own.receive_buffer, "SO_RCVBUF"),
-            (own.busy_poll, "SO_BUSY_POLL"),
-        ] {
-            if let Some(value) = value {
-                text += &format!(", {name} {value}");
-            }
-        }
-        match own.nonblocking {
-            None => {}
-            Some(Calls::Send) => text += ", non-blocking sends",
-            Some(Calls::Receive) => text += ", non-blocking receives",
-            Some(Calls::Both) => text += ", non-blocking",
-        }
-        if own.no_timeouts {
-            text += ", no timeouts";
-        }
-        text
     }
 
     /// Are small writes to be sent at once?
@@ -248,9 +189,9 @@ impl SocketOptions {
     /// # Errors
     ///
     /// As [`limit_calls`].
-    pub(super) fn unlimit(&self, socket: &dyn Transport) -> io::Result<()> {
+    pub(super) fn unlimit(&self, socket: &impl AsFd) -> io::Result<()> {
         if self.no_timeouts {
-            limit_calls(&socket.as_fd(), None)?;
+            limit_calls(socket, None)?;
         }
         Ok(())
     }
@@ -300,15 +241,6 @@ fn ensure_granted(option: &str, asked: u32, reported: usize, limit: &str) -> Res
     Ok(())
 }
 
-/// The transports that take an option, as an enumeration.
-fn takers(takes: Taken) -> String {
-    match &names_of(|kind| takes(&kind.takes))[..] {
-        [] => String::new(),
-        [only] => (*only).to_owned(),
-        [names @ .., last] => format!("{} and {last}", names.join(", ")),
-    }
-}
-
 fn parse_buffer(text: &str) -> Result<u32, String> {
     let size = parse_size(text)?;
     u32::try_from(size)
@@ -320,9 +252,8 @@ fn parse_buffer(text: &str) -> Result<u32, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::transport::find;
     use clap::{CommandFactory, Parser};
     use socket2::{Domain, Socket, Type};
 
@@ -332,13 +263,9 @@ mod tests {
         options: SocketOptions,
     }
 
-    fn parse(line: &str) -> Result<SocketOptions, clap::Error> {
+    pub(in crate::transport) fn parse(line: &str) -> Result<SocketOptions, clap::Error> {
         let words = std::iter::once("line").chain(line.split_whitespace());
         Line::try_parse_from(words).map(|line| line.options)
-    }
-
-    fn kinds(names: &str) -> Vec<&'static Kind> {
-        names.split(',').map(|name| find(name).unwrap()).collect()
     }
 
     #[test]
@@ -384,77 +311,6 @@ mod tests {
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
-    }
-
-    #[test]
-    fn what_means_nothing_to_a_transport_is_refused_with_those_that_it_is_for() {
-        let check = |line, names| parse(line).unwrap().check(&kinds(names));
-        assert!(check(
-            "-N both",
-            "tcp,udp,raw,edp,esp,unix,tipc,tcp-zerocopy,esp-zerocopy,tcp-splice,esp-splice"
-        )
-        .is_ok());
-        assert!(check("--nodelay off --busy-poll 1", "tcp,tcp-zerocopy").is_ok());
-        for (line, names, expected) in [
-            (
-                "--nodelay off",
-                "tcp,udp",
-                "--nodelay means nothing to udp: it is for tcp, tipc, tcp-zerocopy and tcp-splice",
-            ),
-            ("--nodelay on", "esp", "means nothing to esp"),
-            (
-                "--busy-poll 9",
-                "raw",
-                "--busy-poll means nothing to raw: it is for tcp, udp, edp, esp, esp-records, ",
-            ),
-            (
-                "--receive-buffer 9",
-                "unix",
-                "--receive-buffer means nothing to unix",
-            ),
-            (
-                "--send-buffer 9",
-                "tipc",
-                "--send-buffer means nothing to tipc",
-            ),
-        ] {
-            let error = check(line, names).unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
-        }
-    }
-
-    #[test]
-    fn of_all_transports_each_gets_what_is_for_it_and_that_is_said() {
-        let options = parse("--nodelay off --send-buffer 5000 -N send").unwrap();
-        let remarks = options.remarks();
-        assert_eq!(remarks.len(), 2, "{remarks:?}");
-        assert_eq!(
-            remarks[0],
-            "--nodelay is for tcp, tipc, tcp-zerocopy and tcp-splice only"
-        );
-        let describe = |name| options.describe(find(name).unwrap());
-        assert_eq!(
-            describe("tcp"),
-            "TCP over IP, TCP_NODELAY off, SO_SNDBUF 5000, non-blocking sends"
-        );
-        assert_eq!(
-            describe("udp"),
-            "UDP over IP, SO_SNDBUF 5000, non-blocking sends"
-        );
-        assert_eq!(
-            describe("tipc"),
-            "AF_TIPC streams, TIPC_NODELAY off, non-blocking sends"
-        );
-        assert_eq!(
-            parse("--no-timeouts")
-                .unwrap()
-                .describe(find("udp").unwrap()),
-            "UDP over IP, no timeouts"
-        );
-        assert_eq!(
-            SocketOptions::default().describe(find("tcp").unwrap()),
-            "TCP over IP, TCP_NODELAY"
-        );
     }
 
     #[test]

@@ -3,12 +3,9 @@
 //! How many packets the messages of a stream went in.
 
 use std::io;
-use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
 
-use sockaddr_en::{EspStats, EspStream};
-
-use super::stream::Connected;
+use sockaddr_en::EspStats;
 
 /// Packets that one side of a connection has sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +39,7 @@ struct TcpInfo {
 }
 
 /// Those of a TCP connection, if the kernel tells.
-fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
+pub(super) fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
     let mut info = TcpInfo::default();
     let whole = size_of::<TcpInfo>() as libc::socklen_t;
     let mut length = whole;
@@ -76,27 +73,11 @@ impl From<EspStats> for Packets {
     }
 }
 
-impl Connected for TcpStream {
-    const RECORDS: bool = true;
-
-    fn packets(&self) -> io::Result<Option<Packets>> {
-        of_tcp(self)
-    }
-}
-
-impl Connected for EspStream {
-    const RECORDS: bool = true;
-
-    fn packets(&self) -> io::Result<Option<Packets>> {
-        Ok(Some(self.stats()?.into()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     #[test]
     fn tcp_counts_a_packet_for_each_message_that_is_answered() {

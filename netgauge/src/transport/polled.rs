@@ -11,7 +11,8 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{recv, send, MsgFlags};
 
 use super::options::limit_calls;
-use super::{Context, SocketOptions};
+use super::options::SocketOptions;
+use super::Context;
 
 /// How a socket's calls wait: in the kernel, or in `poll(2)`, and for how long.
 #[derive(Clone, Copy, Debug)]

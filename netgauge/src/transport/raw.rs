@@ -11,7 +11,9 @@ use sockaddr_en::MacAddr;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, SockFilter, Socket, Type};
 
 use super::datagram::{DatagramSocket, Datagrams};
-use super::{at_interface, peer_mac, remedied, Context, Kind, Prepared, Takes};
+use super::kind::Kind;
+use super::options::Takes;
+use super::{at_interface, peer_mac, remedied, Context, Prepared};
 
 pub(super) const KIND: Kind = Kind {
     takes: Takes {

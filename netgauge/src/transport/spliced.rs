@@ -20,11 +20,13 @@ use nix::unistd::pipe;
 use socket2::SockRef;
 
 use super::esp::Esp;
+use super::kind::Kind;
+use super::packets::Packets;
 use super::polled::Waits;
 use super::stream::{recv_exact, Connected};
 use super::streams::pair;
 use super::tcp::{self, Tcp};
-use super::{Context, Kind, Packets, Transport};
+use super::{Context, Transport};
 
 pub(super) const TCP: Kind = tcp::kind("tcp-splice", "TCP over IP, splice(2)", |context| {
     pair::<Tcp>(context, boxed)

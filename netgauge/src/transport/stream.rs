@@ -9,8 +9,9 @@ use std::time::Duration;
 use anyhow::Result;
 use nix::sys::socket::{send, MsgFlags};
 
+use super::packets::Packets;
 use super::polled::{try_recv, try_send, Waits};
-use super::{Context, Packets, Transport};
+use super::{Context, Transport};
 
 /// The socket of a connected stream.
 pub(super) trait Connected: Read + Write + AsFd + 'static {

@@ -13,7 +13,7 @@ use socket2::SockRef;
 use super::options::limit_calls;
 use super::stream::Connected;
 use super::{wait_for_peer, Context, Prepared, Role, Transport};
-use crate::control::Endpoint;
+use crate::wire::Endpoint;
 
 /// A protocol of streams.
 pub(super) trait Protocol: Sync + fmt::Debug + 'static {

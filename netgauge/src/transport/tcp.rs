@@ -2,16 +2,20 @@
 
 //! TCP, every write sent at once (`TCP_NODELAY`) unless the options say otherwise.
 
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 
 use anyhow::{Context as _, Result};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::ip::{self, Departure};
-use super::stream;
+use super::kind::{Kind, Prepare};
+use super::options::Takes;
+use super::packets::{of_tcp, Packets};
+use super::stream::{self, Connected};
 use super::streams::{pair, Protocol, Way};
-use super::{Context, Kind, Prepare, Takes};
-use crate::control::Endpoint;
+use super::Context;
+use crate::wire::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
     records: true,
@@ -82,6 +86,14 @@ impl Protocol for Tcp {
                 .with_context(|| format!("connecting to {address} by TCP"))?;
             set_up(socket, &context)
         }))
+    }
+}
+
+impl Connected for TcpStream {
+    const RECORDS: bool = true;
+
+    fn packets(&self) -> io::Result<Option<Packets>> {
+        of_tcp(self)
     }
 }
 

@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use nix::sys::socket::setsockopt;
-use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 
+use super::kind::Kind;
+use super::options::Takes;
 use super::stream::{self, Connected};
 use super::streams::{pair, Protocol, Way};
-use super::{Context, Kind, Place, Takes};
-use crate::control::Endpoint;
+use super::Context;
+use crate::wire::{Endpoint, Place, SocketId};
 
 pub(super) const KIND: Kind = Kind {
     // Its senders are limited by the receiver's window and the link, not by SO_SNDBUF.
@@ -53,16 +54,6 @@ struct SockaddrTipc {
     scope: i8,
     id: SocketId,
     unused: u32,
-}
-
-/// A TIPC socket's identity in its cluster: `struct tipc_socket_addr`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SocketId {
-    /// The socket's number at its node.
-    pub port: u32,
-    /// The node's address; 0 where the namespace has no bearer.
-    pub node: u32,
 }
 
 impl SocketId {

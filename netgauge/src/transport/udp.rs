@@ -10,7 +10,8 @@ use nix::sys::socket::getsockopt;
 
 use super::datagram::{DatagramSocket, Datagrams};
 use super::ip::{self, Departure};
-use super::{Context, Kind, Prepared, Role};
+use super::kind::Kind;
+use super::{Context, Prepared, Role};
 
 pub(super) const KIND: Kind = Kind::new("udp", "UDP over IP", prepare);
 

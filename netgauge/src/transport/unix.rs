@@ -14,10 +14,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use anyhow::{anyhow, ensure, Context as _, Result};
 use tempfile::TempDir;
 
+use super::kind::Kind;
+use super::options::Takes;
 use super::stream::{self, Connected};
 use super::streams::{pair, Protocol, Way};
-use super::{remedied, Context, Kind, Place, Takes};
-use crate::control::Endpoint;
+use super::{remedied, Context};
+use crate::wire::{Endpoint, Place};
 
 pub(super) const KIND: Kind = Kind {
     // A sender fills its own send buffer until the receiver has read: there is no other limit.

@@ -21,11 +21,13 @@ use sockaddr_en::constants::{EP_RECVERR, SOL_EP};
 use socket2::{Domain, SockAddr, SockAddrStorage, SockRef, Socket, Type};
 
 use super::esp::Esp;
+use super::kind::Kind;
+use super::packets::Packets;
 use super::polled::{wait, Waits};
 use super::stream::{recv_exact, Connected};
 use super::streams::pair;
 use super::tcp::{self, Tcp};
-use super::{Context, Kind, Packets, Transport};
+use super::{Context, Transport};
 
 pub(super) const TCP: Kind = tcp::kind("tcp-zerocopy", "TCP over IP, MSG_ZEROCOPY", |context| {
     // Looked at before it is connected, so that nobody is disturbed where it cannot be done.
