@@ -9,19 +9,16 @@ use anyhow::{anyhow, bail, ensure, Result};
 use clap::builder::TypedValueParser as _;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgGroup, Parser};
-use thiserror::Error;
 
-use crate::client::ClientOptions;
 use crate::command::Command;
-use crate::group::args::GroupArgs;
-use crate::measuring::{self, Measuring};
-use crate::pattern::args::PatternArgs;
-use crate::pattern::{self, Pattern, Plan};
+use crate::group::coordinator::args::{GroupArgs, Options};
+use crate::measuring::{self, Measuring, DEFAULT_PORT};
+use crate::pair::args::PatternArgs;
+use crate::pair::client::{ClientOptions, Planned};
+use crate::pair::Plan;
+use crate::registry::{self, Pattern};
 use crate::server::ServerOptions;
 use crate::transport::kinds;
-
-/// Port on which the two sides find each other.
-const DEFAULT_PORT: u16 = 2805;
 
 /// Rounds before the tests, for patterns of two.
 const DEFAULT_WARMUP: u32 = 10;
@@ -104,21 +101,6 @@ pub struct Cli {
     pub group: GroupArgs,
 }
 
-/// The command line is wrong, in a way that only its parts together show. Nothing was begun.
-#[derive(Debug, Error)]
-#[error("{0:#}")]
-struct WrongLine(anyhow::Error);
-
-/// Marks what was found wrong with the command line, for the exit status to tell.
-pub fn wrong_line(error: anyhow::Error) -> anyhow::Error {
-    anyhow::Error::new(WrongLine(error))
-}
-
-/// Is it the command line that is wrong?
-pub fn is_wrong_line(error: &anyhow::Error) -> bool {
-    error.is::<WrongLine>()
-}
-
 /// How netgauge starts itself on a host: an option that no user gives.
 const INTERNAL_SIDE: &str = "|--participant[=<NETNS>]";
 
@@ -157,12 +139,12 @@ impl Cli {
     /// One is unknown.
     pub fn patterns(&self) -> Result<Vec<&'static Pattern>> {
         if self.pattern == "all" {
-            return Ok(pattern::of_two().collect());
+            return Ok(registry::of_two().collect());
         }
-        let names = self.pattern.split(',').map(pattern::find);
+        let names = self.pattern.split(',').map(registry::find);
         names
             .collect::<Result<_>>()
-            .map_err(|error| anyhow!("{error}; or of many: {}", pattern::names_of_many()))
+            .map_err(|error| anyhow!("{error}; or of many: {}", registry::names_of_many()))
     }
 
     /// Looks at what the server does not need of it.
@@ -179,6 +161,23 @@ impl Cli {
             .refuse("is the coordinator's to say, not a server's")
     }
 
+    /// The coordinator's part of it.
+    ///
+    /// # Errors
+    ///
+    /// An option of other patterns is given.
+    pub fn coordinator_options(&self) -> Result<Options> {
+        self.pattern_args.refuse()?;
+        Ok(Options {
+            connect: self.connect.clone(),
+            port: self.port,
+            wait: self.wait,
+            interface: self.interface.clone(),
+            measuring: self.measuring.clone(),
+            group: self.group.clone(),
+        })
+    }
+
     /// The client's part of it, for the server on `host`.
     ///
     /// # Errors
@@ -193,8 +192,9 @@ impl Cli {
             kinds::check(&self.measuring.sockets, &transports)?;
         }
         let patterns = self.patterns()?;
-        self.pattern_args.check(&patterns)?;
-        let sets_up = patterns.iter().any(|pattern| pattern.name == "setup");
+        let names: Vec<_> = patterns.iter().map(|pattern| pattern.info.name).collect();
+        self.pattern_args.check(&names)?;
+        let sets_up = names.contains(&"setup");
         if sets_up && self.pattern != "all" && !self.measuring.sockets.is_default() {
             bail!("setup makes its connections as the system does: leave options of sockets out");
         }
@@ -202,30 +202,35 @@ impl Cli {
             // Pairs that nobody named are left out, and the report says why.
             for pattern in &patterns {
                 for kind in &transports {
-                    pattern.two()?.suits(kind)?;
-                    self.pattern_args.suits(pattern, kind)?;
+                    pattern.pair()?.suits(kind)?;
+                    self.pattern_args.suits(pattern.info.name, kind)?;
                 }
             }
         }
         if self.port == 0 {
             bail!("port 0 is nobody's: give the server's with --port");
         }
-        let plan = |pattern: &'static Pattern| {
+        let planned = |pattern: &'static Pattern| {
+            let info = &pattern.info;
             let plan = Plan {
-                sizes: self.measuring.sizes(pattern),
-                tests: self.measuring.tests(pattern),
+                sizes: self.measuring.sizes(info),
+                tests: self.measuring.tests(info),
                 warmup: self.measuring.warmup.unwrap_or(DEFAULT_WARMUP),
                 percentiles: self.measuring.percentiles.clone(),
                 args: self.pattern_args,
             };
-            (pattern, plan)
+            Ok(Planned {
+                pattern: info,
+                work: pattern.pair()?,
+                plan,
+            })
         };
         let options = ClientOptions {
             host: host.to_owned(),
             port: self.port,
             wait: self.wait,
             transports,
-            patterns: patterns.into_iter().map(plan).collect(),
+            patterns: patterns.into_iter().map(planned).collect::<Result<_>>()?,
             interface: self.interface.clone(),
             measuring: self.measuring.clone(),
         };
@@ -233,6 +238,9 @@ impl Cli {
         Ok(options)
     }
 }
+
+#[cfg(test)]
+mod group_tests;
 
 #[cfg(test)]
 mod tests {
@@ -300,7 +308,7 @@ mod tests {
                 .collect::<Vec<_>>(),
             ["tcp"]
         );
-        let (pattern, plan) = &options.patterns[0];
+        let Planned { pattern, plan, .. } = &options.patterns[0];
         assert_eq!(pattern.name, "one-one");
         assert_eq!((plan.sizes.len(), plan.tests, plan.warmup), (17, 100, 10));
     }
@@ -309,7 +317,7 @@ mod tests {
     fn the_originals_options() {
         let options = client("-m tcp,udp,raw,edp,esp -x one-one -s 1-1024 -c 7 -g 2 --connect h");
         assert_eq!(options.transports.len(), 5);
-        let (_, plan) = &options.patterns[0];
+        let Planned { plan, .. } = &options.patterns[0];
         assert_eq!(plan.tests, 7);
         assert_eq!(
             (plan.sizes.first(), plan.sizes.last()),
@@ -322,7 +330,7 @@ mod tests {
     fn all_means_all_and_each_pattern_has_its_defaults() {
         let options = client("-m all -x all --connect h");
         assert_eq!(options.transports.len(), kinds::all().len());
-        let (pattern, plan) = &options.patterns[1];
+        let Planned { pattern, plan, .. } = &options.patterns[1];
         assert_eq!((pattern.name, plan.tests), ("bulk", 10));
         assert_eq!(plan.sizes, [16 << 20]);
     }

@@ -27,16 +27,16 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Does it; `whole` is the definition of the whole command line.
     ///
     /// # Errors
     ///
     /// The subcommand's word.
-    pub fn run(&self) -> Result<ExitCode> {
+    pub fn run(&self, whole: clap::Command) -> Result<ExitCode> {
         match self {
             #[cfg(feature = "pictures")]
             Self::Plot(args) => args.run(),
-            Self::Completions(args) => args.run(),
+            Self::Completions(args) => args.run(whole),
             Self::Lab(args) => args.run(),
         }
     }

@@ -6,10 +6,8 @@ use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::{generate, Shell};
-
-use crate::cli::Cli;
 
 /// The program's name, which the completions are for.
 const PROGRAM: &str = "netgauge";
@@ -26,16 +24,16 @@ pub struct CompletionsArgs {
 }
 
 impl CompletionsArgs {
-    /// Prints them.
+    /// Prints the completions of `whole`.
     ///
     /// # Errors
     ///
     /// The writer's error.
-    pub fn run(&self) -> Result<ExitCode> {
+    pub fn run(&self, whole: Command) -> Result<ExitCode> {
         // Made in memory first: the generator panics where it cannot write.
         let mut out = io::stdout().lock();
         match out
-            .write_all(&script(self.shell))
+            .write_all(&script(self.shell, whole))
             .and_then(|()| out.flush())
         {
             // A reader that has gone, such as `head`, has what it wanted.
@@ -47,21 +45,23 @@ impl CompletionsArgs {
     }
 }
 
-fn script(shell: Shell) -> Vec<u8> {
+fn script(shell: Shell, mut whole: Command) -> Vec<u8> {
     let mut script = Vec::new();
-    generate(shell, &mut Cli::command(), PROGRAM, &mut script);
+    generate(shell, &mut whole, PROGRAM, &mut script);
     script
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum as _;
+    use clap::{CommandFactory as _, ValueEnum as _};
+
+    use crate::cli::Cli;
 
     #[test]
     fn every_shell_learns_options_and_subcommands() {
         for &shell in Shell::value_variants() {
-            let script = String::from_utf8(script(shell)).unwrap();
+            let script = String::from_utf8(script(shell, Cli::command())).unwrap();
             for word in ["give-up", "congestion", "completions"] {
                 assert!(script.contains(word), "{shell}: {word}");
             }

@@ -23,23 +23,24 @@
 //! In place of any answer the server may say `Failed`; then `Close` follows as ever.
 //!
 //! Where more than two take part, a coordinator has such a connection to each of them, and says
-//! `Order` instead of `Open`, `Step` and `Close`; [`crate::group::orders`] has those. A participant
+//! `Order` instead of `Open`, `Step` and `Close`; [`crate::group::net::orders`] has those. A participant
 //! that the coordinator started itself has a pair of local sockets for a connection.
 
 use std::env;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{bail, Context as _, Result};
+use anyhow::{bail, ensure, Context as _, Result};
 use serde::{Deserialize, Serialize};
 use socket2::{SockRef, TcpKeepalive};
 use thiserror::Error;
 
-use crate::group::orders::{Answer, Order};
+use crate::group::net::orders::{Answer, Order};
 use crate::host::{is_timeout, wait_readable};
 use crate::machine::Machine;
 use crate::transport::SocketOptions;
@@ -50,6 +51,9 @@ pub const VERSION: u32 = 7;
 
 /// After how long without a sign of life the system gives the peer's host up.
 const HOST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to wait between two attempts to reach a server that is not up yet.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// The longest line taken, bytes: none of the messages comes near it.
 const LINE_LIMIT: u64 = 64 * 1024;
@@ -412,6 +416,63 @@ impl Control {
 }
 
 as_fd!([] Control, input.get_ref());
+
+/// Reaches the server at `port` of `host`, trying again for `wait` while it is not up yet, and
+/// greets it. One attempt takes at most `give_up`.
+///
+/// # Errors
+///
+/// There is none, it serves somebody else, or it speaks another version of the control protocol.
+pub fn reach(host: &str, port: u16, wait: Duration, give_up: Duration) -> Result<Control> {
+    let deadline = Instant::now() + wait;
+    let stream = loop {
+        match try_connect((host, port), give_up) {
+            Ok(stream) => break stream,
+            Err(error) if Instant::now() + RETRY < deadline && may_come_up(&error) => {
+                thread::sleep(RETRY);
+            }
+            Err(error) => {
+                return Err(error).with_context(|| {
+                    format!("no netgauge at {host} port {port}: start `netgauge --server` there")
+                })
+            }
+        }
+    };
+    // A server that has failed to open a transport needs its own time to notice.
+    let patience = give_up * 3;
+    let mut control = Control::new(stream, Some(patience))?;
+    control.hello()?;
+    ensure!(
+        control.is_ready(patience)?,
+        "netgauge at {host} port {port} does not answer: it may be serving somebody else, and \
+         serves one at a time"
+    );
+    control.greeted()?;
+    Ok(control)
+}
+
+fn try_connect(target: (&str, u16), timeout: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in target.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Errors that end by themselves when the other host has come up.
+fn may_come_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::TimedOut
+    )
+}
 
 /// IPv4 as IPv4, also where a dual-stack socket shows it mapped into IPv6.
 fn canonical(address: SocketAddr) -> SocketAddr {

@@ -8,21 +8,21 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{ensure, Context as _, Result};
-use clap::{Args, Parser as _};
+use anyhow::{bail, ensure, Context as _, Result};
+use clap::Args;
 use enet_switch::plan::Settings;
 use enet_switch::Temporary;
 use sockaddr_en::EspSocket;
 
-use crate::cli::{wrong_line, Cli};
-use crate::group::args::{ManyArgs, Numbers, Rate};
+use crate::group::coordinator::args::{GroupArgs, ManyArgs, Numbers, Options, Rate};
+use crate::group::coordinator::plan::Roles;
 use crate::group::coordinator::Coordinator;
-use crate::group::plan::Parts;
-use crate::group::signals::Signals;
-use crate::measuring::Measuring;
-use crate::pattern::{self, Pattern};
+use crate::measuring::{Measuring, DEFAULT_PORT, DEFAULT_WAIT};
+use crate::registry::{self, Kind, Pattern};
 use crate::report::Format;
+use crate::signals::Signals;
 use crate::transport::explain_family;
+use crate::wrong_line::wrong_line;
 
 const EXAMPLES: &str = include_str!("help/lab.txt");
 
@@ -52,8 +52,8 @@ pub struct LabArgs {
 }
 
 fn parse_pattern(name: &str) -> Result<&'static Pattern, String> {
-    let found = pattern::of_many().find(|pattern| pattern.name == name);
-    found.ok_or_else(|| format!("choose from {}", pattern::names_of_many()))
+    let found = registry::of_many().find(|pattern| pattern.info.is_called(name));
+    found.ok_or_else(|| format!("choose from {}", registry::names_of_many()))
 }
 
 impl LabArgs {
@@ -64,8 +64,9 @@ impl LabArgs {
     /// Something is missing on this machine, or as the pattern itself.
     pub fn run(&self) -> Result<ExitCode> {
         sockaddr_en::set_family(self.measuring.family);
-        let cli = self.cli()?;
-        let coordinator = Coordinator::new(&cli, self.pattern).map_err(wrong_line)?;
+        let options = self.options()?;
+        let plot = options.group.many.plot.clone();
+        let coordinator = self.coordinator(options)?;
         self.ensure_able()?;
         let mut signals = Signals::catch()?;
         let built = Temporary::up(&self.switch);
@@ -89,35 +90,47 @@ impl LabArgs {
             ))?;
         }
         lab.down()?;
-        if let Some(path) = &cli.group.many.plot {
+        if let Some(path) = &plot {
             eprintln!("netgauge: the picture is {}", path.display());
         }
         Ok(ExitCode::from(u8::from(!complete)))
     }
 
-    /// The command line that has the same in namespaces that are there.
-    fn cli(&self) -> Result<Cli> {
-        let hosts = Temporary::hosts(&self.switch);
-        let pattern = self.pattern.name;
-        let mut cli =
-            Cli::try_parse_from(["netgauge", "-x", pattern, "--netns", &hosts.join(",")])?;
-        cli.measuring = self.measuring.clone();
-        cli.group.seed = Some(self.switch.seed);
-        cli.group.rate = Some(Rate(self.switch.rate.0));
-        cli.group.many = self.many.clone();
-        let many = &mut cli.group.many;
-        if many.clients.is_none() && self.pattern.parts() == Some(Parts::Clients) {
+    fn coordinator(&self, options: Options) -> Result<Coordinator> {
+        let Kind::Group(work) = self.pattern.kind else {
+            bail!("{} is a pattern of two", self.pattern.info.name);
+        };
+        Coordinator::new(options, &self.pattern.info, work).map_err(wrong_line)
+    }
+
+    /// The options of a coordinator whose participants are the lab's hosts.
+    fn options(&self) -> Result<Options> {
+        let pattern = self.pattern.info.name;
+        let hosts = Temporary::hosts(&self.switch).join(",");
+        let mut group = GroupArgs::parse_from(["--netns", &hosts])?;
+        group.seed = Some(self.switch.seed);
+        group.rate = Some(Rate(self.switch.rate.0));
+        group.many = self.many.clone();
+        let many = &mut group.many;
+        if many.clients.is_none() && self.pattern.roles() == Some(Roles::Clients) {
             many.clients = Some(Numbers::doubling(self.switch.hosts - 1));
         }
         if many.plot.is_none() && !self.no_plot && cfg!(feature = "pictures") {
             many.plot = Some(PathBuf::from(format!("netgauge-{pattern}.svg")));
         }
-        Ok(cli)
+        Ok(Options {
+            connect: None,
+            port: DEFAULT_PORT,
+            wait: DEFAULT_WAIT,
+            interface: None,
+            measuring: self.measuring.clone(),
+            group,
+        })
     }
 
     /// Is a run without esp no use?
     fn wants_esp(&self) -> Result<bool> {
-        if self.pattern.parts() == Some(Parts::Grid) {
+        if self.pattern.roles() == Some(Roles::Grid) {
             return Ok(true);
         }
         // Of all transports, it is left out where it does not work.
@@ -149,6 +162,9 @@ fn say(line: fmt::Arguments<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser as _;
+
+    use crate::cli::Cli;
     use crate::command::Command;
 
     fn parse(line: &str) -> Result<LabArgs, clap::Error> {
@@ -164,17 +180,17 @@ mod tests {
     #[test]
     fn the_lab_is_what_the_command_line_would_say() {
         let lab = parse("one-many --hosts 8 --rate 1gbit --buffer 128k -m esp,tcp").unwrap();
-        let cli = lab.cli().unwrap();
-        assert_eq!(cli.pattern, "one-many");
-        assert_eq!(cli.group.netns.join(","), "h0,h1,h2,h3,h4,h5,h6,h7");
-        assert_eq!(cli.group.rate, Some(Rate(1_000_000_000)));
-        assert_eq!(cli.group.seed, Some(1));
-        assert_eq!(cli.group.many.clients, Some(Numbers(vec![1, 2, 4, 7])));
+        let options = lab.options().unwrap();
+        assert_eq!(lab.pattern.info.name, "one-many");
+        assert_eq!(options.group.netns.join(","), "h0,h1,h2,h3,h4,h5,h6,h7");
+        assert_eq!(options.group.rate, Some(Rate(1_000_000_000)));
+        assert_eq!(options.group.seed, Some(1));
+        assert_eq!(options.group.many.clients, Some(Numbers(vec![1, 2, 4, 7])));
         let picture = || PathBuf::from("netgauge-one-many.svg");
         let expected = cfg!(feature = "pictures").then(picture);
-        assert_eq!(cli.group.many.plot, expected);
-        assert_eq!(cli.measuring.transports().unwrap().len(), 2);
-        Coordinator::new(&cli, lab.pattern).map(drop).unwrap();
+        assert_eq!(options.group.many.plot, expected);
+        assert_eq!(options.measuring.transports().unwrap().len(), 2);
+        lab.coordinator(options).map(drop).unwrap();
     }
 
     #[test]
@@ -188,24 +204,22 @@ mod tests {
         ] {
             let lab = parse(&format!("{line} --hosts 2")).unwrap();
             assert_eq!(lab.wants_esp().unwrap(), needed, "{line}");
-            Coordinator::new(&lab.cli().unwrap(), lab.pattern)
-                .map(drop)
-                .unwrap();
+            lab.coordinator(lab.options().unwrap()).map(drop).unwrap();
         }
     }
 
     #[test]
     fn what_is_said_is_kept() {
         let lab = parse("many-one --hosts 4 --clients 3 --seed 9 --no-plot -s 1K -c 2").unwrap();
-        let cli = lab.cli().unwrap();
-        assert_eq!(cli.group.many.clients, Some(Numbers(vec![3])));
+        let options = lab.options().unwrap();
+        assert_eq!(options.group.many.clients, Some(Numbers(vec![3])));
         assert_eq!(
-            (cli.group.seed, cli.group.many.plot.clone()),
+            (options.group.seed, options.group.many.plot.clone()),
             (Some(9), None)
         );
-        assert!(cli.measuring.size.is_some());
+        assert!(options.measuring.size.is_some());
         let lab = parse("bisection --hosts 2 --no-plot").unwrap();
-        assert_eq!(lab.cli().unwrap().group.many.clients, None);
+        assert_eq!(lab.options().unwrap().group.many.clients, None);
     }
 
     #[test]

@@ -3,11 +3,21 @@
 //! Network benchmark: transports times patterns.
 //!
 //! Two netgauges find each other over a TCP connection ([`control`]). The [`server`] does its part
-//! of whatever the [`client`] wants to measure: a [`pattern`] of messages over a [`transport`]. The
-//! two know nothing of each other, so that either can be added alone. The client [`report`]s.
+//! of what the [client](pair::client) measures: a [pattern](pair) of messages over a
+//! [`transport`]. Patterns and transports know nothing of each other, so that either can be added
+//! alone. The client [`report`]s.
 //!
-//! Patterns of more than two are in [`group`]: a coordinator tells participants what to do, each
-//! of which is a server or a process of its own in a network namespace.
+//! Patterns of more than two are in [`group`]: a coordinator gives orders to participants, each of
+//! which is a server or a process in a network namespace. The [`registry`] has all patterns.
+//!
+//! Modules import each other in one direction:
+//!
+//! ```text
+//! main    cli, command, lab, registry, server
+//!         pair/           group/coordinator, group/worker, group/net
+//!         report/, plot/  control
+//!         transport/      wire, host
+//! ```
 //!
 //! Times are from the monotonic clock (`CLOCK_MONOTONIC`, through [`std::time::Instant`]).
 
@@ -23,7 +33,6 @@ macro_rules! as_fd {
 }
 
 pub mod cli;
-pub mod client;
 pub mod command;
 pub mod completions;
 pub mod control;
@@ -32,6 +41,8 @@ pub mod host;
 pub mod lab;
 pub mod machine;
 pub mod measuring;
+pub mod pair;
+pub mod participate;
 pub mod pattern;
 #[cfg(feature = "pictures")]
 pub mod picture;
@@ -39,10 +50,13 @@ pub mod picture_file;
 #[cfg(feature = "pictures")]
 pub mod plot;
 pub mod progress;
+pub mod registry;
 pub mod report;
 pub mod server;
+pub mod signals;
 pub mod sizes;
 pub mod summary;
 pub mod transport;
 pub mod watch;
 pub mod wire;
+pub mod wrong_line;

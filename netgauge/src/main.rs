@@ -6,14 +6,18 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::{anyhow, Context as _, Result};
-use netgauge::cli::{is_wrong_line, wrong_line, Cli};
-use netgauge::group::coordinator::Coordinator;
-use netgauge::group::signals::{is_interrupted, Signals};
-use netgauge::group::start::participate;
-use netgauge::pattern::{self, Pattern};
+use clap::CommandFactory as _;
+use netgauge::cli::Cli;
+use netgauge::group::coordinator::{Coordinator, GroupPattern};
+use netgauge::pair::client;
+use netgauge::participate::participate;
+use netgauge::pattern::PatternInfo;
+use netgauge::registry::{self, Kind};
+use netgauge::server;
+use netgauge::signals::{is_interrupted, Signals};
 use netgauge::transport::mpi;
 use netgauge::watch::{Watch, INTERRUPTED};
-use netgauge::{client, server};
+use netgauge::wrong_line::{is_wrong_line, wrong_line};
 
 /// Exit status of a wrong command line, as the parser has it.
 const WRONG_LINE: u8 = 2;
@@ -39,7 +43,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<ExitCode> {
     sockaddr_en::set_family(cli.measuring.family);
     if let Some(command) = &cli.command {
-        return command.run();
+        return command.run(Cli::command());
     }
     if let Some(namespace) = &cli.group.participant {
         let stdio = cli.group.hosts.stdio;
@@ -49,26 +53,29 @@ fn run(cli: &Cli) -> Result<ExitCode> {
     if cli.server {
         return serve(cli);
     }
-    match (
-        pattern::many(&cli.pattern).map_err(wrong_line)?,
-        &cli.connect,
-    ) {
-        (Some(pattern), _) => coordinate(cli, pattern),
-        (None, Some(host)) => measure(cli, host),
-        (None, None) => {
-            // One that there is not is no pattern of two either.
+    let many = registry::many(&cli.pattern).map_err(wrong_line)?;
+    match (many.map(|one| (&one.info, one.kind)), &cli.connect) {
+        (Some((info, Kind::Group(work))), _) => coordinate(cli, info, work),
+        (_, Some(host)) => measure(cli, host),
+        (_, None) => {
+            // A name that no pattern has is reported as such.
             cli.patterns().map_err(wrong_line)?;
             Err(wrong_line(anyhow!(
                 "{} is measured between two: name the server with --connect, or with -x one of {}",
                 cli.pattern,
-                pattern::names_of_many()
+                registry::names_of_many()
             )))
         }
     }
 }
 
-fn coordinate(cli: &Cli, pattern: &Pattern) -> Result<ExitCode> {
-    let coordinator = Coordinator::new(cli, pattern).map_err(wrong_line)?;
+fn coordinate(
+    cli: &Cli,
+    pattern: &PatternInfo,
+    work: &'static dyn GroupPattern,
+) -> Result<ExitCode> {
+    let options = cli.coordinator_options().map_err(wrong_line)?;
+    let coordinator = Coordinator::new(options, pattern, work).map_err(wrong_line)?;
     let complete = coordinator.run(Signals::catch()?)?;
     Ok(ExitCode::from(u8::from(!complete)))
 }
@@ -89,7 +96,7 @@ fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
     for remark in options.remarks() {
         eprintln!("netgauge: {remark}");
     }
-    let sizes = options.patterns.iter().map(|(_, plan)| plan.sizes.len());
+    let sizes = options.patterns.iter().map(|one| one.plan.sizes.len());
     let sizes = sizes.sum::<usize>() * options.transports.len();
     let format = cli.measuring.format;
     let watch = Watch::begin(sizes as u64, format)?;

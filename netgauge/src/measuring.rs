@@ -10,7 +10,7 @@ use clap::builder::TypedValueParser as _;
 use clap::Args;
 use sockaddr_en::constants::AF_ENET;
 
-use crate::pattern::Pattern;
+use crate::pattern::PatternInfo;
 use crate::report::Format;
 use crate::sizes::SizeSpec;
 use crate::summary::Percent;
@@ -20,6 +20,12 @@ use crate::transport::{kinds, SocketOptions};
 /// Ethernet type of raw packets, host order: "NG" in ASCII. It is not in `linux/if_ether.h`, and
 /// not one of the two experimental types that EDP and ESP use.
 pub const DEFAULT_ETHERTYPE: u16 = 0x4E47;
+
+/// Port on which the two sides find each other.
+pub const DEFAULT_PORT: u16 = 2805;
+
+/// How long to wait for a server that is not up yet, if `--wait` does not say.
+pub const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
 /// The word of option -m for all transports.
 const ALL: &str = "all";
@@ -120,13 +126,13 @@ impl Measuring {
     }
 
     /// The sizes, ascending: those of option -s, or the pattern's.
-    pub fn sizes(&self, pattern: &Pattern) -> Vec<u64> {
+    pub fn sizes(&self, pattern: &PatternInfo) -> Vec<u64> {
         let sizes = self.size.clone().unwrap_or_else(|| pattern.sizes());
         sizes.expand(self.grade)
     }
 
     /// The tests per size: those of option -c, or the pattern's.
-    pub fn tests(&self, pattern: &Pattern) -> u32 {
+    pub fn tests(&self, pattern: &PatternInfo) -> u32 {
         self.tests.map_or(pattern.tests, NonZeroU32::get)
     }
 

@@ -9,10 +9,11 @@ use std::time::Duration;
 use anyhow::{bail, Context as _, Result};
 
 use crate::control::{Control, Message, Open, Step, VERSION};
-use crate::group::part::Part;
+use crate::group::worker::Part;
 use crate::host::interface_in_use;
 use crate::machine::Machine;
-use crate::pattern::{self, Link, Pattern, Streams};
+use crate::pair::{Link, Streams};
+use crate::registry::{self, Pattern};
 use crate::transport::kinds;
 use crate::transport::{self, Context, Role, SocketOptions, Transport};
 
@@ -188,7 +189,7 @@ impl Session {
 
     fn open(&mut self, open: Open) -> Result<Pair> {
         let kind = kinds::find(&open.transport)?;
-        let pattern = pattern::find(&open.pattern)?;
+        let pattern = registry::find(&open.pattern)?;
         let (local, peer) = self.control.addresses()?;
         let context = Context {
             local: Some(local),
@@ -197,7 +198,7 @@ impl Session {
             options: open.options,
             ..self.context.clone()
         };
-        pattern.two()?.suits(kind)?;
+        pattern.pair()?.suits(kind)?;
         let prepared = (kind.prepare)(&context)?;
         self.control
             .send(&Message::Endpoint(prepared.endpoint.clone()))?;

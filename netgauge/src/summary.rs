@@ -157,6 +157,17 @@ pub fn mbit_per_s(bytes: u64, nanoseconds: u64) -> f64 {
     bytes as f64 * 8_000.0 / nanoseconds.max(1) as f64
 }
 
+/// Jain's fairness index of these amounts: 1 if all are equal, 1/n if one has everything. Nothing
+/// at all is equal shares too.
+pub fn jain(amounts: &[u64]) -> f64 {
+    let sum: f64 = amounts.iter().map(|amount| *amount as f64).sum();
+    let squares: f64 = amounts.iter().map(|amount| (*amount as f64).powi(2)).sum();
+    if squares == 0.0 {
+        return 1.0;
+    }
+    sum * sum / (amounts.len() as f64 * squares)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -271,5 +282,25 @@ pub(crate) mod tests {
         assert!((mbit_per_s(125, 1_000) - 1_000.0).abs() < 1e-9);
         assert!((mbit_per_s(1, 8_000) - 1.0).abs() < 1e-9);
         assert!(mbit_per_s(1, 0).is_finite());
+    }
+
+    fn close(one: f64, other: f64) -> bool {
+        (one - other).abs() < 1e-12
+    }
+
+    #[test]
+    fn jain_is_one_for_equal_shares_and_one_nth_for_a_monopoly() {
+        assert!(close(jain(&[5; 32]), 1.0));
+        assert!(close(jain(&[7]), 1.0));
+        assert!(close(jain(&[0, 0, 0, 9]), 0.25));
+        assert!(close(jain(&[0; 3]), 1.0));
+        // k of n share equally: k/n.
+        let half: Vec<u64> = std::iter::repeat_n(0, 8)
+            .chain(std::iter::repeat_n(1000, 8))
+            .collect();
+        assert!(close(jain(&half), 0.5));
+        // (1+2+3)^2 / (3 * (1+4+9)) = 36/42, whatever the unit.
+        assert!(close(jain(&[1, 2, 3]), 36.0 / 42.0));
+        assert!(close(jain(&[1 << 40, 2 << 40, 3 << 40]), 36.0 / 42.0));
     }
 }

@@ -11,10 +11,10 @@ use std::thread;
 use anyhow::{Context as _, Result};
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::group::signals::Signals;
 use crate::host::wait_readable;
 use crate::progress::{Bar, Progress};
 use crate::report::{Format, Report};
+use crate::signals::Signals;
 
 /// Exit status when a signal ended the run: what a shell gives for SIGINT.
 pub const INTERRUPTED: u8 = 130;

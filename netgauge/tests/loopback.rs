@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{measure_with, parse};
 use netgauge::progress::{Progress, Quiet};
 use netgauge::report::{Format, LeftOut, Measured, Outcome, Report};
-use netgauge::{client, server};
+use netgauge::server;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 
@@ -297,8 +297,9 @@ fn a_failure_on_the_servers_side_is_told_by_the_client() {
     let port = listener.local_addr().unwrap().port();
     let server = thread::spawn(move || server::serve(&listener, &cli.server_options()));
 
-    use netgauge::control::{Control, Endpoint, Message, Open};
+    use netgauge::control::{Control, Message, Open};
     use netgauge::transport::SocketOptions;
+    use netgauge::wire::Endpoint;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let stream = std::net::TcpStream::connect(address).unwrap();
     let mut control = Control::new(stream, Some(std::time::Duration::from_secs(10))).unwrap();
@@ -339,7 +340,7 @@ fn a_server_that_is_at_anothers_service_is_told_to_be() {
     let busy = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = busy.local_addr().unwrap().port();
     let give_up = Duration::from_millis(100);
-    let error = client::reach("127.0.0.1", port, Duration::ZERO, give_up).unwrap_err();
+    let error = netgauge::control::reach("127.0.0.1", port, Duration::ZERO, give_up).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("serves one at a time"), "{text}");
     assert!(text.contains(&format!("port {port}")), "{text}");

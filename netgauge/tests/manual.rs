@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use clap::{Command, CommandFactory as _};
 use netgauge::cli::Cli;
-use netgauge::pattern::PATTERNS;
+use netgauge::registry::PATTERNS;
 use netgauge::transport::kinds::KINDS;
 
 // The page has `netgauge plot` as well.
@@ -23,7 +23,7 @@ fn subcommands_transports_and_patterns_are_described() {
     let subcommands = command.get_subcommands().map(Command::get_name);
     let names = subcommands
         .chain(KINDS.iter().map(|kind| kind.name))
-        .chain(PATTERNS.iter().map(|pattern| pattern.name));
+        .chain(PATTERNS.iter().map(|pattern| pattern.info.name));
     let page = manpage::page("netgauge.1");
     let described: BTreeSet<_> = page
         .lines()

@@ -11,9 +11,9 @@ use std::thread;
 use std::time::Instant;
 
 use common::{finish, netgauge, report, run, start, succeed, text, Server, PATIENCE};
-use netgauge::group::esp_params::ParamsReport;
-use netgauge::group::figures::Share;
-use netgauge::group::report::{Cast, GroupReport, GroupRun};
+use netgauge::group::coordinator::esp_params::ParamsReport;
+use netgauge::group::coordinator::figures::Share;
+use netgauge::group::coordinator::report::{Cast, GroupReport, GroupRun};
 use netgauge::report::Outcome;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;

@@ -5,13 +5,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{bail, ensure, Result};
+use clap::ValueEnum;
 
 use super::axis::{Axis, Unit};
 use super::chart::{index_of, Base, Chart, Line};
 use super::results::{Results, Row, Run};
-use super::PlotKind;
 use crate::sizes::human;
 use crate::transport::transport_of;
+
+/// Kinds of pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlotKind {
+    /// Times over the size of messages
+    Latency,
+    /// Throughput over the size of messages, or over the number of clients
+    Throughput,
+    /// Time in the calls that send and receive, over the size of messages
+    Overhead,
+    /// Goodput over two parameters (esp-params)
+    HeatMap,
+    /// Times by those of the first file, or of the first transport
+    Comparison,
+}
 
 /// The word in the name of a time that is an overhead: time that a call keeps the processor.
 const OVERHEAD: &str = "overhead";

@@ -11,8 +11,8 @@ use anyhow::{bail, Result};
 use super::axis::Axis;
 use super::chart::{index_of, Base, Chart};
 use super::figure::{lay, Number, Origin};
-use crate::group::patterns;
-use crate::group::report::GroupReport;
+use crate::group::coordinator::patterns;
+use crate::group::coordinator::report::GroupReport;
 use crate::picture;
 use crate::report::clients;
 use crate::sizes::human;
@@ -93,7 +93,7 @@ fn mbit(bit_per_s: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::group::print::samples;
+    use crate::group::coordinator::print::samples;
 
     fn names(chart: &Chart) -> Vec<&str> {
         chart.lines.iter().map(|line| &line.label[..]).collect()

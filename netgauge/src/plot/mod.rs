@@ -15,10 +15,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{bail, ensure, Context as _, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::group::heat_map::HeatMap;
+use crate::group::coordinator::heat_map::HeatMap;
 use crate::{picture, picture_file};
+use figure::PlotKind;
 use results::{Measured, Results};
 
 const EXAMPLES: &str = include_str!("../help/plot.txt");
@@ -51,21 +52,6 @@ pub struct PlotArgs {
     /// What is said above the picture
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-}
-
-/// Kinds of pictures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlotKind {
-    /// Times over the size of messages
-    Latency,
-    /// Throughput over the size of messages, or over the number of clients
-    Throughput,
-    /// Time in the calls that send and receive, over the size of messages
-    Overhead,
-    /// Goodput over two parameters (esp-params)
-    HeatMap,
-    /// Times by those of the first file, or of the first transport
-    Comparison,
 }
 
 impl PlotArgs {

@@ -11,7 +11,7 @@ use anyhow::{bail, ensure, Context as _, Result};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
-use crate::group::esp_params::{self, ParamsReport};
+use crate::group::coordinator::esp_params::{self, ParamsReport};
 use crate::report::record::Record;
 use crate::transport;
 
@@ -159,7 +159,7 @@ fn row(row: &Value) -> Option<Row> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::group::print::samples as many;
+    use crate::group::coordinator::print::samples as many;
     use crate::report::{record, samples, Format};
 
     /// A file of a client's results.

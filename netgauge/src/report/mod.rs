@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 pub use measured::Measured;
 use record::Record;
 
-use crate::pattern::Pattern;
 use crate::summary::Percent;
 use crate::transport::kind::Kind;
 use crate::transport::{self, SocketOptions};
@@ -61,10 +60,10 @@ impl fmt::Display for LeftOut {
 
 impl LeftOut {
     /// A transport that does not work here for this reason, or does not with one pattern.
-    pub(crate) fn new(kind: &Kind, pattern: Option<&Pattern>, reason: &anyhow::Error) -> Self {
+    pub(crate) fn new(kind: &Kind, pattern: Option<&str>, reason: &anyhow::Error) -> Self {
         Self {
             transport: kind.name.to_owned(),
-            pattern: pattern.map(|pattern| pattern.name.to_owned()),
+            pattern: pattern.map(str::to_owned),
             reason: format!("{reason:#}"),
         }
     }

@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use clap::Parser;
 use netgauge::cli::Cli;
+use netgauge::pair::client;
 use netgauge::progress::Progress;
 use netgauge::report::Report;
-use netgauge::{client, server};
+use netgauge::server;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde::de::DeserializeOwned;

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The options of patterns of more than two.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{ensure, Result};
+use clap::{Args, Command, FromArgMatches as _};
+
+use super::hosts::HostArgs;
+use super::location::Location;
+use crate::measuring::Measuring;
+use crate::picture_file;
+use crate::sizes::{parse_ranges, split_unit};
+
+/// The group of options in the help.
+const MANY: &str =
+    "Many participants (one-many, many-one, all-to-all, bisection, beside, esp-params)";
+
+/// The longest pause, milliseconds: the server gives up after a while without a byte.
+const MOST_PAUSE: i64 = 1000;
+
+/// The most numbers of one range: far above what a run has time for.
+const MOST: u32 = 1024;
+
+/// A coordinator's options.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The server's host, if the only client is to be here.
+    pub connect: Option<String>,
+    /// The port of servers that are named without one.
+    pub port: u16,
+    /// How long to keep trying to reach a server, or a host by ssh.
+    pub wait: Duration,
+    /// The interface that processes which the coordinator starts use.
+    pub interface: Option<String>,
+    /// What is measured, and how it is reported.
+    pub measuring: Measuring,
+    /// The participants, and what they do.
+    pub group: GroupArgs,
+}
+
+/// Options of patterns of more than two.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = MANY)]
+pub struct GroupArgs {
+    /// Coordinate the servers on these hosts: HOST or HOST:PORT, separated by commas
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
+    pub peers: Vec<String>,
+
+    /// Coordinate processes in these network namespaces of this host, which use --interface
+    /// [default: eth0]; a name may be repeated
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub netns: Vec<String>,
+
+    /// Take part in network namespace NETNS; the coordinator starts this
+    #[arg(long, value_name = "NETNS", num_args = 0..=1, require_equals = true, hide = true)]
+    pub participant: Option<Option<String>>,
+
+    /// Seed of the random choice of the server or of the pairs [default: random]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "server_index")]
+    pub seed: Option<u64>,
+
+    /// Rate of the server's link in bit/s, to report goodput as a share of it: 200M, 1G, 2.5G
+    #[arg(long, value_name = "RATE")]
+    pub rate: Option<Rate>,
+
+    /// Those on other hosts by ssh.
+    #[command(flatten)]
+    pub hosts: HostArgs,
+
+    /// Their work.
+    #[command(flatten)]
+    pub many: ManyArgs,
+}
+
+/// What participants do in patterns of more than two, wherever they are.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = MANY)]
+pub struct ManyArgs {
+    /// Numbers of clients, such as 1,2,4 or 1-4; N clients need N + 1 participants [default:
+    /// one-many, many-one: all but the server; esp-params: 1]
+    #[arg(long, value_name = "NUMBERS")]
+    pub clients: Option<Numbers>,
+
+    /// Which participant is the server, from 0 [default: one of N + 1 at random]
+    #[arg(long, value_name = "INDEX")]
+    pub server_index: Option<usize>,
+
+    /// TCP's congestion controls to measure, such as cubic,reno,dctcp [default: the system's]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub congestion: Vec<String>,
+
+    /// beside: milliseconds from an answer to the next question [default: 0]
+    #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u32).range(..=MOST_PAUSE))]
+    pub pause: Option<u32>,
+
+    /// esp-params: values of burst_length [default: 1,2,4,8,12,16,21,24,32,48,64]
+    #[arg(long, value_name = "NUMBERS")]
+    pub burst: Option<Numbers>,
+
+    /// esp-params: values of packets_to_ack [default: 1,2,4,6,8,10,12,16,24,32,48]
+    #[arg(long, value_name = "NUMBERS")]
+    pub ack: Option<Numbers>,
+
+    /// Draw the goodput: over clients or sizes, or for esp-params as a heat map; a file name that
+    /// ends in .svg or .png
+    #[arg(long, value_name = "FILE", value_parser = picture_file::parse_path)]
+    pub plot: Option<PathBuf>,
+}
+
+impl GroupArgs {
+    /// Parses a command line that has only these options.
+    ///
+    /// # Errors
+    ///
+    /// It has others, or a value is wrong.
+    pub(crate) fn parse_from<'a>(
+        line: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, clap::Error> {
+        // These options exclude some of other sides, which have to exist.
+        let others = ["server", "connect"].map(|name| clap::Arg::new(name).long(name));
+        let command = Self::augment_args(Command::new("group").no_binary_name(true).args(others));
+        Self::from_arg_matches(&command.try_get_matches_from(line)?)
+    }
+
+    /// Refuses options of these patterns where none of them is measured; `why` goes on behind the
+    /// option's name.
+    ///
+    /// # Errors
+    ///
+    /// There is one.
+    pub fn refuse(&self, why: &str) -> Result<()> {
+        let many = &self.many;
+        for (given, option) in [
+            (self.seed.is_some(), "--seed"),
+            (self.rate.is_some(), "--rate"),
+            (many.clients.is_some(), "--clients"),
+            (many.server_index.is_some(), "--server-index"),
+            (!many.congestion.is_empty(), "--congestion"),
+            (many.pause.is_some(), "--pause"),
+            (many.burst.is_some(), "--burst"),
+            (many.ack.is_some(), "--ack"),
+            (many.plot.is_some(), "--plot"),
+        ] {
+            ensure!(!given, "{option} {why}");
+        }
+        Ok(())
+    }
+
+    /// The participants. `connect` is the server of option --connect, whose client is here.
+    ///
+    /// # Errors
+    ///
+    /// Nobody is named, or somebody twice who cannot be in two locations.
+    pub fn locations(&self, connect: Option<&str>, port: u16) -> Result<Vec<Location>> {
+        if let Some(host) = connect {
+            let server = Location::Server {
+                host: host.to_owned(),
+                port,
+            };
+            return Ok(vec![server, Location::Here]);
+        }
+        let mut locations: Vec<Location> = Vec::new();
+        for peer in &self.peers {
+            let place = parse_peer(peer, port)?;
+            ensure!(
+                !locations.contains(&place),
+                "{place} is named twice in --peers: a server takes one part at a time"
+            );
+            locations.push(place);
+        }
+        locations.extend(self.hosts.locations()?);
+        locations.extend(self.netns.iter().cloned().map(Location::Namespace));
+        Ok(locations)
+    }
+}
+
+/// Numbers from 1, ascending and each once: `1,2,4`, `1-8`, `1-8,16`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Numbers(pub Vec<u32>);
+
+impl Numbers {
+    /// One, two, four and so on below `most`, and `most`.
+    pub fn doubling(most: u32) -> Self {
+        let powers = (0..u32::BITS).map(|power| 1 << power);
+        let mut numbers: Vec<u32> = powers.take_while(|number| *number < most).collect();
+        numbers.push(most);
+        Self(numbers)
+    }
+}
+
+impl FromStr for Numbers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| {
+            let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+            let parsed = text.parse::<u32>().ok().filter(|_| digits);
+            parsed
+                .filter(|number| (1..=32767).contains(number))
+                .ok_or_else(|| format!("`{text}` is not a number from 1 to 32767"))
+        };
+        let mut numbers: Vec<u32> = Vec::new();
+        for (from, to) in parse_ranges(text, "one", number)? {
+            if to - from >= MOST {
+                return Err(format!("`{from}-{to}` is too long: at most {MOST} numbers"));
+            }
+            numbers.extend(from..=to);
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        Ok(Self(numbers))
+    }
+}
+
+/// A link's rate, bit/s; k, M and G are powers of 1000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate(pub u64);
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (digits, factor) = split_unit(text, 1000);
+        let plain = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        let number = digits.parse::<f64>().ok().filter(|_| plain);
+        number
+            .map(|number| number * factor as f64)
+            .filter(|rate| (1.0..=1e15).contains(rate))
+            .map(|rate| Self(rate.round() as u64))
+            .ok_or_else(|| format!("`{text}` is not a rate: write bit/s, as in 200M or 2.5G"))
+    }
+}
+
+/// HOST, HOST:PORT, `[IPv6]:PORT`, or an IPv6 address alone.
+fn parse_peer(text: &str, default: u16) -> Result<Location> {
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, port)) => (host, port.strip_prefix(':').or(Some(""))),
+        None => match text.split_once(':') {
+            Some((host, port)) if !port.contains(':') => (host, Some(port)),
+            _ => (text, None),
+        },
+    };
+    let port = match port {
+        None => default,
+        Some(port) => port.parse().unwrap_or(0),
+    };
+    ensure!(
+        !host.is_empty() && port != 0,
+        "`{text}` is no participant: write HOST, HOST:PORT or [IPv6]:PORT"
+    );
+    Ok(Location::Server {
+        host: host.to_owned(),
+        port,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_lists_and_ranges() {
+        let numbers = |text: &str| text.parse::<Numbers>().map(|numbers| numbers.0);
+        assert_eq!(numbers("1,2,4").unwrap(), [1, 2, 4]);
+        assert_eq!(numbers("3-5,1,4").unwrap(), [1, 3, 4, 5]);
+        assert_eq!(numbers("7-7").unwrap(), [7]);
+        assert_eq!(numbers("32767").unwrap(), [32767]);
+        for text in [
+            "", "0", "1,", "-", "1-", "5-3", "x", "32768", "+1", "1-32767",
+        ] {
+            assert!(numbers(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn doubling_ends_with_the_last() {
+        assert_eq!(Numbers::doubling(1).0, [1]);
+        assert_eq!(Numbers::doubling(7).0, [1, 2, 4, 7]);
+        assert_eq!(Numbers::doubling(8).0, [1, 2, 4, 8]);
+    }
+
+    #[test]
+    fn rates_are_decimal() {
+        let rate = |text: &str| text.parse::<Rate>().map(|rate| rate.0);
+        assert_eq!(rate("200M"), Ok(200_000_000));
+        assert_eq!(rate("2.5G"), Ok(2_500_000_000));
+        assert_eq!(rate("64k"), Ok(64_000));
+        assert_eq!(rate("1000"), Ok(1000));
+        for text in ["", "M", "0", "-1M", "1e9", "inf", "200 M", "1T"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn peers_are_hosts_with_or_without_ports() {
+        let peer = |text: &str| parse_peer(text, 2805).map(|place| place.to_string());
+        assert_eq!(peer("node7").unwrap(), "node7:2805");
+        assert_eq!(peer("10.0.0.1:99").unwrap(), "10.0.0.1:99");
+        assert_eq!(peer("fd00::1").unwrap(), "[fd00::1]:2805");
+        assert_eq!(peer("[fd00::1]").unwrap(), "[fd00::1]:2805");
+        assert_eq!(peer("[fd00::1]:99").unwrap(), "[fd00::1]:99");
+        for text in ["", ":99", "a:", "a:0", "a:x", "[fd00::1]x", "[]:1"] {
+            assert!(peer(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Pattern esp-params (Treydte 2007, 6.2): goodput of ESP over `burst_length` and `packets_to_ack`.
+//!
+//! Where fewer packets may be under way than it takes to have one acknowledged, only the
+//! retransmission request timer moves anything: such pairs are out of range and left out.
+
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use super::figures::{Goodput, Share};
+use super::mesh::{Mesh, Shape};
+use super::patterns::one_many;
+use super::plan::{cast, Plan, Roles};
+use super::remotes::Group;
+use super::report::GroupRow;
+use super::{GroupPattern, Results};
+use crate::group::net::orders::EspParameters;
+use crate::group::net::orders::{Answer, Order};
+use crate::progress::Progress;
+use crate::report::record::Record;
+use crate::report::Outcome;
+
+/// The pattern's name in option `-x`.
+pub const NAME: &str = "esp-params";
+
+/// Everything that was measured. Printed as JSON it is what programs read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ParamsReport {
+    /// netgauge's version.
+    pub netgauge: String,
+    /// The pattern's name.
+    pub pattern: String,
+    /// Their names, by index.
+    pub participants: Vec<String>,
+    /// Decides on the server.
+    pub seed: u64,
+    /// The server's name.
+    pub server: String,
+    /// The server's index.
+    pub server_index: usize,
+    /// Number of clients.
+    pub clients: usize,
+    /// Bytes that each sent in a round.
+    pub size: u64,
+    /// Rate of the server's link, bit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bit_per_s: Option<u64>,
+    /// The values of `burst_length`, ascending.
+    pub burst_length: Vec<u32>,
+    /// The values of `packets_to_ack`, ascending.
+    pub packets_to_ack: Vec<u32>,
+    /// How it ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// One per pair in range, in the order measured; those measured before a failure too.
+    pub cells: Vec<Cell>,
+    /// When, by which command, and on which hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
+}
+
+/// One pair of parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The pair.
+    #[serde(flatten)]
+    pub parameters: EspParameters,
+    /// Rounds measured.
+    pub rounds: u32,
+    /// Rounds that broke.
+    pub errors: u32,
+    /// Payload by time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goodput_bit_per_s: Option<Goodput>,
+    /// The same as a share of the rate, if that was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+}
+
+impl ParamsReport {
+    /// The measurement with a pair of parameters.
+    pub fn cell(&self, burst_length: u32, packets_to_ack: u32) -> Option<&Cell> {
+        let wanted = EspParameters {
+            burst_length,
+            packets_to_ack,
+        };
+        self.cells.iter().find(|cell| cell.parameters == wanted)
+    }
+}
+
+/// The pattern. What fails, or is ended by the user, is reported as failed, with the cells measured
+/// before. The parameters are restored in any case; if a participant's death ends the run, by the
+/// participants themselves.
+#[derive(Debug)]
+pub struct EspParams;
+
+impl GroupPattern for EspParams {
+    fn roles(&self) -> Roles {
+        Roles::Grid
+    }
+
+    fn steps(&self, plan: &Plan) -> usize {
+        plan.grid.cells().count()
+    }
+
+    fn run(
+        &self,
+        group: &mut Group,
+        plan: &Plan,
+        give_up: Duration,
+        progress: &dyn Progress,
+    ) -> Box<dyn Results> {
+        let (clients, size) = (plan.clients[0], plan.sizes[0]);
+        let (server, others) = cast(plan.server, plan.seed, clients);
+        let mut report = ParamsReport {
+            netgauge: env!("CARGO_PKG_VERSION").to_owned(),
+            pattern: NAME.to_owned(),
+            participants: group.names(),
+            seed: plan.seed,
+            server: group.name(server).to_owned(),
+            server_index: server,
+            clients,
+            size,
+            rate_bit_per_s: plan.rate,
+            burst_length: plan.grid.burst_length.clone(),
+            packets_to_ack: plan.grid.packets_to_ack.clone(),
+            outcome: Outcome::Ok,
+            cells: Vec::new(),
+            record: Some(group.record()),
+        };
+        progress.begin(plan.media[0].kind.name, NAME);
+        let members = [&[server], &others[..]].concat();
+        let result = one_per_namespace(group, &members).and_then(|keepers| {
+            let result = measure(group, plan, &members, &keepers, give_up, |cell| {
+                progress.advance(1);
+                report.cells.push(cell);
+            });
+            match (result, restore(group, &keepers)) {
+                (Err(error), Err(other)) => Err(anyhow!("{error:#}; {other:#}")),
+                (result, restored) => result.and(restored),
+            }
+        });
+        if let Err(error) = result {
+            report.outcome = Outcome::failed(&error);
+        }
+        Box::new(report)
+    }
+}
+
+/// Of the participants in each network namespace the first.
+fn one_per_namespace(group: &mut Group, members: &[usize]) -> Result<Vec<usize>> {
+    for who in members {
+        group.order(*who, Order::Identify)?;
+    }
+    let mut places = Vec::new();
+    group.listen(members, |who, answer| match answer {
+        Answer::Identity(place) => {
+            places.push((place, who));
+            Ok(true)
+        }
+        other => bail!("a participant answered {other:?} to Identify"),
+    })?;
+    places.sort_unstable();
+    places.dedup_by(|one, before| one.0 == before.0);
+    Ok(places.into_iter().map(|(_, who)| who).collect())
+}
+
+fn measure(
+    group: &mut Group,
+    plan: &Plan,
+    members: &[usize],
+    keepers: &[usize],
+    give_up: Duration,
+    mut on_cell: impl FnMut(Cell),
+) -> Result<()> {
+    for parameters in plan.grid.cells() {
+        group.all_do(keepers, &Order::SetParameters(parameters), &Answer::Done)?;
+        // New connections, which have the parameters from the beginning.
+        let mut mesh = Mesh::new(group, members.to_vec());
+        let (row, result) = match mesh.open(&plan.media[0].opening(), Shape::Star) {
+            Ok(()) => one_many(&mut mesh, plan.sizes[0], plan),
+            Err(error) => (GroupRow::default(), Err(error)),
+        };
+        on_cell(Cell {
+            parameters,
+            rounds: row.rounds,
+            errors: u32::from(result.is_err()),
+            goodput_bit_per_s: row.goodput_bit_per_s,
+            share: row.share,
+        });
+        result.and(mesh.leave(give_up * 2)).with_context(|| {
+            let (burst, ack) = (parameters.burst_length, parameters.packets_to_ack);
+            format!("burst_length {burst}, packets_to_ack {ack}")
+        })?;
+    }
+    Ok(())
+}
+
+/// Has those who are still there restore the parameters.
+fn restore(group: &mut Group, keepers: &[usize]) -> Result<()> {
+    let mut there = keepers.to_vec();
+    there.retain(|who| group.is_there(*who));
+    group.all_do(&there, &Order::RestoreParameters, &Answer::Done)
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Figures of rounds: goodput, its share of the rate, fairness.
+
+use serde::{Deserialize, Serialize};
+
+use super::mesh::MeshRound;
+use crate::summary::jain;
+
+/// One round of a server and its clients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Round {
+    /// From the first go to the end, nanoseconds.
+    pub ns: u64,
+    /// Jain's index of what had come from each client when the first one's message was complete,
+    /// or of the times at which the clients had theirs.
+    pub fairness: f64,
+}
+
+impl Round {
+    /// A round of clients that send: it ends with the last one's last byte.
+    pub(super) fn of_senders(round: &MeshRound) -> Self {
+        Self {
+            ns: round.received_ns[0],
+            fairness: round.fairness.unwrap_or_default(),
+        }
+    }
+
+    /// A round of clients that receive: it ends with the last one's word.
+    pub(super) fn of_receivers(round: &MeshRound) -> Self {
+        Self {
+            ns: round.ns,
+            fairness: jain(&round.received_ns[1..]),
+        }
+    }
+}
+
+/// The least, the arithmetic mean, the middle one (of an even number, the mean of the two middle
+/// ones) and the greatest of values.
+struct Spread {
+    least: f64,
+    mean: f64,
+    median: f64,
+    greatest: f64,
+}
+
+impl Spread {
+    /// That of these values; `None` if there are none.
+    fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_unstable_by(f64::total_cmp);
+        let (upper, lower) = (values.len() / 2, values.len().saturating_sub(1) / 2);
+        Some(Self {
+            least: *values.first()?,
+            mean: values.iter().sum::<f64>() / values.len() as f64,
+            median: (values[lower] + values[upper]) / 2.0,
+            greatest: *values.last()?,
+        })
+    }
+}
+
+/// Bit/s of so many bytes in a time.
+pub fn bit_per_s(bytes: u64, ns: u64) -> f64 {
+    bytes as f64 * 8e9 / ns.max(1) as f64
+}
+
+/// Payload by time, bit/s: of all clients over rounds, or what one host gets over rounds or pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Goodput {
+    /// The slowest round's.
+    pub worst: u64,
+    /// The arithmetic mean, of what one host gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average: Option<u64>,
+    /// The middle one; of an even number, the mean of the two middle ones.
+    pub median: u64,
+    /// The fastest round's.
+    pub best: u64,
+}
+
+impl Goodput {
+    /// Sums up rates of rounds, bit/s; `None` if there are none.
+    pub fn of(rates: Vec<f64>) -> Option<Self> {
+        let average = None;
+        Self::of_hosts(rates).map(|rates| Self { average, ..rates })
+    }
+
+    /// Sums up rates of hosts, bit/s; `None` if there are none.
+    pub fn of_hosts(rates: Vec<f64>) -> Option<Self> {
+        let spread = Spread::of(rates)?;
+        Some(Self {
+            worst: spread.least.round() as u64,
+            average: Some(spread.mean.round() as u64),
+            median: spread.median.round() as u64,
+            best: spread.greatest.round() as u64,
+        })
+    }
+
+    /// The mean if there is one, else the middle one.
+    pub fn usual(&self) -> u64 {
+        self.average.unwrap_or(self.median)
+    }
+
+    /// As shares of `rate` bit/s: the mean's, if there is one.
+    pub fn share(&self, rate: u64) -> Share {
+        let of_rate = |goodput: u64| goodput as f64 / rate as f64;
+        match self.average {
+            Some(average) => Share::Average(of_rate(average)),
+            None => Share::OfRounds {
+                worst: of_rate(self.worst),
+                median: of_rate(self.median),
+                best: of_rate(self.best),
+            },
+        }
+    }
+}
+
+/// Goodput as a share of the link's rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Share {
+    /// Of rounds.
+    OfRounds {
+        /// The slowest round's.
+        worst: f64,
+        /// The middle one.
+        median: f64,
+        /// The fastest round's.
+        best: f64,
+    },
+    /// A host's part, on average.
+    Average(f64),
+}
+
+/// Jain's index over rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fairness {
+    /// The least fair round's.
+    pub worst: f64,
+    /// The middle one; of an even number, the mean of the two middle ones.
+    pub median: f64,
+}
+
+impl Fairness {
+    /// Sums up the rounds' indices; `None` if there are none.
+    pub fn of(indices: Vec<f64>) -> Option<Self> {
+        let spread = Spread::of(indices)?;
+        Some(Self {
+            worst: spread.least,
+            median: spread.median,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(one: f64, other: f64) -> bool {
+        (one - other).abs() < 1e-12
+    }
+
+    #[test]
+    fn goodput_is_payload_by_time() {
+        // 1000 bytes are 8000 bits: in 1 us 8 Gbit/s, in 8 us 1 Gbit/s, in 4 us 2 Gbit/s.
+        let three = [1000, 8000, 4000].map(|ns| bit_per_s(1000, ns));
+        let goodput = Goodput::of(three.to_vec()).unwrap();
+        let expected = Goodput {
+            worst: 1_000_000_000,
+            average: None,
+            median: 2_000_000_000,
+            best: 8_000_000_000,
+        };
+        assert_eq!(goodput, expected);
+        let share = goodput.share(4_000_000_000);
+        let Share::OfRounds {
+            worst,
+            median,
+            best,
+        } = share
+        else {
+            panic!("{share:?}");
+        };
+        assert!(close(worst, 0.25) && close(median, 0.5) && close(best, 2.0));
+
+        let even = Goodput::of(three[..2].to_vec()).unwrap();
+        assert_eq!(even.median, 4_500_000_000);
+        assert_eq!(Goodput::of(Vec::new()), None);
+    }
+
+    #[test]
+    fn what_a_host_gets_has_an_average_beside_the_median() {
+        let rate = Goodput::of_hosts(vec![4.0, 1.0, 10.0, 1.0]).unwrap();
+        let expected = Goodput {
+            worst: 1,
+            average: Some(4),
+            median: 3,
+            best: 10,
+        };
+        assert_eq!(rate, expected);
+        assert_eq!(Goodput::of_hosts(Vec::new()), None);
+    }
+
+    #[test]
+    fn fairness_is_summed_up_by_its_worst_and_its_middle() {
+        let fairness = Fairness::of(vec![1.0, 0.5, 0.75]).unwrap();
+        assert!(close(fairness.worst, 0.5) && close(fairness.median, 0.75));
+        let fairness = Fairness::of(vec![1.0, 0.5]).unwrap();
+        assert!(close(fairness.median, 0.75));
+        assert_eq!(Fairness::of(Vec::new()), None);
+    }
+}

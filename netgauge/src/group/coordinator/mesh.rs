@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! One measurement among members of a mesh: they connect, send messages in rounds, and leave.
+
+use std::time::Duration;
+
+use anyhow::{bail, Context as _, Result};
+
+use super::remotes::Group;
+use crate::group::net::exchange::Span;
+use crate::group::net::flows::Flows;
+use crate::group::net::links::CLOCK;
+use crate::group::net::orders::{Answer, Opening, Order};
+use crate::group::net::rounds::Series;
+use crate::group::net::rpc::{Asked, Questioning};
+use crate::signals::is_interrupted;
+
+/// How long members may take to say what they have measured when the user ends the run.
+const LAST_ROUNDS: Duration = Duration::from_secs(5);
+
+/// The connections of a mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Each with member 0.
+    Star,
+    /// Each with every other one.
+    Full,
+}
+
+/// One round as all saw it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeshRound {
+    /// From the first go to the last member's word, by member 0's clock, nanoseconds.
+    pub ns: u64,
+    /// By member: from its go until it had everything, nanoseconds; 0 where it got nothing. Where
+    /// all send to member 0, its alone.
+    pub received_ns: Vec<u64>,
+    /// Where all send to member 0: how equal their shares were when it had the first message.
+    pub fairness: Option<f64>,
+}
+
+/// Members who exchange messages. When it fails or has done what it is for, they have to
+/// [`leave`](Self::leave) before the next one.
+pub struct Mesh<'a> {
+    group: &'a mut Group,
+    /// By number.
+    members: Vec<usize>,
+}
+
+impl<'a> Mesh<'a> {
+    /// A mesh of these participants; the first keeps the time.
+    pub fn new(group: &'a mut Group, members: Vec<usize>) -> Self {
+        Self { group, members }
+    }
+
+    /// How many there are beside member 0.
+    pub fn clients(&self) -> usize {
+        self.members.len().saturating_sub(1)
+    }
+
+    /// How many there are.
+    fn count(&self) -> Result<u16> {
+        u16::try_from(self.members.len()).context("too many members")
+    }
+
+    /// Has the members connect with each other.
+    ///
+    /// # Errors
+    ///
+    /// One of them could not, or is gone; the text names it.
+    pub fn open(&mut self, opening: &Opening, shape: Shape) -> Result<()> {
+        let count = self.count()?;
+        // Of two that are connected, the one with the higher number has connected.
+        let peers = |number: u16| match shape {
+            Shape::Star if number != CLOCK => (vec![CLOCK], Vec::new()),
+            Shape::Star | Shape::Full => (
+                (0..number).collect(),
+                (number + 1..count).collect::<Vec<_>>(),
+            ),
+        };
+        let numbered: Vec<(u16, usize)> = (0..).zip(self.members.iter().copied()).collect();
+        let listens = |(number, _): &&(u16, usize)| !peers(*number).1.is_empty();
+        let listeners = numbered.iter().filter(listens).map(|(_, who)| *who);
+        let listeners: Vec<usize> = listeners.collect();
+        for who in &listeners {
+            self.group.order(*who, Order::Listen(opening.clone()))?;
+        }
+        let mut endpoints = vec![None; self.members.len()];
+        self.group.listen(&listeners, |who, answer| match answer {
+            Answer::Listening(place) => {
+                let number = self.members.iter().position(|member| *member == who);
+                endpoints[number.context("a stranger listens")?] = Some(place);
+                Ok(true)
+            }
+            other => bail!("a participant answered {other:?} to Listen"),
+        })?;
+        for (number, who) in numbered {
+            let (to, accept) = peers(number);
+            let connect = to
+                .into_iter()
+                .map(|peer| {
+                    let place = endpoints[usize::from(peer)].clone();
+                    Ok((peer, place.context("a member listens nowhere")?))
+                })
+                .collect::<Result<_>>()?;
+            let order = Order::Join {
+                opening: opening.clone(),
+                number,
+                connect,
+                accept,
+            };
+            self.group.order(who, order)?;
+        }
+        self.group.all_say(&self.members, &Answer::Done, "Join")
+    }
+
+    /// Has the members send to each other in rounds of one size. Those that were done are given
+    /// even if then one fails.
+    pub fn exchange(&mut self, series: Series, flows: &Flows) -> (Vec<MeshRound>, Result<()>) {
+        let mut spans = vec![Vec::new(); self.members.len()];
+        let order = Order::Exchange {
+            series,
+            flows: flows.clone(),
+        };
+        let result = self.series(&order, |number, answer| {
+            if let Answer::Spans(more) = answer {
+                spans[number].extend(more);
+            }
+        });
+        // All that is of interest of it member 0 sees.
+        let told = match flows {
+            Flows::Gather => &spans[..1],
+            _ => &spans[..],
+        };
+        (rounds(told), result)
+    }
+
+    /// Has member 1 ask member 0, as [`exchange`](Self::exchange): what the two have measured.
+    pub fn ask(&mut self, what: Questioning) -> (Asked, Result<()>) {
+        let mut all = Asked::default();
+        let result = self.series(&Order::Ask(what), |_, answer| {
+            if let Answer::Asked(more) = answer {
+                all.times_ns.extend(more.times_ns);
+                all.bytes += more.bytes;
+                all.ns += more.ns;
+                all.longest_pause_ns = all.longest_pause_ns.max(more.longest_pause_ns);
+            }
+        });
+        (all, result)
+    }
+
+    /// Gives each this order; `take` is given what they have measured, and who.
+    fn series(&mut self, order: &Order, mut take: impl FnMut(usize, Answer)) -> Result<()> {
+        let members = &self.members;
+        let number = |who| members.iter().position(|member| *member == who);
+        let result = do_series(self.group, members, order, |who, answer| {
+            take(number(who).context("a stranger measured")?, answer);
+            Ok(())
+        });
+        if !result.as_ref().is_err_and(is_interrupted) {
+            return result;
+        }
+        let late = dismiss(self.group, members, LAST_ROUNDS, |who, answer| {
+            if let Some(number) = number(who) {
+                take(number, answer);
+            }
+        });
+        result.and(late)
+    }
+
+    /// Has all close their connections. Who does not answer within `patience` counts as gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Interrupted`](crate::signals::Interrupted) by the user.
+    pub fn leave(self, patience: Duration) -> Result<()> {
+        dismiss(self.group, &self.members, patience, |_, _| ())
+    }
+}
+
+/// Has `members` carry an order out, the first when all others are ready.
+fn do_series(
+    group: &mut Group,
+    members: &[usize],
+    order: &Order,
+    mut take: impl FnMut(usize, Answer) -> Result<()>,
+) -> Result<()> {
+    let (&clock, others) = members.split_first().context("nobody takes part")?;
+    group.all_do(others, order, &Answer::Ready)?;
+    group.order(clock, order.clone())?;
+    group.listen_to_rounds(members, |who, answer| match answer {
+        Answer::Ready if who == clock => Ok(false),
+        Answer::Spans(_) | Answer::Asked(_) => take(who, answer).map(|()| false),
+        Answer::Done => Ok(true),
+        other => bail!("a member said {other:?} in the middle of rounds"),
+    })
+}
+
+/// Has `members` close their connections, whatever they are at; `take` is given what they still
+/// have to say. Who does not answer within `patience` counts as gone.
+fn dismiss(
+    group: &mut Group,
+    members: &[usize],
+    patience: Duration,
+    take: impl FnMut(usize, Answer),
+) -> Result<()> {
+    for who in members {
+        // One that is gone has left already.
+        let _ = group.order(*who, Order::Leave);
+    }
+    group.settle(members, &Answer::Left, patience, take)
+}
+
+/// The rounds of which every member has told.
+fn rounds(spans: &[Vec<Span>]) -> Vec<MeshRound> {
+    let count = spans.iter().map(Vec::len).min().unwrap_or(0);
+    (0..count)
+        .map(|round| MeshRound {
+            ns: spans[0][round].round_ns,
+            received_ns: spans.iter().map(|own| own[round].received_ns).collect(),
+            fairness: spans[0][round].fairness,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_counts_when_all_have_told_of_it() {
+        let span = |round_ns, received_ns| Span {
+            round_ns,
+            received_ns,
+            fairness: None,
+        };
+        let spans = [vec![span(9, 0), span(8, 0)], vec![span(1, 5)]];
+        let expected = MeshRound {
+            ns: 9,
+            received_ns: vec![0, 5],
+            fairness: None,
+        };
+        assert_eq!(rounds(&spans), [expected]);
+    }
+}

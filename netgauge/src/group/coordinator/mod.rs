@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The coordinator of a pattern of many: from its options to the report.
+
+pub mod args;
+pub mod esp_params;
+pub mod figures;
+#[cfg(feature = "pictures")]
+pub mod heat_map;
+pub mod hosts;
+pub mod location;
+pub mod mesh;
+pub mod patterns;
+pub mod plan;
+pub(crate) mod print;
+pub mod remotes;
+pub mod report;
+pub mod start;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{bail, ensure, Context as _, Result};
+
+use crate::pattern::PatternInfo;
+use crate::progress::{Bar, Progress};
+use crate::report::{Format, LeftOut};
+use crate::signals::{Interrupted, Signals};
+use args::Options;
+use location::Location;
+use plan::{Plan, Roles};
+use remotes::Group;
+
+/// A pattern of more than two participants.
+pub trait GroupPattern: Sync + fmt::Debug {
+    /// The roles of the participants.
+    fn roles(&self) -> Roles;
+
+    /// How many rows will be measured.
+    fn steps(&self, plan: &Plan) -> usize;
+
+    /// Measures everything that was asked for, for as long as nobody is gone and the user lets it.
+    /// A round that makes no progress for longer than `give_up` fails.
+    fn run(
+        &self,
+        group: &mut Group,
+        plan: &Plan,
+        give_up: Duration,
+        progress: &dyn Progress,
+    ) -> Box<dyn Results>;
+}
+
+/// Results that are written in each format.
+pub trait Results {
+    /// Prints it.
+    ///
+    /// # Errors
+    ///
+    /// The error of the writer.
+    fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()>;
+
+    /// The failures.
+    fn errors(&self) -> Vec<String>;
+
+    /// The transports that were left out.
+    fn left_out(&self) -> &[LeftOut] {
+        &[]
+    }
+
+    /// Writes it as a picture.
+    ///
+    /// # Errors
+    ///
+    /// There is nothing to draw, or the file cannot be written.
+    #[cfg(feature = "pictures")]
+    fn draw(&self, path: &Path) -> Result<()>;
+
+    /// Says that there are no pictures.
+    ///
+    /// # Errors
+    ///
+    /// Always.
+    #[cfg(not(feature = "pictures"))]
+    fn draw(&self, _path: &Path) -> Result<()> {
+        bail!(crate::picture_file::WITHOUT)
+    }
+}
+
+/// Everything that a coordinator needs, checked before any host is disturbed.
+pub struct Coordinator {
+    options: Options,
+    locations: Vec<Location>,
+    work: &'static dyn GroupPattern,
+    plan: Plan,
+}
+
+impl Coordinator {
+    /// Plans a measurement with a pattern of this name and work.
+    ///
+    /// # Errors
+    ///
+    /// The options do not go together.
+    pub fn new(
+        options: Options,
+        pattern: &PatternInfo,
+        work: &'static dyn GroupPattern,
+    ) -> Result<Self> {
+        ensure!(
+            options.port != 0,
+            "port 0 is nobody's: give the servers' with --port"
+        );
+        ensure!(
+            options.group.peers.is_empty() || options.interface.is_none(),
+            "with --peers, --interface is each server's own option"
+        );
+        ensure!(
+            options.measuring.sockets.is_default(),
+            "options of sockets are for patterns of two"
+        );
+        let locations = options
+            .group
+            .locations(options.connect.as_deref(), options.port)?;
+        let plan = Plan::new(&options, pattern, work.roles(), locations.len())?;
+        Ok(Self {
+            options,
+            locations,
+            work,
+            plan,
+        })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Measures, and prints the report; says whether everything was measured.
+    ///
+    /// # Errors
+    ///
+    /// The participants cannot be brought together. [`Interrupted`] by the user, after what was
+    /// measured before has been printed.
+    pub fn run(&self, signals: Signals) -> Result<bool> {
+        let mut group = Group::gather(&self.locations, &self.options, signals)?;
+        let bar = Bar::new(self.work.steps(&self.plan) as u64);
+        let give_up = self.options.measuring.give_up;
+        let report = self.work.run(&mut group, &self.plan, give_up, &bar);
+        bar.finish();
+        let interrupted = group.was_interrupted();
+        // Everybody has ended, and restored what is to be restored, before anything is said of it.
+        drop(group);
+        let format = self.options.measuring.format;
+        report
+            .write(format, &mut io::stdout().lock())
+            .context("writing the report")?;
+        let plot = self.options.group.many.plot.as_deref();
+        if interrupted {
+            format.tell(report.left_out(), &[]);
+            // There may be nothing yet to draw.
+            let _ = plot.map(|path| report.draw(path));
+            bail!(Interrupted);
+        }
+        let errors = report.errors();
+        format.tell(report.left_out(), &errors);
+        if let Some(path) = plot {
+            report.draw(path)?;
+        }
+        Ok(errors.is_empty())
+    }
+}

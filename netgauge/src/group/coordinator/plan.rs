@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The plan of a pattern of many, from the command line.
+
+use anyhow::{bail, ensure, Result};
+
+use super::args::{ManyArgs, Numbers, Options};
+use crate::group::net::orders::EspParameters;
+use crate::group::net::orders::Opening;
+use crate::group::net::rounds::MOST_BYTES;
+use crate::pattern::{PatternInfo, LOADED_LATENCY};
+use crate::transport::kind::Kind;
+use crate::transport::kinds::{self, stream_kind};
+
+/// A transport, with what can be chosen of it.
+#[derive(Clone, Debug)]
+pub struct Medium {
+    /// The transport.
+    pub kind: &'static Kind,
+    /// Name of TCP's congestion control; without one, the system's.
+    pub congestion: Option<String>,
+    /// Nobody asked for this one by its name: where it does not work, it is left out.
+    pub optional: bool,
+}
+
+impl Medium {
+    /// The participants' part of it.
+    pub fn opening(&self) -> Opening {
+        Opening {
+            transport: self.kind.name.to_owned(),
+            congestion: self.congestion.clone(),
+        }
+    }
+}
+
+/// The values of ESP's two parameters, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grid {
+    /// Window during bulk transfer, packets.
+    pub burst_length: Vec<u32>,
+    /// Packets that make an acknowledgement due.
+    pub packets_to_ack: Vec<u32>,
+}
+
+impl Grid {
+    /// The pairs in range, in the order they are measured.
+    pub fn cells(&self) -> impl Iterator<Item = EspParameters> + '_ {
+        self.burst_length.iter().flat_map(|&burst_length| {
+            let acks = self.packets_to_ack.iter();
+            let in_range = acks.filter(move |ack| **ack <= burst_length);
+            in_range.map(move |&packets_to_ack| EspParameters {
+                burst_length,
+                packets_to_ack,
+            })
+        })
+    }
+}
+
+/// The parts of a pattern's participants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Roles {
+    /// A server and several numbers of clients.
+    Clients,
+    /// All do the same.
+    Alike,
+    /// A server and one number of clients, over ESP's parameters.
+    Grid,
+}
+
+/// The plan of a measurement.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// By what the messages go.
+    pub media: Vec<Medium>,
+    /// Numbers of clients, each at least 1 and less than there are participants.
+    pub clients: Vec<usize>,
+    /// Bytes that each client sends in a round, ascending.
+    pub sizes: Vec<u64>,
+    /// Rounds per size; of a bisection, pairings.
+    pub tests: u32,
+    /// Rounds before them that do not count.
+    pub warmup: u32,
+    /// The parameters, where the pattern has any.
+    pub grid: Grid,
+    /// Index of the server, if it is not to be drawn.
+    pub server: Option<usize>,
+    /// Decides on the server, or the pairs.
+    pub seed: u64,
+    /// The time from an answer to the next question, milliseconds.
+    pub pause_ms: u32,
+    /// Rate of the server's link, or each host's, bit/s.
+    pub rate: Option<u64>,
+}
+
+impl Plan {
+    /// The plan of so many participants for a pattern whose participants have these parts.
+    ///
+    /// # Errors
+    ///
+    /// The options do not go together.
+    pub fn new(
+        options: &Options,
+        pattern: &PatternInfo,
+        roles: Roles,
+        participants: usize,
+    ) -> Result<Self> {
+        let (name, many) = (pattern.name, &options.group.many);
+        let sizes = options.measuring.sizes(pattern);
+        if let Some(size) = sizes.iter().find(|size| **size > MOST_BYTES) {
+            bail!("size {size} is above what a client has in memory, {MOST_BYTES} bytes: lower -s");
+        }
+        match roles {
+            Roles::Grid => ensure!(
+                many.congestion.is_empty(),
+                "--congestion is for tcp, not for esp-params"
+            ),
+            Roles::Clients | Roles::Alike => {
+                ensure!(many.burst.is_none(), "--burst is for esp-params");
+                ensure!(many.ack.is_none(), "--ack is for esp-params");
+            }
+        }
+        ensure!(
+            many.pause.is_none() || name == LOADED_LATENCY,
+            "--pause is for {LOADED_LATENCY}"
+        );
+        for (given, option) in [
+            (many.clients.is_some(), "--clients"),
+            (many.server_index.is_some(), "--server-index"),
+        ] {
+            ensure!(
+                roles != Roles::Alike || !given,
+                "{name} has no server: all take part, without {option}"
+            );
+        }
+        ensure!(
+            participants >= 2,
+            "{name} needs two participants: {participants} is named"
+        );
+        let clients = clients(many, roles, participants)?;
+        let (media, grid) = match roles {
+            Roles::Grid => {
+                ensure!(
+                    sizes.len() == 1,
+                    "esp-params measures one size: give -s one"
+                );
+                (vec![of_esp()?], grid(many)?)
+            }
+            Roles::Clients | Roles::Alike => (media(options)?, Grid::default()),
+        };
+        Ok(Self {
+            media,
+            clients,
+            sizes,
+            tests: options.measuring.tests(pattern),
+            warmup: options.measuring.warmup.unwrap_or(1),
+            grid,
+            server: server(options, participants)?,
+            seed: options.group.seed.unwrap_or_else(|| fastrand::u64(..)),
+            pause_ms: many.pause.unwrap_or(0),
+            rate: options.group.rate.map(|rate| rate.0),
+        })
+    }
+}
+
+fn clients(many: &ManyArgs, roles: Roles, participants: usize) -> Result<Vec<usize>> {
+    let numbers = many.clients.as_ref().map(|numbers| &numbers.0[..]);
+    let clients: Vec<usize> = match (roles, numbers) {
+        (Roles::Grid, None) => vec![1],
+        (_, None) => vec![participants - 1],
+        (Roles::Grid, Some([_, _, ..])) => {
+            bail!("esp-params measures one number of clients: give --clients one")
+        }
+        (_, Some(numbers)) => numbers.iter().map(|count| *count as usize).collect(),
+    };
+    for count in &clients {
+        ensure!(
+            *count < participants,
+            "{count} clients and their server are {} participants: {participants} are named",
+            count + 1
+        );
+    }
+    Ok(clients)
+}
+
+fn grid(many: &ManyArgs) -> Result<Grid> {
+    let or = |numbers: &Option<Numbers>, default: &[u32]| match numbers {
+        Some(numbers) => numbers.0.clone(),
+        None => default.to_vec(),
+    };
+    let grid = Grid {
+        burst_length: or(&many.burst, &[1, 2, 4, 8, 12, 16, 21, 24, 32, 48, 64]),
+        packets_to_ack: or(&many.ack, &[1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 48]),
+    };
+    ensure!(
+        grid.cells().next().is_some(),
+        "every value of --ack is above every one of --burst: no packet would ever be acknowledged in time"
+    );
+    Ok(grid)
+}
+
+/// The transport that has the parameters.
+fn of_esp() -> Result<Medium> {
+    Ok(Medium {
+        kind: kinds::find("esp")?,
+        congestion: None,
+        optional: false,
+    })
+}
+
+/// The transports of option -m, with the congestion controls to choose.
+fn media(options: &Options) -> Result<Vec<Medium>> {
+    let chosen = &options.group.many.congestion;
+    let all = options.measuring.is_all();
+    let mut kinds = options.measuring.transports()?;
+    kinds.retain(|kind| !all || kind.streams.is_some());
+    let mut media = Vec::new();
+    for kind in kinds {
+        stream_kind(kind)?;
+        let choice = chosen.iter().filter(|_| kind.congestion);
+        let mut names: Vec<Option<String>> = choice.cloned().map(Some).collect();
+        if names.is_empty() {
+            names.push(None);
+        }
+        media.extend(names.into_iter().map(|congestion| Medium {
+            // A congestion control has been asked for by its name.
+            optional: all && congestion.is_none(),
+            kind,
+            congestion,
+        }));
+    }
+    ensure!(
+        chosen.is_empty() || media.iter().any(|medium| medium.congestion.is_some()),
+        "--congestion is for tcp: add it to -m"
+    );
+    Ok(media)
+}
+
+/// The server's index where it is fixed: that of option --connect is the first.
+fn server(options: &Options, participants: usize) -> Result<Option<usize>> {
+    let index = options.group.many.server_index;
+    if let Some(index) = index {
+        ensure!(
+            index < participants,
+            "there is no participant {index}: the last one is {}",
+            participants.saturating_sub(1)
+        );
+    }
+    Ok(index.or(options.connect.as_ref().map(|_| 0)))
+}
+
+/// Server and clients, by index: of the first `clients + 1` participants one is
+/// drawn, the same for every transport; or a given one has the first `clients` of the others.
+pub fn cast(server: Option<usize>, seed: u64, clients: usize) -> (usize, Vec<usize>) {
+    let server = server.unwrap_or_else(|| {
+        // The number of clients goes in, so that it is drawn anew for each, in any order.
+        fastrand::Rng::with_seed(seed.wrapping_add(clients as u64)).usize(0..=clients)
+    });
+    let others = (0..).filter(|index| *index != server);
+    (server, others.take(clients).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_server_is_one_of_the_first_and_the_others_are_clients() {
+        let mut servers = BTreeSet::new();
+        for seed in 0..200 {
+            for clients in [1, 2, 32] {
+                let (server, others) = cast(None, seed, clients);
+                assert!(server <= clients);
+                let mut all = others.clone();
+                all.push(server);
+                all.sort_unstable();
+                assert_eq!(all, (0..=clients).collect::<Vec<_>>());
+                assert_eq!(cast(None, seed, clients), (server, others));
+                if clients == 2 {
+                    servers.insert(server);
+                }
+            }
+        }
+        assert_eq!(servers.len(), 3, "each can be drawn");
+    }
+
+    #[test]
+    fn a_fixed_server_has_the_first_of_the_others() {
+        assert_eq!(cast(Some(0), 1, 2), (0, vec![1, 2]));
+        assert_eq!(cast(Some(1), 1, 3), (1, vec![0, 2, 3]));
+        assert_eq!(cast(Some(9), 1, 2), (9, vec![0, 1]));
+    }
+
+    #[test]
+    fn the_grid_has_no_pair_out_of_range() {
+        let grid = Grid {
+            burst_length: vec![1, 4, 8],
+            packets_to_ack: vec![1, 2, 6, 9],
+        };
+        let cells: Vec<_> = grid
+            .cells()
+            .map(|cell| (cell.burst_length, cell.packets_to_ack))
+            .collect();
+        assert_eq!(cells, [(1, 1), (4, 1), (4, 2), (8, 1), (8, 2), (8, 6)]);
+    }
+}

@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The participants as their coordinator sees them: how it gets them, and hears them all at once.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context as _, Result};
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+
+use super::args::Options;
+use super::location::Location;
+use super::start::{start, start_remote, Process};
+use crate::control::{reach, Control, Message};
+use crate::group::net::orders::{Answer, Order};
+use crate::host::Interface;
+use crate::machine::Machine;
+use crate::report::record::Record;
+use crate::signals::Signals;
+
+/// How long the others may take to say what they know of a failure that one has seen.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// How long participants may take to end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// One participant.
+struct Participant {
+    name: String,
+    location: Location,
+    control: Control,
+    /// Where the coordinator has started it.
+    process: Option<Process>,
+    /// How it was noticed that it is no more.
+    gone: Option<String>,
+}
+
+/// A participant's message.
+enum Heard {
+    Answer(Answer),
+    Failed(String),
+    Gone(String),
+}
+
+/// All participants. When this is dropped they are told to end, and waited for.
+pub struct Group {
+    participants: Vec<Participant>,
+    signals: Signals,
+    /// How long none of those who are waited for may answer.
+    patience: Duration,
+}
+
+impl Group {
+    /// Starts or reaches all of them.
+    ///
+    /// # Errors
+    ///
+    /// One cannot be started or reached.
+    pub fn gather(locations: &[Location], options: &Options, signals: Signals) -> Result<Self> {
+        let mut group = Self {
+            participants: Vec::new(),
+            signals,
+            // A participant that fails for lack of progress needs its own time to notice.
+            patience: options.measuring.give_up * 3,
+        };
+        let mut interface = options.interface.clone();
+        for location in locations {
+            let name = location.to_string();
+            let (mut control, process) = match location {
+                Location::Server { host, port } => {
+                    let control = reach(host, *port, options.wait, options.measuring.give_up)?;
+                    if interface.is_none() {
+                        // A process here that is to talk to that server goes by the same way.
+                        let local = control.addresses()?.0.ip();
+                        interface = Interface::by_ip(local).ok().map(|found| found.name);
+                    }
+                    (control, None)
+                }
+                Location::Ssh(host) => {
+                    let (control, process) = start_remote(host, options)?;
+                    (control, Some(process))
+                }
+                Location::Namespace(_) | Location::Here => {
+                    let (control, process) = start(location, interface.as_deref(), options)?;
+                    (control, Some(process))
+                }
+            };
+            if process.is_some() {
+                // Who is greeted ends in peace whatever happens next; where it has ended already,
+                // that is found by listening.
+                let _ = control.hello();
+            }
+            group.participants.push(Participant {
+                name,
+                location: location.clone(),
+                control,
+                process,
+                gone: None,
+            });
+            group.signals.check()?;
+        }
+        // All are on their way before the first is waited for.
+        for (who, location) in locations.iter().enumerate() {
+            if group.participants[who].process.is_some() {
+                group.greet(who, patience(location, options))?;
+            }
+        }
+        Ok(group)
+    }
+
+    /// Waits for the greeting of a process that was started.
+    fn greet(&mut self, who: usize, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        while self.wait(&[who], Some(left()))?.is_none() {
+            if left().is_zero() {
+                bail!(unanswered(&self.participants[who].location, patience));
+            }
+        }
+        let participant = &mut self.participants[who];
+        let Err(error) = participant.control.greeted() else {
+            return Ok(());
+        };
+        let gone = error.downcast_ref::<crate::control::PeerGone>().is_some();
+        participant.gone = Some(error.to_string());
+        let process = participant.process.as_mut().filter(|_| gone);
+        match process.and_then(|process| process.end(&participant.location)) {
+            Some(reason) => bail!("{}: {reason}", participant.name),
+            None => Err(error),
+        }
+    }
+
+    /// Has the user ended the run?
+    pub fn was_interrupted(&self) -> bool {
+        self.signals.came()
+    }
+
+    /// The name of participant `who`.
+    pub fn name(&self, who: usize) -> &str {
+        &self.participants[who].name
+    }
+
+    /// The names of all, in order.
+    pub fn names(&self) -> Vec<String> {
+        let names = self.participants.iter().map(|one| one.name.clone());
+        names.collect()
+    }
+
+    /// The record of a run of theirs that begins now.
+    pub fn record(&self) -> Record {
+        let mut record = Record::begin();
+        record.add("coordinator", Machine::here(None));
+        for participant in &self.participants {
+            if let Some(machine) = participant.control.peer_machine() {
+                record.add(&participant.name, machine.clone());
+            }
+        }
+        record
+    }
+
+    /// Is participant `who` still there, as far as is known?
+    pub fn is_there(&self, who: usize) -> bool {
+        self.participants[who].gone.is_none()
+    }
+
+    /// Says who is no more, if anybody is.
+    pub fn gone(&self) -> Option<String> {
+        let gone: Vec<_> = self.participants.iter().filter_map(gone_text).collect();
+        (!gone.is_empty()).then(|| gone.join("; "))
+    }
+
+    /// Tells participant `who` what to do.
+    ///
+    /// # Errors
+    ///
+    /// It is gone.
+    pub fn order(&mut self, who: usize, order: Order) -> Result<()> {
+        let participant = &mut self.participants[who];
+        if participant.control.send(&Message::Order(order)).is_err() {
+            let reason = "it ended the connection".to_owned();
+            participant.gone.get_or_insert(reason);
+        }
+        match gone_text(participant) {
+            Some(gone) => bail!(gone),
+            None => Ok(()),
+        }
+    }
+
+    /// Has all of `whom` carry an order out that is answered with one word, `wanted`.
+    ///
+    /// # Errors
+    ///
+    /// As [`listen`](Self::listen).
+    pub fn all_do(&mut self, whom: &[usize], order: &Order, wanted: &Answer) -> Result<()> {
+        for who in whom {
+            self.order(*who, order.clone())?;
+        }
+        self.all_say(whom, wanted, &format!("{order:?}"))
+    }
+
+    /// Waits until all of `whom` have answered `wanted` to what they were told.
+    ///
+    /// # Errors
+    ///
+    /// As [`listen`](Self::listen).
+    pub fn all_say(&mut self, whom: &[usize], wanted: &Answer, told: &str) -> Result<()> {
+        self.listen(whom, |_, answer| match answer {
+            answer if answer == *wanted => Ok(true),
+            other => bail!("a participant answered {other:?} to {told}"),
+        })
+    }
+
+    /// Listens to `whom` until `take` has said of each that it has been told all. Who takes too
+    /// long counts as gone.
+    ///
+    /// # Errors
+    ///
+    /// One of them has failed or is gone; the text names it.
+    /// [`Interrupted`](crate::signals::Interrupted) by the user.
+    pub fn listen(
+        &mut self,
+        whom: &[usize],
+        take: impl FnMut(usize, Answer) -> Result<bool>,
+    ) -> Result<()> {
+        self.listen_within(whom, Some(self.patience), take)
+    }
+
+    /// As [`listen`](Self::listen), for as long as it takes: while rounds go on it is their server
+    /// that knows whether anything moves.
+    ///
+    /// # Errors
+    ///
+    /// As [`listen`](Self::listen).
+    pub fn listen_to_rounds(
+        &mut self,
+        whom: &[usize],
+        take: impl FnMut(usize, Answer) -> Result<bool>,
+    ) -> Result<()> {
+        self.listen_within(whom, None, take)
+    }
+
+    fn listen_within(
+        &mut self,
+        whom: &[usize],
+        patience: Option<Duration>,
+        mut take: impl FnMut(usize, Answer) -> Result<bool>,
+    ) -> Result<()> {
+        let all = self.attend(whom.to_vec(), (patience, true), |group, who, heard| {
+            let first = match heard {
+                Heard::Answer(Answer::Broken { places, reason }) => {
+                    group.blame(whom, &places, &reason)
+                }
+                Heard::Answer(answer) => return take(who, answer),
+                Heard::Failed(text) => format!("{}: {text}", group.name(who)),
+                Heard::Gone(reason) => reason,
+            };
+            Err(group.failure(whom, who, first, &mut take))
+        })?;
+        match all {
+            true => Ok(()),
+            false => bail!(self.gone().unwrap_or_default()),
+        }
+    }
+
+    /// Hears those who are waited for until `take` has said of each that it has been told all:
+    /// `false` if their time was over, which may begin anew with everything that is heard. Who has
+    /// not told all then counts as gone.
+    fn attend(
+        &mut self,
+        mut waiting: Vec<usize>,
+        (patience, anew): (Option<Duration>, bool),
+        mut take: impl FnMut(&mut Self, usize, Heard) -> Result<bool>,
+    ) -> Result<bool> {
+        let later = || patience.map(|patience| Instant::now() + patience);
+        let mut deadline = later();
+        while !waiting.is_empty() {
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            match self.hear(&waiting, left)? {
+                Some((who, heard)) => {
+                    deadline = if anew { later() } else { deadline };
+                    if take(self, who, heard)? {
+                        waiting.retain(|other| *other != who);
+                    }
+                }
+                None if left.is_some_and(|left| left.is_zero()) => {
+                    for who in waiting {
+                        let reason = "it does not answer".to_owned();
+                        self.participants[who].gone.get_or_insert(reason);
+                    }
+                    return Ok(false);
+                }
+                None => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Has all of `whom` answer `wanted` to the last order; `take` is given what they say before.
+    ///
+    /// # Errors
+    ///
+    /// [`Interrupted`](crate::signals::Interrupted) by the user. Who fails or takes longer than
+    /// `patience` counts as gone.
+    pub fn settle(
+        &mut self,
+        whom: &[usize],
+        wanted: &Answer,
+        patience: Duration,
+        mut take: impl FnMut(usize, Answer),
+    ) -> Result<()> {
+        let there = whom.iter().copied().filter(|who| self.is_there(*who));
+        self.attend(there.collect(), (Some(patience), false), |_, who, heard| {
+            match heard {
+                Heard::Answer(answer) if answer != *wanted => take(who, answer),
+                Heard::Failed(_) => {}
+                Heard::Answer(_) | Heard::Gone(_) => return Ok(true),
+            }
+            Ok(false)
+        })
+        .map(|_| ())
+    }
+
+    /// The error of one that has lost those at these places of `whom`.
+    fn blame(&self, whom: &[usize], places: &[u16], reason: &str) -> String {
+        let names: Vec<_> = places
+            .iter()
+            .filter_map(|place| whom.get(usize::from(*place)))
+            .map(|who| self.name(*who))
+            .collect();
+        match names[..] {
+            [] => reason.to_owned(),
+            _ => format!("from {}: {reason}", names.join(", ")),
+        }
+    }
+
+    /// The error for a failure that `who` told of, `first`. If it came about because somebody died,
+    /// that one's connection ends too, and is what counts. Meanwhile the first of `whom`, which is
+    /// the server, may still have something to say of what it did before.
+    fn failure(
+        &mut self,
+        whom: &[usize],
+        who: usize,
+        first: String,
+        take: &mut dyn FnMut(usize, Answer) -> Result<bool>,
+    ) -> anyhow::Error {
+        let deadline = Instant::now() + LAST_WORD;
+        let mut others = whom.to_vec();
+        others.retain(|other| *other != who);
+        while self.gone().is_none() || others.first() == whom.first() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.hear(&others, Some(left)) {
+                Ok(Some((other, Heard::Answer(Answer::Broken { .. }) | Heard::Failed(_)))) => {
+                    others.retain(|one| *one != other);
+                }
+                Ok(Some((other, Heard::Gone(_)))) => others.retain(|one| *one != other),
+                Ok(Some((other, Heard::Answer(answer)))) => match take(other, answer) {
+                    Ok(true) | Err(_) => others.retain(|one| *one != other),
+                    Ok(false) => {}
+                },
+                Ok(None) if left.is_zero() => break,
+                Ok(None) => {}
+                Err(error) => return error,
+            }
+        }
+        anyhow::anyhow!(self.gone().unwrap_or(first))
+    }
+
+    /// Waits until one of `whom` says something; `None` after `timeout`.
+    fn hear(
+        &mut self,
+        whom: &[usize],
+        timeout: Option<Duration>,
+    ) -> Result<Option<(usize, Heard)>> {
+        let Some(who) = self.wait(whom, timeout)? else {
+            return Ok(None);
+        };
+        let participant = &mut self.participants[who];
+        let heard = match participant.control.receive() {
+            Ok(Message::Answer(answer)) => Heard::Answer(answer),
+            Ok(Message::Failed(text)) => Heard::Failed(text),
+            Ok(other) => bail!("{} said {other:?} out of turn", participant.name),
+            Err(error) => {
+                let reason = match error.downcast_ref::<crate::control::PeerGone>() {
+                    Some(gone) => gone.reason.clone(),
+                    None => format!("{error:#}"),
+                };
+                let reason = match &mut participant.process {
+                    Some(process) => process.end(&participant.location).unwrap_or(reason),
+                    None => reason,
+                };
+                participant.gone = Some(reason.clone());
+                Heard::Gone(reason)
+            }
+        };
+        Ok(Some((who, heard)))
+    }
+
+    /// Waits until one of `whom` can be read from.
+    fn wait(&mut self, whom: &[usize], timeout: Option<Duration>) -> Result<Option<usize>> {
+        let participants = &self.participants;
+        let control = |who: &usize| &participants[*who].control;
+        if let Some(who) = whom.iter().find(|who| control(who).has_read_ahead()) {
+            return Ok(Some(*who));
+        }
+        let timeout = timeout.map_or(PollTimeout::NONE, |timeout| {
+            // Rounded up, so that what is left of a deadline is not spent in turns of no time.
+            let timeout = timeout.saturating_add(Duration::from_micros(999));
+            PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX)
+        });
+        let mut descriptors = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        descriptors.extend(
+            whom.iter()
+                .map(|who| PollFd::new(control(who).as_fd(), PollFlags::POLLIN)),
+        );
+        match poll(&mut descriptors, timeout) {
+            Ok(_) => {}
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error).context("waiting for the participants"),
+        }
+        let mut ready = descriptors[1..].iter().zip(whom);
+        let ready = ready
+            .find(|(descriptor, _)| descriptor.any().unwrap_or(false))
+            .map(|(_, who)| *who);
+        self.signals.check()?;
+        Ok(ready)
+    }
+}
+
+/// How long a process that was started may take to answer. Only the way to another host is the
+/// user's to know; one here is slow only where everything is.
+fn patience(location: &Location, options: &Options) -> Duration {
+    match location {
+        Location::Ssh(_) => options.wait,
+        _ => options.wait.max(options.measuring.give_up),
+    }
+}
+
+/// The error of a process that does not answer, and what to do.
+fn unanswered(location: &Location, patience: Duration) -> String {
+    let seconds = patience.as_secs();
+    match location {
+        Location::Ssh(host) => format!(
+            "{host} does not answer within {seconds} s: does it ask for a password? Wait longer with \
+             --wait"
+        ),
+        other => format!("{other} does not answer within {seconds} s: wait longer with --wait"),
+    }
+}
+
+fn gone_text(participant: &Participant) -> Option<String> {
+    let reason = participant.gone.as_ref()?;
+    Some(format!(
+        "participant {} is gone: {reason}",
+        participant.name
+    ))
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for participant in &self.participants {
+            participant.control.end();
+        }
+        // What a participant has to restore it restores before its connection ends.
+        let deadline = Instant::now() + FAREWELL;
+        for participant in &mut self.participants {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let ended = participant.gone.is_some() || has_ended(&mut participant.control, left);
+            if let Some(process) = &mut participant.process {
+                if !ended {
+                    process.kill();
+                }
+                process.wait();
+            }
+        }
+    }
+}
+
+/// Waits for the end of a connection, whatever else is still said on it.
+fn has_ended(control: &mut Control, patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match control.is_ready(left) {
+            Ok(true) => {}
+            Ok(false) | Err(_) => return false,
+        }
+        match control.receive_or_end() {
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => return true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_another_host_can_ask_for_a_password() {
+        let silent = |location| unanswered(&location, Duration::from_secs(3));
+        let said = silent(Location::Ssh("node1".to_owned()));
+        assert!(said.starts_with("node1 does not answer within 3 s: does it ask"));
+        let said = silent(Location::Namespace("h1".to_owned()));
+        assert_eq!(
+            said,
+            "h1 does not answer within 3 s: wait longer with --wait"
+        );
+    }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The results of a pattern of many, but for `esp-params`, which has a
+//! [report of its own](super::esp_params::ParamsReport). Printed as JSON it is what programs read.
+
+use serde::{Deserialize, Serialize};
+
+use super::figures::{bit_per_s, Fairness, Goodput, Round, Share};
+use super::plan::Plan;
+use crate::group::net::rpc::Questions;
+use crate::report::record::Record;
+pub use crate::report::Cast;
+use crate::report::{LeftOut, Run};
+
+/// Everything that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupReport {
+    /// netgauge's version.
+    pub netgauge: String,
+    /// The pattern's name.
+    pub pattern: String,
+    /// Their names, by index.
+    pub participants: Vec<String>,
+    /// Decides on the servers, or the pairs.
+    pub seed: u64,
+    /// Rate of the server's link, or each host's, bit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bit_per_s: Option<u64>,
+    /// One per transport, congestion control and number of clients, in the order measured.
+    pub runs: Vec<GroupRun>,
+    /// Transports that do not work here, where all transports were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+    /// When, by which command, and on which hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
+}
+
+/// One transport, where there are clients with one number of them.
+pub type GroupRun = Run<GroupRow>;
+
+/// One size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupRow {
+    /// Bytes of each message.
+    pub size: u64,
+    /// Rounds measured, or pairings, or questions.
+    pub rounds: u32,
+    /// Rounds that broke.
+    pub errors: u32,
+    /// With a server: payload of all by time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goodput_bit_per_s: Option<Goodput>,
+    /// Without: what one host gets; of all-to-all by rounds, of a bisection by pairs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_bit_per_s: Option<Goodput>,
+    /// The same as a share of the rate, if that was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+    /// All-to-all: what all hosts get together, on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_bit_per_s: Option<u64>,
+    /// Bisection: what all pairs carry one way, on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bisection_bit_per_s: Option<u64>,
+    /// Jain's index: when one-many's first sender was done, else of the times at which the others
+    /// had everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<Fairness>,
+    /// Beside: how long questions took. The goodput is that of the streams.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub questions: Option<Questions>,
+}
+
+impl GroupRow {
+    /// Sums up rounds of `clients` clients, without the first `warmup`.
+    pub fn of_clients(
+        size: u64,
+        clients: usize,
+        rounds: &[Round],
+        warmup: u32,
+        rate: Option<u64>,
+    ) -> Self {
+        let counted = rounds.get(warmup as usize..).unwrap_or_default();
+        let bytes = size * clients as u64;
+        let rates = counted.iter().map(|round| bit_per_s(bytes, round.ns));
+        Self {
+            fairness: Fairness::of(counted.iter().map(|round| round.fairness).collect()),
+            ..Self::of_rates(size, rates.collect(), rate)
+        }
+    }
+
+    /// Sums up rounds by what all clients together had in each, bit/s.
+    pub fn of_rates(size: u64, rates: Vec<f64>, rate: Option<u64>) -> Self {
+        let rounds = rates.len() as u32;
+        let goodput = Goodput::of(rates);
+        Self {
+            size,
+            rounds,
+            goodput_bit_per_s: goodput,
+            share: goodput.zip(rate).map(|(goodput, rate)| goodput.share(rate)),
+            ..Self::default()
+        }
+    }
+
+    /// Sums up what hosts got by these rates, bit/s.
+    pub fn of_hosts(size: u64, rounds: u32, rates: Vec<f64>, plan: &Plan) -> Self {
+        let host = Goodput::of_hosts(rates);
+        Self {
+            size,
+            rounds,
+            host_bit_per_s: host,
+            share: host.zip(plan.rate).map(|(host, rate)| host.share(rate)),
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warm_up_does_not_count() {
+        let round = |ns| Round { ns, fairness: 1.0 };
+        let rounds = [round(1), round(8000), round(16000)];
+        let row = GroupRow::of_clients(500, 2, &rounds, 1, Some(2_000_000_000));
+        assert_eq!((row.rounds, row.errors), (2, 0));
+        let goodput = row.goodput_bit_per_s.unwrap();
+        assert_eq!((goodput.worst, goodput.best), (500_000_000, 1_000_000_000));
+        assert!(
+            matches!(row.share, Some(Share::OfRounds { best: 0.5, .. })),
+            "{row:?}"
+        );
+
+        let broken = GroupRow::of_clients(500, 2, &rounds[..1], 2, None);
+        assert_eq!(broken.rounds, 0);
+        assert_eq!((broken.goodput_bit_per_s, broken.share), (None, None));
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Options of patterns of two.
+
+use anyhow::{bail, ensure, Result};
+use clap::Args;
+
+use crate::measuring::MEASURE;
+use crate::sizes::parse_size;
+use crate::transport::kind::Kind;
+use crate::transport::kinds;
+
+/// The most of one write to a stream: both sides hold that in memory.
+pub(super) const MOST_BLOCK: usize = 64 << 20;
+
+/// Options that only some patterns of two have.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PatternArgs {
+    /// flood: end a record with each message (MSG_EOR), so that no two share a packet
+    #[arg(help_heading = MEASURE, long)]
+    pub eor: bool,
+
+    /// bulk: bytes of one write to a stream, and of the buffer that is read into, at most 64M
+    /// [default: 64K]
+    #[arg(help_heading = MEASURE, long, value_name = "SIZE", value_parser = parse_block)]
+    pub block: Option<u32>,
+}
+
+fn parse_block(text: &str) -> Result<u32, String> {
+    let size = parse_size(text)?;
+    let block = u32::try_from(size).ok();
+    block
+        .filter(|block| *block as usize <= MOST_BLOCK)
+        .ok_or_else(|| format!("`{text}` is too large: both sides hold a block in memory"))
+}
+
+impl PatternArgs {
+    /// Checks that each option means something to one of the patterns that were chosen.
+    ///
+    /// # Errors
+    ///
+    /// It says which does not.
+    pub fn check(&self, patterns: &[&str]) -> Result<()> {
+        let chosen = |name| patterns.contains(&name);
+        if self.eor && !chosen("flood") {
+            bail!("--eor is an option of pattern flood: add -x flood, or leave it out");
+        }
+        if self.block.is_some() && !chosen("bulk") {
+            bail!("--block is an option of pattern bulk: add -x bulk, or leave it out");
+        }
+        Ok(())
+    }
+
+    /// Refuses the options where only patterns of many are measured.
+    ///
+    /// # Errors
+    ///
+    /// One is given; the text names its pattern.
+    pub fn refuse(&self) -> Result<()> {
+        for (given, option, pattern) in [
+            (self.eor, "--eor", "flood"),
+            (self.block.is_some(), "--block", "bulk"),
+        ] {
+            ensure!(
+                !given,
+                "{option} is an option of pattern {pattern}: leave it out"
+            );
+        }
+        Ok(())
+    }
+
+    /// Can `pattern` do by this kind of transport what the options ask of it?
+    ///
+    /// # Errors
+    ///
+    /// It says why not, and by which it can.
+    pub fn suits(&self, pattern: &str, kind: &Kind) -> Result<()> {
+        ensure!(
+            !self.eor || pattern != "flood" || kind.records,
+            "{} keeps no records apart: leave --eor out, or choose from {}",
+            kind.name,
+            kinds::names(|kind| kind.records)
+        );
+        Ok(())
+    }
+}

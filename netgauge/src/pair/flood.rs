@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Many small messages one way, without waiting: what sending one costs when the next is always
+//! there (Treydte 2007, 6.6.1 and figure 21).
+//!
+//! Each call that sends is timed; where it has to wait for room, that is part of its time. The
+//! follower counts what comes and sends its tally: over a stream when all is there, else when it
+//! is asked.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use anyhow::{ensure, Result};
+
+use super::{Link, Losses, PairPattern, Plan};
+use crate::control::Step;
+use crate::report::{Measured, Row};
+use crate::sizes::human;
+use crate::summary::mbit_per_s;
+use crate::transport::Transport;
+
+/// Bytes that the follower takes out of a stream with one call, at most.
+const BLOCK: usize = 64 * 1024;
+
+/// The pattern.
+#[derive(Debug)]
+pub(crate) struct Flood;
+
+impl PairPattern for Flood {
+    fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
+        // The other half of the tags are for questions.
+        let mut tags = (1..=u8::MAX / 2).cycle();
+        for &size in &plan.sizes {
+            if let Some(most) = link.transport.max_datagram() {
+                ensure!(
+                    size <= most as u64,
+                    "a message of {} is more than a datagram, which has {most} bytes at most: \
+                     lower -s",
+                    human(size)
+                );
+            }
+            let mut flood = |count| {
+                let tag = tags.next().unwrap_or(1);
+                run(link, plan, size, count, tag)
+            };
+            if plan.warmup > 0 {
+                flood(plan.warmup)?;
+            }
+            rows(flood(plan.tests)?);
+        }
+        Ok(())
+    }
+
+    fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
+        match link.is_reliable() {
+            true => follow_stream(link, step),
+            false => follow_datagrams(link, step),
+        }
+    }
+}
+
+/// Sends `count` messages, each filled with `tag`, and learns what came of them.
+fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Result<Row> {
+    link.begin(Step {
+        tag,
+        ..Step::of(size, count)
+    })?;
+    let message = vec![tag; size as usize];
+    let mut times = super::times(count);
+    let mut unsent = Losses::new(count);
+    let before = link.transport.packets()?;
+    let start = Instant::now();
+    let mut last = start;
+    for _ in 0..count {
+        let sent = match plan.args.eor {
+            true => link.transport.send_record(&message),
+            false => link.transport.send(&message),
+        };
+        // What finds no room has not come either, and is counted as the others that got lost.
+        unsent.judge(link, sent)?;
+        // One look at the clock a message: what it costs is in the time once.
+        let now = Instant::now();
+        times.push(now.duration_since(last).as_nanos() as u64);
+        last = now;
+    }
+    let tally = match link.is_reliable() {
+        true => receive_tally(link.transport, tag).map_err(|error| link.explain(error))?,
+        false => ask_for_tally(link, &vec![!tag; size as usize], tag)?,
+    };
+    // Over a stream the tally comes when the last message has been read. Datagrams are there when
+    // both sides are done; the answer to the question says nothing about them.
+    let elapsed = match link.is_reliable() {
+        true => start.elapsed(),
+        false => last.duration_since(start).max(tally.time),
+    };
+    let packets = before.zip(link.transport.packets()?);
+    let packets = packets.map(|(before, after)| after.since(before).sent);
+    let nanos = elapsed.as_nanos() as u64;
+    let came = u64::from(tally.came.min(count));
+    Ok(Row {
+        size,
+        tests: count,
+        lost: count - tally.came.min(count),
+        mbit_per_s: mbit_per_s(size * came, nanos),
+        measured: Measured::Flood {
+            send_overhead_ns: plan.summary(times)?,
+            messages_per_s: came as f64 * 1e9 / nanos.max(1) as f64,
+            packets_per_message: packets.map(|packets| packets as f64 / f64::from(count)),
+        },
+    })
+}
+
+/// The follower's view of a flood.
+struct Tally {
+    /// Messages.
+    came: u32,
+    /// From the first to the last datagram.
+    time: Duration,
+}
+
+impl Tally {
+    const LENGTH: usize = 1 + 4 + 8;
+
+    /// The tag comes first, as in every message.
+    fn to_bytes(&self, tag: u8) -> [u8; Self::LENGTH] {
+        let mut bytes = [tag; Self::LENGTH];
+        bytes[1..5].copy_from_slice(&self.came.to_be_bytes());
+        bytes[5..].copy_from_slice(&(self.time.as_nanos() as u64).to_be_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; Self::LENGTH]) -> Self {
+        let [_, a, b, c, d, time @ ..] = *bytes;
+        Self {
+            came: u32::from_be_bytes([a, b, c, d]),
+            time: Duration::from_nanos(u64::from_be_bytes(time)),
+        }
+    }
+}
+
+/// Waits for the tally of flood `tag`, passing over that of an earlier one.
+fn receive_tally(transport: &mut dyn Transport, tag: u8) -> io::Result<Tally> {
+    let mut bytes = [0; Tally::LENGTH];
+    while bytes[0] != tag {
+        transport.recv(&mut bytes)?;
+    }
+    Ok(Tally::from_bytes(&bytes))
+}
+
+/// Asks for the tally until an answer comes: the question may be one datagram too many for the
+/// follower, as others before it.
+fn ask_for_tally(link: &mut Link<'_>, question: &[u8], tag: u8) -> Result<Tally> {
+    let mut losses = Losses::new(0);
+    loop {
+        let asked = link.transport.send(question);
+        let mut tally = None;
+        let heard = asked.and_then(|()| {
+            tally = Some(receive_tally(link.transport, tag)?);
+            Ok(())
+        });
+        losses.judge(link, heard)?;
+        if let Some(tally) = tally {
+            return Ok(tally);
+        }
+    }
+}
+
+/// Reads all that was sent; the bytes of several messages at once.
+fn follow_stream(link: &mut Link<'_>, step: &Step) -> Result<()> {
+    let mut left = step.size * u64::from(step.rounds);
+    let block = (BLOCK as u64 / step.size).max(1) * step.size;
+    let mut buffer = vec![0; block as usize];
+    while left > 0 {
+        let length = left.min(block) as usize;
+        link.transport.recv(&mut buffer[..length])?;
+        left -= length as u64;
+    }
+    let tally = Tally {
+        came: step.rounds,
+        time: Duration::ZERO,
+    };
+    Ok(link.transport.send(&tally.to_bytes(step.tag))?)
+}
+
+/// Counts what comes and answers questions, until there is something else to do.
+fn follow_datagrams(link: &mut Link<'_>, step: &Step) -> Result<()> {
+    let mut message = vec![0; step.size as usize];
+    let (mut came, mut asked) = (0, false);
+    let (mut first, mut last) = (None, None);
+    loop {
+        // Looking costs time, which a flood does not leave.
+        if asked && link.wait_for_control()? {
+            return Ok(());
+        }
+        if !link.receive(&mut message)? {
+            return Ok(());
+        }
+        if message[0] == step.tag {
+            let now = Instant::now();
+            first.get_or_insert(now);
+            last = Some(now);
+            came += 1;
+        } else if message[0] == !step.tag {
+            let time = first.zip(last).map(|(first, last)| last - first);
+            let tally = Tally {
+                came,
+                time: time.unwrap_or_default(),
+            };
+            link.reply(&tally.to_bytes(step.tag))?;
+            asked = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_survives_its_way() {
+        let tally = Tally {
+            came: 0x0102_0304,
+            time: Duration::from_nanos(0x0102_0304_0506_0708),
+        };
+        let bytes = tally.to_bytes(9);
+        assert_eq!(bytes[..6], [9, 1, 2, 3, 4, 1]);
+        let back = Tally::from_bytes(&bytes);
+        assert_eq!((back.came, back.time), (tally.came, tally.time));
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Every pattern over datagrams that get lost now and then, on both sides' way.
+
+use std::cell::Cell;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::socket::MsgFlags;
+
+use super::args::PatternArgs;
+use super::{Link, Plan};
+use crate::control::{Control, Message};
+use crate::registry::{find, of_two, Pattern};
+use crate::report::Row;
+use crate::summary::tests::percents;
+use crate::transport::datagram::{DatagramSocket, Datagrams};
+use crate::transport::Transport;
+
+const MAX_DATAGRAM: usize = 100;
+
+/// Drops one datagram of `period`.
+struct Lossy {
+    socket: UnixDatagram,
+    period: u32,
+    sent: Cell<u32>,
+}
+
+impl DatagramSocket for Lossy {
+    fn send(&self, datagram: &[u8], flags: MsgFlags) -> io::Result<usize> {
+        self.sent.set(self.sent.get() + 1);
+        if self.sent.get() % self.period == 0 {
+            return Ok(datagram.len());
+        }
+        DatagramSocket::send(&self.socket, datagram, flags)
+    }
+}
+
+as_fd!([] Lossy, socket);
+
+fn transport(socket: UnixDatagram, period: u32, timeout: Duration) -> Datagrams<Lossy> {
+    let socket = Lossy {
+        socket,
+        period,
+        sent: Cell::new(0),
+    };
+    Datagrams::new(socket, MAX_DATAGRAM, timeout).unwrap()
+}
+
+pub(super) fn controls() -> (Control, Control) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (two, _) = listener.accept().unwrap();
+    let patience = Some(Duration::from_secs(60));
+    (
+        Control::new(one, patience).unwrap(),
+        Control::new(two, patience).unwrap(),
+    )
+}
+
+/// Follows steps until the leader ends the control connection.
+fn follow(pattern: &Pattern, mut transport: Datagrams<Lossy>, mut control: Control) {
+    while let Some(message) = control.receive_or_end().unwrap() {
+        let Message::Step(step) = message else {
+            panic!("{message:?}")
+        };
+        transport.discard_pending().unwrap();
+        control.send(&Message::Ready).unwrap();
+        let mut link = Link {
+            transport: &mut transport,
+            control: &mut control,
+            streams: None,
+        };
+        pattern.follow(&mut link, &step).unwrap();
+    }
+}
+
+/// Measures over a pair of which each side drops one datagram of its `periods`.
+fn measure(
+    pattern: &'static Pattern,
+    sizes: &[u64],
+    periods: [u32; 2],
+    timeout: Duration,
+) -> Vec<Row> {
+    let (one, two) = UnixDatagram::pair().unwrap();
+    let (mut control, other) = controls();
+    // Much shorter than the leader's, as in the server; or longer, if a user says so. Where nothing
+    // is to get lost, it is not to be for want of time on a busy host either.
+    let look_around = match periods {
+        [u32::MAX, u32::MAX] => timeout,
+        _ => Duration::from_millis(60),
+    };
+    let follower = thread::spawn(move || {
+        follow(pattern, transport(two, periods[1], look_around), other);
+    });
+    let mut transport = transport(one, periods[0], timeout);
+    let plan = Plan {
+        sizes: sizes.to_vec(),
+        tests: 20,
+        warmup: 1,
+        percentiles: percents().to_vec(),
+        args: PatternArgs::default(),
+    };
+    let mut rows = Vec::new();
+    let mut link = Link {
+        transport: &mut transport,
+        control: &mut control,
+        streams: None,
+    };
+    pattern
+        .pair()
+        .unwrap()
+        .lead(&mut link, &plan, &mut |row| rows.push(row))
+        .unwrap();
+    drop(control);
+    follower.join().unwrap();
+    rows
+}
+
+/// The patterns that datagrams can be measured with.
+fn patterns() -> impl Iterator<Item = &'static Pattern> {
+    let udp = crate::transport::kinds::find("udp").unwrap();
+    let suits = |pattern: &&Pattern| pattern.pair().unwrap().suits(udp).is_ok();
+    of_two().filter(suits)
+}
+
+/// The losses of a pattern: a size, and how many datagrams of each side one of is dropped. The
+/// second size goes as several datagrams, so more messages lose one of theirs.
+fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
+    match pattern {
+        // Its messages are single datagrams.
+        "flood" => vec![(1, [9, 7])],
+        // A train is to come through whole now and then.
+        "logp" => vec![(1, [67, 7]), (350, [131, 37])],
+        _ => vec![(1, [9, 7]), (350, [31, 37])],
+    }
+}
+
+#[test]
+fn lost_datagrams_are_counted() {
+    for pattern in patterns() {
+        for (size, periods) in losses_for(pattern.info.name) {
+            // A train takes its time where a host has much else to do.
+            let timeouts: &[u64] = if pattern.info.name == "logp" {
+                &[200]
+            } else {
+                &[30, 200]
+            };
+            for timeout in timeouts {
+                let timeout = Duration::from_millis(*timeout);
+                let rows = measure(pattern, &[size], periods, timeout);
+                assert_eq!((rows.len(), rows[0].size, rows[0].tests), (1, size, 20));
+                assert!(rows[0].lost > 0, "{}: {rows:?}", pattern.info.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_loss_none_is_counted() {
+    for pattern in patterns() {
+        let sizes: &[u64] = match pattern.info.name {
+            "flood" => &[1, 100],
+            // Bulk: several windows, and a last datagram that is not full.
+            _ => &[1, 350, 12_345],
+        };
+        let patience = Duration::from_secs(60);
+        let rows = measure(pattern, sizes, [u32::MAX; 2], patience);
+        assert!(
+            rows.iter().all(|row| row.lost == 0),
+            "{}: {rows:?}",
+            pattern.info.name
+        );
+    }
+}
+
+#[test]
+fn an_answer_that_finds_no_room_is_lost_and_no_failure() {
+    let (one, _two) = UnixDatagram::pair().unwrap();
+    let (mut control, _other) = controls();
+    let mut transport = transport(one, u32::MAX, Duration::from_millis(20));
+    while transport.send(&[1]).is_ok() {}
+    let mut link = Link {
+        transport: &mut transport,
+        control: &mut control,
+        streams: None,
+    };
+    link.reply(&[1]).unwrap();
+}
+
+#[test]
+fn a_flood_counts_exactly_what_was_dropped() {
+    // One of warm-up and its question, then 20, of which the 7th and 16th are each the side's
+    // ninth.
+    let flood = find("flood").unwrap();
+    let rows = measure(flood, &[1], [9, u32::MAX], Duration::from_secs(60));
+    assert_eq!(rows[0].lost, 2, "{rows:?}");
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The cost of a loss: messages one after the other, each answered with a byte before the next.
+//!
+//! Nothing follows such a message by which its loss could be noticed: only a timer can. A small one
+//! is a short dialogue, a large one a transfer whose tail may be what is lost. An exchange that
+//! took much longer than the median has stalled, on a clean path because a host was busy elsewhere,
+//! on a lossy one because something had to be sent again. What a datagram transport loses stays
+//! lost: it is counted, and not repeated.
+
+use std::time::Instant;
+
+use anyhow::{ensure, Result};
+
+use super::answering::{answer_messages, exchange};
+use super::{Link, PairPattern, Plan};
+use crate::control::Step;
+use crate::report::{Measured, Row};
+
+/// A stall takes so many times the median,
+const STALL_FACTOR: u64 = 4;
+/// and at least so much longer, nanoseconds.
+const STALL_LEAST: u64 = 1_000_000;
+/// So many losses one after the other, and the link is down. They are what this pattern measures,
+/// so it takes more of them than the others do.
+const LOST_IN_A_ROW: u32 = 20;
+
+/// The pattern.
+#[derive(Debug)]
+pub(crate) struct Recovery;
+
+impl PairPattern for Recovery {
+    fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
+        plan.each_size(rows, |size| lead_size(link, size, plan))
+    }
+
+    fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
+        answer_messages(link, step.rounds, (step.size as usize, 1), 1)
+    }
+}
+
+fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
+    let (times, lost, packets_resent) = exchanges(link, size, plan)?;
+    ensure!(
+        !times.is_empty(),
+        "none of {} messages was answered: the link is too lossy to measure",
+        plan.tests
+    );
+    let exchange_ns = plan.summary(times.clone())?;
+    let (stalls, stalled_ns) = stalls(&times, exchange_ns.median);
+    let median = exchange_ns.median;
+    let measured = Measured::Recovery {
+        exchange_ns,
+        stalls,
+        stalled_ns,
+        lost_share: (!link.is_reliable()).then(|| f64::from(lost) / f64::from(plan.tests)),
+        packets_resent,
+    };
+    Ok(plan.row(size, lost, median, measured))
+}
+
+/// The times of exchanges, how many of them got lost, and packets that were sent again meanwhile.
+fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u32, Option<u64>)> {
+    let rounds = plan.rounds();
+    link.begin(Step::of(size, rounds))?;
+    let mut message = vec![0; size as usize];
+    let mut times = Vec::new();
+    let (mut lost, mut lost_in_a_row) = (0, 0);
+    let mut before = link.transport.packets()?;
+    for round in 0..rounds {
+        if round == plan.warmup {
+            before = link.transport.packets()?;
+        }
+        let tag = round as u8;
+        message.fill(tag);
+        let start = Instant::now();
+        match exchange(link.transport, &message, 1, &mut [!tag]) {
+            Ok(()) => {
+                lost_in_a_row = 0;
+                if round >= plan.warmup {
+                    times.push(start.elapsed().as_nanos() as u64);
+                }
+            }
+            Err(error) if link.is_loss(&error) => {
+                link.check_peer()?;
+                lost_in_a_row += 1;
+                lost += u32::from(round >= plan.warmup);
+                ensure!(
+                    lost_in_a_row < LOST_IN_A_ROW,
+                    "no answer to {LOST_IN_A_ROW} messages in a row: is the link up on both hosts?"
+                );
+            }
+            Err(error) => return Err(link.explain(error)),
+        }
+    }
+    let after = link.transport.packets()?;
+    let resent = before
+        .zip(after)
+        .map(|(before, after)| after.since(before).resent);
+    Ok((times, lost, resent))
+}
+
+/// How many of the times are stalls, and what these have beyond the median.
+fn stalls(times: &[u64], median: u64) -> (u32, u64) {
+    let limit = (median.saturating_mul(STALL_FACTOR)).max(median.saturating_add(STALL_LEAST));
+    let stalls = times.iter().filter(|time| **time > limit);
+    stalls.fold((0, 0), |(count, sum), time| {
+        (count + 1, sum.saturating_add(time - median))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_is_long_by_the_median_and_by_the_clock() {
+        const MS: u64 = 1_000_000;
+        assert_eq!(stalls(&[10_000; 9], 10_000), (0, 0));
+        // Many times the median, but nothing that a timer would have taken.
+        assert_eq!(stalls(&[10_000, 900_000], 10_000), (0, 0));
+        // A timer's time, but not beside what an exchange takes here anyway.
+        assert_eq!(stalls(&[100 * MS, 130 * MS], 100 * MS), (0, 0));
+        let times = [10_000, 10_000 + 2 * MS, 10_000 + 40 * MS];
+        assert_eq!(stalls(&times, 10_000), (2, 42 * MS));
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! A participant that a coordinator has started: option `--participant`.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+
+use anyhow::{Context as _, Result};
+use nix::sched::{setns, CloneFlags};
+
+use crate::control::{Control, Message, PeerGone};
+use crate::server::{converse, ServerOptions};
+
+/// Where `ip netns` keeps the names of network namespaces.
+const NAMESPACES: &str = "/run/netns";
+
+/// Runs a process that a coordinator has started: its control connection is its standard
+/// input, or with `stdio` that and its standard output.
+///
+/// # Errors
+///
+/// Output that is none of netgauge's on the control connection.
+pub fn participate(namespace: Option<&str>, stdio: bool, options: &ServerOptions) -> Result<()> {
+    const PEER: &str = "coordinator";
+    let stdin = io::stdin().as_fd().try_clone_to_owned()?;
+    let mut control = if stdio {
+        let stdout = io::stdout().as_fd().try_clone_to_owned()?;
+        Control::pipes(File::from(stdin), File::from(stdout), PEER)
+    } else {
+        Control::local_pair(UnixStream::from(stdin), PEER, None)?
+    };
+    if let Some(name) = namespace {
+        if let Err(error) = enter(name) {
+            return control.send(&Message::Failed(format!("{error:#}")));
+        }
+    }
+    match converse(control, options) {
+        // What ended the coordinator it says itself.
+        Err(error) if error.is::<PeerGone>() => Ok(()),
+        ended => ended,
+    }
+}
+
+/// Enters a network namespace.
+fn enter(name: &str) -> Result<()> {
+    let path = match name.contains('/') {
+        true => name.to_owned(),
+        false => format!("{NAMESPACES}/{name}"),
+    };
+    let file = File::open(&path)
+        .with_context(|| format!("{path}: `ip netns list` lists the namespaces there are"))?;
+    setns(file, CloneFlags::CLONE_NEWNET)
+        .with_context(|| format!("entering network namespace {name}, which is root's to do"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absent_namespace_says_what_to_do() {
+        let error = format!("{:#}", enter("absent-namespace").unwrap_err());
+        assert!(error.contains("/run/netns/absent-namespace"), "{error}");
+        assert!(error.contains("ip netns list"), "{error}");
+    }
+}

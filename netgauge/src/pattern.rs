@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! A pattern's name and defaults: all that is known of it without its work.
+
+use crate::sizes::SizeSpec;
+
+/// The pattern that measures remote calls while other hosts send streams.
+pub const LOADED_LATENCY: &str = "beside";
+
+/// What the command line has to know of a pattern.
+#[derive(Debug)]
+pub struct PatternInfo {
+    /// Name in option `-x`, and in reports.
+    pub name: &'static str,
+    /// Further names that option `-x` takes for it.
+    pub aliases: &'static [&'static str],
+    /// The sizes, and ranges of them, if option `-s` names none.
+    pub(crate) sizes: &'static [(u64, u64)],
+    /// The tests per size if option `-c` names no number.
+    pub tests: u32,
+    /// Bytes of the largest size it takes.
+    pub most: u64,
+}
+
+impl PatternInfo {
+    /// The sizes if option `-s` names none.
+    pub fn sizes(&self) -> SizeSpec {
+        SizeSpec::from(self.sizes)
+    }
+
+    /// Is `name` its name or an alias?
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
+    }
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! All patterns there are.
+
+use anyhow::{bail, ensure, Context as _, Result};
+
+use crate::control::Step;
+use crate::group::coordinator::esp_params::EspParams;
+use crate::group::coordinator::patterns::{self, Rounds};
+use crate::group::coordinator::plan::Roles;
+use crate::group::coordinator::{esp_params, GroupPattern};
+use crate::group::net::rounds::MOST_BYTES;
+use crate::pair::bulk::Bulk;
+use crate::pair::flood::Flood;
+use crate::pair::logp::LogP;
+use crate::pair::one_one::OneOne;
+use crate::pair::recovery::Recovery;
+use crate::pair::set_up::SetUp;
+use crate::pair::{Link, PairPattern};
+use crate::pattern::PatternInfo;
+
+/// A pattern of communication.
+#[derive(Debug)]
+pub struct Pattern {
+    /// Its name and defaults.
+    pub info: PatternInfo,
+    /// Its work.
+    pub kind: Kind,
+}
+
+/// The work of the hosts that take part in a pattern.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A client and a server.
+    Pair(&'static dyn PairPattern),
+    /// Two or more hosts, directed by a coordinator.
+    Group(&'static dyn GroupPattern),
+}
+
+/// All patterns, in the order they are listed.
+pub static PATTERNS: [Pattern; 12] = [
+    // Both sides hold a message in memory.
+    pair("one-one", &[(1, 64 << 10)], 100, 64 << 20, &OneOne),
+    pair("bulk", &[(16 << 20, 16 << 20)], 10, 1 << 40, &Bulk),
+    pair("logp", &[(1, 64 << 10)], 100, 16 << 20, &LogP),
+    pair("flood", &[(1, 1024)], 10_000, 64 << 10, &Flood),
+    pair("setup", &[(1, 1)], 1000, 64 << 20, &SetUp),
+    pair(
+        "recovery",
+        &[(1, 1), (64 << 10, 64 << 10)],
+        1000,
+        64 << 20,
+        &Recovery,
+    ),
+    group(&patterns::ONE_MANY, SIZES, 20),
+    group(&patterns::MANY_ONE, SIZES, 20),
+    group(&patterns::ALL_TO_ALL, SIZES, 20),
+    // A few pairings do not represent a network.
+    group(&patterns::BISECTION, SIZES, 50),
+    group(&patterns::BESIDE, &[(100, 100), (10_000, 10_000)], 300),
+    Pattern {
+        info: PatternInfo {
+            name: esp_params::NAME,
+            aliases: &[],
+            sizes: &[(4 << 20, 4 << 20)],
+            tests: 5,
+            most: MOST_BYTES,
+        },
+        kind: Kind::Group(&EspParams),
+    },
+];
+
+/// Sizes of most patterns of many.
+const SIZES: &[(u64, u64)] = &[(64 << 10, 64 << 10), (256 << 10, 256 << 10)];
+
+/// A pattern of two, with its sizes, the tests of each, and the largest size it takes.
+const fn pair(
+    name: &'static str,
+    sizes: &'static [(u64, u64)],
+    tests: u32,
+    most: u64,
+    work: &'static dyn PairPattern,
+) -> Pattern {
+    Pattern {
+        info: PatternInfo {
+            name,
+            aliases: &[],
+            sizes,
+            tests,
+            most,
+        },
+        kind: Kind::Pair(work),
+    }
+}
+
+/// A pattern of many whose participants do rounds.
+const fn group(rounds: &'static Rounds, sizes: &'static [(u64, u64)], tests: u32) -> Pattern {
+    Pattern {
+        info: PatternInfo {
+            name: rounds.name,
+            aliases: &[],
+            sizes,
+            tests,
+            most: MOST_BYTES,
+        },
+        kind: Kind::Group(rounds),
+    }
+}
+
+impl Pattern {
+    /// The participants' roles, in a pattern of many.
+    pub fn roles(&self) -> Option<Roles> {
+        match self.kind {
+            Kind::Pair(_) => None,
+            Kind::Group(work) => Some(work.roles()),
+        }
+    }
+
+    /// The work of client and server.
+    ///
+    /// # Errors
+    ///
+    /// It is a pattern of many.
+    pub fn pair(&self) -> Result<&'static dyn PairPattern> {
+        match self.kind {
+            Kind::Pair(work) => Ok(work),
+            Kind::Group(_) => bail!("{} is no pattern of two", self.info.name),
+        }
+    }
+
+    /// The server's part of one step, as [`PairPattern::follow`].
+    ///
+    /// # Errors
+    ///
+    /// As there, also where the pattern takes no such size.
+    pub fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
+        ensure!(
+            (1..=self.info.most).contains(&step.size),
+            "no size for {}: {}",
+            self.info.name,
+            step.size
+        );
+        self.pair()?.follow(link, step)
+    }
+}
+
+/// The patterns of two.
+pub fn of_two() -> impl Iterator<Item = &'static Pattern> {
+    let patterns = PATTERNS.iter();
+    patterns.filter(|pattern| pattern.roles().is_none())
+}
+
+/// The patterns of more than two.
+pub fn of_many() -> impl Iterator<Item = &'static Pattern> {
+    let patterns = PATTERNS.iter();
+    patterns.filter(|pattern| pattern.roles().is_some())
+}
+
+/// The names of patterns of more than two, for people.
+pub fn names_of_many() -> String {
+    names(of_many())
+}
+
+fn names(patterns: impl Iterator<Item = &'static Pattern>) -> String {
+    let names: Vec<_> = patterns.map(|pattern| pattern.info.name).collect();
+    names.join(", ")
+}
+
+/// Finds a pattern of two by its name.
+///
+/// # Errors
+///
+/// There is none of that name.
+pub fn find(name: &str) -> Result<&'static Pattern> {
+    let found = of_two().find(|pattern| pattern.info.is_called(name));
+    found.with_context(|| {
+        format!(
+            "there is no pattern `{name}`: choose from {}",
+            names(of_two())
+        )
+    })
+}
+
+/// The pattern of more than two that option -x names; `None` if it names patterns of two.
+///
+/// # Errors
+///
+/// It names both kinds, or two of this kind.
+pub fn many(option: &str) -> Result<Option<&'static Pattern>> {
+    let named = |name| of_many().find(|pattern| pattern.info.is_called(name));
+    let found: Vec<_> = option.split(',').map(named).collect();
+    match found[..] {
+        [only] => Ok(only),
+        _ if found.iter().all(Option::is_none) => Ok(None),
+        _ => bail!(
+            "{} have a report of their own: name one of them alone with -x",
+            names_of_many()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_is_found_by_its_own_name() {
+        for pattern in of_two() {
+            let found = find(pattern.info.name).unwrap();
+            assert_eq!(found.info.name, pattern.info.name);
+        }
+        let error = find("all-all").unwrap_err().to_string();
+        assert!(error.contains("one-one, bulk"), "{error}");
+    }
+}
