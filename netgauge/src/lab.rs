@@ -19,7 +19,7 @@ use crate::group::coordinator::plan::Roles;
 use crate::group::coordinator::Coordinator;
 use crate::measuring::{Measuring, DEFAULT_PORT, DEFAULT_WAIT};
 use crate::registry::{self, Kind, Pattern};
-use crate::report::Format;
+use crate::report::format::Format;
 use crate::signals::Signals;
 use crate::transport::explain_family;
 use crate::wrong_line::wrong_line;

@@ -11,7 +11,7 @@ use clap::Args;
 use sockaddr_en::constants::AF_ENET;
 
 use crate::pattern::PatternInfo;
-use crate::report::Format;
+use crate::report::format::Format;
 use crate::sizes::SizeSpec;
 use crate::summary::Percent;
 use crate::transport::kind::Kind;

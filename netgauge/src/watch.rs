@@ -13,7 +13,8 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::host::wait_readable;
 use crate::progress::{Bar, Progress};
-use crate::report::{Format, Report};
+use crate::report::format::Format;
+use crate::report::Report;
 use crate::signals::Signals;
 
 /// Exit status when a signal ended the run: what a shell gives for SIGINT.

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use common::{measure_with, parse};
 use netgauge::progress::{Progress, Quiet};
-use netgauge::report::{Format, LeftOut, Measured, Outcome, Report};
+use netgauge::report::format::Format;
+use netgauge::report::{LeftOut, Measured, Outcome, Report};
 use netgauge::server;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;

@@ -160,7 +160,8 @@ fn row(row: &Value) -> Option<Row> {
 pub(super) mod tests {
     use super::*;
     use crate::group::coordinator::print::samples as many;
-    use crate::report::{record, samples, Format};
+    use crate::report::format::Format;
+    use crate::report::{record, samples};
 
     /// A file of a client's results.
     pub(crate) fn two(name: &str) -> Results {

@@ -2,51 +2,142 @@
 
 //! Comma-separated values (RFC 4180): one line per transport, pattern, size and kind of times,
 //! which column `times` names. A run that failed ends with a line that has its error and no
-//! numbers. What is recorded of the hosts is above them, in lines that begin with `#`.
+//! numbers. The record of the hosts is above them, in lines that begin with `#`.
 
 use std::io::{self, Write};
 
-use super::fields::{self, Line};
-use super::{Report, Row};
+use super::columns::{self, field, Field, Rest, Value};
+use super::{Measured, Report, Row, Run};
+use crate::summary::Summary;
 
-/// Names of the times that patterns have, as in JSON, in the order they are printed.
-const TIMES: &str =
-    "half_rtt_ns,total_ns,send_overhead_ns,receive_overhead_ns,gap_ns,rtt_ns,connect_ns,connection_ns,exchange_ns";
+/// A line, in the columns of its run.
+struct Line<'a> {
+    run: &'a Run,
+    rest: Rest<'a, Times<'a>>,
+}
+
+/// One kind of times of a row.
+struct Times<'a> {
+    row: &'a Row,
+    name: &'static str,
+    times: &'a Summary,
+}
 
 /// Prints the report.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let percents = report.percents();
-    let percents = percents.iter().map(|one| format!("p{one}_ns,"));
-    let percents = percents.collect::<Vec<_>>().concat();
-    let names = format!(
-        "transport,pattern,times,size,tests,lost,min_ns,avg_ns,median_ns,max_ns,stddev_ns,{percents}outliers,mbit_per_s,\
-         ns_per_byte,latency_ns,messages_per_s,packets_per_message,connections_per_s,stalls,stalled_ns,lost_share,\
-         packets_resent,error"
-    );
     let mut lines = Vec::new();
     for run in &report.runs {
-        let rows = run.rows.iter().flat_map(lines_of);
-        fields::add_lines(&mut lines, fields::of(run), rows);
+        let rests = columns::lines(&run.outcome, run.rows.iter().flat_map(times_of));
+        lines.extend(rests.into_iter().map(|rest| Line { run, rest }));
     }
-    fields::write_csv(&names, &lines, out)
+    columns::write_csv(&fields(report), &lines, out)
 }
 
-/// The lines of one size: one for each kind of times.
-fn lines_of(row: &Row) -> Vec<Line> {
-    let fields = fields::of(row);
-    let of_times = |name: &str| {
-        let times = fields.get(name)?.as_object()?;
-        let percentiles = times.get("percentiles")?.as_object()?.iter();
-        let mut line = fields.clone();
-        line.insert("times".to_owned(), name.into());
-        line.extend(times.clone());
-        let parts = times.iter();
-        line.extend(parts.map(|(part, time)| (format!("{part}_ns"), time.clone())));
-        line.extend(percentiles.map(|(part, time)| (format!("p{part}_ns"), time.clone())));
-        Some(line)
-    };
-    TIMES.split(',').filter_map(of_times).collect()
+/// The kinds of times of one size.
+fn times_of(row: &Row) -> Vec<Times<'_>> {
+    let all = row.measured.all_times().into_iter();
+    all.map(|(name, times)| Times { row, name, times })
+        .collect()
 }
+
+/// The columns.
+fn fields(report: &Report) -> Vec<Field<'_, Line<'_>>> {
+    let mut fields = vec![
+        field("transport", |line: &Line<'_>| &*line.run.transport),
+        field("pattern", |line: &Line<'_>| &*line.run.pattern),
+        field("times", |line: &Line<'_>| {
+            line.rest.row().map(|row| row.name)
+        }),
+        of_row("size", |row| row.size.into()),
+        of_row("tests", |row| row.tests.into()),
+        of_row("lost", |row| row.lost.into()),
+        of_times("min_ns", |times| times.min),
+        of_times("avg_ns", |times| times.avg),
+        of_times("median_ns", |times| times.median),
+        of_times("max_ns", |times| times.max),
+        of_times("stddev_ns", |times| times.stddev),
+    ];
+    fields.extend(report.percents().into_iter().map(|percent| {
+        field(format!("p{percent}_ns"), move |line: &Line<'_>| {
+            let row = line.rest.row();
+            row.and_then(|row| row.times.percentiles.get(&percent).copied())
+        })
+    }));
+    fields.push(of_times("outliers", |times| times.outliers));
+    fields.push(of_row("mbit_per_s", |row| {
+        Value::decimal(row.mbit_per_s, 3)
+    }));
+    fields.extend(NUMBERS.map(|(name, value)| of_row(name, move |row| value(&row.measured))));
+    fields.push(field("error", |line: &Line<'_>| {
+        line.rest.error().map(Value::from)
+    }));
+    fields
+}
+
+/// A column of a row's number.
+fn of_row<'a>(name: &'static str, value: impl Fn(&Row) -> Value + 'a) -> Field<'a, Line<'a>> {
+    field(name, move |line: &Line<'_>| {
+        line.rest.row().map(|times| value(times.row))
+    })
+}
+
+/// A column of one of the numbers that sum times up.
+fn of_times<'a>(name: &'static str, value: fn(&Summary) -> u64) -> Field<'a, Line<'a>> {
+    field(name, move |line: &Line<'_>| {
+        line.rest.row().map(|row| value(row.times))
+    })
+}
+
+/// A column's name, and the value of a measurement in it.
+type Number = (&'static str, fn(&Measured) -> Value);
+
+/// The patterns' numbers other than times.
+const NUMBERS: [Number; 9] = [
+    ("ns_per_byte", |measured| match measured {
+        Measured::Bulk { ns_per_byte, .. } => (*ns_per_byte).into(),
+        _ => Value::None,
+    }),
+    ("latency_ns", |measured| match measured {
+        Measured::LogP { latency_ns, .. } => (*latency_ns).into(),
+        _ => Value::None,
+    }),
+    ("messages_per_s", |measured| match measured {
+        Measured::Flood { messages_per_s, .. } => Value::decimal(*messages_per_s, 0),
+        _ => Value::None,
+    }),
+    ("packets_per_message", |measured| match measured {
+        Measured::Flood {
+            packets_per_message,
+            ..
+        } => (*packets_per_message).into(),
+        _ => Value::None,
+    }),
+    ("connections_per_s", |measured| match measured {
+        Measured::SetUp {
+            connections_per_s, ..
+        } => Value::decimal(*connections_per_s, 1),
+        _ => Value::None,
+    }),
+    ("stalls", |measured| match measured {
+        Measured::Recovery { stalls, .. } => (*stalls).into(),
+        _ => Value::None,
+    }),
+    ("stalled_ns", |measured| match measured {
+        Measured::Recovery { stalled_ns, .. } => (*stalled_ns).into(),
+        _ => Value::None,
+    }),
+    ("lost_share", |measured| match measured {
+        Measured::Recovery {
+            lost_share: Some(share),
+            ..
+        } => Value::decimal(*share, 6),
+        _ => Value::None,
+    }),
+    ("packets_resent", |measured| match measured {
+        Measured::Recovery { packets_resent, .. } => (*packets_resent).into(),
+        _ => Value::None,
+    }),
+];
 
 #[cfg(test)]
 mod tests {

@@ -2,13 +2,8 @@
 
 //! Measurements of the patterns of one size: times, and numbers of their own.
 
-use std::convert::identity;
-
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::fields::{self, column, Column};
-use super::Row;
 use crate::summary::Summary;
 
 /// A pattern's measurement of one size. As JSON, its fields stand beside the row's.
@@ -95,46 +90,32 @@ impl Measured {
         }
     }
 
-    /// Columns of the table that the pattern has beside its times.
-    pub(super) fn columns(&self) -> Vec<Column<'static, Row>> {
-        let fields = fields::of(self);
-        let own = COLUMNS.into_iter();
-        let own = own.filter(|(name, ..)| fields.contains_key(*name));
-        let own = own.map(|(name, title, scale, decimals)| {
-            column(title, move |row: &Row| {
-                let fields = fields::of(&row.measured);
-                let value = fields
-                    .get(name)
-                    .map(|value| value.get("median").unwrap_or(value));
-                let number = value.and_then(Value::as_f64);
-                number.map_or("-".to_owned(), |number| {
-                    format!("{:.decimals$}", scale(number))
-                })
-            })
-        });
-        own.collect()
+    /// All times of the pattern, with their names in JSON.
+    pub(super) fn all_times(&self) -> Vec<(&'static str, &Summary)> {
+        match self {
+            Self::HalfRoundTrip { half_rtt_ns } => vec![("half_rtt_ns", half_rtt_ns)],
+            Self::Bulk { total_ns, .. } => vec![("total_ns", total_ns)],
+            Self::LogP {
+                send_overhead_ns,
+                receive_overhead_ns,
+                gap_ns,
+                rtt_ns,
+                ..
+            } => vec![
+                ("send_overhead_ns", send_overhead_ns),
+                ("receive_overhead_ns", receive_overhead_ns),
+                ("gap_ns", gap_ns),
+                ("rtt_ns", rtt_ns),
+            ],
+            Self::Flood {
+                send_overhead_ns, ..
+            } => vec![("send_overhead_ns", send_overhead_ns)],
+            Self::SetUp {
+                connect_ns,
+                connection_ns,
+                ..
+            } => vec![("connect_ns", connect_ns), ("connection_ns", connection_ns)],
+            Self::Recovery { exchange_ns, .. } => vec![("exchange_ns", exchange_ns)],
+        }
     }
-}
-
-/// Name in JSON, title, in what unit it is shown, and decimals; of times it is the median.
-type Own = (&'static str, &'static str, fn(f64) -> f64, usize);
-
-/// The patterns' numbers beside their times, for people.
-const COLUMNS: [Own; 12] = [
-    ("ns_per_byte", "ns/byte", identity, 3),
-    ("receive_overhead_ns", "receive", us, 2),
-    ("gap_ns", "gap", us, 2),
-    ("latency_ns", "L", us, 2),
-    ("messages_per_s", "messages/s", identity, 0),
-    ("packets_per_message", "packets/message", identity, 3),
-    ("connection_ns", "whole", us, 2),
-    ("connections_per_s", "connections/s", identity, 0),
-    ("stalls", "stalls", identity, 0),
-    ("stalled_ns", "stalled ms", |ns| ns / 1e6, 1),
-    ("lost_share", "lost %", |share| share * 100.0, 2),
-    ("packets_resent", "resent", identity, 0),
-];
-
-fn us(ns: f64) -> f64 {
-    ns / 1e3
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The results, and the forms they are printed in.
+//! The results, and the [forms](format) they are printed in.
 
+pub(crate) mod columns;
 mod csv;
-pub(crate) mod fields;
+pub mod format;
 mod measured;
 pub mod record;
 mod table;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::{self, IsTerminal as _, Write};
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -110,68 +110,6 @@ impl Report {
         let rows = self.runs.iter().flat_map(|run| &run.rows);
         let percents = rows.flat_map(|row| row.measured.times().percentiles.keys());
         percents.copied().collect()
-    }
-
-    /// Prints the report.
-    ///
-    /// # Errors
-    ///
-    /// The writer's error.
-    pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        let record = self.record.as_ref();
-        write(self, record, format, (table::write, csv::write), out)
-    }
-}
-
-/// Prints a report in one form.
-type Print<R> = fn(&R, &mut dyn Write) -> io::Result<()>;
-
-/// Prints a report with its record, which JSON has in it.
-pub(crate) fn write<R: Serialize>(
-    report: &R,
-    record: Option<&Record>,
-    format: Format,
-    (table, csv): (Print<R>, Print<R>),
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    match format {
-        Format::Table => {
-            record.map_or(Ok(()), |record| record.write_head(out))?;
-            table(report, out)
-        }
-        Format::Csv => {
-            record.map_or(Ok(()), |record| record.write_comments(out))?;
-            csv(report, out)
-        }
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, report)?;
-            writeln!(out)
-        }
-    }
-}
-
-/// Forms of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// For people.
-    Table,
-    /// For programs: one document.
-    Json,
-    /// For programs: one line per transport, pattern, size and kind of times.
-    Csv,
-}
-
-impl Format {
-    /// Says on standard error what was left out and what failed, unless whoever sees that sees it
-    /// in this report as well.
-    pub fn tell(self, left_out: &[LeftOut], errors: &[String]) {
-        if self != Self::Table {
-            left_out.iter().for_each(|out| eprintln!("netgauge: {out}"));
-        }
-        if self != Self::Table || !io::stdout().is_terminal() {
-            let errors = errors.iter();
-            errors.for_each(|error| eprintln!("netgauge: {error}"));
-        }
     }
 }
 
@@ -398,6 +336,7 @@ pub(crate) mod samples {
 
 #[cfg(test)]
 mod tests {
+    use super::format::Format;
     use super::*;
     use serde_json::{json, Value};
 

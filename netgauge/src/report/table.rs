@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::ptr;
 
-use super::fields::{column, short, write_table, Column};
+use super::columns::{column, short, write_table, Column};
 use super::{titles, Measured, Outcome, Report, Row, Run};
 use crate::sizes::human;
 use crate::summary::{Percent, Summary, OUTLIER_RULE};
@@ -86,7 +86,7 @@ fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -
         row.measured.times().outliers.to_string()
     }));
     columns.push(column("Mbit/s", throughput));
-    let mut own = first.measured.columns();
+    let mut own = own_columns(&first.measured);
     // More of them would make the lines too long.
     if own.len() == 1 {
         columns.append(&mut own);
@@ -99,6 +99,94 @@ fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -
         write_table(&own, rows, out)?;
     }
     Ok(())
+}
+
+/// The columns that a pattern has beside its times, of which it shows the median.
+fn own_columns(measured: &Measured) -> Vec<Column<'static, Row>> {
+    let own: &[Own] = match measured {
+        Measured::HalfRoundTrip { .. } => &[],
+        Measured::Bulk { .. } => &[("ns/byte", 3, |measured| match measured {
+            Measured::Bulk { ns_per_byte, .. } => Some(*ns_per_byte),
+            _ => None,
+        })],
+        Measured::LogP { .. } => &[
+            ("receive", 2, |measured| match measured {
+                Measured::LogP {
+                    receive_overhead_ns,
+                    ..
+                } => Some(us(receive_overhead_ns.median)),
+                _ => None,
+            }),
+            ("gap", 2, |measured| match measured {
+                Measured::LogP { gap_ns, .. } => Some(us(gap_ns.median)),
+                _ => None,
+            }),
+            ("L", 2, |measured| match measured {
+                Measured::LogP { latency_ns, .. } => Some(us(*latency_ns)),
+                _ => None,
+            }),
+        ],
+        Measured::Flood { .. } => &[
+            ("messages/s", 0, |measured| match measured {
+                Measured::Flood { messages_per_s, .. } => Some(*messages_per_s),
+                _ => None,
+            }),
+            ("packets/message", 3, |measured| match measured {
+                Measured::Flood {
+                    packets_per_message,
+                    ..
+                } => *packets_per_message,
+                _ => None,
+            }),
+        ],
+        Measured::SetUp { .. } => &[
+            ("whole", 2, |measured| match measured {
+                Measured::SetUp { connection_ns, .. } => Some(us(connection_ns.median)),
+                _ => None,
+            }),
+            ("connections/s", 0, |measured| match measured {
+                Measured::SetUp {
+                    connections_per_s, ..
+                } => Some(*connections_per_s),
+                _ => None,
+            }),
+        ],
+        Measured::Recovery { .. } => &[
+            ("stalls", 0, |measured| match measured {
+                Measured::Recovery { stalls, .. } => Some((*stalls).into()),
+                _ => None,
+            }),
+            ("stalled ms", 1, |measured| match measured {
+                Measured::Recovery { stalled_ns, .. } => Some(*stalled_ns as f64 / 1e6),
+                _ => None,
+            }),
+            ("lost %", 2, |measured| match measured {
+                Measured::Recovery { lost_share, .. } => lost_share.map(|share| share * 100.0),
+                _ => None,
+            }),
+            ("resent", 0, |measured| match measured {
+                Measured::Recovery { packets_resent, .. } => {
+                    packets_resent.map(|packets| packets as f64)
+                }
+                _ => None,
+            }),
+        ],
+    };
+    let columns = own.iter().map(|&(title, decimals, of)| {
+        column(title, move |row: &Row| {
+            let number = of(&row.measured).filter(|number| number.is_finite());
+            number.map_or("-".to_owned(), |number| format!("{number:.decimals$}"))
+        })
+    });
+    columns.collect()
+}
+
+/// A column's title, its decimals, and the number of a row in it.
+type Own = (&'static str, usize, fn(&Measured) -> Option<f64>);
+
+/// Microseconds of nanoseconds.
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
 }
 
 /// A number in five digits if it has decimals: enough to tell it from the next, and narrow.
@@ -129,7 +217,7 @@ fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Re
     let bulk = matches!(smallest.measured, Measured::Bulk { .. });
     // What a byte costs is known best of the most bytes; other columns are about messages.
     let own_size = if bulk { largest } else { smallest.size };
-    let own = smallest.measured.columns();
+    let own = own_columns(&smallest.measured);
     // Where there are several, they are all about one size, and the lines long enough without it.
     let (at_size, rest) = match own.len() {
         0 | 1 => (format!(" at {}", human(own_size)), String::new()),

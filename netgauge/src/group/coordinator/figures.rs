@@ -131,6 +131,40 @@ pub enum Share {
     Average(f64),
 }
 
+impl Share {
+    /// The slowest round's share, of rounds.
+    pub fn worst(&self) -> Option<f64> {
+        match self {
+            Self::OfRounds { worst, .. } => Some(*worst),
+            Self::Average(_) => None,
+        }
+    }
+
+    /// The median share, of rounds.
+    pub fn median(&self) -> Option<f64> {
+        match self {
+            Self::OfRounds { median, .. } => Some(*median),
+            Self::Average(_) => None,
+        }
+    }
+
+    /// The fastest round's share, of rounds.
+    pub fn best(&self) -> Option<f64> {
+        match self {
+            Self::OfRounds { best, .. } => Some(*best),
+            Self::Average(_) => None,
+        }
+    }
+
+    /// A host's average share.
+    pub fn average(&self) -> Option<f64> {
+        match self {
+            Self::OfRounds { .. } => None,
+            Self::Average(share) => Some(*share),
+        }
+    }
+}
+
 /// Jain's index over rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {

@@ -11,7 +11,7 @@ use plotters::style::text_anchor::{HPos, Pos};
 use super::esp_params::ParamsReport;
 use crate::picture::{self, label, Area, Drawing, Failure, FONT, START};
 use crate::report::clients;
-use crate::report::fields::short;
+use crate::report::columns::short;
 use crate::sizes::human;
 
 /// Edge of a cell, pixels.

@@ -26,7 +26,8 @@ use anyhow::{bail, ensure, Context as _, Result};
 
 use crate::pattern::PatternInfo;
 use crate::progress::{Bar, Progress};
-use crate::report::{Format, LeftOut};
+use crate::report::format::Format;
+use crate::report::LeftOut;
 use crate::signals::{Interrupted, Signals};
 use args::Options;
 use location::Location;

@@ -6,25 +6,25 @@ use std::io::{self, Write};
 #[cfg(feature = "pictures")]
 use std::path::Path;
 
-#[cfg(feature = "pictures")]
-use anyhow::Result;
-use serde::Serialize;
-use serde_json::Value;
-
-use super::esp_params::ParamsReport;
+use super::esp_params::{Cell, ParamsReport};
+use super::figures::Goodput;
 use super::patterns::{self, Rounds};
 use super::plan::Roles;
-use super::report::GroupReport;
+use super::report::{GroupReport, GroupRow, GroupRun};
 use super::Results;
-use crate::report::fields::{self, column, mbit, shown, write_table, Line};
-use crate::report::{self, Format, LeftOut, Outcome};
+use crate::group::net::rpc::Questions;
+use crate::pattern::LOADED_LATENCY;
+use crate::report::columns::{self, column, field, mbit, write_table, Field, Rest, Value};
+use crate::report::format::{self, Format};
+use crate::report::{self, LeftOut, Outcome};
 use crate::sizes::human;
-use crate::transport::medium;
+#[cfg(feature = "pictures")]
+use anyhow::Result;
 
 impl Results for GroupReport {
     fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         let record = self.record.as_ref();
-        report::write(self, record, format, (group_table, group_csv), out)
+        format::write(self, record, format, (group_table, group_csv), out)
     }
 
     fn errors(&self) -> Vec<String> {
@@ -44,7 +44,7 @@ impl Results for GroupReport {
 impl Results for ParamsReport {
     fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         let record = self.record.as_ref();
-        report::write(self, record, format, (params_table, params_csv), out)
+        format::write(self, record, format, (params_table, params_csv), out)
     }
 
     fn errors(&self) -> Vec<String> {
@@ -60,55 +60,159 @@ impl Results for ParamsReport {
     }
 }
 
-/// Names of comma-separated values where there are clients, and where all do the same.
-const OF_CLIENTS: &str =
-    "transport,congestion,clients,server,size,rounds,errors,worst_bit_per_s,median_bit_per_s,best_bit_per_s,\
-     worst_share,median_share,best_share,worst_fairness,median_fairness,error";
-const OF_HOSTS: &str =
-    "transport,congestion,hosts,size,rounds,errors,worst_bit_per_s,average_bit_per_s,median_bit_per_s,\
-     best_bit_per_s,average_share,total_bit_per_s,bisection_bit_per_s,worst_fairness,median_fairness,error";
-
-/// The same of questions beside streams.
-const OF_QUESTIONS: &str =
-    "transport,congestion,clients,server,size,rounds,errors,alone_median_ns,alone_p99_ns,median_ns,p90_ns,p99_ns,max_ns,\
-     median_slowdown,p99_slowdown,longest_pause_ns,median_bit_per_s,median_share,error";
-
-/// The names of what a pattern's rows have.
-fn names(rounds: &Rounds) -> &'static str {
-    match rounds.roles {
-        _ if rounds.name == patterns::BESIDE.name => OF_QUESTIONS,
-        Roles::Alike => OF_HOSTS,
-        _ => OF_CLIENTS,
-    }
+/// A line of a report: a row of a run, or its error.
+struct Line<'a> {
+    run: &'a GroupRun,
+    rest: Rest<'a, &'a GroupRow>,
 }
 
-/// The rows, each with what is known of its run; behind those of a run that failed, its error.
-fn lines(report: &GroupReport) -> Vec<Line> {
+/// The rows, each with its run; behind those of a run that failed, its error.
+fn lines(report: &GroupReport) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
     for run in &report.runs {
-        let mut of_run = fields::of(run);
-        of_run.insert("hosts".to_owned(), report.participants.len().into());
-        fields::add_lines(&mut lines, of_run, run.rows.iter().map(line));
+        let rests = columns::lines(&run.outcome, &run.rows).into_iter();
+        lines.extend(rests.map(|rest| Line { run, rest }));
     }
     lines
 }
 
-/// The fields of a row, those of what is summed up in it by their own names: `worst` of
-/// `goodput_bit_per_s` is `worst_bit_per_s`.
-fn line(row: &impl Serialize) -> Line {
-    let mut line = Line::new();
-    for (name, value) in fields::of(row) {
-        let whole = name.split_once('_').map_or(&name[..], |(_, whole)| whole);
-        match value {
-            Value::Object(parts) => {
-                let parts = parts.into_iter();
-                line.extend(parts.map(|(part, value)| (format!("{part}_{whole}"), value)));
-            }
-            share if name == "share" => drop(line.insert("average_share".to_owned(), share)),
-            value => drop(line.insert(name, value)),
-        }
+type GroupField<'a> = Field<'a, Line<'a>>;
+
+/// A column of a run's value.
+fn of_run<'a, V: Into<Value>>(
+    name: &'static str,
+    value: impl Fn(&GroupRun) -> V + 'a,
+) -> GroupField<'a> {
+    field(name, move |line: &Line<'_>| value(line.run).into())
+}
+
+/// A column of a row's value.
+fn of_row<'a, V: Into<Value>>(
+    name: &'static str,
+    value: impl Fn(&GroupRow) -> V + 'a,
+) -> GroupField<'a> {
+    field(name, move |line: &Line<'_>| {
+        line.rest.row().map(|row| value(row).into())
+    })
+}
+
+/// A column of how long remote calls took.
+fn of_calls<'a, V: Into<Value>>(
+    name: &'static str,
+    value: impl Fn(&Questions) -> V + 'a,
+) -> GroupField<'a> {
+    of_row(name, move |row| {
+        row.questions.as_ref().map(|calls| value(calls).into())
+    })
+}
+
+/// A column of one of the rates that sum goodput up.
+fn of_goodput<'a>(
+    name: &'static str,
+    rate: impl Fn(&Goodput) -> Option<u64> + 'a,
+) -> GroupField<'a> {
+    of_row(name, move |row| {
+        let goodput = row.goodput_bit_per_s.or(row.host_bit_per_s);
+        Value::rate(goodput.as_ref().and_then(&rate))
+    })
+}
+
+/// The columns of the results of `rounds` among so many hosts.
+fn fields<'a>(rounds: &Rounds, hosts: usize) -> Vec<GroupField<'a>> {
+    let cast = |run: &GroupRun| run.cast.clone();
+    let mut fields = vec![
+        of_run("transport", |run| Value::from(&*run.transport)),
+        of_run("congestion", |run| {
+            run.congestion.as_deref().map(Value::from)
+        }),
+    ];
+    match rounds.roles {
+        Roles::Alike => fields.push(of_run("hosts", move |_| hosts)),
+        Roles::Clients | Roles::Grid => fields.extend([
+            of_run("clients", move |run| cast(run).map(|cast| cast.clients)),
+            of_run("server", move |run| {
+                cast(run).map(|cast| Value::Text(cast.server))
+            }),
+        ]),
     }
-    line
+    fields.extend([
+        of_row("size", |row| Value::Size(row.size)),
+        of_row("rounds", |row| row.rounds),
+        of_row("errors", |row| row.errors),
+    ]);
+    fields.extend(match rounds.roles {
+        _ if rounds.name == LOADED_LATENCY => of_loaded_latency(),
+        Roles::Alike => of_hosts(),
+        Roles::Clients | Roles::Grid => of_clients(),
+    });
+    fields.push(field("error", |line: &Line<'_>| {
+        line.rest.error().map(Value::from)
+    }));
+    fields
+}
+
+/// The figures of clients and a server.
+fn of_clients<'a>() -> Vec<GroupField<'a>> {
+    vec![
+        of_goodput("worst_bit_per_s", |rates| Some(rates.worst)),
+        of_goodput("median_bit_per_s", |rates| Some(rates.median)),
+        of_goodput("best_bit_per_s", |rates| Some(rates.best)),
+        of_row("worst_share", |row| {
+            row.share.and_then(|share| share.worst())
+        }),
+        of_row("median_share", |row| {
+            row.share.and_then(|share| share.median())
+        }),
+        of_row("best_share", |row| row.share.and_then(|share| share.best())),
+        of_row("worst_fairness", |row| {
+            row.fairness.map(|index| index.worst)
+        }),
+        of_row("median_fairness", |row| {
+            row.fairness.map(|index| index.median)
+        }),
+    ]
+}
+
+/// The figures of hosts that all do the same.
+fn of_hosts<'a>() -> Vec<GroupField<'a>> {
+    vec![
+        of_goodput("worst_bit_per_s", |rates| Some(rates.worst)),
+        of_goodput("average_bit_per_s", |rates| rates.average),
+        of_goodput("median_bit_per_s", |rates| Some(rates.median)),
+        of_goodput("best_bit_per_s", |rates| Some(rates.best)),
+        of_row("average_share", |row| {
+            row.share.and_then(|share| share.average())
+        }),
+        of_row("total_bit_per_s", |row| Value::rate(row.total_bit_per_s)),
+        of_row("bisection_bit_per_s", |row| {
+            Value::rate(row.bisection_bit_per_s)
+        }),
+        of_row("worst_fairness", |row| {
+            row.fairness.map(|index| index.worst)
+        }),
+        of_row("median_fairness", |row| {
+            row.fairness.map(|index| index.median)
+        }),
+    ]
+}
+
+/// The figures of remote calls, and of the streams that load the server.
+fn of_loaded_latency<'a>() -> Vec<GroupField<'a>> {
+    vec![
+        of_calls("alone_median_ns", |calls| calls.alone_median_ns),
+        of_calls("alone_p99_ns", |calls| calls.alone_p99_ns),
+        of_calls("median_ns", |calls| calls.median_ns),
+        of_calls("p90_ns", |calls| calls.p90_ns),
+        of_calls("p99_ns", |calls| calls.p99_ns),
+        of_calls("max_ns", |calls| calls.max_ns),
+        of_calls("median_slowdown", |calls| calls.median_slowdown),
+        of_calls("p99_slowdown", |calls| calls.p99_slowdown),
+        of_calls("longest_pause_ns", |calls| calls.longest_pause_ns),
+        of_goodput("median_bit_per_s", |rates| Some(rates.median)),
+        of_row("median_share", |row| {
+            row.share.and_then(|share| share.median())
+        }),
+    ]
 }
 
 /// For people: one table of all runs, since what grows with the clients shows only there.
@@ -121,27 +225,25 @@ fn group_table(report: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  shares are of {} Mbit/s", mbit(rate))?;
     }
     let mut lines = lines(report);
-    lines.retain(|line| !line.contains_key("error"));
-    // Shares of nothing are not shown, nor what another pattern has.
+    lines.retain(|line| line.rest.row().is_some());
+    // Shares of nothing are not shown, nor columns of other patterns.
     let other = match rounds.name {
         "bisection" => &["total_bit_per_s", "worst_fairness", "median_fairness"][..],
         _ => &["bisection_bit_per_s"],
     };
-    let is_shown = |name: &&str| {
+    let is_shown = |name: &str| {
         let share = name.ends_with("_share") && report.rate_bit_per_s.is_none();
-        !share && !other.contains(name) && !["congestion", "hosts", "error"].contains(name)
+        !share && !other.contains(&name) && !["congestion", "hosts", "error"].contains(&name)
     };
-    let columns = names(rounds).split(',').filter(is_shown).map(|name| {
-        let title = match name {
+    let fields = fields(rounds, report.participants.len()).into_iter();
+    let columns = fields.filter(|field| is_shown(&field.name)).map(|field| {
+        let title = match &field.name[..] {
             "rounds" if rounds.name == "bisection" => "pairings".to_owned(),
             name => name.replace("_bit_per_s", " Mbit/s").replace('_', " "),
         };
-        column(title, move |line: &Line| {
-            let text = |name| line.get(name).and_then(Value::as_str);
-            match name {
-                "transport" => medium(text(name).unwrap_or_default(), text("congestion")),
-                _ => shown(name, line.get(name)),
-            }
+        column(title, move |line: &Line<'_>| match &field.name[..] {
+            "transport" => line.run.medium(),
+            _ => (field.value)(line).shown(),
         })
     });
     write_table(&columns.collect::<Vec<_>>(), &lines, out)?;
@@ -159,8 +261,9 @@ fn write_errors(report: &dyn Results, out: &mut dyn Write) -> io::Result<()> {
 
 /// For programs. A run that failed ends with a line that has its error and no numbers.
 fn group_csv(report: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
-    let names = names(patterns::named(&report.pattern));
-    fields::write_csv(names, &lines(report), out)
+    let rounds = patterns::named(&report.pattern);
+    let fields = fields(rounds, report.participants.len());
+    columns::write_csv(&fields, &lines(report), out)
 }
 
 /// `esp-params` for people: `burst_length` downwards, `packets_to_ack` to the right.
@@ -191,19 +294,49 @@ fn params_table(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
 
 /// `esp-params` for programs. A run that failed ends with a line that has its error and no numbers.
 fn params_csv(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut lines = Vec::new();
-    let cells = report.cells.iter().map(line);
-    fields::add_lines(&mut lines, fields::of(report), cells);
-    let names =
-        "clients,size,burst_length,packets_to_ack,rounds,errors,worst_bit_per_s,median_bit_per_s,\
-                 best_bit_per_s,worst_share,median_share,best_share,error";
-    fields::write_csv(names, &lines, out)
+    type OfCell<'a> = Rest<'a, &'a Cell>;
+    fn of_cell<'a, V: Into<Value>>(
+        name: &'static str,
+        value: impl Fn(&Cell) -> V + 'a,
+    ) -> Field<'a, OfCell<'a>> {
+        field(name, move |line: &OfCell<'_>| {
+            line.row().map(|cell| value(cell).into())
+        })
+    }
+    let rate =
+        |cell: &Cell, rate: fn(Goodput) -> u64| Value::rate(cell.goodput_bit_per_s.map(rate));
+    let fields = [
+        field("clients", |_: &OfCell<'_>| report.clients),
+        field("size", |_: &OfCell<'_>| Value::Size(report.size)),
+        of_cell("burst_length", |cell| cell.parameters.burst_length),
+        of_cell("packets_to_ack", |cell| cell.parameters.packets_to_ack),
+        of_cell("rounds", |cell| cell.rounds),
+        of_cell("errors", |cell| cell.errors),
+        of_cell("worst_bit_per_s", |cell| rate(cell, |rates| rates.worst)),
+        of_cell("median_bit_per_s", |cell| rate(cell, |rates| rates.median)),
+        of_cell("best_bit_per_s", |cell| rate(cell, |rates| rates.best)),
+        of_cell("worst_share", |cell| {
+            cell.share.and_then(|share| share.worst())
+        }),
+        of_cell("median_share", |cell| {
+            cell.share.and_then(|share| share.median())
+        }),
+        of_cell("best_share", |cell| {
+            cell.share.and_then(|share| share.best())
+        }),
+        field("error", |line: &OfCell<'_>| line.error().map(Value::from)),
+    ];
+    columns::write_csv(
+        &fields,
+        &columns::lines(&report.outcome, &report.cells),
+        out,
+    )
 }
 
 #[cfg(test)]
 pub(crate) mod samples {
     use super::*;
-    use serde_json::json;
+    use serde_json::{json, Value};
 
     const ERROR: &str = "h1: no module, run `modprobe enet`";
 

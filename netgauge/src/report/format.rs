@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The forms that a report is printed in.
+
+use std::io::{self, IsTerminal as _, Write};
+
+use serde::Serialize;
+
+use super::record::Record;
+use super::{csv, table, LeftOut, Report};
+
+impl Report {
+    /// Prints the report.
+    ///
+    /// # Errors
+    ///
+    /// The writer's error.
+    pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        let record = self.record.as_ref();
+        write(self, record, format, (table::write, csv::write), out)
+    }
+}
+
+/// Prints a report in one form.
+type Print<R> = fn(&R, &mut dyn Write) -> io::Result<()>;
+
+/// Prints a report with its record, which JSON has in it.
+pub(crate) fn write<R: Serialize>(
+    report: &R,
+    record: Option<&Record>,
+    format: Format,
+    (table, csv): (Print<R>, Print<R>),
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        Format::Table => {
+            record.map_or(Ok(()), |record| record.write_head(out))?;
+            table(report, out)
+        }
+        Format::Csv => {
+            record.map_or(Ok(()), |record| record.write_comments(out))?;
+            csv(report, out)
+        }
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut *out, report)?;
+            writeln!(out)
+        }
+    }
+}
+
+/// Forms of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For programs: one document.
+    Json,
+    /// For programs: one line per transport, pattern, size and kind of times.
+    Csv,
+}
+
+impl Format {
+    /// Says on standard error what was left out and what failed, unless whoever sees that sees it
+    /// in this report as well.
+    pub fn tell(self, left_out: &[LeftOut], errors: &[String]) {
+        if self != Self::Table {
+            left_out.iter().for_each(|out| eprintln!("netgauge: {out}"));
+        }
+        if self != Self::Table || !io::stdout().is_terminal() {
+            let errors = errors.iter();
+            errors.for_each(|error| eprintln!("netgauge: {error}"));
+        }
+    }
+}
