@@ -2,44 +2,41 @@
 
 //! One connection: handshake, end, resets, and its two halves together.
 //!
-//! The engine is pulled. The caller hands in packets, reads and expired timers.
+//! The engine does nothing on its own. The caller passes in packets, reads and expired timers.
 //! After each of these it
 //!
-//! 1. does what the [`Outcome`] says, if there is one;
+//! 1. acts on the [`Outcome`], if there is one;
 //! 2. has the connection [scheduled](super::AckQueue::schedule);
 //! 3. calls [`Connection::poll_transmit`] until there is nothing to send;
 //! 4. arms one timer for [`Connection::deadline`].
 //!
 //! Choices beyond the theses:
 //!
-//! * Both sides may open the same connection at once, as in TCP. A SYN|ACK with
-//!   another number than the SYN before it replaces that number: its sender has
-//!   seen our SYN.
+//! * Both sides may open the same connection simultaneously, as in TCP. A SYN|ACK with another
+//!   number than the preceding SYN replaces that number, because its sender has seen our SYN.
 //! * There is no TIME-WAIT. The side that acknowledges the other's FIN last forgets the connection.
-//!   If that acknowledgement is lost, a retransmission finds no socket and is answered with RST. So
-//!   a RST is a clean end once the peer's FIN has arrived and ours was sent, if only our FIN is
-//!   unacknowledged. It also is if it comes from a host that does not know the connection
-//!   ([`reset_for`](super::reset_for)), not from a peer that gives up, and if that host may have
-//!   had everything: since our FIN left we have sent something again or probed, or the RST answers
-//!   the FIN, which may have arrived twice, and no packet before it. A host that never had the data
-//!   would have answered that.
-//! * A packet with an acknowledgement out of bounds is dropped whole, with its
-//!   data. As in TCP (RFC 9293, 3.10.7.3), one that arrives instead of the answer
-//!   to our SYN belongs to a connection that our side has forgotten, and is
-//!   answered with RST.
-//! * A SYN with another number than the connection's may come from a host that
-//!   was restarted. It is answered with an acknowledgement (a challenge ACK, RFC
-//!   5961). A host that knows the connection takes nothing from it. Another one
-//!   resets us, and its next SYN finds the port free. This cannot loop: the
-//!   peer's reply never has an older number than we expect, since a host that
-//!   answers an empty packet expects a number beyond the packet's, and has sent
-//!   all that this one acknowledges.
-//! * A connection whose socket is closed is an *orphan*. Nobody will read, so data that arrives for
-//!   it ends it with a RST, and it waits for the peer's FIN for some seconds only. It does not last
-//!   for ever if the peer answers, has room, and acknowledges nothing: two orphans that a forged
-//!   packet has set apart would keep each other alive. Nor does it, beyond some minutes, if the
-//!   peer has no room: a peer that never reads would hold it for ever. If the user has ended both
-//!   halves, data ends the connection in the same way, as with TCP.
+//!   If that acknowledgement is lost, the FIN is retransmitted, finds no socket and is answered
+//!   with RST. So once the peer's FIN has arrived and ours was sent, a RST is a clean end in two
+//!   cases. Either only our FIN is unacknowledged. Or the RST comes from a host that does not know
+//!   the connection ([`reset_for`](super::reset_for)), not from a peer that gives up, and that host
+//!   may have received everything. It may if we have retransmitted or probed since our FIN was
+//!   first sent, or if the RST answers the FIN, which may have been duplicated, and no packet
+//!   before it. A host that never had the data would have answered that.
+//! * A packet whose acknowledgement number is out of bounds is dropped with its data. As in TCP
+//!   (RFC 9293, 3.10.7.3), if it arrives instead of the answer to our SYN, it belongs to a
+//!   connection that our side has forgotten, and is answered with RST.
+//! * A SYN with another number than the connection's may come from a host that was restarted. It is
+//!   answered with a challenge ACK (RFC 5961). A host that knows the connection ignores that.
+//!   Another host resets us, and its next SYN finds the port free. This cannot loop: the peer's
+//!   reply never has an older number than we expect, since a host that answers an empty packet
+//!   expects a number beyond the packet's, and has sent everything that the packet acknowledges.
+//! * A connection whose socket is closed is an *orphan*. No process will read, so arriving data
+//!   ends it with a RST, and it waits only some seconds for the peer's FIN. Two limits end it
+//!   although the peer answers. If the peer has room but acknowledges nothing, the orphan ends: a
+//!   forged packet may have desynchronised two orphans, which would keep each other alive. If the
+//!   peer has no room, the orphan ends after some minutes: a peer that never reads would hold it
+//!   for ever. If the user has ended both halves, data ends the connection in the same way, as with
+//!   TCP.
 
 use super::config::{Config, Stats, LARGEST_WINDOW};
 use super::cookie::MOST_WINDOW;
@@ -66,15 +63,15 @@ mod turns;
 /// Whether both sides have sent a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Handshake {
-    /// One has.
+    /// Only one has.
     Usual,
-    /// Both have, and our SYN|ACK has not left.
+    /// Both have, and our SYN|ACK was not sent yet.
     Crossing,
-    /// Both have.
+    /// Both have, and our SYN|ACK was sent.
     Crossed,
 }
 
-/// The user's end of the receiving direction.
+/// The state of the receiving direction as the user controls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Reader {
     /// The user may read.
@@ -83,43 +80,43 @@ enum Reader {
     Shutdown,
     /// The socket is closed: the connection is an orphan.
     Closed {
-        /// When it stops waiting, for a FIN or for progress.
+        /// When it stops waiting for a FIN or for progress.
         until: Nanos,
-        /// When it ends although its peer holds all that it is sent.
+        /// When it ends although the peer still answers with a closed window.
         held: Nanos,
     },
 }
 
-/// A RST that is to be sent.
+/// A RST that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum PendingReset {
     None,
-    /// A packet that arrived instead of the answer to our SYN, a challenge ACK for
-    /// one, is answered with this.
+    /// Answers a packet, such as a challenge ACK, that arrived instead of the answer to our SYN.
     Challenged(Header),
-    /// Data has arrived that nobody will read, or what does not belong to such a connection.
+    /// Ends the connection: no process will read the data that arrived, or the peer broke the
+    /// rules.
     Unread,
 }
 
 /// The engine of one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Connection {
-    /// The counters; `tx_err` is the caller's to count.
+    /// The counters; the caller counts `tx_err`.
     pub stats: Stats,
     local_port: u16,
     remote_port: u16,
     state: State,
     failure: Option<Failure>,
     config: Config,
-    /// The window that a SYN or SYN|ACK told: a larger one would surprise the peer.
+    /// The window that our SYN or SYN|ACK advertised. The peer does not expect a larger one.
     advertised_window: u16,
-    /// Whether it told that requests may name packets.
+    /// Whether our SYN or SYN|ACK allowed requests that name packets.
     advertised_selective: bool,
     /// Whether the peer's did.
     peer_selective: bool,
-    /// The user's value in place of [`Config::user_timeout`], 0 for none.
+    /// The user's value that overrides [`Config::user_timeout`]; 0 for none.
     user_timeout: u32,
-    /// How often a SYN leaves.
+    /// How often a SYN is sent at most.
     syn_tries: u8,
     pub(super) sender: Sender,
     receiver: Receiver,
@@ -130,15 +127,15 @@ pub struct Connection {
     reset: PendingReset,
     /// When a challenge ACK was last sent.
     last_challenge: Option<Nanos>,
-    /// The peer has told its version: all data that it sends acknowledges.
+    /// The peer's SYN had the version option. So all its data carries an acknowledgement.
     peer_has_version: bool,
     masks: Masks,
-    /// Of a connection with records.
+    /// The record state; `None` in a connection without records.
     pub(super) records: Option<Records>,
 }
 
 impl Connection {
-    /// A connection that is yet to be opened.
+    /// Creates a connection that is not yet open.
     pub fn new(local_port: u16, remote_port: u16, config: Config) -> Self {
         Self {
             stats: Stats::default(),
@@ -166,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// The caller has another way to the peer: a SYN leaves `tries` times at most.
+    /// Limits how often a SYN is sent, for a caller with an alternative path to the peer.
     pub fn set_syn_tries(&mut self, tries: u8) {
         self.syn_tries = tries;
     }
@@ -187,8 +184,8 @@ impl Connection {
         self.state = State::SynSent;
     }
 
-    /// A listener's connection with the sender of a SYN: a SYN|ACK with the random
-    /// number `isn` is due.
+    /// Creates a listener's connection with the sender of `syn`: a SYN|ACK with the random number
+    /// `isn` is due.
     pub fn accept(local_port: u16, syn: &Header, isn: Seq, config: Config, now: Nanos) -> Self {
         let mut connection = Self::new(local_port, syn.src, config);
         connection.sender = Sender::new(isn);
@@ -198,7 +195,7 @@ impl Connection {
         connection
     }
 
-    /// The peer's SYN had these options: to be called after [`accept`](Self::accept).
+    /// Takes the options of the peer's SYN. Call this after [`accept`](Self::accept).
     pub fn take_options(&mut self, options: &Options) {
         self.receiver.take_options(options);
         self.peer_has_version |= options.version.is_some();
@@ -216,15 +213,15 @@ impl Connection {
         }
     }
 
-    /// Both sides have told whether requests may name packets, or one has.
+    /// Enables requests that name packets, once both sides have advertised them.
     fn negotiate_selective(&mut self) {
         if self.advertised_selective && self.peer_selective {
             self.receiver.enable_selective();
         }
     }
 
-    /// The peer's SYN or SYN|ACK had these options: to be called where [`Outcome::answered`] says
-    /// so. Refuses a peer with records if this end has none, and one without if it has.
+    /// Takes the options of the peer's SYN or SYN|ACK. Call this if [`Outcome::answered`] is set.
+    /// Ends the connection as refused if only one end uses records.
     pub fn take_answer(&mut self, options: &Options, outcome: &mut Outcome) {
         self.take_options(options);
         if options.records.is_some() != self.records.is_some() {
@@ -232,7 +229,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection, with a RST that tells the peer.
+    /// Ends the connection, and sends the peer a RST.
     #[cold]
     pub(super) fn break_off(&mut self, failure: Failure, outcome: &mut Outcome) {
         self.fail(failure, outcome);
@@ -241,9 +238,8 @@ impl Connection {
         outcome.deliver = false;
     }
 
-    /// The connection that a listener makes of the packet that answers its SYN|ACK,
-    /// if it has kept nothing of the SYN: see [`cookie`](super::cookie). The packet
-    /// comes next.
+    /// Creates a listener's connection from the packet that answers its SYN|ACK, if the listener
+    /// kept no state of the SYN: see [`cookie`](super::cookie). Pass in that packet next.
     pub fn accept_forgotten(
         local_port: u16,
         syn: &Header,
@@ -253,7 +249,7 @@ impl Connection {
     ) -> Self {
         let mut connection = Self::accept(local_port, syn, isn, config, now);
         connection.sender.assume_syn_sent(now);
-        // The SYN told this, or it would not have been answered by a cookie.
+        // A SYN without these options is not answered with a cookie.
         connection.peer_has_version = true;
         connection.sender.may_skip();
         connection.receiver.widen_span(MOST_WINDOW);
@@ -262,25 +258,25 @@ impl Connection {
         connection
     }
 
-    /// The state.
+    /// Returns the state.
     #[inline]
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Why the connection ended, `None` while it lasts and after a clean end.
+    /// Returns why the connection ended; `None` while it lasts and after a clean end.
     #[inline]
     pub fn failure(&self) -> Option<Failure> {
         self.failure
     }
 
-    /// The parameters, as the connection follows them.
+    /// Returns the parameters in use.
     #[inline]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Changes the parameters from now on. The window does not get larger than the peer was told.
+    /// Changes the parameters. The window does not exceed what the peer was told in the handshake.
     pub fn set_config(&mut self, config: Config) {
         self.config = config.with_window_up_to(self.advertised_window);
         if self.user_timeout != 0 {
@@ -288,22 +284,22 @@ impl Connection {
         }
     }
 
-    /// Sets a [`user_timeout`](Config::user_timeout) of `millis` in place of the
-    /// configured one, also of later configurations; 0 ends that. `config` has the
-    /// configured one.
+    /// Overrides the configured [`user_timeout`](Config::user_timeout) by `millis`, also in later
+    /// configurations; 0 ends that. `config` has the configured value.
     pub fn set_user_timeout(&mut self, millis: u32, config: Config) {
         self.user_timeout = millis;
         self.set_config(config);
     }
 
-    /// The smoothed round trip time, 0 before one was measured, and the retransmission timeout.
+    /// Returns the smoothed round trip time, 0 before the first measurement, and the retransmission
+    /// timeout.
     pub fn times(&self) -> (Nanos, Nanos) {
         let timeout = self.rtt.timeout(self.config.least_timeout(), 0);
         (self.rtt.smoothed(), timeout)
     }
 
-    /// Whether the write queue may grow: the stream is not ended and the
-    /// numbers suffice, some 32,000 packets.
+    /// Whether the write queue may grow: the stream has not ended, and a number is free. Some
+    /// 32,000 packets can be queued.
     #[inline]
     pub fn can_enqueue(&self) -> bool {
         matches!(
@@ -312,7 +308,7 @@ impl Connection {
         ) && self.sender.can_enqueue()
     }
 
-    /// The number that the packet queued next will take.
+    /// The number that the next queued packet takes.
     #[inline]
     pub fn next_number(&self) -> Seq {
         self.sender.tail()
@@ -328,59 +324,58 @@ impl Connection {
         }
     }
 
-    /// So many data packets were appended to the write queue, at most
-    /// [`free_numbers`](Self::free_numbers); they take the next numbers.
+    /// Notes that data packets were appended to the write queue, at most
+    /// [`free_numbers`](Self::free_numbers). They take the next numbers.
     #[inline]
     pub fn enqueue(&mut self, packets: u16) {
         self.sender.enqueue(packets.min(self.free_numbers()));
     }
 
-    /// Whether the packets with the number `seq` and behind it were never sent: then they may be
-    /// cut anew at once, see [`recut`](Self::recut).
+    /// Whether the packets from the number `seq` on were never sent. Then the caller may split them
+    /// again at once: see [`recut`](Self::recut).
     pub fn is_unsent(&self, seq: Seq) -> bool {
         self.sender.is_unsent(seq)
     }
 
-    /// Packets that were sent are too large to retransmit. No packet of the queue leaves
-    /// until it is known which of them the peer has. Then [`Outcome::cut`] has the rest of the
-    /// queue cut anew, or the connection ends with [`Failure::TooLarge`]. Without such packets the
-    /// queue is cut anew a while later.
+    /// Pauses the sender, because packets that were sent are too large to retransmit. It sends
+    /// nothing of the queue until it knows which of them the peer has. Then [`Outcome::cut`] asks
+    /// the caller to split the rest of the queue again, or the connection ends with
+    /// [`Failure::TooLarge`]. If nothing is outstanding, the queue is split again a while later.
     pub fn pause(&mut self, now: Nanos) {
         if self.sender.is_open() {
             self.sender.pause(&self.config, &self.rtt, now);
         }
     }
 
-    /// Whether all that the peer has not acknowledged can be retransmitted in smaller packets.
-    /// Otherwise a [`pause`](Self::pause) may end the connection.
+    /// Whether everything unacknowledged can be retransmitted in smaller packets. Otherwise a
+    /// [`pause`](Self::pause) may end the connection.
     pub fn may_shrink(&self) -> bool {
         self.sender.may_shrink()
     }
 
-    /// Whether a [`pause`](Self::pause) lasts.
+    /// Whether the sender is in a [`pause`](Self::pause).
     pub fn is_paused(&self) -> bool {
         self.sender.is_paused()
     }
 
-    /// The number that the packet `from` has when the queue was [cut anew](Self::recut) from there
-    /// on: none that was sent is used again.
+    /// The number that the packet `from` takes when the queue is [split again](Self::recut) from
+    /// there on. Numbers that were sent are not reused.
     pub fn number_behind(&self, from: Seq) -> Seq {
         self.sender.number_behind(from)
     }
 
-    /// The write queue was cut anew from the number `from` on, and holds `packets` packets from
-    /// there, the first of which has the number [`number_behind`](Self::number_behind). To be
-    /// called after [`Outcome::cut`] with [`first_unacked`](Self::first_unacked), or without one
-    /// with a number that [`is_unsent`](Self::is_unsent). `kept` tells with which flags the packet
-    /// `from` left before.
+    /// Notes that the caller split the write queue again from the number `from` on, into `packets`
+    /// packets. The first of these has the number [`number_behind`](Self::number_behind). After
+    /// [`Outcome::cut`], pass [`first_unacked`](Self::first_unacked); otherwise a number that
+    /// [`is_unsent`](Self::is_unsent). `kept` returns the flags with which the packet `from` was
+    /// sent.
     pub fn recut(&mut self, from: Seq, packets: u16, kept: impl FnOnce(Seq) -> u8) {
         self.sender.recut(from, packets, kept);
     }
 
-    /// While `hold`, the last queued packet does not leave: a send call that still
-    /// copies, or an announced one, queues more behind it, so that the packet need
-    /// not carry TXF. To be released before a call sleeps, and within a time that
-    /// the peer can wait for the data.
+    /// Withholds the last queued packet while `hold` is set. A send call that still copies, or one
+    /// with `MSG_MORE`, will queue more behind it, so the packet need not carry TXF. Release it
+    /// before a call sleeps, and within a time that the peer can wait for the data.
     #[inline]
     pub fn hold_last(&mut self, hold: bool) {
         self.sender.hold_last(hold);
@@ -392,15 +387,14 @@ impl Connection {
         self.sender.last_is_unsent()
     }
 
-    /// A record ends with the packet queued last: the next bytes begin a packet of
-    /// their own.
+    /// Ends a record with the last queued packet: the next bytes begin a new packet.
     #[inline]
     pub fn seal_last(&mut self) {
         self.sender.seal_last();
     }
 
-    /// Whether all that is to be sent waits for the window to open. Bytes that are appended
-    /// meanwhile need no [`poll_transmit`](Self::poll_transmit), which would find nothing and
+    /// Whether everything to be sent waits for the window to open. While bytes are only appended,
+    /// [`poll_transmit`](Self::poll_transmit) need not be called: it would return nothing and
     /// change nothing.
     #[inline]
     pub fn awaits_window(&self) -> bool {
@@ -410,9 +404,9 @@ impl Connection {
             && !self.liveness.has_probe()
     }
 
-    /// Whether a transmission that begins now is to be announced by a packet of
-    /// [`SHORT`](super::ack_queue::SHORT) bytes, and [sealed](Self::seal_last), if it has more than
-    /// one packet: many others announce theirs at the same receiver.
+    /// Whether a transmission of several packets that begins now should start with a packet of
+    /// [`SHORT`](super::ack_queue::SHORT) bytes, which is [sealed](Self::seal_last), because many
+    /// senders announce transmissions to the same receiver.
     #[inline]
     pub fn announces_short(&self) -> bool {
         self.sender.announces_short(&self.config)
@@ -431,29 +425,27 @@ impl Connection {
         self.sender.unsent()
     }
 
-    /// The number of the packet that
-    /// [`poll_transmit`](Self::poll_transmit) gives out next, window permitting.
+    /// The number of the next packet that [`poll_transmit`](Self::poll_transmit) returns, if the
+    /// window permits.
     #[inline]
     pub fn cursor(&self) -> Seq {
         self.sender.cursor()
     }
 
-    /// The number of the first packet that is not acknowledged: the write queue's
-    /// head, if there is one.
+    /// The number of the first unacknowledged packet, the head of the write queue.
     #[inline]
     pub fn first_unacked(&self) -> Seq {
         self.sender.una()
     }
 
-    /// Queued data packets not yet acknowledged, sent or not.
+    /// Number of queued data packets that are not acknowledged, sent or not.
     #[inline]
     pub fn unacked(&self) -> u16 {
         self.sender.queued()
     }
 
-    /// Ends the sending direction: a FIN follows all queued data. Without
-    /// effect when it is ended already; a connection whose SYN is unanswered is
-    /// simply over.
+    /// Ends the sending direction: a FIN follows all queued data. Without effect if it has already
+    /// ended. A connection whose SYN is unanswered closes at once.
     pub fn close_send(&mut self) {
         self.state = match self.state {
             State::SynReceived | State::Established => State::FinWait1,
@@ -464,23 +456,23 @@ impl Connection {
         self.sender.finish();
     }
 
-    /// The user has shut the receiving direction down: once the sending direction
-    /// is ended too, data is answered with a RST.
+    /// Shuts down the receiving direction. Once the sending direction has ended too, data is
+    /// answered with a RST.
     pub fn receive_shutdown(&mut self) {
         if self.reader == Reader::Open {
             self.reader = Reader::Shutdown;
         }
     }
 
-    /// The socket is closed, and nobody will read again. The sending direction ends as by
-    /// [`close_send`](Self::close_send). From now on data fails the connection with
-    /// [`Failure::Reset`], and the next packet to send is a RST that tells the peer.
+    /// Makes the connection an orphan, as its socket is closed and no process will read. Ends the
+    /// sending direction as [`close_send`](Self::close_send) does. From now on data fails the
+    /// connection with [`Failure::Reset`], and the next packet to send is a RST.
     pub fn orphan(&mut self, now: Nanos) {
         self.close_send();
         self.limit_orphan(now, now.saturating_add(ORPHAN_HELD));
     }
 
-    /// Limits an orphan's life, beyond `held` whatever its peer acknowledges.
+    /// Limits an orphan's life: never beyond `held`, whatever the peer acknowledges.
     fn limit_orphan(&mut self, now: Nanos, held: Nanos) {
         let wait = if self.state == State::FinWait2 {
             ORPHAN_WAIT
@@ -508,8 +500,7 @@ impl Connection {
         self.header(self.sender.high(), flags::RST | flags::ACK)
     }
 
-    /// The connection ends as both sides wanted. An answer that is due still
-    /// leaves.
+    /// Closes the connection cleanly. An acknowledgement that is due is still sent.
     fn close(&mut self, outcome: &mut Outcome) {
         self.state = State::Closed;
         self.receiver.end();
@@ -523,21 +514,21 @@ impl Connection {
         outcome.failed = Some(failure);
     }
 
-    /// Whether an acknowledgement or a request is withheld until the reader
-    /// makes room: only then [`on_read`](Self::on_read) changes anything.
+    /// Whether an acknowledgement or a request is withheld until the reader makes room. Otherwise
+    /// [`on_read`](Self::on_read) has no effect.
     #[inline]
     pub fn waits_for_room(&self) -> bool {
         self.receiver.waits_for_room()
     }
 
-    /// The receive buffer's limit, bytes, with which the receiver would grant as large a window as
-    /// the rate asks for that packets arrive at. `None` if it does.
+    /// The size of the receive buffer, in bytes, that would allow the window which the path needs.
+    /// `None` if the present one does.
     #[inline]
     pub fn wanted_room(&self) -> Option<u32> {
         self.receiver.wanted_room()
     }
 
-    /// The most packets that the peer may have sent behind the last advertised number.
+    /// Maximum number of packets that the peer may have sent after the last advertised number.
     #[inline]
     pub fn granted(&self) -> u16 {
         self.receiver.granted(&self.config)
@@ -549,40 +540,38 @@ impl Connection {
         self.sender.window(&self.config)
     }
 
-    /// Whether an acknowledgement waits for data to carry it: only then
-    /// [`flush_ack`](Self::flush_ack) changes anything.
+    /// Whether an acknowledgement waits for data to carry it. Otherwise
+    /// [`flush_ack`](Self::flush_ack) has no effect.
     #[inline]
     pub fn waits_for_data(&self) -> bool {
         self.receiver.waits_for_data()
     }
 
-    /// The reader took data and left `room`: a withheld acknowledgement may
-    /// leave.
+    /// Handles a read that left `room`: a withheld acknowledgement may become due.
     #[inline]
     pub fn on_read(&mut self, room: Room, now: Nanos) {
         self.receiver.on_read(room, &self.config, now);
     }
 
-    /// The reader is about to sleep: a delayed acknowledgement need not wait
-    /// for data any longer.
+    /// Makes a delayed acknowledgement due, as the reader is about to sleep.
     #[inline]
     pub fn flush_ack(&mut self) {
         self.receiver.flush();
     }
 
-    /// What the [request](super::Transmit::Request) names that has just been given out: its
-    /// payload.
+    /// The payload of the [request](super::Transmit::Request) that
+    /// [`poll_transmit`](Self::poll_transmit) has just returned: the packets it names.
     pub fn named(&self) -> [u8; super::wire::MISSING_MOST] {
         self.receiver.named().0
     }
 
-    /// Whether the peer owes a sign of life soon.
+    /// Whether the peer owes an answer.
     #[inline]
     fn is_active(&self) -> bool {
         self.sender.awaits_peer() || self.receiver.is_receiving()
     }
 
-    /// When a timer expires. The handshake has the first one only.
+    /// When a timer expires. Only the first one runs during the handshake.
     #[inline(always)]
     fn expiry(&self, timer: Timer) -> Option<Nanos> {
         match timer {
@@ -600,9 +589,8 @@ impl Connection {
         }
     }
 
-    /// When [`on_deadline`](Self::on_deadline) is next to be called, `None` for
-    /// never. To be asked after any other call. The caller may keep an earlier timer
-    /// running: early expiry is a no-op.
+    /// When to call [`on_deadline`](Self::on_deadline) next; `None` for never. Ask again after any
+    /// other call. The caller may keep an earlier timer running: early expiry is a no-op.
     #[inline]
     pub fn deadline(&self) -> Option<Nanos> {
         if self.state == State::Closed {
@@ -623,9 +611,9 @@ impl Connection {
         )
     }
 
-    /// A time before which no timer expires that began to run after the last call of
-    /// [`deadline`](Self::deadline); `now` if that takes more to find out than asking for the
-    /// deadline. A caller whose timer runs no longer than that need not ask.
+    /// A time before which no timer expires that was started since the last call of
+    /// [`deadline`](Self::deadline). Returns `now` if computing it would cost more than `deadline`.
+    /// A caller whose timer expires no later need not call `deadline`.
     #[inline]
     pub fn earliest_new_deadline(&self, now: Nanos) -> Nanos {
         let quiet = self.state == State::Established
@@ -639,9 +627,9 @@ impl Connection {
         }
     }
 
-    /// Runs the timers that are due. `last_device_rx`: when a packet of any connection last
-    /// arrived at the device. Our own packets may be queued behind those of others
-    /// in the switch port, so a probe for them waits from then on, within limits.
+    /// Runs the timers that are due. `last_device_rx` is when a packet of any connection last
+    /// arrived at the device. Our packets may be queued behind those of others in the switch port,
+    /// so a probe for them waits from that time on, within limits.
     pub fn on_deadline(&mut self, last_device_rx: Nanos, now: Nanos) -> Outcome {
         let mut outcome = Outcome::default();
         self.receiver.note_arrival(last_device_rx);

@@ -12,15 +12,15 @@ use super::super::wire::{flags, reset_for, Header};
 use super::{Connection, Handshake, PendingReset, Reader};
 
 impl Connection {
-    /// As [`on_packets`](Self::on_packets), of one packet.
+    /// Processes one packet, as [`on_packets`](Self::on_packets) does.
     #[inline]
     pub fn on_packet(&mut self, header: &Header, room: Room, now: Nanos) -> Outcome {
         self.on_packets(header, 1, room, now)
     }
 
-    /// Takes in a run of `count` packets addressed to this connection, with one header:
-    /// see [`Header::of_run`]. Only data come as more than one. `room`: the receive queue
-    /// before them.
+    /// Processes a run of `count` packets for this connection, with one header: see
+    /// [`Header::of_run`]. Only data arrives as more than one packet. `room` describes the receive
+    /// queue before them.
     #[inline]
     pub fn on_packets(&mut self, header: &Header, count: u16, room: Room, now: Nanos) -> Outcome {
         self.stats.pkt_rx = self.stats.pkt_rx.wrapping_add(count.into());
@@ -36,9 +36,9 @@ impl Connection {
         outcome
     }
 
-    /// The header that [`on_packets`](Self::on_packets) gets in place of one that [names
-    /// packets](Header::names_missing): an acknowledgement, or ACK|RRQ if this was not negotiated.
-    /// Any other header is returned as it is.
+    /// Returns the header to pass to [`on_packets`](Self::on_packets) for one that [names
+    /// packets](Header::names_missing): an acknowledgement, or ACK|RRQ if such requests were not
+    /// negotiated. Returns any other header unchanged.
     #[cold]
     #[inline(never)]
     pub fn without_names(&self, header: &Header) -> Header {
@@ -54,8 +54,8 @@ impl Connection {
         }
     }
 
-    /// Takes in the names of such a packet, after [`on_packets`](Self::on_packets) returned
-    /// `outcome`.
+    /// Processes the packets that such a header names, after [`on_packets`](Self::on_packets)
+    /// returned `outcome`.
     #[cold]
     #[inline(never)]
     pub fn on_named(&mut self, header: &Header, named: &[u8], outcome: &Outcome, now: Nanos) {
@@ -66,31 +66,32 @@ impl Connection {
         }
     }
 
-    /// The packets that the caller keeps cost so many bytes now.
+    /// Sets the bytes of the receive buffer that kept packets take.
     pub fn set_kept(&mut self, bytes: u32) {
         self.receiver.set_kept(bytes);
     }
 
-    /// Whether the caller keeps packets.
+    /// Whether the caller keeps packets behind a hole.
     #[inline]
     pub fn keeps(&self) -> bool {
         self.receiver.keeps()
     }
 
-    /// The caller has freed the packets that it kept.
+    /// Notes that the caller freed the packets it kept.
     pub fn drop_kept(&mut self) {
         self.receiver.drop_kept();
     }
 
-    /// Whether the first of the packets with the number `seq` that the caller keeps is to be handed
-    /// over now: nothing before it is missing.
+    /// Whether the caller should deliver the first kept packet, which has the number `seq`: no
+    /// packet before it is missing.
     #[inline]
     pub fn reaches(&self, seq: Seq) -> bool {
         !seq.after(self.receiver.expected())
     }
 
-    /// As [`on_packets`](Self::on_packets), of the first packets that were kept and are
-    /// [reached](Self::reaches). Those that have been taken since are dropped.
+    /// Processes the first kept packets, which are [reached](Self::reaches), as
+    /// [`on_packets`](Self::on_packets) does. Drops them if others with their numbers have been
+    /// taken.
     #[cold]
     pub fn on_kept(&mut self, header: &Header, count: u16, room: Room, now: Nanos) -> Outcome {
         let mut outcome = Outcome::default();
@@ -141,7 +142,7 @@ impl Connection {
             }
         }
         if !self.receiver.is_plausible(header.seq) {
-            // A stale or forged packet: its acknowledgement may name what was never received.
+            // A stale or forged packet: its acknowledgement number is not to be trusted either.
             return Err(DropReason::BeyondWindow);
         }
         if header.has(flags::ACK) {
@@ -155,18 +156,18 @@ impl Connection {
         self.on_payload(header, count, room, now, outcome)
     }
 
-    /// Data that acknowledges nothing: a sender that tells no version need not repeat a number.
-    /// From any other such data is forged.
+    /// Handles data without an acknowledgement. Only a peer without the version option may send
+    /// such data; from any other it is forged.
     fn on_unacknowledging(&mut self, now: Nanos) -> Result<(), DropReason> {
         if !self.sender.is_open() || self.peer_has_version {
-            // Nothing shows that it answers our SYN, or belongs to this connection.
+            // Nothing shows that the packet belongs to this connection.
             return Err(DropReason::BadState);
         }
         self.liveness.restart(now);
         Ok(())
     }
 
-    /// The answer to our SYN, or the peer's own.
+    /// Handles the answer to our SYN, or a simultaneous SYN of the peer.
     fn on_answer(
         &mut self,
         header: &Header,
@@ -205,8 +206,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The SYNs of both sides have crossed (RFC 9293, 3.5): each side answers with a
-    /// SYN|ACK, which has all its tries.
+    /// Handles crossed SYNs (RFC 9293, 3.5): each side answers with a SYN|ACK, with a full number
+    /// of tries.
     fn cross(&mut self, irs: Seq, now: Nanos) {
         self.receiver = Receiver::new(irs, now);
         self.sender.restart_syn();
@@ -214,9 +215,9 @@ impl Connection {
         self.state = State::SynReceived;
     }
 
-    /// A SYN|ACK that acknowledges our SYN|ACK completes the handshake if SYNs have
-    /// crossed. Its sender knows our number, that of a SYN need not: if the two
-    /// carry different numbers, the SYN|ACK is believed.
+    /// Completes the handshake of crossed SYNs, with a SYN|ACK that acknowledges ours. The sender
+    /// of a SYN may not know our number, but that of a SYN|ACK does. So if their numbers differ,
+    /// the SYN|ACK's is used.
     fn on_crossed_answer(&mut self, header: &Header, now: Nanos, outcome: &mut Outcome) {
         if header.seq != self.receiver.irs() {
             self.receiver = Receiver::new(header.seq, now);
@@ -232,7 +233,7 @@ impl Connection {
         }
     }
 
-    /// The handshake is complete, and has shown how long the path is.
+    /// Completes the handshake, which has measured a round trip.
     fn establish(&mut self, now: Nanos, outcome: &mut Outcome) {
         self.state = State::Established;
         outcome.established = true;
@@ -241,10 +242,10 @@ impl Connection {
         }
     }
 
-    /// Takes a RST with exactly the expected number. Any other that the peer may have sent is
+    /// Handles a RST. It counts only with exactly the expected number. Any other plausible one is
     /// answered with a challenge ACK (RFC 5961): a host that does not know the connection answers
-    /// that with the number. At the connection's end there is no need: our FIN is retransmitted,
-    /// and its answer tells more.
+    /// that with the right number. While the connection is ending, this is unnecessary, since the
+    /// answer to the retransmitted FIN tells more.
     fn on_reset(
         &mut self,
         header: &Header,
@@ -258,8 +259,8 @@ impl Connection {
             }
             return Err(DropReason::BadState);
         }
-        // The RST that answers a challenge ACK names the number behind all that was sent, as the
-        // one that answers the FIN does.
+        // The RST that answers a challenge ACK acknowledges everything that was sent, just as one
+        // that answers the FIN does.
         let answers_data = self.last_challenge.is_none();
         let forgotten =
             !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack, answers_data);
@@ -274,9 +275,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a RST names a packet that may have caused it: with ACK an acceptable number, without
-    /// the number behind a packet of ours, from a probe to the last one. A sender that tells no
-    /// version need not name one.
+    /// Whether a packet of ours may have caused a RST. With ACK, the RST has an acceptable number.
+    /// Without ACK, its number follows that of one of our packets, from a probe to the last one. A
+    /// peer without the version option need not send one.
     fn names_ours(&self, reset: &Header) -> bool {
         if !self.peer_has_version {
             true
@@ -287,7 +288,7 @@ impl Connection {
         }
     }
 
-    /// A challenge ACK is to be sent, unless one was sent a short while ago.
+    /// Makes a challenge ACK due, unless one was sent recently.
     #[cold]
     fn challenge(&mut self, now: Nanos) {
         let recently = |at| now.saturating_sub(at) < CHALLENGE_INTERVAL;
@@ -297,8 +298,8 @@ impl Connection {
         }
     }
 
-    /// If a SYN or SYN|ACK arrives again, its answer was lost. One with another
-    /// number does not belong to this connection, which its sender may not know.
+    /// Handles another SYN or SYN|ACK. If it has the same number, its answer was lost. With another
+    /// number it does not belong to this connection, which its sender may not know.
     fn on_repeated_syn(
         &mut self,
         header: &Header,
@@ -359,8 +360,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Data with an acknowledgement that is not acceptable. Others may have overtaken them, and
-    /// have acknowledged more.
+    /// Handles an unacceptable acknowledgement number. On data, it may just be old: later packets
+    /// have overtaken the data, and acknowledged more.
     #[cold]
     fn on_older(&self, header: &Header) -> Result<(), DropReason> {
         let overtaken = self.receiver.is_selective()
@@ -373,8 +374,8 @@ impl Connection {
         }
     }
 
-    /// The peer has skipped the numbers that are too large to retransmit, and tells which of
-    /// them it had before.
+    /// Handles the answer to a skip: the peer has skipped the packets that are too large to
+    /// retransmit, and reports which of them it had.
     #[cold]
     fn on_skipped(
         &mut self,
@@ -394,7 +395,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Packets of ours were received.
+    /// Acts on newly acknowledged packets.
     #[inline]
     fn acknowledged(&mut self, acked: Acked, opens: bool, now: Nanos, outcome: &mut Outcome) {
         outcome.acked = acked.data;
@@ -406,8 +407,8 @@ impl Connection {
         }
     }
 
-    /// The peer of an orphan acknowledges. Progress restarts the orphan's life and moves its latest
-    /// end; an acknowledgement that opens no window restarts its life only.
+    /// Extends an orphan's life after an acknowledgement. Progress restarts it and moves its latest
+    /// end; an acknowledgement that opens no window only restarts it.
     #[cold]
     fn hold_orphan(
         &mut self,
@@ -427,7 +428,7 @@ impl Connection {
         }
     }
 
-    /// The peer acknowledges our SYN or FIN: advances the connection's state.
+    /// Advances the state, as the peer acknowledged our SYN or FIN.
     #[cold]
     fn on_control_acked(&mut self, acked: &Acked, now: Nanos, outcome: &mut Outcome) {
         if acked.syn && self.state == State::SynReceived {
@@ -498,7 +499,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Of a run, `old` packets were received before, and `dropped` ones have no room.
+    /// Counts the packets of a run that were not taken: `old` ones arrived before, `dropped` ones
+    /// found no room.
     #[cold]
     fn count_rest(&mut self, old: u16, dropped: u16) {
         let stats = &mut self.stats;
@@ -506,7 +508,7 @@ impl Connection {
         stats.pkt_rx_drop = stats.pkt_rx_drop.wrapping_add(dropped.into());
     }
 
-    /// Whether nobody will read data that arrives.
+    /// Whether no process will read arriving data.
     #[inline]
     fn refuses_data(&self) -> bool {
         match self.reader {

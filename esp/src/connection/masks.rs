@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The [masks](super::super::masks) of a connection's sums.
+//! The [masks](super::super::masks) of a connection's checksums.
 
 use super::super::masks::Wraps;
 use super::super::state::State;
@@ -8,26 +8,26 @@ use super::super::wire::{flags, Header};
 use super::{Connection, Handshake};
 
 impl Connection {
-    /// The SYN or SYN|ACK tells the random number `nonce`: to be called before it leaves, and
-    /// before [`take_options`](Self::take_options).
+    /// Sets the random nonce of our SYN or SYN|ACK. Call this before that is sent, and before
+    /// [`take_options`](Self::take_options).
     pub fn use_nonce(&mut self, nonce: u32) {
         self.masks.use_nonce(nonce);
     }
 
-    /// The nonce that a SYN or SYN|ACK which is sent now tells. A SYN|ACK tells one if the SYN did.
+    /// The nonce option of a SYN or SYN|ACK that is sent now. A SYN|ACK has one if the SYN did.
     pub fn nonce(&self) -> Option<u32> {
         let tells = self.state == State::SynSent || self.masks.are_enabled();
         self.masks.own().filter(|_| tells)
     }
 
-    /// Whether the sums of packets have masks: both sides have told a nonce.
+    /// Whether checksums have masks, as both sides sent a nonce.
     #[inline]
     pub fn has_masks(&self) -> bool {
         self.masks.are_enabled()
     }
 
-    /// The mask of the sum of a packet, or of each packet of a run, that
-    /// [`poll_transmit`](Self::poll_transmit) or [`abort`](Self::abort) has just given out.
+    /// The checksum mask of the packet, or of each packet of the run, that
+    /// [`poll_transmit`](Self::poll_transmit) or [`abort`](Self::abort) has just returned.
     #[inline]
     pub fn mask(&self, header: &Header) -> u32 {
         self.masks.tx_mask(header, || Wraps {
@@ -36,9 +36,9 @@ impl Connection {
         })
     }
 
-    /// Whether a packet with `header` whose sum has this `mask` may be one of the connection.
-    /// Others have failed their sum. To be called before [`on_packets`](Self::on_packets), of each
-    /// packet with a sum.
+    /// Whether a packet with `header` and this checksum `mask` may belong to the connection. If
+    /// not, its checksum is wrong. Call this before [`on_packets`](Self::on_packets), for each
+    /// packet with a checksum.
     #[inline]
     pub fn takes_mask(&mut self, header: &Header, mask: u32) -> bool {
         if header.is_stateless_reset() {
@@ -51,8 +51,9 @@ impl Connection {
         mask == expected || self.takes_other_mask(header, mask)
     }
 
-    /// Whether a packet was sent with this `mask` that the RST `header` answers: a SYN, one with
-    /// the number that it acknowledges, or one with the number before, which the packet takes.
+    /// Whether we sent a packet with this `mask` that the RST `header` may answer: a SYN, a packet
+    /// with the number that the RST acknowledges, or one with the number before, which that packet
+    /// takes.
     #[cold]
     fn was_sent_with(&self, header: &Header, mask: u32) -> bool {
         let sent = |seq| {
@@ -68,15 +69,15 @@ impl Connection {
     #[cold]
     fn takes_other_mask(&mut self, header: &Header, mask: u32) -> bool {
         if self.state == State::SynSent {
-            // Of a connection that our side has forgotten, with its nonce: nothing is taken from
-            // the packet, and it is answered with RST.
+            // The packet belongs to a connection that our side has forgotten, with its nonce. It is
+            // answered with RST and otherwise ignored.
             let answered = !header.has(flags::SYN | flags::RST);
             if answered {
                 self.masks.note_other(mask);
             }
             return answered;
         }
-        // A client that a cookie has answered before our SYN|ACK knows no nonce of ours.
+        // A client that got a cookie before our SYN|ACK does not know our nonce.
         let forgotten = mask == 0
             && !self.sender.is_open()
             && self.handshake == Handshake::Usual

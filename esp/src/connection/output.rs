@@ -12,9 +12,9 @@ use super::super::wire::{flags, Header, NAMING, SKIP, SKIPPED};
 use super::{Connection, Handshake, PendingReset};
 
 impl Connection {
-    /// The next packets to send; to be called until `None`, also after the connection has closed.
-    /// `queue` is asked for the flags of data that are retransmitted, and how many packets can
-    /// leave as one run.
+    /// Returns the next packets to send. Call this until it returns `None`, also after the
+    /// connection has closed. It asks `queue` for the flags of retransmitted data, and for how many
+    /// packets form one run.
     #[inline]
     pub fn poll_transmit(&mut self, now: Nanos, queue: &mut impl WriteQueue) -> Option<Transmit> {
         if self.has_nothing_to_send() {
@@ -57,7 +57,7 @@ impl Connection {
         self.poll_ack(now)
     }
 
-    /// Whether it is clear at a glance that there is nothing to send, as in most cases: then
+    /// A quick check for the usual case that nothing is to be sent. If true,
     /// [`poll_transmit`](Self::poll_transmit) need not be called.
     #[inline]
     pub fn has_nothing_to_send(&self) -> bool {
@@ -67,7 +67,7 @@ impl Connection {
             && !self.liveness.has_probe()
     }
 
-    /// The RST for a connection that our side has forgotten.
+    /// Returns the RST for a connection that our side has forgotten.
     fn poll_challenged(&mut self) -> Option<Transmit> {
         let PendingReset::Challenged(header) = self.reset else {
             return None;
@@ -80,7 +80,7 @@ impl Connection {
         })
     }
 
-    /// The last packets of a connection that is over.
+    /// Returns the last packets of a closed connection.
     fn poll_last(&mut self, now: Nanos) -> Option<Transmit> {
         if self.reset == PendingReset::Unread {
             self.reset = PendingReset::None;
@@ -89,7 +89,7 @@ impl Connection {
         self.poll_ack(now)
     }
 
-    /// An acknowledgement or a probe in a packet of its own.
+    /// Returns an empty packet: an acknowledgement, a skip or a probe.
     #[inline]
     fn poll_ack(&mut self, now: Nanos) -> Option<Transmit> {
         if let Some(kind) = self.receiver.ack_to_send() {
@@ -107,13 +107,13 @@ impl Connection {
         (self.state != State::Closed && probe).then(|| self.probe(now))
     }
 
-    /// A packet that asks for an answer.
+    /// Returns a packet that asks for an answer.
     #[cold]
     fn probe(&mut self, now: Nanos) -> Transmit {
         self.sender.note_repeat();
         self.receiver.on_probe_sent(now);
-        // The peer has received the number before the first unacknowledged one,
-        // so it takes the probe for a duplicate.
+        // The peer has received the number before the first unacknowledged one, so the probe is a
+        // duplicate to it, which it answers.
         let header = self.header(self.sender.una().sub(1), flags::ACK);
         self.on_ack_sent(AckKind::Carried, now);
         Transmit::Probe(header)
@@ -163,14 +163,14 @@ impl Connection {
         }
     }
 
-    /// A packet that carries an acknowledgement beside its purpose.
+    /// A control packet, which also carries an acknowledgement.
     #[cold]
     fn control(&mut self, header: Header, resend: bool, now: Nanos) -> Transmit {
         self.on_ack_sent(AckKind::Carried, now);
         Transmit::Control { header, resend }
     }
 
-    /// A packet whose purpose is its acknowledgement.
+    /// An empty packet of the given kind.
     #[inline]
     fn empty(&mut self, kind: AckKind, now: Nanos) -> Transmit {
         let mut header = self.header(self.sender.high(), kind.flags());
@@ -197,7 +197,7 @@ impl Connection {
         Transmit::Request(header)
     }
 
-    /// A packet with an acknowledgement leaves.
+    /// Notes that a packet with an acknowledgement was sent.
     #[inline]
     fn on_ack_sent(&mut self, kind: AckKind, now: Nanos) {
         self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection as the ACK queue sees it.
+//! The connection's interface to the ACK queue.
 
 use super::super::ack_queue::{Demand, Samples};
 use super::super::timers::Nanos;
@@ -8,96 +8,95 @@ use super::super::wire::Header;
 use super::Connection;
 
 impl Connection {
-    /// The connection's demand to the [ACK queue](super::super::AckQueue): to be
-    /// counted while a transmission is announced and the receiver is not congested,
-    /// and a turn for an acknowledgement, or for a request of a hole, that is due and
-    /// opens the window. It stays due until [`take_turn`](Self::take_turn).
+    /// The connection's demand to the [ACK queue](super::super::AckQueue). It wants to be counted
+    /// while a transmission is announced and the receiver is not congested. It wants a turn for an
+    /// acknowledgement, or for the request of a hole, that is due and opens the window. This stays
+    /// due until [`take_turn`](Self::take_turn).
     #[inline]
     pub fn demand(&self) -> Demand {
         self.receiver.demand()
     }
 
-    /// Whether the peer's windows are granted: then the ACK queue says how many packets may come
-    /// [unscheduled](Self::set_start).
+    /// Whether the receiver grants windows to the peer. Then the ACK queue also decides how many
+    /// packets may be sent [unscheduled](Self::set_start).
     #[inline]
     pub(in super::super) fn grants(&self) -> bool {
         self.receiver.grants(&self.config)
     }
 
-    /// Whether the transmission that arrives is a long one.
+    /// Whether the arriving transmission is long.
     #[inline]
     pub(in super::super) fn is_long(&self) -> bool {
         self.receiver.is_long()
     }
 
-    /// The part of its window that the transmission did not use which has just ended, in
+    /// The part of its window that a transmission which has just ended did not use, in
     /// [`PARTS`](super::super::ack_queue::PARTS).
     #[inline]
     pub(in super::super) fn unused(&self) -> u8 {
         self.receiver.unused(&self.config)
     }
 
-    /// So many packets may come behind an announcement that is not acknowledged.
+    /// Sets how many packets may follow an unacknowledged announcement.
     #[inline]
     pub(in super::super) fn set_start(&mut self, packets: u16) {
         self.receiver.set_start(packets);
     }
 
-    /// The turn is not now: the connection waits for it.
+    /// Makes the connection wait for its turn.
     #[inline]
     pub fn wait_turn(&mut self) {
         self.receiver.wait_turn();
     }
 
-    /// Whether it waits.
+    /// Whether the connection waits for a turn.
     #[inline]
     pub(in super::super) fn waits_turn(&self) -> bool {
         self.receiver.waits_turn()
     }
 
-    /// The turn has come: [`poll_transmit`](Self::poll_transmit) lets the
-    /// acknowledgement go.
+    /// Gives the connection its turn: [`poll_transmit`](Self::poll_transmit) returns the
+    /// acknowledgement.
     #[inline]
     pub fn take_turn(&mut self) {
         self.receiver.take_turn(false);
     }
 
-    /// As [`take_turn`](Self::take_turn), at once: no other connection of the device waited for
-    /// one.
+    /// Gives a turn at once, as no other connection of the device waited for one.
     #[inline]
     pub(in super::super) fn take_immediate_turn(&mut self) {
         self.receiver.take_turn(true);
     }
 
-    /// So many connections of the device have announced a transmission, with this one; its link has
-    /// this rate, bytes in 2^16 ns, or 0.
+    /// Sets the number of connections of the device with an announced transmission, including this
+    /// one, and the rate of its link, bytes in 2^16 ns; 0 if unknown.
     #[inline]
     pub(in super::super) fn set_port(&mut self, senders: u32, link: u32) {
         self.receiver.set_port(senders, link);
     }
 
-    /// Whether windows follow what arrives.
+    /// Whether windows adapt to arriving packets.
     #[inline]
     pub(in super::super) fn is_adaptive(&self) -> bool {
         self.config.is_adaptive()
     }
 
-    /// So many packets with this header have arrived while a connection waited for its turn in the
-    /// ACK queue: to be called after they were taken in, and before the queue is asked.
+    /// Notes that `count` packets with this header arrived while a connection waited for its turn
+    /// in the ACK queue. Call this after they were processed, and before the queue is asked.
     pub fn note_arrived(&mut self, header: &Header, count: u16, now: Nanos) {
         if header.payload() > 0 {
             self.receiver.note_arrived(count, header.len, now);
         }
     }
 
-    /// Takes the note of the peer's packets since the last call.
+    /// Takes the samples of the peer's packets since the last call.
     #[inline]
     pub(in super::super) fn take_samples(&mut self) -> Samples {
         self.receiver.take_samples()
     }
 
-    /// Packets that the peer may send and that have not arrived. `None` while an acknowledgement is
-    /// to be sent that opens a window.
+    /// Packets that the peer may have sent and that have not arrived. `None` while an
+    /// acknowledgement that opens a window is due.
     #[inline]
     pub(in super::super) fn in_flight(&self) -> Option<u16> {
         self.receiver.in_flight(&self.config)
