@@ -1,48 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ACK queue: in which order the senders that share a bottleneck get the
-//! acknowledgements that open their windows (Treydte 2007).
+//! The ACK queue: the order in which senders that share a bottleneck get the acknowledgements that
+//! open their windows (Treydte 2007).
 //!
-//! One [`AckQueue`] stands for one bottleneck, the receiving device. It counts
-//! and decides; the [`LISTS`] of waiting connections are the caller's, each first
-//! in, first out. Each connection keeps its [`Slot`].
+//! One [`AckQueue`] stands for one bottleneck, the receiving device. It counts and decides. The
+//! caller stores the [`LISTS`] of waiting connections, each of which is first in, first out. Each
+//! connection has a [`Slot`].
 //!
 //! * After each call of a connection's engine, and before the connection sends,
-//!   [`schedule`](AckQueue::schedule) tells what to do with the lists.
-//! * Then, and at [`deadline`](AckQueue::deadline), the first connection of a
-//!   list leaves it as long as there is a [`next_turn`](AckQueue::next_turn) to
-//!   [give](NextTurn::give) it.
+//!   [`schedule`](AckQueue::schedule) returns the change of the lists.
+//! * Then, and at [`deadline`](AckQueue::deadline), while there is a
+//!   [`next_turn`](AckQueue::next_turn), the caller removes the first connection of its list and
+//!   [gives](NextTurn::give) it the turn.
 //!
-//! Of `n` senders that have announced a transmission, `n - 1` wait and one
-//! sends. If that one falls silent, the others would wait for ever. So when no
-//! packet has arrived at the device for [`IDLE`], or none has left the lists for
-//! [`HOLD`], the next one leaves all the same, and the connections that had the turn
-//! until then are *overdue*: they do not count until they ask again. A silent
-//! sender thus delays the others once, and not with every acknowledgement.
+//! Of `n` senders that have announced a transmission, `n - 1` wait and one sends. If that one falls
+//! silent, the others would wait for ever. So the next connection gets a turn anyway when no packet
+//! has arrived at the device for [`IDLE`], or when no connection has left the lists for [`HOLD`].
+//! The connections that had the turn until then become *overdue*: they do not count until they ask
+//! again. So a silent sender delays the others once, and not with every acknowledgement.
 //!
 //! # Who is next
 //!
-//! * **Classes.** A socket with a priority goes first, then the first turn of each
-//!   transmission, then all others: what is short needs one turn at most, and does
-//!   not wait behind what is long. A class that was passed over [`PASSES`] times in
-//!   a row is next, so that nobody waits for ever.
-//! * **Beside.** A first turn need not wait for the end of a later one: there may be one of
-//!   each. What is short then costs the long ones the time of its packets, and not that
-//!   of a round trip. A port has no room for a third window beside what comes unscheduled, so the
-//!   next turn beside another one waits until that connection has asked again, the device was
-//!   silent, or [`HOLD`] is over. Where transmissions turn out long, their first turns are not
-//!   given beside others: after such a one, [`IN_LINE`] short ones have theirs in line.
-//! * **Hosts.** In the last class each host has one turn in each round, however many
-//!   connections it has. A round has a list; a host remembers the first round in
-//!   which it has no turn yet. A first turn is the host's turn in the round, if it has
-//!   none; beyond that a host may have [`CREDIT`] of them, and has to miss rounds before
-//!   it may have more. A host that the table has no room for has as many turns
-//!   as it has connections.
-//! * **Trust.** A host that lets its turns pass may not hold the queue up again. Its
-//!   connections have turns beside those of others, until it has used some of them.
+//! * **Classes.** Sockets with a priority go first, then the first turn of each transmission, then
+//!   all others. Short transmissions need at most one turn, and so do not wait behind long ones. A
+//!   class that was passed over [`PASSES`] times in a row is next, so no class starves.
+//! * **Concurrent turns.** A first turn need not wait for the end of a later one: there may be one
+//!   of each. So a short transmission delays the long ones by the time of its packets, not by a
+//!   round trip. A port has no room for a third window in addition to unscheduled packets. So the
+//!   next concurrent turn waits until the connection with the last one has asked again, the device
+//!   was silent, or [`HOLD`] has passed. Where transmissions turn out long, their first turns are
+//!   not given concurrently: after such a turn, [`IN_LINE`] short transmissions get theirs in line.
+//! * **Hosts.** In the last class each host has one turn per round, however many connections it
+//!   has. Each round has a list, and the queue records for each host the first round in which it
+//!   has no turn yet. A first turn is the host's turn in the round, if it has none. Beyond that, a
+//!   host may have [`CREDIT`] first turns, and must miss rounds before it gets more. A host for
+//!   which the table has no room has one turn per connection.
+//! * **Trust.** A host that leaves its turns unused may not delay the queue again. Its connections
+//!   get turns concurrently with those of others, until it has used some of them.
 //!
 //! The queue also shares [`UNSCHEDULED`] packets among the senders. While fewer granted packets are
-//! in flight than its `budget` has, a turn is given beside others.
+//! in flight than its `budget` allows, it gives more turns at a time.
 
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};
@@ -62,33 +59,33 @@ mod next_turn;
 mod shares;
 mod slot;
 
-/// How long no packet may arrive at the device while an acknowledgement waits.
+/// The longest silence of the device while an acknowledgement waits.
 ///
-/// The sender that has the turn is heard a round trip later, and then with every
-/// packet: longer gaps than this, a full packet at 6 Mbit/s, are silence.
+/// Packets of the sender that has the turn arrive a round trip later, and then one after the other.
+/// A longer gap than this, a full packet at 6 Mbit/s, counts as silence.
 pub const IDLE: Nanos = 2 * MILLISECOND;
 
-/// The longest time between two departures while an acknowledgement waits, also
-/// if the sender that has the turn sends slowly.
+/// The longest time between two turns while an acknowledgement waits, even if the sender that has
+/// the turn sends slowly.
 ///
 /// Long enough for a burst of 21 full packets at 20 Mbit/s.
 pub const HOLD: Nanos = 20 * MILLISECOND;
 
-/// So often in a row the turn passes over a class that waits.
+/// Maximum consecutive turns for which a waiting class may be passed over.
 pub const PASSES: u8 = 3;
 
-/// So many first turns a host may have before the others beyond its turn in each round.
+/// First turns that a host may have in advance, beyond its turn in each round.
 pub const CREDIT: u8 = 8;
 
-/// After the first turn of a long transmission so many of short ones are given in line, and not
-/// beside others.
+/// After the first turn of a long transmission, first turns are given in line until this many have
+/// ended their transmissions.
 pub const IN_LINE: u8 = 8;
 
-/// Of a turn that a transmission ends, the parts are given back that it did not use.
+/// Parts of a turn. A transmission that ends returns the parts of its turn that it did not use.
 pub(super) const PARTS: u8 = 16;
 
-/// Rounds that have a list. A host with more connections than that in the lists waits for a place
-/// in a round.
+/// Rounds that have a list. If a host has more waiting connections, they wait in the backlog for a
+/// place in a round.
 const ROUNDS: u32 = 16;
 
 /// Classes in the order of their turns: those of [`List::CONTROL`], [`List::PREFERRED`],
@@ -101,10 +98,10 @@ const BEFORE: u8 = 6;
 /// Lists of waiting connections that the caller keeps.
 pub const LISTS: usize = BEFORE as usize + ROUNDS as usize;
 
-/// With each turn so many connections are looked at that wait for a place in a round.
+/// Connections of the backlog that each turn examines for a place in a round.
 const MOVES: u8 = 2;
 
-/// How long a turn may take until the transmission ends with it.
+/// A turn in which the transmission ends is late after this time.
 const LATE_END: Nanos = 2 * IDLE;
 
 /// A list of waiting connections.
@@ -118,13 +115,13 @@ impl List {
     const PREFERRED: List = List(1);
     /// First turns of transmissions.
     const FIRST: List = List(2);
-    /// Hosts without trust.
+    /// Connections of untrusted hosts.
     const UNTRUSTED: List = List(3);
-    /// Connections whose hosts have one in each round: those that are looked at, and those that
-    /// came later, in turn.
+    /// The backlog: connections whose hosts already have a place in every round. One list is being
+    /// examined, and the other collects newcomers; they alternate.
     const BACKLOG: [List; 2] = [List(4), List(5)];
 
-    /// Its place among the [`LISTS`].
+    /// The index among the [`LISTS`].
     #[inline]
     pub fn index(self) -> usize {
         self.0.into()
@@ -148,36 +145,36 @@ pub struct AckQueue {
     scheduled: u32,
     /// Of these, connections in the lists.
     waiting: u32,
-    /// Of the others, connections whose turn ended without a sign of them, or that hold nobody up.
+    /// Of the others, connections that do not count: their turn expired, or is concurrent.
     overdue: u32,
-    /// How often turns ended so.
+    /// How often turns have expired.
     epoch: u32,
-    /// When one left the lists last, or they began to fill.
+    /// When the last regular turn was given, or the lists became non-empty.
     last_departure: Nanos,
     /// When a packet last arrived at the device.
     last_device_rx: Nanos,
     shares: Shares,
-    /// The round whose turns are given.
+    /// The current round.
     round: u32,
-    /// How often in a row the turn passed over each class. First turns that were asked for before
-    /// pass over a round that has not begun without being counted.
+    /// How often in a row each class was passed over. First turns that were requested before a
+    /// round began do not count as passing over it.
     passed: [u8; CLASSES],
-    /// So many of these are left.
+    /// Number of those first turns that are left.
     firsts_before_round: u32,
     /// Connections in the lists of rounds.
     in_rounds: u32,
-    /// The host without trust that is next may have a turn beside the one that was given.
+    /// One untrusted host may have a turn concurrently with the last regular one.
     untrusted_may_go: bool,
-    /// The turn that was given last is not the first one of a transmission.
+    /// The last regular turn was not the first of a transmission.
     last_turn_long: bool,
-    /// When a turn was given beside that, until its connection asks again.
+    /// When a concurrent turn was given, until its connection asks again.
     concurrent_since: Option<Nanos>,
-    /// First turns are given in line and not beside others until so many have ended their
+    /// First turns are given in line, not concurrently, until this many have ended their
     /// transmissions.
     in_line: u8,
-    /// So many connections that wait for a place in a round are to be looked at.
+    /// Connections of the backlog still to be examined.
     to_move: u8,
-    /// In which of their lists.
+    /// Which list of the backlog is being examined: its lowest bit.
     current_backlog: u8,
     /// Connections in each list.
     lists: [u32; LISTS],
@@ -215,18 +212,18 @@ impl Default for AckQueue {
 /// A connection's demand to the ACK queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// Nothing: no transmission is announced, or its receiver is congested.
+    /// None: no transmission is announced, or its receiver is congested.
     Nothing,
     /// To be counted.
     Count,
     /// The first turn of a transmission, for the acknowledgement of its announcement.
     First,
-    /// A turn, for an acknowledgement that is due and opens the window.
+    /// A later turn, for an acknowledgement that is due and opens the window.
     Turn,
 }
 
 impl Demand {
-    /// Whether it is for a turn.
+    /// Whether the demand is for a turn.
     #[inline]
     pub fn is_turn(self) -> bool {
         matches!(self, Demand::First | Demand::Turn)
@@ -238,9 +235,9 @@ impl Demand {
         self != Demand::Nothing
     }
 
-    /// Whether the queue is to be asked: for a turn, if it has `counted` the connection and is to
-    /// do so no more or the reverse, and while any connection `waits` for its turn, since each
-    /// packet may make room in the budget.
+    /// Whether [`AckQueue::schedule`] has to be called. It has to for a turn, and if the queue has
+    /// `counted` the connection and should not, or the reverse. It also has to while any connection
+    /// `waits` for its turn, since each packet may make room in the budget.
     #[inline]
     pub fn needs_schedule(self, counted: bool, waits: bool) -> bool {
         self.is_turn() || self.counts() != counted || waits
@@ -254,18 +251,17 @@ impl Demand {
 pub enum Verdict {
     /// The lists stay as they are.
     Unchanged,
-    /// The turn has come at once. The lists stay as they are.
+    /// The connection has its turn at once. The lists stay as they are.
     Turn,
-    /// The connection waits for its turn: it joins this list's tail.
+    /// The connection waits for its turn: append it to this list.
     Joins(List),
-    /// The connection is in this list and has to leave it.
+    /// The connection no longer waits: remove it from this list.
     Leaves(List),
 }
 
 impl AckQueue {
-    /// Asks what a connection needs, and has it take its turn or wait for it: to
-    /// be called before it sends. The caller does to its lists what the answer
-    /// says.
+    /// Processes a connection's demand: gives it a turn or makes it wait. Call this before the
+    /// connection sends, and change the lists as the verdict says.
     #[inline]
     pub fn schedule(
         &mut self,
@@ -274,7 +270,7 @@ impl AckQueue {
         now: Nanos,
     ) -> Verdict {
         if slot.has_listed_turn() && connection.waits_turn() {
-            // It was given and is yet to be taken.
+            // The connection was given a turn, and has not taken it yet.
             return Verdict::Unchanged;
         }
         let demand = connection.demand();
@@ -292,7 +288,7 @@ impl AckQueue {
         if demand.is_turn() {
             connection.set_port(self.scheduled, self.budget.link);
             if !connection.is_adaptive() {
-                // Nothing fits the budget to fixed windows, so it gives no turns.
+                // The budget does not adapt to fixed windows, so it gives no turns.
                 self.budget.end();
             }
         }
@@ -314,8 +310,7 @@ impl AckQueue {
         verdict
     }
 
-    /// Books what a connection needs. [`schedule`](Self::schedule) tells the
-    /// connection as well.
+    /// Processes a demand without telling the connection, as [`schedule`](Self::schedule) does.
     #[inline]
     pub fn update(&mut self, slot: &mut Slot, demand: Demand, now: Nanos) -> Verdict {
         match (slot.position, demand) {
@@ -348,8 +343,7 @@ impl AckQueue {
         }
     }
 
-    /// A connection's packets that count as in flight. Those of turns that the time has ended do
-    /// not.
+    /// A connection's packets that count as in flight. Those of expired turns do not.
     #[inline]
     fn in_flight(&self, slot: &Slot) -> u16 {
         if slot.counted == self.epoch {
@@ -359,7 +353,7 @@ impl AckQueue {
         }
     }
 
-    /// So many packets of a connection are in flight.
+    /// Sets how many packets of a connection are in flight.
     #[inline]
     fn count_in_flight(&mut self, slot: &mut Slot, packets: u16) {
         self.budget.change(self.in_flight(slot), packets);
@@ -367,7 +361,7 @@ impl AckQueue {
         slot.counted = self.epoch;
     }
 
-    /// A connection is no longer counted.
+    /// Stops counting a connection.
     #[inline]
     fn unschedule(&mut self, slot: &mut Slot) {
         self.count_in_flight(slot, 0);
@@ -375,13 +369,13 @@ impl AckQueue {
         self.scheduled = self.scheduled.saturating_sub(1);
         if self.scheduled == 0 {
             self.last_turn_long = false;
-            // Nobody is ahead of anybody.
+            // From now on no host is ahead of others.
             self.round = self.round.wrapping_add(ROUNDS);
         }
     }
 
-    /// What a connection may send behind its next announcement. A long transmission beside others
-    /// gives its share up: short ones, which come and go, make more of it.
+    /// How many packets a sender may send behind its next announcement. A long transmission gives
+    /// its share up if there are others: short ones, which come and go, benefit more.
     #[inline]
     fn start(&mut self, slot: &mut Slot, is_long: bool, now: Nanos) -> u16 {
         if is_long && self.scheduled > 1 {
@@ -391,18 +385,18 @@ impl AckQueue {
         self.share(slot, now)
     }
 
-    /// A connection's share of [`UNSCHEDULED`], now that so many have one: it takes what the others
-    /// leave. [`schedule`](Self::schedule) tells the connection as well.
+    /// Gives a connection a new share of [`UNSCHEDULED`]: an equal one, as far as the others leave
+    /// it. Unlike [`schedule`](Self::schedule), this does not tell the connection.
     pub fn share(&mut self, slot: &mut Slot, now: Nanos) -> u16 {
         self.shares.give(&mut slot.share, now)
     }
 
-    /// A connection is over, or begins anew: others get its share, unless that has lapsed.
+    /// Frees the share of a connection that is over or reused, unless that has lapsed.
     pub fn release(&mut self, slot: &mut Slot) {
         self.shares.release(&mut slot.share);
     }
 
-    /// A counted connection has an acknowledgement due.
+    /// Requests a turn for a counted connection.
     #[inline]
     fn request_turn(&mut self, slot: &mut Slot, demand: Demand, now: Nanos) -> Verdict {
         let Position::Turn(turn) = slot.position else {
@@ -432,7 +426,7 @@ impl AckQueue {
         Verdict::Joins(list)
     }
 
-    /// A connection asks, or its transmission `ends`, after this turn.
+    /// Ends a turn: its connection asks again, or its transmission `ends`.
     #[inline]
     fn end_turn(&mut self, host: u64, turn: Turn, ends: bool, now: Nanos) {
         let overdue = turn.epoch != self.epoch;
@@ -460,7 +454,7 @@ impl AckQueue {
         }
     }
 
-    /// The list for a connection that waits from now on, or `moves` to a place in a round.
+    /// Chooses the list for a connection that begins to wait, or `moves` from the backlog.
     #[inline]
     fn choose_list(&mut self, slot: &Slot, first: bool, moves: bool) -> List {
         let round = self.round;
@@ -468,7 +462,7 @@ impl AckQueue {
         let most = if moves || self.to_move().is_none() {
             ROUNDS
         } else {
-            // Those that wait for a place have the next ones.
+            // The next places are reserved for the backlog.
             ROUNDS / 2
         };
         let host = self.hosts.find(slot.host, round);
@@ -484,7 +478,7 @@ impl AckQueue {
         }
     }
 
-    /// A connection leaves a list without a turn.
+    /// Returns the place of a connection that leaves a list without a turn.
     #[inline]
     fn return_place(&mut self, host: u64, list: List) {
         let first = list == List::FIRST;
@@ -495,7 +489,7 @@ impl AckQueue {
         }
     }
 
-    /// A transmission ends in its turn: what it did not use counts less.
+    /// Refunds the unused part of a turn in which a transmission ended.
     #[inline]
     fn refund(&mut self, slot: &Slot, connection: &Connection) {
         let used = match slot.position {
@@ -553,15 +547,14 @@ impl AckQueue {
         self.scheduled.saturating_sub(self.overdue)
     }
 
-    /// A packet of any connection last arrived at the device at `at`: to be told
-    /// before [`is_due`](Self::is_due), [`next_turn`](Self::next_turn) and
-    /// [`deadline`](Self::deadline).
+    /// Sets when a packet of any connection last arrived at the device. Call this before
+    /// [`is_due`](Self::is_due), [`next_turn`](Self::next_turn) and [`deadline`](Self::deadline).
     #[inline]
     pub fn note_arrival(&mut self, at: Nanos) {
         self.last_device_rx = at;
     }
 
-    /// When the turn of its holders ends.
+    /// When the current turns expire.
     #[inline]
     fn turn_limit(&self) -> Nanos {
         let idle = self
@@ -582,16 +575,15 @@ impl AckQueue {
                 || (self.to_move > 0 && self.to_move().is_some()))
     }
 
-    /// A connection that may have a place in a round is at the head of this list. Nobody comes
-    /// before those that are looked at until all of them have one.
+    /// The list of the backlog whose head may get a place in a round. The examined list goes first,
+    /// until it is empty.
     #[inline]
     fn to_move(&self) -> Option<List> {
         let lists = [self.backlog(0), self.backlog(1)];
         lists.into_iter().find(|list| !self.is_empty(*list))
     }
 
-    /// The list of the connections that wait for a place in a round and are looked at, or of those
-    /// that came later.
+    /// A list of the backlog: the examined one for 0, the one for newcomers for 1.
     #[inline]
     fn backlog(&self, place: u8) -> List {
         let [one, other] = List::BACKLOG;
@@ -602,8 +594,7 @@ impl AckQueue {
         }
     }
 
-    /// The list whose head is to have a turn beside the one that was given last, and holds nobody
-    /// up.
+    /// The list whose head may get a turn concurrently with the last regular one.
     #[inline]
     fn concurrent_list(&self, now: Nanos) -> Option<List> {
         let silent = now >= self.last_device_rx.saturating_add(IDLE);
@@ -622,7 +613,8 @@ impl AckQueue {
         }
     }
 
-    /// The next turn, if it is due. If only the time makes it due, the turns of its holders end.
+    /// The next turn, if one is due. If it is due only because of the time, giving it expires the
+    /// current turns.
     #[inline]
     pub fn next_turn(&mut self, now: Nanos) -> Option<NextTurn<'_>> {
         if !self.is_due(now) {
@@ -646,13 +638,13 @@ impl AckQueue {
         })
     }
 
-    /// The classes that wait, in the order in which they go.
+    /// The waiting classes in their order.
     #[inline]
     fn classes(&self) -> [Option<List>; CLASSES] {
         let waits = |list: List| (!self.is_empty(list)).then_some(list);
         let rounds = (0..ROUNDS).map(|ahead| List::of_round(self.round.wrapping_add(ahead)));
         let rounds = rounds.filter_map(waits).next();
-        // Beside long transmissions there are turns enough.
+        // While long transmissions have turns, first turns are given concurrently.
         let first = waits(List::FIRST)
             .filter(|_| !self.last_turn_long || self.in_line > 0 || rounds.is_none());
         [waits(List::CONTROL), waits(List::PREFERRED), first, rounds]
@@ -668,7 +660,7 @@ impl AckQueue {
         next.next().or(self.to_move()).unwrap_or(List::UNTRUSTED)
     }
 
-    /// The head of this list has the turn, and not those of the others.
+    /// Counts how often classes are passed over, as the head of `chosen` gets the turn.
     #[inline]
     fn count_passes(&mut self, chosen: List) {
         let classes = self.classes();
@@ -691,7 +683,7 @@ impl AckQueue {
         self.round = self.round_of(chosen).unwrap_or(self.round);
     }
 
-    /// The round that has this list, from the one on whose turns are given.
+    /// The round that this list stands for, counted from the current one.
     #[inline]
     fn round_of(&self, list: List) -> Option<u32> {
         let place = u32::from(list.0.checked_sub(BEFORE)?);
@@ -699,7 +691,7 @@ impl AckQueue {
         Some(self.round.wrapping_add(ahead))
     }
 
-    /// If there are turns that only the time has ended, their connections are overdue.
+    /// Expires turns that have not ended otherwise: their connections become overdue.
     #[inline]
     fn expire_turns(&mut self) {
         if self.waiting < self.active() {
@@ -709,31 +701,30 @@ impl AckQueue {
         }
     }
 
-    /// When [`next_turn`](Self::next_turn) is to be asked for though nothing else
-    /// has happened.
+    /// When to call [`next_turn`](Self::next_turn) if nothing else happens.
     #[inline]
     pub fn deadline(&self) -> Option<Nanos> {
         (self.waiting > 0).then(|| self.turn_limit())
     }
 
-    /// The device's link has so many Mbit/s; 0 if that is not known.
+    /// Sets the speed of the device's link, Mbit/s; 0 if unknown.
     pub fn set_link(&mut self, megabits: u32) {
         self.budget.link = link_rate(megabits);
     }
 
-    /// Connections counted: the protocol's n.
+    /// Number of counted connections: the protocol's n.
     #[inline]
     pub fn scheduled(&self) -> u32 {
         self.scheduled
     }
 
-    /// Connections in the lists.
+    /// Number of connections in the lists.
     #[inline]
     pub fn waiting(&self) -> u32 {
         self.waiting
     }
 
-    /// How often silent connections lost their turns; wraps.
+    /// How often turns of silent connections expired; wraps.
     #[inline]
     pub fn overruns(&self) -> u32 {
         self.epoch

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A set of numbers behind a first one.
+//! A set of small numbers, which are distances from a sequence number.
 
 /// Words of a set.
 const WORDS: usize = 4;
@@ -8,21 +8,21 @@ const WORDS: usize = 4;
 /// Bytes of a set.
 pub(super) const BYTES: usize = WORDS * 8;
 
-/// So many numbers a set can have, from 0 on.
+/// Upper bound of the numbers in a set.
 pub(super) const MOST: u16 = 256;
 
-/// A set of numbers below [`MOST`], counted from a first one.
+/// A set of numbers below [`MOST`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Bits([u64; WORDS]);
 
 impl Bits {
-    /// Whether it has no number.
+    /// Whether the set is empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]
     }
 
-    /// Whether it has the number `n`.
+    /// Whether the set contains `n`.
     #[inline]
     pub(super) fn has(&self, n: u16) -> bool {
         (self.word(n / 64) >> (n % 64)) & 1 != 0
@@ -40,22 +40,22 @@ impl Bits {
         }))
     }
 
-    /// `count` numbers from `first` on, those of them that a set can have.
+    /// `count` numbers from `first` on, as far as they are below [`MOST`].
     pub(super) fn run(first: u16, count: u16) -> Self {
         Self::below(first.saturating_add(count)).without(Self::below(first))
     }
 
-    /// The numbers of either.
+    /// The union of both sets.
     pub(super) fn and_also(self, other: Self) -> Self {
         self.by_words(other, |a, b| a | b)
     }
 
-    /// The numbers of both.
+    /// The intersection of both sets.
     pub(super) fn within(self, other: Self) -> Self {
         self.by_words(other, |a, b| a & b)
     }
 
-    /// The numbers that `other` has not.
+    /// The numbers that `other` does not contain.
     pub(super) fn without(self, other: Self) -> Self {
         self.by_words(other, |a, b| a & !b)
     }
@@ -68,7 +68,7 @@ impl Bits {
         Self(words)
     }
 
-    /// The same numbers, counted from the number `n`: those before it are gone.
+    /// The numbers from `n` on, reduced by `n`.
     pub(super) fn from(self, n: u16) -> Self {
         let (words, bits) = (n / 64, u32::from(n % 64));
         let mut at = words;
@@ -80,7 +80,7 @@ impl Bits {
         }))
     }
 
-    /// How many numbers it has.
+    /// How many numbers the set contains.
     pub(super) fn count(&self) -> u16 {
         let ones = self.0.iter().map(|word| word.count_ones()).sum::<u32>();
         u16::try_from(ones).unwrap_or(MOST)
@@ -107,7 +107,7 @@ impl Bits {
         last
     }
 
-    /// The highest number but `others`, 0 if there is none.
+    /// The highest number after the `others` highest ones are removed; 0 if there is none.
     pub(super) fn highest_but(&self, others: u16) -> u16 {
         let mut set = *self;
         for _ in 0..others {
@@ -117,7 +117,7 @@ impl Bits {
         set.last().unwrap_or(0)
     }
 
-    /// How many consecutive numbers it has from `first` on.
+    /// How many consecutive numbers from `first` on the set contains.
     pub(super) fn run_from(&self, first: u16) -> u16 {
         Self::below(MOST)
             .without(self.from(first))
@@ -125,8 +125,7 @@ impl Bits {
             .unwrap_or(MOST)
     }
 
-    /// The set as it stands on the wire: the bit of the value 1 << n in byte m is the number 8 m +
-    /// n.
+    /// The set as it is sent: bit n of byte m, of the value 1 << n, stands for the number 8 m + n.
     pub(super) fn emit(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let all = self.0.iter().flat_map(|word| word.to_le_bytes());
@@ -136,7 +135,7 @@ impl Bits {
         bytes
     }
 
-    /// Reads the set; bytes that are not there have no numbers.
+    /// Reads a set from at most [`BYTES`] bytes; missing ones count as 0.
     pub(super) fn parse(bytes: &[u8]) -> Self {
         let mut bytes = bytes.iter().copied();
         Self([(); WORDS].map(|()| u64::from_le_bytes([(); 8].map(|()| bytes.next().unwrap_or(0)))))

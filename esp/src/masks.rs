@@ -1,37 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Masks of sums: a packet of another wrap of the numbers, or of an earlier connection between the
-//! same ports, fails its sum.
+//! Checksum masks: a packet from another wrap of the numbers, or from an earlier connection between
+//! the same ports, fails its checksum.
 //!
-//! Numbers have 16 bits and wrap in 8 ms at 100 Gbit/s, so a frame that is late or repeated may
-//! carry the number that is expected next. A connection whose ends both told a *nonce* has numbers
-//! of 32 bits, of which the upper halves do not leave:
+//! Numbers have 16 bits and wrap in 8 ms at 100 Gbit/s, so a late or repeated frame may carry the
+//! number that is expected next. If both ends of a connection sent a *nonce*, its numbers have 32
+//! bits, of which only the lower halves are sent:
 //!
-//! * Either end tells 32 random bits, its nonce, in its SYN or SYN|ACK. Each direction has a *key*
-//!   of both nonces.
-//! * Each end counts how often the numbers of both directions have wrapped. The number nearest to
-//!   the one that is expected tells the count, as it tells the number itself.
+//! * Each end sends 32 random bits, its nonce, in its SYN or SYN|ACK. Each direction has a *key*,
+//!   which is computed from both nonces.
+//! * Each end counts how often the numbers of both directions have wrapped. For an arriving number,
+//!   the count that puts it nearest to the expected one applies.
 //! * The *mask* is a bijection of the wraps of the sequence number and of the acknowledgement
 //!   number, 16 bits each, under the direction's key. Two packets of a connection have different
 //!   masks if one of these wraps differs.
-//! * The sum on the wire is the CRC32c of the packet, with the mask added to it (exclusive or). Sum
-//!   and CRC32c of a packet give its mask back, so packets can be joined by whoever does not know
-//!   the connection: if their masks are equal. What changes on the path is found as without masks:
-//!   a CRC is linear.
-//! * SYN and SYN|ACK have the mask 0. So have all packets if one end tells no nonce, as a listener
-//!   that sends a cookie.
+//! * The checksum on the wire is the exclusive or of the packet's CRC32c and its mask. Both
+//!   together yield the mask, so a host that does not know the connection can merge packets whose
+//!   masks are equal. Corruption is detected as without masks, since a CRC is linear.
+//! * SYN and SYN|ACK have the mask 0. If one end sends no nonce, such as a listener that sends a
+//!   cookie, all packets have the mask 0.
 //! * The RST of a host that does not know the connection has the mask of the packet that it
-//!   answers: no other host has seen that.
+//!   answers. This proves that its sender has seen that packet.
 
 use super::seq::Seq;
 use super::wire::{flags, Header};
 
-/// How often the numbers of a packet have wrapped since the connection's first ones.
+/// How often the numbers of a packet have wrapped since the connection began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wraps {
-    /// Those of the direction that the packet goes.
+    /// Wraps of the sequence number.
     pub(super) seq: u16,
-    /// Those of the other direction.
+    /// Wraps of the acknowledgement number.
     pub(super) ack: u16,
 }
 
@@ -42,24 +41,24 @@ struct Keys {
     rx: u32,
 }
 
-/// The nonces of a connection.
+/// The nonce and the keys of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Masks {
-    /// The own nonce.
+    /// This end's nonce.
     own: Option<u32>,
-    /// Once the peer has told its own.
+    /// The keys, once the peer's nonce is known.
     keys: Option<Keys>,
     /// The mask of a packet of another connection, which is answered with RST.
     other: u32,
 }
 
 impl Masks {
-    /// This end tells `nonce`.
+    /// Sets this end's nonce.
     pub(super) fn use_nonce(&mut self, nonce: u32) {
         self.own = Some(nonce);
     }
 
-    /// The own nonce.
+    /// This end's nonce.
     pub(super) fn own(&self) -> Option<u32> {
         self.own
     }
@@ -70,7 +69,7 @@ impl Masks {
         self.keys.is_some()
     }
 
-    /// The peer has told `nonce`, or none.
+    /// Takes the peer's nonce, if it sent one.
     pub(super) fn take(&mut self, nonce: Option<u32>) {
         let ends = self.own.zip(nonce);
         self.keys = ends.map(|(own, other)| Keys {
@@ -79,12 +78,12 @@ impl Masks {
         });
     }
 
-    /// The peer does not know the own nonce.
+    /// Ends the use of masks, as the peer does not know our nonce.
     pub(super) fn end(&mut self) {
         self.keys = None;
     }
 
-    /// A packet of another connection has this mask.
+    /// Notes the mask of a packet from another connection.
     pub(super) fn note_other(&mut self, mask: u32) {
         self.other = mask;
     }
@@ -99,7 +98,7 @@ impl Masks {
         }
     }
 
-    /// The mask that a packet which arrives is to have, if its sender knows the connection.
+    /// The mask that an arriving packet should have, if its sender knows the connection.
     #[inline]
     pub(super) fn rx_mask(&self, header: &Header, wraps: impl FnOnce() -> Wraps) -> u32 {
         match self.keys {
@@ -108,27 +107,27 @@ impl Masks {
         }
     }
 
-    /// The mask of a packet that was sent, which was no SYN.
+    /// The mask of a packet that was sent and is no SYN.
     pub(super) fn of_sent(&self, wraps: Wraps) -> u32 {
         self.keys.map_or(0, |keys| mask(keys.tx, wraps))
     }
 }
 
 /// How often the numbers of a direction have wrapped at a number that only advances: the upper half
-/// of the number of 32 bits, of which a [`Seq`] is the lower one.
+/// of a 32-bit number whose lower half is a [`Seq`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Wrapped(u16);
 
 impl Wrapped {
-    /// The number has advanced from `from` to `to`.
+    /// The count after the number advanced from `from` to `to`.
     #[inline]
     #[must_use]
     pub(super) const fn advanced(self, from: Seq, to: Seq) -> Self {
         Self(self.0.wrapping_add((to.0 < from.0) as u16))
     }
 
-    /// How often numbers have wrapped at `seq`, of all such numbers the one nearest to `here`,
-    /// where this counts.
+    /// How often numbers have wrapped at `seq`, taken as the 32-bit number nearest to `here`, where
+    /// this count applies.
     #[inline]
     pub(super) const fn at(self, here: Seq, seq: Seq) -> u16 {
         let ahead = here.distance(seq) as i16;
@@ -137,19 +136,19 @@ impl Wrapped {
     }
 }
 
-/// The key of the direction from the side with the nonce `from`.
+/// The key of the direction from the end with the nonce `from` to the one with `to`.
 fn key(from: u32, to: u32) -> u32 {
     scramble(scramble(from) ^ to)
 }
 
-/// A bijection of the wraps.
+/// The mask: a bijection of the wraps.
 #[inline]
 fn mask(key: u32, wraps: Wraps) -> u32 {
     scramble(key ^ ((u32::from(wraps.seq) << 16) | u32::from(wraps.ack)))
 }
 
-/// A bijection whose every output bit depends on every input bit: the end of MurmurHash3 (x86, 32
-/// bits).
+/// A bijection in which every output bit depends on every input bit: the finaliser of MurmurHash3
+/// (x86, 32 bits).
 #[inline]
 const fn scramble(mut x: u32) -> u32 {
     x ^= x >> 16;

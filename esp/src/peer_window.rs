@@ -1,68 +1,66 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a receiver learns of the sender's window.
+//! A receiver's knowledge of the sender's window.
 //!
-//! The sender's SYN tells its `burst_length` and `initial_ack_burst_length`, unless
-//! it has no options, and they may change later. A receiver that acknowledges
-//! every `packets_to_ack` packets trusts that the window is larger. If it
-//! is not, the sender stops short of the next acknowledgement. Its receiver then
-//! probes, the probe's acknowledgement opens the window, and the sender goes on.
-//! A packet that was merely late looks the same. But a window ends at the same
-//! distance from the last advertised number each time, and nothing comes from beyond it.
+//! The sender's SYN advertises its `burst_length` and `initial_ack_burst_length`, unless it has no
+//! options, and they may change later. A receiver that acknowledges every `packets_to_ack` packets
+//! relies on a larger window. If the window is smaller, the sender stops before the next
+//! acknowledgement is due. Then the receiver probes, the probe's acknowledgement opens the window,
+//! and the sender continues. A packet that was merely late looks the same. But a window ends at the
+//! same distance from the last advertised number each time, and no packets arrive from beyond it.
 
 use super::config::Config;
 use super::options::Window;
 
-/// For so many windows one that was proven is relied upon: the sender's parameters
-/// may change, and a slow line may have looked like a small window. One more wait
-/// then proves it anew.
+/// Number of windows for which a proven window stays valid. The sender's parameters may change, and
+/// a slow line may have looked like a small window. After that, one more stop proves it again.
 const LEASE: u16 = 256;
 
-/// Of a window that was granted no more are awaited: 150 packets are in flight at 100 Gbit/s while
-/// an acknowledgement travels, and the largest window is 255.
+/// Upper bound of the packets that make an acknowledgement due in a granted window. At 100 Gbit/s,
+/// 150 packets are in flight while an acknowledgement travels, and the largest window is 255.
 const MOST_TO_ACK: u16 = 96;
 
-/// The sender's window, as far as it has shown it; distances are in packets from
-/// the last advertised acknowledgement number.
+/// The sender's window as far as it is known. Distances are in packets from the last advertised
+/// acknowledgement number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct PeerWindow {
-    /// Where the sender stopped last, 0 for never.
+    /// The distance at which the sender last stopped; 0 for never.
     stopped: u16,
-    /// The farthest packet taken since.
+    /// The distance of the farthest packet taken since then.
     farthest: u16,
-    /// Where it stopped twice.
+    /// The proven window: the distance at which the sender stopped twice.
     proven: u16,
-    /// Packets for which that holds.
+    /// Packets for which `proven` stays valid.
     lease: u16,
-    /// The window that the sender's SYN told, raised by packets from beyond it; or the
-    /// one that it was granted.
+    /// The window that the sender's SYN advertised, raised by packets from beyond it; or the
+    /// granted one.
     advertised: Option<Window>,
-    /// Whether it was granted.
+    /// Whether `advertised` was granted.
     granted: bool,
-    /// Twice the largest window that was ever told or granted; 0 if none was.
+    /// Twice the largest window ever advertised or granted; 0 if there was none.
     span: u16,
 }
 
 impl PeerWindow {
-    /// The sender has told its parameters.
+    /// Sets the parameters that the sender advertised.
     pub(super) fn set_advertised(&mut self, window: Window) {
         self.advertised = Some(window);
         self.widen_span(window.burst_length);
     }
 
-    /// The sender may have a window of so many packets.
+    /// Raises the span for a window of this size.
     pub(super) fn widen_span(&mut self, window: u16) {
         self.span = self.span.max(window.saturating_mul(2));
     }
 
-    /// How far the number of a packet may be from the expected one, behind or in front: twice
-    /// the largest window. `None` if nothing is known of the sender's window.
+    /// How far a packet's number may be from the expected one in either direction: twice the
+    /// largest window. `None` if the sender's window is unknown.
     #[inline]
     pub(super) fn span(&self) -> Option<u16> {
         (self.span > 0).then_some(self.span)
     }
 
-    /// The sender is granted a window, from an acknowledgement on that is sent now.
+    /// Sets the window that the acknowledgement sent now grants.
     #[inline]
     pub(super) fn grant(&mut self, window: Window) {
         self.advertised = Some(window);
@@ -70,8 +68,8 @@ impl PeerWindow {
         self.widen_span(window.burst_length);
     }
 
-    /// The sender is given its own parameters back, from an acknowledgement on that is sent now.
-    /// Packets of a larger window may arrive later and raise them: the next call undoes that.
+    /// Ends grants: the acknowledgement sent now grants the sender its own parameters. Packets of a
+    /// larger window may arrive later and raise them; the next call undoes that.
     pub(super) fn end_grants(&mut self, own: Window) {
         if self.granted {
             *self = Self {
@@ -82,7 +80,7 @@ impl PeerWindow {
         self.advertised = Some(own);
     }
 
-    /// How many packets may follow an announcement that is not acknowledged.
+    /// How many packets may follow an unacknowledged announcement.
     #[inline]
     pub(super) fn unscheduled(&self, config: &Config) -> u16 {
         match &self.advertised {
@@ -91,11 +89,11 @@ impl PeerWindow {
         }
     }
 
-    /// So many data packets were taken, the last one at this distance.
+    /// Notes data packets that were taken, the last one at this distance.
     #[inline]
     pub(super) fn take(&mut self, distance: u16, packets: u16) {
         self.farthest = self.farthest.max(distance);
-        // The window is no smaller than that.
+        // The window is at least that large.
         self.proven = self.proven.max(distance);
         if let (Some(advertised), false) = (&mut self.advertised, self.granted) {
             advertised.burst_length = advertised.burst_length.max(distance);
@@ -103,8 +101,8 @@ impl PeerWindow {
         self.lease = self.lease.saturating_sub(packets);
     }
 
-    /// The sender stopped at this distance, and went on after a probe that opened
-    /// its window. `true` if its window may end there.
+    /// Notes that the sender stopped at this distance and continued after a probe that opened its
+    /// window. Returns whether the window may end there.
     pub(super) fn on_stop(&mut self, distance: u16) -> bool {
         let may_end = self.farthest <= distance;
         if may_end && distance == self.stopped {
@@ -116,9 +114,9 @@ impl PeerWindow {
         may_end
     }
 
-    /// How many packets make an acknowledgement due: of a smaller window, and of one that was
-    /// granted, half, so that the sender need not wait for it. To a sender that is `near` three
-    /// quarters of a window that was granted are as good, and take fewer acknowledgements.
+    /// How many packets make an acknowledgement due. It is at most half of a small or a granted
+    /// window, so that the sender need not wait. For a sender that is `near`, three quarters of a
+    /// granted window work as well and take fewer acknowledgements.
     #[inline]
     pub(super) fn packets_to_ack(&self, near: impl FnOnce() -> bool, config: &Config) -> u16 {
         let window = match &self.advertised {

@@ -4,7 +4,7 @@
 
 use super::timers::{Nanos, ACK_DELAY, HANDSHAKE_TIMEOUT, RETRANSMIT_INITIAL, RETRANSMIT_MAX};
 
-/// A doubling stops here; 2^16 times any timeout is beyond every maximum.
+/// Maximum number of doublings: 2^16 times any timeout exceeds every upper bound.
 const MOST_DOUBLINGS: u8 = 16;
 
 /// `base` doubled `times` times.
@@ -26,13 +26,13 @@ struct Estimate {
 }
 
 impl Rtt {
-    /// The smoothed round trip time, 0 as long as there is none.
+    /// The smoothed round trip time; 0 before the first measurement.
     #[inline]
     pub(super) fn smoothed(&self) -> Nanos {
         self.estimate.map_or(0, |estimate| estimate.smoothed)
     }
 
-    /// What hardly any round trip exceeds, 0 as long as none was measured.
+    /// An upper bound that few round trips exceed; 0 before the first measurement.
     #[inline]
     pub(super) fn longest(&self) -> Nanos {
         self.estimate.map_or(0, |estimate| {
@@ -47,14 +47,14 @@ impl Rtt {
         self.estimate.is_some()
     }
 
-    /// A round trip took `elapsed`.
+    /// Adds a measured round trip.
     #[inline]
     pub(super) fn sample(&mut self, elapsed: Nanos) {
         self.sample_between(elapsed, elapsed);
     }
 
-    /// A round trip took something between `least` and `most`: a mean within
-    /// these bounds is not corrected.
+    /// Adds a round trip that took between `least` and `most`. A mean within these bounds does not
+    /// change.
     #[inline]
     pub(super) fn sample_between(&mut self, least: Nanos, most: Nanos) {
         self.estimate = Some(match self.estimate {
@@ -79,9 +79,9 @@ impl Rtt {
         });
     }
 
-    /// The retransmission timeout, at least `least`, at the given number of
-    /// tries before. Where RFC 6298 has the clock's granularity, as the least
-    /// margin, [`ACK_DELAY`] stands: by so much a sample may be wrong.
+    /// The retransmission timeout, at least `least`, after the given number of tries. In place of
+    /// the clock's granularity in RFC 6298, the minimum margin is [`ACK_DELAY`], by which a sample
+    /// may be wrong.
     #[inline]
     pub(super) fn timeout(&self, least: Nanos, tries: u8) -> Nanos {
         let base = match self.estimate {
@@ -99,8 +99,7 @@ impl Rtt {
     }
 }
 
-/// The timeout of a SYN or SYN|ACK, whose tries are counted and not bounded in
-/// length.
+/// The timeout of a SYN or SYN|ACK. Their number is limited, so the timeout is not.
 #[inline]
 pub(super) fn handshake_timeout(tries: u8) -> Nanos {
     doubled(HANDSHAKE_TIMEOUT, tries)

@@ -31,8 +31,7 @@ impl Seq {
         later.0.wrapping_sub(self.0)
     }
 
-    /// How many numbers there are from `self` on before they wrap, at least 1, and [`u16::MAX`] if
-    /// there are more.
+    /// How many numbers remain from `self` on before they wrap: 1 to [`u16::MAX`].
     #[inline]
     pub const fn before_wrap(self) -> u16 {
         (u16::MAX - self.0).saturating_add(1)

@@ -6,7 +6,7 @@
 /// and without TIME-WAIT, which this protocol does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Not yet opened, or over.
+    /// Not yet open, or over.
     Closed,
     /// SYN sent.
     SynSent,
@@ -14,28 +14,28 @@ pub enum State {
     SynReceived,
     /// Both directions open.
     Established,
-    /// Our FIN is queued or sent, the peer's has not arrived.
+    /// Our FIN is queued or sent; the peer's has not arrived.
     FinWait1,
-    /// Our FIN is acknowledged, the peer still sends.
+    /// Our FIN is acknowledged; the peer may still send.
     FinWait2,
-    /// The peer's FIN has come, we still send.
+    /// The peer's FIN has arrived; we may still send.
     CloseWait,
     /// Both FINs crossed; ours is not acknowledged.
     Closing,
-    /// The peer's FIN came first; ours is not acknowledged.
+    /// The peer's FIN arrived first; ours is not acknowledged.
     LastAck,
 }
 
-/// Why a connection ended other than by two FINs.
+/// Why a connection ended without two FINs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// No socket listens there: `ECONNREFUSED`.
+    /// No socket listens on the port: `ECONNREFUSED`.
     Refused,
     /// The peer gave up the connection: `ECONNRESET`.
     Reset,
     /// The peer is silent: `ETIMEDOUT`.
     TimedOut,
-    /// Packets that were sent are too large to retransmit, and the peer does not take
-    /// smaller ones in their place: `EMSGSIZE`.
+    /// Packets that were sent are too large to retransmit, and the peer does not accept smaller
+    /// ones in their place: `EMSGSIZE`.
     TooLarge,
 }

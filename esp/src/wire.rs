@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The header of an ESP packet: bytes and nothing else.
+//! The header of an ESP packet.
 //!
 //! ```text
 //!  0         2         4         6          8          10      11
@@ -8,16 +8,16 @@
 //!  | port    | port    | length  | number   | ledgement|       |
 //! ```
 //!
-//! Numbers are big-endian; the first six bytes are those of an EDP header. With
-//! [`flags::CRC`] a sum of [`CHECKSUM_LEN`] bytes follows the payload. The engine never sees that
-//! flag: its caller checks and makes the sums.
+//! Numbers are big-endian; the first six bytes are as in an EDP header. With [`flags::CRC`] a
+//! checksum of [`CHECKSUM_LEN`] bytes follows the payload. The engine never sees that flag: its
+//! caller verifies and computes checksums.
 
 use super::seq::Seq;
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 11;
 
-/// Bytes of the sum behind the payload: the CRC32c (Castagnoli) of header and payload,
+/// Bytes of the checksum after the payload: the CRC32c (Castagnoli) of header and payload,
 /// big-endian.
 pub const CHECKSUM_LEN: usize = 4;
 
@@ -25,55 +25,54 @@ pub const CHECKSUM_LEN: usize = 4;
 pub mod flags {
     /// Opens a connection and takes a sequence number.
     pub const SYN: u8 = 0x01;
-    /// The acknowledgement number counts.
+    /// The acknowledgement number is valid.
     pub const ACK: u8 = 0x02;
     /// The sender's stream ends here; takes a sequence number.
     pub const FIN: u8 = 0x04;
-    /// The connection is gone.
+    /// The connection does not exist any more.
     pub const RST: u8 = 0x08;
-    /// Retransmission request: send again from the acknowledgement number on.
+    /// Retransmission request, from the acknowledgement number on.
     pub const RRQ: u8 = 0x10;
     /// First packet of a transmission.
     pub const TXS: u8 = 0x20;
     /// Last packet of a transmission.
     pub const TXF: u8 = 0x40;
-    /// A sum follows the payload.
+    /// A checksum follows the payload.
     pub const CRC: u8 = 0x80;
 }
 
-/// The flags of an empty packet that acknowledges receipt and opens no window:
-/// what it acknowledges need not be kept or sent again, but those that may
-/// follow wait for their turn or for room. `TXS` means nothing else in a packet
-/// without payload.
+/// The flags of a hold, an empty packet that acknowledges receipt and opens no window. The sender
+/// need not keep or retransmit the acknowledged packets, but new ones wait for a turn or for room.
+/// In a packet without payload `TXS` has no other meaning.
 pub(super) const HOLD: u8 = flags::ACK | flags::TXS;
 
-/// The flags of an empty packet that acknowledges, opens the window and says how large it is: its
-/// length field has a [`Grant`]. With a length, `RRQ` means nothing else.
+/// The flags of an empty packet that acknowledges, opens the window and sets its size: its length
+/// field holds a [`Grant`]. With a length, `RRQ` has no other meaning.
 pub(super) const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
 
-/// The flags of an empty packet whose sender skips numbers: from the first unacknowledged one,
-/// which its length field has, up to its sequence number. What had them and has not arrived never
-/// will.
+/// The flags of an empty packet whose sender skips numbers, from the first unacknowledged one, in
+/// its length field, up to its sequence number. Packets with these numbers that have not arrived
+/// will never be sent again.
 pub(super) const SKIP: u8 = flags::ACK | flags::RRQ | flags::TXS | flags::TXF;
 
-/// The flags of an empty packet that answers a skip. Its sequence number is that of the skip, and
-/// its acknowledgement number the one that was expected before.
+/// The flags of an empty packet that answers a skip. It has the sequence number of the skip; its
+/// acknowledgement number is the one that was expected before.
 pub(super) const SKIPPED: u8 = flags::ACK | flags::RRQ | flags::TXS;
 
-/// The flags of a request that names packets in its payload. A peer that tells its version sends no
-/// data with them.
+/// The flags of a request that names packets in its payload. A peer with the version option sends
+/// no data with these flags.
 pub(super) const NAMING: u8 = SKIPPED;
 
 /// Bytes of the longest list of missing packets.
 pub const MISSING_MOST: usize = super::bits::BYTES;
 
-/// What a receiver lets a sender have in flight, in packets. On the wire each is a byte, that of
+/// How many packets a receiver allows a sender to have in flight. On the wire each field is a byte,
 /// `start` first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// With an announcement that is not acknowledged, 0 to 255.
+    /// After an unacknowledged announcement, 0 to 255.
     pub start: u8,
-    /// Behind an acknowledgement, 0 to 255; 0 for the sender's own choice.
+    /// After an acknowledgement, 0 to 255; 0 leaves it to the sender.
     pub window: u8,
 }
 
@@ -84,13 +83,12 @@ pub struct Header {
     pub src: u16,
     /// The receiving socket's port.
     pub dst: u16,
-    /// Bytes of payload, without header and padding; a [`Grant`] in its packet, a number in that of
-    /// a skip.
+    /// Bytes of payload, without header and padding. A packet with a [`Grant`] has that here; a
+    /// skip has a sequence number.
     pub len: u16,
-    /// The packet's number, or, of a packet that takes none, the number of the
-    /// next one that does.
+    /// The packet's number; if it takes none, the number of the next packet that does.
     pub seq: Seq,
-    /// The number expected next from the peer, when [`flags::ACK`] is set.
+    /// The next number expected from the peer, if [`flags::ACK`] is set.
     pub ack: Seq,
     /// [`flags`].
     pub flags: u8,
@@ -114,10 +112,10 @@ impl Header {
         }
     }
 
-    /// The header as it stands on the wire.
+    /// Returns the header as bytes on the wire.
     #[inline]
     pub fn emit(&self) -> [u8; HEADER_LEN] {
-        // In words: byte by byte it takes many times the instructions.
+        // Whole words take a fraction of the instructions of single bytes.
         let front = (u64::from(self.src) << 48)
             | (u64::from(self.dst) << 32)
             | (u64::from(self.len) << 16)
@@ -133,9 +131,8 @@ impl Header {
         bytes
     }
 
-    /// How many of the `following` bytes behind the header are payload; the
-    /// rest is padding to be trimmed. `None` when the frame holds fewer than
-    /// the header claims: such a frame is dropped.
+    /// How many of the `following` bytes after the header are payload; the rest is padding to trim.
+    /// `None` if the frame is shorter than the header claims: such a frame is dropped.
     #[inline]
     pub fn payload_len(&self, following: usize) -> Option<usize> {
         let len = usize::from(self.payload());
@@ -145,7 +142,7 @@ impl Header {
     /// Bytes of payload.
     #[inline]
     pub const fn payload(&self) -> u16 {
-        // Of a grant and of a skip the length means something else.
+        // In a grant or a skip the length field has another meaning.
         if self.flags & !(flags::CRC | flags::TXS) == GRANT {
             0
         } else {
@@ -153,13 +150,13 @@ impl Header {
         }
     }
 
-    /// Whether a sum follows the payload.
+    /// Whether a checksum follows the payload.
     #[inline]
     pub const fn has_checksum(&self) -> bool {
         self.has(flags::CRC)
     }
 
-    /// The header with a sum behind the payload, or without.
+    /// Returns the header of the packet with a checksum, or without.
     #[inline]
     #[must_use]
     pub const fn with_checksum(self, has_checksum: bool) -> Self {
@@ -186,7 +183,7 @@ impl Header {
         self.payload() > 0 || self.has(flags::SYN | flags::FIN)
     }
 
-    /// Whether the packet is empty and its length field has a [`Grant`].
+    /// Whether the packet is empty and its length field holds a [`Grant`].
     #[inline]
     pub const fn is_grant(&self) -> bool {
         self.len > 0 && self.flags & !flags::CRC == GRANT
@@ -199,7 +196,7 @@ impl Header {
         self.is_grant().then_some(Grant { start, window })
     }
 
-    /// The header of an empty packet with a grant; one of nothing is none.
+    /// Returns the header of an empty packet with this grant, unless the grant is zero.
     #[inline]
     pub(super) const fn granting(self, grant: Grant) -> Self {
         let len = u16::from_be_bytes([grant.start, grant.window]);
@@ -213,7 +210,7 @@ impl Header {
         }
     }
 
-    /// Whether the packet is empty and skips numbers: its length field has a number.
+    /// Whether the packet is empty and skips numbers: its length field holds a number.
     #[inline]
     pub const fn is_skip(&self) -> bool {
         self.flags & !flags::CRC == SKIP
@@ -225,23 +222,23 @@ impl Header {
         self.len == 0 && self.flags & !flags::CRC == SKIPPED
     }
 
-    /// Whether the payload names missing packets, from a peer that tells a version: bit n of byte m
-    /// stands for the packet with the acknowledgement number + 8 m + n. The packet takes no number,
-    /// and is for [`Connection::on_named`](super::Connection::on_named).
+    /// Whether the payload names missing packets, if the peer has the version option: bit n of byte
+    /// m stands for the packet with the acknowledgement number + 8 m + n. The packet takes no
+    /// number. Pass it to [`Connection::on_named`](super::Connection::on_named).
     #[inline]
     pub const fn names_missing(&self) -> bool {
         self.len > 0 && self.flags & !flags::CRC == NAMING
     }
 
-    /// Whether the packet asks for others again.
+    /// Whether the packet requests retransmissions.
     #[inline]
     pub const fn is_request(&self) -> bool {
         self.has(flags::RRQ) && !self.is_grant() && !self.is_skip() && !self.is_skipped()
     }
 
-    /// The header of one packet of a run that has this one: behind `index` others, with
-    /// `len` bytes of payload, and the run's `last` or not. TXS is the first packet's,
-    /// TXF the last one's.
+    /// Returns the header of one packet of the run with this header: the packet after `index`
+    /// others, with `len` bytes of payload, and the `last` of the run or not. Only the first packet
+    /// keeps TXS, and only the last one TXF.
     #[inline]
     #[must_use]
     pub const fn of_run(&self, index: u16, len: u16, last: bool) -> Self {
@@ -260,9 +257,9 @@ impl Header {
         }
     }
 
-    /// Whether data can begin a run: nothing but data, with `following` bytes behind the
-    /// header, without a sum, and no padding among them, and not the end of a transmission,
-    /// which waits for nothing.
+    /// Whether the packet can begin a run. It must be pure data that fills the `following` bytes
+    /// after the header, without checksum and padding. The end of a transmission does not begin a
+    /// run, as it must not wait.
     #[inline]
     pub const fn begins_run(&self, following: usize) -> bool {
         self.len > 0
@@ -270,10 +267,10 @@ impl Header {
             && self.flags & !(flags::TXS | flags::CRC) == flags::ACK
     }
 
-    /// The header of a run of `count` packets with this header, of `size` bytes each, and one
-    /// packet more with the header `next` and `following` bytes behind it, without a sum.
-    /// `None` if that does not come right behind them, or if the whole could not be taken
-    /// apart into the same packets again.
+    /// Returns the header of a run that gets one more packet: this run has `count` packets of
+    /// `size` bytes each, and `next` is the header of a packet with `following` bytes after it,
+    /// without its checksum. `None` if that is not the next packet, or if the run could not be
+    /// split into the same packets again.
     #[inline]
     pub fn joined(&self, count: u16, size: u16, next: &Self, following: usize) -> Option<Self> {
         let continues = self.is_one_flow(next)
@@ -302,8 +299,8 @@ impl Header {
         self.src == other.src && self.dst == other.dst
     }
 
-    /// Whether the packet asks to open a connection: what a listener makes a
-    /// connection of with [`Connection::accept`](super::Connection::accept).
+    /// Whether the packet asks to open a connection. A listener passes it to
+    /// [`Connection::accept`](super::Connection::accept).
     #[inline]
     pub const fn opens(&self) -> bool {
         self.has(flags::SYN) && !self.has(flags::ACK) && !self.is_malformed()
@@ -323,10 +320,9 @@ impl Header {
         self.len == 0 && self.flags == HOLD
     }
 
-    /// Whether no sender would form such a packet: a SYN, FIN or RST combined
-    /// with each other or with a request, a FIN or RST with payload, a request or a
-    /// FIN that acknowledges nothing, or a packet without flags and payload. What
-    /// a SYN has as payload are [options](super::options).
+    /// Whether no sender forms such a packet: a SYN, FIN or RST combined with each other or with a
+    /// request, a FIN or RST with payload, a request or a FIN without an acknowledgement, or a
+    /// packet without flags and payload. A SYN's payload is its [options](super::options).
     #[inline]
     pub(super) const fn is_malformed(&self) -> bool {
         let control = self.flags & (flags::SYN | flags::FIN | flags::RST);
@@ -340,13 +336,14 @@ impl Header {
     }
 }
 
-/// The RST that answers a packet for which there is no socket; `None` for a
-/// RST, which is never answered.
+/// Returns the RST that answers a packet without a socket; `None` for a RST, which is never
+/// answered.
 ///
-/// As in TCP (RFC 9293, 3.10.7.1) it carries the numbers by which the peer will believe it: the
-/// packet's own acknowledgement number as its sequence number or, for a packet without one, 0 and
-/// an acknowledgement of the packet. So a RST with ACK in a connection comes from a peer that gives
-/// it up, one without from a host that knows of none. It has a sum if the packet had one.
+/// As in TCP (RFC 9293, 3.10.7.1) it carries numbers that the peer accepts: the packet's own
+/// acknowledgement number as its sequence number or, for a packet without one, 0 and an
+/// acknowledgement of the packet. So in a connection a RST with ACK comes from a peer that gives it
+/// up, and one without ACK from a host that does not know it. It has a checksum if the packet had
+/// one.
 #[inline]
 pub fn reset_for(header: &Header) -> Option<Header> {
     if header.has(flags::RST) {
@@ -369,9 +366,8 @@ pub fn reset_for(header: &Header) -> Option<Header> {
     })
 }
 
-/// The most payload, in bytes, that a device with an MTU of `device_mtu` bytes
-/// carries in one packet: what `ESP_SO_MTU` reports. Never more than the length
-/// field can say.
+/// The maximum payload, in bytes, of one packet on a device with an MTU of `device_mtu` bytes, as
+/// `ESP_SO_MTU` reports it. The length field limits it.
 #[inline]
 pub const fn mss(device_mtu: u32) -> u32 {
     let room = device_mtu.saturating_sub(HEADER_LEN as u32);

@@ -1,80 +1,81 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many granted packets may be in flight to a device at once.
+//! The budget: how many granted packets may be in flight to a device at once.
 //!
-//! A turn ends when its sender asks for the next one. If its packets trickle in, or a round trip
-//! lasts longer than they do, the port idles meanwhile. So a turn is also given beside others while
-//! fewer packets than the budget are in flight: granted and not arrived. The budget follows the
-//! port's use:
+//! A turn ends when its connection asks for the next one. If its packets arrive slowly, or in less
+//! than a round trip, the port idles. So the queue gives more turns while fewer packets than the
+//! budget are in flight, which means granted and not arrived. The budget follows the port's
+//! utilisation:
 //!
-//! * The port's rate is the highest that the packets of one turn had lately. Over spans of at least
-//!   [`SPAN`] in which a connection always waited, bytes that came more slowly show that the port
-//!   idled: the budget grows.
-//! * A port in full use lets the budget shrink slowly, down to what arrives in two round trips.
-//! * If every turn of a span took [`DELAY`] longer than it might to bring its first packet, packets
-//!   wait in the port: the budget shrinks, whatever the rate.
-//! * No port takes any number. The budget stays below a ceiling, which a loss takes down to three
-//!   quarters of what was in flight. It rises again while the port idles, slowly until as many
-//!   spans have passed as [`LEASE`].
+//! * The port's rate is the highest recent rate of the packets of one turn. The queue counts bytes
+//!   over spans of at least [`SPAN`] in which a connection always waited. If they arrived more
+//!   slowly than the port's rate, the port idled, and the budget grows.
+//! * While the port is fully used, the budget shrinks slowly, down to what arrives in two round
+//!   trips.
+//! * If the first packet of every turn of a span took [`DELAY`] longer than its least time, packets
+//!   queue in the port. Then the budget shrinks, whatever the rate.
+//! * A port's buffer is limited. So the budget stays below a ceiling, which a loss lowers to three
+//!   quarters of what was in flight. The ceiling rises again while the port idles, but slowly for
+//!   the first [`LEASE`] spans.
 //!
 //! The budget counts packets, since turns do, and rates count bytes: many packets are small.
 
 use super::super::timers::{Nanos, MICROSECOND, MILLISECOND};
 
-/// Bytes are counted over at least this time, and as many as [`LEAST_COUNT`] full packets have.
+/// Bytes are counted over at least this time, and at least those of [`LEAST_COUNT`] full packets.
 const SPAN: Nanos = 100 * MICROSECOND;
 const LEAST_COUNT: u32 = 16;
 
-/// The first packet of a turn may be later than the least round trip by this and by the time of 32
+/// The first packet of a turn may exceed the least round trip by this and by the time of 32
 /// packets.
 const DELAY: Nanos = 50 * MICROSECOND;
 
-/// After so much time without a packet a count begins anew.
+/// A gap between packets that is longer than this is not counted.
 const PAUSE: Nanos = 2 * MILLISECOND;
 
-/// So many packets a port with a buffer of 128 KiB takes beside those that come
-/// [unscheduled](super::UNSCHEDULED).
+/// Packets for which a port with a buffer of 128 KiB has room, in addition to
+/// [unscheduled](super::UNSCHEDULED) ones.
 const FIRST_CEILING: u32 = 42;
 const LEAST_CEILING: u32 = 8;
 
-/// The buffer of a fast port takes what comes in this time: 400 packets at 100 Gbit/s.
+/// The buffer of a fast port holds what arrives in this time: 400 packets at 100 Gbit/s.
 const FAST: Nanos = 50 * MICROSECOND;
 
-/// A slow port holds no more packets than it sends in this time: 24 at 1 Gbit/s. If it sends fewer
-/// than [`FEWEST`] in it, a single turn fills the port.
+/// A slow port should hold no more packets than it sends in this time: 24 at 1 Gbit/s. If these are
+/// fewer than [`FEWEST`], a single turn fills the port.
 const SLOW: Nanos = 300 * MICROSECOND;
 const FEWEST: u32 = 16;
 
-/// No port has a buffer for more, bytes.
+/// Upper bound of a port's buffer, bytes.
 const LARGEST: u64 = 1_200_000;
 
-/// For so many spans after a loss the ceiling rises slowly.
+/// Spans after a loss in which the ceiling rises slowly.
 const LEASE: u16 = 256;
 
-/// After so many spans in full use the budget shrinks.
+/// Consecutive spans of full use after which the budget shrinks.
 const FULL: u8 = 16;
 
-/// Rates are bytes in 2^16 ns.
+/// Rates are in bytes per 2^16 ns.
 const RATE_SHIFT: u32 = 16;
 
-/// Of a packet, beside its payload, and of the shortest one in all: bytes on the wire.
+/// Bytes on the wire: of a packet in addition to its payload, and of the shortest packet.
 const FRAMING: u32 = 49;
 const SHORTEST: u32 = 84;
 
-/// What the packets of a connection have shown since the queue last asked.
+/// Measurements of a connection's packets since the queue last took them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(in super::super) struct Samples {
-    /// Packets that were taken last, their bytes on the wire, and when.
+    /// Packets that arrived last, their bytes on the wire, and when.
     pub(in super::super) arrived: (u16, u32, Nanos),
-    /// Others were found missing.
+    /// Packets were lost.
     pub(in super::super) lost: bool,
-    /// So many packets of a turn came in a time, and their bytes on the wire.
+    /// A rate measurement within a turn: packets, bytes on the wire, and time.
     pub(in super::super) train: Option<(u16, u32, Nanos)>,
-    /// The time that the first packet of a turn took, and the least one.
+    /// The time from the turn to its first packet, and the least such time.
     pub(in super::super) time: Option<(Nanos, Nanos)>,
 }
 
-/// What `packets` with so many bytes of payload in all take on the wire.
+/// Bytes on the wire of `packets` with this payload in total.
 #[inline]
 pub(in super::super) fn on_wire(packets: u16, payload: u32) -> u32 {
     let packets = u32::from(packets);
@@ -82,13 +83,13 @@ pub(in super::super) fn on_wire(packets: u16, payload: u32) -> u32 {
     frames.max(packets.saturating_mul(SHORTEST))
 }
 
-/// The rate of a link of so many Mbit/s, bytes in 2^16 ns.
+/// The rate of a link with this speed, bytes in 2^16 ns.
 pub(super) fn link_rate(megabits: u32) -> u32 {
     // 1 Mbit/s is 125 bytes a millisecond.
     rate(megabits.saturating_mul(125), MILLISECOND)
 }
 
-/// The time that so many bytes take at least on a link of this rate; 0 if that is not known.
+/// The least time that these bytes take on a link with this rate; 0 if that is unknown.
 #[inline]
 pub(in super::super) fn least_time(bytes: u32, rate: u32) -> Nanos {
     let bytes = Nanos::from(bytes) << RATE_SHIFT;
@@ -100,29 +101,29 @@ pub(in super::super) fn least_time(bytes: u32, rate: u32) -> Nanos {
 pub(super) struct Budget {
     /// Granted packets that have not arrived.
     pub(super) in_flight: u32,
-    /// More turns are given while fewer are in flight.
+    /// The budget: additional turns are given while fewer packets are in flight.
     most: u32,
     ceiling: u32,
     lease: u16,
-    /// Spans in a row in which the port was in full use.
+    /// Consecutive spans in which the port was fully used.
     full: u8,
-    /// The least round trip that a connection had lately.
+    /// The least recent round trip of any connection.
     round_trip: Nanos,
     /// The port's rate, bytes in 2^16 ns.
     rate: u32,
-    /// The link's rate bounds the port's, in the same unit; 0 if it is not known.
+    /// The link's rate, an upper bound of the port's, in the same unit; 0 if unknown.
     pub(super) link: u32,
     /// Bytes of the largest packet on the wire.
     packet: u32,
-    /// When packets came last.
+    /// When packets last arrived.
     last: Nanos,
     /// Whether a connection waited then.
     waits: bool,
-    /// For how long one has waited since the budget was last fitted.
+    /// The length of the current span, in which a connection always waited.
     elapsed: Nanos,
-    /// Bytes that came meanwhile.
+    /// Bytes that arrived in the span.
     count: u32,
-    /// The least delay of a turn since then.
+    /// The least delay of a turn in the span.
     delay: Option<Nanos>,
 }
 
@@ -148,7 +149,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Windows are fixed: one turn at a time is given.
+    /// Resets the budget, as windows are fixed: one turn at a time is given.
     pub(super) fn end(&mut self) {
         *self = Self {
             in_flight: self.in_flight,
@@ -163,21 +164,21 @@ impl Budget {
         self.in_flight < self.most.max(self.least()) && self.arrive_in(SLOW) >= FEWEST
     }
 
-    /// Instead of `before`, a connection has `after` packets in flight.
+    /// Changes a connection's packets in flight from `before` to `after`.
     #[inline]
     pub(super) fn change(&mut self, before: u16, after: u16) {
         let others = self.in_flight.saturating_sub(before.into());
         self.in_flight = others.saturating_add(after.into());
     }
 
-    /// A connection has news; `waits` tells whether one waits for its turn.
+    /// Takes a connection's samples. `waits` is set while any connection waits for its turn.
     #[inline]
     pub(super) fn note(&mut self, samples: Samples, waits: bool, now: Nanos) {
         if samples.lost {
             self.on_loss();
         }
         if let Some((packets, bytes, time)) = samples.train {
-            // Counted in the shortest packets, a slow port would seem to have room for many.
+            // If short packets set the unit, a slow port would seem to have room for many.
             self.measure_packet(packets, bytes);
             self.rate = self.rate.max(rate(bytes, time));
             if self.lease == 0 {
@@ -201,14 +202,14 @@ impl Budget {
         }
     }
 
-    /// So many packets had these bytes.
+    /// Updates the size of the largest packet.
     #[inline]
     fn measure_packet(&mut self, packets: u16, bytes: u32) {
         let each = bytes.checked_div(packets.into()).unwrap_or(0);
         self.packet = self.packet.max(each);
     }
 
-    /// Bytes came. Those count that come while a connection waits, and the time between them.
+    /// Counts arriving bytes, and the time between them, while a connection waits.
     #[inline]
     fn arrive(&mut self, bytes: u32, waits: bool, now: Nanos) {
         let gap = now.saturating_sub(self.last);
@@ -228,7 +229,7 @@ impl Budget {
         }
     }
 
-    /// Fits the budget to what came while one waited.
+    /// Adapts the budget to the span's measurements.
     fn fit(&mut self) {
         let elapsed = self.elapsed.max(least_time(self.count, self.link));
         let rate = rate(self.count, elapsed);
@@ -269,24 +270,24 @@ impl Budget {
         self.most = wanted.min(self.ceiling);
     }
 
-    /// So long packets may wait in the port.
+    /// How long packets may queue in the port.
     fn most_delay(&self) -> Nanos {
         DELAY.saturating_add(self.takes(32))
     }
 
-    /// The time that so many full packets take at the port's rate.
+    /// The time that full packets take at the port's rate.
     fn takes(&self, packets: u32) -> Nanos {
         least_time(self.packet.saturating_mul(packets), self.rate)
     }
 
-    /// Packets that arrive in two round trips: the least budget.
+    /// The minimum budget: packets that arrive in two round trips.
     #[inline]
     fn least(&self) -> u32 {
         let time = self.round_trip.saturating_mul(2);
         self.arrive_in(time.min(SLOW)).min(self.ceiling)
     }
 
-    /// Full packets that arrive in this time at the port's rate.
+    /// Full packets that arrive in `time` at the port's rate.
     #[inline]
     fn arrive_in(&self, time: Nanos) -> u32 {
         let bytes = Nanos::from(self.rate).saturating_mul(time) >> RATE_SHIFT;
@@ -296,7 +297,8 @@ impl Budget {
             .unwrap_or(0)
     }
 
-    /// Packets were lost: the port, or another queue on the way, takes less than was in flight.
+    /// Lowers the ceiling after a loss: the port, or another queue on the path, holds less than was
+    /// in flight.
     fn on_loss(&mut self) {
         if self.lease == LEASE {
             return;
@@ -310,7 +312,7 @@ impl Budget {
     }
 }
 
-/// So many bytes in a time.
+/// The rate of these bytes in this time.
 #[inline]
 fn rate(bytes: u32, time: Nanos) -> u32 {
     let scaled = Nanos::from(bytes) << RATE_SHIFT;

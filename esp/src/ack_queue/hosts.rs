@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is known of the hosts that have turns: their rounds, their debt, and whether they use what
-//! they get.
+//! The hosts that have turns: their rounds, their debt, and whether they use their turns.
 
 use super::{List, CREDIT, PARTS, ROUNDS};
 
-/// Hosts that the table knows, in sets of [`WAYS`].
+/// Hosts in the table, in sets of [`WAYS`].
 const HOSTS: usize = 64;
 const WAYS: usize = 4;
 const SETS: usize = HOSTS / WAYS;
 
-/// With more debt a host has no more first turns before the others, in [`PARTS`].
+/// The debt, in [`PARTS`], beyond which a host gets no first turns in advance.
 const MOST_DEBT: u8 = (CREDIT - 1) * PARTS;
 
-/// What a turn that passed costs a host's trust; one that was used gives 1 back.
+/// Trust that an unused turn costs a host. A used one restores 1.
 const PASSED: i8 = 4;
-/// The least trust.
+/// The minimum trust.
 const LEAST_TRUST: i8 = -32;
 
 /// A host that has turns.
@@ -25,19 +24,19 @@ pub(super) struct Host {
     key: u64,
     /// The first round in which it has no turn.
     next: u32,
-    /// First turns that it had beyond those of its rounds, in [`PARTS`]. A round without a turn
-    /// makes up for one.
+    /// First turns that the host had in advance, in [`PARTS`]. Each round without a turn repays
+    /// one.
     debt: u8,
-    /// Below 0, its connections wait aside.
+    /// Below 0, the host is untrusted, and its connections wait in a separate list.
     trust: i8,
 }
 
 impl Host {
-    /// How many rounds from `round` on it has a turn in already.
+    /// In how many rounds from `round` on the host already has a turn.
     #[inline]
     fn ahead(&self, round: u32) -> u32 {
         let ahead = self.next.wrapping_sub(round);
-        // More is a round that is over, or was before numbers wrapped.
+        // A larger difference is from a round that is over, or from before a wrap.
         if ahead > ROUNDS {
             0
         } else {
@@ -45,7 +44,7 @@ impl Host {
         }
     }
 
-    /// Its debt by now.
+    /// The host's debt in this round.
     #[inline]
     fn debt(&self, round: u32) -> u8 {
         if self.ahead(round) > 0 {
@@ -55,20 +54,20 @@ impl Host {
         self.debt.saturating_sub(missed.saturating_mul(PARTS))
     }
 
-    /// Whether nothing need be known of it: so is one that was never seen.
+    /// Whether the entry is as good as that of an unknown host, and may be reused.
     #[inline]
     fn is_free(&self, round: u32) -> bool {
         self.ahead(round) == 0 && self.debt(round) == 0 && self.is_trusted()
     }
 
-    /// Whether it may hold others up.
+    /// Whether the host may delay others.
     #[inline]
     pub(super) fn is_trusted(&self) -> bool {
         self.trust == 0
     }
 
-    /// The list in which a connection of it waits, in one of the next `most` rounds at the latest;
-    /// `None` if there is no place in these.
+    /// The list in which a connection of the host waits, for a place in one of the next `most`
+    /// rounds; `None` if it already has one in each.
     #[inline]
     pub(super) fn place(&mut self, round: u32, most: u32, first: bool) -> Option<List> {
         let ahead = self.ahead(round);
@@ -89,7 +88,7 @@ impl Host {
         })
     }
 
-    /// A connection has left its list without a turn.
+    /// Returns the place of a connection that left its list without a turn.
     #[inline]
     pub(super) fn return_place(&mut self, round: u32, first: bool) {
         if first && self.debt > 0 {
@@ -99,7 +98,7 @@ impl Host {
         }
     }
 
-    /// It had a turn in this round, which nobody had to wait for.
+    /// Counts a turn in this round that did not make others wait.
     #[inline]
     pub(super) fn count(&mut self, round: u32) {
         self.debt = self.debt(round);
@@ -108,13 +107,13 @@ impl Host {
         }
     }
 
-    /// Of a turn it did not use so many [`PARTS`].
+    /// Refunds the [`PARTS`] of a turn that the host did not use.
     #[inline]
     pub(super) fn refund(&mut self, round: u32, parts: u8) {
         self.debt = self.debt(round).saturating_sub(parts);
     }
 
-    /// It has let a turn pass, or has used one that it had without trust.
+    /// Updates the trust after an unused turn, or after a used one of an untrusted host.
     #[cold]
     pub(super) fn update_trust(&mut self, passed: bool) {
         self.trust = if passed {
@@ -125,9 +124,9 @@ impl Host {
     }
 }
 
-/// A table of hosts. It needs no memory of its own accord and no cleaning up: a host that is not
-/// ahead of others is forgotten when its place is needed. One that finds no place is treated like
-/// one that is never ahead.
+/// A table of hosts with a fixed size, which needs no clean-up. If an entry is needed, a host that
+/// is not ahead of others is forgotten. A host without an entry is treated as one that is never
+/// ahead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Hosts([Host; HOSTS]);
 
@@ -138,7 +137,7 @@ impl Default for Hosts {
 }
 
 impl Hosts {
-    /// What is known of a host, or is from now on; `None` if there is no room for it.
+    /// The entry of a host, which is created if necessary; `None` if there is no room.
     #[inline]
     pub(super) fn find(&mut self, key: u64, round: u32) -> Option<&mut Host> {
         // Multiplicative hashing: the upper bits depend on all of the key.

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A turn that is due, for the connection at a list's head.
+//! A turn that is due, for the connection at the head of a list.
 
 use super::super::timers::Nanos;
 use super::slot::{Kind, Position, Turn};
 use super::{AckQueue, List, Slot, MOVES};
 
-/// How the queue serves a list's head.
+/// What the head of a list gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It has the turn.
+    /// A regular turn.
     Turn,
-    /// It has a turn beside another one.
+    /// A turn concurrently with another one.
     Concurrent,
-    /// It has a turn although others have theirs, since the budget has room.
+    /// An additional turn, as the budget has room.
     Budget,
-    /// It may have a place in a round.
+    /// No turn, but perhaps a place in a round.
     Move,
 }
 
-/// A turn for the connection at a list's head. Nothing changes before it is given.
+/// A turn for the connection at the head of a list. Nothing changes before it is given.
 #[derive(Debug)]
 #[must_use]
 pub struct NextTurn<'a> {
@@ -30,15 +30,15 @@ pub struct NextTurn<'a> {
 }
 
 impl NextTurn<'_> {
-    /// The list.
+    /// Returns the list.
     #[inline]
     pub fn list(&self) -> List {
         self.list
     }
 
-    /// The list's head, whose slot this is, has left it. Its connection's
-    /// [`take_turn`](super::super::Connection::take_turn) is to follow, unless the answer is a
-    /// list: then it joins that one's tail.
+    /// Gives the turn to the connection with this slot, which the caller has removed from the head
+    /// of the list. If this returns a list, append the connection to that; otherwise call its
+    /// [`take_turn`](super::super::Connection::take_turn).
     #[inline]
     pub fn give(self, slot: &mut Slot) -> Option<List> {
         let queue = self.queue;
@@ -66,7 +66,7 @@ impl NextTurn<'_> {
                 return Some(list);
             }
             Step::Concurrent => {
-                // As one that is overdue already.
+                // Concurrent turns do not count: the connection is overdue from the start.
                 epoch = epoch.wrapping_sub(1);
                 queue.overdue = queue.overdue.saturating_add(1);
                 queue.concurrent_since = Some(self.now);

@@ -1,50 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many packets each sender may have behind an announcement.
+//! Shares of the packets that senders may send behind announcements.
 //!
-//! All of them together may have [`UNSCHEDULED`]: each asks for a share when it needs
-//! a turn. An idle connection must not keep its share from the others, so a share
-//! lapses: the shares given in the current [`LAPSE`] and in the one before count, and
-//! older ones are forgotten. Nobody tells the sender, which may use its last share at
-//! any time. So connections that come back together after a pause may send more than
-//! [`UNSCHEDULED`] packets, once: with its next turn each of them gets a share of what
-//! is left. That may cost a timeout of some 10 ms, which is little beside [`LAPSE`]; a
-//! connection without a share loses a round trip.
+//! All senders together may have [`UNSCHEDULED`] such packets. Each connection gets a share when it
+//! asks for a turn. An idle connection must not keep its share from the others, so a share lapses:
+//! only shares given in the current [`LAPSE`] and in the one before count. The sender does not
+//! learn of that and may use its last share at any time. So connections that resume together after
+//! a pause may send more than [`UNSCHEDULED`] packets, once: the next turn gives each of them a
+//! share of what is left. That may cost a timeout of some 10 ms, which is little compared to
+//! [`LAPSE`]; a connection without a share loses a round trip.
 
 use super::super::timers::{Nanos, SECOND};
 
-/// Packets that all senders together may have behind announcements: half of what a port with a
-/// buffer of 128 KiB takes.
+/// Packets that all senders together may send behind announcements: half of what fits a port with a
+/// buffer of 128 KiB.
 pub const UNSCHEDULED: u16 = 42;
 
-/// Where more connections than these come by a device, one that opens is told so: it announces its
-/// first transmission by a [short](SHORT) packet.
+/// If a device has more connections than this, a new one is told so, and announces its first
+/// transmission with a [short](SHORT) packet.
 pub const CROWD: usize = 8;
 
-/// Bytes of the packet by which a connection without a share announces a transmission of more: as
-/// many as the shortest frame has room for. So a port with a buffer of 128 KiB takes the
-/// announcements of 1,500 senders at once.
+/// Payload, in bytes, of the packet with which a connection without a share announces a longer
+/// transmission: as much as fits the shortest frame. So a port with a buffer of 128 KiB holds the
+/// announcements of 1,500 senders.
 pub const SHORT: usize = 35;
 
-/// A share of [`UNSCHEDULED`] lapses when its connection has not asked for a turn for
-/// this long, and at the latest for twice as long.
+/// A share of [`UNSCHEDULED`] lapses once its connection has not asked for a turn for this long, or
+/// up to twice as long.
 pub const LAPSE: Nanos = SECOND;
 
 /// The shares of [`UNSCHEDULED`] that count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Shares {
-    /// The [`LAPSE`] in which a share was given last, counted from time 0.
+    /// The number of the [`LAPSE`] in which the last share was given, counted from time 0.
     generation: u32,
-    /// The shares that were given in it.
+    /// Shares given in that generation.
     recent: Given,
-    /// The shares that were given in the generation before, and not since.
+    /// Shares given in the generation before, and not renewed since.
     older: Given,
 }
 
 /// Shares that were given in one generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Given {
-    /// Connections that have one, of 0 packets too.
+    /// Connections that have a share, even of 0 packets.
     connections: u32,
     /// Their sum.
     packets: u16,
@@ -54,12 +53,12 @@ struct Given {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Share {
     packets: u16,
-    /// When it was given. It counts in this generation and the next one.
+    /// The generation in which it was given. It counts in this one and the next.
     generation: u32,
 }
 
 impl Shares {
-    /// Gives a connection a new share, now that so many have one: it takes what the others leave.
+    /// Gives a connection a new share: an equal one, as far as the others leave it.
     pub(super) fn give(&mut self, share: &mut Option<Share>, now: Nanos) -> u16 {
         self.forget(now);
         self.release(share);
@@ -78,12 +77,12 @@ impl Shares {
         packets
     }
 
-    /// Shares that nobody has asked for lately lapse. Their slots still have them.
+    /// Lets old shares lapse. Their slots still have them.
     #[inline]
     fn forget(&mut self, now: Nanos) {
         let generation = u32::try_from(now / LAPSE).unwrap_or(u32::MAX);
         self.older = match generation.saturating_sub(self.generation) {
-            // Processors may hand in their times out of order.
+            // Times from different processors may be out of order.
             0 => return,
             1 => core::mem::take(&mut self.recent),
             _ => Given::default(),
@@ -92,7 +91,7 @@ impl Shares {
         self.generation = generation;
     }
 
-    /// Takes a connection's share back, unless that has lapsed.
+    /// Frees a connection's share, unless that has lapsed.
     pub(super) fn release(&mut self, share: &mut Option<Share>) {
         let Some(share) = share.take() else {
             return;

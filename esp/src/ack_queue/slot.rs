@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the ACK queue knows of each connection.
+//! The ACK queue's state of each connection.
 
 use super::super::timers::Nanos;
 use super::shares::Share;
@@ -11,13 +11,13 @@ use super::List;
 pub struct Slot {
     pub(super) position: Position,
     pub(super) share: Option<Share>,
-    /// The sender's host.
+    /// The peer's host.
     pub(super) host: u64,
     pub(super) priority: u32,
-    /// Its packets that the budget counts as in flight, in an epoch.
+    /// Packets that the budget counts as in flight, in the epoch `counted`.
     pub(super) in_flight: u16,
     pub(super) counted: u32,
-    /// The window that its next turn opens.
+    /// The window that the next turn opens.
     pub(super) window: u16,
 }
 
@@ -35,9 +35,9 @@ pub(super) enum Position {
 /// A turn that was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Turn {
-    /// In this epoch.
+    /// The epoch in which it was given.
     pub(super) epoch: u32,
-    /// When.
+    /// When it was given.
     pub(super) since: Nanos,
     pub(super) kind: Kind,
 }
@@ -45,22 +45,22 @@ pub(super) struct Turn {
 /// How a turn was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
-    /// Not at all: the transmission was announced.
+    /// Not given: the transmission was just announced.
     Announced,
-    /// At once, as nobody else waited. No round counts it.
+    /// At once, as no other connection waited. No round counts it.
     Immediate,
     /// From a list.
     Listed,
-    /// From the list of those without trust.
+    /// From the list of untrusted hosts.
     Untrusted,
     /// A first turn, from a list.
     First,
-    /// A first turn beside one of a long transmission.
+    /// A first turn, concurrently with one of a long transmission.
     Concurrent,
 }
 
 impl Slot {
-    /// The slot of a connection with a host, which has a number of its own.
+    /// Creates the slot of a connection with the host that has this number.
     pub fn of(host: u64) -> Self {
         Slot {
             host,
@@ -68,7 +68,7 @@ impl Slot {
         }
     }
 
-    /// The socket's priority, 0 for none.
+    /// Sets the socket's priority; 0 for none.
     #[inline]
     pub fn set_priority(&mut self, priority: u32) {
         self.priority = priority;
@@ -80,7 +80,7 @@ impl Slot {
         matches!(self.position, Position::Waiting(_))
     }
 
-    /// Whether it has a turn from a list.
+    /// Whether the connection has a turn from a list.
     #[inline]
     pub(super) fn has_listed_turn(&self) -> bool {
         match self.position {
