@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What bindgen reads: the headers of the networking core, whose types the
- * `kernel` crate leaves opaque or without a size. Which names come through is
- * in bindings.allow.
+ * The input of bindgen: the headers of the networking core, whose types the
+ * `kernel` crate leaves opaque or without a size. bindings.allow lists the names
+ * that get bindings.
  */
 #include <linux/crc32c.h>
 #include <linux/etherdevice.h>
@@ -39,7 +39,7 @@
 
 /* Macros with casts, which bindgen does not evaluate. */
 static const gfp_t ENET_GFP_ATOMIC __maybe_unused = GFP_ATOMIC;
-/* What a task asks for is charged to its memory cgroup, as AF_UNIX has it. */
+/* A task's allocations are charged to its memory cgroup, as in AF_UNIX. */
 static const gfp_t ENET_GFP_TASK __maybe_unused = GFP_KERNEL_ACCOUNT;
 static const __u32 ENET_STAMP_STAGES __maybe_unused = SOF_TIMESTAMPING_TX_RECORD_MASK;
 static const __u32 ENET_STAMP_NUMBERS __maybe_unused = SOF_TIMESTAMPING_OPT_ID;
@@ -48,7 +48,10 @@ static const __u32 ENET_STAMP_ALONE __maybe_unused = SOF_TIMESTAMPING_OPT_TSONLY
 static const __u32 ENET_STAMP_STATS __maybe_unused = SOF_TIMESTAMPING_OPT_STATS;
 static const __u32 ENET_SOCK_MIN_SNDBUF __maybe_unused = SOCK_MIN_SNDBUF;
 static const __u32 ENET_SOCK_MIN_RCVBUF __maybe_unused = SOCK_MIN_RCVBUF;
-/* How two packets in GRO compare: by different ways; by the same one; the same one, and nothing else keeps them apart. */
+/*
+ * Results of comparing two packets in GRO: different flows; the same flow; the same flow, and the
+ * packets may be merged.
+ */
 static const int ENET_GRO_OTHER __maybe_unused = 0;
 static const int ENET_GRO_SAME_WAY __maybe_unused = 1;
 static const int ENET_GRO_ALIKE __maybe_unused = 2;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The trace events, system "enet". Only C's macros make such: TRACE_EVENT lays
- * out a record, its description for tools, and the call that fills it.
+ * The trace events, system "enet". Only C macros can define them: TRACE_EVENT
+ * defines a record, its description for tools, and the call that fills it.
  *
- * As in the events of TCP, sport is the local end and dport the other one, also
- * where a packet came in. The socket is null where there is none.
+ * As in the events of TCP, sport is the local port and dport the remote one,
+ * also for received packets. The socket is null where there is none.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM enet
@@ -14,7 +14,7 @@
 
 #include <linux/types.h>
 
-/* What an event is told of a packet; numbers in host byte order. EDP has ports and a length only. */
+/* A packet as events report it; numbers in host byte order. EDP only has ports and a length. */
 struct enet_trace_packet {
 	u32 ifindex;
 	u16 sport;
@@ -26,7 +26,7 @@ struct enet_trace_packet {
 	u8 peer[6];
 };
 
-/* Why a packet that came in was thrown away, and how tools write it. */
+/* Why a received packet was dropped, and how tools print the reason. */
 #define ENET_DROP_REASONS						\
 	DR(NOT_OURS, "not-ours")					\
 	DR(MALFORMED, "malformed")					\
@@ -60,7 +60,7 @@ enum enet_drop_reason { ENET_DROP_REASONS };
 #include <net/sock.h>
 #include <net/tcp_states.h>
 
-/* The states as /proc/net/esp names them. */
+/* The states, by their names in /proc/net/esp. */
 #define ENET_STATES							\
 	ST(TCP_ESTABLISHED, "established")				\
 	ST(TCP_SYN_SENT, "syn-sent")					\
@@ -73,7 +73,7 @@ enum enet_drop_reason { ENET_DROP_REASONS };
 	ST(TCP_LISTEN, "listen")					\
 	STe(TCP_CLOSING, "closing")
 
-/* Tools know no enums: tell them the numbers. */
+/* Tools do not know enums: export their numbers. */
 #undef DR
 #undef DRe
 #undef ST
@@ -106,7 +106,7 @@ ENET_STATES
 	{ 0x40, "TXF" },						\
 	{ 0x80, "0x80" })
 
-/* Which connection: the socket, its namespace and inode (0 without a descriptor), both ends. */
+/* The connection: the socket, its namespace and inode (0 without a descriptor), both ends. */
 #define ENET_ENDS							\
 		__field(const void *, skaddr)				\
 		__field(u64, ino)					\
@@ -129,7 +129,7 @@ ENET_STATES
 #define ENET_PRINTED_ENDS __entry->skaddr, __entry->ino, __entry->netns,	\
 		__entry->ifindex, __entry->sport, __entry->dport, __entry->peer
 
-/* What an ESP header says beside the ports. */
+/* The fields of an ESP header except the ports. */
 #define ESP_HEADER							\
 		__field(u16, seq)					\
 		__field(u16, ack)					\
@@ -188,14 +188,14 @@ DEFINE_EVENT(esp_packet, name,						\
 		 const struct enet_trace_packet *packet),		\
 	TP_ARGS(sk, net, packet))
 
-/* A packet is sent again. */
+/* A packet is retransmitted. */
 ESP_PACKET_EVENT(esp_retransmit);
-/* A retransmission request, RRQ: the other side shall send again from ack on. */
+/* A retransmission request (RRQ): the peer should retransmit from ack on. */
 ESP_PACKET_EVENT(esp_send_request);
 ESP_PACKET_EVENT(esp_receive_request);
-/* A probe: an empty packet with an earlier number, which the other side answers. */
+/* A probe: an empty packet with an earlier number, which the peer answers. */
 ESP_PACKET_EVENT(esp_send_probe);
-/* A reset; sent without a socket where the packet that it answers was for none. */
+/* A reset; sent without a socket if it answers a packet for no socket. */
 ESP_PACKET_EVENT(esp_send_reset);
 ESP_PACKET_EVENT(esp_receive_reset);
 

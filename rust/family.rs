@@ -621,7 +621,7 @@ unsafe extern "C" fn sendmsg<P: Operations>(
 
 /// # Safety
 ///
-/// Those of [`sendmsg`].
+/// The requirements of [`sendmsg`] hold.
 unsafe extern "C" fn send_record<P: Operations>(
     socket: *mut bindings::socket,
     msg: *mut bindings::msghdr,
@@ -639,7 +639,7 @@ unsafe extern "C" fn send_record<P: Operations>(
 
 /// # Safety
 ///
-/// Those of [`recvmsg`].
+/// The requirements of [`recvmsg`] hold.
 unsafe extern "C" fn receive_record<P: Operations>(
     socket: *mut bindings::socket,
     msg: *mut bindings::msghdr,

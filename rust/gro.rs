@@ -216,8 +216,8 @@ struct Found {
 ///
 /// # Safety
 ///
-/// Those of [`receive`]; `front` is where the data start that the core has made readable, and
-/// headers start `at` bytes into them.
+/// The requirements of [`receive`] hold; `front` is where the data start that the core has made
+/// readable, and headers start `at` bytes into them.
 unsafe fn find<P: Packets>(
     list: *mut bindings::list_head,
     skb: *mut bindings::sk_buff,
@@ -270,7 +270,8 @@ fn checksum_len<P: Packets>(header: &[u8]) -> usize {
 ///
 /// # Safety
 ///
-/// Those of [`receive`]; `len` bytes and the packet's checksum, if it has one, follow its header.
+/// The requirements of [`receive`] hold; `len` bytes and the packet's checksum, if it has one,
+/// follow its header.
 unsafe fn join<P: Packets>(
     held: *mut bindings::sk_buff,
     skb: *mut bindings::sk_buff,
@@ -436,7 +437,7 @@ pub(super) unsafe fn append(
 ///
 /// # Safety
 ///
-/// Those of [`movable`].
+/// The requirements of [`movable`] hold.
 unsafe fn way(
     held: *mut bindings::sk_buff,
     skb: *mut bindings::sk_buff,
@@ -491,7 +492,7 @@ unsafe fn move_pages(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, 
 ///
 /// # Safety
 ///
-/// Those of [`move_pages`].
+/// The requirements of [`move_pages`] hold.
 unsafe fn move_head(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, from: u32) -> u32 {
     // SAFETY: The caller's promise: the array has room, the linear part is a page's, whose
     // reference gets another owner together with those to other pages.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Static inlines and macros of the kernel's headers as functions that Rust can
- * call. One line each: nothing is decided here.
+ * Wraps static inlines and macros of the kernel's headers in functions that Rust
+ * can call. One line each, without logic of their own.
  */
 #include "bindings.h"
 #include <linux/bpf-cgroup.h>
@@ -54,7 +54,7 @@ H(bool, sock_tryhold, (struct sock *sk), return refcount_inc_not_zero(&sk->sk_re
 H(void, sock_put, (struct sock *sk), sock_put(sk))
 H(void, sock_orphan, (struct sock *sk), sock_orphan(sk))
 H(void, sock_graft, (struct sock *sk, struct socket *sock), sock_graft(sk, sock))
-/* As __sk_charge() does it for TCP. */
+/* As __sk_charge() does for TCP. */
 H(void, sk_charge, (struct sock *sk), kmem_cache_charge(sk, GFP_KERNEL | __GFP_NOFAIL))
 H(void, sock_set_flag, (struct sock *sk, enum sock_flags flag), sock_set_flag(sk, flag))
 H(bool, sock_flag, (const struct sock *sk, enum sock_flags flag), return sock_flag(sk, flag))
@@ -93,7 +93,10 @@ H(void, sockcm_init, (struct sockcm_cookie *cookie, const struct sock *sk), sock
 #else
 #define TCP_KEYS(sk) TCP_AO_KEYS(sk)
 #endif
-/* streams of the Internet families, and companions beside them: the socket file system leaves the inode's pointer alone */
+/*
+ * Internet streams and their companions: the socket file system does not use the inode's private
+ * pointer
+ */
 H(void *, socket_companion, (struct socket *sock), return smp_load_acquire(&SOCK_INODE(sock)->i_private))
 H(bool, socket_set_companion, (struct socket *sock, void *companion), if (cmpxchg(&SOCK_INODE(sock)->i_private, NULL, companion)) return false; set_bit(SOCK_CUSTOM_SOCKOPT, &sock->flags); return true)
 H(void *, socket_take_companion, (struct socket *sock), return xchg(&SOCK_INODE(sock)->i_private, NULL))
@@ -102,7 +105,7 @@ H(void, sk_accompany, (struct sock *sk, struct socket *sock), write_lock_bh(&sk-
 H(void, sk_forget_front, (struct sock *sk), WRITE_ONCE(*(void **)&sk->sk_user_data, NULL))
 H(void, sock_valbool_flag, (struct sock *sk, enum sock_flags bit, bool on), sock_valbool_flag(sk, bit, on))
 H(void, tcp_inherit, (struct sock *to, const struct sock *from), sock_valbool_flag(to, SOCK_BROADCAST, sock_flag(from, SOCK_BROADCAST)); sock_valbool_flag(to, SOCK_DBG, sock_flag(from, SOCK_DBG)); sock_valbool_flag(to, SOCK_RXQ_OVFL, sock_flag(from, SOCK_RXQ_OVFL)); to->sk_priority = 0; to->sk_rcvlowat = from->sk_rcvlowat; to->sk_peek_off = READ_ONCE(from->sk_peek_off); to->sk_reuse = from->sk_reuse; to->sk_reuseport = from->sk_reuseport; tcp_sk(to)->nonagle = tcp_sk(from)->nonagle; tcp_sk(to)->keepalive_time = tcp_sk(from)->keepalive_time; tcp_sk(to)->keepalive_intvl = tcp_sk(from)->keepalive_intvl; tcp_sk(to)->keepalive_probes = tcp_sk(from)->keepalive_probes; inet_csk(to)->icsk_user_timeout = inet_csk(from)->icsk_user_timeout; inet_sk(to)->tos = inet_sk(from)->tos; inet_sk(to)->uc_ttl = inet_sk(from)->uc_ttl)
-/* What counts the sockets that ask when packets come. */
+/* The core counts the sockets that request timestamps of packets. */
 H(void, sk_inherit_times, (struct sock *to, const struct sock *from), unsigned long times = READ_ONCE(from->sk_flags) & SK_FLAGS_TIMESTAMP; if (!times || to->sk_flags & SK_FLAGS_TIMESTAMP) return; to->sk_flags |= times; net_enable_timestamp())
 H(void, sk_inherit_txtime, (struct sock *to, const struct sock *from), to->sk_txtime_deadline_mode = from->sk_txtime_deadline_mode; to->sk_txtime_report_errors = from->sk_txtime_report_errors)
 H(u32, tcp_user_timeout, (const struct sock *sk), return READ_ONCE(inet_csk(sk)->icsk_user_timeout))
@@ -142,7 +145,10 @@ H(bool, cgroup_filters_inet, (struct sock *sk), return cgroup_bpf_sock_enabled(s
 H(bool, cgroup_filters_inet, (struct sock *sk), return false)
 #endif
 
-/* who else decides about a connection of TCP's: policies of IPsec, programs that choose a listener, VRFs */
+/*
+ * other mechanisms that decide about TCP connections: IPsec policies, BPF programs that choose a
+ * listener, VRFs
+ */
 #ifdef CONFIG_XFRM
 H(bool, net_has_xfrm, (const struct net *net, int dir), return READ_ONCE(net->xfrm.policy_count[dir]) || READ_ONCE(net->xfrm.policy_default[dir]) != XFRM_USERPOLICY_ACCEPT)
 H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return rcu_access_pointer(sk->sk_policy[dir]))
@@ -152,10 +158,13 @@ H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return false)
 #endif
 H(bool, net_looks_up_by_program, (const struct net *net), return rcu_access_pointer(net->bpf.run_array[NETNS_BPF_SK_LOOKUP]))
 H(bool, sk_group_has_program, (const struct sock *sk), guard(rcu)(); const struct sock_reuseport *group = rcu_dereference(sk->sk_reuseport_cb); return group && rcu_access_pointer(group->prog))
-/* As TCP compares after l3mdev_ip_rcv(), for which a packet has come by the VRF, and by the device in it besides. */
+/*
+ * Compares as TCP does after l3mdev_ip_rcv(), where a packet has come by the VRF and by a device in
+ * it.
+ */
 H(bool, sk_hears_device, (const struct sock *sk, const struct net_device *dev), int master = l3mdev_master_ifindex_rcu(dev); return inet_sk_bound_dev_eq(sock_net(sk), READ_ONCE(sk->sk_bound_dev_if), master ?: dev->ifindex, master && master != dev->ifindex ? dev->ifindex : 0))
 
-/* where IPv6 is a module of its own, nothing here is to need that */
+/* if IPv6 is a separate module, this one must not depend on it */
 #if IS_BUILTIN(CONFIG_IPV6)
 H(int, inet6_register, (struct inet_protosw *p), return inet6_register_protosw(p))
 H(void, inet6_unregister, (struct inet_protosw *p), inet6_unregister_protosw(p))
@@ -184,13 +193,16 @@ H(struct sk_buff *, alloc_skb, (unsigned int size, gfp_t gfp), return alloc_skb(
 H(u32, skb_head_align, (u32 size), return SKB_HEAD_ALIGN(size))
 H(struct sk_buff *, build_skb_here, (void *head, u32 size), return in_softirq() ? napi_build_skb(head, size) : build_skb(head, size))
 H(void, skb_free_frag, (void *head), skb_free_frag(head))
-/* With a reference to the page, which skb_free_frag() gives back. */
+/* Takes a reference to the page, which skb_free_frag() drops. */
 H(void *, page_frag_head, (struct page_frag *frag), get_page(frag->page); return page_address(frag->page) + frag->offset)
 H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
-/* Pages that a sender on this host may still write to are copied. Routes, connections that are tracked and extensions, with each of which the
-   core sets slow_gro, are let go as TCP does: nobody is charged for them, and their owners wait for them. The bit stays, since packets that
-   had any of these are not joined. */
+/*
+ * Copies pages that a sender on this host may still write to. Drops routes, connection tracking and
+ * extensions, with each of which the core sets slow_gro, as TCP does: they are charged to no
+ * socket, and their owners wait for them. The bit stays set, since packets that had any of these
+ * are not merged.
+ */
 H(struct sk_buff *, skb_receive, (struct sk_buff *skb), skb = skb_share_check(skb, GFP_ATOMIC); if (!skb) return NULL; if (unlikely(skb->slow_gro)) { skb_dst_drop(skb); nf_reset_ct(skb); skb_ext_reset(skb); } skb_clear_delivery_time(skb); if (likely(!skb_orphan_frags_rx(skb, GFP_ATOMIC))) return skb; kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
 H(int, pskb_trim_rcsum, (struct sk_buff *skb, unsigned int len), return pskb_trim_rcsum(skb, len))
@@ -215,17 +227,20 @@ H(int, copy_from_sockptr, (void *dst, sockptr_t src, size_t size), return copy_f
 H(bool, copy_from_iter_full, (void *to, size_t len, struct iov_iter *from), return copy_from_iter_full(to, len, from))
 H(bool, copy_to_iter_full, (const void *from, size_t len, struct iov_iter *to), return copy_to_iter_full(from, len, to))
 
-/* time stamps of what is sent; the note of a kept buffer is in front of what says that its acknowledgement is one */
+/*
+ * timestamps of sent data; the note of a kept buffer precedes the field that requests a timestamp
+ * of its acknowledgement
+ */
 static_assert(offsetofend(struct tcp_skb_cb, ip_dsfield) >= 16);
 H(void, skb_ask_stamp, (struct sk_buff *skb, u32 flags, u32 number), __sock_tx_timestamp(flags, &skb_shinfo(skb)->tx_flags); skb_shinfo(skb)->tskey = number; TCP_SKB_CB(skb)->txstamp_ack = flags & SOF_TIMESTAMPING_TX_ACK ? TSTAMP_ACK_SK : 0)
 H(bool, skb_is_stamped, (const struct sk_buff *skb), return skb_shinfo(skb)->tx_flags & SKBTX_ANY_TSTAMP || TCP_SKB_CB(skb)->txstamp_ack)
 H(void, skb_pass_stamp, (struct sk_buff *to, const struct sk_buff *from), skb_shinfo(to)->tx_flags |= skb_shinfo(from)->tx_flags & SKBTX_ANY_TSTAMP; skb_shinfo(to)->tskey = skb_shinfo(from)->tskey)
 H(void, skb_hand_on_stamp, (struct sk_buff *to, struct sk_buff *from), skb_shinfo(to)->tx_flags = skb_shinfo(from)->tx_flags & SKBTX_ANY_TSTAMP; skb_shinfo(to)->tskey = skb_shinfo(from)->tskey; TCP_SKB_CB(to)->txstamp_ack = TCP_SKB_CB(from)->txstamp_ack; skb_shinfo(from)->tx_flags = 0; TCP_SKB_CB(from)->txstamp_ack = 0)
 H(void, skb_report_acked, (struct sk_buff *skb, struct sock *sk), if (TCP_SKB_CB(skb)->txstamp_ack) __skb_tstamp_tx(skb, NULL, NULL, sk, SCM_TSTAMP_ACK))
-/* What a queueing discipline and a driver would have stamped. */
+/* Takes the timestamps of the queueing discipline and of the driver. */
 H(void, skb_stamp_inside, (struct sk_buff *skb), if (likely(!(skb_shinfo(skb)->tx_flags & SKBTX_ANY_TSTAMP))) return; __skb_tstamp_tx(skb, NULL, NULL, skb->sk, SCM_TSTAMP_SCHED); skb_tx_timestamp(skb))
 
-/* sends whose bytes stay in place */
+/* zero-copy sends */
 H(struct ubuf_info *, skb_notice, (struct sk_buff *skb), return skb_zcopy(skb))
 H(struct ubuf_info *, skb_notice_of, (struct sk_buff *skb, const struct sock *sk), struct ubuf_info *notice = skb_zcopy(skb); return notice && notice->ops == &msg_zerocopy_ubuf_ops && container_of((void *)uarg_to_msgzc(notice), struct sk_buff, cb)->sk == sk && sock_owned_by_user(sk) ? notice : NULL)
 H(void, skb_set_notice, (struct sk_buff *skb, struct ubuf_info *notice), skb_zcopy_set(skb, notice, NULL))
@@ -251,56 +266,101 @@ H(void, skb_frag_unref, (struct sk_buff *skb, int i), skb_frag_unref(skb, i))
 H(int, skb_linearize, (struct sk_buff *skb), return skb_linearize(skb))
 H(bool, skb_has_shared_frag, (const struct sk_buff *skb), return skb_has_shared_frag(skb))
 H(void *, netdev_alloc_frag, (unsigned int size), return netdev_alloc_frag(size))
-/* Takes over the reference of netdev_alloc_frag(). The memory is too little to count. */
+/*
+ * Takes over the reference of netdev_alloc_frag(). Does not charge the memory, which is too little.
+ */
 H(void, skb_add_frag_of, (struct sk_buff *skb, void *bytes, int size), struct page *page = virt_to_head_page(bytes); skb_fill_page_desc(skb, skb_shinfo(skb)->nr_frags, page, bytes - page_address(page), size); skb->len += size; skb->data_len += size)
-/* Nobody looks at the sums of several packets in one buffer; each tunnel around it that has checked its own takes one level off. */
+/*
+ * The checksums of merged packets are never verified; each tunnel around them that has verified its
+ * own decrements the level.
+ */
 static inline void spare_sums(struct sk_buff *skb) { skb->ip_summed = CHECKSUM_UNNECESSARY; skb->csum_level = SKB_MAX_CSUM_LEVEL; }
-/* Who asks how long a packet is takes SCTP's header for the last: it ends where ours does. */
+/*
+ * Code that computes the length of a packet assumes that SCTP's header is the last, so that one
+ * ends where this protocol's does.
+ */
 H(void, skb_set_packets, (struct sk_buff *skb, unsigned int header_len, u16 size, u16 count), spare_sums(skb); skb_set_transport_header(skb, (int)header_len - (int)sizeof(struct sctphdr)); skb_shinfo(skb)->gso_size = size; skb_shinfo(skb)->gso_segs = count; skb_shinfo(skb)->gso_type = SKB_GSO_SCTP)
 H(void, skb_set_summed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_UNNECESSARY)
 H(void, skb_set_unsummed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_NONE)
-/* What the descriptor says of the sums of several packets in one buffer: rust/masks.rs */
+/* The mask of the checksums of merged packets: see rust/masks.rs */
 H(void, skb_set_mask, (struct sk_buff *skb, u32 mask), spare_sums(skb); skb->csum = (__force __wsum)mask)
 H(u32, skb_mask, (const struct sk_buff *skb), return skb->ip_summed == CHECKSUM_UNNECESSARY ? (__force u32)skb->csum : 0)
-/* Bytes of the headers in front of the one that the link layer is said to start with: those of a tunnel, or a label and the real one. */
+/*
+ * Bytes of the headers in front of the one that counts as the link layer's: those of a tunnel, or a
+ * label and the real Ethernet header.
+ */
 H(u32, skb_outer_len, (const struct sk_buff *skb), return skb_tnl_header_len(skb))
-/* Whether an outer header has a sum over all behind it that its layer makes, not the device: that layer's own conditions. */
+/*
+ * Whether an outer header has a checksum over all that follows, computed by its layer and not by
+ * the device: that layer's own conditions.
+ */
 H(bool, skb_is_summed_around, (const struct sk_buff *skb, netdev_features_t features), return unlikely(skb_shinfo(skb)->gso_type & (SKB_GSO_UDP_TUNNEL_CSUM | SKB_GSO_GRE_CSUM)) && (!(features & NETIF_F_HW_CSUM) || skb_sec_path(skb) || (skb_dst(skb) && dst_xfrm(skb_dst(skb)))))
-/* What gso_make_checksum() goes on from, as skb_segment() leaves it; pages that their owner may write to are copied, too. */
+/*
+ * Provides the sum that gso_make_checksum() continues from, as skb_segment() does; also copies
+ * pages that their owner may write to.
+ */
 H(bool, skb_sum_for_outer, (struct sk_buff *skb, u32 from), if (skb_has_shared_frag(skb) && skb_linearize(skb)) return false; SKB_GSO_CB(skb)->csum = skb_checksum(skb, from, skb->len - from, 0); SKB_GSO_CB(skb)->csum_start = skb_headroom(skb) + from; return true)
 H(u32, skb_mac_distance, (const struct sk_buff *skb), return skb->data - skb_mac_header(skb))
-/* A device that is said to sum spares the packets a sum of their own. */
+/* Claims that the device computes checksums, so that the packets get none of their own. */
 H(struct sk_buff *, skb_cut, (struct sk_buff *skb, netdev_features_t features), return skb_segment(skb, (features & ~NETIF_F_GSO_MASK) | NETIF_F_HW_CSUM))
-/* Nothing but data in pages behind the headers, and nothing that more than one reference to a page would have to keep. */
+/*
+ * Whether only data in pages follow the headers, and nothing prevents further references to the
+ * pages.
+ */
 H(bool, skb_is_usual_run, (const struct sk_buff *skb), return !skb_headlen(skb) && !skb_has_frag_list(skb) && !skb->encapsulation && !skb->destructor && !skb->pp_recycle && !skb_zcopy((struct sk_buff *)skb) && skb_frags_readable(skb))
 H(bool, takes_pages, (netdev_features_t features), return features & NETIF_F_SG)
-/* A buffer with the headers in front of the data of another, at the same distance from its head, so that the copied offsets are right. */
+/*
+ * Copies the metadata of a buffer to one with its headers at the same distance from the head, so
+ * that the copied offsets are right.
+ */
 H(void, skb_take_header, (struct sk_buff *part, const struct sk_buff *whole), skb_copy_header(part, whole); skb_shinfo(part)->gso_size = 0; skb_shinfo(part)->gso_segs = 0; skb_shinfo(part)->gso_type = 0)
 
-/* joining received packets */
+/* GRO */
 H(void *, skb_gro_header, (struct sk_buff *skb, u32 end, u32 at), return skb_gro_header(skb, end, at))
-/* Pulls the header of the network layer, which is the innermost one: some tunnels look where it was found when they let go. */
+/*
+ * Pulls the network header, the innermost one: some tunnels use its offset when the buffer is
+ * flushed.
+ */
 H(void, gro_pull_network, (struct sk_buff *skb, u32 len), NAPI_GRO_CB(skb)->network_offsets[NAPI_GRO_CB(skb)->encap_mark] = skb_gro_offset(skb); skb_gro_pull(skb, len))
 static noinline void gro_set_hash(struct sk_buff *skb, const void *flow, u32 len, u32 seed) { __skb_set_sw_hash(skb, jhash(eth_hdr(skb)->h_source, ETH_ALEN, jhash(flow, len, seed)), true); }
-/* Gives a packet with nothing but tags between it and the Ethernet header its flow's hash, and says whether it is such a one: in a tunnel
-   the hash is that of the outer headers, by which the core tells their flows apart. */
+/*
+ * Gives a packet its flow's hash, if only tags lie between it and the Ethernet header, and returns
+ * whether that is so: in a tunnel the hash is that of the outer headers, by which the core
+ * distinguishes flows.
+ */
 H(bool, gro_hash_plain, (struct sk_buff *skb, const void *flow, u32 len, u32 seed), if (NAPI_GRO_CB(skb)->encap_mark || skb_mac_offset(skb) != -ETH_HLEN) return false; if (unlikely(!skb->l4_hash && !skb->sw_hash)) gro_set_hash(skb, flow, len, seed); return true)
-/* Whether two packets of one list have come the same way: device, addresses and tags, of which the first `len` bytes of the data are the
-   inner ones. gro_list_prepare() compares the hash as well, which our packets get after that. */
+/*
+ * Whether two packets of one list have the same device, addresses and tags; the first `len` bytes
+ * of the data are the inner tags. gro_list_prepare() also compares the hash, which this module's
+ * packets get later.
+ */
 static inline bool gro_same_way(const struct sk_buff *held, const struct sk_buff *skb, const void *tags, u32 len) { return held->dev == skb->dev && held->vlan_all == skb->vlan_all && skb_mac_offset(held) == -ETH_HLEN && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)) && !memcmp(held->data, tags, len); }
-/* The rest that gro_list_prepare() compares, but for the owner: gro_movable() does that. Packets with extensions stay alone. */
+/*
+ * Compares the rest that gro_list_prepare() compares, except the owner, see gro_movable(). Packets
+ * with extensions are not merged.
+ */
 static inline bool gro_same_state(struct sk_buff *held, struct sk_buff *skb) { return !skb_metadata_differs(held, skb) && (likely(!(held->slow_gro | skb->slow_gro)) || (!skb_metadata_dst_cmp(held, skb) && skb_get_nfct(held) == skb_get_nfct(skb) && !skb_has_extensions(held) && !skb_has_extensions(skb))); }
-/* ENET_GRO_OTHER if they have not, or the held one has pulled something else than our header of `own` bytes behind the tags; ENET_GRO_SAME_WAY if
-   they have, and ENET_GRO_ALIKE if they may be joined besides: as the core found, or of a packet with nothing but tags in front, by all of that. */
+/*
+ * ENET_GRO_OTHER if those differ, or if the held packet has pulled something other than this
+ * module's header of `own` bytes after the tags; ENET_GRO_SAME_WAY if they are equal;
+ * ENET_GRO_ALIKE if the packets may also be merged: by the core's comparison, or for a plain packet
+ * by ours.
+ */
 H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags, u32 len, u32 own, bool plain), if (skb_gro_offset(held) != len + own) return ENET_GRO_OTHER; if (NAPI_GRO_CB(held)->same_flow) return ENET_GRO_ALIKE; if (!plain || !gro_same_way(held, skb, tags, len)) return ENET_GRO_OTHER; return gro_same_state(held, skb) ? ENET_GRO_ALIKE : ENET_GRO_SAME_WAY)
-/* `most` bytes are all that is joined then: what the device's owner allows, which is that of IPv4, since the header has 16 bits, too. */
+/*
+ * `most` is the length after merging. The administrator's limit is that of IPv4, as this header's
+ * length has 16 bits, too.
+ */
 H(bool, gro_movable, (const struct sk_buff *held, const struct sk_buff *skb, u32 most), return most < min_t(u32, GRO_LEGACY_MAX_SIZE, READ_ONCE(held->dev->gro_ipv4_max_size)) && held->pp_recycle == skb->pp_recycle && held->sk == skb->sk && !skb_zcopy((struct sk_buff *)held) && !skb_zcopy((struct sk_buff *)skb) && !skb_cloned(held) && !skb_cloned(skb) && !skb_has_frag_list(held) && !skb_has_frag_list(skb))
-/* As skb_set_packets(), of a buffer that layers may be around, as their gro_complete() of Internet protocols has it. */
+/*
+ * Works as skb_set_packets(), for a buffer that outer layers may wrap, as gro_complete() of
+ * Internet protocols does.
+ */
 H(void, gro_set_packets, (struct sk_buff *skb, u32 at, u32 header_len, __be16 protocol), spare_sums(skb); skb_set_transport_header(skb, (int)(at + header_len) - (int)sizeof(struct sctphdr)); if (skb->encapsulation) { skb_set_inner_protocol(skb, protocol); skb_set_inner_network_header(skb, at); skb->inner_transport_header = skb->transport_header; } skb_shinfo(skb)->gso_segs = NAPI_GRO_CB(skb)->count; skb_shinfo(skb)->gso_type |= SKB_GSO_SCTP)
-/* Takes its owner from a packet, which stays charged. Whether it had one. */
+/* Removes the owner of a packet, without uncharging it. Returns whether it had one. */
 H(bool, skb_disown, (struct sk_buff *skb), if (likely(!skb->sk)) return false; skb->destructor = NULL; skb->sk = NULL; return true)
 H(void, gro_joined, (struct sk_buff *held, struct sk_buff *skb, bool head), NAPI_GRO_CB(held)->count++; NAPI_GRO_CB(skb)->same_flow = 1; NAPI_GRO_CB(skb)->free = head ? NAPI_GRO_FREE_STOLEN_HEAD : NAPI_GRO_FREE)
-/* What GRO need not compare, since it sees packets before anything has been done with them. */
+/* GRO need not compare these, since it sees packets before anything else has processed them. */
 H(bool, list_same_sender, (const struct sk_buff *held, const struct sk_buff *skb), return skb_get_hash_raw(held) == skb_get_hash_raw(skb) && held->dev == skb->dev && held->vlan_all == skb->vlan_all && !(held->slow_gro | skb->slow_gro) && !skb_metadata_differs(held, skb) && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)))
 H(bool, list_same_way, (const struct sk_buff *held, const struct sk_buff *skb), return held->pkt_type == skb->pkt_type && skb_mac_offset(held) == -ETH_HLEN && skb_mac_offset(skb) == -ETH_HLEN && !held->destructor && !skb->destructor && skb_frags_readable(held) == skb_frags_readable(skb))
 H(struct sk_buff *, list_next, (struct list_head *list), struct sk_buff *skb = list_first_entry_or_null(list, struct sk_buff, list); if (skb) skb_list_del_init(skb); return skb)
@@ -309,7 +369,10 @@ H(bool, list_is_single, (const struct list_head *list), return list_is_singular(
 H(bool, skb_has_head_frag, (const struct sk_buff *skb), return skb->head_frag && skb->fclone == SKB_FCLONE_UNAVAILABLE)
 H(u32, skb_own_truesize, (const struct sk_buff *skb), return SKB_TRUESIZE(skb_end_offset(skb)))
 H(void, frag_of_head, (skb_frag_t *frag, const struct sk_buff *skb, u32 from), struct page *page = virt_to_head_page(skb->head); skb_frag_fill_page_desc(frag, page, skb->data + from - (u8 *)page_address(page), skb_headlen(skb) - from))
-/* What holds packets until a timer expires (gro_flush_timeout) is polled now, on the timer's processor, as napi_watchdog() does then. */
+/*
+ * Polls devices that hold packets until a timer expires (gro_flush_timeout) now, on the timer's
+ * processor, as napi_watchdog() would.
+ */
 static inline void poll_napi(void *napi) { napi_schedule(napi); }
 H(void, poll_holders, (void), struct net *net; struct net_device *dev; struct napi_struct *napi; guard(rcu)(); local_bh_disable(); for_each_net_rcu(net) for_each_netdev_rcu(net, dev) list_for_each_entry_rcu(napi, &dev->napi_list, dev_list) if (hrtimer_active(&napi->timer)) smp_call_function_single(READ_ONCE(napi->timer.base)->cpu_base->cpu, poll_napi, napi, true); local_bh_enable())
 H(void, synchronize_net, (void), synchronize_net())
@@ -320,7 +383,7 @@ H(void, skb_set_protocol, (struct sk_buff *skb, __be16 protocol), skb->protocol 
 H(int, dev_hard_header, (struct sk_buff *skb, struct net_device *dev, unsigned short type, const void *daddr, const void *saddr, unsigned int len), return dev_hard_header(skb, dev, type, daddr, saddr, len))
 H(unsigned int, ll_reserved_space, (const struct net_device *dev), return LL_RESERVED_SPACE(dev))
 H(bool, dev_has_parent, (const struct net_device *dev), return dev->dev.parent)
-/* 0 if there is no such device, or it does not say. */
+/* 0 if there is no such device, or its speed is unknown. */
 H(u32, dev_link_speed, (struct net *net, int ifindex), struct ethtool_link_ksettings link; struct net_device *dev = __dev_get_by_index(net, ifindex); return dev && !__ethtool_get_link_ksettings(dev, &link) && link.base.speed != (u32)SPEED_UNKNOWN ? link.base.speed : 0)
 H(bool, netif_running, (const struct net_device *dev), return netif_running(dev))
 H(struct net_device *, notifier_dev, (const struct netdev_notifier_info *info), return netdev_notifier_info_to_dev(info))
@@ -347,8 +410,11 @@ H(void, local_bh_disable, (void), local_bh_disable())
 H(void, local_bh_enable, (void), local_bh_enable())
 H(void, cond_resched, (void), cond_resched())
 
-/* hash tables that grow, whose keys are four words; settle waits while what is in one moves to another. Three words take half the
-   instructions of four, and the third and the fourth have 16 bits each, as a rule. */
+/*
+ * resizable hash tables with keys of four words; settle waits while entries move to another table.
+ * To hash three words takes half the instructions of four, and the third and fourth words usually
+ * have 16 bits each.
+ */
 static inline u32 hash_key(const void *key, u32 len, u32 seed) { const u32 *k = key; return jhash_3words(k[0], k[1], rol32(k[2], 16) ^ k[3], seed); }
 static inline int compare_key(struct rhashtable_compare_arg *arg, const void *obj) { return memcmp(obj + arg->ht->p.key_offset, arg->key, 16) != 0; }
 H(void, rhashtable_settle, (struct rhashtable *ht), flush_work(&ht->run_work))
@@ -362,13 +428,13 @@ H(unsigned int, rhashtable_walk_slot, (const struct rhashtable_iter *iter), retu
 H(unsigned int, rhashtable_walk_skip, (const struct rhashtable_iter *iter), return iter->skip)
 H(bool, is_err, (const void *ptr), return IS_ERR(ptr))
 
-/* words of each processor; their addresses are numbers to Rust, which has no address spaces */
+/* per-processor words; Rust handles their addresses as numbers, as it has no address spaces */
 H(void *, alloc_percpu_words, (size_t n), return (void *)(__force unsigned long)__alloc_percpu_gfp(n * sizeof(unsigned long), sizeof(unsigned long), GFP_KERNEL_ACCOUNT))
 H(void, free_percpu_words, (void *words), free_percpu((void __percpu *)(unsigned long)words))
 H(void, percpu_word_add, (void *words, size_t index, unsigned long n), this_cpu_add(((unsigned long __percpu *)(unsigned long)words)[index], n))
 H(unsigned long, percpu_word_sum, (void *words, size_t index), unsigned long sum = 0; int cpu; for_each_possible_cpu(cpu) sum += READ_ONCE(per_cpu_ptr((unsigned long __percpu *)(unsigned long)words, cpu)[index]); return sum)
 
-/* tracing: each is a static branch that is not taken while nobody listens */
+/* tracing: each is a static branch that is not taken while the event is disabled */
 H(void, trace_esp_set_state, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet, int oldstate, int newstate), trace_esp_set_state(sk, net, packet, oldstate, newstate))
 H(void, trace_esp_retransmit, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_retransmit(sk, net, packet))
 H(void, trace_esp_send_request, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_send_request(sk, net, packet))

@@ -87,7 +87,7 @@ impl<H: Handler> Registration<H> {
 
     /// # Safety
     ///
-    /// Those of [`Self::call`], with a list of buffers to give away.
+    /// The requirements of [`Self::call`] hold, with a list of buffers to give away.
     unsafe extern "C" fn call_list<P: Packets>(
         list: *mut bindings::list_head,
         _block: *mut bindings::packet_type,

@@ -237,11 +237,11 @@ impl Buffer {
         }
     }
 
-    /// Counts `len` bytes more of data in pages.
+    /// Adds `len` bytes to the count of data in pages.
     ///
     /// # Safety
     ///
-    /// The buffer refers to them, behind its other data.
+    /// The buffer refers to these bytes, after its other data.
     #[inline]
     unsafe fn lengthen(&mut self, len: u32) {
         let skb = self.as_ptr();
@@ -253,9 +253,9 @@ impl Buffer {
         }
     }
 
-    /// Appends a view of `len` bytes of `store` from `offset` on. `false` if they are not all there
-    /// and in pages, or if this buffer cannot refer to all of them, or has a clone, or is of
-    /// another notice.
+    /// Appends a view of `len` bytes of `store` from `offset` on. Returns `false` if not all of
+    /// them are there and in pages, or if this buffer cannot refer to all of them, has a clone, or
+    /// belongs to another completion notification.
     #[inline]
     pub(crate) fn append_view(&mut self, store: &Buffer, offset: usize, len: usize) -> bool {
         let whole = store.span(offset, len).is_some() && store.is_paged();
@@ -302,7 +302,7 @@ impl Buffer {
         left == 0
     }
 
-    /// Whether all data are in pages that the buffer itself refers to.
+    /// Returns whether all data are in pages that the buffer itself refers to.
     #[inline]
     fn is_paged(&self) -> bool {
         let skb = self.as_ptr();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers that are given when the module is loaded, and shown in `/sys/module/NAME/parameters`.
+//! Numeric module parameters, shown in `/sys/module/NAME/parameters`.
 //!
-//! `module!` has parameters too, but gives each the mode 0, which sysfs leaves out. These are what
-//! `module_param(NAME, ushort, 0444)` makes in C: the kernel's own functions read and print them.
+//! `module!` has parameters too, but gives each the mode 0, which sysfs hides. These are what
+//! `module_param(NAME, ushort, 0444)` creates in C: the kernel's own functions parse and print
+//! them.
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 
@@ -17,10 +18,10 @@ use kernel::{
     str::{as_char_ptr_in_const_context, CStr},
 };
 
-/// All may read and none may write: the value does not change once the module is loaded.
+/// Readable by all and writable by none: the value does not change after the module is loaded.
 const MODE: u16 = 0o444;
 
-/// A parameter's value. [`parameter`] makes one.
+/// A parameter's value, created by [`parameter`].
 pub(crate) struct Parameter(AtomicU16);
 
 impl Parameter {
@@ -29,16 +30,16 @@ impl Parameter {
         Self(AtomicU16::new(default))
     }
 
-    /// The number that the module was loaded with, or else the default.
+    /// Returns the number that the module was loaded with, or else the default.
     #[inline]
     pub(crate) fn value(&self) -> u16 {
         self.0.load(Relaxed)
     }
 
-    /// The entry by which the kernel finds it.
+    /// Creates the entry by which the kernel finds the parameter.
     ///
     /// The kernel reads and writes the value through this pointer to an `unsigned short`, which
-    /// lives as long as the module. It writes while it loads the module, before anything of the
+    /// lives as long as the module. It writes while it loads the module, before any code of the
     /// module runs, and never afterwards because of [`MODE`].
     #[doc(hidden)]
     pub(crate) const fn entry(&'static self, name: &'static CStr) -> KernelParam {
@@ -56,7 +57,7 @@ impl Parameter {
     }
 }
 
-/// `text` as an array, as the section `.modinfo` has it; evaluated by the compiler alone.
+/// Returns `text` as an array, as the section `.modinfo` stores it; only evaluated by the compiler.
 #[doc(hidden)]
 pub(crate) const fn array<const N: usize>(text: &str) -> [u8; N] {
     match text.as_bytes().first_chunk() {
@@ -65,7 +66,7 @@ pub(crate) const fn array<const N: usize>(text: &str) -> [u8; N] {
     }
 }
 
-/// A string of `modinfo`.
+/// Defines a string of `modinfo`.
 #[doc(hidden)]
 macro_rules! modinfo {
     ($($part:expr),*) => {
@@ -79,7 +80,7 @@ macro_rules! modinfo {
 }
 pub(crate) use modinfo;
 
-/// `static NAME: Parameter = parameter("name", default, "what modinfo says");`
+/// `static NAME: Parameter = parameter("name", default, "description for modinfo");`
 macro_rules! parameter {
     ($(#[$doc:meta])* static $static:ident = parameter($name:literal, $default:expr, $description:literal);) => {
         $(#[$doc])*

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers that every processor counts for itself, so that none waits for another's cache line.
+//! Counters with a copy per processor, so that processors do not contend for a cache line.
 //!
 //! C header: [`include/linux/percpu.h`](srctree/include/linux/percpu.h)
 
@@ -9,7 +9,7 @@ use crate::net::errno::prelude::*;
 use core::ptr::NonNull;
 use kernel::ffi::c_void;
 
-/// `N` numbers that only grow, and wrap.
+/// `N` counters that only grow, and wrap.
 ///
 /// # Invariants
 ///
@@ -23,7 +23,7 @@ unsafe impl<const N: usize> Send for PerCpu<N> {}
 unsafe impl<const N: usize> Sync for PerCpu<N> {}
 
 impl<const N: usize> PerCpu<N> {
-    /// Zeroes. Process context.
+    /// Creates counters at zero. Process context.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl<const N: usize> PerCpu<N> {
         Ok(PerCpu(NonNull::new(words).ok_or(ENOMEM)?))
     }
 
-    /// Adds `n` to the number `index`. One that is not there is not counted.
+    /// Adds `n` to the counter `index`. Ignores an index out of range.
     #[inline]
     pub(crate) fn add(&self, index: usize, n: usize) {
         if index < N {
@@ -43,7 +43,7 @@ impl<const N: usize> PerCpu<N> {
         }
     }
 
-    /// The number `index`, over all processors; 0 if it is not there.
+    /// Returns the sum of the counter `index` over all processors; 0 for an index out of range.
     pub(crate) fn sum(&self, index: usize) -> usize {
         if index >= N {
             return 0;

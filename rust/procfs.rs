@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files under `/proc/net`, one set per namespace, with a line for each of many things.
+//! Files under `/proc/net`, one set per namespace, with one line per item.
 //!
-//! The core asks for records and gives each a page of room. A record here is as many lines as fit,
-//! so the text is made once, and a reader that stops in between holds nothing.
+//! The core asks for records and gives each a page of room. A record here is as many lines as fit:
+//! so the text is formatted once, and a reader that stops in between holds no resources.
 //!
 //! C headers: [`include/linux/proc_fs.h`](srctree/include/linux/proc_fs.h),
 //! [`include/linux/seq_file.h`](srctree/include/linux/seq_file.h)
@@ -27,14 +27,14 @@ use kernel::{
     str::{CStr, CStrExt},
 };
 
-/// A text that is cut where `N` bytes are full.
+/// A text that is truncated at `N` bytes.
 pub(crate) struct Text<const N: usize> {
     bytes: [u8; N],
     len: usize,
 }
 
 impl<const N: usize> Text<N> {
-    /// An empty text.
+    /// Creates an empty text.
     pub(crate) const fn new() -> Self {
         Text {
             bytes: [0; N],
@@ -46,7 +46,7 @@ impl<const N: usize> Text<N> {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    /// The text.
+    /// Returns the text.
     pub(crate) fn as_str(&self) -> &str {
         core::str::from_utf8(self.as_bytes()).unwrap_or("?")
     }
@@ -62,16 +62,16 @@ impl<const N: usize> Write for Text<N> {
     }
 }
 
-/// The longest line, bytes; longer ones are cut.
+/// The longest line, in bytes; longer ones are truncated.
 const LONGEST: usize = 192;
 
-/// There is no room for another line now: it is asked for again.
+/// There is no room for another line now; the core asks for the line again.
 pub(crate) struct Full;
 
-/// Where a file's lines go, and who reads them.
+/// The destination of a file's lines, and its reader.
 pub(crate) struct Output {
     file: *mut bindings::seq_file,
-    /// A line of this record is written.
+    /// A line of this record has been written.
     begun: bool,
 }
 
@@ -83,13 +83,13 @@ impl Output {
     /// [`Full`].
     pub(crate) fn line(&mut self, text: fmt::Arguments<'_>) -> Result<(), Full> {
         let mut line = Text::<LONGEST>::new();
-        // Cut if it is too long.
+        // Truncated if it is too long.
         let _ = writeln!(line, "{text}");
         let bytes = line.as_bytes();
         // SAFETY: The file being shown.
         let fits = bytes.len() < unsafe { bindings::seq_room(self.file) };
-        // A record that has no room for its first line says so, by a line that does not fit; one
-        // that has lines must not, or it would lose them.
+        // A record without room for its first line reports that, by a line that does not fit; a
+        // record that has lines must not, as it would lose them.
         if fits || !self.begun {
             // SAFETY: The file being shown, and bytes that are readable for their length.
             unsafe { bindings::seq_write(self.file, bytes.as_ptr().cast(), bytes.len()) };
@@ -101,24 +101,24 @@ impl Output {
         Ok(())
     }
 
-    /// The user that made a socket, as the reader's user namespace sees it.
+    /// Returns the user that created a socket, as the reader's user namespace sees it.
     pub(crate) fn user_of(&self, sock: &RawSock) -> u32 {
         // SAFETY: The file being shown, which its reader's credentials opened, and a valid socket.
         unsafe { bindings::seq_sk_uid(self.file, sock.as_ptr()) }
     }
 }
 
-/// How far a reader has come.
+/// A reader's position.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Place {
     /// The part of the file.
     pub(crate) part: u32,
-    /// The place in that part.
+    /// The position in that part.
     pub(crate) walk: Walk,
 }
 
 impl Place {
-    /// Goes on to the next part.
+    /// Moves to the next part.
     pub(crate) fn next_part(&mut self) {
         self.part = self.part.saturating_add(1);
         self.walk = Walk::default();
@@ -129,37 +129,36 @@ impl Place {
 pub(crate) trait Show: 'static {
     /// The file's name under `/proc/net`.
     const NAME: &'static kernel::str::CStr;
-    /// The tables the kernel calls the file by.
+    /// Returns the tables through which the kernel calls the file.
     fn table() -> &'static Table<Self>
     where
         Self: Sized;
-    /// Writes the lines from `place` on, and moves `place` behind each that had room.
+    /// Writes the lines from `place` on, and moves `place` past each line that fitted.
     ///
     /// # Errors
     ///
-    /// [`Full`] if one had no room.
+    /// [`Full`] if a line did not fit.
     fn show(net: &Net, place: &mut Place, out: &mut Output) -> Result<(), Full>;
 }
 
-/// A file that takes text, too.
+/// A file that can also be written.
 pub(crate) trait Edit: Show {
-    /// Takes what was written in one call, from a writer that may configure the namespace's
-    /// network.
+    /// Handles the text of one `write` call, whose caller may configure the namespace's network.
     ///
     /// # Errors
     ///
-    /// Those of the write; then nothing of the text is taken.
+    /// Those of the call; then none of the text has any effect.
     fn edit(net: &Net, text: &[u8]) -> Result;
 }
 
-/// The tables by which the kernel calls a file.
+/// The tables through which the kernel calls a file.
 pub(crate) struct Table<S: Show>(UnsafeCell<bindings::seq_operations>, PhantomData<S>);
 
 // SAFETY: Never written after it is made.
 unsafe impl<S: Show> Sync for Table<S> {}
 
 impl<S: Show> Table<S> {
-    /// The tables of `S`.
+    /// Creates the tables of `S`.
     pub(crate) const fn new() -> Self {
         Table(
             UnsafeCell::new(bindings::seq_operations {
@@ -175,43 +174,43 @@ impl<S: Show> Table<S> {
 
 /// All files that a module has in a namespace.
 pub(crate) trait Files: Sized + 'static {
-    /// Where the registration lives.
+    /// Returns where the registration lives.
     fn operations() -> &'static Operations<Self>;
 
-    /// Makes the files of a new namespace.
+    /// Creates the files of a new namespace.
     ///
     /// # Errors
     ///
-    /// Those of `directory`'s functions.
+    /// Those of the functions of `directory`.
     fn make(directory: &mut Directory) -> Result;
 }
 
-/// The block that the kernel keeps while the registration lasts.
+/// The structure that the kernel keeps while the registration lasts.
 pub(crate) struct Operations<F: Files>(namespace::Operations<State<F>>);
 
 impl<F: Files> Operations<F> {
-    /// Not registered yet.
+    /// Creates an unregistered structure.
     pub(crate) const fn new() -> Self {
         Operations(namespace::Operations::new())
     }
 }
 
-/// The files of all namespaces, removed when dropped.
+/// The files of all namespaces; dropping it removes them.
 pub(crate) struct Registration<F: Files>(#[allow(dead_code)] namespace::Registration<State<F>>);
 
 impl<F: Files> Registration<F> {
-    /// Makes the files of every namespace there is, and of those to come, once.
+    /// Creates the files of every existing and future namespace; may be called once.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if that was done before; those of [`Files::make`].
+    /// `EEXIST` on a second call; those of [`Files::make`].
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         namespace::Registration::new(module).map(Registration)
     }
 }
 
-/// The files of one namespace. Only the registration makes it and ends it, so that none outlives
-/// the directory that it is in.
+/// The files of one namespace. Only the registration creates and drops it, so that no file outlives
+/// its directory.
 struct State<F: Files> {
     _directory: Directory,
     _files: PhantomData<fn() -> F>,
@@ -237,8 +236,8 @@ unsafe impl<F: Files> PerNet for State<F> {
     }
 }
 
-/// `/proc/net` of one namespace, and the files that were made there, which are removed when this is
-/// dropped. It is lent while they are made.
+/// `/proc/net` of one namespace, and the files created there; dropping it removes them. Borrowed
+/// while they are created.
 ///
 /// # Invariants
 ///
@@ -254,7 +253,7 @@ unsafe impl Send for Directory {}
 // SAFETY: Nothing can be done through a shared reference.
 unsafe impl Sync for Directory {}
 
-/// What the core keeps with an open file. All zeroes is a reader at the beginning.
+/// Data that the core keeps with an open file. All zeroes is a reader at the beginning.
 #[repr(C)]
 struct Reader {
     /// The core's own part.
@@ -265,7 +264,7 @@ struct Reader {
 }
 
 impl Directory {
-    /// Makes a file, readable by all.
+    /// Creates a file, readable by all.
     ///
     /// # Errors
     ///
@@ -285,7 +284,7 @@ impl Directory {
         self.keep(entry, S::NAME)
     }
 
-    /// Makes a file, readable by all, and writable with `CAP_NET_ADMIN`.
+    /// Creates a file, readable by all, and writable with `CAP_NET_ADMIN`.
     ///
     /// # Errors
     ///
@@ -306,7 +305,7 @@ impl Directory {
         self.keep(entry, S::NAME)
     }
 
-    /// Notes a file that was just made, if it was.
+    /// Stores the name of a file that was just created, unless creation failed.
     fn keep(&mut self, entry: *mut bindings::proc_dir_entry, name: &'static CStr) -> Result {
         if entry.is_null() {
             return Err(ENOMEM);
@@ -332,15 +331,15 @@ impl Drop for Directory {
 
 /// # Safety
 ///
-/// `file` is an open file that a [`Directory`] made, in one of the calls by which the core has it
-/// shown, of which there is one at a time.
+/// `file` is an open file that a [`Directory`] created, in one of the calls in which the core shows
+/// it, of which only one runs at a time.
 unsafe fn reader<'a>(file: *mut bindings::seq_file) -> &'a mut Reader {
     // SAFETY: The core has made room for a `Reader`, zeroed but for its own part, and nobody else
     // uses it.
     unsafe { &mut *(*file).private.cast::<Reader>() }
 }
 
-/// What stands for the record at a place: any pointer but null and the error values, if a line is
+/// Returns the record at a position: any pointer except null and the error values, if a line is
 /// left.
 fn record(reader: &Reader) -> *mut c_void {
     if reader.done {
@@ -352,8 +351,8 @@ fn record(reader: &Reader) -> *mut c_void {
 
 /// # Safety
 ///
-/// Called by the core, with an open file that a [`Directory`] made, and the number of a record: 0,
-/// or that of the one after those that were shown.
+/// Called by the core, with an open file that a [`Directory`] created, and the number of a record:
+/// 0, or the number after the records that were shown.
 unsafe extern "C" fn start(file: *mut bindings::seq_file, number: *mut i64) -> *mut c_void {
     // SAFETY: As the core promises.
     let (reader, number) = unsafe { (reader(file), *number) };
@@ -366,7 +365,7 @@ unsafe extern "C" fn start(file: *mut bindings::seq_file, number: *mut i64) -> *
 
 /// # Safety
 ///
-/// As for [`start`].
+/// The requirements of [`start`] hold.
 unsafe extern "C" fn next(
     file: *mut bindings::seq_file,
     _record: *mut c_void,
@@ -381,12 +380,12 @@ unsafe extern "C" fn next(
 
 /// # Safety
 ///
-/// Called by the core; nothing is touched.
+/// Called by the core; nothing is accessed.
 unsafe extern "C" fn stop(_file: *mut bindings::seq_file, _record: *mut c_void) {}
 
 /// # Safety
 ///
-/// As for [`start`].
+/// The requirements of [`start`] hold.
 unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _record: *mut c_void) -> c_int {
     // SAFETY: The file was made for a namespace, which its opener holds; the rest is as the core
     // promises.
@@ -398,8 +397,8 @@ unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _record: *mut 
 
 /// # Safety
 ///
-/// Called by the core, in a `write` call on an open file that [`Directory::add_editable`] made,
-/// with a copy of `len` bytes in the kernel's memory.
+/// Called by the core, in a `write` call on an open file that [`Directory::add_editable`] created,
+/// with a copy of `len` bytes in kernel memory.
 unsafe extern "C" fn write<S: Edit>(
     file: *mut bindings::file,
     text: *mut c_char,
@@ -409,7 +408,7 @@ unsafe extern "C" fn write<S: Edit>(
     // the rest is as the core promises.
     let (net, text) = unsafe {
         let net = Net::from_raw(bindings::seq_file_net(bindings::file_seq(file)));
-        // Whoever opened the file has to have the right, not only whoever writes by its descriptor.
+        // Both the task that opened the file and the task that writes need the right.
         if !bindings::file_may_configure(file, net.as_ptr()) {
             return EPERM.to_errno();
         }

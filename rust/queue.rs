@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The queue of received buffers that the core gives every socket (`sk_receive_queue`), and a
-//! second one of ours for those that wait for others (TCP: `out_of_order_queue`).
+//! second queue of this module for out-of-order buffers (TCP: `out_of_order_queue`).
 //!
-//! A stream's queue is guarded by the socket lock and reached through it:
-//! [`Locked::receive_queue`](super::sock::Locked::receive_queue). A datagram socket's queue has a
-//! lock of its own, which the core's functions take: see [`super::datagram`].
+//! The socket lock guards a stream's queue, which is reached through
+//! [`Locked::receive_queue`](super::sock::Locked::receive_queue). A datagram socket's queue has its
+//! own lock, which the core's functions take: see [`super::datagram`].
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
@@ -21,7 +21,7 @@ use core::{
 
 /// A queue of received buffers, borrowed from the lock that guards it.
 ///
-/// As [`Buffer`], the type has no size in Rust: a `&mut Queue` cannot be used to move one queue
+/// Like [`Buffer`], the type has no size in Rust: a `&mut Queue` cannot be used to move one queue
 /// into the place of another.
 ///
 /// # Invariants
@@ -34,7 +34,7 @@ pub(crate) struct Queue {
     _marker: PhantomData<(*mut bindings::sk_buff_head, PhantomPinned)>,
 }
 
-/// Whether the list at `head` is empty.
+/// Returns whether the list at `head` is empty.
 ///
 /// # Safety
 ///
@@ -51,7 +51,7 @@ pub(super) unsafe fn is_empty(head: *mut bindings::sk_buff_head) -> bool {
 impl Queue {
     /// # Safety
     ///
-    /// `head` is the receive queue of a valid socket, and nobody else uses it for as long as `'a`.
+    /// `head` is the receive queue of a valid socket, and no one else uses it for as long as `'a`.
     #[inline]
     pub(super) unsafe fn from_raw<'a>(head: *mut bindings::sk_buff_head) -> &'a mut Queue {
         // SAFETY: A reference to nothing, at an address that is not null and aligned.
@@ -63,7 +63,7 @@ impl Queue {
         ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// The head, which closes the ring of buffers and starts as one of them does.
+    /// Returns the head, which closes the ring of buffers and has the same links as a buffer.
     #[inline]
     fn head(&self) -> *mut bindings::sk_buff {
         self.list().cast()
@@ -77,7 +77,7 @@ impl Queue {
         (next != self.head()).then_some(next)
     }
 
-    /// The buffers, from the one at the head on.
+    /// Returns the buffers, from the head on.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Buffer> {
         let mut place = self.next(self.head());
@@ -89,7 +89,7 @@ impl Queue {
         })
     }
 
-    /// The buffer at the head.
+    /// Returns the buffer at the head.
     #[inline]
     pub(crate) fn first(&self) -> Option<&Buffer> {
         // SAFETY: As in `iter`.
@@ -97,7 +97,7 @@ impl Queue {
             .map(|skb| unsafe { Buffer::from_raw(skb) })
     }
 
-    /// The buffer at the head, for writing.
+    /// Returns the buffer at the head, for writing.
     #[inline]
     pub(crate) fn first_mut(&mut self) -> Option<&mut Buffer> {
         // SAFETY: The buffer is in the queue, which is borrowed exclusively.
@@ -105,7 +105,7 @@ impl Queue {
             .map(|skb| unsafe { Buffer::from_raw_mut(skb) })
     }
 
-    /// The buffer at the tail, for writing.
+    /// Returns the buffer at the tail, for writing.
     #[inline]
     pub(crate) fn last_mut(&mut self) -> Option<&mut Buffer> {
         // SAFETY: The head closes the ring. As in `iter`; the queue is borrowed exclusively.
@@ -128,7 +128,7 @@ impl Queue {
         unsafe { bindings::skb_queue_owned(self.list(), raw, sock.as_ptr()) };
     }
 
-    /// Puts a buffer behind the last one that it `follows`, or at the head, and charges it to the
+    /// Inserts a buffer after the last one that it `follows`, or at the head, and charges it to the
     /// receive memory of `sock`.
     ///
     /// # Safety
@@ -155,7 +155,7 @@ impl Queue {
         unsafe { bindings::skb_queue_owned_after(self.list(), place, raw, sock.as_ptr()) };
     }
 
-    /// Takes the buffer at the head, which is charged no more.
+    /// Removes the buffer at the head, which is no longer charged.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Skb> {
         // SAFETY: The queue is borrowed exclusively. The result is null, or the queue's reference,
@@ -163,13 +163,13 @@ impl Queue {
         unsafe { Skb::from_raw(bindings::skb_dequeue_owned(self.list())) }
     }
 
-    /// Whether nothing is queued.
+    /// Returns whether the queue is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.first().is_none()
     }
 
-    /// Frees everything queued.
+    /// Frees all queued buffers.
     pub(crate) fn purge(&mut self) {
         while let Some(skb) = self.pop() {
             skb.purge();

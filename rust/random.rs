@@ -7,23 +7,23 @@
 use super::bindings;
 use core::{mem::size_of, mem::MaybeUninit};
 
-/// A number that nobody outside can guess.
+/// Returns a number that no one outside the kernel can guess.
 pub(crate) fn u16() -> u16 {
     // SAFETY: May be called in any context.
     unsafe { bindings::get_random_u16() }
 }
 
-/// A number that nobody outside can guess.
+/// Returns a number that no one outside the kernel can guess.
 pub(crate) fn u32() -> u32 {
     // SAFETY: May be called in any context.
     unsafe { bindings::get_random_u32() }
 }
 
-/// A secret of this machine, for hashes that nobody outside can predict.
+/// A secret of this machine, for hashes that no one outside the kernel can predict.
 pub(crate) struct Secret(bindings::siphash_key_t);
 
 impl Secret {
-    /// A new one.
+    /// Creates a new secret.
     pub(crate) fn new() -> Self {
         let mut key = MaybeUninit::<bindings::siphash_key_t>::uninit();
         // SAFETY: The function fills the key, which is plain data.
@@ -36,7 +36,7 @@ impl Secret {
         }
     }
 
-    /// The hash of `words`, by SipHash.
+    /// Returns the SipHash of `words`.
     pub(crate) fn hash(&self, words: [u64; 3]) -> u64 {
         let [first, second, third] = words;
         // SAFETY: The key is valid; nothing else is touched.

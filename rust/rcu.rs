@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Read sections of RCU, as a value that references can be tied to.
+//! RCU read sections as values, to which the lifetimes of references can be tied.
 //!
 //! C header: [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
 
 use super::bindings;
 use kernel::sync::rcu::Guard;
 
-/// Evidence of an RCU read section: what was found under it lives at least as long.
+/// Evidence of an RCU read section: objects found under it live at least as long.
 pub(crate) struct Read {
-    /// None if somebody else has entered the section and will leave it.
+    /// `None` if the kernel has entered the section and will leave it.
     _guard: Option<Guard>,
 }
 
@@ -22,7 +22,7 @@ impl Read {
         }
     }
 
-    /// A read section that the kernel has entered and will leave.
+    /// Returns a read section that the kernel has entered and will leave.
     ///
     /// # Safety
     ///
@@ -33,8 +33,7 @@ impl Read {
     }
 }
 
-/// Lets other tasks run, if any has waited long enough. Process context, outside of any read
-/// section.
+/// Lets other tasks run, if any has waited long enough. Process context, outside any read section.
 pub(super) fn reschedule() {
     // SAFETY: May sleep, as the callers may.
     unsafe { bindings::cond_resched() };

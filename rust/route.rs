@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Routes and neighbours of IPv4: where a packet to an address would go, and by which Ethernet
-//! address.
+//! IPv4 routes and neighbours: the device and Ethernet address for packets to an IPv4 address.
 //!
 //! C headers: [`include/net/route.h`](srctree/include/net/route.h),
 //! [`include/net/arp.h`](srctree/include/net/arp.h)
@@ -16,22 +15,23 @@ use super::{
 /// Room for the address of any device (`MAX_ADDR_LEN`).
 const ADDRESS_MAX: usize = 32;
 
-/// A destination on the own Ethernet.
+/// A destination on a local Ethernet.
 pub(crate) struct Hop {
-    /// The device that leads there.
+    /// Index of the device towards the destination.
     pub(crate) ifindex: u32,
     /// The Ethernet address of the destination.
     pub(crate) mac: Mac,
-    /// The own address by which it would see us.
+    /// The local address that the destination would see.
     pub(crate) source: [u8; 4],
 }
 
 /// Why there is no [`Hop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoHop {
-    /// No route, one by a gateway, or one that encrypts; no single host; or no Ethernet.
+    /// There is no route, or one through a gateway, with encryption, not to a single host, or not
+    /// over Ethernet.
     NotOnLink,
-    /// The neighbour's address is not known.
+    /// The neighbour's Ethernet address is unknown.
     NoNeighbour,
 }
 
@@ -51,9 +51,8 @@ fn neighbour(device: &Device, ip: [u8; 4]) -> Option<Mac> {
     known.then(|| Mac(*address.first_chunk().unwrap_or(&[0; 6])))
 }
 
-/// The device of a route, for as long as the read section lasts. A route does not hold its device:
-/// when the device goes, the core puts another into its place (`dst_dev_put`), which is not
-/// Ethernet's.
+/// Returns the device of a route, valid for the read section. A route does not hold its device:
+/// when the device is removed, the core replaces it with one that is not Ethernet (`dst_dev_put`).
 ///
 /// # Safety
 ///
@@ -64,24 +63,25 @@ unsafe fn device_of(route: *mut bindings::rtable, _section: &rcu::Read) -> &Devi
     unsafe { Device::from_raw(bindings::rt_dev_rcu(route)) }
 }
 
-/// Whether the host with address `ip` is the neighbour with address `mac` behind `device`.
+/// Returns whether the host with IPv4 address `ip` is the neighbour with Ethernet address `mac` on
+/// `device`.
 pub(crate) fn is_neighbour(device: &Device, ip: [u8; 4], mac: Mac) -> bool {
     neighbour(device, ip) == Some(mac)
 }
 
-/// Whether the address is one of this host, as packets that come by `device` are looked at.
+/// Returns whether the address is one of this host, for packets received by `device`.
 pub(crate) fn is_own(device: &Device, ip: [u8; 4]) -> bool {
     // SAFETY: The device is valid; the function may be called in any context.
     unsafe { bindings::inet_is_own(device.as_ptr(), u32::from_ne_bytes(ip)) }
 }
 
 impl RawSock {
-    /// The destination of what the socket would send from `from` (zeroes for any of the own
-    /// addresses) to port `port` of `to`.
+    /// Returns the destination of packets that the socket would send from `from` (zeroes for any
+    /// local address) to port `port` of `to`.
     ///
     /// # Errors
     ///
-    /// If it is not on the own Ethernet, or its Ethernet address is not known.
+    /// The destination is not on a local Ethernet, or its Ethernet address is unknown.
     pub(crate) fn next_hop(&self, from: [u8; 4], to: [u8; 4], port: u16) -> Result<Hop, NoHop> {
         let mut source = u32::from_ne_bytes(from);
         // SAFETY: The socket is valid; the function asks for generic fields of it only, and returns

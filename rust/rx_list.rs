@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Joining received packets that the core hands over as one list, as it does for a driver with NAPI
-//! whose packets it does not join itself (`ethtool -K DEVICE gro off`). Neighbours in the list that
-//! follow each other in one connection become one buffer, as by [`joining`], so that the connection
-//! takes them at once.
+//! Merges received packets that the core passes on as one list, as it does for a driver with NAPI
+//! whose packets GRO does not merge (`ethtool -K DEVICE gro off`). Neighbours in the list that
+//! follow each other in one connection become one buffer, as in [`gro`], so that the connection
+//! processes them at once.
 //!
 //! C headers: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h) (`list_func`),
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
@@ -16,17 +16,17 @@ use super::{
 };
 use core::slice;
 
-/// Bytes of the longest header of a protocol here.
+/// The longest header of a protocol here, in bytes.
 const LONGEST: usize = 16;
 
-/// A buffer that packets may join, and how many it has.
+/// A buffer that packets may be merged into, and their number.
 struct Run {
     skb: Skb,
     held: Held,
 }
 
 impl Run {
-    /// Starts a run with `skb`, or gives it back if nothing can join it.
+    /// Starts a run with `skb`, or returns it if no packet can be merged into it.
     fn begin<P: Packets>(mut skb: Skb) -> Result<Self, Skb> {
         let mut bytes = [0; LONGEST];
         let Some((header, len)) = packet::<P>(&skb, &mut bytes) else {
@@ -45,7 +45,7 @@ impl Run {
         Ok(Run { skb, held })
     }
 
-    /// Joins `skb`, or gives it back if it does not come behind the others.
+    /// Merges `skb`, or returns it if it does not follow the others.
     fn join<P: Packets>(&mut self, skb: Skb) -> Result<More, Skb> {
         let mut bytes = [0; LONGEST];
         let Some((header, len)) = packet::<P>(&skb, &mut bytes) else {
@@ -77,7 +77,7 @@ impl Run {
         Ok(more)
     }
 
-    /// The buffer, which says how many packets it has.
+    /// Returns the buffer, with its number of packets set.
     fn end<P: Packets>(self) -> Skb {
         let Held { count, size } = self.held;
         if count > 1 {
@@ -89,7 +89,8 @@ impl Run {
     }
 }
 
-/// The header of a buffer with a single packet without a sum, and how many bytes follow it.
+/// Returns the header of a buffer with a single packet without a checksum, and the number of bytes
+/// after it.
 #[inline]
 fn packet<'a, P: Packets>(skb: &Buffer, to: &'a mut [u8; LONGEST]) -> Option<(&'a [u8], usize)> {
     let header = to.get_mut(..P::HEADER_LEN)?;
@@ -98,7 +99,7 @@ fn packet<'a, P: Packets>(skb: &Buffer, to: &'a mut [u8; LONGEST]) -> Option<(&'
     (single && !P::has_checksum(header)).then_some((header, len))
 }
 
-/// Gives all buffers that `next` returns to `take`, in their order, joined where that can be.
+/// Passes all buffers that `next` returns to `take`, in order, merged where possible.
 pub(super) fn join<P: Packets>(mut next: impl FnMut() -> Option<Skb>, mut take: impl FnMut(Skb)) {
     let mut run: Option<Run> = None;
     while let Some(mut skb) = next() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queue of buffers in the order of their numbers, as a stream keeps for retransmission.
+//! A queue of buffers ordered by sequence number, as a stream keeps for retransmission.
 //!
-//! The queue owns its buffers and links them through themselves, so it allocates nothing, may be
-//! moved, and is guarded by whatever guards the value.
+//! The queue owns its buffers and links them by their own fields, so it allocates nothing and may
+//! be moved. Its owner must guard it.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
@@ -15,13 +15,13 @@ use core::{marker::PhantomData, ptr};
 
 /// The note of a buffer in a [`SeqQueue`].
 pub(crate) trait Sequenced: Note {
-    /// The buffer's first number. Numbers grow along the queue, modulo 2^16.
+    /// Returns the buffer's first number. Numbers grow along the queue, modulo 2^16.
     fn number(&self) -> u16;
-    /// How many numbers the buffer has.
+    /// Returns how many numbers the buffer covers.
     fn count(&self) -> u16;
 }
 
-/// Buffers with notes of type `N`, and the place where the last search ended.
+/// Buffers with notes of type `N`, and the position where the last search ended.
 ///
 /// # Invariants
 ///
@@ -38,18 +38,18 @@ pub(crate) struct SeqQueue<N: Sequenced> {
 // SAFETY: Buffers are not tied to the CPU or task that made them, and these belong to the queue.
 unsafe impl<N: Sequenced> Send for SeqQueue<N> {}
 
-/// The link to the buffer behind `skb`.
+/// Returns the link to the buffer after `skb`.
 ///
 /// # Safety
 ///
-/// `skb` is a valid buffer that belongs to a queue borrowed exclusively, or to nobody else.
+/// `skb` is a valid buffer that belongs to a queue borrowed exclusively, or only to the caller.
 #[inline]
 unsafe fn next_mut<'a>(skb: *mut bindings::sk_buff) -> &'a mut *mut bindings::sk_buff {
     // SAFETY: The caller's promise.
     unsafe { &mut (*skb).__bindgen_anon_1.__bindgen_anon_1.next }
 }
 
-/// The buffer behind `skb`, or null.
+/// Returns the buffer after `skb`, or null.
 ///
 /// # Safety
 ///
@@ -61,7 +61,7 @@ unsafe fn next(skb: *mut bindings::sk_buff) -> *mut bindings::sk_buff {
 }
 
 impl<N: Sequenced> SeqQueue<N> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub(crate) const fn new() -> Self {
         SeqQueue {
             first: ptr::null_mut(),
@@ -71,7 +71,7 @@ impl<N: Sequenced> SeqQueue<N> {
         }
     }
 
-    /// The buffers, from the one at the head on.
+    /// Returns the buffers, from the head on.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Buffer> {
         let mut place = self.first;
@@ -89,21 +89,21 @@ impl<N: Sequenced> SeqQueue<N> {
         })
     }
 
-    /// The buffer at the head, for writing.
+    /// Returns the buffer at the head, for writing.
     #[inline]
     pub(crate) fn first_mut(&mut self) -> Option<&mut Buffer> {
         // SAFETY: By the invariant null or a buffer of the queue, which is borrowed exclusively.
         (!self.first.is_null()).then(|| unsafe { Buffer::from_raw_mut(self.first) })
     }
 
-    /// The buffer at the tail.
+    /// Returns the buffer at the tail.
     #[inline]
     pub(crate) fn last(&self) -> Option<&Buffer> {
         // SAFETY: By the invariant null or a buffer of the queue, which is borrowed.
         (!self.last.is_null()).then(|| unsafe { Buffer::from_raw(self.last) })
     }
 
-    /// The buffer at the tail, for writing.
+    /// Returns the buffer at the tail, for writing.
     #[inline]
     pub(crate) fn last_mut(&mut self) -> Option<&mut Buffer> {
         // SAFETY: As in `last`; the queue is borrowed exclusively.
@@ -127,7 +127,7 @@ impl<N: Sequenced> SeqQueue<N> {
         self.last = raw;
     }
 
-    /// Takes the buffer at the head.
+    /// Removes the buffer at the head.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Skb> {
         let raw = self.first;
@@ -148,7 +148,7 @@ impl<N: Sequenced> SeqQueue<N> {
         Some(skb)
     }
 
-    /// Finds the buffer that has the number `number`, from where the last search ended.
+    /// Finds the buffer with the number `number`, starting where the last search ended.
     #[inline]
     fn find(&mut self, number: u16) -> Option<*mut bindings::sk_buff> {
         // SAFETY: Only called with buffers of the queue, which is borrowed exclusively.
@@ -174,7 +174,7 @@ impl<N: Sequenced> SeqQueue<N> {
         None
     }
 
-    /// The buffer that has the number `number`.
+    /// Returns the buffer with the number `number`.
     #[inline]
     pub(crate) fn seek(&mut self, number: u16) -> Option<&mut Buffer> {
         // SAFETY: A buffer of the queue, which is borrowed exclusively.
@@ -182,14 +182,14 @@ impl<N: Sequenced> SeqQueue<N> {
             .map(|skb| unsafe { Buffer::from_raw_mut(skb) })
     }
 
-    /// A cursor at the buffer that has the number `number`.
+    /// Returns a cursor at the buffer with the number `number`.
     #[inline]
     pub(crate) fn cursor(&mut self, number: u16) -> Cursor<'_, N> {
         let at = self.find(number).unwrap_or(ptr::null_mut());
         Cursor { queue: self, at }
     }
 
-    /// Frees everything queued.
+    /// Frees all queued buffers.
     pub(crate) fn purge(&mut self) {
         while let Some(skb) = self.pop() {
             skb.purge();
@@ -203,7 +203,7 @@ impl<N: Sequenced> Drop for SeqQueue<N> {
     }
 }
 
-/// A place in a queue, which it borrows exclusively.
+/// A position in a queue, which it borrows exclusively.
 ///
 /// # Invariants
 ///
@@ -214,13 +214,13 @@ pub(crate) struct Cursor<'a, N: Sequenced> {
 }
 
 impl<N: Sequenced> Cursor<'_, N> {
-    /// The buffer that the cursor is at; `None` at the end.
+    /// Returns the buffer at the cursor; `None` at the end.
     pub(crate) fn current(&mut self) -> Option<&mut Buffer> {
         // SAFETY: By the invariant null or a buffer of the queue, which is borrowed exclusively.
         (!self.at.is_null()).then(|| unsafe { Buffer::from_raw_mut(self.at) })
     }
 
-    /// Goes to the next buffer.
+    /// Moves to the next buffer.
     pub(crate) fn advance(&mut self) {
         if !self.at.is_null() {
             // SAFETY: By the invariant a buffer of the queue.
@@ -228,8 +228,8 @@ impl<N: Sequenced> Cursor<'_, N> {
         }
     }
 
-    /// Puts a buffer behind the one that the cursor is at, or at the tail if it is at the end. The
-    /// cursor stays where it is.
+    /// Inserts a buffer after the one at the cursor, or at the tail if the cursor is at the end.
+    /// The cursor does not move.
     pub(crate) fn insert_behind(&mut self, skb: Skb) {
         if self.at.is_null() || self.at == self.queue.last {
             return self.queue.push(skb);

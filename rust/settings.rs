@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options that users set by `setsockopt`, which the core stores and the protocol reads.
+//! Options that users set by `setsockopt`; the core stores them and the protocol reads them.
 //!
-//! The core stores some of it without the socket's lock, so it is read in single loads. The
-//! buffers' limits are in [`super::limits`].
+//! The core stores some of them without the socket lock, so they are read in single loads. The
+//! limits of the buffers are in [`super::limits`].
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -20,15 +20,16 @@ use core::{
 use kernel::ffi::{c_int, c_long};
 
 impl RawSock {
-    /// Whether the socket is of type `SOCK_SEQPACKET`.
+    /// Returns whether the socket is of type `SOCK_SEQPACKET`.
     #[inline]
     pub(crate) fn keeps_records(&self) -> bool {
         // SAFETY: Written before anyone else had the socket.
         unsafe { u32::from((*self.as_ptr()).sk_type) == SOCK_SEQPACKET }
     }
 
-    /// The time `SO_LINGER` asks close to wait, in jiffies; `None` if it is off. A descriptor that
-    /// is closed because its process ends need not wait, see [`super::sock::task_is_exiting`].
+    /// Returns how long `close` waits because of `SO_LINGER`, in jiffies; `None` if it is off. A
+    /// descriptor that is closed because its process exits need not wait, see
+    /// [`super::sock::task_is_exiting`].
     pub(crate) fn linger(&self) -> Option<c_long> {
         // SAFETY: Reads a flag and a number of a valid socket, which `close` has locked.
         unsafe {
@@ -37,7 +38,7 @@ impl RawSock {
         }
     }
 
-    /// `SO_RCVTIMEO` in jiffies, 0 for a call that must not block.
+    /// Returns `SO_RCVTIMEO` in jiffies, 0 for a call that must not block.
     #[inline]
     pub(crate) fn receive_timeout(&self, nonblocking: bool) -> c_long {
         if nonblocking {
@@ -47,7 +48,7 @@ impl RawSock {
         unsafe { ptr::read_volatile(field!(self, sk_rcvtimeo)) as c_long }
     }
 
-    /// `SO_SNDTIMEO` in jiffies, 0 for a call that must not block.
+    /// Returns `SO_SNDTIMEO` in jiffies, 0 for a call that must not block.
     #[inline]
     pub(crate) fn send_timeout(&self, nonblocking: bool) -> c_long {
         if nonblocking {
@@ -57,7 +58,8 @@ impl RawSock {
         unsafe { ptr::read_volatile(field!(self, sk_sndtimeo)) as c_long }
     }
 
-    /// Bytes that make a read return: all of `len` with `MSG_WAITALL`, else `SO_RCVLOWAT`.
+    /// Returns how many bytes make a read return: all of `len` with `MSG_WAITALL`, else
+    /// `SO_RCVLOWAT`.
     #[inline]
     pub(crate) fn low_water(&self, all: bool, len: usize) -> usize {
         if all {
@@ -68,14 +70,14 @@ impl RawSock {
         len.min(mark.max(1) as usize)
     }
 
-    /// Sets `SO_RCVLOWAT`, bytes.
+    /// Sets `SO_RCVLOWAT`, in bytes.
     pub(crate) fn set_low_water(&self, mark: c_int) {
         // SAFETY: An aligned word in a valid socket, written in one store as the core does it.
         let cell = unsafe { AtomicI32::from_ptr(field!(self, sk_rcvlowat)) };
         cell.store(mark.max(1), Relaxed);
     }
 
-    /// `SO_BINDTODEVICE`: the index of the only device to use, or 0.
+    /// Returns `SO_BINDTODEVICE`: the index of the only device to use, or 0.
     #[inline]
     pub(crate) fn bound_device(&self) -> u32 {
         // SAFETY: A single load, as the core does it.
@@ -91,7 +93,7 @@ impl RawSock {
         unsafe { ptr::read_volatile(field!(self, sk_priority)) }
     }
 
-    /// Whether the socket may get frames that came by device `ifindex` (`SO_BINDTODEVICE`).
+    /// Returns whether the socket may get frames received by device `ifindex` (`SO_BINDTODEVICE`).
     #[inline]
     pub(crate) fn hears(&self, ifindex: u32) -> bool {
         let tie = self.bound_device();
@@ -104,7 +106,7 @@ impl RawSock {
         unsafe { bindings::sk_reuse(self.as_ptr()) }
     }
 
-    /// Whether a reader asked to learn when packets came (`SO_TIMESTAMP` and its like).
+    /// Returns whether a reader asked for the timestamps of packets (`SO_TIMESTAMP` and the like).
     #[inline]
     pub(crate) fn wants_times(&self) -> bool {
         // SAFETY: A single load, as the core does it.
@@ -112,9 +114,9 @@ impl RawSock {
         times != 0 || self.has_flag(bindings::sock_flags_SOCK_RCVTSTAMP)
     }
 
-    /// Whether queueing disciplines look at the socket of its frames: to report what leaves too
-    /// late (`SO_TXTIME`), or to keep to its rate (`SO_MAX_PACING_RATE`). Stamps are another
-    /// reason.
+    /// Returns whether queueing disciplines use the socket of its frames: to report frames that are
+    /// sent too late (`SO_TXTIME`), or to pace them (`SO_MAX_PACING_RATE`). Timestamps are another
+    /// reason for frames to have an owner.
     #[inline]
     pub(crate) fn owns_frames(&self) -> bool {
         // SAFETY: A single load, as the core does it.
@@ -122,17 +124,17 @@ impl RawSock {
         pacing != 0 || self.has_flag(bindings::sock_flags_SOCK_TXTIME)
     }
 
-    /// Whether a filter is attached (`SO_ATTACH_FILTER` and the like).
+    /// Returns whether a filter is attached (`SO_ATTACH_FILTER` and the like).
     pub(super) fn has_filter(&self) -> bool {
         // SAFETY: A single load of a pointer that is not followed.
         unsafe { !ptr::read_volatile(field!(self, sk_filter)).is_null() }
     }
 
-    /// Takes over what users have set at the socket level for `other`, in single loads and stores.
+    /// Copies the socket-level options that users have set on `other`, in single loads and stores.
     ///
     /// # Safety
     ///
-    /// Nobody else writes this socket's flags: it is locked, or nobody else has it.
+    /// No one else writes this socket's flags: it is locked, or no one else has a reference.
     unsafe fn copy_options(&self, other: &RawSock) {
         const FLAGS: [bindings::sock_flags; 10] = [
             bindings::sock_flags_SOCK_LINGER,
@@ -191,11 +193,11 @@ impl RawSock {
         }
     }
 
-    /// Gives a new socket of TCP's, which nobody else has, what `listener`'s children have from it.
+    /// Copies to a new TCP socket what a child of `listener` inherits.
     ///
     /// # Safety
     ///
-    /// Both are TCP's, and nobody else has this one.
+    /// Both are TCP sockets, and no one else has a reference to this one.
     pub(super) unsafe fn inherit_options(&self, listener: &RawSock) {
         // SAFETY: The caller's promise.
         unsafe {
@@ -207,8 +209,8 @@ impl RawSock {
         }
     }
 
-    /// Whether the socket's filter (`SO_ATTACH_FILTER`) and the security modules let `skb` in. A
-    /// filter may cut it, but not into its first `header` bytes.
+    /// Returns whether the socket's filter (`SO_ATTACH_FILTER`) and the security modules accept
+    /// `skb`. A filter may truncate it, but keeps its first `header` bytes.
     #[inline]
     pub(crate) fn filter(&self, skb: &mut Skb, header: usize) -> bool {
         // SAFETY: Both are valid; a filter may trim the buffer, which is ours.
@@ -217,20 +219,20 @@ impl RawSock {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Takes over the options of `front`, before which this is the companion. A `SO_RCVLOWAT` that
-    /// is another than before is left to the protocol.
+    /// Copies the options of `front`, whose companion this is. Returns a changed `SO_RCVLOWAT`,
+    /// which the protocol applies.
     pub(super) fn adopt_options(&self, front: &RawSock) -> Option<c_int> {
         let _guard = self.lock();
         // SAFETY: The lock is held.
         unsafe {
             self.copy_options(front);
-            // Signals are of the descriptor, whose list the core looks at; the flag only says that
-            // it may.
+            // Signals belong to the descriptor, whose list the core checks; the flag only permits
+            // them.
             bindings::sock_set_flag(self.as_ptr(), bindings::sock_flags_SOCK_FASYNC);
             bindings::sk_inherit_busy_poll(self.as_ptr(), front.as_ptr());
-            // The limit of `SO_MAX_PACING_RATE` is what the queueing discipline reads here. TCP
-            // computes the rate anew with each acknowledgment, up to that limit; this protocol has
-            // no rate of its own.
+            // Here the queueing discipline reads the limit of `SO_MAX_PACING_RATE`. TCP computes
+            // the rate anew with each acknowledgement, up to that limit; this protocol has no rate
+            // of its own.
             let limit = ptr::read_volatile(field!(front, sk_max_pacing_rate));
             ptr::write_volatile(field!(self, sk_pacing_rate), limit);
         }

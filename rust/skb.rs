@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Socket buffers: [`Skb`] owns one, [`Buffer`] is one that is borrowed.
+//! Socket buffers: [`Skb`] is an owned one, [`Buffer`] a borrowed one.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
@@ -16,12 +16,12 @@ use core::{
 };
 use kernel::{ffi::c_int, page::PAGE_SIZE};
 
-/// Where memory is asked for.
+/// The context in which memory is allocated.
 #[derive(Clone, Copy)]
 pub(crate) enum Context {
-    /// By a task that may sleep, and whose memory cgroup is charged.
+    /// A task that may sleep, and whose memory cgroup is charged.
     Task,
-    /// In a softirq, or with bottom halves disabled or a lock held.
+    /// A softirq, or code with bottom halves disabled or a lock held.
     Softirq,
 }
 
@@ -35,8 +35,8 @@ impl Context {
     }
 }
 
-/// The processor that a frame names as its sender's. With the flow's hash it decides which of a
-/// device's transmit queues the frame takes, also on the devices below.
+/// The processor that a frame names as its sender's. Together with the flow's hash it selects the
+/// transmit queue of a device, also of the devices below.
 #[derive(Clone, Copy)]
 pub(crate) struct Processor(u32);
 
@@ -49,32 +49,32 @@ impl Processor {
     }
 }
 
-/// Bytes of the control block (`skb->cb`) that a protocol may use, in words.
+/// The words of the control block (`skb->cb`) that a protocol may use.
 ///
-/// The last word of the block belongs to the socket layer (`struct sock_skb_cb`), and of a buffer
-/// that is kept for retransmission the word behind these to [stamps](super::stamps).
+/// The last word of the block belongs to the socket layer (`struct sock_skb_cb`). In a buffer kept
+/// for retransmission the word after these belongs to [timestamps](super::stamps).
 pub(crate) type Words = [u64; 2];
 
 const _: () = assert!(mem::size_of::<Words>() <= 40 && mem::align_of::<Words>() <= 8);
 
 /// A value that a protocol stores with a buffer, in the buffer's control block (`skb->cb`).
 ///
-/// The block arrives with whatever the layer below left there, so every bit pattern must be read
-/// as some value.
+/// The block arrives as the layer below left it, so every bit pattern must be readable as some
+/// value.
 pub(crate) trait Note: Copy {
-    /// The words to store.
+    /// Returns the words to store.
     fn to_words(self) -> Words;
-    /// The value that such words stand for.
+    /// Returns the value that these words represent.
     fn from_words(words: Words) -> Self;
 }
 
-/// The end of a buffer's data in its memory: a distance, on 64-bit machines.
+/// The end of a buffer's data: an offset into its memory, on 64-bit machines.
 type Offset = bindings::sk_buff_data_t;
 
-/// An `sk_buff` that is borrowed: from the [`Skb`] that owns it, or from a queue that holds it.
+/// A borrowed `sk_buff`: from the [`Skb`] that owns it, or from a queue that holds it.
 ///
-/// The type has no size in Rust: it marks where a C structure lies. So `mem::swap` and the like
-/// move nothing, and a `&mut Buffer` cannot take a buffer out of the queue that it is in.
+/// The type has no size in Rust: it marks the address of a C structure. So `mem::swap` and the like
+/// move nothing, and a `&mut Buffer` cannot take a buffer out of its queue.
 #[repr(C)]
 pub(crate) struct Buffer {
     _opaque: [u8; 0],
@@ -85,7 +85,7 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// # Safety
     ///
-    /// `skb` is valid, and nobody changes its descriptor, for as long as `'a`.
+    /// `skb` is valid, and no one else changes its descriptor, for as long as `'a`.
     #[inline]
     pub(super) unsafe fn from_raw<'a>(skb: *mut bindings::sk_buff) -> &'a Buffer {
         // SAFETY: A reference to nothing, at an address that is not null and aligned.
@@ -94,7 +94,7 @@ impl Buffer {
 
     /// # Safety
     ///
-    /// `skb` is valid, and nobody else uses its descriptor, for as long as `'a`.
+    /// `skb` is valid, and no one else uses its descriptor, for as long as `'a`.
     #[inline]
     pub(super) unsafe fn from_raw_mut<'a>(skb: *mut bindings::sk_buff) -> &'a mut Buffer {
         // SAFETY: As in `from_raw`.
@@ -106,7 +106,7 @@ impl Buffer {
         ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// What the buffer has in common with its clones.
+    /// Returns the structure that the buffer shares with its clones.
     #[inline]
     pub(super) fn shared(&self) -> *mut bindings::skb_shared_info {
         // SAFETY: The buffer is valid; the structure lies behind its memory.
@@ -118,21 +118,21 @@ impl Buffer {
         }
     }
 
-    /// Bytes of data, linear and paged.
+    /// Returns the length of the data in bytes, linear and paged.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         // SAFETY: A borrow of `Buffer` means that the buffer is valid and not being changed.
         unsafe { (*self.as_ptr()).len as usize }
     }
 
-    /// Memory that the buffer costs, bytes.
+    /// Returns the memory that the buffer takes, in bytes.
     #[inline]
     pub(crate) fn truesize(&self) -> u32 {
         // SAFETY: As in `len`.
         unsafe { (*self.as_ptr()).truesize }
     }
 
-    /// The linear part of the data.
+    /// Returns the linear part of the data.
     #[inline]
     pub(crate) fn head(&self) -> &[u8] {
         // SAFETY: `linear_len` bytes from `data` are the linear part, initialised when the
@@ -140,14 +140,14 @@ impl Buffer {
         unsafe { slice::from_raw_parts((*self.as_ptr()).data, self.linear_len()) }
     }
 
-    /// Bytes of data in the linear part: all that are not in pages.
+    /// Returns the length of the linear part, which excludes data in pages, in bytes.
     #[inline]
     fn linear_len(&self) -> usize {
         // SAFETY: As in `len`.
         unsafe { (*self.as_ptr()).len.wrapping_sub((*self.as_ptr()).data_len) as usize }
     }
 
-    /// Whether the frame was addressed to this very host.
+    /// Returns whether the frame was addressed to this host alone.
     #[inline]
     pub(crate) fn is_for_this_host(&self) -> bool {
         // SAFETY: As in `len`.
@@ -161,9 +161,9 @@ impl Buffer {
         u32::from(kind) == bindings::PACKET_HOST
     }
 
-    /// The sender's Ethernet address, of a received frame. `None` if no Ethernet header is in front
-    /// of the data: a device may be said to be Ethernet's, as `tun` lets its owner do, and not have
-    /// one.
+    /// Returns the sender's Ethernet address of a received frame. `None` if no Ethernet header
+    /// precedes the data: a device may claim to be Ethernet, as `tun` allows its owner, and have no
+    /// such header.
     #[inline]
     pub(crate) fn source(&self) -> Option<Mac> {
         const UNSET: u16 = !0;
@@ -185,54 +185,55 @@ impl Buffer {
         }
     }
 
-    /// The socket that the buffer is charged to, or null.
+    /// Returns the socket that the buffer is charged to, or null.
     #[inline]
     pub(super) fn owner(&self) -> *mut bindings::sock {
         // SAFETY: As in `len`.
         unsafe { bindings::skb_owner(self.as_ptr()) }
     }
 
-    /// Whether it is known when the frame came.
+    /// Returns whether the frame has a receive timestamp.
     pub(crate) fn has_time(&self) -> bool {
         // SAFETY: As in `len`; only reads.
         unsafe { bindings::skb_has_time(self.as_ptr()) }
     }
 
-    /// The value stored with the buffer.
+    /// Returns the value stored with the buffer.
     #[inline]
     pub(crate) fn note<N: Note>(&self) -> N {
         // SAFETY: `cb` has 48 bytes, is aligned to 8, and any bytes are integers.
         N::from_words(unsafe { ptr::read((*self.as_ptr()).cb.as_ptr().cast::<Words>()) })
     }
 
-    /// A second descriptor of the same data.
+    /// Returns a second descriptor of the same data.
     #[inline]
     pub(crate) fn try_clone(&self, context: Context) -> Option<Skb> {
         // SAFETY: The buffer is valid; the result is null or a reference for us.
         unsafe { Skb::from_raw(bindings::skb_clone(self.as_ptr(), context.gfp())) }
     }
 
-    /// A buffer with the same contents whose header may be written.
+    /// Returns a copy whose header may be written.
     pub(crate) fn copy(&self, context: Context) -> Option<Skb> {
         // SAFETY: As in `try_clone`.
         unsafe { Skb::from_raw(bindings::skb_copy(self.as_ptr(), context.gfp())) }
     }
 
-    /// Whether the buffer is, or had, a clone. Most never are, which is found out without a call.
+    /// Returns whether the buffer has, or had, a clone. For most buffers this needs no call.
     #[inline]
     fn may_be_cloned(&self) -> bool {
         // SAFETY: The buffer is valid, and borrowed: nobody clones it meanwhile.
         unsafe { bindings::sk_buff::cloned_raw(self.as_ptr()) != 0 }
     }
 
-    /// Whether another descriptor of the same data exists, so that the data must not be written.
+    /// Returns whether another descriptor of the same data exists, so that the data must not be
+    /// written.
     #[inline]
     pub(crate) fn is_cloned(&self) -> bool {
         // SAFETY: The buffer is valid. The bit is set once there is, or was, a clone.
         unsafe { self.may_be_cloned() && bindings::skb_cloned(self.as_ptr()) != 0 }
     }
 
-    /// Copies the data from `offset` on into `to`; `false` if there is less.
+    /// Copies the data from `offset` on into `to`; returns `false` if there is less.
     pub(crate) fn copy_bits(&self, offset: usize, to: &mut [u8]) -> bool {
         let Some((offset, len)) = self.span(offset, to.len()) else {
             return false;
@@ -241,7 +242,8 @@ impl Buffer {
         unsafe { bindings::skb_copy_bits(self.as_ptr(), offset, to.as_mut_ptr().cast(), len) == 0 }
     }
 
-    /// `offset` and `len` as the kernel's functions want them, if all of that is data.
+    /// Returns `offset` and `len` as the kernel's functions expect them, if the whole range is
+    /// data.
     #[inline]
     pub(super) fn span(&self, offset: usize, len: usize) -> Option<(c_int, c_int)> {
         let end = offset.checked_add(len)?;
@@ -251,7 +253,7 @@ impl Buffer {
         Some((offset.try_into().ok()?, len.try_into().ok()?))
     }
 
-    /// Room behind the linear data, bytes.
+    /// Returns the room after the linear data, in bytes.
     #[inline]
     pub(crate) fn tailroom(&self) -> usize {
         let skb = self.as_ptr();
@@ -265,7 +267,7 @@ impl Buffer {
         }
     }
 
-    /// Room in front of the data, bytes.
+    /// Returns the room in front of the data, in bytes.
     #[inline]
     pub(crate) fn headroom(&self) -> usize {
         let skb = self.as_ptr();
@@ -273,11 +275,11 @@ impl Buffer {
         unsafe { ((*skb).data as usize).wrapping_sub((*skb).head as usize) }
     }
 
-    /// Makes `n` bytes behind the linear data a part of them.
+    /// Extends the linear data by the `n` bytes after it.
     ///
     /// # Safety
     ///
-    /// The buffer has that much [`tailroom`](Self::tailroom), and the bytes are initialised.
+    /// The buffer has this much [`tailroom`](Self::tailroom), and the bytes are initialised.
     #[inline]
     unsafe fn grow(&mut self, n: usize) {
         let skb = self.as_ptr();
@@ -288,14 +290,15 @@ impl Buffer {
         }
     }
 
-    /// Where bytes behind the linear data go, of which there may be [`tailroom`](Self::tailroom).
+    /// Returns the end of the linear data, where [`tailroom`](Self::tailroom) starts.
     #[inline]
     fn end(&self) -> *mut u8 {
         // SAFETY: The end of the data lies in the buffer's memory.
         unsafe { (*self.as_ptr()).data.add(self.linear_len()) }
     }
 
-    /// Whether `n` bytes behind the data may be written: the room is there, and no clone shares it.
+    /// Returns whether `n` bytes after the data may be written: the room is there, and no clone
+    /// shares it.
     #[inline]
     fn takes(&self, n: usize) -> bool {
         self.tailroom() >= n && !self.is_cloned()
@@ -309,7 +312,8 @@ impl Buffer {
         unsafe { ptr::write((*self.as_ptr()).cb.as_mut_ptr().cast::<Words>(), words) }
     }
 
-    /// The first `N` bytes of the data, made linear if they are not. `None` if there are fewer.
+    /// Returns the first `N` bytes of the data, made linear if they are not. `None` if there are
+    /// fewer.
     #[inline]
     pub(crate) fn header<const N: usize>(&mut self) -> Option<[u8; N]> {
         // SAFETY: The buffer is borrowed exclusively, so its head may be reallocated.
@@ -319,8 +323,8 @@ impl Buffer {
         self.head().first_chunk().copied()
     }
 
-    /// Copies the first `n` bytes of data into the linear part, which no sender's page is. `false`
-    /// without memory for that, or if there are not so many.
+    /// Copies the first `n` bytes of data into the linear part, which is never a sender's page.
+    /// Returns `false` without memory for that, or if there are fewer bytes.
     pub(crate) fn gather(&mut self, n: usize) -> bool {
         let Ok(n) = u32::try_from(n) else {
             return false;
@@ -329,8 +333,8 @@ impl Buffer {
         unsafe { bindings::pskb_may_pull(self.as_ptr(), n) }
     }
 
-    /// Moves the start of the data `n` bytes on. Does nothing unless so many bytes are linear, as
-    /// those are that [`Self::header`] returned.
+    /// Advances the start of the data by `n` bytes. Does nothing unless that many bytes are linear,
+    /// as are those that [`Self::header`] returned.
     #[inline]
     pub(crate) fn pull(&mut self, n: usize) {
         let skb = self.as_ptr();
@@ -344,14 +348,14 @@ impl Buffer {
         }
     }
 
-    /// Cuts the data to `len` bytes. `false` if there was no memory for it.
+    /// Truncates the data to `len` bytes. Returns `false` without memory for that.
     #[inline]
     pub(crate) fn trim(&mut self, len: usize) -> bool {
         // SAFETY: The buffer is borrowed exclusively; the function copies data that a clone shares.
         len >= self.len() || unsafe { bindings::pskb_trim_rcsum(self.as_ptr(), len as u32) == 0 }
     }
 
-    /// Puts `bytes` in front of the data. `false` without enough headroom, or if a clone may use
+    /// Prepends `bytes` to the data. Returns `false` without enough headroom, or if a clone may use
     /// it.
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
@@ -369,11 +373,11 @@ impl Buffer {
         true
     }
 
-    /// Puts `bytes` in front of the data.
+    /// Prepends `bytes` to the data.
     ///
     /// # Safety
     ///
-    /// There is so much [`headroom`](Self::headroom), and nobody else uses it.
+    /// There is this much [`headroom`](Self::headroom), and no one else uses it.
     #[inline]
     pub(super) unsafe fn prepend(&mut self, bytes: &[u8]) {
         let skb = self.as_ptr();
@@ -386,9 +390,9 @@ impl Buffer {
         }
     }
 
-    /// A buffer of the same data with `header` in front: a clone, or a copy as long as an earlier
-    /// clone may use the headroom. `None` without memory or headroom, or unless this buffer has
-    /// given up the right to its headroom.
+    /// Returns a buffer of the same data with `header` in front: a clone, or a copy as long as an
+    /// earlier clone may use the headroom. `None` without memory or headroom, or unless this buffer
+    /// has given up the right to its headroom.
     #[inline]
     pub(crate) fn with_header(&self, header: &[u8], context: Context) -> Option<Skb> {
         // SAFETY: The buffer is valid.
@@ -407,9 +411,9 @@ impl Buffer {
         Some(clone)
     }
 
-    /// Appends `bytes` to the linear data. `false` without enough tailroom, or if a clone shares
-    /// it.
-    // A header is a few stores then, not a call.
+    /// Appends `bytes` to the linear data. Returns `false` without enough tailroom, or if a clone
+    /// shares it.
+    // Inlined, so that a header is a few stores and not a call.
     #[inline(always)]
     pub(crate) fn put(&mut self, bytes: &[u8]) -> bool {
         if !self.takes(bytes.len()) {
@@ -423,7 +427,7 @@ impl Buffer {
         true
     }
 
-    /// Appends `len` bytes of `from`, from `offset` on. `false` if either is too short for it, or
+    /// Appends `len` bytes of `from`, from `offset` on. Returns `false` if either is too short, or
     /// if a clone shares this buffer's data.
     pub(crate) fn put_copy(&mut self, from: &Buffer, offset: usize, len: usize) -> bool {
         let Some((start, count)) = from.span(offset, len).filter(|_| self.takes(len)) else {
@@ -440,12 +444,12 @@ impl Buffer {
         true
     }
 
-    /// Appends `len` bytes that the message of a send call holds next.
+    /// Appends the next `len` bytes of the message of a send call.
     ///
     /// # Errors
     ///
-    /// `EFAULT` if they could not all be read; then neither the buffer nor the message changed.
-    /// `ENOBUFS` without enough tailroom, or if a clone shares it.
+    /// `EFAULT` if not all of them could be read; then neither the buffer nor the message has
+    /// changed. `ENOBUFS` without enough tailroom, or if a clone shares it.
     #[inline]
     pub(crate) fn put_from(&mut self, msg: &mut message::Message<'_>, len: usize) -> Result {
         if !self.takes(len) {
@@ -473,7 +477,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Forgets the device the frame came by, which may go while the buffer waits.
+    /// Clears the device that the frame came by, which may be removed while the buffer is queued.
     #[inline]
     pub(crate) fn forget_device(&mut self) {
         // SAFETY: The buffer is borrowed exclusively. Lists link buffers by other fields.
@@ -486,16 +490,15 @@ impl Buffer {
         }
     }
 
-    /// Sets what the cookie of a send call asks of a frame of `sock`: priority, mark, time to
-    /// leave.
+    /// Sets what the cookie of a send call asks for a frame of `sock`: priority, mark, send time.
     #[inline]
     pub(crate) fn set_cookie(&mut self, sock: &RawSock, cookie: &message::Cookie) {
         // SAFETY: The buffer is borrowed exclusively, the other two are valid for the borrows.
         unsafe { bindings::skb_set_cookie(self.as_ptr(), sock.as_ptr(), cookie.as_ptr()) };
     }
 
-    /// Sets the priority, the mark and the flow hash that frames of `sock` carry, and the processor
-    /// that they name as the sender's.
+    /// Sets the priority, the mark and the flow hash of frames of `sock`, and the processor that
+    /// they name as the sender's.
     #[inline]
     pub(crate) fn set_class(&mut self, sock: &RawSock, sender: Processor) {
         // SAFETY: The buffer is borrowed exclusively, and the socket is valid for the borrow; its
@@ -504,7 +507,7 @@ impl Buffer {
     }
 
     /// Provides at least `headroom` bytes in front of the data, and the right to write there.
-    /// `false` without memory.
+    /// Returns `false` without memory.
     #[cold]
     pub(super) fn make_headroom(&mut self, headroom: usize) -> bool {
         // SAFETY: The buffer is borrowed exclusively: its head may be replaced by a larger one.
@@ -513,9 +516,9 @@ impl Buffer {
     }
 }
 
-/// A socket buffer this value owns. Dropping it frees the buffer as dropped for no stated reason:
-/// right where an error makes it useless. [`Self::consume`], [`Self::refuse`] and [`Self::purge`]
-/// give drop monitors a reason.
+/// An owned socket buffer. Dropping it frees the buffer as dropped without a stated reason, which
+/// suits buffers made useless by an error. [`Self::consume`], [`Self::refuse`] and [`Self::purge`]
+/// report a reason to drop monitors.
 ///
 /// # Invariants
 ///
@@ -526,11 +529,11 @@ pub(crate) struct Skb(NonNull<bindings::sk_buff>);
 // SAFETY: A buffer is not tied to the CPU or task that made it.
 unsafe impl Send for Skb {}
 
-/// Bytes between the beginnings of fragments of a task's page: a cache line, so that a buffer's
-/// header is as well aligned as what the core allocates.
+/// The alignment of fragments in a task's page, in bytes: a cache line, so that a buffer's header
+/// is aligned as well as memory from the core.
 const FRAGMENT_ALIGN: u32 = 64;
 
-/// Bytes that a buffer with so much room takes; `None` if that is more than a page.
+/// Returns the bytes that a buffer with this much room takes; `None` if that is more than a page.
 #[inline]
 fn fragment_size(headroom: usize, size: usize) -> Option<u32> {
     let total = u32::try_from(headroom.checked_add(size)?).ok()?;
@@ -563,8 +566,8 @@ impl Skb {
         skb
     }
 
-    /// A new buffer with `headroom` bytes in front and room for `size` bytes of data, made so that
-    /// one clone of it comes without a further allocation.
+    /// Allocates a buffer with `headroom` bytes in front and room for `size` bytes of data. One
+    /// clone of it needs no further allocation.
     #[inline]
     pub(crate) fn alloc(headroom: usize, size: usize, context: Context) -> Option<Self> {
         let total = u32::try_from(headroom.checked_add(size)?).ok()?;
@@ -573,8 +576,8 @@ impl Skb {
         unsafe { Self::fresh(bindings::alloc_skb_fclone(total, context.gfp()), headroom) }
     }
 
-    /// As [`alloc`](Self::alloc), for a buffer that is not cloned: it is smaller, and up to a page
-    /// it is a [fragment](Self::alloc_fragment).
+    /// Works as [`alloc`](Self::alloc), for a buffer that is not cloned: it is smaller, and up to a
+    /// page it is a [fragment](Self::alloc_fragment).
     #[inline]
     pub(crate) fn alloc_single(headroom: usize, size: usize, context: Context) -> Option<Self> {
         if let Some(skb) = Self::alloc_fragment(headroom, size) {
@@ -585,13 +588,12 @@ impl Skb {
         unsafe { Self::fresh(bindings::alloc_skb(total, context.gfp()), headroom) }
     }
 
-    /// A new buffer in a fragment of a page, as drivers have it for what they receive: the kernel
-    /// zeroes what it allocates (`init_on_alloc`), and fragments are not allocated one by one.
+    /// Allocates a buffer in a fragment of a page, as drivers do for received packets: the kernel
+    /// zeroes memory on allocation (`init_on_alloc`), but fragments are not allocated one by one.
     /// `None` also for more than a page.
     ///
-    /// The fragment is charged to no memory cgroup, and as long as it is used, so is its page, of
-    /// 32 KiB as a rule. What a task asks for is allocated by
-    /// [`alloc_charged`](Self::alloc_charged).
+    /// The fragment is charged to no memory cgroup, and keeps its whole page, usually of 32 KiB, in
+    /// use. For a task use [`alloc_charged`](Self::alloc_charged).
     #[inline]
     pub(super) fn alloc_fragment(headroom: usize, size: usize) -> Option<Self> {
         let whole = fragment_size(headroom, size)?;
@@ -611,9 +613,9 @@ impl Skb {
         }
     }
 
-    /// As [`alloc_fragment`](Self::alloc_fragment), for a send call on `sock`, in a fragment of the
-    /// running task's page, which is charged to the task's memory cgroup. `None` also on a socket
-    /// that must not use that page. The task may sleep.
+    /// Works as [`alloc_fragment`](Self::alloc_fragment), for a send call on `sock`, in a fragment
+    /// of the running task's page, which is charged to the task's memory cgroup. `None` also on a
+    /// socket that must not use that page. The task may sleep.
     #[inline]
     pub(super) fn alloc_charged(sock: &RawSock, headroom: usize, size: usize) -> Option<Self> {
         let whole = fragment_size(headroom, size)?;
@@ -621,7 +623,7 @@ impl Skb {
         // runs this: only its own calls use that, and none of them comes in between, since sockets
         // that memory reclaim uses are marked to yield null here.
         let pages = unsafe { bindings::sk_task_frag(sock.as_ptr()).as_mut() }?;
-        // Not beyond the page, whose size is a multiple.
+        // Rounding up does not exceed the page, whose size is a multiple of the alignment.
         pages.offset = pages.offset.wrapping_add(FRAGMENT_ALIGN - 1) & !(FRAGMENT_ALIGN - 1);
         // SAFETY: The fragment has a reference to its page, or no page.
         if !unsafe { bindings::skb_page_frag_refill(whole, pages, Context::Task.gfp()) } {
@@ -645,7 +647,8 @@ impl Skb {
 
     /// # Safety
     ///
-    /// `skb` is null, or a new buffer with at least `headroom` bytes of room, which is given away.
+    /// `skb` is null, or a new buffer with at least `headroom` bytes of room, of which one
+    /// reference is given away.
     #[inline]
     unsafe fn fresh(skb: *mut bindings::sk_buff, headroom: usize) -> Option<Self> {
         // SAFETY: The caller's promises. A new buffer is empty.
@@ -656,7 +659,7 @@ impl Skb {
         }
     }
 
-    /// Moves the start of an empty buffer's data `n` bytes on.
+    /// Advances the start of an empty buffer's data by `n` bytes.
     ///
     /// # Safety
     ///
@@ -672,27 +675,27 @@ impl Skb {
         }
     }
 
-    /// Forgets what a clone has left, if the buffer is *plain*: as [`Self::alloc`] makes one, but
-    /// for its bytes. Nobody else has them then, all are linear, and no socket, route or device has
-    /// left anything with it. `false` if it is not.
+    /// Clears the state that a clone has left, if the buffer is *plain*: as from [`Self::alloc`],
+    /// except for its bytes. Then the bytes are not shared, all are linear, and no socket, route or
+    /// device has attached anything to the buffer. Returns `false` if it is not plain.
     #[inline]
     pub(super) fn renew_plain(&mut self) -> bool {
         // SAFETY: The buffer is ours; the helper writes only if it is ours alone.
         unsafe { bindings::skb_renew_plain(self.as_ptr()) }
     }
 
-    /// Bytes that the buffer has for headers and linear data.
+    /// Returns the bytes that the buffer has for headers and linear data.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
         // SAFETY: The buffer is valid; its end is stored as a distance from its start.
         unsafe { (*self.as_ptr()).end as usize }
     }
 
-    /// Forgets the data, so that new ones start after `headroom` bytes.
+    /// Discards the data, so that new data start after `headroom` bytes.
     ///
     /// # Safety
     ///
-    /// The buffer [is plain](Self::renew_plain), and has at least that
+    /// The buffer [is plain](Self::renew_plain), and has at least this
     /// [`capacity`](Self::capacity).
     #[inline]
     pub(super) unsafe fn clear(&self, headroom: usize) {
@@ -723,14 +726,14 @@ impl Skb {
         unsafe { bindings::consume_skb(self.into_raw()) };
     }
 
-    /// Frees the buffer as dropped for `reason` on its way to `sock`, if it got that far.
+    /// Frees the buffer as dropped for `reason`, by `sock` if it had reached a socket.
     pub(crate) fn refuse(self, sock: Option<&RawSock>, reason: DropReason) {
         let sock = sock.map_or(ptr::null_mut(), RawSock::as_ptr);
         // SAFETY: Gives away our reference; the socket is null or valid.
         unsafe { bindings::sk_skb_reason_drop(sock, self.into_raw(), reason.of_skb()) };
     }
 
-    /// Frees the buffer as one left in a queue that ends.
+    /// Frees the buffer as left over in a queue that is being destroyed.
     pub(crate) fn purge(self) {
         // SAFETY: Gives away our reference.
         unsafe {

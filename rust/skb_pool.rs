@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sent buffers that are kept to be filled again.
+//! Sent buffers that are kept for reuse.
 //!
-//! A buffer is two pieces of memory, which the kernel zeroes when it gives them out. To make and to
-//! free one costs a small message more than its protocol does. As TCP did it with one buffer of a
-//! socket (`sk_tx_skb_cache`), what was acknowledged becomes the next packets.
+//! A buffer consists of two pieces of memory, which the kernel zeroes on allocation. Allocating and
+//! freeing one takes a small message longer than its protocol does. As TCP once did with one buffer
+//! per socket (`sk_tx_skb_cache`), acknowledged buffers become the next packets.
 
 use super::{bindings, skb::Skb};
 use core::{mem, ptr};
 
-/// By how many bytes a buffer may be larger than asked for: one that a full packet was in is not
-/// charged for a byte.
+/// By how many bytes a buffer may be larger than requested: the buffer of a full packet must not be
+/// charged for a single byte.
 const MOST_SLACK: usize = 1024;
 
-/// A stack of buffers without data, linked through themselves.
+/// A stack of buffers without data, linked by their own fields.
 ///
 /// # Invariants
 ///
@@ -29,7 +29,7 @@ pub(crate) struct SkbPool {
 unsafe impl Send for SkbPool {}
 
 impl SkbPool {
-    /// None.
+    /// Creates an empty stack.
     pub(crate) const fn new() -> Self {
         SkbPool {
             first: ptr::null_mut(),
@@ -37,8 +37,8 @@ impl SkbPool {
         }
     }
 
-    /// Keeps a buffer to be filled again. It is freed if there are `most` already, if somebody
-    /// still has its bytes, or if it bears traces of more than having been filled.
+    /// Keeps a buffer for reuse. Frees it instead if there are `most` already, if its bytes are
+    /// still shared, or if it has state that plain buffers lack.
     #[inline]
     pub(crate) fn put(&mut self, mut skb: Skb, most: u16) {
         if self.count >= most || !skb.renew_plain() {
@@ -51,8 +51,8 @@ impl SkbPool {
         self.count = self.count.wrapping_add(1);
     }
 
-    /// An empty buffer with `headroom` bytes in front and room for `size` bytes of data. One that
-    /// does not fit is freed: those below it were as little made for that size.
+    /// Returns an empty buffer with `headroom` bytes in front and room for `size` bytes of data.
+    /// Frees a buffer that does not fit: those below it were not allocated for that size either.
     #[inline]
     pub(crate) fn take(&mut self, headroom: usize, size: usize) -> Option<Skb> {
         let skb = self.pop()?;
@@ -70,7 +70,7 @@ impl SkbPool {
         }
     }
 
-    /// Frees all but `most`.
+    /// Frees all except `most`.
     #[inline]
     pub(crate) fn limit(&mut self, most: u16) {
         while self.count > most {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `struct sock` with a protocol's own state behind it: references, locks, flags, queues.
+//! `struct sock` followed by a protocol's own state: references, locks, flags, queues.
 //!
-//! A [`Sock`] has two parts of its own. `shared` is read by anyone at any time and synchronises
-//! itself (atomics, locks). `state` belongs to the holder of the socket lock: a task through
-//! [`Sock::lock`], or the receive path through [`Sock::lock_bh`]. Both lend it as [`Locked`].
+//! A [`Sock`] has two parts of its own. `shared` is accessible without the socket lock and
+//! synchronises itself (atomics, locks). `state` belongs to the holder of the socket lock: a task
+//! through [`Sock::lock`], or the receive path through [`Sock::lock_bh`]. Both lend it as
+//! [`Locked`].
 //!
 //! References are counted: a descriptor has one, each table and queue that lists a socket has one,
 //! and every [`SockRef`] is one.
@@ -31,7 +32,7 @@ use core::{
 };
 use kernel::types::NotThreadSafe;
 
-/// State of a socket, as the core's helpers test it (`TCP_*` of `net/tcp_states.h`).
+/// The state of a socket, as the core's helpers test it (`TCP_*` of `net/tcp_states.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -52,44 +53,44 @@ pub(crate) enum TcpState {
 /// through [`Locked`].
 pub(crate) enum Stream {}
 
-/// The [`Protocol::Kind`] of datagrams: the receive queue has a lock of its own, which the core's
+/// The [`Protocol::Kind`] of datagrams: the receive queue has its own lock, which the core's
 /// functions for datagrams take.
 pub(crate) enum Datagram {}
 
-/// A protocol: what its sockets carry beside `struct sock`.
+/// A protocol: what its sockets have in addition to `struct sock`.
 pub(crate) trait Protocol: Sized + 'static {
     /// [`Stream`] or [`Datagram`].
     type Kind;
-    /// Read without the socket lock.
+    /// Data read without the socket lock.
     type Shared: Send + Sync;
-    /// Guarded by the socket lock.
+    /// Data guarded by the socket lock.
     type State: Send;
     /// The value that [`SockLists`](super::sock_list::SockLists) store with a socket.
     type Slot: Default + Send;
-    /// The protocol wakes writers itself; a packet that leaves its device does not
-    /// (`SOCK_USE_WRITE_QUEUE`).
+    /// Whether the protocol wakes writers itself: then a packet that leaves its device does not
+    /// wake them (`SOCK_USE_WRITE_QUEUE`).
     const WAKES_WRITERS: bool;
-    /// A socket may go on without a descriptor. Module exit ends those that do, so they do not hold
-    /// the module. Without this each socket holds it until its memory is freed.
+    /// Whether a socket may continue without a descriptor. Module exit ends such sockets, so they
+    /// do not hold the module. Otherwise each socket holds it until its memory is freed.
     const OUTLIVES_DESCRIPTOR: bool;
 
-    /// The tables the kernel calls the protocol by.
+    /// Returns the tables through which the kernel calls the protocol.
     fn vtable() -> &'static Vtable<Self>;
-    /// A packet that came while a task had the lock.
+    /// Handles a packet that came while a task had the lock.
     fn backlog(locked: &mut Locked<'_, Self>, skb: Skb, softirq: Softirq<'_>);
-    /// The socket's timer fired.
+    /// Handles the expiry of the socket's timer.
     fn timer(_locked: &mut Locked<'_, Self>, _softirq: Softirq<'_>) {}
-    /// Whether [`before_release`](Self::before_release) has anything to do.
+    /// Returns whether [`before_release`](Self::before_release) has anything to do.
     fn awaits_release(_shared: &Self::Shared) -> bool {
         false
     }
-    /// A task is about to release the lock, or works off the backlog in between, and the backlog is
-    /// empty.
+    /// Called when a task is about to release the lock, or has processed the backlog in between;
+    /// the backlog is empty.
     #[inline]
     fn before_release(_locked: &mut Locked<'_, Self>, _softirq: Softirq<'_>) {}
 }
 
-/// Whether the calling task is ending, so that nobody waits for what it does.
+/// Returns whether the calling task is exiting, so that no process waits for its results.
 pub(crate) fn task_is_exiting() -> bool {
     // SAFETY: Looks at the calling task.
     unsafe { bindings::task_is_exiting() }
@@ -102,7 +103,7 @@ pub(crate) struct RawSock(UnsafeCell<bindings::sock>);
 // SAFETY: All methods are ones the kernel allows from any context, or say what they need.
 unsafe impl Sync for RawSock {}
 
-/// The address of a field of a socket; to be used in an `unsafe` block that argues for it.
+/// The address of a field of a socket; for use in an `unsafe` block whose comment justifies it.
 macro_rules! field {
     ($self:ident, $($field:tt)+) => {
         core::ptr::addr_of_mut!((*$self.as_ptr()).$($field)+)
@@ -125,21 +126,21 @@ impl RawSock {
         unsafe { &*sk.cast() }
     }
 
-    /// The family of addresses, `AF_*`.
+    /// Returns the address family, `AF_*`.
     #[inline]
     pub(super) fn family(&self) -> u16 {
         // SAFETY: Written before anyone else had the socket.
         unsafe { (*self.as_ptr()).__sk_common.skc_family }
     }
 
-    /// The namespace the socket was made in.
+    /// Returns the namespace that the socket was created in.
     #[inline]
     pub(crate) fn net(&self) -> &Net {
         // SAFETY: A socket holds its namespace.
         unsafe { Net::from_raw((*self.as_ptr()).__sk_common.skc_net.net) }
     }
 
-    /// Connection state.
+    /// Returns the connection state.
     #[inline]
     pub(crate) fn tcp_state(&self) -> u8 {
         self.state_cell().load(Relaxed)
@@ -158,13 +159,14 @@ impl RawSock {
         unsafe { AtomicU8::from_ptr(field!(self, sk_shutdown)) }
     }
 
-    /// Which halves are shut down: `RCV_SHUTDOWN | SEND_SHUTDOWN`.
+    /// Returns which halves are shut down: `RCV_SHUTDOWN | SEND_SHUTDOWN`.
     #[inline]
     pub(crate) fn shutdown(&self) -> u8 {
         self.shutdown_cell().load(Relaxed)
     }
 
-    /// How often a call disconnected the socket: calls that sleep meanwhile look at it.
+    /// Returns how often a call has disconnected the socket; sleeping calls check whether that
+    /// changed.
     #[inline]
     pub(super) fn disconnects(&self) -> i32 {
         self.disconnects_cell().load(Relaxed)
@@ -175,14 +177,14 @@ impl RawSock {
         unsafe { AtomicI32::from_ptr(field!(self, sk_disconnects)) }
     }
 
-    /// Whether packets wait for the task that owns the socket.
+    /// Returns whether packets wait for the task that owns the socket.
     #[inline]
     pub(crate) fn has_backlog(&self) -> bool {
         // SAFETY: A single load, as the core does it.
         unsafe { !ptr::read_volatile(field!(self, sk_backlog.tail)).is_null() }
     }
 
-    /// Whether the descriptor is closed and only the protocol still holds the socket.
+    /// Returns whether the descriptor is closed and only the protocol still holds the socket.
     #[inline]
     pub(crate) fn is_dead(&self) -> bool {
         self.has_flag(bindings::sock_flags_SOCK_DEAD)
@@ -196,81 +198,82 @@ impl RawSock {
         flags & (1 << flag) != 0
     }
 
-    /// Receive memory charged to the socket, bytes.
+    /// Returns the receive memory charged to the socket, in bytes.
     #[inline]
     pub(crate) fn receive_queued(&self) -> u32 {
         // SAFETY: A single load, as the core does it.
         unsafe { ptr::read_volatile(field!(self, sk_backlog.rmem_alloc.counter)).max(0) as u32 }
     }
 
-    /// Memory of packets that are with the devices, bytes.
+    /// Returns the memory of packets that devices hold, in bytes.
     #[inline]
     pub(crate) fn in_devices(&self) -> u32 {
         // SAFETY: The socket is valid.
         unsafe { bindings::sk_wmem_alloc_get(self.as_ptr()).max(0) as u32 }
     }
 
-    /// Memory of the stream's write queue, bytes (`sk_wmem_queued`).
+    /// Returns the memory of the stream's write queue, in bytes (`sk_wmem_queued`).
     #[inline]
     pub(crate) fn write_queued(&self) -> &AtomicU32 {
         // SAFETY: An aligned word in a valid socket; written by the lock's owner, read by anyone.
         unsafe { AtomicU32::from_ptr(field!(self, sk_wmem_queued).cast()) }
     }
 
-    /// Gives the socket's frames the hash of a flow of their own.
+    /// Gives the socket's frames a new flow hash.
     pub(crate) fn start_flow(&self) {
         // SAFETY: Stores a random number in a valid socket.
         unsafe { bindings::sk_set_txhash(self.as_ptr()) };
     }
 
-    /// Whether the calling task may bind to `port` in the socket's namespace.
+    /// Returns whether the calling task may bind to `port` in the socket's namespace.
     pub(crate) fn may_bind(&self, port: u16) -> bool {
         // SAFETY: The socket holds its namespace; called by a task, whose credentials are asked.
         unsafe { bindings::may_bind_port(bindings::sock_net(self.as_ptr()), port) }
     }
 
-    /// Remembers the processor that brought `skb` (`SO_INCOMING_CPU`), its device's queue
-    /// (`SO_BUSY_POLL`), and the flow that it belongs to (receive flow steering).
+    /// Stores the processor that `skb` came on (`SO_INCOMING_CPU`), its device queue
+    /// (`SO_BUSY_POLL`), and its flow (receive flow steering).
     #[inline]
     pub(crate) fn note_arrival(&self, skb: &Buffer) {
         // SAFETY: Both are valid; single stores, as the core does them without the lock.
         unsafe { bindings::sk_note_arrival(self.as_ptr(), skb.as_ptr()) };
     }
 
-    /// Has receive flow steering bring the socket's packets to the processor that runs this.
+    /// Makes receive flow steering direct the socket's packets to the current processor.
     #[inline]
     pub(crate) fn record_flow(&self) {
         // SAFETY: The socket is valid; the function writes to the core's table only.
         unsafe { bindings::sk_record_flow(self.as_ptr()) };
     }
 
-    /// Remembers the device's queue that `skb` came by (`SO_BUSY_POLL`).
+    /// Stores the device queue that `skb` came by (`SO_BUSY_POLL`).
     #[inline]
     pub(crate) fn note_queue(&self, skb: &Buffer) {
         // SAFETY: As in `note_arrival`.
         unsafe { bindings::sk_mark_napi_id(self.as_ptr(), skb.as_ptr()) };
     }
 
-    /// Counts a packet that the socket could not take.
+    /// Counts a packet that the socket had to drop.
     #[inline]
     pub(crate) fn count_drop(&self) {
         // SAFETY: The socket is valid.
         unsafe { bindings::sk_drops_inc(self.as_ptr()) };
     }
 
-    /// Packets that the socket could not take.
+    /// Returns how many packets the socket had to drop.
     pub(crate) fn drops(&self) -> u32 {
         // SAFETY: The socket is valid.
         unsafe { bindings::sk_drops_read(self.as_ptr()) as u32 }
     }
 
-    /// Inode number of the descriptor, 0 if there is none.
+    /// Returns the inode number of the descriptor, 0 if there is none.
     pub(crate) fn inode(&self) -> u64 {
         // SAFETY: The socket is valid.
         unsafe { bindings::sock_ino(self.as_ptr()) }
     }
 
-    /// Whether the receive queue is empty. A stream's readers look at bytes, see the protocol.
+    /// Returns whether the receive queue is empty. For a stream's readers the unread bytes count
+    /// instead, see the protocol.
     #[inline]
     pub(crate) fn receives_nothing(&self) -> bool {
         // SAFETY: The queue is part of a valid socket.
@@ -278,7 +281,8 @@ impl RawSock {
     }
 }
 
-/// A socket of protocol `P`. A reference is valid while its lender holds the socket.
+/// A socket of protocol `P`. A reference is valid as long as the object it was borrowed from holds
+/// the socket.
 #[repr(C)]
 pub(crate) struct Sock<P: Protocol> {
     raw: RawSock,
@@ -289,10 +293,10 @@ pub(crate) struct Sock<P: Protocol> {
     pub(super) tables: Memberships,
     pub(super) links: Links<P, SlotLink>,
     pub(super) child_links: Links<P, ChildLink>,
-    /// The socket is not counted in `/proc/net/protocols` any more.
+    /// The socket is no longer counted in `/proc/net/protocols`.
     retired: AtomicBool,
-    /// Received buffers that wait for others: a list as `sk_receive_queue`, with the same guard and
-    /// the same end.
+    /// Received buffers that are out of order: a list like `sk_receive_queue`, guarded and purged
+    /// like it.
     waiting: UnsafeCell<bindings::sk_buff_head>,
     shared: P::Shared,
     state: UnsafeCell<P::State>,
@@ -335,24 +339,24 @@ impl<P: Protocol> Sock<P> {
         self.state_cell().store(state as u8, Relaxed);
     }
 
-    /// How many connections may wait to be accepted, as given to `listen`.
+    /// Returns how many connections may wait to be accepted, as passed to `listen`.
     #[inline]
     pub(crate) fn backlog_limit(&self) -> &AtomicU32 {
         // SAFETY: An aligned word in a valid socket, accessed in single loads and stores.
         unsafe { AtomicU32::from_ptr(field!(self, sk_max_ack_backlog)) }
     }
 
-    /// The part that is read without the lock.
+    /// Returns the part that is accessible without the lock.
     #[inline]
     pub(crate) fn shared(&self) -> &P::Shared {
         &self.shared
     }
 
-    /// Makes a socket's own parts, in memory that the core allocated.
+    /// Initialises a socket's own parts, in memory that the core allocated.
     ///
     /// # Safety
     ///
-    /// `sk` is a new socket of `P` that nobody else knows of.
+    /// `sk` is a new socket of `P` to which no one else has a reference.
     pub(super) unsafe fn init(sk: *mut bindings::sock, shared: P::Shared, state: P::State) {
         let this: *mut Self = sk.cast();
         // SAFETY: The memory is ours, of the right size, and holds nothing that needs dropping.
@@ -385,7 +389,7 @@ impl<P: Protocol> Sock<P> {
     ///
     /// # Safety
     ///
-    /// For the core alone to call, once for a socket of `P`.
+    /// Called only by the core, once for a socket of `P`.
     unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
         // SAFETY: Nobody else has the socket any more, and it is destructed once, in an RCU
         // callback, which holds no lock. The timer may still be waiting, or running elsewhere.
@@ -395,7 +399,7 @@ impl<P: Protocol> Sock<P> {
             (*this).retire();
             Queue::from_raw(ptr::addr_of_mut!((*sk).sk_receive_queue)).purge();
             Queue::from_raw((*this).waiting.get()).purge();
-            // Reports that no call took; the core leaves them to the protocol.
+            // Reports that no call received; the core leaves them to the protocol.
             Queue::from_raw(ptr::addr_of_mut!((*sk).sk_error_queue)).purge();
             let front = (*this).front();
             if front != sk {
@@ -408,15 +412,15 @@ impl<P: Protocol> Sock<P> {
         P::vtable().count(-1);
     }
 
-    /// Counts the socket out of `/proc/net/protocols`, once: its connection is over.
+    /// Stops counting the socket in `/proc/net/protocols`, once: its connection is over.
     pub(crate) fn retire(&self) {
         if !self.retired.swap(true, Relaxed) {
             P::vtable().count_in_use(&self.raw, -1);
         }
     }
 
-    /// A reference to the socket; `None` if its last one is gone, and only a read section still
-    /// keeps its memory.
+    /// Returns a reference to the socket; `None` if its last one is gone, and only a read section
+    /// still keeps its memory.
     #[inline]
     pub(crate) fn try_hold(&self) -> Option<SockRef<P>> {
         // SAFETY: The socket is valid. A reference is made of what was just taken.
@@ -431,8 +435,8 @@ impl<P: Protocol> Sock<P> {
         Guard(self, NotThreadSafe)
     }
 
-    /// Locks a child for the task that has its listener locked. A child never locks its listener,
-    /// so there is one order.
+    /// Locks a child for the task that has its listener locked. A child's holder never locks the
+    /// listener, so the order is fixed.
     pub(crate) fn lock_child(&self) -> Guard<'_, P> {
         const SINGLE_DEPTH_NESTING: i32 = 1;
         // SAFETY: As in `lock`; the class tells the lock checker of the order.
@@ -455,7 +459,8 @@ impl<P: Protocol> Sock<P> {
 
     /// # Safety
     ///
-    /// The socket is locked for as long as `'a`, and nobody else reaches what the lock guards.
+    /// The socket is locked for as long as `'a`, and no one else accesses the data that the lock
+    /// guards.
     #[inline]
     pub(super) unsafe fn assume_locked<'a>(&'a self) -> Locked<'a, P> {
         Locked {
@@ -520,7 +525,8 @@ impl<P: Protocol> Drop for SockRef<P> {
     }
 }
 
-/// All that the socket lock guards, borrowed from a guard: the state, and a stream's receive queue.
+/// Everything that the socket lock guards, borrowed from a guard: the state, and a stream's receive
+/// queue.
 pub(crate) struct Locked<'a, P: Protocol> {
     sock: &'a Sock<P>,
     /// The protocol's state.
@@ -529,7 +535,7 @@ pub(crate) struct Locked<'a, P: Protocol> {
 }
 
 impl<'a, P: Protocol> Locked<'a, P> {
-    /// The socket.
+    /// Returns the socket.
     #[inline]
     pub(crate) fn sock(&self) -> &'a Sock<P> {
         self.sock
@@ -541,13 +547,13 @@ impl<'a, P: Protocol> Locked<'a, P> {
         self.sock.shutdown_cell().fetch_or(halves, Relaxed);
     }
 
-    /// Opens both halves, for a socket that may be connected anew.
+    /// Reopens both halves, for a socket that may be connected anew.
     #[inline]
     pub(crate) fn clear_shutdown(&mut self) {
         self.sock.shutdown_cell().store(0, Relaxed);
     }
 
-    /// Counts a disconnect by a call. Calls that sleep on the socket end with `EPIPE`.
+    /// Counts a disconnect by a call. Calls that sleep on the socket fail with `EPIPE`.
     pub(crate) fn count_disconnect(&mut self) {
         self.sock.disconnects_cell().fetch_add(1, Relaxed);
     }
@@ -563,7 +569,7 @@ impl<'a, P: Protocol> Locked<'a, P> {
 }
 
 impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
-    /// Received buffers that no call has taken.
+    /// Returns the received buffers that no call has consumed.
     #[inline]
     pub(crate) fn receive_queue(&mut self) -> &mut Queue {
         // SAFETY: The queue is part of the locked socket, and a stream's is reached only through
@@ -579,7 +585,7 @@ impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
         unsafe { self.receive_queue().push(sock, skb) };
     }
 
-    /// Received buffers that wait for others, charged to the receive memory as well.
+    /// Returns the received buffers that are out of order, also charged to the receive memory.
     #[inline]
     pub(crate) fn waiting_queue(&mut self) -> &mut Queue {
         // SAFETY: The list is part of the locked socket, was made with it, and is reached only
@@ -587,7 +593,7 @@ impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
         unsafe { Queue::from_raw(self.sock.waiting.get()) }
     }
 
-    /// Queues a received buffer that waits for others, behind the last one that it `follows`.
+    /// Queues a received buffer that is out of order, after the last one that it `follows`.
     pub(crate) fn queue_waiting(&mut self, skb: Skb, follows: impl Fn(&Buffer) -> bool) {
         let sock = self.sock;
         // SAFETY: The queue is this socket's.
@@ -595,26 +601,26 @@ impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
     }
 }
 
-/// A socket locked by the calling task. Dropping it processes the packets that came meanwhile.
+/// A socket locked by the calling task. Dropping it processes the packets that came since.
 pub(crate) struct Guard<'a, P: Protocol>(&'a Sock<P>, NotThreadSafe);
 
 impl<'a, P: Protocol> Guard<'a, P> {
-    /// All that the lock guards.
+    /// Returns everything that the lock guards.
     #[inline]
     pub(crate) fn locked(&mut self) -> Locked<'_, P> {
         // SAFETY: The lock is held, and all that it guards is borrowed from the guard.
         unsafe { self.0.assume_locked() }
     }
 
-    /// The socket.
+    /// Returns the socket.
     #[inline]
     pub(crate) fn sock(&self) -> &'a Sock<P> {
         self.0
     }
 
-    /// Processes the packets that came while the lock was held: acknowledgements and windows must
-    /// not wait for a long copy. No other task gets the lock in between. `false` if there were
-    /// none.
+    /// Processes the packets that came while the lock was held, as acknowledgements and windows
+    /// must not wait for a long copy. No other task gets the lock in between. Returns `false` if
+    /// there were none.
     #[inline]
     pub(crate) fn flush_backlog(&mut self) -> bool {
         let waits = self.0.has_backlog();
@@ -626,7 +632,7 @@ impl<'a, P: Protocol> Guard<'a, P> {
         waits
     }
 
-    /// Releases the lock, lets `f` run, and takes the lock again.
+    /// Releases the lock, runs `f`, and takes the lock again.
     #[inline]
     pub(super) fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R {
         // SAFETY: The guard holds the lock; nothing borrows the state, since `self` is mutable.
@@ -646,16 +652,16 @@ impl<P: Protocol> Drop for Guard<'_, P> {
     }
 }
 
-/// A socket whose spin lock is held in softirq context; a task may own it nevertheless.
+/// A socket whose spin lock is held in softirq context; a task may still own the socket.
 pub(crate) struct BhGuard<'a, P: Protocol> {
     sock: &'a Sock<P>,
-    /// Whether a task owns it, which cannot change meanwhile.
+    /// Whether a task owns it, which cannot change while the spin lock is held.
     owned: bool,
     _held: NotThreadSafe,
 }
 
 impl<P: Protocol> BhGuard<'_, P> {
-    /// All that the lock guards, unless a task owns the socket.
+    /// Returns everything that the lock guards, unless a task owns the socket.
     #[inline]
     pub(crate) fn locked(&mut self) -> Option<Locked<'_, P>> {
         // SAFETY: The spin lock is held, so ownership cannot change; without an owner all that is
@@ -663,7 +669,7 @@ impl<P: Protocol> BhGuard<'_, P> {
         (!self.owned).then(|| unsafe { self.sock.assume_locked() })
     }
 
-    /// Keeps `skb` for the task that owns the socket. Gives it back if too much waits already.
+    /// Queues `skb` for the task that owns the socket. Returns it if the backlog is full.
     #[inline]
     pub(crate) fn add_backlog(&mut self, skb: Skb, limit: u32) -> core::result::Result<(), Skb> {
         let raw = skb.into_raw();
@@ -689,7 +695,8 @@ impl<P: Protocol> Drop for BhGuard<'_, P> {
     }
 }
 
-/// A child made from a listener, locked until it is dropped. Someone else has to hold it by then.
+/// A child created from a listener, locked until it is dropped. By then there must be another
+/// reference to it.
 pub(crate) struct NewChild<P: Protocol> {
     sock: SockRef<P>,
     _held: NotThreadSafe,
@@ -715,10 +722,10 @@ impl<P: Protocol> NewChild<P> {
             (*sk).sk_ack_backlog = 0;
             (*sk).sk_max_ack_backlog = 0;
             (*sk).sk_shutdown = 0;
-            // The number by which programs tell sockets apart: it gets one of its own when it is
-            // asked.
+            // The number by which programs identify sockets: the child gets its own when a program
+            // asks.
             (*sk).__sk_common.skc_cookie.counter = 0;
-            // The listener's own, of which the copy has no reference.
+            // The listener's front, to which the copy has no reference.
             bindings::sk_forget_front(sk);
         }
         // SAFETY: `sk_clone` made two references: a descriptor's, which the child does not have
@@ -733,7 +740,7 @@ impl<P: Protocol> NewChild<P> {
         })
     }
 
-    /// All that the child's lock guards.
+    /// Returns everything that the child's lock guards.
     pub(crate) fn locked(&mut self) -> Locked<'_, P> {
         // SAFETY: `sk_clone` locked the child, and no task owns it.
         unsafe { self.sock.assume_locked() }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ordered lists of sockets: first in, first out, and out of the middle when one goes.
+//! Ordered lists of sockets: first in, first out, and removal from the middle.
 //!
-//! The links are in the sockets, so nothing is allocated and every operation takes the same few
-//! instructions. A socket that is in a list is held by it.
+//! The links are in the sockets, so nothing is allocated and every operation takes constant time. A
+//! list holds its sockets.
 //!
 //! C header: [`include/linux/list.h`](srctree/include/linux/list.h)
 
@@ -23,17 +23,17 @@ use core::{
     },
 };
 
-/// One of the two sets of links by which a socket can be in lists: by each in those of one
-/// [`SockLists`] at a time.
+/// One of the two sets of links through which a socket can be in lists. With each set it can be in
+/// the lists of one [`SockLists`] at a time.
 ///
 /// # Safety
 ///
-/// [`of`](Self::of) returns a part of the socket that it is given, always the same one, and another
-/// than any other set of links does.
+/// [`of`](Self::of) returns a part of the socket that it is given, always the same one, and a
+/// different one than any other set of links.
 pub(crate) unsafe trait Link<P: Protocol>: Sized + 'static {
     /// The value that lists store with a socket.
     type Slot: Default + Send;
-    /// The links of a socket.
+    /// Returns the links of a socket.
     fn of(sock: &Sock<P>) -> &Links<P, Self>;
 }
 
@@ -62,15 +62,14 @@ unsafe impl<P: Protocol> Link<P> for ChildLink {
     }
 }
 
-/// A socket's links and slot. It belongs to one [`SockLists`] at most, and only that one looks
-/// inside.
+/// A socket's links and slot. It belongs to at most one [`SockLists`], and only that accesses them.
 #[repr(C)]
 pub(crate) struct Links<P: Protocol, L: Link<P>> {
     /// Linked while `held` is a socket.
     node: UnsafeCell<bindings::list_head>,
     /// The first head of the lists that the socket belongs to, or null.
     owner: AtomicPtr<bindings::list_head>,
-    /// The reference of a socket that is in one of them.
+    /// The list's reference to the socket, while it is in one of the lists.
     held: UnsafeCell<Option<SockRef<P>>>,
     slot: UnsafeCell<L::Slot>,
 }
@@ -89,8 +88,7 @@ impl<P: Protocol, L: Link<P>> Default for Links<P, L> {
     }
 }
 
-/// `N` lists of sockets, each of which is in one of them at most, guarded by whatever guards the
-/// value.
+/// `N` lists of sockets; a socket is in at most one of them. The owner of this value must guard it.
 ///
 /// # Invariants
 ///
@@ -107,7 +105,7 @@ pub(crate) struct SockLists<P: Protocol, const N: usize, L: Link<P> = SlotLink> 
 unsafe impl<P: Protocol, const N: usize, L: Link<P>> Send for SockLists<P, N, L> {}
 
 impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
-    /// Empty lists, charged to the memory cgroup of the calling task.
+    /// Creates empty lists, charged to the memory cgroup of the calling task.
     ///
     /// # Errors
     ///
@@ -116,7 +114,7 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
         Self::with_flags(GFP_KERNEL_ACCOUNT)
     }
 
-    /// Empty lists, made in a context that may not sleep.
+    /// Creates empty lists, in a context that may not sleep.
     ///
     /// # Errors
     ///
@@ -142,20 +140,22 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
         Ok(lists)
     }
 
-    /// The head of a list; of the last one, if there are not so many. All of them are initialised.
+    /// Returns the head of a list; of the last one, if `list` is out of range. All heads are
+    /// initialised.
     #[inline]
     fn head(&self, list: usize) -> *mut bindings::list_head {
         let first = self.heads.get().cast::<bindings::list_head>();
         first.wrapping_add(list.min(N - 1))
     }
 
-    /// What the `owner` of a socket is that belongs to these lists.
+    /// Returns the `owner` of a socket that belongs to these lists.
     #[inline]
     fn owner(&self) -> *mut bindings::list_head {
         self.head(0)
     }
 
-    /// Makes the socket belong to these lists, with a slot. `false` if it belongs to some already.
+    /// Makes the socket belong to these lists, with a slot. Returns `false` if it already belongs
+    /// to some.
     pub(crate) fn admit(&mut self, sock: &Sock<P>, slot: L::Slot) -> bool {
         let links = L::of(sock);
         let won = links
@@ -170,14 +170,14 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
         won
     }
 
-    /// The socket's links, if it belongs to these lists.
+    /// Returns the socket's links, if it belongs to these lists.
     #[inline]
     fn own<'a>(&self, sock: &'a Sock<P>) -> Option<&'a Links<P, L>> {
         let links = L::of(sock);
         (links.owner.load(Relaxed) == self.owner()).then_some(links)
     }
 
-    /// The slot of a socket that belongs to these lists.
+    /// Returns the slot of a socket that belongs to these lists.
     #[inline]
     pub(crate) fn slot<'a>(&'a mut self, sock: &'a Sock<P>) -> Option<&'a mut L::Slot> {
         let links = self.own(sock)?;
@@ -185,7 +185,7 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
         Some(unsafe { &mut *links.slot.get() })
     }
 
-    /// Appends a socket that belongs to the lists to one of them, unless it is in one already, or
+    /// Appends a socket that belongs to the lists to one of them, unless it is already in one, or
     /// its last reference is gone.
     #[inline]
     pub(crate) fn push(&mut self, sock: &Sock<P>, list: usize) {
@@ -205,7 +205,7 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
         }
     }
 
-    /// Takes the first socket out of a list; it still belongs to them.
+    /// Removes the first socket of a list; it still belongs to the lists.
     #[inline]
     pub(crate) fn pop(&mut self, list: usize) -> Option<SockRef<P>> {
         let head = self.head(list);
@@ -220,14 +220,15 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
         self.unlink(links)
     }
 
-    /// Takes a socket out wherever it is, to go on belonging to the lists; `None` if it is in none.
+    /// Removes a socket from the list that it is in; it still belongs to the lists. `None` if it is
+    /// in none.
     #[inline]
     pub(crate) fn remove(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let links = self.own(sock)?;
         self.unlink(links)
     }
 
-    /// Ends that the socket belongs to these lists. Returns its reference, if it was in one.
+    /// Ends the socket's belonging to these lists. Returns the list's reference, if it was in one.
     pub(crate) fn dismiss(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let links = self.own(sock)?;
         let held = self.unlink(links);
@@ -246,7 +247,7 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
 
 impl<P: Protocol, const N: usize, L: Link<P>> Drop for SockLists<P, N, L> {
     fn drop(&mut self) {
-        // A socket that still belongs to the lists is not linked after this: nothing points to a
+        // Sockets that still belong to the lists are not linked after this: no node points to a
         // head.
         for list in 0..N {
             while self.pop(list).is_some() {}

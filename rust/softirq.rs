@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Softirq context as a value, so that "only with bottom halves disabled" is a type.
+//! Softirq context as a value, which makes "only with bottom halves disabled" a type.
 //!
 //! C header: [`include/linux/bottom_half.h`](srctree/include/linux/bottom_half.h)
 
@@ -11,14 +11,14 @@ use kernel::types::NotThreadSafe;
 /// Evidence that the code runs in a softirq, or has disabled bottom halves: no softirq can
 /// interrupt it and wait for a lock that it holds.
 ///
-/// It does not exclude other softirqs on this processor. On PREEMPT_RT softirqs run in tasks, and a
-/// softirq of another task may preempt the code. So data that several may change needs a lock or an
-/// atomic instruction also if each processor has its own.
+/// It does not exclude other softirqs on this processor: on PREEMPT_RT softirqs run in tasks, and a
+/// softirq of another task may preempt the code. So even data of a single processor needs a lock or
+/// an atomic instruction if several softirqs change it.
 #[derive(Clone, Copy)]
 pub(crate) struct Softirq<'a>(PhantomData<&'a ()>, NotThreadSafe);
 
 impl Softirq<'_> {
-    /// The context that the kernel has called us in.
+    /// Returns the context in which the kernel has called the module.
     ///
     /// # Safety
     ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pipe of a `splice` call, into which a protocol puts references to its received pages.
+//! The pipe of a `splice` call, to which a protocol adds references to its received pages.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_splice_bits`),
 //! [`include/linux/pipe_fs_i.h`](srctree/include/linux/pipe_fs_i.h)
@@ -10,7 +10,7 @@ use crate::net::errno::prelude::*;
 use core::marker::PhantomData;
 use kernel::ffi::{c_int, c_uint};
 
-/// A pipe that the calling task has locked, for the length of the call.
+/// A pipe that the calling task has locked, for the duration of the call.
 pub(crate) struct Pipe<'a> {
     raw: *mut bindings::pipe_inode_info,
     flags: c_uint,
@@ -29,14 +29,13 @@ impl Pipe<'_> {
         }
     }
 
-    /// Puts at most `len` bytes of the stream's next received buffer, from `offset` on, into the
-    /// pipe, by reference to the pages that they are in, and by copy if they are not. Returns how
-    /// many.
+    /// Moves at most `len` bytes of the stream's next received buffer, from `offset` on, into the
+    /// pipe: bytes in pages by reference, others by copy. Returns how many.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if the pipe is full, `EPIPE` if nobody reads from it. `EFAULT` if so many bytes are
-    /// not there. `EOPNOTSUPP` on a socket that must not use the task's pages.
+    /// `EAGAIN` if the pipe is full, `EPIPE` if it has no reader. `EFAULT` if the buffer has fewer
+    /// bytes. `EOPNOTSUPP` on a socket that must not use the task's pages.
     pub(crate) fn put(
         &mut self,
         sock: &RawSock,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Time stamps of what is sent (`SO_TIMESTAMPING`). A buffer that is to be stamped says so in the
-//! part that it shares with its clones, as TCP's do. The core stamps it in front of the queueing
-//! discipline, the driver when it leaves, and both queue a report for the buffer's socket. What was
-//! acknowledged the protocol reports.
+//! Timestamps of sent data (`SO_TIMESTAMPING`). A request for a timestamp is in the part that a
+//! buffer shares with its clones, as in TCP. The core takes a timestamp before the queueing
+//! discipline, the driver when the frame is sent, and both queue a report for the buffer's socket.
+//! The protocol reports acknowledgements.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`SKBTX_*`),
 //! [`net/core/skbuff.c`](srctree/net/core/skbuff.c) (`__skb_tstamp_tx`)
@@ -21,11 +21,11 @@ use core::{
 };
 use kernel::ffi::c_int;
 
-/// The stages that can be stamped.
+/// The stages that can have a timestamp.
 const STAGES: u32 = bindings::ENET_STAMP_STAGES;
 
-/// What a send call wants stamped: by its control messages, or else by the socket's option. The
-/// default is nothing.
+/// The timestamps that a send call requests: by its control messages, or else by the socket's
+/// option. The default is none.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wish {
     flags: u32,
@@ -34,11 +34,11 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// As a stream has it, whose numbers are those of bytes: nobody else chooses them.
+    /// Adapts the request for a stream, whose numbers count bytes: a call cannot choose them.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a number that the call has chosen (`SCM_TS_OPT_ID`).
+    /// `EINVAL` for a number chosen by the call (`SCM_TS_OPT_ID`).
     pub(crate) fn of_bytes(self) -> Result<Self> {
         if self.flags & ENET_STAMP_CHOSEN != 0 {
             return Err(EINVAL);
@@ -46,14 +46,14 @@ impl Wish {
         Ok(self)
     }
 
-    /// Whether nothing is to be stamped or counted.
+    /// Returns whether nothing needs a timestamp or a count.
     #[inline]
     pub(crate) fn is_nothing(self) -> bool {
         self.flags == 0
     }
 
-    /// The stamp of the last of `bytes` bytes that a call on the stream `sock` has sent, which it
-    /// counts.
+    /// Returns the timestamp of the last of `bytes` bytes that a call on the stream `sock` has
+    /// sent, and counts these bytes.
     pub(crate) fn stamp_bytes(self, sock: &RawSock, bytes: u32) -> Option<Stamp> {
         let mut number = 0;
         if self.flags & ENET_STAMP_NUMBERS != 0 {
@@ -65,7 +65,8 @@ impl Wish {
         self.stamp(number)
     }
 
-    /// The stamp of a message that a call on `sock` has sent, which it counts if it is stamped.
+    /// Returns the timestamp of a message that a call on `sock` has sent, and counts it if it has
+    /// one.
     pub(crate) fn stamp_message(self, sock: &RawSock) -> Option<Stamp> {
         if self.flags & STAGES == 0 {
             return None;
@@ -86,18 +87,18 @@ impl Wish {
     }
 }
 
-/// A stamp that a buffer is to get.
+/// A timestamp requested for a buffer.
 pub(crate) struct Stamp {
     flags: u32,
     number: u32,
 }
 
 impl Message<'_> {
-    /// What the send call on `sock` wants stamped.
+    /// Returns the timestamps that the send call on `sock` requests.
     ///
     /// # Errors
     ///
-    /// As [`cookie`](Self::cookie).
+    /// Those of [`cookie`](Self::cookie).
     #[cold]
     #[inline(never)]
     pub(crate) fn stamp_wish(&mut self, sock: &RawSock) -> Result<Wish> {
@@ -118,7 +119,7 @@ impl RawSock {
         unsafe { ptr::read_volatile(field!(self, sk_tsflags)) }
     }
 
-    /// Whether sends are to be stamped, or their bytes counted, by the socket's option.
+    /// Returns whether the socket's option requests timestamps of sends, or a count of their bytes.
     #[inline]
     pub(crate) fn wants_stamps(&self) -> bool {
         self.stamp_flags() & (STAGES | ENET_STAMP_NUMBERS) != 0
@@ -130,25 +131,25 @@ impl RawSock {
         unsafe { AtomicI32::from_ptr(field!(self, sk_tskey.counter)) }
     }
 
-    /// Counts `n` of what is numbered. Returns how many there were before.
+    /// Counts `n` further bytes or messages. Returns the count before.
     fn count_stamped(&self, n: u32) -> u32 {
         self.stamp_counter().fetch_add(n as i32, Relaxed) as u32
     }
 
-    /// The numbers begin anew.
+    /// Restarts the numbers at zero.
     pub(super) fn restart_stamps(&self) {
         self.stamp_counter().store(0, Relaxed);
     }
 
-    /// Whether sends are numbered.
+    /// Returns whether sends are numbered.
     pub(super) fn numbers_stamps(&self) -> bool {
         self.stamp_flags() & ENET_STAMP_NUMBERS != 0
     }
 
-    /// Has the core take numbers (`SOF_TIMESTAMPING_OPT_ID`) for a socket of TCP's whose connection
-    /// is its companion's, which it refuses to begin without a connection of TCP's. Returns what
-    /// was set before, to be [set again](Self::undo_stamp_numbers) if the core refuses the rest;
-    /// `None` if that changes nothing.
+    /// Makes the core accept numbers (`SOF_TIMESTAMPING_OPT_ID`) on a TCP socket whose companion
+    /// has the connection; the core rejects them without a connection of TCP's own. Returns the
+    /// former flags, to be [restored](Self::undo_stamp_numbers) if the core rejects the rest;
+    /// `None` if nothing changes.
     pub(super) fn begin_stamp_numbers(&self) -> Option<u32> {
         // SAFETY: Process context; the lock is that under which the core writes the flags.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
@@ -181,8 +182,8 @@ impl RawSock {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Level and type of the control message with a report: a companion's are those of the socket
-    /// in front of it.
+    /// Returns the level and type of the control message with a report: a companion uses those of
+    /// the socket in front of it.
     pub(super) fn report_kind(&self, level: c_int, kind: c_int) -> (c_int, c_int) {
         const AF_INET6: u16 = bindings::AF_INET6 as u16;
         let Some(front) = self.tcp_front() else {
@@ -195,9 +196,10 @@ impl<P: Protocol> Sock<P> {
         (level as c_int, kind as c_int)
     }
 
-    /// The socket that gets the reports: a companion's is the one in front of it, whose program
-    /// finds what it expects of TCP then. But TCP's functions would look for a header of IP in a
-    /// report with the packet, and for TCP's statistics: such the companion keeps itself.
+    /// Returns the socket that gets the reports: for a companion the one in front of it, whose
+    /// program then gets the reports that TCP gives. But TCP's functions would look for an IP
+    /// header in a report with the packet, and for TCP's statistics: such reports stay with the
+    /// companion.
     fn reporter(&self) -> *mut bindings::sock {
         let flags = self.stamp_flags() & (ENET_STAMP_ALONE | ENET_STAMP_STATS);
         if flags == ENET_STAMP_ALONE {
@@ -209,33 +211,34 @@ impl<P: Protocol> Sock<P> {
 }
 
 impl Buffer {
-    /// Asks for `stamp`. The buffer is kept until it is acknowledged, and what has left of it is a
-    /// clone of it, or [gets the stamp](Self::pass_stamp).
+    /// Requests `stamp`. The buffer is kept until it is acknowledged, and what is sent is a clone
+    /// of it, or [gets the timestamp](Self::pass_stamp).
     pub(crate) fn ask_stamp(&mut self, stamp: &Stamp) {
         // SAFETY: The buffer is borrowed exclusively. What it shares with clones is read at any
         // time, in single loads. The helper writes no byte of the note.
         unsafe { bindings::skb_ask_stamp(self.as_ptr(), stamp.flags, stamp.number) };
     }
 
-    /// Whether a stamp is asked for.
+    /// Returns whether a timestamp is requested.
     pub(crate) fn is_stamped(&self) -> bool {
         // SAFETY: The buffer is valid and borrowed.
         unsafe { bindings::skb_is_stamped(self.as_ptr()) }
     }
 
-    /// Has `to`, which leaves with the last byte of this buffer, be stamped as this one is to be.
+    /// Gives `to`, which is sent with the last byte of this buffer, this buffer's request for a
+    /// timestamp.
     pub(crate) fn pass_stamp(&self, to: &mut Buffer) {
         // SAFETY: Both are valid, and `to` is borrowed exclusively.
         unsafe { bindings::skb_pass_stamp(to.as_ptr(), self.as_ptr()) };
     }
 
-    /// Has `to`, which takes over the last byte of this buffer, be stamped in place of this one.
+    /// Moves this buffer's request for a timestamp to `to`, which takes over the last byte.
     pub(crate) fn hand_on_stamp(&mut self, to: &mut Buffer) {
         // SAFETY: Both are borrowed exclusively.
         unsafe { bindings::skb_hand_on_stamp(to.as_ptr(), self.as_ptr()) };
     }
 
-    /// Reports that the peer has acknowledged the buffer, if that was asked for.
+    /// Reports that the peer has acknowledged the buffer, if that was requested.
     pub(crate) fn report_acknowledged<P: Protocol>(&self, sock: &Sock<P>) {
         // SAFETY: The buffer is valid. The reporter is the socket, or one that it holds.
         unsafe { bindings::skb_report_acked(self.as_ptr(), sock.reporter()) };
@@ -243,9 +246,9 @@ impl Buffer {
 }
 
 impl Skb {
-    /// Makes `sock` the owner, until the frame has left or somebody receives it: the socket that
-    /// gets the reports. A socket whose last reference is gone owns nothing more, and none does
-    /// when the module goes. To be called before the frame gets its class.
+    /// Makes `sock` the owner, until the frame has been sent or is received on this host: the
+    /// socket that gets the reports. A socket whose last reference is gone becomes no owner, nor
+    /// does any while the module is unloaded. Call this before the frame gets its class.
     pub(crate) fn set_owner<P: Protocol>(&mut self, sock: &Sock<P>) {
         if let Some(held) = sock.try_hold().filter(|held| P::vtable().pin(held)) {
             // SAFETY: The buffer is ours. A socket with a reference can own more, and is freed

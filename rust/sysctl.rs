@@ -2,8 +2,8 @@
 
 //! Numbers in files under `/proc/sys`, one set per network namespace.
 //!
-//! The core decides who may write: a task with `CAP_NET_ADMIN` over the namespace, as with all of
-//! `net.*`. It also reads the text: one number, as `proc_douintvec` has it.
+//! The core restricts writing, as in all of `net.*`, to tasks with `CAP_NET_ADMIN` over the
+//! namespace. It also parses the text: one number, as `proc_douintvec` does.
 //!
 //! C headers: [`include/linux/sysctl.h`](srctree/include/linux/sysctl.h),
 //! [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h)
@@ -25,68 +25,68 @@ use kernel::{
 pub(crate) trait Numbers: Send + Sync + 'static {
     /// The directory under `/proc/sys`.
     const DIRECTORY: &'static CStr;
-    /// The setting behind a file.
+    /// Identifies the setting behind a file.
     type File: Copy + 'static;
-    /// The files' names, and what each stands for.
+    /// The names of the files, and the setting of each.
     const FILES: &'static [(&'static CStr, Self::File)];
 
-    /// The number that `file` shows. Process context.
+    /// Returns the number that `file` shows. Process context.
     ///
     /// # Errors
     ///
     /// The error that the reader gets.
     fn get(&self, file: Self::File) -> Result<u32>;
 
-    /// Takes the number that was written to `file`. Process context, on several processors at once.
+    /// Sets `file` to a written number. Process context, on several processors at once.
     ///
     /// # Errors
     ///
-    /// The error that the writer gets; nothing may have changed then.
+    /// The error that the writer gets; then nothing may have changed.
     fn set(&self, file: Self::File, number: u32) -> Result;
 }
 
 /// Numbers that each namespace has.
 pub(crate) trait PerNamespace: Numbers + Sized {
-    /// Where the registration of the files lives.
+    /// Returns where the registration of the files lives.
     fn operations() -> &'static Operations<Self>;
 
-    /// The numbers of a namespace whose files are made.
+    /// Returns the numbers of a namespace whose files are being created.
     fn of(net: &Net) -> Arc<Self>;
 }
 
-/// The block that the kernel keeps while the registration lasts.
+/// The structure that the kernel keeps while the registration lasts.
 pub(crate) struct Operations<N: PerNamespace>(namespace::Operations<Directory<N>>);
 
 impl<N: PerNamespace> Operations<N> {
-    /// Not registered yet.
+    /// Creates an unregistered structure.
     pub(crate) const fn new() -> Self {
         Operations(namespace::Operations::new())
     }
 }
 
-/// The files of all namespaces, removed when dropped.
+/// The files of all namespaces; dropping it removes them.
 pub(crate) struct Registration<N: PerNamespace>(
     #[allow(dead_code)] namespace::Registration<Directory<N>>,
 );
 
 impl<N: PerNamespace> Registration<N> {
-    /// Makes the files of every namespace there is, and of those to come, once: in the [`Root`],
-    /// for all to read and for administrators of the namespace to write.
+    /// Creates the files of every existing and future namespace in the [`Root`], readable by all
+    /// and writable by administrators of the namespace; may be called once.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if that was done before; `ENOMEM`, also if the core refuses the files, which it
-    /// then says in the log.
+    /// `EEXIST` on a second call; `ENOMEM`, also if the core rejects the files, which it then logs.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         namespace::Registration::new(module).map(Registration)
     }
 }
 
-/// The directory that all namespaces have their files in, removed when dropped. It is made before
-/// the first of them and removed after the last.
+/// The directory that has the files of all namespaces; dropping it removes it. It is created before
+/// the first file and removed after the last.
 ///
-/// Names right under `/proc/sys` are the same for everyone: without a directory that is, the first
-/// namespace to be looked at would be seen by all. The core does so with `/proc/sys/net`.
+/// Names directly under `/proc/sys` are common to all namespaces: without a common directory, every
+/// process would see the files of the namespace that was looked up first. The core does the same
+/// with `/proc/sys/net`.
 ///
 /// # Invariants
 ///
@@ -104,11 +104,11 @@ unsafe impl<N: Numbers> Send for Root<N> {}
 unsafe impl<N: Numbers> Sync for Root<N> {}
 
 impl<N: Numbers> Root<N> {
-    /// Makes the directory.
+    /// Creates the directory.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, also if the core refuses the name, which it then says in the log.
+    /// `ENOMEM`, also if the core rejects the name, which it then logs.
     pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
         // SAFETY: All zeroes is an entry without name, data and handler.
         let table = KBox::new(unsafe { mem::zeroed::<bindings::ctl_table>() }, GFP_KERNEL)?;
@@ -132,8 +132,9 @@ impl<N: Numbers> Drop for Root<N> {
     }
 }
 
-/// The files of one namespace, removed when dropped, and the numbers behind them. Only the
-/// registration makes it and ends it, so that none outlives the namespace's own tree of such files.
+/// The files of one namespace and the numbers behind them; dropping it removes the files. Only the
+/// registration creates and drops it, so that no file outlives the namespace's own tree of such
+/// files.
 ///
 /// # Invariants
 ///
@@ -198,8 +199,7 @@ impl<N: PerNamespace> Drop for Directory<N> {
     }
 }
 
-/// Reads or writes one file: the core's conversion on a number of our own, which is then handed
-/// over.
+/// Reads or writes one file: the core converts a local number, which is then passed on.
 ///
 /// # Safety
 ///
@@ -224,7 +224,7 @@ unsafe extern "C" fn handle<N: Numbers>(
         // SAFETY: The core's own copy of the offset.
         let at_start = unsafe { *position == 0 };
         let count = if at_start { words(text) } else { 0 };
-        // The core would take the first number and overlook what follows.
+        // The core would use the first number and ignore the rest.
         if count > 1 {
             return EINVAL.to_errno();
         }
@@ -249,13 +249,13 @@ unsafe extern "C" fn handle<N: Numbers>(
     }
     match numbers.set(file, number) {
         Ok(()) => 0,
-        // What is there can be written again, also if it is out of its range by now.
+        // The current value can be written again, even if it is out of its range by now.
         Err(_) if number == before => 0,
         Err(e) => e.to_errno(),
     }
 }
 
-/// How many words there are in `text`.
+/// Returns the number of words in `text`.
 fn words(text: &[u8]) -> usize {
     text.split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())

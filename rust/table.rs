@@ -3,11 +3,12 @@
 //! Hash tables of sockets, searched under RCU and changed under a lock.
 //!
 //! A table holds a reference to each of its sockets. Sockets are freed after a grace period
-//! (`SOCK_RCU_FREE`), so what a search finds is valid for the read section without a reference.
+//! (`SOCK_RCU_FREE`), so a socket that a search finds is valid for the read section without a
+//! reference.
 //!
-//! A socket may move to another bucket, or to another table, without a grace period in between. It
-//! then carries a search that has just come to it onto another chain. So the end of a chain names
-//! its bucket, and a search that meets another end starts over.
+//! A socket may move to another bucket, or to another table, without a grace period in between. A
+//! search that is at this socket then continues on another chain. So the end of a chain identifies
+//! its bucket, and a search that reaches the wrong end starts over.
 //!
 //! C header: [`include/linux/rculist_nulls.h`](srctree/include/linux/rculist_nulls.h)
 
@@ -28,22 +29,22 @@ use core::{
     },
 };
 
-/// One of the two links by which a socket can be in a table: in one at a time by each.
+/// One of the two links through which a socket can be in a table: one table at a time for each.
 ///
 /// # Safety
 ///
-/// `OFFSET` is that of a node in `struct sock` which nothing but tables by this link uses, and
-/// `member` is this link's alone.
+/// `OFFSET` is the offset of a node in `struct sock` which only tables with this link use, and
+/// `member` is used by this link only.
 pub(crate) unsafe trait Link: 'static {
     /// Offset of the node in `struct sock`.
     const OFFSET: usize;
-    /// In which table a socket is by this link.
+    /// Returns which table a socket is in by this link.
     fn member(memberships: &Memberships) -> &Membership;
 }
 
-/// The link of the table in which packets look a socket up (`skc_nulls_node`).
+/// The link of the table in which the socket of a packet is looked up (`skc_nulls_node`).
 pub(crate) struct LookupLink;
-/// The link of the table of taken ports (`skc_bind_node`).
+/// The link of the table of ports in use (`skc_bind_node`).
 pub(crate) struct PortLink;
 
 // SAFETY: The core leaves the node to the protocol.
@@ -81,7 +82,7 @@ pub(crate) struct Memberships {
 struct Bucket(UnsafeCell<bindings::hlist_nulls_head>);
 
 impl Bucket {
-    /// The end of this bucket's chain: an odd address, which no node has.
+    /// Returns the end of this bucket's chain: an odd address, which no node has.
     #[inline]
     fn end(&self) -> *mut bindings::hlist_nulls_node {
         ptr::from_ref(self)
@@ -90,7 +91,7 @@ impl Bucket {
             .wrapping_byte_add(1)
     }
 
-    /// The first node of the chain, or its end.
+    /// Returns the first node of the chain, or its end.
     #[inline]
     fn first(&self) -> *mut bindings::hlist_nulls_node {
         // SAFETY: The head is a pointer that the lock holder publishes with release semantics.
@@ -103,11 +104,11 @@ fn is_end(link: *mut bindings::hlist_nulls_node) -> bool {
     link.addr() & 1 != 0
 }
 
-/// Where a walk through a table or a map goes on.
+/// The position of a walk through a table or a map.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Walk {
     pub(super) bucket: u32,
-    /// Sockets of that bucket that were visited.
+    /// Number of visited sockets in that bucket.
     pub(super) visited: u32,
 }
 
@@ -118,7 +119,7 @@ pub(crate) struct Walk {
 /// The nodes in the chains are those of sockets whose [`Membership`] is this table's first bucket;
 /// the table holds one reference to each.
 pub(crate) struct Table<P: Protocol, L: Link> {
-    /// They stay where they are.
+    /// They must not move.
     buckets: KVVec<Bucket>,
     mask: u32,
     lock: BhLock<()>,
@@ -130,7 +131,7 @@ unsafe impl<P: Protocol, L: Link> Send for Table<P, L> {}
 // SAFETY: As above.
 unsafe impl<P: Protocol, L: Link> Sync for Table<P, L> {}
 
-/// The sockets of a bucket, those first that came last.
+/// The sockets of a bucket, the latest first.
 struct Chain<'a, P: Protocol, L: Link> {
     link: *mut bindings::hlist_nulls_node,
     end: *mut bindings::hlist_nulls_node,
@@ -138,7 +139,7 @@ struct Chain<'a, P: Protocol, L: Link> {
 }
 
 impl<P: Protocol, L: Link> Chain<'_, P, L> {
-    /// Whether the search has seen the whole bucket. To be asked at the end.
+    /// Returns whether the search has seen the whole bucket. Valid at the end.
     #[inline]
     fn is_complete(&self) -> bool {
         self.link == self.end
@@ -164,7 +165,7 @@ impl<'a, P: Protocol, L: Link> Iterator for Chain<'a, P, L> {
 }
 
 impl<P: Protocol, L: Link> Table<P, L> {
-    /// An empty table of `1 << bits` buckets.
+    /// Creates an empty table of `1 << bits` buckets.
     ///
     /// # Errors
     ///
@@ -196,7 +197,7 @@ impl<P: Protocol, L: Link> Table<P, L> {
         self.buckets.get((hash & self.mask) as usize)
     }
 
-    /// What a socket in this table has as its [`Membership`].
+    /// Returns the [`Membership`] of the sockets in this table.
     #[inline]
     fn id(&self) -> *mut Bucket {
         self.buckets.as_ptr().cast_mut()
@@ -211,8 +212,8 @@ impl<P: Protocol, L: Link> Table<P, L> {
         }
     }
 
-    /// The first socket in the bucket of `hash` for which `matches` holds. If sockets move
-    /// meanwhile, `matches` may be asked about one again.
+    /// Returns the first socket in the bucket of `hash` for which `matches` returns true. If
+    /// sockets move during the search, `matches` may be called twice for one.
     #[inline]
     pub(crate) fn find<'a>(
         &self,
@@ -230,8 +231,8 @@ impl<P: Protocol, L: Link> Table<P, L> {
         }
     }
 
-    /// The socket in the bucket of `hash` that `fitness` values most, of equals the one that came
-    /// last; none that it does not value.
+    /// Returns the socket in the bucket of `hash` with the highest `fitness`, among equals the
+    /// latest; ignores sockets whose fitness is `None`.
     #[inline]
     pub(crate) fn find_best<'a>(
         &self,
@@ -271,9 +272,8 @@ impl<P: Protocol, L: Link> Table<P, L> {
     }
 
     /// Calls `f` for every socket from `from` on, in a read section for each bucket, until it
-    /// fails. `from` then is the socket that it failed for. A socket that comes, goes or moves
-    /// meanwhile may be left out, and may keep another from being visited, or have it visited
-    /// twice.
+    /// fails. `from` is then the socket that it failed for. A socket that comes, goes or moves
+    /// during the walk may be left out, and may cause another to be left out or visited twice.
     ///
     /// # Errors
     ///
@@ -331,12 +331,12 @@ pub(crate) struct TableGuard<'a, P: Protocol, L: Link> {
 }
 
 impl<P: Protocol, L: Link> TableGuard<'_, P, L> {
-    /// Whether a socket in the bucket of `hash` matches.
+    /// Returns whether a socket in the bucket of `hash` matches.
     pub(crate) fn any(&self, hash: u32, matches: impl FnMut(&Sock<P>) -> bool) -> bool {
         self.table.find(hash, &self.section, matches).is_some()
     }
 
-    /// Puts a socket into the bucket of `hash`. The table holds it until [`Self::remove`].
+    /// Inserts a socket into the bucket of `hash`. The table holds it until [`Self::remove`].
     ///
     /// # Errors
     ///
@@ -356,7 +356,8 @@ impl<P: Protocol, L: Link> TableGuard<'_, P, L> {
         Ok(())
     }
 
-    /// Takes a socket out of the table, and returns the table's reference; none if it is not in it.
+    /// Removes a socket from the table, and returns the table's reference; `None` if it is not in
+    /// the table.
     pub(crate) fn remove(&self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let Membership(member) = L::member(&sock.tables);
         if member.load(Relaxed) != self.table.id() {

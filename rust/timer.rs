@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The one high-resolution timer of a socket.
+//! The high-resolution timer of a socket.
 //!
-//! The timer holds no reference: when it is started beside its running callback, nobody can tell
-//! how many references are due. Instead the socket's end waits for the callback, after the last
-//! reference and an RCU grace period. The lock holder decides what the timer is armed for. Others
-//! may arm it to have the socket looked at; the lock holder may put that off.
+//! The timer holds no reference: if it is started while its callback runs, the references held for
+//! expiries cannot be counted. Instead the socket's destructor waits for the callback, after the
+//! last reference and an RCU grace period. The lock holder decides the expiry time. Others may arm
+//! the timer to have the socket processed; the lock holder may postpone that.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
@@ -16,7 +16,7 @@ use super::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Nanoseconds of the monotonic clock.
+/// Returns the time of the monotonic clock, in nanoseconds.
 #[inline]
 pub(crate) fn now() -> u64 {
     // SAFETY: May be called in any context.
@@ -29,8 +29,8 @@ pub(super) fn setup<P: Protocol>(sock: &Sock<P>) {
     unsafe { setup_raw(sock.timer.get(), fire::<P>) };
 }
 
-/// A timer's callback, in softirq context. On PREEMPT_RT too: the mode decides that, and a thread
-/// runs the softirq.
+/// A timer's callback, in softirq context; the timer mode ensures that on PREEMPT_RT too, where a
+/// thread runs the softirq.
 pub(super) type Callback =
     unsafe extern "C" fn(*mut bindings::hrtimer) -> bindings::hrtimer_restart;
 
@@ -38,7 +38,7 @@ pub(super) type Callback =
 ///
 /// # Safety
 ///
-/// `timer` does not move from here on, is not running, and is of the kind that `callback` is for.
+/// `timer` does not move from here on, is not running, and is of the type that `callback` expects.
 pub(super) unsafe fn setup_raw(timer: *mut bindings::hrtimer, callback: Callback) {
     // SAFETY: The caller's promise.
     unsafe {
@@ -51,11 +51,11 @@ pub(super) unsafe fn setup_raw(timer: *mut bindings::hrtimer, callback: Callback
     };
 }
 
-/// Starts a timer for `at`, nanoseconds of the monotonic clock, in place of what it was armed for.
+/// Starts a timer for `at`, in nanoseconds of the monotonic clock, replacing an earlier expiry.
 ///
 /// # Safety
 ///
-/// `timer` was set up by [`setup_raw`] and is cancelled before its memory goes.
+/// `timer` was set up by [`setup_raw`] and is cancelled before its memory is freed.
 pub(super) unsafe fn start_raw(timer: *mut bindings::hrtimer, at: u64) {
     // SAFETY: The caller's promise. A timer may be started while its callback runs.
     unsafe {
@@ -69,8 +69,7 @@ pub(super) unsafe fn start_raw(timer: *mut bindings::hrtimer, at: u64) {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Arms the timer for `at`, nanoseconds of the monotonic clock, in place of what it was armed
-    /// for.
+    /// Arms the timer for `at`, in nanoseconds of the monotonic clock, replacing an earlier expiry.
     pub(crate) fn arm_timer(&self, at: u64) {
         // SAFETY: The timer was set up with the socket, and is cancelled before the socket's memory
         // goes, in [`cancel`].
@@ -84,11 +83,11 @@ impl<P: Protocol> Sock<P> {
     }
 }
 
-/// Makes sure that the timer of a socket that nobody holds any more does not run again.
+/// Ensures that the timer of a socket without references does not run again.
 ///
 /// # Safety
 ///
-/// Nobody can arm the timer any more, and no lock is held that its callback takes.
+/// No one can arm the timer any more, and the caller holds no lock that its callback takes.
 pub(super) unsafe fn cancel<P: Protocol>(sock: &Sock<P>) {
     // SAFETY: The timer was set up with the socket; waits for a callback on another processor.
     unsafe { bindings::hrtimer_cancel(sock.timer.get()) };
@@ -106,14 +105,14 @@ unsafe extern "C" fn fire<P: Protocol>(timer: *mut bindings::hrtimer) -> binding
     let mut guard = sock.lock_bh(softirq);
     match guard.locked() {
         Some(mut locked) => P::timer(&mut locked, softirq),
-        // The owner looks at the flag when it releases the lock, which it cannot do now.
+        // The owner checks the flag when it releases the lock, which it cannot do now.
         None => sock.timer_missed.store(true, Relaxed),
     }
     drop(guard);
     compat::HRTIMER_NORESTART
 }
 
-/// Runs what could not be done while a task owned the socket, as the task releases it.
+/// Does the work that was deferred while a task owned the socket, as the task releases it.
 ///
 /// # Safety
 ///
@@ -129,7 +128,7 @@ pub(super) unsafe extern "C" fn release_cb<P: Protocol>(sk: *mut bindings::sock)
 
 /// # Safety
 ///
-/// As [`release_cb`].
+/// The requirements of [`release_cb`] hold.
 #[cold]
 #[inline(never)]
 unsafe fn catch_up<P: Protocol>(sock: &Sock<P>) {

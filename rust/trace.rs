@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Trace events, and why packets are dropped.
+//! Trace events, and the reasons for dropping packets.
 //!
-//! The kernel crate's `declare_trace!` finds the tracepoints of the kernel's own Rust code only, so
-//! each event is reached through a C function that tests its static branch. All of them are off the
-//! usual way of a packet.
+//! The kernel crate's `declare_trace!` only finds the tracepoints of the kernel's own Rust code, so
+//! each event is reached through a C function that tests its static branch. None of them is on a
+//! packet's fast path.
 //!
 //! C headers: `rust/enet_trace.h`,
 //! [`include/net/dropreason-core.h`](srctree/include/net/dropreason-core.h)
@@ -16,49 +16,49 @@ use super::{
 };
 use core::ptr;
 
-/// A packet as events tell it: `sport` is the local port, `dport` and `peer` the other end, numbers
-/// in host byte order.
+/// A packet as events report it: `sport` is the local port, `dport` and `peer` the remote end,
+/// numbers in host byte order.
 pub(crate) use bindings::enet_trace_packet as Packet;
 
-/// Why a packet that came in is thrown away.
+/// Why a received packet is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum DropReason {
-    /// Sent to a group, to another host, by a group, or without an Ethernet header.
+    /// Sent to a group or another host, from a group address, or without an Ethernet header.
     NotOurs = bindings::enet_drop_reason_ENET_DROP_NOT_OURS,
-    /// Too short for the header or for the length it states.
+    /// Too short for the header or for the length that it states.
     Malformed = bindings::enet_drop_reason_ENET_DROP_MALFORMED,
-    /// For a port where no socket waits.
+    /// For a port without a socket.
     NoSocket = bindings::enet_drop_reason_ENET_DROP_NO_SOCKET,
     /// No memory.
     NoMemory = bindings::enet_drop_reason_ENET_DROP_NO_MEMORY,
-    /// The socket's filter refused it.
+    /// The socket's filter rejected it.
     Filter = bindings::enet_drop_reason_ENET_DROP_FILTER,
     /// The receive buffer is full.
     ReceiveBuffer = bindings::enet_drop_reason_ENET_DROP_RECEIVE_BUFFER,
-    /// Too much waits for the task that owns the socket.
+    /// The backlog of the task that owns the socket is full.
     Backlog = bindings::enet_drop_reason_ENET_DROP_BACKLOG,
     /// Too many connections wait to be accepted.
     ListenQueue = bindings::enet_drop_reason_ENET_DROP_LISTEN_QUEUE,
-    /// Flags that do not go together.
+    /// Contradictory flags.
     BadFlags = bindings::enet_drop_reason_ENET_DROP_BAD_FLAGS,
     /// Received before.
     Duplicate = bindings::enet_drop_reason_ENET_DROP_DUPLICATE,
-    /// Packets before it are missing.
+    /// Earlier packets are missing.
     OutOfSequence = bindings::enet_drop_reason_ENET_DROP_OUT_OF_SEQUENCE,
-    /// Beyond any window that was opened.
+    /// Beyond every advertised window.
     BeyondWindow = bindings::enet_drop_reason_ENET_DROP_BEYOND_WINDOW,
-    /// Acknowledges what was never sent.
+    /// Acknowledges packets that were never sent.
     BadAck = bindings::enet_drop_reason_ENET_DROP_BAD_ACK,
-    /// Its sum is wrong, or missing.
+    /// Its checksum is wrong, or missing.
     Checksum = bindings::enet_drop_reason_ENET_DROP_CHECKSUM,
-    /// Does not belong to the connection as it now is.
+    /// Does not fit the current state of the connection.
     BadState = bindings::enet_drop_reason_ENET_DROP_BAD_STATE,
 }
 
 impl DropReason {
-    /// The networking core's nearest name for it. What is said of sequence numbers and flags has no
-    /// other names there than TCP's.
+    /// Returns the networking core's closest reason. For sequence numbers and flags it only has
+    /// TCP's.
     pub(super) fn of_skb(self) -> bindings::skb_drop_reason {
         match self {
             DropReason::NotOurs => bindings::skb_drop_reason_SKB_DROP_REASON_OTHERHOST,
@@ -103,21 +103,21 @@ macro_rules! packet_events {
 }
 
 packet_events! {
-    /// A packet is sent again.
+    /// A packet is retransmitted.
     esp_retransmit => trace_esp_retransmit;
-    /// A retransmission request leaves.
+    /// A retransmission request is sent.
     esp_send_request => trace_esp_send_request;
-    /// A retransmission request came.
+    /// A retransmission request was received.
     esp_receive_request => trace_esp_receive_request;
-    /// A probe leaves.
+    /// A probe is sent.
     esp_send_probe => trace_esp_send_probe;
-    /// A reset leaves.
+    /// A reset is sent.
     esp_send_reset => trace_esp_send_reset;
-    /// A reset came.
+    /// A reset was received.
     esp_receive_reset => trace_esp_receive_reset;
 }
 
-/// A connection goes from one state (`TCP_*`) to another.
+/// A connection changes its state (`TCP_*`).
 pub(crate) fn esp_set_state<P: Protocol>(sock: &Sock<P>, packet: &Packet, old: u8, new: u8) {
     // SAFETY: Socket, its namespace and packet are valid, and the event only reads them.
     unsafe {
@@ -131,7 +131,7 @@ pub(crate) fn esp_set_state<P: Protocol>(sock: &Sock<P>, packet: &Packet, old: u
     }
 }
 
-/// An ESP packet that came is thrown away.
+/// A received ESP packet is dropped.
 pub(crate) fn esp_drop<P: Protocol>(
     net: &Net,
     sock: Option<&Sock<P>>,
@@ -142,7 +142,7 @@ pub(crate) fn esp_drop<P: Protocol>(
     unsafe { bindings::trace_esp_drop(raw(sock), net.as_ptr(), packet, reason as i32) };
 }
 
-/// An EDP datagram that came is thrown away.
+/// A received EDP datagram is dropped.
 pub(crate) fn edp_drop<P: Protocol>(
     net: &Net,
     sock: Option<&Sock<P>>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sleeping on a socket until something about it changes.
+//! Sleeping on a socket until a condition holds.
 //!
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
 
@@ -16,12 +16,12 @@ use core::{
 };
 use kernel::ffi::c_long;
 
-/// Which waiters one event wakes.
+/// Which waiters an event wakes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiter {
-    /// All of them.
+    /// All.
     Shared,
-    /// One of them, as with `accept`.
+    /// One, as for `accept`.
     Exclusive,
 }
 
@@ -54,7 +54,7 @@ unsafe fn among_waiters<R>(sock: &RawSock, waiter: Waiter, f: impl FnOnce(Entry)
     result
 }
 
-/// Whether no signal ends a call that has `timeout` left.
+/// Checks whether a signal ends a call that has `timeout` left.
 ///
 /// # Errors
 ///
@@ -70,11 +70,11 @@ fn undisturbed(timeout: c_long) -> Result {
     Ok(())
 }
 
-/// Sleeps once, by `nap`, which takes and returns the time left.
+/// Sleeps once, by `nap`, which takes and returns the remaining time.
 ///
 /// # Errors
 ///
-/// `EAGAIN` when the time is up, `EPIPE` when another call has disconnected the socket.
+/// `EAGAIN` after the timeout, `EPIPE` if another call has disconnected the socket.
 #[inline]
 fn sleep(sock: &RawSock, timeout: &mut c_long, nap: impl FnOnce(c_long) -> c_long) -> Result {
     if *timeout == 0 {
@@ -88,12 +88,12 @@ fn sleep(sock: &RawSock, timeout: &mut c_long, nap: impl FnOnce(c_long) -> c_lon
     Ok(())
 }
 
-/// Sleeps until `ready`, or until `timeout` (jiffies) has run down, with the socket not locked:
-/// changes that `ready` looks at must wake the descriptor's readers.
+/// Sleeps until `ready` returns true or `timeout` (in jiffies) has elapsed, with the socket not
+/// locked: changes that `ready` depends on must wake the descriptor's readers.
 ///
 /// # Errors
 ///
-/// As [`Guard::wait`].
+/// Those of [`Guard::wait`].
 ///
 /// # Safety
 ///
@@ -106,11 +106,11 @@ pub(super) unsafe fn wait_on(
     mut ready: impl FnMut() -> bool,
 ) -> Result {
     let wait = |entry| {
-        // Wakers change something and then look for waiters: one of the two sees the other.
+        // Wakers make a change and then look for waiters: one of the two sees the other.
         fence(SeqCst);
         let mut slept = false;
         while !ready() {
-            // With a signal pending nobody sleeps.
+            // A pending signal prevents a second sleep.
             if slept {
                 undisturbed(*timeout)?;
             }
@@ -127,27 +127,27 @@ pub(super) unsafe fn wait_on(
 }
 
 impl<P: Protocol> Call<'_, P> {
-    /// Whether a reader is to poll the device before it sleeps (`SO_BUSY_POLL`).
+    /// Returns whether a reader should poll the device before it sleeps (`SO_BUSY_POLL`).
     #[inline]
     pub(crate) fn polls_device(&self) -> bool {
         // SAFETY: The socket is valid; also looks at the calling task's signals.
         unsafe { bindings::sk_can_busy_loop(self.as_ptr()) }
     }
 
-    /// Takes in frames from the device's queue that the last packet came by: once, or until a
-    /// packet is in the receive queue or `SO_BUSY_POLL`'s time is up.
+    /// Processes frames from the device queue that the last packet came by: once, or until a packet
+    /// is in the receive queue or the time of `SO_BUSY_POLL` has elapsed.
     pub(crate) fn poll_device(&self, once: bool) {
         // SAFETY: The socket is valid. The function finds the device's queue by its number, and
         // keeps it meanwhile.
         unsafe { bindings::sk_busy_loop(self.as_ptr(), once.into()) };
     }
 
-    /// As [`Guard::wait`], without the socket locked: changes that `ready` looks at must wake
-    /// readers.
+    /// Works as [`Guard::wait`], without the socket locked: changes that `ready` depends on must
+    /// wake readers.
     ///
     /// # Errors
     ///
-    /// As [`Guard::wait`].
+    /// Those of [`Guard::wait`].
     #[inline]
     pub(crate) fn wait(&self, timeout: &mut c_long, ready: impl FnMut() -> bool) -> Result {
         // SAFETY: A running call holds the descriptor.
@@ -156,13 +156,13 @@ impl<P: Protocol> Call<'_, P> {
 }
 
 impl<P: Protocol> Guard<'_, P> {
-    /// Sleeps in `call`, with the lock released, until `ready` holds or `timeout` (jiffies) has run
-    /// down.
+    /// Sleeps in `call`, with the lock released, until `ready` returns true or `timeout` (in
+    /// jiffies) has elapsed.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` when the time is up, `ERESTARTSYS` or `EINTR` after a signal, `EPIPE` when another
-    /// call has disconnected the socket.
+    /// `EAGAIN` after the timeout, `ERESTARTSYS` or `EINTR` after a signal, `EPIPE` if another call
+    /// has disconnected the socket.
     pub(crate) fn wait(
         &mut self,
         call: &Call<'_, P>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Waking tasks that wait for something about a socket, in a call or in `poll`, and sending
-//! `SIGIO`. How a call sleeps is in [`super::wait`].
+//! Wakes tasks that wait on a socket, in a call or in `poll`, and sends `SIGIO`. Sleeping is in
+//! [`super::wait`].
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -33,7 +33,7 @@ impl RawSock {
         }
     }
 
-    /// Wakes everyone, after a change of state.
+    /// Wakes all waiters, after a change of state.
     pub(crate) fn state_change(&self) {
         // SAFETY: As in `data_ready`.
         unsafe {
@@ -43,7 +43,7 @@ impl RawSock {
         }
     }
 
-    /// Tells `SIGIO` owners that the peer has ended its half of the stream.
+    /// Signals `SIGIO` owners that the peer has ended its half of the stream.
     pub(crate) fn signal_end(&self) {
         let both = self.shutdown() == uapi::SHUTDOWN_MASK;
         let band = if both {
@@ -54,12 +54,12 @@ impl RawSock {
         self.signal(bindings::SOCK_WAKE_WAITD, band);
     }
 
-    /// Tells `SIGIO` owners that the connection they asked for is there.
+    /// Signals `SIGIO` owners that the requested connection is established.
     pub(crate) fn signal_connected(&self) {
         self.signal(bindings::SOCK_WAKE_IO, bindings::POLL_OUT);
     }
 
-    /// Tells `SIGIO` owners alone of an error: tasks that wait are woken to look again.
+    /// Signals only `SIGIO` owners of an error: waiting tasks are woken separately.
     pub(crate) fn signal_error(&self) {
         self.signal(bindings::SOCK_WAKE_IO, bindings::POLL_ERR);
     }
@@ -75,7 +75,7 @@ impl RawSock {
         unsafe { bindings::send_sigpipe() };
     }
 
-    /// Wakes writers, and signals `SIGIO` owners, since the send buffer has room.
+    /// Wakes writers, and signals `SIGIO` owners, as the send buffer has room.
     pub(super) fn signal_write_space(&self) {
         // SAFETY: The socket is valid; the helpers look whether it has a wait queue.
         unsafe {
@@ -93,10 +93,10 @@ impl RawSock {
 }
 
 impl<P: Protocol> Call<'_, P> {
-    /// While a task sleeps in `recv`, suppresses the `SIGIO` that announces data.
+    /// Suppresses the `SIGIO` that announces data, while a task sleeps in `recv`.
     #[inline]
     pub(crate) fn suppress_data_signals(&self, suppress: bool) {
-        // The core's functions test this too, but there are two calls with each message.
+        // The core's functions test this too, but that would be two calls for each message.
         if !self.has_flag(bindings::sock_flags_SOCK_FASYNC) {
             return;
         }
@@ -111,8 +111,8 @@ impl<P: Protocol> Call<'_, P> {
         }
     }
 
-    /// Asks for a wake-up (`EPOLLOUT`, `SIGIO`) when the send buffer has room again. Look for room
-    /// once more after this: either that look or the wake-up sees it.
+    /// Asks for a wake-up (`EPOLLOUT`, `SIGIO`) when the send buffer has room again. Check for room
+    /// once more after this: either that check or the wake-up sees the room.
     #[inline]
     pub(crate) fn want_write_space(&self) {
         // SAFETY: As in `suppress_data_signals`.
@@ -125,7 +125,7 @@ impl<P: Protocol> Call<'_, P> {
         }
     }
 
-    /// Asks the same for a task that is about to sleep until then and needs no signal.
+    /// Asks for the same for a task that is about to sleep and needs no signal.
     #[inline]
     pub(crate) fn await_write_space(&self) {
         // SAFETY: As in `suppress_data_signals`.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Send calls whose bytes stay where they are: buffers refer to the user's pages, and a *notice*
-//! tells the program when the kernel needs the pages no more. With `MSG_ZEROCOPY` the notice is a
-//! report in the error queue, as TCP and UDP give it; `io_uring` (`IORING_OP_SEND_ZC`) brings a
-//! notice of its own.
+//! Zero-copy send calls: buffers refer to the user's pages, and a *notice* (completion
+//! notification) reports to the program when the kernel no longer needs the pages. With
+//! `MSG_ZEROCOPY` the notice is a report in the error queue, as in TCP and UDP; `io_uring`
+//! (`IORING_OP_SEND_ZC`) passes its own notice.
 //!
-//! The call refers to its notice, and so does each buffer with such pages. The last of them that
-//! goes completes it.
+//! The call refers to its notice, and so does each buffer with such pages. Freeing the last of them
+//! completes the notice.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`struct ubuf_info`),
 //! [`net/core/skbuff.c`](srctree/net/core/skbuff.c) (`msg_zerocopy_realloc`)
@@ -36,13 +36,13 @@ const SOCK_STREAM: u32 = bindings::sock_type_SOCK_STREAM;
 /// lent.
 pub(super) struct Notice {
     raw: NonNull<bindings::ubuf_info>,
-    /// The reference is this value's own.
+    /// Whether the reference is this value's own.
     own: bool,
 }
 
 impl Notice {
-    /// Ends the call's use of the notice. After a call that failed a notice of its own is never
-    /// told, and its number is the next call's.
+    /// Ends the call's use of the notice. If the call failed, its own notice is never reported, and
+    /// the next call gets its number.
     fn end(self, sent: bool) {
         if self.own && sent {
             // SAFETY: Gives back the reference of the invariant.
@@ -61,12 +61,12 @@ impl Drop for Notice {
     }
 }
 
-/// Which notice a buffer refers to, if any.
+/// Identifies the notice that a buffer refers to, if any.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoticeId(*const bindings::ubuf_info);
 
 impl RawSock {
-    /// Whether `MSG_ZEROCOPY` means something (`SO_ZEROCOPY`).
+    /// Returns whether `MSG_ZEROCOPY` has an effect (`SO_ZEROCOPY`).
     #[inline]
     pub(crate) fn sends_in_place(&self) -> bool {
         self.has_flag(bindings::sock_flags_SOCK_ZEROCOPY)
@@ -74,8 +74,8 @@ impl RawSock {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Has `MSG_ZEROCOPY` mean something, or nothing. The core lets nobody set `SO_ZEROCOPY` on
-    /// sockets of families that it does not know.
+    /// Sets whether `MSG_ZEROCOPY` has an effect. The core rejects `SO_ZEROCOPY` on sockets of
+    /// families that it does not know.
     pub(crate) fn set_sends_in_place(&self, on: bool) {
         let _guard = self.lock();
         // SAFETY: The lock is held, under which flags are written.
@@ -86,14 +86,15 @@ impl<P: Protocol> Sock<P> {
 }
 
 impl Message<'_> {
-    /// Whether the send call asks for its bytes to stay in place, as `MSG_ZEROCOPY` does.
+    /// Returns whether the send call asks for its bytes to stay in place, as `MSG_ZEROCOPY` does.
     #[inline]
     pub(crate) fn asks_in_place(&self) -> bool {
         self.flags() & MSG_ZEROCOPY != 0
     }
 
-    /// Whether the bytes of a send call on `sock` may stay in place: a call that brings a notice
-    /// need not ask the socket, and pages that `splice` gives are none of the program's.
+    /// Returns whether the bytes of a send call on `sock` may stay in place: a call with its own
+    /// notice does not need the socket's option, and pages from `splice` do not belong to the
+    /// program.
     #[inline]
     pub(crate) fn may_stay_in_place(&self, sock: &RawSock) -> bool {
         let may = sock.sends_in_place() || self.lent_notice().is_some();
@@ -101,15 +102,15 @@ impl Message<'_> {
     }
 
     /// Gives a send call of `len` bytes on `sock`, which the caller has locked, a notice: from now
-    /// on buffers refer to its pages. Nothing changes if they [may not](Self::may_stay_in_place)
-    /// stay in place.
+    /// on buffers refer to its pages. Changes nothing if the bytes [may
+    /// not](Self::may_stay_in_place) stay in place.
     ///
-    /// If the bytes join those of `last`, both calls share a notice where possible.
+    /// If the bytes are appended to those of `last`, both calls share a notice where possible.
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` without memory, or if the user may not have more pages pinned (`RLIMIT_MEMLOCK`),
-    /// or the socket no more notices (`net.core.optmem_max`).
+    /// `ENOBUFS` without memory, or if the user may not pin more pages (`RLIMIT_MEMLOCK`), or if
+    /// the socket may not have more notices (`net.core.optmem_max`).
     pub(crate) fn begin_in_place<P: Protocol>(
         &mut self,
         sock: &Sock<P>,
@@ -147,13 +148,14 @@ impl Message<'_> {
         Ok(())
     }
 
-    /// Whether the bytes stay in place.
+    /// Returns whether the bytes stay in place.
     #[inline]
     pub(crate) fn is_in_place(&self) -> bool {
         self.notice.is_some()
     }
 
-    /// Bytes were copied all the same: the notice will tell so (`SO_EE_CODE_ZEROCOPY_COPIED`).
+    /// Records that bytes were copied all the same, which the notice will report
+    /// (`SO_EE_CODE_ZEROCOPY_COPIED`).
     #[inline]
     pub(crate) fn note_copy(&self) {
         if self.notice.is_some() {
@@ -161,7 +163,7 @@ impl Message<'_> {
         }
     }
 
-    /// As [`note_copy`](Self::note_copy), where there is a notice.
+    /// Records a copy as [`note_copy`](Self::note_copy), where there is a notice.
     #[cold]
     #[inline(never)]
     fn tell_copy(&self) {
@@ -171,8 +173,8 @@ impl Message<'_> {
         }
     }
 
-    /// Ends what [`begin_in_place`](Self::begin_in_place) began, with the socket still locked. A
-    /// call that has not `sent` anything leaves no notice.
+    /// Ends what [`begin_in_place`](Self::begin_in_place) began, with the socket still locked.
+    /// Unless the call has `sent` something, its notice is discarded.
     #[inline]
     pub(crate) fn end_in_place(&mut self, sent: bool) {
         if let Some(notice) = self.notice.take() {
@@ -180,7 +182,7 @@ impl Message<'_> {
         }
     }
 
-    /// The notice that the call brings.
+    /// Returns the notice that the call passes.
     fn lent_notice(&self) -> Option<NonNull<bindings::ubuf_info>> {
         if !self.asks_in_place() {
             return None;
@@ -191,14 +193,14 @@ impl Message<'_> {
 }
 
 impl Buffer {
-    /// Whether the buffer has one of these flags (`SKBFL_*`).
+    /// Returns whether the buffer has one of these flags (`SKBFL_*`).
     #[inline]
     fn has_page_flag(&self, flags: u32) -> bool {
         // SAFETY: The buffer is valid and borrowed.
         u32::from(unsafe { (*self.shared()).flags }) & flags != 0
     }
 
-    /// The notice that the buffer refers to, or null.
+    /// Returns the notice that the buffer refers to, or null.
     #[inline]
     fn notice(&self) -> *mut bindings::ubuf_info {
         if !self.has_page_flag(bindings::SKBFL_ZEROCOPY_ENABLE as u32) {
@@ -208,14 +210,15 @@ impl Buffer {
         unsafe { bindings::skb_notice(self.as_ptr()) }
     }
 
-    /// Which notice the buffer refers to, if any: a view refers to one at most.
+    /// Returns the identity of the notice that the buffer refers to, if any; a view refers to one
+    /// at most.
     #[inline]
     pub(crate) fn notice_id(&self) -> NoticeId {
         NoticeId(self.notice())
     }
 
-    /// Makes the buffer refer to the notice of `store`, if that has one. `false` if it refers to
-    /// another.
+    /// Makes the buffer refer to the notice of `store`, if that has one. Returns `false` if the
+    /// buffer refers to another.
     #[inline]
     pub(super) fn follow_notice(&mut self, store: &Buffer) -> bool {
         let notice = store.notice();
@@ -231,8 +234,8 @@ impl Buffer {
         own.is_null() || own == notice
     }
 
-    /// Makes the buffer hold a reference to each page that it refers to: `io_uring` lends some
-    /// without. More pages may be added then.
+    /// Makes the buffer hold a reference to each page that it refers to, as `io_uring` lends some
+    /// pages without one. Further pages may be added afterwards.
     #[inline]
     pub(super) fn hold_pages(&mut self) {
         if self.has_page_flag(bindings::SKBFL_MANAGED_FRAG_REFS as u32) {
@@ -242,7 +245,7 @@ impl Buffer {
     }
 
     /// Appends at most `len` bytes of a message [in place](Message::is_in_place), by reference to
-    /// the user's pages, as [`append`](Self::append) does. No clone shares the buffer.
+    /// the user's pages, like [`append`](Self::append). No clone shares the buffer.
     pub(super) fn append_in_place(
         &mut self,
         sock: &RawSock,
@@ -269,7 +272,7 @@ impl Buffer {
                 ptr::null_mut(),
             )
         };
-        // What the buffer costs is charged by the caller, as with every other one.
+        // The caller charges the memory of the buffer, as for every other buffer.
         sock.write_queued().store(queued, Relaxed);
         // The buffer refers to as many pages as it can, or to another notice.
         const FULL: c_int = -(bindings::EMSGSIZE as c_int);
@@ -288,8 +291,8 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
     /// # Errors
     ///
     /// `EFAULT` for memory that is not the user's. `EMSGSIZE` if the bytes lie in more pages than a
-    /// buffer refers to, or if the buffer is not charged to the socket. The message is as it was
-    /// then, and the buffer of no use.
+    /// buffer can refer to, or if the buffer is not charged to the socket. Then the message is
+    /// unchanged, and the buffer useless.
     pub(crate) fn put_in_place(&self, skb: &mut Skb, msg: &mut Message<'_>, len: usize) -> Result {
         let Some(notice) = msg.notice.as_ref().map(|notice| notice.raw) else {
             return Err(EMSGSIZE);

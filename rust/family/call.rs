@@ -16,7 +16,7 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// `socket->state`: calls change it, packets do not. The core shows it.
+/// `socket->state`: calls change it, packets do not. The core shows it to users.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(crate) enum SocketState {
@@ -37,7 +37,7 @@ impl SocketState {
     }
 }
 
-/// The state of a descriptor.
+/// Returns the state of a descriptor.
 ///
 /// # Safety
 ///
@@ -67,23 +67,23 @@ impl<'a, P: Protocol> Call<'a, P> {
         }
     }
 
-    /// A call on a socket beside the descriptor's own.
+    /// Creates a call on a companion of the descriptor's own socket.
     ///
     /// # Safety
     ///
-    /// The descriptor is held for as long as `'a`, and `sock` has its wait queue meanwhile.
+    /// The descriptor is held for as long as `'a`, and `sock` has its wait queue during that time.
     #[inline]
     pub(in crate::net) unsafe fn of(sock: &'a Sock<P>, socket: *mut bindings::socket) -> Self {
         Call { sock, socket }
     }
 
-    /// The socket.
+    /// Returns the socket.
     #[inline]
     pub(crate) fn sock(&self) -> &'a Sock<P> {
         self.sock
     }
 
-    /// A reference to the socket.
+    /// Returns a reference to the socket.
     pub(crate) fn hold(&self) -> SockRef<P> {
         // SAFETY: The descriptor holds the socket, so its count is not zero; the reference is ours.
         unsafe {
@@ -98,7 +98,7 @@ impl<'a, P: Protocol> Call<'a, P> {
         unsafe { state_cell(self.socket) }.store(state.to_core(), Ordering::Relaxed);
     }
 
-    /// The descriptor's state.
+    /// Returns the descriptor's state.
     pub(crate) fn state(&self) -> SocketState {
         // SAFETY: As above.
         match unsafe { state_cell(self.socket) }.load(Ordering::Relaxed) {
@@ -119,16 +119,16 @@ impl<P: Protocol> Deref for Call<'_, P> {
     }
 }
 
-/// The end of a descriptor, in its last call. Dropping this cuts the socket from it: after that
+/// The release of a descriptor, in its last call. Dropping this detaches the socket: after that
 /// only the protocol may still hold the socket.
 pub(crate) struct Closing<'a, P: Protocol>(Call<'a, P>);
 
 impl<'a, P: Protocol> Closing<'a, P> {
-    /// The end of a socket beside the descriptor's own.
+    /// Creates the release of a companion of the descriptor's own socket.
     ///
     /// # Safety
     ///
-    /// As [`Call::of`], in the descriptor's last call.
+    /// The requirements of [`Call::of`] hold, in the descriptor's last call.
     pub(in crate::net) unsafe fn of(sock: &'a Sock<P>, socket: *mut bindings::socket) -> Self {
         // SAFETY: The caller's promise.
         Closing(unsafe { Call::of(sock, socket) })
@@ -136,7 +136,7 @@ impl<'a, P: Protocol> Closing<'a, P> {
 
     /// # Safety
     ///
-    /// As [`Call::new`], in the descriptor's last call.
+    /// The requirements of [`Call::new`] hold, in the descriptor's last call.
     pub(super) unsafe fn new(socket: *mut bindings::socket) -> Self {
         // SAFETY: The caller's promise.
         Closing(unsafe { Call::new(socket) })
@@ -164,17 +164,17 @@ pub(crate) struct NewDescriptor<'a>(*mut bindings::socket, PhantomData<&'a mut b
 impl NewDescriptor<'_> {
     /// # Safety
     ///
-    /// `socket` is a descriptor without a socket, which nobody else uses as long as this lasts.
+    /// `socket` is a descriptor without a socket, which no one else uses as long as this lasts.
     pub(super) unsafe fn new(socket: *mut bindings::socket) -> Self {
         NewDescriptor(socket, PhantomData)
     }
 
-    /// Makes `child` the socket behind the descriptor, which takes a reference to it, and
-    /// connected.
+    /// Makes `child` the descriptor's socket, to which the descriptor takes a reference, and marks
+    /// the descriptor as connected.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the child has a descriptor already, or has had one.
+    /// `EINVAL` if the child has, or has had, a descriptor.
     pub(crate) fn graft<P: Protocol>(self, child: &mut Locked<'_, P>) -> Result {
         let child = child.sock();
         // SAFETY: The child is locked, so that no other call grafts it meanwhile; one without a

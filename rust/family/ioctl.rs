@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ioctl`, by a program and by the core.
+//! `ioctl`, called by a program or by the core.
 
 use super::super::{bindings, options::IntArgument, sock::Sock};
 use super::{code, of, Operations};
@@ -19,11 +19,11 @@ pub(super) unsafe extern "C" fn ioctl<P: Operations>(
     code(P::ioctl(sock, command).and_then(|value| IntArgument::new(argument).write(value)))
 }
 
-/// As [`ioctl`], for `io_uring`, which has an integer of the kernel's for the answer.
+/// Works as [`ioctl`], for `io_uring`, which passes kernel memory for the result.
 ///
 /// # Safety
 ///
-/// Called by the core, with a socket of `P` that it holds meanwhile, and memory for an integer.
+/// Called by the core, with a socket of `P` that it holds for the call, and memory for an integer.
 pub(super) unsafe extern "C" fn answer<P: Operations>(
     sk: *mut bindings::sock,
     command: c_int,
@@ -35,7 +35,8 @@ pub(super) unsafe extern "C" fn answer<P: Operations>(
     answer_by(sock, command, |value| unsafe { *argument = value })
 }
 
-/// Hands the answer of `sock` to `write`, and returns what the core expects: 0, or an error below.
+/// Passes the result of `sock` to `write`, and returns what the core expects: 0, or a negative
+/// error.
 pub(in crate::net) fn answer_by<P: Operations>(
     sock: &Sock<P>,
     command: c_int,

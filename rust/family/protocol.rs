@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registration of a protocol, and which of its sockets hold the module.
+//! Registers a protocol, and decides which of its sockets hold the module.
 //!
 //! A descriptor holds the module. A socket outlives its descriptor by a grace period, and for as
-//! long as others refer to it: frames that it owns, each until its device or a queueing discipline
-//! frees it, and notices of sends in place. Such a reference lasts as long as its holder likes, so
-//! module exit must not wait for it: `rmmod` would hang, half unregistered and unkillable. The
-//! socket holds the module instead, until its memory is freed, and `rmmod` says `EBUSY`.
+//! long as others refer to it: frames that it owns, until a device or a queueing discipline frees
+//! them, and notices of zero-copy sends. Such a reference has no time limit, so module exit must
+//! not wait for it: `rmmod` would hang, half unregistered and unkillable. Instead the socket holds
+//! the module until its memory is freed, and `rmmod` fails with `EBUSY`.
 //!
-//! The core gives the reference back (`sk_prot_free`), from its own code: the module's may be gone
-//! right after. It asks the table that made the socket for the owner, so a socket that begins to
-//! hold the module gets another such table.
+//! The core drops that reference (`sk_prot_free`) in its own code: the module's code may be gone
+//! right after. The core finds the owner in the table that created the socket, so a socket that
+//! begins to hold the module gets another such table.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h) (`struct proto`)
 
@@ -31,7 +31,7 @@ use core::{
 use kernel::ffi::c_int;
 
 impl<P: Protocol> Vtable<P> {
-    /// A new socket, and the tables behind it, for the core's functions.
+    /// Allocates a socket, and the tables behind it, for the core's functions.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl<P: Protocol> Vtable<P> {
     ///
     /// # Safety
     ///
-    /// `net` is a valid namespace; a socket made for the kernel (`kern`) does not hold it.
+    /// `net` is a valid namespace; a socket created for the kernel (`kern`) does not hold it.
     pub(in crate::net) unsafe fn alloc(
         &self,
         net: *mut bindings::net,
@@ -85,12 +85,13 @@ impl<P: Protocol> Vtable<P> {
         };
     }
 
-    /// Has `sock` hold the module until its memory is freed, if it does not yet: before anything
-    /// refers to it that module exit cannot end. `false` if the module is going: then nothing may.
+    /// Makes `sock` hold the module until its memory is freed, if it does not yet. Call this before
+    /// anything refers to the socket that module exit cannot end. Returns `false` if the module is
+    /// being unloaded: then nothing may refer to it.
     #[inline]
     pub(in crate::net) fn pin(&self, sock: &Sock<P>) -> bool {
         if !P::OUTLIVES_DESCRIPTOR {
-            // Each socket does from its beginning.
+            // Each socket holds it from the start.
             return true;
         }
         // SAFETY: An aligned pointer in a valid socket. The core reads it for the descriptor's
@@ -110,7 +111,7 @@ impl<P: Protocol> Vtable<P> {
         let (from, to) = (self.proto.get(), self.pinning.get());
         let first = creator.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         if first.is_err() {
-            // Another processor was faster, whose reference is the socket's now.
+            // Another processor was faster, and its reference is the socket's.
             // SAFETY: Gives back the reference that was just taken.
             unsafe { bindings::module_put(module) };
         }
@@ -126,7 +127,7 @@ impl<P: Operations> ProtocolRegistration<P> {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if it is registered, or was; `ENOMEM`.
+    /// `EEXIST` if it is, or was, registered; `ENOMEM`.
     pub(crate) fn new(family: u16, module: &'static ThisModule) -> Result<Self> {
         let vtable = P::vtable();
         if vtable.taken.swap(true, Ordering::Relaxed) {
@@ -158,8 +159,8 @@ impl<P: Operations> Drop for ProtocolRegistration<P> {
     fn drop(&mut self) {
         let vtable = P::vtable();
         vtable.registered.store(false, Ordering::Release);
-        // No descriptor is left, and what had none has been ended. What can remain are sockets that
-        // wait for a grace period: those that others refer to hold the module.
+        // No descriptor is left, and sockets without one have been ended. Only sockets that wait
+        // for a grace period can remain: those with other references hold the module.
         loop {
             rcu::barrier();
             if vtable.live.load(Ordering::Acquire) == 0 {
@@ -168,7 +169,7 @@ impl<P: Operations> Drop for ProtocolRegistration<P> {
             // SAFETY: Process context, in module exit.
             unsafe { bindings::schedule_timeout_uninterruptible(1) };
         }
-        // The last one may have been counted out within its callback, which frees it right after.
+        // The last socket may have been counted out in its callback, which frees it right after.
         rcu::barrier();
         // SAFETY: Registered by `new`, and no socket is left.
         unsafe { bindings::proto_unregister(vtable.proto.get()) };

@@ -32,11 +32,12 @@ pub(super) unsafe extern "C" fn splice_read<P: Operations>(
     unsafe { splice_by(&Call::<P>::new(socket), socket, position, pipe, len, flags) }
 }
 
-/// Has `P` serve a `splice` call on `socket`, as `call`.
+/// Makes `P` serve a `splice` call on `socket`, as `call`.
 ///
 /// # Safety
 ///
-/// As [`splice_read`]; the call's socket may be one beside the descriptor's own.
+/// The requirements of [`splice_read`] hold; the call's socket may be a companion of the
+/// descriptor's own.
 pub(in super::super) unsafe fn splice_by<P: Operations>(
     call: &Call<'_, P>,
     socket: *mut bindings::socket,

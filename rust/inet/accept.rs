@@ -4,7 +4,7 @@
 
 use super::{tables::IPPROTO_TCP, *};
 
-/// A descriptor without a socket, to be given a connection of TCP's or a companion's.
+/// A descriptor without a socket, for a connection of TCP's or a companion's.
 pub(crate) struct NewStream<'a, M: Streams> {
     socket: *mut bindings::socket,
     argument: *mut bindings::proto_accept_arg,
@@ -14,8 +14,8 @@ pub(crate) struct NewStream<'a, M: Streams> {
 impl<M: Streams> NewStream<'_, M> {
     /// # Safety
     ///
-    /// `socket` is a descriptor of `M`'s `tcp_ops`, without a socket, which nobody else uses as
-    /// long as this lasts, and `argument` that of the `accept` call.
+    /// `socket` is a descriptor of `M`'s `tcp_ops`, without a socket, which no one else uses as
+    /// long as this lasts, and `argument` is that of the `accept` call.
     pub(super) unsafe fn new(
         socket: *mut bindings::socket,
         argument: *mut bindings::proto_accept_arg,
@@ -27,24 +27,24 @@ impl<M: Streams> NewStream<'_, M> {
         }
     }
 
-    /// Whether the descriptor has got its connection.
+    /// Returns whether the descriptor has a connection.
     fn is_used(&self) -> bool {
         // SAFETY: The descriptor is ours.
         unsafe { !(*self.socket).sk.is_null() }
     }
 
-    /// The number of the descriptor's inode, once it has a connection.
+    /// Returns the number of the descriptor's inode, once it has a connection.
     pub(crate) fn inode(&self) -> Option<u64> {
         // SAFETY: The descriptor is ours, and so is its socket, if there is one.
         self.is_used()
             .then(|| unsafe { RawSock::from_raw((*self.socket).sk) }.inode())
     }
 
-    /// Accepts one of TCP's connections, if there is one; `false` if there is none.
+    /// Accepts one of TCP's connections; returns `false` if there is none.
     ///
     /// # Errors
     ///
-    /// TCP's, but for `EAGAIN`; `EINVAL` if the descriptor has a connection already.
+    /// TCP's, except `EAGAIN`; `EINVAL` if the descriptor already has a connection.
     pub(crate) fn accept_of_tcp(&mut self, listener: &StreamCall<'_, M>) -> Result<bool> {
         if self.is_used() {
             return Err(EINVAL);
@@ -63,13 +63,13 @@ impl<M: Streams> NewStream<'_, M> {
         }
     }
 
-    /// Makes `child` the companion behind the descriptor, which gets a socket of TCP's with the
-    /// listener's options in front of it.
+    /// Makes `child` the companion of the descriptor, and creates a TCP socket with the listener's
+    /// options in front of it.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the descriptor has a connection already, or the child a descriptor; those of
-    /// making a socket. Then the child is as it was.
+    /// `EINVAL` if the descriptor already has a connection, or the child a descriptor; those of
+    /// creating a socket. Then the child is unchanged.
     pub(crate) fn serve(
         &mut self,
         listener: &StreamCall<'_, M>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The socket of TCP's in front of a companion: where it listens, its state as calls order it, and
+//! The TCP socket in front of a companion: where it listens, its state ordered against calls, and
 //! sleeping on it.
 //!
 //! C header: [`include/net/inet_sock.h`](srctree/include/net/inet_sock.h)
@@ -11,7 +11,7 @@ use crate::net::{
     wait::{self, Waiter},
 };
 
-/// The own end of a socket of TCP's, as far as it is bound.
+/// Returns the local end of a TCP socket, as far as it is bound.
 ///
 /// # Safety
 ///
@@ -25,8 +25,8 @@ unsafe fn own_end(sock: &RawSock) -> InternetEnd {
 }
 
 impl<P: Operations> Sock<P> {
-    /// Where the socket of TCP's in front of this companion listens. `None` if it does not listen,
-    /// or there is no such socket.
+    /// Returns where the TCP socket in front of this companion listens. `None` if it does not
+    /// listen, or there is no such socket.
     ///
     /// TCP's listener can end without a call of this module: by `ss -K`, or by a `shutdown` that
     /// began before there was a companion. So each packet that needs a listener asks.
@@ -41,14 +41,15 @@ impl<P: Operations> Sock<P> {
 }
 
 impl<M: Streams> StreamCall<'_, M> {
-    /// The own end of TCP's socket, as far as it is bound.
+    /// Returns the local end of TCP's socket, as far as it is bound.
     pub(crate) fn own_end(&self) -> InternetEnd {
         // SAFETY: A descriptor's socket is TCP's.
         unsafe { own_end(self.sock()) }
     }
 
-    /// The state of TCP's socket, loaded with the socket locked. Each call that changes it is over,
-    /// with its stores seen here, or begins after this and sees all that was stored before.
+    /// Returns the state of TCP's socket, loaded with the socket locked. A call that changes the
+    /// state either has ended, and its stores are visible here, or begins after this and sees all
+    /// earlier stores.
     pub(crate) fn ordered_state(&self) -> u8 {
         let sk = self.sock().as_ptr();
         // SAFETY: Locks and releases a valid socket, in a call that may sleep and has not locked
@@ -60,12 +61,13 @@ impl<M: Streams> StreamCall<'_, M> {
         state
     }
 
-    /// Sleeps until `ready`, for `timeout` at most, as one of those of whom an event wakes one.
+    /// Sleeps until `ready` returns true, for `timeout` at most, as an exclusive waiter: an event
+    /// wakes only one of those.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` when the time is up, `ERESTARTSYS` or `EINTR` after a signal, `EPIPE` when another
-    /// call has disconnected TCP's socket.
+    /// `EAGAIN` after the timeout, `ERESTARTSYS` or `EINTR` after a signal, `EPIPE` if another call
+    /// has disconnected TCP's socket.
     pub(crate) fn wait_exclusive(
         &self,
         timeout: &mut c_long,

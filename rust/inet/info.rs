@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `TCP_INFO` of a connection that a companion has.
+//! `TCP_INFO` of a companion's connection.
 //!
 //! C header: [`include/uapi/linux/tcp.h`](srctree/include/uapi/linux/tcp.h)
 
 use super::*;
 use crate::net::sock::TcpState;
 
-/// What programs are told of a connection. Numbers of packets wrap.
+/// The information about a connection for programs. Numbers of packets wrap.
 #[derive(Default)]
 pub(crate) struct StreamInfo {
     /// The connection's [state](super::super::sock::TcpState).
     pub(crate) state: u8,
     /// Payload bytes of a full packet, sent and received.
     pub(crate) mss: u32,
-    /// The device's MTU, bytes.
+    /// The device's MTU, in bytes.
     pub(crate) mtu: u32,
-    /// The sender's window, packets.
+    /// The sender's window, in packets.
     pub(crate) window: u32,
-    /// Packets that are sent and not acknowledged.
+    /// Packets sent and not acknowledged.
     pub(crate) unacknowledged: u32,
-    /// Payload bytes that have never left.
+    /// Payload bytes that were never sent.
     pub(crate) unsent: u32,
-    /// The smoothed round trip time, microseconds, 0 before the first measurement.
+    /// The smoothed round trip time in microseconds, 0 before the first measurement.
     pub(crate) round_trip: u32,
-    /// The retransmission timeout, microseconds.
+    /// The retransmission timeout, in microseconds.
     pub(crate) timeout: u32,
     /// Packets sent.
     pub(crate) sent: u32,
     /// Packets received.
     pub(crate) received: u32,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub(crate) resent: u32,
 }
 
 impl StreamInfo {
-    /// Whether there is a connection, which has answered.
+    /// Returns whether there is a connection, which the peer has answered.
     pub(super) fn is_connected(&self) -> bool {
         const NOT: [u8; 4] = [
             0,
@@ -46,11 +46,11 @@ impl StreamInfo {
         !NOT.contains(&self.state)
     }
 
-    /// Writes it as a `struct tcp_info`. What ESP has no word for is 0.
+    /// Writes a `struct tcp_info`. Fields without an equivalent in ESP are 0.
     ///
     /// # Errors
     ///
-    /// As [`OptionBuffer::write`].
+    /// Those of [`OptionBuffer::write`].
     pub(super) fn write(&self, value: OptionBuffer) -> Result {
         let mut info = mem::MaybeUninit::<bindings::tcp_info>::zeroed();
         // SAFETY: The structure consists of integers, of which zero is a value.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether a companion may carry a connection of a socket of TCP's. What decides about connections
-//! of TCP's by their packets, or by their descriptors' calls, does not see those of a companion's:
-//! where there is such a thing, TCP has the connection, and asks.
+//! Decides whether a companion may carry a connection of a TCP socket. Mechanisms that decide about
+//! TCP connections by their packets, or by the calls on their descriptors, do not see a companion's
+//! connections: where such a mechanism is active, TCP carries the connection, and the mechanism
+//! applies.
 //!
-//! That is looked at when a connection opens, at both ends. What is set up later holds for later
+//! This is checked when a connection opens, at both ends. A mechanism set up later applies to later
 //! connections.
 //!
 //! C headers: [`include/net/xfrm.h`](srctree/include/net/xfrm.h),
@@ -17,23 +18,23 @@ use crate::net::{device::Device, rcu};
 /// Why TCP has to carry a connection.
 #[derive(Clone, Copy)]
 pub(crate) enum Objection {
-    /// An option that TCP alone honours.
+    /// An option that only TCP supports is set.
     Option,
-    /// Programs of the control group look at packets or calls of IP.
+    /// BPF programs of the control group see the packets or calls of IP.
     Group,
-    /// There are policies of IPsec, of the namespace or of the socket.
+    /// IPsec policies exist, of the namespace or of the socket.
     Policy,
 }
 
-/// Which packets a policy of IPsec is for.
+/// The direction of the packets that an IPsec policy is for.
 #[derive(Clone, Copy)]
 enum Direction {
     In = bindings::XFRM_POLICY_IN as isize,
     Out = bindings::XFRM_POLICY_OUT as isize,
 }
 
-/// Whether an option is set that TCP alone honours: a filter, which expects headers of TCP; a key
-/// that signs segments (`TCP_MD5SIG`, TCP-AO); the segments' size (`TCP_MAXSEG`); or repair
+/// Returns whether an option is set that only TCP supports: a filter, which expects TCP headers; a
+/// key that signs segments (`TCP_MD5SIG`, TCP-AO); a segment size (`TCP_MAXSEG`); or repair
 /// (`TCP_REPAIR`).
 ///
 /// # Safety
@@ -44,8 +45,8 @@ unsafe fn has_option_of_tcp(sock: &RawSock) -> bool {
     sock.has_filter() || unsafe { bindings::tcp_is_special(sock.as_ptr()) }
 }
 
-/// Whether IPsec would look for a policy for packets of the socket in one direction. No function of
-/// the core tells which policy selects an address without a packet of IP.
+/// Returns whether IPsec would look for a policy for packets of the socket in one direction.
+/// Without an IP packet, no function of the core finds the policy that selects an address.
 fn has_policy(sock: &RawSock, direction: Direction) -> bool {
     let direction = direction as c_int;
     // SAFETY: The socket is valid and holds its namespace, the direction is one that policies are
@@ -56,8 +57,8 @@ fn has_policy(sock: &RawSock, direction: Direction) -> bool {
     }
 }
 
-/// Why a companion must not carry a connection that a socket of TCP's opens or takes. Policies for
-/// the packets that the socket sends are left out: `connect` asks the route, which knows them.
+/// Returns why a companion must not carry a connection that a TCP socket opens or accepts. Ignores
+/// policies for packets that the socket sends: `connect` checks the route, which includes them.
 ///
 /// # Safety
 ///
@@ -74,13 +75,13 @@ unsafe fn objection(sock: &RawSock) -> Option<Objection> {
 }
 
 impl<M: Streams> StreamCall<'_, M> {
-    /// Whether an option is set that TCP alone honours.
+    /// Returns whether an option is set that only TCP supports.
     pub(crate) fn needs_tcp(&self) -> bool {
         // SAFETY: A descriptor's socket is TCP's.
         unsafe { has_option_of_tcp(self.sock()) }
     }
 
-    /// Why a companion must not carry a connection that the descriptor opens.
+    /// Returns why a companion must not carry a connection that the descriptor opens.
     pub(crate) fn objection(&self) -> Option<Objection> {
         // SAFETY: A descriptor's socket is TCP's.
         unsafe { objection(self.sock()) }
@@ -88,10 +89,10 @@ impl<M: Streams> StreamCall<'_, M> {
 }
 
 impl<P: Operations> Sock<P> {
-    /// Whether this companion may take a connection that opens by `device`, for the listener of
-    /// TCP's in front of it: that one would get it, as far as devices, VRFs
-    /// (`net.ipv4.tcp_l3mdev_accept`) and BPF programs choose, and nothing speaks against a
-    /// companion. IPsec counts for both directions, since nobody has asked for a route back.
+    /// Returns whether this companion may accept a connection that opens on `device`, for the TCP
+    /// listener in front of it. That listener would get it, as far as devices, VRFs
+    /// (`net.ipv4.tcp_l3mdev_accept`) and BPF programs choose, and there is no objection to a
+    /// companion. IPsec counts for both directions, since no route back has been looked up.
     pub(crate) fn may_take_for_front(&self, device: &Device, _section: &rcu::Read) -> bool {
         let Some(front) = self.tcp_front() else {
             return false;

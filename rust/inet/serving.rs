@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Functions in the table of TCP's socket (`sk_prot`) while a companion serves the descriptor's
-//! calls: the kernel calls these, or compares them with TCP's, without asking the descriptor's
+//! calls: the kernel calls these, or compares them with TCP's, without using the descriptor's
 //! table.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h) (`struct proto`)
 
 use super::{tables::served, *};
 
-/// `ioctl` of TCP's socket, by which `io_uring` asks for the bytes that are queued: those of the
+/// `ioctl` of TCP's socket, by which `io_uring` asks for the number of queued bytes: those of the
 /// companion, if that serves the calls.
 ///
 /// # Safety
 ///
-/// Called by the core, with the socket of a descriptor of ours that it holds meanwhile, and memory
-/// for an integer.
+/// Called by the core, with the socket of a descriptor of this module that it holds for the call,
+/// and memory for an integer.
 pub(super) unsafe extern "C" fn answer<M: Streams>(
     sk: *mut bindings::sock,
     command: c_int,
@@ -42,13 +42,13 @@ pub(super) unsafe extern "C" fn answer<M: Streams>(
     }
 }
 
-/// `recvmsg` of TCP's socket, for whoever calls it: `inet_recvmsg` with `MSG_ERRQUEUE`. That it is
-/// not TCP's own function keeps `io_uring` from taking the socket's queue for that of the
-/// connection: `IORING_OP_RECV_ZC` fails with `EPROTONOSUPPORT`, as on any socket without TCP.
+/// `recvmsg` of TCP's socket, for its remaining caller: `inet_recvmsg` with `MSG_ERRQUEUE`. As it
+/// is not TCP's own function, `io_uring` does not use the socket's queue as that of the connection:
+/// `IORING_OP_RECV_ZC` fails with `EPROTONOSUPPORT`, as on any socket without TCP.
 ///
 /// # Safety
 ///
-/// Called by the core, with a socket of TCP's whose table this is, and that call's message.
+/// Called by the core, with a TCP socket whose table this is, and that call's message.
 pub(super) unsafe extern "C" fn receive<M: Streams>(
     sk: *mut bindings::sock,
     message: *mut bindings::msghdr,

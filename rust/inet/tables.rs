@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The tables that the kernel calls streams by, and their registration.
+//! The tables through which the kernel calls streams, and their registration.
 
 use super::tcp_options::{exchanges_table, of_connection, refusal};
 use super::*;
@@ -9,38 +9,38 @@ const AF_INET: c_int = bindings::AF_INET as c_int;
 const SOCK_STREAM: u32 = bindings::sock_type_SOCK_STREAM;
 pub(super) const IPPROTO_TCP: u32 = bindings::IPPROTO_TCP;
 
-/// What the kernel has for one of the two families, complete before it is registered.
+/// The kernel's tables for one of the two families, complete before they are registered.
 pub(crate) struct Table {
     /// TCP's own.
     tcp: *mut bindings::proto,
-    /// TCP's, but for `init` and the owner. Sockets are allocated by it, and have TCP's own from
-    /// then on.
+    /// TCP's, except for `init` and the owner. Sockets are allocated with it, and use TCP's own
+    /// from then on.
     ///
-    /// It stays the one that made them (`sk_prot_creator`) until a call [hands them
+    /// It stays the table that created them (`sk_prot_creator`) until a call [hands them
     /// over](hand_over): until then the socket holds the module, which nothing else does while the
-    /// core makes it. If making it fails, the core gives the reference back.
+    /// core creates the socket. If that fails, the core drops the reference.
     proto: bindings::proto,
-    /// TCP's, but for what `io_uring` calls or looks at [here](super::serving): of a socket whose
-    /// descriptor's calls are the companion's.
+    /// TCP's, except for the functions that `io_uring` calls or compares [here](super::serving):
+    /// for a socket whose descriptor's calls the companion serves.
     serving: bindings::proto,
     /// TCP's own: `inet_stream_ops` or `inet6_stream_ops`.
     inet_ops: *const bindings::proto_ops,
-    /// TCP's, but for the owner and the calls that may lead to a companion.
+    /// TCP's, except for the owner and the calls that may lead to a companion.
     tcp_ops: bindings::proto_ops,
-    /// TCP's, but for the owner and the calls that ask whose they are.
+    /// TCP's, except for the owner and the calls that ask which socket serves them.
     mapped_ops: bindings::proto_ops,
     switch: bindings::inet_protosw,
 }
 
 impl Table {
-    /// TCP's functions. They are there: a descriptor has got this far.
+    /// Returns TCP's functions. They exist, as a descriptor uses this table.
     pub(super) fn inet_ops(&self) -> &'static bindings::proto_ops {
         // SAFETY: TCP is no module, and its tables are static. Without them there is no
         // registration, hence no descriptor that could ask.
         unsafe { &*self.inet_ops }
     }
 
-    /// TCP's own table of its sockets.
+    /// Returns TCP's own table of its sockets.
     pub(super) fn tcp_proto(&self) -> *mut bindings::proto {
         self.tcp
     }
@@ -53,8 +53,8 @@ impl Table {
         &self.mapped_ops
     }
 
-    /// What a socket of TCP's has for its own, as long as its companion
-    /// [serves](StreamCall::set_served) the calls, and before and after.
+    /// Returns the table for a TCP socket: while its companion [serves](StreamCall::set_served) the
+    /// calls, or before and after.
     pub(super) fn proto(&self, served: bool) -> *mut bindings::proto {
         if served {
             (&raw const self.serving).cast_mut()
@@ -68,7 +68,7 @@ impl Table {
 pub(crate) struct Tables<M: Streams> {
     inet: UnsafeCell<Table>,
     inet6: UnsafeCell<Table>,
-    /// There is, or was, a registration, which alone may write the tables.
+    /// A registration exists or existed; only that one may write the tables.
     taken: AtomicBool,
     _streams: PhantomData<fn() -> M>,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Tables<M: Streams> {
 unsafe impl<M: Streams> Sync for Tables<M> {}
 
 impl<M: Streams> Tables<M> {
-    /// Empty ones.
+    /// Creates empty tables.
     pub(crate) const fn new() -> Self {
         // SAFETY: Pointers, numbers and functions that may be missing: zeroes are values of each.
         unsafe {
@@ -98,7 +98,7 @@ impl<M: Streams> Tables<M> {
         }
     }
 
-    /// The table of a family, which some socket has.
+    /// Returns the table of a family that some socket has.
     pub(super) fn of(&self, family: u16) -> &Table {
         // SAFETY: Complete since before the kernel learnt of it; a socket is made after that.
         unsafe { &*self.place(family) }
@@ -108,11 +108,11 @@ impl<M: Streams> Tables<M> {
     ///
     /// # Errors
     ///
-    /// `EAFNOSUPPORT` if the kernel has no such family, `ENOMEM` and the like without memory.
+    /// `EAFNOSUPPORT` if the kernel does not have the family, `ENOMEM` and the like without memory.
     ///
     /// # Safety
     ///
-    /// For the one registration, before the kernel learns of the table.
+    /// Called by the one registration, before the kernel knows the table.
     unsafe fn fill(&self, family: c_int, protocol: u16, module: &'static ThisModule) -> Result {
         let mut socket: *mut bindings::socket = ptr::null_mut();
         // SAFETY: The first namespace is always there; `socket` is written if the function
@@ -148,11 +148,11 @@ impl<M: Streams> Tables<M> {
         ops.release = Some(release::<M>);
         ops.connect = Some(connect::<M>);
         ops.listen = Some(listen::<M>);
-        // A call that began before there was a companion goes on when there is one: what sleeps in
-        // TCP's own `accept` is woken for a companion's connections in vain, and TCP's own
-        // `shutdown` stops one listener of two.
+        // A call that began before there was a companion continues when there is one: TCP's own
+        // `accept` then wakes for a companion's connections in vain, and TCP's own `shutdown` stops
+        // one listener of two.
         ops.accept = Some(accept::<M>);
-        // The core asks the table that `accept` was called by for the new one's name.
+        // The core asks the table that `accept` was called by for the new connection's address.
         ops.getname = Some(getname::<M>);
         ops.shutdown = Some(shutdown::<M>);
         ops.setsockopt = Some(setsockopt::<M>);
@@ -161,10 +161,10 @@ impl<M: Streams> Tables<M> {
         ops.bind = Some(bind::<M>);
         ops.poll = Some(poll::<M>);
         ops.ioctl = Some(ioctl::<M>);
-        // TCP's for compatible calls knows what is laid out otherwise there, and leaves the rest to
-        // `ioctl`.
+        // TCP's function for compatible calls handles what has another layout there, and leaves the
+        // rest to `ioctl`.
         ops.getsockopt = Some(getsockopt::<M>);
-        // The core would call it in place of ours, the day that TCP has one.
+        // The core would call it in place of the module's function, if TCP ever has one.
         ops.getsockopt_iter = None;
         ops.sendmsg = Some(sendmsg::<M>);
         ops.recvmsg = Some(recvmsg::<M>);
@@ -180,21 +180,21 @@ impl<M: Streams> Tables<M> {
     }
 }
 
-/// Tables that are complete and not yet registered: all that can fail without memory is done. A
-/// module that fails to load when it has registered something would be freed under the sockets that
-/// were made in between.
+/// Tables that are complete and not yet registered: everything that can fail without memory is
+/// done. If a module failed to load after it had registered something, it would be freed under the
+/// sockets created since.
 pub(crate) struct Prepared<M: Streams> {
     has_inet6: bool,
     _streams: PhantomData<fn() -> M>,
 }
 
 impl<M: Streams> Prepared<M> {
-    /// Makes the tables for streams of `protocol` of `AF_INET` and, if the kernel has it,
-    /// `AF_INET6`, once.
+    /// Creates the tables for streams of `protocol` of `AF_INET` and, if the kernel has it,
+    /// `AF_INET6`; may be called once.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if that was done before; those of making a socket.
+    /// `EEXIST` on a second call; those of creating a socket.
     pub(crate) fn new(protocol: u16, module: &'static ThisModule) -> Result<Self> {
         let tables = M::tables();
         if tables.taken.swap(true, Relaxed) {
@@ -218,7 +218,7 @@ impl<M: Streams> Prepared<M> {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the number is the kernel's.
+    /// `EEXIST` if the kernel itself uses the number.
     pub(crate) fn register(self) -> Result<Registration<M>> {
         let tables = M::tables();
         // SAFETY: The table is complete, and static. The value is gone after this, so it is
@@ -226,7 +226,7 @@ impl<M: Streams> Prepared<M> {
         unsafe {
             let switch = &raw mut (*tables.inet.get()).switch;
             bindings::inet_register_protosw(switch);
-            // The function only logs that it has refused.
+            // On failure the function only logs.
             if (*switch).list.next.is_null() {
                 return Err(EEXIST);
             }
@@ -250,7 +250,7 @@ impl<M: Streams> Prepared<M> {
     }
 }
 
-/// The protocol number, registered for both families; given back when dropped.
+/// The protocol number, registered for both families; dropping it unregisters.
 pub(crate) struct Registration<M: Streams> {
     has_inet6: bool,
     _streams: PhantomData<fn() -> M>,
@@ -274,11 +274,11 @@ impl<M: Streams> Drop for Registration<M> {
     }
 }
 
-/// Makes a new socket TCP's.
+/// Turns a new socket into one of TCP's.
 ///
 /// # Safety
 ///
-/// Called by the core, with a new socket that was allocated by our copy of TCP's table.
+/// Called by the core, with a new socket that was allocated with this module's copy of TCP's table.
 unsafe extern "C" fn init<M: Streams>(sk: *mut bindings::sock) -> c_int {
     // SAFETY: Nobody else has the socket yet. It was allocated as TCP's are, from the same memory,
     // so it may be TCP's from here on.
@@ -293,14 +293,15 @@ unsafe extern "C" fn init<M: Streams>(sk: *mut bindings::sock) -> c_int {
     }
 }
 
-/// Makes the descriptor's socket TCP's entirely, if it is not yet: one that TCP made, which may
-/// outlive the module. Once is enough, before anything can outlive the descriptor: `connect`,
-/// `listen`, `setsockopt` (`TCP_REPAIR`) and `release` do it. Where a connection is opened by
-/// `MSG_FASTOPEN` instead, what is left of it in `TIME_WAIT` holds the module.
+/// Makes the descriptor's socket entirely TCP's, if it is not yet, so that it may outlive the
+/// module. Once is enough, before anything can outlive the descriptor: `connect`, `listen`,
+/// `setsockopt` (`TCP_REPAIR`) and `release` do it. If a connection is opened by `MSG_FASTOPEN`
+/// instead, its remains in `TIME_WAIT` hold the module.
 ///
 /// # Safety
 ///
-/// `socket` is a descriptor of `M`'s tables with a socket, in a call of it: so it holds the module.
+/// `socket` is a descriptor of `M`'s tables with a socket, during a call on it, so it holds the
+/// module.
 unsafe fn hand_over<M: Streams>(socket: *mut bindings::socket) {
     // SAFETY: The call holds the descriptor and so its socket, of a family that there is a table
     // for. The core reads the pointer when the socket's last reference is gone, or when a
@@ -336,7 +337,7 @@ fn count(result: Result<usize>) -> c_int {
     }
 }
 
-/// Hands a call on to TCP, whose socket it is.
+/// Passes a call on to TCP, to which the socket belongs.
 macro_rules! by_tcp {
     ($call:ident, $name:ident($($argument:expr),*)) => {
         match $call.inet_ops().$name {
@@ -348,7 +349,8 @@ macro_rules! by_tcp {
     };
 }
 
-/// Which socket handles the call: TCP's if there is no companion, as while one is being made.
+/// Returns which socket handles the call: TCP's if there is no companion, as while one is being
+/// created.
 pub(super) fn served<'a, M: Streams>(
     call: &StreamCall<'a, M>,
 ) -> (Backend, Option<&'a Companion<M>>) {
@@ -358,8 +360,8 @@ pub(super) fn served<'a, M: Streams>(
     }
 }
 
-/// As [`served`], after waiting for the decision. Calls that only one of two listeners could take
-/// are TCP's, which refuses them.
+/// Works as [`served`], after waiting for the decision. Calls that are invalid on listeners go to
+/// TCP, which rejects them.
 fn awaited<'a, M: Streams>(
     call: &StreamCall<'a, M>,
     timeout: c_long,
@@ -373,8 +375,8 @@ fn awaited<'a, M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, once for a descriptor of ours, which has a socket unless making or accepting
-/// one failed.
+/// Called by the core, once for a descriptor of this module, which has a socket unless creating or
+/// accepting one failed.
 unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socket) -> c_int {
     // SAFETY: The last call on the descriptor. What hangs on the inode is ours or nothing.
     let companion = unsafe { bindings::socket_take_companion(socket) }.cast::<Companion<M>>();
@@ -406,7 +408,8 @@ unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socket) -> c_int
 
 /// # Safety
 ///
-/// Called by the core, in a `bind` call on a descriptor of ours, with `len` bytes of kernel memory.
+/// Called by the core, in a `bind` call on a descriptor of this module, with `len` bytes of kernel
+/// memory.
 unsafe extern "C" fn bind<M: Streams>(
     socket: *mut bindings::socket,
     address: *mut bindings::sockaddr_unsized,
@@ -422,8 +425,8 @@ unsafe extern "C" fn bind<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `connect` call on a descriptor of ours, with `len` bytes of kernel
-/// memory.
+/// Called by the core, in a `connect` call on a descriptor of this module, with `len` bytes of
+/// kernel memory.
 unsafe extern "C" fn connect<M: Streams>(
     socket: *mut bindings::socket,
     address: *mut bindings::sockaddr_unsized,
@@ -444,21 +447,21 @@ unsafe extern "C" fn connect<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `listen` call on a descriptor of ours.
+/// Called by the core, in a `listen` call on a descriptor of this module.
 unsafe extern "C" fn listen<M: Streams>(socket: *mut bindings::socket, backlog: c_int) -> c_int {
     // SAFETY: A call that runs on `socket`.
     let call = unsafe {
         hand_over::<M>(socket);
         StreamCall::<M>::new(socket)
     };
-    // TCP takes the number as one without a sign.
+    // TCP treats the number as unsigned.
     code(M::listen(&call, backlog as u32))
 }
 
 /// # Safety
 ///
-/// Called by the core, in an `accept` call on a descriptor of ours, with one that has no socket,
-/// and valid arguments.
+/// Called by the core, in an `accept` call on a descriptor of this module, with a descriptor that
+/// has no socket, and valid arguments.
 unsafe extern "C" fn accept<M: Streams>(
     socket: *mut bindings::socket,
     new: *mut bindings::socket,
@@ -468,7 +471,7 @@ unsafe extern "C" fn accept<M: Streams>(
     unsafe {
         let call = StreamCall::<M>::new(socket);
         let nonblocking = (*argument).flags & bindings::O_NONBLOCK as c_int != 0;
-        // Until it is the companion's, if it becomes so.
+        // Until the companion serves it, if it ever does.
         let table = M::tables().of(call.sock().family());
         bindings::socket_set_ops(new, table.tcp_ops());
         let mut new = NewStream::new(new, argument);
@@ -478,8 +481,8 @@ unsafe extern "C" fn accept<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a call that asks for a name of a descriptor of ours, with room for a
-/// `sockaddr_storage`; after `accept` the descriptor may have `tcp_ops`.
+/// Called by the core, in a call that asks for an address of a descriptor of this module, with room
+/// for a `sockaddr_storage`; after `accept` the descriptor may have `tcp_ops`.
 unsafe extern "C" fn getname<M: Streams>(
     socket: *mut bindings::socket,
     address: *mut bindings::sockaddr,
@@ -512,7 +515,8 @@ unsafe extern "C" fn getname<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `poll` call on a descriptor of ours, with its file and its wait table.
+/// Called by the core, in a `poll` call on a descriptor of this module, with its file and its wait
+/// table.
 unsafe extern "C" fn poll<M: Streams>(
     file: *mut bindings::file,
     socket: *mut bindings::socket,
@@ -538,7 +542,7 @@ unsafe extern "C" fn poll<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in an `ioctl` call on a descriptor of ours.
+/// Called by the core, in an `ioctl` call on a descriptor of this module.
 unsafe extern "C" fn ioctl<M: Streams>(
     socket: *mut bindings::socket,
     command: c_uint,
@@ -557,11 +561,11 @@ unsafe extern "C" fn ioctl<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `shutdown` call on a descriptor of ours.
+/// Called by the core, in a `shutdown` call on a descriptor of this module.
 unsafe extern "C" fn shutdown<M: Streams>(socket: *mut bindings::socket, how: c_int) -> c_int {
     // SAFETY: A call that runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
-    // SHUT_RD, SHUT_WR and SHUT_RDWR are one less than the halves they mean.
+    // SHUT_RD, SHUT_WR and SHUT_RDWR are one less than the bits of the halves they mean.
     let halves = match how {
         0..=2 => (how + 1) as u8,
         _ => return EINVAL.to_errno(),
@@ -573,7 +577,7 @@ unsafe extern "C" fn shutdown<M: Streams>(socket: *mut bindings::socket, how: c_
         (Backend::Pending, Some(companion)) => code(M::give_up(&call, companion)),
         _ => {
             let result = by_tcp!(call, shutdown(socket, how));
-            // Loaded behind TCP's own call, see `StreamCall::ordered_state`.
+            // The state is loaded after TCP's own call, see `StreamCall::ordered_state`.
             if let Some(companion) = call.companion() {
                 M::look_at_listener(&call, companion);
             }
@@ -584,8 +588,9 @@ unsafe extern "C" fn shutdown<M: Streams>(socket: *mut bindings::socket, how: c_
 
 /// # Safety
 ///
-/// Called by the core, in a `setsockopt` call on a descriptor of ours; `value` is the user's, or
-/// kernel memory of `len` bytes. Of the socket level only if there is a companion.
+/// Called by the core, in a `setsockopt` call on a descriptor of this module; `value` is the
+/// user's, or kernel memory of `len` bytes. Options of the socket level come here only if there is
+/// a companion.
 unsafe extern "C" fn setsockopt<M: Streams>(
     socket: *mut bindings::socket,
     level: c_int,
@@ -599,7 +604,7 @@ unsafe extern "C" fn setsockopt<M: Streams>(
         StreamCall::<M>::new(socket)
     };
     if exchanges_table(level, name) {
-        // What a kernel without TLS says: libraries go on without it.
+        // As on a kernel without TLS: libraries continue without it.
         return ENOENT.to_errno();
     }
     if let Some(error) = refusal(level, name, call.is_v6()) {
@@ -636,8 +641,8 @@ unsafe extern "C" fn setsockopt<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `getsockopt` call on a descriptor of ours; the two addresses are the
-/// user's.
+/// Called by the core, in a `getsockopt` call on a descriptor of this module; the two addresses are
+/// the user's.
 unsafe extern "C" fn getsockopt<M: Streams>(
     socket: *mut bindings::socket,
     level: c_int,
@@ -668,7 +673,8 @@ unsafe extern "C" fn getsockopt<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `sendmsg` call on a descriptor of ours, with that call's message.
+/// Called by the core, in a `sendmsg` call on a descriptor of this module, with that call's
+/// message.
 unsafe extern "C" fn sendmsg<M: Streams>(
     socket: *mut bindings::socket,
     message: *mut bindings::msghdr,
@@ -689,7 +695,8 @@ unsafe extern "C" fn sendmsg<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `recvmsg` call on a descriptor of ours, with that call's message.
+/// Called by the core, in a `recvmsg` call on a descriptor of this module, with that call's
+/// message.
 unsafe extern "C" fn recvmsg<M: Streams>(
     socket: *mut bindings::socket,
     message: *mut bindings::msghdr,
@@ -715,8 +722,8 @@ unsafe extern "C" fn recvmsg<M: Streams>(
     }
 }
 
-/// A report of the error queue: TCP's socket has those about sends in place, as programs expect
-/// them of TCP, and the companion its own.
+/// Receives a report of the error queue: TCP's socket has those about zero-copy sends, where
+/// programs expect them, and the companion has its own.
 fn receive_report<M: Streams>(
     call: &StreamCall<'_, M>,
     message: *mut bindings::msghdr,
@@ -743,8 +750,8 @@ fn receive_report<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `splice` call out of a descriptor of ours, with the call's own pipe,
-/// which it has locked.
+/// Called by the core, in a `splice` call out of a descriptor of this module, with the call's own
+/// pipe, which it has locked.
 unsafe extern "C" fn splice_read<M: Streams>(
     socket: *mut bindings::socket,
     position: *mut bindings::loff_t,
@@ -775,7 +782,7 @@ unsafe extern "C" fn splice_read<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `splice` or `sendfile` call on a descriptor of ours.
+/// Called by the core, in a `splice` or `sendfile` call on a descriptor of this module.
 unsafe extern "C" fn splice_eof<M: Streams>(socket: *mut bindings::socket) {
     // SAFETY: A call that runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options that TCP's socket in front cannot take, or cannot tell, for a connection that its
+//! Options that TCP's socket in front cannot accept, or cannot report, for a connection that its
 //! companion carries.
 
 use super::*;
 
-/// Whether an option would exchange the descriptor's table of functions for another one, and with
-/// it the module that the descriptor holds.
+/// Returns whether an option would exchange the descriptor's function table, and with it the module
+/// that the descriptor holds.
 pub(super) fn exchanges_table(level: c_int, name: c_int) -> bool {
     const TCP_ULP: (c_int, c_int) = (SOL_TCP, bindings::TCP_ULP as c_int);
     const IPV6_ADDRFORM: (c_int, c_int) = (
@@ -16,9 +16,9 @@ pub(super) fn exchanges_table(level: c_int, name: c_int) -> bool {
     (level, name) == TCP_ULP || (level, name) == IPV6_ADDRFORM
 }
 
-/// With what an option is refused while the companion has the connection, or may get it: one that
-/// TCP alone honours, see [`StreamCall::needs_tcp`], and one that is for sockets that are not
-/// bound, as TCP's socket in front looks.
+/// Returns the error for an option that is rejected while the companion has the connection, or may
+/// get it: options that only TCP supports, see [`StreamCall::needs_tcp`], and options for sockets
+/// that are not bound, as TCP's socket in front seems to be.
 pub(super) fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
     const SOL_IPV6: c_int = bindings::SOL_IPV6 as c_int;
     match (level, name as c_uint) {
@@ -36,8 +36,8 @@ pub(super) fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
     }
 }
 
-/// Which part of a connection an option tells, of those that TCP and IP know of their own
-/// connection only.
+/// Returns which part of a connection an option reports, for the options with which TCP and IP only
+/// report their own connection.
 pub(super) fn of_connection(
     level: c_int,
     name: c_int,
