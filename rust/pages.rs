@@ -24,11 +24,11 @@ use kernel::ffi::c_int;
 /// (`include/linux/socket.h`).
 const MSG_SPLICE_PAGES: c_int = bindings::MSG_SPLICE_PAGES as c_int;
 
-/// Most page references that one buffer can hold.
+/// Maximum number of page references in a buffer.
 pub(crate) const MOST_FRAGMENTS: usize = bindings::MAX_SKB_FRAGS as usize;
 
-/// Returns the most page references of one buffer that a program fills; an administrator may set a
-/// lower limit (`net.core.max_skb_frags`).
+/// Returns the maximum number of page references in a buffer that a program fills; an administrator
+/// may set a lower limit (`net.core.max_skb_frags`).
 #[inline]
 pub(crate) fn most_fragments() -> usize {
     // SAFETY: Reads a number.

@@ -106,7 +106,8 @@ pub(super) unsafe fn wait_on(
     mut ready: impl FnMut() -> bool,
 ) -> Result {
     let wait = |entry| {
-        // Wakers make a change and then look for waiters: one of the two sees the other.
+        // A waker makes a change and then looks for waiters. With this fence, either it sees this
+        // waiter, or `ready` sees the change.
         fence(SeqCst);
         let mut slept = false;
         while !ready() {

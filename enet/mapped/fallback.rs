@@ -51,8 +51,8 @@ impl Refusals {
         }
     }
 
-    /// Returns whether `to` has refused recently. Rarely it was another destination with the same
-    /// hash.
+    /// Returns whether `to` has refused recently. Another destination with the same hash counts,
+    /// too, which is rare.
     pub(super) fn contains(&self, to: &Address) -> bool {
         self.place(to).is_some_and(|(place, tag)| {
             let word = place.load(Relaxed);

@@ -144,7 +144,7 @@ impl Record {
         self.told.swap(true, Relaxed)
     }
 
-    /// Begins a new attempt, which `connect` has not reported.
+    /// Clears both notes for a new attempt, which `connect` has not reported.
     pub(super) fn tell_again(&self) {
         self.told.store(false, Relaxed);
         self.switched.store(false, Relaxed);
@@ -155,7 +155,8 @@ impl Record {
         self.switched.store(true, Relaxed);
     }
 
-    /// Returns whether that happened and no `connect` has reported it; clears the note.
+    /// Returns whether TCP's SYN was sent instead of ESP's, and no `connect` has reported that;
+    /// clears the note.
     pub(super) fn take_switch(&self) -> bool {
         self.switched.swap(false, Relaxed)
     }

@@ -1,13 +1,23 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""ESP over a packet socket, written from docs/protocol.md: the module must get along with it.
+"""A second implementation of ESP, over a packet socket, written from docs/protocol.md.
+
+The module must interoperate with it.
 
 esp_second.py listen INTERFACE MAC PORT [WORD...]              echoes one connection's bytes
 esp_second.py connect INTERFACE MAC PEER PORT BYTES [WORD...]  sends BYTES bytes, compares the echo
 
-WORDs: no-options, checksum, want-checksum (fails without), masks (fails without), wrap (numbers soon do),
-selective (loses packets and keeps those behind a hole; fails if the module does not). MAC is its own address, which the interface does not have, so
-that the module on this host leaves its packets alone. Names in brackets are rules of docs/protocol.md.
+WORDs:
+no-options     sends no options
+checksum       uses checksums
+want-checksum  fails without checksums
+masks          uses masks, and fails without
+wrap           starts with a number that soon wraps
+selective      loses packets and keeps out-of-order packets; fails if the module does not accept
+               requests that name packets
+
+MAC is the local address, which differs from the interface's, so that the module on this host
+ignores the packets. Names in brackets are rules of docs/protocol.md.
 """
 
 import os
@@ -42,13 +52,13 @@ def mixed(x):
 
 
 def mask(own, other, number, acknowledgement):
-    """The mask of a packet's checksum, of nonces and numbers that do not wrap."""
+    """Returns the mask of a packet's checksum, from nonces and numbers that do not wrap."""
     wraps = (number >> 16 & 0xFFFF) << 16 | acknowledgement >> 16 & 0xFFFF
     return mixed(mixed(mixed(own) ^ other) ^ wraps)
 
 
 def nearest(number, to):
-    """The number without wraps that is nearest to `to`."""
+    """Returns the unwrapped value of `number` that is nearest to `to`."""
     return to + ((number - to + 0x8000) & 0xFFFF) - 0x8000
 
 
@@ -57,7 +67,7 @@ def address(text):
 
 
 def before(a, b):
-    """Whether number `a` comes before `b`."""
+    """Returns whether number `a` comes before `b`."""
     return (a - b) & 0xFFFF > 0x7FFF
 
 
@@ -71,16 +81,16 @@ class Connection:
         self.isn = struct.unpack("!H", os.urandom(2))[0]
         if "wrap" in words:
             self.isn = 0xFFF8
-        # Nonces, and the two numbers below without wraps.
+        # Nonces, and the unwrapped values of una and expected.
         self.nonce = int.from_bytes(os.urandom(4), "big") if "masks" in words else None
         self.other_nonce, self.una_wide, self.expected_wide = None, self.isn, 0
-        # Sending: packets as (payload, flags) from number `una` on, how many have left, the window's end.
+        # Sending: packets as (payload, flags) from number `una` on, how many were sent, the window's end.
         self.una, self.queue, self.left = self.isn, [], 0
         self.window, self.announced, self.since_sent, self.tries = 0, False, 0.0, 0
         # Receiving.
         self.expected, self.asked, self.received = None, None, bytearray()
         self.in_transmission, self.unacknowledged, self.quiet = False, 0, 0.0
-        # Packets behind a hole by number, and whether requests name those that are missing.
+        # Out-of-order packets by number, and whether requests name the missing packets.
         self.selective, self.names, self.kept = "selective" in words, False, {}
         self.out, self.came = 0, 0
         self.ended, self.opened, self.heard = False, False, time.monotonic()
@@ -133,7 +143,7 @@ class Connection:
         self.put(ACK, self.una - 1)
 
     def send(self, data):
-        """One transmission [S1, S6]."""
+        """Queues one transmission, and sends what the window allows [S1, S6]."""
         size = self.payload - (4 if self.summed else 0)
         packets = [data[i : i + size] for i in range(0, len(data), size)]
         for i, packet in enumerate(packets):
@@ -152,7 +162,7 @@ class Connection:
             self.since_sent = time.monotonic()
 
     def send_named(self, number, named):
-        """Sends the named packets again that have left and are unacknowledged."""
+        """Retransmits the named packets that were sent and are unacknowledged."""
         for place in range(8 * len(named)):
             index = (number + place - self.una) & 0xFFFF
             if named[place // 8] >> place % 8 & 1 and index < self.left:
@@ -211,7 +221,7 @@ class Connection:
             self.acknowledge()
 
     def take(self, frame):
-        """Takes a frame in; returns whether it is this connection's."""
+        """Processes a frame; returns whether it belongs to this connection."""
         if frame[:6] != self.mac or len(frame) < 14 + HEADER.size:
             return False
         source, destination, length, number, acknowledgement, flags = HEADER.unpack_from(frame, 14)
@@ -296,7 +306,7 @@ class Connection:
                 self.on_time()
 
     def close(self):
-        """Ends the stream behind what is queued, and waits for the peer's end."""
+        """Ends the stream after the queued data, and waits for the peer's end."""
         self.run(lambda: not self.queue)
         self.queue.append((b"", FIN | ACK))
         self.send_allowed()

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Moves a stream over ESP the way any C program would: with af_enet.h and libc, nothing else.
+ * Moves a stream over ESP as any C program can: with only af_enet.h and libc.
  *
  *   esp_stream recv INTERFACE PORT        accepts one connection, copies it to standard output
  *   esp_stream send INTERFACE MAC PORT    connects, copies standard input to it
  *
- * "listening" on standard error says that a sender may come. Exit status 1 and a message tell of any failure.
+ * Prints "listening" on standard error when a sender may connect. On failure, prints a message and
+ * exits with status 1.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -66,7 +67,7 @@ static struct sockaddr_en on_interface(const char *name, in_port_t port)
 	return address;
 }
 
-/* Copies to the end of `from`; short writes are completed. */
+/* Copies up to the end of `from`; continues short writes. */
 static void copy(int from, int to)
 {
 	static char buffer[64 * 1024];
@@ -119,7 +120,7 @@ static void send_to(const char *interface, const char *mac, const char *port)
 	copy(STDIN_FILENO, stream);
 	if (shutdown(stream, SHUT_WR) < 0)
 		die("shutdown");
-	/* The receiver ends its half when it has everything. */
+	/* The receiver closes its half when it has received everything. */
 	if (read(stream, &end, 1) != 0)
 		die("waiting for the receiver to finish");
 	if (close(stream) < 0)

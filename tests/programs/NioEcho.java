@@ -10,7 +10,7 @@ import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.util.Iterator;
 
-/** An echo server and its client, both with a selector: connections are opened and accepted without waiting. */
+/** An echo server and its client, both with a selector: connections open without blocking. */
 public final class NioEcho {
     private static final int CLIENTS = 8;
     private static final int BYTES = 100_000;
@@ -67,7 +67,7 @@ public final class NioEcho {
         key.interestOps(buffer.position() > 0 ? wanted | SelectionKey.OP_WRITE : wanted);
     }
 
-    /** Prints the nanoseconds that a request of 64 bytes takes. */
+    /** Prints the time of a request of 64 bytes, in nanoseconds. */
     private static void rate(InetSocketAddress to, int requests) throws IOException {
         try (SocketChannel channel = SocketChannel.open(to)) {
             channel.setOption(StandardSocketOptions.TCP_NODELAY, true);

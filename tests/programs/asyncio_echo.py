@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An echo server and its clients, by asyncio."""
+"""An echo server and its clients, with asyncio."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ async def echo(reader, writer):
 
 
 async def serve(port):
-    # on both families: a listener for each
+    # None: one listener for each address family
     server = await asyncio.start_server(echo, None, port)
     await server.serve_forever()
 
@@ -44,7 +44,7 @@ async def ask(host, port):
 
 
 async def rate(host, port, requests):
-    """Prints the nanoseconds that a request of 64 bytes takes."""
+    """Prints the time of a request of 64 bytes, in nanoseconds."""
     reader, writer = await asyncio.open_connection(host, port)
     start = time.monotonic_ns()
     for _ in range(requests):

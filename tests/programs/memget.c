@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * memget ADDRESS PORT REQUESTS: stores a value at a memcached, gets it REQUESTS times by one connection, and prints what a request
- * took. It is linked statically.
+ * memget ADDRESS PORT REQUESTS: stores a value in a memcached, gets it REQUESTS times over one
+ * connection, and prints the time of a request. It is linked statically.
  */
 #include <arpa/inet.h>
 #include <err.h>
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Sends what is asked, and reads until the answer ends as it should. */
+/* Sends `question`, and reads until the answer ends with `end`. */
 static void ask(int fd, const char *question, const char *end)
 {
 	char answer[4096];

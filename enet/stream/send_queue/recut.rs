@@ -55,8 +55,8 @@ impl Sending {
     /// # Errors
     ///
     /// `ENOBUFS` without memory for all of it: some packets keep their size. `EMSGSIZE` if there
-    /// would be more packets than the numbers can distinguish; the engine is then not told of any
-    /// change.
+    /// would be more packets than the numbers can distinguish; then nothing is reported to
+    /// the engine.
     pub(in crate::stream) fn cut(
         &mut self,
         sock: &RawSock,

@@ -84,8 +84,8 @@ pub struct Ear {
 }
 
 impl Ear {
-    /// As [`alarm`], but for the stack that the kernel prints when it has no memory for what is
-    /// large, or for a kind of objects: who asked for it is told, and scenarios have that happen.
+    /// Works as [`alarm`], except for the stack that the kernel prints when it has no memory for a
+    /// large allocation or a slab cache: the caller gets an error, and scenarios cause this.
     pub fn alarm<'a>(&mut self, line: &'a str) -> Option<&'a str> {
         // Without memory for its name the error is EINVAL.
         let no_kind = line.contains("__kmem_cache_create_args(")

@@ -114,13 +114,13 @@ pub enum Sabotage {
     DeliverAll,
     /// The packet after the one that the engine chose is sent.
     SendNext,
-    /// The engine is told that the receive queue has no limit.
+    /// The host reports to the engine that the receive queue has no limit.
     PromiseRoom,
     /// The first request panics.
     PanicAtRequest,
-    /// A waiting connection is told that its turn has come, but stays in the list.
+    /// The queue gives a waiting connection its turn, but leaves it in the list.
     GrantAtOnce,
-    /// The engine is given a time that is far ahead.
+    /// The host passes a time to the engine that is far ahead.
     HastyClock,
     /// Timers of the engine never expire.
     NoTimers,
@@ -175,8 +175,8 @@ impl Case {
     /// Returns whether without faults the hosts may neither drop a packet nor request one
     /// needlessly.
     ///
-    /// A receiver makes room for a burst of its own. If it was told of a larger burst, it accepts
-    /// that if its queue has room for everything ever sent. If it was told nothing, it does not
+    /// A receiver makes room for a burst of its own length. It accepts a larger burst that the peer
+    /// has reported if its queue has room for everything ever sent. Without a report it does not
     /// know when the sender stops.
     pub fn is_smooth(&self) -> bool {
         let known = self.configs[0] == self.configs[1] || (self.told && self.all_fits());

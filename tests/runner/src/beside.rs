@@ -13,8 +13,8 @@ use crate::commands::json;
 /// The host that answers the questions; its port is the bottleneck.
 pub const RECEIVER: &str = "h0";
 
-/// For question sizes in bytes, the largest 99th percentile of ESP's times in microseconds, beside
-/// at most `MOST_STREAMS` streams.
+/// For question sizes in bytes, the largest 99th percentile of ESP's times in microseconds, while at
+/// most `MOST_STREAMS` streams run.
 const MOST: [(u64, f64); 2] = [(100, 900.0), (10_000, 2_500.0)];
 const MOST_STREAMS: u32 = 16;
 
@@ -37,7 +37,7 @@ pub struct Row {
     /// Median time of a question without streams, nanoseconds.
     pub alone_median_ns: u64,
     median_ns: u64,
-    /// The 99th percentile beside streams, nanoseconds.
+    /// The 99th percentile while streams run, nanoseconds.
     pub p99_ns: u64,
     p99_slowdown: f64,
     longest_pause_ns: u64,
@@ -49,7 +49,7 @@ struct Share {
     median: f64,
 }
 
-/// The results of one protocol beside one number of streams.
+/// The results of one protocol with one number of streams.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// ESP, or the congestion control of TCP.

@@ -45,7 +45,7 @@ const MOST_JUDGED: u32 = 32;
 /// The least goodput of a stream on a lossy cable, as a share of its goodput without loss.
 const LEAST_UNDER_LOSS: f64 = 0.95;
 
-/// Numbers of questions beside streams, without and with pauses; those with pauses take longer.
+/// Numbers of questions while streams run, without and with pauses; those with pauses take longer.
 const QUESTIONS: u32 = 300;
 const QUESTIONS_WITH_PAUSES: u32 = 100;
 
@@ -331,7 +331,7 @@ fn mode(protocol: &str) -> String {
     }
 }
 
-/// Measures the questions of one host beside streams, with a pause in milliseconds after each
+/// Measures the questions of one host while streams run, with a pause in milliseconds after each
 /// answer.
 fn ask(
     guest: &mut Commands,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Boots guests, with Debian's stock kernel unless told otherwise, and runs the scenarios, the
-//! demonstration and the benchmark in them.
+//! Boots guests, by default with Debian's stock kernel, and runs the scenarios, the demonstration
+//! and the benchmark in them.
 //!
 //! It runs inside the toolbox that `mk/toolbox` makes; `make` calls it.
 

@@ -207,7 +207,6 @@ const TEXTS: &[&str] = &[
 
 /// Returns the line that the C program must print for `text`: the result of `en_pton` and the text
 /// of `en_ntop`.
-/// `en_ntop`.
 fn read_by_the_crate(text: &str) -> String {
     match text.parse::<Address>() {
         Ok(address) => format!(

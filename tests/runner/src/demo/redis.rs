@@ -21,7 +21,7 @@ const SCRIPT: &str = "usr/bin/redis-gets";
 const RUNS: [(&str, u32); 2] = [("", 300), ("enet run --quiet --require --", 3000)];
 
 /// The least share of its rate that the port of redis' host carries: below it, the streams do not
-/// run beside the requests.
+/// run during the requests.
 const LEAST_BUSY: f64 = 0.9;
 
 /// The results of redis-benchmark.

@@ -149,7 +149,7 @@ enum Case {
         senders: usize,
         least: f64,
     },
-    /// Questions of 10 kB beside 16 streams.
+    /// Questions of 10 kB while 16 streams run.
     Beside { gigabits: u64 },
     /// Messages of a published distribution, at a load of 0.8.
     Workload { sizes: Sizes, most: f64 },
