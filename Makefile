@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# The verbs. What each does is in mk/ (toolbox, kernel, module) and tests/runner (guests).
+# The targets. Their scripts are in mk/ (toolbox, kernel, module) and tests/runner (guests).
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
@@ -22,7 +22,7 @@ ifeq ($(strip $(ENET_CACHE)),)
 unexport ENET_CACHE
 endif
 
-# the scripts tell how long everything has taken so far
+# the scripts print the time since the start
 export ENET_STARTED := $(shell date +%s)
 
 in-toolbox := mk/toolbox run
@@ -126,7 +126,7 @@ engine-bench: toolbox
 incast params scale faults: runner
 	@$(run-guests) $@ $(OPTIONS)
 
-# with --redraw only the page is written, from the last results
+# with --redraw, only writes the page, from the last results
 performance: runner
 	@$(if $(filter --redraw,$(OPTIONS)),:,$(run-guests) $@ $(OPTIONS))
 	@$(in-toolbox) cargo run --quiet --release --locked -p performance -- build/performance.json docs
@@ -143,7 +143,7 @@ model: toolbox
 simulation: toolbox
 	@$(in-toolbox) cargo run --quiet --release --locked -p esp-simulation -- $(OPTIONS)
 
-# libFuzzer comes as a crate; the flags that feed it are in mk/fuzz
+# libFuzzer is a crate; its flags are in mk/fuzz
 export TIME
 fuzz:
 	@mk/fuzz
@@ -177,7 +177,7 @@ package-test: packages
 	@mk/package-test upgrade
 	@mk/package-test image
 
-# RELEASE is the kernel to build for there, and not the one that enet-modules is for
+# RELEASE is the kernel that DKMS builds for, not the one that enet-modules is for
 package-test-dkms:
 	@RELEASE= mk/packages
 	@mk/package-test dkms

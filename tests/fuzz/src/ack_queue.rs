@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The ACK queue: senders that come, ask, fall silent and go, in any order.
+//! The ACK queue: senders that begin, request turns, fall silent and end, in any order.
 
 use std::collections::VecDeque;
 
@@ -12,21 +12,21 @@ const SENDERS: usize = 8;
 
 #[derive(Clone, Copy, Debug, Arbitrary)]
 enum Event {
-    /// A sender announces something.
+    /// A sender begins a transmission.
     Come(u8),
-    /// It has ended.
+    /// A sender's connection ends.
     Go(u8),
-    /// It has an acknowledgement due.
+    /// A sender has an acknowledgement due.
     Ask(u8),
-    /// It announces something, and that acknowledgement is due.
+    /// A sender begins a transmission, and an acknowledgement for it is due.
     Begin(u8),
-    /// Its socket has a priority from now on.
+    /// A sender's socket gets a priority.
     Prefer(u8, u8),
-    /// A packet comes by the device.
+    /// The device receives a packet.
     Heard,
-    /// Time passes, microseconds.
+    /// Time passes, in microseconds.
     Wait(u16),
-    /// As long as the turn lasts at most, exactly.
+    /// Exactly the longest time that a turn lasts passes.
     Deadline,
 }
 
@@ -35,7 +35,7 @@ struct Device {
     slots: [Slot; SENDERS],
     lists: [VecDeque<usize>; LISTS],
     now: Nanos,
-    /// When the lists began to fill, or one left them last.
+    /// When the lists began to fill, or last lost an entry.
     moved: Nanos,
 }
 
@@ -43,7 +43,7 @@ impl Default for Device {
     fn default() -> Self {
         Self {
             queue: AckQueue::default(),
-            // Two on a host.
+            // Two senders per host.
             slots: std::array::from_fn(|id| Slot::of(id as u64 / 2)),
             lists: Default::default(),
             now: 0,
@@ -122,7 +122,7 @@ impl Device {
             }
             Event::Ask(id) => {
                 let id = usize::from(id) % SENDERS;
-                // One that waits has asked already.
+                // A waiting sender has requested its turn before.
                 if self.slots[id].is_scheduled() && !self.slots[id].is_waiting() {
                     self.ask(id, Demand::Turn);
                 }
@@ -148,7 +148,7 @@ impl Device {
 /// The ACK queue of one device.
 ///
 /// # Panics
-/// When something does not hold, as all targets.
+/// If a property does not hold, as for all targets.
 pub fn esp_ack_queue(data: &[u8]) {
     let mut input = Unstructured::new(data);
     let mut device = Device::default();
@@ -156,8 +156,8 @@ pub fn esp_ack_queue(data: &[u8]) {
         let Ok(event) = input.arbitrary() else { return };
         device.run(event);
     }
-    // A waiting sender gets its turn in bounded time, though the one that has it is heard and never
-    // asks.
+    // A waiting sender gets its turn in bounded time, even if the sender that has the turn keeps
+    // sending and never requests an acknowledgement.
     let end = device.now + 4 * (SENDERS as Nanos + 1) * HOLD;
     while device.waiting() > 0 {
         assert!(device.now < end, "somebody waits for too long");

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One engine, and calls and packets in any order.
+//! One engine, with calls and packets in any order.
 //!
-//! Beside the engine stands what a caller and a neighbour see of it: which number is taken next,
-//! how many packets are queued, how far a window was opened.
+//! The test tracks what a caller and a neighbour see of the engine: the next number, the count of
+//! queued packets, the window.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use esp::{flags, Config, Demand, DropReason, Header, Nanos, Options, Outcome, Room, Seq, State};
 use esp_testkit::{Packet as Sent, Socket, Span};
 
 const MILLISECOND: Nanos = 1_000_000;
-/// Numbers of the two SYNs: close to each other and to where they wrap.
+/// Numbers of the two SYNs: close to each other and to the point where numbers wrap.
 const ISN: Seq = Seq(0xfff0);
 const PEER_ISN: Seq = Seq(0xfffa);
 
@@ -18,26 +18,26 @@ const PEER_ISN: Seq = Seq(0xfffa);
 enum Event {
     Segment(Packet),
     Deadline,
-    /// Milliseconds.
+    /// Time passes, in milliseconds.
     Wait(u16),
     Read(Buffer),
     Enqueue(u8),
     Hold(bool),
     Flush,
-    /// Other packets come by the device.
+    /// The device receives other packets.
     Busy,
-    /// The caller gives or refuses the turn that is wanted.
+    /// The caller grants or refuses the requested turn.
     Turn(bool),
     Close,
     ReceiveShutdown,
     Orphan,
     Abort,
     Configure(Parameters),
-    /// Packets have become too large, from this one of the queue on.
+    /// Packets of the queue have become too large, from this one on.
     Shrink(u8),
 }
 
-/// A packet by its distance from what would be right.
+/// A packet, described by its difference from the correct one.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub(crate) struct Packet {
     kind: Kind,
@@ -61,7 +61,7 @@ enum Kind {
 
 #[derive(Clone, Copy, Debug, Arbitrary)]
 enum Number {
-    /// The number that is due.
+    /// The correct number.
     Due,
     Near(i8),
     Any(u16),
@@ -78,8 +78,8 @@ impl Number {
 }
 
 impl Packet {
-    /// The packet, from port to port, to one that expects the number `expected` next and has sent
-    /// all before `high`.
+    /// Returns the header of the packet, from port to port, for a receiver that expects the number
+    /// `expected` and has sent all numbers before `high`.
     pub(crate) fn header(self, [src, dst]: [u16; 2], expected: Seq, high: Seq) -> Header {
         let (bits, len) = match self.kind {
             Kind::Ack => (flags::ACK, 0),
@@ -105,8 +105,8 @@ impl Packet {
         }
     }
 
-    /// The options of a SYN: none if `len` is even. Otherwise `room` gives the window, since no SYN
-    /// needs room in the receive queue, and `len` the largest payload.
+    /// Returns the options of a SYN: none if `len` is even. Otherwise `room` gives the window,
+    /// since no SYN needs room in the receive queue, and `len` the largest payload.
     fn options(self) -> Options {
         let told = Config {
             burst_length: u16::from(self.room.queued) << 7,
@@ -159,25 +159,25 @@ impl Parameters {
 }
 
 struct World {
-    /// Its packets have one byte each.
+    /// All its packets have one byte.
     socket: Socket<Span>,
     now: Nanos,
-    /// When another packet last came by the device.
+    /// When the device last received another packet.
     last_device_rx: Nanos,
-    /// The peer's number that is taken next, once its SYN has come.
+    /// The peer's next number, once its SYN has been received.
     expected: Option<Seq>,
-    /// Behind the highest number that ever left.
+    /// The number after the highest that was sent.
     high: Seq,
-    /// The most that an acknowledgement has opened.
+    /// The highest acknowledgement, which opens the window.
     granted: Seq,
-    /// The largest window that came in a grant.
+    /// The largest window received in a grant.
     largest_grant: u16,
 }
 
 /// The payload of each packet.
 const BYTE: Span = Span { first: 0, len: 1 };
 
-/// The most packets of a queue that was cut.
+/// The most packets in the queue after cutting.
 const MOST_PIECES: usize = 0x3000;
 
 impl World {
@@ -232,8 +232,8 @@ impl World {
         let answers = !header.has(flags::SYN) || before == State::SynSent;
         let acknowledges = header.has(flags::ACK) && !header.has(flags::RST) && answers;
         let hold = header.len == 0 && header.flags == flags::ACK | flags::TXS;
-        // While it waits for the answer to a skip, what acknowledges all may count what was
-        // skipped.
+        // While the engine waits for the answer to a skip, a packet that acknowledges everything
+        // may include the skipped numbers.
         let doubted = paused && header.ack == self.high && !outcome.cut;
         let hold = hold || doubted || header.is_skipped();
         if acknowledges && !refused && !hold && self.granted.before(header.ack) {
@@ -274,7 +274,7 @@ impl World {
         }
     }
 
-    /// Each packet behind the first `keep` of the queue becomes two.
+    /// Cuts each packet after the first `keep` of the queue in two.
     fn cut(&mut self, keep: usize) {
         let from = self.first_data().add(keep as u16);
         let skips = from.before(self.high);
@@ -285,7 +285,7 @@ impl World {
             vec![byte; pieces]
         });
         if skips {
-            // Numbers that were sent are used up, but nothing of the window.
+            // The numbers that were sent are used up, but the window is unchanged.
             self.granted = self.granted.add(from.distance(self.high));
         }
     }
@@ -295,7 +295,7 @@ impl World {
         if self.socket.state() == State::Closed || keep >= queued {
             return;
         }
-        // Beyond half of the numbers they cannot be told apart.
+        // More than half of the numbers could not be distinguished.
         if queued > 0x1000 {
             return;
         }
@@ -360,7 +360,8 @@ impl World {
         self.transmit();
     }
 
-    /// The number of the queue's head, or of the packet that will be.
+    /// Returns the number of the packet at the queue's head, or of the next packet if the queue is
+    /// empty.
     fn first_data(&mut self) -> Seq {
         let una = self.socket.conn().first_unacked();
         una.add(u16::from(una == ISN))
@@ -385,7 +386,7 @@ impl World {
         let data = header.payload() > 0;
         assert_eq!((header.src, header.dst), (2, 1));
         if header.is_skipped() {
-            // The peer has skipped numbers. What has come is told once more.
+            // The peer has skipped numbers. The engine acknowledges again what it has received.
             let expected = self.expected.expect("no skip before the handshake");
             assert!(!expected.before(header.ack), "only what has come");
             if expected.before(header.seq) {
@@ -404,7 +405,7 @@ impl World {
         if numbered && !header.seq.before(self.high) {
             assert_eq!(header.seq, self.high, "no number is left out");
             self.high = header.seq.add(1);
-            // The window: a burst from what was acknowledged last.
+            // The window: a burst from the last acknowledgement.
             let config = self.socket.config;
             let told = self.largest_grant.min(config.burst_length_max);
             let window = config.burst_length.max(told).clamp(1, 0x7fff);
@@ -416,7 +417,7 @@ impl World {
 fn play(input: &mut Unstructured<'_>) -> Result<()> {
     let mut world = World::new(input.arbitrary()?);
     world.transmit();
-    // So many that a file does not take seconds.
+    // A limit, so that a file does not take seconds.
     for _ in 0..400 {
         if input.is_empty() {
             break;
@@ -426,11 +427,11 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// One engine under any calls and packets.
+/// Fuzzes one engine with any calls and packets.
 ///
 /// # Panics
-/// When something does not hold, as all targets.
+/// If a property does not hold, as for all targets.
 pub fn esp_calls(data: &[u8]) {
-    // Input that ends amid an event ends there.
+    // Input that ends within an event ends before it.
     let _ = play(&mut Unstructured::new(data));
 }

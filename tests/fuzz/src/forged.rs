@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two engines on a wire, and a neighbour that forges packets with numbers that are right or
-//! almost. That may fill or end the streams. It may not make the two send without end: when the
-//! neighbour falls silent, so do they.
+//! Two engines on a wire, and a neighbour that forges packets with numbers that are correct or
+//! almost. That may fill or end the streams. It must not make the two engines send without end:
+//! when the neighbour falls silent, they do, too.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use esp::Nanos;
@@ -18,17 +18,16 @@ enum Event {
     Close(bool),
     Abort(bool),
     Reader(bool, bool),
-    /// Microseconds.
+    /// Runs for a time in microseconds.
     Run(u16),
-    /// Milliseconds.
+    /// Rests for a time in milliseconds.
     Rest(u8),
-    /// Until a number of things have happened.
+    /// Runs for a number of events.
     Steps(u8),
 }
 
-/// Packets that two ends exchange at most until they have found out that they do not understand
-/// each other: for 15 s a request ten times a second, in each direction, and each time a burst that
-/// is sent again in vain.
+/// The most packets that two ends exchange until they have found that their states contradict: for
+/// 15 s ten requests a second in each direction, each with a burst that is retransmitted in vain.
 const MOST: usize = 10_000;
 
 fn run(pair: &mut Pair, event: Event) {
@@ -77,8 +76,8 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         pair.close(at);
         pair.sides[at].conn().orphan(now);
     }
-    // Their programs are gone. Both ends are soon over, by a FIN, a RST or the other's silence, and
-    // everything is still.
+    // The programs have exited. Both ends are soon closed, by a FIN, a RST or the other's silence,
+    // and no packets are sent.
     let end = pair.now + 150 * S;
     while let Some(at) = pair.next_event() {
         assert!(at < end, "a connection does not end: {pair:?}");
@@ -88,10 +87,10 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Two engines and a neighbour.
+/// Fuzzes two engines and a neighbour.
 ///
 /// # Panics
-/// When something does not hold, as all targets.
+/// If a property does not hold, as for all targets.
 pub fn esp_forged(data: &[u8]) {
     let _ = play(&mut Unstructured::new(data));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Fuzz targets: functions that take any bytes and panic when something does not hold.
+//! Fuzz targets: functions that accept any bytes and panic if a property does not hold.
 //!
 //! libFuzzer calls them from the programs in `fuzz/`; `tests/corpus.rs` calls them with every file
 //! of `fuzz/corpus`.

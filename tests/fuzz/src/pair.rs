@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two engines on a wire that loses, repeats and delays what the input says, with programs that
-//! send, read, sleep and close when it says so. In the end the wire is clean, everybody reads, and
-//! all must have arrived.
+//! Two engines on a wire that loses, repeats and delays packets as the input says, with programs
+//! that send, read, sleep and close as it says. At the end the wire has no faults and both programs
+//! read; then all data must have arrived.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,21 +19,21 @@ enum Event {
     Read(bool, u8),
     Sleep(bool),
     Close(bool),
-    /// What becomes of packets to come.
+    /// The fates of later packets.
     Lose(bool, u8),
     Twice(bool, u8),
     Late(bool, u8, u8),
-    /// Microseconds.
+    /// Runs for a time in microseconds.
     Run(u16),
-    /// Milliseconds.
+    /// Rests for a time in milliseconds.
     Rest(u8),
-    /// Until a number of things have happened.
+    /// Runs for a number of events.
     Steps(u8),
-    /// Whether one reads what comes at once.
+    /// Whether a program reads at once.
     Reader(bool, bool),
-    /// Whether others have the turn.
+    /// Whether other connections have the turn.
     Turn(bool, bool),
-    /// From now on packets are this much smaller.
+    /// Later packets are this much smaller.
     Shrink(bool, u8),
 }
 
@@ -52,7 +52,7 @@ impl Host {
         u16::from(self.burst % 48) + 1
     }
 
-    /// Its parameters, whatever the peer's are.
+    /// Returns the host's parameters, whatever the peer's are.
     fn config(self) -> Config {
         Config {
             burst_length: self.burst(),
@@ -65,24 +65,24 @@ impl Host {
     }
 }
 
-/// Faults still to come; finite, as on a wire that mends.
+/// Faults still to come; their number is limited, as on a wire that recovers.
 type Faults = Rc<RefCell<[VecDeque<Fate>; 2]>>;
 
-/// As many as may be lost in a row without ending a connection that is right to end: a peer that is
-/// not heard is gone.
+/// The most packets that may be lost in a row without ending a connection: an engine ends it when
+/// the peer is silent for too long.
 const MOST_FAULTS: usize = 60;
 
-/// What one side has opened to the other, as the wire shows it.
+/// The window that one side has opened for the other, as the wire shows it.
 struct Window {
     burst: u16,
     initial: u16,
-    /// The most that the peer's acknowledgements have opened.
+    /// The highest acknowledgement of the peer, which opens the window.
     granted: Option<Seq>,
-    /// The number behind those that the peer has skipped last.
+    /// The number after those that the peer last skipped.
     skipped: Option<Seq>,
-    /// Behind the highest number that was sent.
+    /// The number after the highest that was sent.
     high: Option<Seq>,
-    /// The last packet that left first with TXS.
+    /// The last new packet with TXS.
     announced: Option<Seq>,
 }
 
@@ -98,12 +98,12 @@ impl Window {
         }
     }
 
-    /// The peer sends this.
+    /// Processes a packet from the peer, which may open the window.
     fn open(&mut self, header: &Header) {
         if header.is_skipped() {
             if self.skipped != Some(header.seq) {
                 self.skipped = Some(header.seq);
-                // What is skipped uses up nothing of the window.
+                // Skipped numbers do not use up the window.
                 let skipped = header.ack.distance(header.seq);
                 self.granted = self.granted.map(|granted| granted.add(skipped));
             }
@@ -119,7 +119,7 @@ impl Window {
         {
             self.granted = Some(header.ack);
             if header.is_grant() {
-                // An earlier one may be what the peer has.
+                // The peer may have an earlier grant.
                 let [start, window] = header.len.to_be_bytes();
                 self.initial = self.initial.max(start.into());
                 self.burst = self.burst.max(window.into());
@@ -128,8 +128,8 @@ impl Window {
         }
     }
 
-    /// Its owner sends this. `recut`: numbers may have been given anew, so that none tells what
-    /// leaves first.
+    /// Checks a packet of the window's user. `recut`: packets may have new numbers, so that a
+    /// number does not show which packet is new.
     fn pass(&mut self, header: &Header, recut: bool) {
         if header.payload() == 0 || header.has(flags::SYN) || header.names_missing() {
             return;
@@ -241,7 +241,7 @@ impl Stage {
                 let at = side(from);
                 let mss = pair.sides[at].mss;
                 if !pair.sides[1 - at].tells {
-                    // It takes no skips, so the connection may end.
+                    // The peer does not accept skips, so the connection may end.
                     return;
                 }
                 *self.recut.borrow_mut() = true;
@@ -251,7 +251,7 @@ impl Stage {
         self.check();
     }
 
-    /// Nobody else has the turn any more.
+    /// Other connections no longer have the turn.
     fn give_turn(&mut self, at: usize) {
         let side = &mut self.pair.sides[at];
         if std::mem::take(&mut side.device.held) {
@@ -260,7 +260,7 @@ impl Stage {
         self.pair.transmit(at);
     }
 
-    /// What holds at any time.
+    /// Checks the invariants.
     fn check(&mut self) {
         for (from, to) in [(A, B), (B, A)] {
             let sent = &self.pair.sides[from].sent;
@@ -323,11 +323,11 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Two engines on a wire.
+/// Fuzzes two engines on a wire.
 ///
 /// # Panics
-/// When something does not hold, as all targets.
+/// If a property does not hold, as for all targets.
 pub fn esp_pair(data: &[u8]) {
-    // Input that ends before the hosts are described describes none.
+    // Input that ends before it has described the hosts describes none.
     let _ = play(&mut Unstructured::new(data));
 }
