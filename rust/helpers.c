@@ -343,8 +343,8 @@ static inline bool gro_same_state(struct sk_buff *held, struct sk_buff *skb) { r
 /*
  * ENET_GRO_OTHER if the packets came another way, or if the held packet has pulled something other
  * than this module's header of `own` bytes after the tags; ENET_GRO_SAME_WAY if they came the same
- * way; ENET_GRO_ALIKE if they may also be merged: by the core's comparison, or for a plain packet by
- * this module's.
+ * way; ENET_GRO_ALIKE if they may also be merged: by the core's comparison, or for a plain packet
+ * by this module's.
  */
 H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags, u32 len, u32 own, bool plain), if (skb_gro_offset(held) != len + own) return ENET_GRO_OTHER; if (NAPI_GRO_CB(held)->same_flow) return ENET_GRO_ALIKE; if (!plain || !gro_same_way(held, skb, tags, len)) return ENET_GRO_OTHER; return gro_same_state(held, skb) ? ENET_GRO_ALIKE : ENET_GRO_SAME_WAY)
 /*

@@ -84,7 +84,7 @@ class Connection:
         # Nonces, and the unwrapped values of una and expected.
         self.nonce = int.from_bytes(os.urandom(4), "big") if "masks" in words else None
         self.other_nonce, self.una_wide, self.expected_wide = None, self.isn, 0
-        # Sending: packets as (payload, flags) from number `una` on, how many were sent, the window's end.
+        # Sending: packets as (payload, flags) from `una` on, how many were sent, the window's end.
         self.una, self.queue, self.left = self.isn, [], 0
         self.window, self.announced, self.since_sent, self.tries = 0, False, 0.0, 0
         # Receiving.

@@ -49,8 +49,8 @@ pub enum Close {
 /// How a program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// Everything that is queued, whenever data arrives. In between it sleeps if `sleeps`, and polls
-    /// otherwise.
+    /// Everything that is queued, whenever data arrives. In between it sleeps if `sleeps`, and
+    /// polls otherwise.
     AtOnce {
         /// Whether it sleeps.
         sleeps: bool,

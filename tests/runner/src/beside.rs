@@ -13,8 +13,8 @@ use crate::commands::json;
 /// The host that answers the questions; its port is the bottleneck.
 pub const RECEIVER: &str = "h0";
 
-/// For question sizes in bytes, the largest 99th percentile of ESP's times in microseconds, while at
-/// most `MOST_STREAMS` streams run.
+/// For question sizes in bytes, the largest 99th percentile of ESP's times in microseconds, while
+/// at most `MOST_STREAMS` streams run.
 const MOST: [(u64, f64); 2] = [(100, 900.0), (10_000, 2_500.0)];
 const MOST_STREAMS: u32 = 16;
 

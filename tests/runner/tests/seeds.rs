@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checks that `docs/seeds.md` is complete and up to date: figures, counts, cited numbers, commands.
+//! Checks that `docs/seeds.md` is complete and up to date: figures, counts, cited numbers,
+//! commands.
 
 mod pages;
 

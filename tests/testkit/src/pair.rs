@@ -495,8 +495,8 @@ impl Host for Pair {
         (&mut side.device, &mut side.socket)
     }
 
-    /// Arms the timer, and checks that callers which skip `deadline` where `earliest_new_deadline` allows
-    /// it miss no expiry.
+    /// Arms the timer, and checks that callers which skip `deadline` where `earliest_new_deadline`
+    /// allows it miss no expiry.
     fn arm(&mut self, id: usize) {
         let now = self.now;
         let side = &mut self.sides[id];
