@@ -239,7 +239,7 @@ static inline int en_neighbour(const struct sockaddr *ip, struct sockaddr_en *ad
 	const void *bytes = en_ip(ip, &length);
 	struct timeval patience = { 5, 0 };
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	int found = 0, done = 0;
+	int found = 0, done = 0, error;
 
 	*entry = 0;
 	if (fd < 0)
@@ -267,8 +267,15 @@ static inline int en_neighbour(const struct sockaddr *ip, struct sockaddr_en *ad
 			const void *mac = NULL;
 			int same = 0;
 
-			if (each->nlmsg_type == NLMSG_DONE || each->nlmsg_type == NLMSG_ERROR)
+			if (each->nlmsg_type == NLMSG_DONE)
 				done = 1;
+			if (each->nlmsg_type == NLMSG_ERROR) {
+				const struct nlmsgerr *refusal = (const struct nlmsgerr *)NLMSG_DATA(each);
+
+				done = 1;
+				if (each->nlmsg_len >= NLMSG_LENGTH(sizeof(*refusal)) && refusal->error)
+					errno = -refusal->error, found = -1;
+			}
 			if (each->nlmsg_type != RTM_NEWNEIGH || each->nlmsg_len < NLMSG_LENGTH(sizeof(*body)))
 				continue;
 			rest = each->nlmsg_len - (unsigned int)NLMSG_LENGTH(sizeof(*body));
@@ -293,7 +300,9 @@ static inline int en_neighbour(const struct sockaddr *ip, struct sockaddr_en *ad
 			}
 		}
 	}
+	error = errno;
 	close(fd);
+	errno = error;
 	return found;
 }
 
