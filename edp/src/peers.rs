@@ -19,13 +19,13 @@ const SECOND: u64 = 1_000_000_000;
 
 /// A query may follow another one to the same peer after this time. Until then the
 /// peer's entry stays, so that no other one can make it ask again.
-pub const ASK_AGAIN: u64 = SECOND;
+pub const QUERY_INTERVAL: u64 = SECOND;
 /// How long an answer counts.
-pub const TOLD_FOR: u64 = 60 * SECOND;
+pub const ANSWER_LIFETIME: u64 = 60 * SECOND;
 /// The age of an answer from which on the peer is asked again while the answer still counts.
-pub const REFRESH_AFTER: u64 = TOLD_FOR / 2;
-/// How long a peer that has not answered within [`ASK_AGAIN`] is not asked again.
-pub const SILENT_FOR: u64 = 10 * SECOND;
+pub const REFRESH_AFTER: u64 = ANSWER_LIFETIME / 2;
+/// How long a peer that has not answered within [`QUERY_INTERVAL`] is not asked again.
+pub const SILENCE_BACKOFF: u64 = 10 * SECOND;
 
 /// A peer: its address, and the device that leads to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,9 +36,9 @@ pub struct Peer {
     pub ifindex: u32,
 }
 
-/// What a peer has told.
+/// What a peer has answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Answer {
     /// The largest datagram that it takes, bytes.
     pub largest: u16,
     /// Whether it takes connections that stand for ones of TCP.
@@ -50,16 +50,16 @@ pub struct Told {
 struct Entry {
     peer: Peer,
     /// When the last query left.
-    asked: u64,
+    queried_at: u64,
     /// That query's nonce, if there is no answer to it.
     pending: Option<Nonce>,
     /// The last answer, and when it came.
-    told: Option<(Told, u64)>,
+    answer: Option<(Answer, u64)>,
 }
 
 impl Entry {
     fn is_used(&self) -> bool {
-        self.pending.is_some() || self.told.is_some()
+        self.pending.is_some() || self.answer.is_some()
     }
 
     fn is_of(&self, peer: &Peer) -> bool {
@@ -67,30 +67,34 @@ impl Entry {
     }
 
     /// The last answer, if it counts at `now`, and its age.
-    fn told(&self, now: u64) -> Option<(Told, u64)> {
-        let (told, at) = self.told?;
+    fn valid_answer(&self, now: u64) -> Option<(Answer, u64)> {
+        let (answer, at) = self.answer?;
         let age = now.saturating_sub(at);
-        (age < TOLD_FOR).then_some((told, age))
+        (age < ANSWER_LIFETIME).then_some((answer, age))
     }
 
     /// Whether the last query may still be answered at `now`.
     fn is_pending(&self, now: u64) -> bool {
-        self.pending.is_some() && now < self.asked.saturating_add(ASK_AGAIN + SILENT_FOR)
+        self.pending.is_some()
+            && now
+                < self
+                    .queried_at
+                    .saturating_add(QUERY_INTERVAL + SILENCE_BACKOFF)
     }
 
     /// Whether another peer may have its place.
-    fn may_go(&self, now: u64) -> bool {
-        !self.is_used() || now >= self.asked.saturating_add(ASK_AGAIN)
+    fn is_evictable(&self, now: u64) -> bool {
+        !self.is_used() || now >= self.queried_at.saturating_add(QUERY_INTERVAL)
     }
 
     /// More for one that is missed more: an answer, and of two the one asked for later.
     fn worth(&self, now: u64) -> (bool, u64) {
-        (self.told(now).is_some(), self.asked)
+        (self.valid_answer(now).is_some(), self.queried_at)
     }
 
     /// A query leaves at `now`.
-    fn ask(&mut self, now: u64, nonce: Nonce) {
-        self.asked = now;
+    fn on_query_sent(&mut self, now: u64, nonce: Nonce) {
+        self.queried_at = now;
         self.pending = Some(nonce);
     }
 }
@@ -98,20 +102,20 @@ impl Entry {
 /// The cache's answer to a sender for which it matters what a peer takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// What it has told. With a nonce, a query with that is to be sent: the answer expires soon.
-    Told(Told, Option<Nonce>),
+    /// What it has answer. With a nonce, a query with that is to be sent: the answer expires soon.
+    Answer(Answer, Option<Nonce>),
     /// Nothing.
     Nothing,
     /// Nothing, and a query with this nonce is to be sent.
-    Ask(Nonce),
+    Query(Nonce),
 }
 
 impl Known {
     /// The nonce of the query that is to be sent.
     pub fn query(self) -> Option<Nonce> {
         match self {
-            Known::Told(_, nonce) => nonce,
-            Known::Ask(nonce) => Some(nonce),
+            Known::Answer(_, nonce) => nonce,
+            Known::Query(nonce) => Some(nonce),
             Known::Nothing => None,
         }
     }
@@ -122,16 +126,16 @@ impl Known {
 pub struct Bucket([Entry; WAYS]);
 
 impl Bucket {
-    /// What `peer` has told, if the answer counts at `now`.
-    pub fn told(&self, peer: &Peer, now: u64) -> Option<Told> {
+    /// What `peer` has answer, if the answer counts at `now`.
+    pub fn answer_of(&self, peer: &Peer, now: u64) -> Option<Answer> {
         let entry = self.0.iter().find(|entry| entry.is_of(peer))?;
-        entry.told(now).map(|(told, _)| told)
+        entry.valid_answer(now).map(|(answer, _)| answer)
     }
 
-    /// The largest datagram that `peer` takes, bytes, if it has told that and the answer counts at
+    /// The largest datagram that `peer` takes, bytes, if it has answer that and the answer counts at
     /// `now`.
     pub fn largest(&self, peer: &Peer, now: u64) -> Option<u16> {
-        self.told(peer, now).map(|told| told.largest)
+        self.answer_of(peer, now).map(|answer| answer.largest)
     }
 
     /// Looks `peer` up at `now`. If the caller is to ask it, `nonce` makes the query's nonce,
@@ -139,19 +143,19 @@ impl Bucket {
     pub fn look_up(&mut self, peer: &Peer, now: u64, nonce: impl FnOnce() -> Nonce) -> Known {
         let entries = &mut self.0;
         if let Some(entry) = entries.iter_mut().find(|entry| entry.is_of(peer)) {
-            let told = entry.told(now);
-            let is_old = told.is_none_or(|(_, age)| age >= REFRESH_AFTER);
+            let answer = entry.valid_answer(now);
+            let is_old = answer.is_none_or(|(_, age)| age >= REFRESH_AFTER);
             let nonce = (is_old && !entry.is_pending(now)).then(nonce);
             if let Some(nonce) = nonce {
-                entry.ask(now, nonce);
+                entry.on_query_sent(now, nonce);
             }
-            return match (told, nonce) {
-                (Some((told, _)), nonce) => Known::Told(told, nonce),
-                (None, Some(nonce)) => Known::Ask(nonce),
+            return match (answer, nonce) {
+                (Some((answer, _)), nonce) => Known::Answer(answer, nonce),
+                (None, Some(nonce)) => Known::Query(nonce),
                 (None, None) => Known::Nothing,
             };
         }
-        let free = entries.iter_mut().filter(|entry| entry.may_go(now));
+        let free = entries.iter_mut().filter(|entry| entry.is_evictable(now));
         let Some(entry) = free.min_by_key(|entry| entry.worth(now)) else {
             return Known::Nothing;
         };
@@ -160,32 +164,32 @@ impl Bucket {
             peer: *peer,
             ..Entry::default()
         };
-        entry.ask(now, nonce);
-        Known::Ask(nonce)
+        entry.on_query_sent(now, nonce);
+        Known::Query(nonce)
     }
 
     /// Takes the answer of `peer` at `now`. `false` if it was not asked, or with another
     /// nonce; then nothing changes.
-    pub fn answer(&mut self, peer: &Peer, now: u64, nonce: Nonce, answer: &Capabilities) -> bool {
-        let asked = |entry: &&mut Entry| {
+    pub fn on_answer(&mut self, peer: &Peer, now: u64, nonce: Nonce, caps: &Capabilities) -> bool {
+        let queried = |entry: &&mut Entry| {
             entry.pending == Some(nonce) && entry.is_of(peer) && entry.is_pending(now)
         };
-        let Some(entry) = self.0.iter_mut().find(asked) else {
+        let Some(entry) = self.0.iter_mut().find(queried) else {
             return false;
         };
-        let told = Told {
-            largest: answer.largest_datagram.unwrap_or(u16::MAX),
-            mapped: answer.flags.unwrap_or(0) & flags::MAPPED != 0,
+        let answer = Answer {
+            largest: caps.largest_datagram.unwrap_or(u16::MAX),
+            mapped: caps.flags.unwrap_or(0) & flags::MAPPED != 0,
         };
-        entry.told = Some((told, now));
+        entry.answer = Some((answer, now));
         entry.pending = None;
         true
     }
 
-    /// Forgets what `peer` has told. It is asked again when its next turn comes.
-    pub fn doubt(&mut self, peer: &Peer) {
+    /// Forgets what `peer` has answer. It is asked again when its next turn comes.
+    pub fn invalidate(&mut self, peer: &Peer) {
         if let Some(entry) = self.0.iter_mut().find(|entry| entry.is_of(peer)) {
-            entry.told = None;
+            entry.answer = None;
         }
     }
 

@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 
-use edp::peers::{Bucket, Known, Peer, Told, ASK_AGAIN, REFRESH_AFTER, SILENT_FOR, TOLD_FOR};
+use edp::peers::{
+    Answer, Bucket, Known, Peer, ANSWER_LIFETIME, QUERY_INTERVAL, REFRESH_AFTER, SILENCE_BACKOFF,
+};
 use edp::query::{flags, Capabilities};
 use proptest::prelude::*;
 
@@ -29,7 +31,7 @@ fn takes(largest_datagram: Option<u16>) -> Capabilities {
     }
 }
 
-const LARGE: Told = Told {
+const LARGE: Answer = Answer {
     largest: 1_494,
     mapped: false,
 };
@@ -43,40 +45,43 @@ fn a_peer_that_takes_mapped_connections_is_asked_again_once_it_is_doubted() {
         flags: Some(flags::ESP | flags::MAPPED),
         ..takes(Some(100))
     };
-    assert!(bucket.answer(&p, START, nonce(7), &answer));
-    let told = Told {
+    assert!(bucket.on_answer(&p, START, nonce(7), &answer));
+    let told = Answer {
         largest: 100,
         mapped: true,
     };
     let known = bucket.look_up(&p, START, || nonce(8));
-    assert_eq!(known, Known::Told(told, None));
-    bucket.doubt(&peer(2));
-    assert_eq!(bucket.told(&p, START), Some(told));
-    bucket.doubt(&p);
-    assert_eq!(bucket.told(&p, START), None);
+    assert_eq!(known, Known::Answer(told, None));
+    bucket.invalidate(&peer(2));
+    assert_eq!(bucket.answer_of(&p, START), Some(told));
+    bucket.invalidate(&p);
+    assert_eq!(bucket.answer_of(&p, START), None);
     let known = bucket.look_up(&p, START, || nonce(9));
-    assert_eq!(known, Known::Ask(nonce(9)));
+    assert_eq!(known, Known::Query(nonce(9)));
     // A query that is in flight is not doubted.
-    bucket.doubt(&p);
-    assert!(bucket.answer(&p, START, nonce(9), &answer));
+    bucket.invalidate(&p);
+    assert!(bucket.on_answer(&p, START, nonce(9), &answer));
 }
 
 #[test]
 fn a_peer_is_asked_once_and_its_answer_counts_for_a_minute() {
     let mut bucket = Bucket::default();
     let p = peer(1);
-    assert_eq!(bucket.look_up(&p, START, || nonce(7)), Known::Ask(nonce(7)));
+    assert_eq!(
+        bucket.look_up(&p, START, || nonce(7)),
+        Known::Query(nonce(7))
+    );
     assert_eq!(bucket.look_up(&p, START + 1, || nonce(8)), Known::Nothing);
     assert_eq!(bucket.largest(&p, START + 1), None);
-    assert!(bucket.answer(&p, START + 2, nonce(7), &takes(Some(1_494))));
+    assert!(bucket.on_answer(&p, START + 2, nonce(7), &takes(Some(1_494))));
     assert_eq!(
         bucket.look_up(&p, START + 3, || nonce(8)),
-        Known::Told(LARGE, None)
+        Known::Answer(LARGE, None)
     );
-    let end = START + 2 + TOLD_FOR;
+    let end = START + 2 + ANSWER_LIFETIME;
     assert_eq!(bucket.largest(&p, end - 1), Some(1_494));
     assert_eq!(bucket.largest(&p, end), None);
-    assert_eq!(bucket.look_up(&p, end, || nonce(9)), Known::Ask(nonce(9)));
+    assert_eq!(bucket.look_up(&p, end, || nonce(9)), Known::Query(nonce(9)));
 }
 
 #[test]
@@ -84,27 +89,27 @@ fn a_peer_of_interest_is_asked_again_before_its_answer_expires() {
     let mut bucket = Bucket::default();
     let p = peer(1);
     bucket.look_up(&p, START, || nonce(7));
-    assert!(bucket.answer(&p, START, nonce(7), &takes(Some(1_494))));
+    assert!(bucket.on_answer(&p, START, nonce(7), &takes(Some(1_494))));
     let old = START + REFRESH_AFTER;
     let mut look_up = |now, number| bucket.look_up(&p, now, || nonce(number));
-    assert_eq!(look_up(old - 1, 8), Known::Told(LARGE, None));
-    assert_eq!(look_up(old, 8), Known::Told(LARGE, Some(nonce(8))));
-    assert_eq!(look_up(old + 1, 9), Known::Told(LARGE, None));
+    assert_eq!(look_up(old - 1, 8), Known::Answer(LARGE, None));
+    assert_eq!(look_up(old, 8), Known::Answer(LARGE, Some(nonce(8))));
+    assert_eq!(look_up(old + 1, 9), Known::Answer(LARGE, None));
     // A peer without an answer is asked now and then, and its last answer counts to its end.
-    let again = old + ASK_AGAIN + SILENT_FOR;
-    assert_eq!(look_up(again - 1, 9), Known::Told(LARGE, None));
-    assert_eq!(look_up(again, 9), Known::Told(LARGE, Some(nonce(9))));
-    assert!(!bucket.answer(&p, again, nonce(8), &takes(None)));
+    let again = old + QUERY_INTERVAL + SILENCE_BACKOFF;
+    assert_eq!(look_up(again - 1, 9), Known::Answer(LARGE, None));
+    assert_eq!(look_up(again, 9), Known::Answer(LARGE, Some(nonce(9))));
+    assert!(!bucket.on_answer(&p, again, nonce(8), &takes(None)));
     let mut silent = bucket;
     assert_eq!(
-        silent.look_up(&p, START + TOLD_FOR, || nonce(9)),
-        Known::Ask(nonce(9))
+        silent.look_up(&p, START + ANSWER_LIFETIME, || nonce(9)),
+        Known::Query(nonce(9))
     );
-    assert!(bucket.answer(&p, again, nonce(9), &takes(Some(100))));
-    assert_eq!(bucket.largest(&p, again + TOLD_FOR - 1), Some(100));
+    assert!(bucket.on_answer(&p, again, nonce(9), &takes(Some(100))));
+    assert_eq!(bucket.largest(&p, again + ANSWER_LIFETIME - 1), Some(100));
     // A doubt takes the answer back, and the query of a moment ago is the one that counts.
     bucket.look_up(&p, again + REFRESH_AFTER, || nonce(10));
-    bucket.doubt(&p);
+    bucket.invalidate(&p);
     let known = bucket.look_up(&p, again + REFRESH_AFTER, || nonce(11));
     assert_eq!(known, Known::Nothing);
 }
@@ -113,15 +118,15 @@ fn a_peer_of_interest_is_asked_again_before_its_answer_expires() {
 fn only_the_asked_peer_answers_by_the_asked_device_with_the_nonce_and_once() {
     let mut bucket = Bucket::default();
     let p = peer(1);
-    assert!(!bucket.answer(&p, START, nonce(7), &takes(Some(100))));
+    assert!(!bucket.on_answer(&p, START, nonce(7), &takes(Some(100))));
     bucket.look_up(&p, START, || nonce(7));
     let elsewhere = Peer { ifindex: 4, ..p };
-    assert!(!bucket.answer(&p, START, nonce(8), &takes(Some(100))));
-    assert!(!bucket.answer(&peer(2), START, nonce(7), &takes(Some(100))));
-    assert!(!bucket.answer(&elsewhere, START, nonce(7), &takes(Some(100))));
+    assert!(!bucket.on_answer(&p, START, nonce(8), &takes(Some(100))));
+    assert!(!bucket.on_answer(&peer(2), START, nonce(7), &takes(Some(100))));
+    assert!(!bucket.on_answer(&elsewhere, START, nonce(7), &takes(Some(100))));
     assert_eq!(bucket.largest(&p, START), None);
-    assert!(bucket.answer(&p, START, nonce(7), &takes(Some(100))));
-    assert!(!bucket.answer(&p, START, nonce(7), &takes(Some(200))));
+    assert!(bucket.on_answer(&p, START, nonce(7), &takes(Some(100))));
+    assert!(!bucket.on_answer(&p, START, nonce(7), &takes(Some(200))));
     assert_eq!(bucket.largest(&p, START), Some(100));
 }
 
@@ -130,15 +135,15 @@ fn a_silent_peer_is_asked_again_after_a_while() {
     let mut bucket = Bucket::default();
     let p = peer(1);
     bucket.look_up(&p, START, || nonce(7));
-    let end = START + ASK_AGAIN + SILENT_FOR;
+    let end = START + QUERY_INTERVAL + SILENCE_BACKOFF;
     assert_eq!(bucket.look_up(&p, end - 1, || nonce(8)), Known::Nothing);
     // A late answer still counts; one that is later than the next query does not.
     let mut late = bucket;
-    assert!(late.answer(&p, end - 1, nonce(7), &takes(Some(100))));
-    assert!(!bucket.answer(&p, end, nonce(7), &takes(Some(100))));
-    assert_eq!(bucket.look_up(&p, end, || nonce(8)), Known::Ask(nonce(8)));
-    assert!(!bucket.answer(&p, end, nonce(7), &takes(Some(100))));
-    assert!(bucket.answer(&p, end, nonce(8), &takes(None)));
+    assert!(late.on_answer(&p, end - 1, nonce(7), &takes(Some(100))));
+    assert!(!bucket.on_answer(&p, end, nonce(7), &takes(Some(100))));
+    assert_eq!(bucket.look_up(&p, end, || nonce(8)), Known::Query(nonce(8)));
+    assert!(!bucket.on_answer(&p, end, nonce(7), &takes(Some(100))));
+    assert!(bucket.on_answer(&p, end, nonce(8), &takes(None)));
     assert_eq!(bucket.largest(&p, end), Some(u16::MAX));
 }
 
@@ -147,18 +152,18 @@ fn a_peer_without_a_place_is_not_asked() {
     let mut bucket = Bucket::default();
     for number in 0..4 {
         let known = bucket.look_up(&peer(number), START, || nonce(7));
-        assert_eq!(known, Known::Ask(nonce(7)));
+        assert_eq!(known, Known::Query(nonce(7)));
     }
     assert_eq!(
         bucket.look_up(&peer(9), START + 1, || nonce(7)),
         Known::Nothing
     );
     // An answer stays for longer than a silent peer.
-    assert!(bucket.answer(&peer(0), START, nonce(7), &takes(Some(100))));
-    let later = START + ASK_AGAIN;
+    assert!(bucket.on_answer(&peer(0), START, nonce(7), &takes(Some(100))));
+    let later = START + QUERY_INTERVAL;
     for number in 10..13 {
         let known = bucket.look_up(&peer(number), later, || nonce(8));
-        assert_eq!(known, Known::Ask(nonce(8)));
+        assert_eq!(known, Known::Query(nonce(8)));
     }
     assert_eq!(bucket.largest(&peer(0), later), Some(100));
     bucket.look_up(&peer(13), later, || nonce(8));
@@ -174,7 +179,7 @@ fn peers_behind_a_device_that_is_gone_are_forgotten() {
     };
     for p in [peer(1), elsewhere] {
         bucket.look_up(&p, START, || nonce(7));
-        bucket.answer(&p, START, nonce(7), &takes(Some(100)));
+        bucket.on_answer(&p, START, nonce(7), &takes(Some(100)));
     }
     bucket.forget(3);
     assert_eq!(bucket.largest(&peer(1), START), None);
@@ -205,17 +210,17 @@ proptest! {
             let known = bucket.look_up(&p, now, || nonce(count as u32));
             if let Some(nonce) = known.query() {
                 if let Some((at, _)) = asked.insert(number, (now, nonce)) {
-                    prop_assert!(now - at >= ASK_AGAIN);
+                    prop_assert!(now - at >= QUERY_INTERVAL);
                 }
             }
-            if let Known::Told(Told { largest: known, .. }, _) = known {
+            if let Known::Answer(Answer { largest: known, .. }, _) = known {
                 let (at, value) = told[&number];
-                prop_assert!(known == value && now < at + TOLD_FOR);
+                prop_assert!(known == value && now < at + ANSWER_LIFETIME);
             }
             if answers {
                 let (_, last) = asked.get(&number).copied().unwrap_or_default();
                 let used = if right { last } else { nonce(u32::MAX) };
-                if bucket.answer(&p, now, used, &takes(Some(largest))) {
+                if bucket.on_answer(&p, now, used, &takes(Some(largest))) {
                     prop_assert!(right);
                     told.insert(number, (now, largest));
                     prop_assert_eq!(bucket.largest(&p, now), Some(largest));

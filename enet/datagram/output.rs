@@ -58,8 +58,8 @@ fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
         control::ask(device, nonce, to.mac, net_state);
     }
     match known {
-        Known::Told(told, _) if len > told.largest.into() => Err(EMSGSIZE),
-        Known::Told(..) | Known::Ask(_) | Known::Nothing => Ok(()),
+        Known::Answer(told, _) if len > told.largest.into() => Err(EMSGSIZE),
+        Known::Answer(..) | Known::Query(_) | Known::Nothing => Ok(()),
     }
 }
 

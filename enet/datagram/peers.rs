@@ -96,14 +96,16 @@ impl Peers {
         told: &Capabilities,
     ) -> bool {
         self.with(source, device.index(), |bucket, peer, now| {
-            bucket.answer(peer, now, nonce, told)
+            bucket.on_answer(peer, now, nonce, told)
         })
         .unwrap_or(false)
     }
 
     /// Forgets the report of `peer`, which may be outdated.
     pub(crate) fn doubt(&self, peer: &Address) {
-        self.with(peer.mac, peer.ifindex, |bucket, peer, _| bucket.doubt(peer));
+        self.with(peer.mac, peer.ifindex, |bucket, peer, _| {
+            bucket.invalidate(peer)
+        });
     }
 
     /// Forgets the hosts behind device `ifindex`, which was removed.

@@ -120,9 +120,9 @@ fn plan<M: Mapped>(
     let known = net_state.edp_peers.look_up(&peer);
     *query = known.query().map(|nonce| Query { to: peer, nonce });
     match known {
-        Known::Told(told, _) if told.mapped => {}
-        Known::Told(..) => return Err(Statistic::MappedTcpPeer),
-        Known::Ask(_) | Known::Nothing => return Err(Statistic::MappedTcpUnknown),
+        Known::Answer(told, _) if told.mapped => {}
+        Known::Answer(..) => return Err(Statistic::MappedTcpPeer),
+        Known::Query(_) | Known::Nothing => return Err(Statistic::MappedTcpUnknown),
     }
     Ok(Plan {
         to: peer,

@@ -2,7 +2,7 @@
 
 //! Headers: what is read is what is written, and what is answered.
 
-use edp::peers::{Bucket, Known, Peer, ASK_AGAIN};
+use edp::peers::{Bucket, Known, Peer, QUERY_INTERVAL};
 use edp::ports::{self, DYNAMIC, REGISTERED};
 use edp::query::{self, Capabilities, Host};
 use edp::{echo, rate, wire};
@@ -93,9 +93,9 @@ fn peers(steps: &[u8]) {
             ifindex: 1,
         };
         let nonce = (count as u32 + 1).to_be_bytes();
-        if let Known::Ask(nonce) = bucket.look_up(&peer, now, || nonce) {
+        if let Known::Query(nonce) = bucket.look_up(&peer, now, || nonce) {
             let (before, _) = std::mem::replace(&mut asked[number], (now, nonce));
-            assert!(before == 0 || now - before >= ASK_AGAIN);
+            assert!(before == 0 || now - before >= QUERY_INTERVAL);
         }
         let (_, right) = asked[number];
         let largest = u16::from(step[2]);
@@ -103,8 +103,8 @@ fn peers(steps: &[u8]) {
             largest_datagram: Some(largest),
             ..Capabilities::default()
         };
-        assert!(!bucket.answer(&peer, now, [0xff; 4], &answer));
-        if step[0] >= 128 && bucket.answer(&peer, now, right, &answer) {
+        assert!(!bucket.on_answer(&peer, now, [0xff; 4], &answer));
+        if step[0] >= 128 && bucket.on_answer(&peer, now, right, &answer) {
             assert_eq!(bucket.largest(&peer, now), Some(largest));
         }
     }
