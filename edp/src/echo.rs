@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Port 0: control messages that the protocol answers by itself.
+//! Port 0: control messages that the protocol answers itself.
 //!
-//! The first payload byte is the message's type. An echo request is returned
-//! with its type changed to [`REPLY`] and every other byte as it came; it has a sum if
-//! the request had one.
+//! The first payload byte is the message's type. The answer to an echo request has the type
+//! [`REPLY`] and otherwise the same bytes. It has a checksum if the request had one.
 
 use super::wire::Header;
 
@@ -13,9 +12,8 @@ pub const REQUEST: u8 = 1;
 /// Type of an echo reply (`EDP_ECHO_REPLY`).
 pub const REPLY: u8 = 2;
 
-/// The header of the answer to a control message, `None` when there is none to
-/// give: another destination, another type, or an asker at port 0, where two
-/// hosts would answer each other for ever.
+/// Returns the header of the answer to a control message. `None` for another destination or type,
+/// or if the request came from port 0: two hosts would answer each other for ever.
 ///
 /// `first_payload_byte` is `None` for an empty datagram.
 #[inline]

@@ -6,17 +6,16 @@
 //! are built by cargo, where they are tested, and inside the kernel module,
 //! where a panic would be a kernel BUG: so no function here can panic.
 //!
-//! * [`wire`]: the header's six bytes, and the sum that may follow the payload.
-//! * [`echo`], [`query`]: what is answered on port 0; [`rate`]: how often.
-//! * [`peers`]: what other hosts have answered.
-//! * [`ports`]: when a port is taken and which free one is given out; the
-//!   Ethernet Streaming Protocol uses the same rules.
+//! * [`wire`]: the header's six bytes, and the checksum that may follow the payload.
+//! * [`echo`], [`query`]: the answers on port 0; [`rate`]: their rate limit.
+//! * [`peers`]: a cache of other hosts' answers.
+//! * [`ports`]: when ports conflict, and how a free one is chosen. The Ethernet Streaming Protocol
+//!   uses the same rules.
 
 #![cfg_attr(not(MODULE), no_std)]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
-// Inside the module this is a private part of one large crate, which need not
-// use all that a library offers.
+// Inside the module this is a private part of one large crate, which does not use everything.
 #![cfg_attr(MODULE, allow(dead_code, unused_imports, unreachable_pub))]
 
 pub mod echo;

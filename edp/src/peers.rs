@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Answers of other hosts to queries, and which hosts did not answer.
+//! A cache of other hosts' answers to queries, and of the hosts that did not answer.
 //!
-//! A peer is asked when a datagram leaves for it that not every host takes. The
-//! datagram does not wait for the answer: later ones meet the limit that it tells. A peer
-//! that is still of interest is asked again before its answer expires. The
-//! caller keeps a number of [`Bucket`]s, and chooses a peer's by a keyed hash, so that
-//! nobody can fill the one of another.
+//! A peer is queried when a datagram is sent to it that not every host accepts. The datagram does
+//! not wait for the answer; later ones meet the limit in it. A peer that is still in use is queried
+//! again before its answer expires. The caller has an array of [`Bucket`]s and chooses a peer's by
+//! a keyed hash, so that an attacker cannot fill another peer's bucket.
 //!
-//! Times are nanoseconds of a monotonic clock.
+//! Times are in nanoseconds of a monotonic clock.
 
 use super::query::{flags, Capabilities, Nonce};
 
@@ -17,14 +16,14 @@ const WAYS: usize = 4;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A query may follow another one to the same peer after this time. Until then the
-/// peer's entry stays, so that no other one can make it ask again.
+/// The minimum time between two queries to a peer. The peer's entry stays for that time, so
+/// evicting it cannot cause another query.
 pub const QUERY_INTERVAL: u64 = SECOND;
-/// How long an answer counts.
+/// How long an answer is valid.
 pub const ANSWER_LIFETIME: u64 = 60 * SECOND;
-/// The age of an answer from which on the peer is asked again while the answer still counts.
+/// The age from which on a valid answer is refreshed by another query.
 pub const REFRESH_AFTER: u64 = ANSWER_LIFETIME / 2;
-/// How long a peer that has not answered within [`QUERY_INTERVAL`] is not asked again.
+/// How long a peer that did not answer within [`QUERY_INTERVAL`] is not queried again.
 pub const SILENCE_BACKOFF: u64 = 10 * SECOND;
 
 /// A peer: its address, and the device that leads to it.
@@ -36,12 +35,12 @@ pub struct Peer {
     pub ifindex: u32,
 }
 
-/// What a peer has answer.
+/// A peer's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The largest datagram that it takes, bytes.
+    /// The largest datagram that the peer accepts, bytes.
     pub largest: u16,
-    /// Whether it takes connections that stand for ones of TCP.
+    /// Whether the peer accepts mapped connections, which stand for TCP ones.
     pub mapped: bool,
 }
 
@@ -49,11 +48,11 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     peer: Peer,
-    /// When the last query left.
+    /// When the last query was sent.
     queried_at: u64,
-    /// That query's nonce, if there is no answer to it.
+    /// That query's nonce, until it is answered.
     pending: Option<Nonce>,
-    /// The last answer, and when it came.
+    /// The last answer, and when it arrived.
     answer: Option<(Answer, u64)>,
 }
 
@@ -66,7 +65,7 @@ impl Entry {
         self.is_used() && self.peer == *peer
     }
 
-    /// The last answer, if it counts at `now`, and its age.
+    /// The last answer, if it is valid at `now`, and its age.
     fn valid_answer(&self, now: u64) -> Option<(Answer, u64)> {
         let (answer, at) = self.answer?;
         let age = now.saturating_sub(at);
@@ -82,36 +81,36 @@ impl Entry {
                     .saturating_add(QUERY_INTERVAL + SILENCE_BACKOFF)
     }
 
-    /// Whether another peer may have its place.
+    /// Whether another peer may take the entry.
     fn is_evictable(&self, now: u64) -> bool {
         !self.is_used() || now >= self.queried_at.saturating_add(QUERY_INTERVAL)
     }
 
-    /// More for one that is missed more: an answer, and of two the one asked for later.
+    /// The value for eviction: entries with an answer are worth more, then those queried later.
     fn worth(&self, now: u64) -> (bool, u64) {
         (self.valid_answer(now).is_some(), self.queried_at)
     }
 
-    /// A query leaves at `now`.
+    /// Notes a query that is sent at `now`.
     fn on_query_sent(&mut self, now: u64, nonce: Nonce) {
         self.queried_at = now;
         self.pending = Some(nonce);
     }
 }
 
-/// The cache's answer to a sender for which it matters what a peer takes.
+/// The result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// What it has answer. With a nonce, a query with that is to be sent: the answer expires soon.
+    /// The answer. If there is a nonce, send a query with it: the answer expires soon.
     Answer(Answer, Option<Nonce>),
-    /// Nothing.
+    /// No answer, and a query is not due.
     Nothing,
-    /// Nothing, and a query with this nonce is to be sent.
+    /// No answer: send a query with this nonce.
     Query(Nonce),
 }
 
 impl Known {
-    /// The nonce of the query that is to be sent.
+    /// The nonce of the query to send.
     pub fn query(self) -> Option<Nonce> {
         match self {
             Known::Answer(_, nonce) => nonce,
@@ -121,25 +120,24 @@ impl Known {
     }
 }
 
-/// A few peers.
+/// A set of the cache, for a few peers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bucket([Entry; WAYS]);
 
 impl Bucket {
-    /// What `peer` has answer, if the answer counts at `now`.
+    /// The answer of `peer`, if it is valid at `now`.
     pub fn answer_of(&self, peer: &Peer, now: u64) -> Option<Answer> {
         let entry = self.0.iter().find(|entry| entry.is_of(peer))?;
         entry.valid_answer(now).map(|(answer, _)| answer)
     }
 
-    /// The largest datagram that `peer` takes, bytes, if it has answer that and the answer counts at
-    /// `now`.
+    /// The largest datagram that `peer` accepts, bytes, if its answer is valid at `now`.
     pub fn largest(&self, peer: &Peer, now: u64) -> Option<u16> {
         self.answer_of(peer, now).map(|answer| answer.largest)
     }
 
-    /// Looks `peer` up at `now`. If the caller is to ask it, `nonce` makes the query's nonce,
-    /// and the query counts as sent.
+    /// Looks `peer` up at `now`. If a query is due, `nonce` makes its nonce, and the query counts
+    /// as sent.
     pub fn look_up(&mut self, peer: &Peer, now: u64, nonce: impl FnOnce() -> Nonce) -> Known {
         let entries = &mut self.0;
         if let Some(entry) = entries.iter_mut().find(|entry| entry.is_of(peer)) {
@@ -168,8 +166,8 @@ impl Bucket {
         Known::Query(nonce)
     }
 
-    /// Takes the answer of `peer` at `now`. `false` if it was not asked, or with another
-    /// nonce; then nothing changes.
+    /// Stores the answer of `peer` at `now`. Returns false, and changes nothing, if no query with
+    /// this nonce is pending.
     pub fn on_answer(&mut self, peer: &Peer, now: u64, nonce: Nonce, caps: &Capabilities) -> bool {
         let queried = |entry: &&mut Entry| {
             entry.pending == Some(nonce) && entry.is_of(peer) && entry.is_pending(now)
@@ -186,14 +184,14 @@ impl Bucket {
         true
     }
 
-    /// Forgets what `peer` has answer. It is asked again when its next turn comes.
+    /// Forgets the answer of `peer`. The next look-up may query it again.
     pub fn invalidate(&mut self, peer: &Peer) {
         if let Some(entry) = self.0.iter_mut().find(|entry| entry.is_of(peer)) {
             entry.answer = None;
         }
     }
 
-    /// Forgets the peers that the device with index `ifindex` led to.
+    /// Forgets the peers behind the device with the index `ifindex`.
     pub fn forget(&mut self, ifindex: u32) {
         let gone = self.0.iter_mut().filter(|e| e.peer.ifindex == ifindex);
         gone.for_each(|entry| *entry = Entry::default());

@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ports: when one is taken, and which free one to give out.
+//! Ports: when two sockets conflict, and how a free port is chosen.
 //!
-//! The caller knows which ports have an owner; the rules here only ask about it.
+//! The caller knows which ports have an owner and passes that in.
 
 use core::ops::RangeInclusive;
 
-/// Ports given out first: IANA's dynamic ports (RFC 6335).
+/// The first choice for autobound ports: IANA's dynamic ports (RFC 6335).
 pub const DYNAMIC: RangeInclusive<u16> = 49152..=65535;
-/// Ports given out when every dynamic one is taken. Those below are only had
-/// by asking for them.
+/// Autobound ports once every dynamic one is taken. Lower ports are bound only on request.
 pub const REGISTERED: RangeInclusive<u16> = 1024..=49151;
 
 /// A socket's claim to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The interface it receives by: an index, or 0 for all interfaces.
+    /// Index of the interface that the socket receives by, or 0 for all interfaces.
     pub ifindex: u32,
-    /// Its program lets others have the port too, if they say the same
-    /// (`SO_REUSEADDR`).
+    /// The program shares the port with sockets that do the same (`SO_REUSEADDR`).
     pub shares: bool,
-    /// It listens for connections, which is never shared.
+    /// The socket listens for connections. Such a port is never shared.
     pub listens: bool,
 }
 
@@ -31,9 +29,9 @@ pub const fn conflicts(holder: Claim, other: Claim) -> bool {
     !apart && (!holder.shares || !other.shares || holder.listens)
 }
 
-/// Chooses a free port for a socket that asked for none: in [`DYNAMIC`] the
-/// first from the one at `offset` on and around; when all of those are taken, the
-/// same in [`REGISTERED`]. `None` when no port is free in either; never 0.
+/// Chooses a free port for a socket that is not bound: the first one in [`DYNAMIC`] from `offset`
+/// on, with wrap-around, and then the same in [`REGISTERED`]. `None` if no port is free in either;
+/// never 0.
 ///
 /// * `offset`: a random number.
 /// * `next_free`: the first port without an owner from the given one on.
@@ -45,13 +43,12 @@ pub fn pick(offset: u16, next_free: impl Fn(u16) -> Option<u16>) -> Option<u16> 
     pick_in(DYNAMIC).or_else(|| pick_in(REGISTERED))
 }
 
-/// The ports for a connection that asked for none, in the order in which to try
-/// them: those of [`DYNAMIC`] from the one at `offset` on and around, then those of
-/// [`REGISTERED`] in the same way.
+/// The ports to try for a connection whose socket is not bound, in order: those of [`DYNAMIC`] from
+/// `offset` on, with wrap-around, then those of [`REGISTERED`] in the same way.
 ///
-/// `offset` is a secret of the destination, and a number that the ports taken for
-/// it so far have moved on (RFC 6056, 3.3.4). So nobody else can tell the next
-/// port, and one comes again for the same destination only after all others.
+/// `offset` combines a secret for the destination with a counter that each port taken for it
+/// advances (RFC 6056, 3.3.4). So others cannot predict the next port, and a port is reused for a
+/// destination only after all others.
 pub fn candidates(offset: u16) -> impl Iterator<Item = u16> {
     let around = move |range: RangeInclusive<u16>| {
         let first = start(&range, offset);
@@ -60,7 +57,7 @@ pub fn candidates(offset: u16) -> impl Iterator<Item = u16> {
     around(DYNAMIC).chain(around(REGISTERED))
 }
 
-/// The port at `offset`, counted around the range from its first port on.
+/// The port at `offset` from the first one of the range, with wrap-around.
 fn start(range: &RangeInclusive<u16>, offset: u16) -> u16 {
     let (first, last) = (*range.start(), *range.end());
     // A range is not empty, and its length is less than 2^16.

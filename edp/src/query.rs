@@ -7,7 +7,7 @@
 //! 4  the query's nonce  options  its answer
 //! ```
 //!
-//! The options are those of this table, in any order:
+//! The options are in any order:
 //!
 //! ```text
 //! type (1 byte)  length of the value (1 byte)  value, big-endian
@@ -19,9 +19,9 @@
 //!            6                              2  packets_to_ack
 //! ```
 //!
-//! A receiver skips types that it does not know. An option that is cut off, or has
-//! another length than here, ends the list. Header and answer fit into the least
-//! Ethernet frame, so that the answer is no longer than the query on the wire.
+//! A receiver skips unknown types. An option that is truncated, or has another length than listed,
+//! ends the list. Header and answer fit the shortest Ethernet frame, so an answer is never longer
+//! on the wire than its query.
 
 use super::wire::Header;
 
@@ -30,23 +30,23 @@ pub const QUERY: u8 = 3;
 /// Type of the answer to a query (`EDP_ANSWER`).
 pub const ANSWER: u8 = 4;
 
-/// The version of the protocols that this is.
+/// The version of the protocols that this code speaks.
 pub const VERSION: u8 = 1;
 
-/// Bytes of a query that have a meaning; more may follow.
+/// Meaningful bytes of a query; more may follow.
 pub const QUERY_LEN: usize = 5;
-/// Bytes of the answer that [`Host::answer`] gives.
+/// Bytes of the answer that [`Host::answer`] returns.
 pub const ANSWER_LEN: usize = 30;
-/// Bytes of an answer at most.
+/// Maximum number of bytes of an answer.
 pub const ANSWER_MAX: usize = 40;
 
 /// Bits of [`Capabilities::flags`].
 pub mod flags {
     /// The host has ESP.
     pub const ESP: u16 = 1 << 0;
-    /// It takes datagrams and packets with a sum.
+    /// The host accepts datagrams and packets with a checksum.
     pub const SUMS: u16 = 1 << 1;
-    /// It takes connections of ESP that stand for ones of TCP.
+    /// The host accepts mapped connections, ESP ones which stand for TCP ones.
     pub const MAPPED: u16 = 1 << 2;
 }
 
@@ -60,19 +60,19 @@ mod kind {
     pub const PACKETS_TO_ACK: u8 = 6;
 }
 
-/// Payload of a datagram that every Ethernet device takes: its MTU is at least 68 bytes
+/// Payload of a datagram that every Ethernet device carries: MTUs are at least 68 bytes
 /// (`ETH_MIN_MTU`).
 const LEAST_DATAGRAM: u16 = 62;
 
-/// Random bytes of a query. Its answer repeats them; the asker drops an answer with others.
+/// Random bytes of a query. Its answer repeats them; an answer with other bytes is dropped.
 pub type Nonce = [u8; 4];
 
-/// This host's limits and settings, as an answer that is sent by one device tells them.
+/// This host's limits and settings, as answers by one device report them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// The largest datagram that the device takes, without a sum.
+    /// The largest datagram that the device carries, without a checksum, bytes.
     pub largest_datagram: u32,
-    /// The largest payload of an ESP packet that it takes, without a sum.
+    /// The largest payload of an ESP packet that the device carries, without a checksum, bytes.
     pub largest_payload: u32,
     /// ESP's setting.
     pub burst_length: u16,
@@ -80,7 +80,7 @@ pub struct Host {
     pub initial_ack_burst_length: u16,
     /// ESP's setting.
     pub packets_to_ack: u16,
-    /// Whether it takes connections that stand for ones of TCP.
+    /// Whether the host accepts mapped connections, which stand for TCP ones.
     pub mapped: bool,
 }
 
@@ -91,9 +91,9 @@ pub struct Capabilities {
     pub version: Option<u8>,
     /// Bits of [`flags`].
     pub flags: Option<u16>,
-    /// The largest datagram that it takes, without a sum, bytes.
+    /// The largest datagram that the host accepts, without a checksum, bytes.
     pub largest_datagram: Option<u16>,
-    /// The largest payload of an ESP packet that it takes, without a sum, bytes.
+    /// The largest payload of an ESP packet that the host accepts, without a checksum, bytes.
     pub largest_payload: Option<u16>,
     /// Its `burst_length` and `initial_ack_burst_length`.
     pub window: Option<(u16, u16)>,
@@ -107,7 +107,7 @@ pub const fn query(nonce: Nonce) -> [u8; QUERY_LEN] {
     [QUERY, n0, n1, n2, n3]
 }
 
-/// The nonce of a query with `payload`, of which the first bytes are enough.
+/// The nonce of a query with `payload`, whose first [`QUERY_LEN`] bytes suffice.
 pub fn nonce_of_query(payload: &[u8]) -> Option<Nonce> {
     match *payload {
         [QUERY, n0, n1, n2, n3, ..] => Some([n0, n1, n2, n3]),
@@ -174,7 +174,7 @@ impl Host {
 }
 
 impl Capabilities {
-    /// Reads the payload of an answer. Of an option that comes twice, the last one counts.
+    /// Reads the payload of an answer. If an option is repeated, the last one counts.
     pub fn of_answer(payload: &[u8]) -> Option<(Nonce, Self)> {
         match *payload {
             [ANSWER, n0, n1, n2, n3, ref options @ ..] => {

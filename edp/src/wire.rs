@@ -4,28 +4,27 @@
 //!
 //! ```text
 //!  0           2           4           6
-//!  | source    | dest.     | payload   | payload ... | sum (4 bytes),
+//!  | source    | dest.     | payload   | payload ... | checksum (4 bytes),
 //!  | port      | port      | length    |             | if the length says so
 //! ```
 //!
-//! The length is there because Ethernet pads short frames (Reinhardt 2006). Its top bit
-//! says that a sum follows the payload: the CRC32c (Castagnoli) of header and payload,
-//! big-endian.
+//! The length is needed because Ethernet pads short frames (Reinhardt 2006). Its top bit says that
+//! a checksum follows the payload: the CRC32c (Castagnoli) of header and payload, big-endian.
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 6;
 
-/// Bytes of the sum behind the payload.
+/// Bytes of the checksum after the payload.
 pub const CHECKSUM_LEN: usize = 4;
 
-/// The most payload that the length field can state, bytes.
+/// The maximum payload that the length field can express, bytes.
 pub const LARGEST: u16 = 0x7fff;
 
-/// The bit of the length field that announces a sum.
+/// The bit of the length field that announces a checksum.
 const CHECKSUM_BIT: u16 = 0x8000;
 
-/// Payload of a datagram that needs an MTU of no more than 1500 bytes, which every host
-/// of the segment is supposed to take.
+/// The largest payload that fits an MTU of 1500 bytes, which every host of the segment is supposed
+/// to accept.
 pub const COMMON_LARGEST: usize = 1494;
 
 /// The header, in host byte order.
@@ -35,9 +34,9 @@ pub struct Header {
     pub src: u16,
     /// The receiving socket's port; 0 is the protocol itself.
     pub dst: u16,
-    /// Bytes of payload, without header, sum and padding: [`LARGEST`] at most.
+    /// Bytes of payload, without header, checksum and padding: at most [`LARGEST`].
     pub len: u16,
-    /// A sum follows the payload.
+    /// A checksum follows the payload.
     pub has_checksum: bool,
 }
 
@@ -60,7 +59,7 @@ impl Header {
         }
     }
 
-    /// The header as it stands on the wire.
+    /// Returns the header as bytes on the wire.
     #[inline(always)]
     pub const fn emit(&self) -> [u8; HEADER_LEN] {
         let checksum = if self.has_checksum { CHECKSUM_BIT } else { 0 };
@@ -70,9 +69,9 @@ impl Header {
         [s0, s1, d0, d1, l0, l1]
     }
 
-    /// How many of the `following` bytes behind the header are payload; the rest
-    /// is the sum, if there is one, and padding to be trimmed. `None` when the frame
-    /// holds fewer than the header claims: such a frame is dropped.
+    /// How many of the `following` bytes after the header are payload; the rest is the checksum, if
+    /// there is one, and padding to trim. `None` if the frame is shorter than the header claims:
+    /// such a frame is dropped.
     #[inline]
     pub fn payload_len(&self, following: usize) -> Option<usize> {
         let len = usize::from(self.len);
@@ -80,7 +79,7 @@ impl Header {
     }
 }
 
-/// Bytes of the sum behind a payload that has one if `has_checksum`.
+/// Bytes of the checksum after a payload, 0 unless `has_checksum`.
 #[inline]
 pub const fn checksum_len(has_checksum: bool) -> usize {
     if has_checksum {
@@ -90,9 +89,9 @@ pub const fn checksum_len(has_checksum: bool) -> usize {
     }
 }
 
-/// The largest datagram, in bytes, that a device with an MTU of `device_mtu`
-/// bytes carries: what `EDP_SO_MTU` reports. Never more than the length field
-/// can say. It is smaller by [`CHECKSUM_LEN`] if `has_checksum`.
+/// The largest datagram, in bytes, that a device with an MTU of `device_mtu` bytes carries, as
+/// `EDP_SO_MTU` reports it. The length field limits it, and a checksum takes [`CHECKSUM_LEN`] bytes
+/// of it.
 #[inline]
 pub const fn mtu(device_mtu: u32, has_checksum: bool) -> u32 {
     let room = device_mtu.saturating_sub(HEADER_LEN as u32);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can be set, and what is counted.
+//! Parameters and counters.
 
 use super::timers::{from_micros, from_millis, Nanos, ACK_DELAY, MICROSECOND};
 
-/// The largest window: what serial numbers can tell apart.
+/// The largest window that serial numbers allow.
 pub(super) const LARGEST_WINDOW: u16 = 0x7fff;
 
 /// The protocol's parameters, as under `/proc/sys/esp/` (Treydte 2007).
 ///
-/// Ranges are the business of whoever sets them; values out of range cannot
-/// harm the engine, 0 counts as 1 where 0 would stop it.
+/// The caller checks ranges. Values out of range cannot harm the engine; 0 counts as 1 where it
+/// would stop the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
-    /// The window during bulk transfer, in packets: 1 to 32767. If
-    /// `burst_length_max` is larger, it is the least one, and the first.
+    /// The window during bulk transfer, in packets: 1 to 32767. If `burst_length_max` is larger,
+    /// this is the initial and minimum window.
     pub burst_length: u16,
-    /// The largest window that a receiver grants, and a sender makes use of.
+    /// The largest window that a receiver grants and a sender uses.
     pub burst_length_max: u16,
     /// Packets that may follow an unacknowledged announcement: 0 up to
     /// `burst_length`.
@@ -24,14 +24,13 @@ pub struct Config {
     /// Received packets that make an acknowledgement due: 1 up to
     /// `burst_length`.
     pub packets_to_ack: u16,
-    /// The least time, in microseconds, after which a receiver asks for missing
-    /// packets.
+    /// The minimum time, in microseconds, after which a receiver probes for missing packets.
     pub round_trip_time: u32,
-    /// The least retransmission timeout, in microseconds.
+    /// The minimum retransmission timeout, in microseconds.
     pub retransmission_time_min: u32,
-    /// How long, in milliseconds, the peer may owe an answer and be silent.
+    /// How long, in milliseconds, a peer that owes an answer may be silent.
     pub user_timeout: u32,
-    /// The caller keeps packets behind a hole, and takes requests that name packets: see
+    /// The caller keeps packets behind a hole, and supports requests that name packets: see
     /// [`Outcome::keep`](super::Outcome::keep).
     pub selective: bool,
 }
@@ -44,8 +43,8 @@ impl Default for Config {
             initial_ack_burst_length: 1,
             packets_to_ack: 10,
             round_trip_time: 200,
-            // Several delayed acknowledgements, and what a full buffer of 128 KiB takes to leave at
-            // 100 Mbit/s: a packet behind it is not lost.
+            // Several delayed acknowledgements, and the time in which a full buffer of 128 KiB is
+            // sent at 100 Mbit/s: a packet behind it is not lost.
             retransmission_time_min: 10_000,
             user_timeout: 15_000,
             selective: false,
@@ -54,14 +53,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The window, at least one packet and at most what serial numbers can
-    /// tell apart.
+    /// The window: at least one packet, and at most what serial numbers allow.
     #[inline]
     pub(super) fn window(&self) -> u16 {
         self.burst_length.clamp(1, LARGEST_WINDOW)
     }
 
-    /// The same with a window of `most` packets at most.
+    /// Returns the same with a window of at most `most` packets.
     pub(super) fn with_window_up_to(self, most: u16) -> Self {
         if self.burst_length <= most {
             return self;
@@ -84,7 +82,7 @@ impl Config {
         self.burst_length_max > self.burst_length
     }
 
-    /// The largest window that this side takes as a sender, 0 if it takes none.
+    /// The largest granted window that this side accepts as a sender; 0 if it accepts no grants.
     pub(super) fn largest_grant(&self) -> u8 {
         if self.is_adaptive() {
             u8::try_from(self.burst_length_max).unwrap_or(u8::MAX)
@@ -93,14 +91,13 @@ impl Config {
         }
     }
 
-    /// The least retransmission timeout.
+    /// The minimum retransmission timeout.
     #[inline]
     pub(super) fn least_timeout(&self) -> Nanos {
         from_micros(self.retransmission_time_min.max(1))
     }
 
-    /// The shortest time that a timer of a connection at rest takes: of the retransmission's and
-    /// the delayed acknowledgement's the shorter one.
+    /// The shortest timer of an idle connection: retransmission or delayed acknowledgement.
     #[inline]
     pub(super) fn shortest_timer(&self) -> Nanos {
         const ACK_DELAY_MICROS: u32 = (ACK_DELAY / MICROSECOND) as u32;
@@ -110,7 +107,7 @@ impl Config {
         self.least_timeout()
     }
 
-    /// The longest silence of a peer that owes an answer.
+    /// The maximum silence of a peer that owes an answer.
     #[inline]
     pub(super) fn patience(&self) -> Nanos {
         from_millis(self.user_timeout)
@@ -122,11 +119,11 @@ impl Config {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Stats {
-    /// Packets given out for sending, empty ones and resends included.
+    /// Packets sent, including empty ones and retransmissions.
     pub pkt_tx: u32,
-    /// Of these, data, SYN and FIN sent again.
+    /// Of these, retransmissions of data, SYN and FIN.
     pub pkt_rtx: u32,
-    /// Packets the device did not take; counted by the caller.
+    /// Packets that the device did not accept; counted by the caller.
     pub tx_err: u32,
     /// Packets that reached the connection.
     pub pkt_rx: u32,
@@ -134,7 +131,7 @@ pub struct Stats {
     pub pkt_rx_oos: u32,
     /// Of these, packets dropped for any other reason.
     pub pkt_rx_drop: u32,
-    /// Numbers found missing: what lay before a packet that came too early.
+    /// Numbers found missing before a packet that arrived too early.
     pub seq_lost: u32,
     /// Retransmission requests sent.
     pub arq_tx: u32,

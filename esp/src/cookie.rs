@@ -1,61 +1,59 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SYN cookies: a listener that keeps nothing of a SYN can tell a packet that
-//! answers its SYN|ACK.
+//! SYN cookies: a listener that keeps no state of a SYN still recognises a packet that answers its
+//! SYN|ACK.
 //!
-//! The SYN|ACK's number is a hash of the connection's ends, the client's first
-//! number, a secret and the time. The client's next packet has the first number and
-//! acknowledges the hash: all that the listener would have kept. A listener gives
-//! every SYN|ACK such a number, so that it need not know beforehand which ones it
-//! will forget.
+//! The SYN|ACK's number is a hash of the connection's ends, the client's first number, a secret and
+//! the time. The client's next packet carries its first number and acknowledges the hash, which is
+//! all the state that the listener would have kept. Every SYN|ACK of a listener has such a number,
+//! so the listener need not know in advance which connections it will forget.
 //!
-//! What the SYN told is forgotten. So only a client gets a cookie that speaks this version, takes
-//! skips, and whose window is no larger than [`MOST_WINDOW`]: of a connection that a cookie made
-//! that much is known.
+//! The options of the SYN are forgotten. So only a client that speaks this version, accepts skips,
+//! and has a window of at most [`MOST_WINDOW`] gets a cookie: these facts hold for each connection
+//! made from a cookie.
 //!
-//! Numbers have 16 bits, and so has the hash. A packet with data that was made up is
-//! taken for an answer once in 2^15 times, an empty one once in 2^14: the time and
-//! the number of the last packet are not in it and are tried.
+//! Numbers have 16 bits, and so has the hash. A forged packet with data is taken for an answer once
+//! in 2^15 times, a forged empty one once in 2^14. The time and the number of the last packet are
+//! not in the packet, so several values are tried.
 
 use super::options::Options;
 use super::seq::Seq;
 use super::timers::Nanos;
 use super::wire::{flags, Header};
 
-/// For how long a cookie stays the same, as a power of two of nanoseconds: 69 s.
+/// How long a cookie stays the same, as a power of two of nanoseconds: 69 s.
 const EPOCH: u32 = 36;
 
-/// So many packets may be lost behind a cookie, and the next one is known for a client's
-/// nevertheless.
+/// Packets after a cookie that may be lost. The next one is still recognised.
 const MOST_BEHIND: u16 = 32;
 
-/// First numbers that share a hash: those of [`MOST_BEHIND`] packets lie in two blocks at most, so
-/// that a packet that was made up costs four hashes.
+/// First numbers that share a hash. Those of [`MOST_BEHIND`] packets are in at most two blocks, so
+/// a forged packet costs four hashes.
 const BLOCK: u16 = 32;
 
-/// Places for marks: at a thousand connections by cookies in a second each stays for four seconds
-/// on average.
+/// Entries for marks. With a thousand connections by cookies per second, each stays for four
+/// seconds on average.
 pub const MARKS: usize = 4096;
 
-/// Tells the hash of a mark from that of a cookie: no epoch is so large.
+/// Separates the hashes of marks from those of cookies: no epoch is so large.
 const MARK: u64 = 1 << 62;
 
-/// The place of a packet behind a cookie.
+/// How a packet follows a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The first one: it names the SYN.
+    /// The first packet, with a header that stands for the client's SYN.
     First(Header),
-    /// A later one of a client whose first packets have not arrived.
+    /// A later packet, of a client whose first packets have not arrived.
     Later,
 }
 
-/// For how long at most an answer to a cookie is taken.
+/// The maximum age of a cookie whose answer is accepted.
 pub const LIFE: Nanos = 2 << EPOCH;
 
 /// The largest window of a client that gets a cookie.
 pub const MOST_WINDOW: u16 = 256;
 
-/// Whether the sender of a SYN with these options may be answered by a cookie.
+/// Whether a SYN with these options may be answered with a cookie.
 pub fn suits(options: &Options) -> bool {
     let window = options.window.map(|window| window.burst_length);
     options.version.is_some()
@@ -63,17 +61,17 @@ pub fn suits(options: &Options) -> bool {
         && window.is_some_and(|window| window <= MOST_WINDOW)
 }
 
-/// The client that a packet comes from, beside its port.
+/// The client that sent a packet, without its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
     /// Its Ethernet address, 48 bits.
     pub mac: u64,
-    /// The interface that leads there.
+    /// The interface that leads to it.
     pub ifindex: u32,
 }
 
 impl Client {
-    /// The number of the answer to `syn`. `hash` is keyed with a secret.
+    /// Returns the number of the SYN|ACK for `syn`. `hash` is keyed with a secret.
     pub fn cookie(&self, syn: &Header, now: Nanos, hash: impl Fn([u64; 3]) -> u64) -> Seq {
         self.number(syn, now >> EPOCH, &hash)
     }
@@ -82,13 +80,13 @@ impl Client {
         one_of(self.block(syn, syn.seq, epoch, hash), syn.seq)
     }
 
-    /// The hash of all first numbers in the block of `isn`.
+    /// The hash that all first numbers in the block of `isn` share.
     fn block(&self, packet: &Header, isn: Seq, epoch: u64, hash: &impl Fn([u64; 3]) -> u64) -> u64 {
         let [client, here] = self.ends(packet, isn.0 / BLOCK);
         hash([client, here, epoch])
     }
 
-    /// The ends of a connection, and a number of its.
+    /// The ends of a connection and a number, as input of the hash.
     fn ends(&self, packet: &Header, number: u16) -> [u64; 2] {
         let client = (self.mac << 16) | u64::from(packet.src);
         let here =
@@ -96,7 +94,7 @@ impl Client {
         [client, here]
     }
 
-    /// The place of `packet` behind a [`cookie`](Self::cookie) of this or the last epoch that it
+    /// How `packet` follows a [`cookie`](Self::cookie) of this or the last epoch, which it
     /// acknowledges. `None` if there was no such cookie.
     pub fn answered(
         &self,
@@ -123,7 +121,7 @@ impl Client {
                 one_of(*hash, isn).add(1) == packet.ack
             })
         };
-        // The first packet has the number behind the SYN's; a probe has an earlier one.
+        // The first packet's number follows the SYN's; a probe's is one less.
         let probe = packet.len == 0 && packet.flags == flags::ACK;
         let mut first = [1, 0].into_iter().take(if probe { 2 } else { 1 });
         if let Some(steps) = first.find(&names) {
@@ -140,9 +138,9 @@ impl Client {
         later.then_some(Answer::Later)
     }
 
-    /// The mark of the cookie that the first packet `packet` of a client acknowledges, whose SYN
-    /// was `syn`: a place in a table of [`MARKS`], and a tag that is not 0. A cookie that has made
-    /// a connection leaves its mark, and makes no other one.
+    /// The mark of the cookie that a client's first packet `packet` acknowledges, whose SYN was
+    /// `syn`: an index in a table of [`MARKS`], and a nonzero tag. A cookie that made a connection
+    /// leaves its mark, so that it makes no other one.
     pub fn mark(
         &self,
         syn: &Header,
@@ -155,13 +153,13 @@ impl Client {
     }
 }
 
-/// The cookie for a first number of the block whose hash this is. Each has bits of its own.
+/// The cookie for a first number of the block with this hash. Each number selects other bits.
 fn one_of(hash: u64, isn: Seq) -> Seq {
     let factor = u64::from(isn.0 % BLOCK) * 2 + 1;
     Seq((hash.wrapping_mul(factor) >> 48) as u16)
 }
 
-/// The SYN|ACK with the number `isn` that answers `syn`.
+/// Returns the SYN|ACK with the number `isn` that answers `syn`.
 pub fn answer_to(syn: &Header, isn: Seq) -> Header {
     Header {
         src: syn.dst,

@@ -3,24 +3,21 @@
 //! Ethernet Streaming Protocol: its wire format and a deterministic engine for
 //! one connection.
 //!
-//! Nothing here owns memory, takes a lock or knows a clock. The caller owns the
-//! queues, hands in packets and the time, and asks for packets to send;
-//! [`Connection`] decides. The same sources are built by cargo, where they are
-//! tested on a simulated wire, and inside the kernel module. A panic there would be
-//! a kernel BUG, so no function here can panic.
+//! Nothing here owns memory, takes a lock or reads a clock. The caller owns the queues, passes in
+//! packets and the time, and asks for packets to send; [`Connection`] decides. Cargo builds the
+//! same sources for tests on a simulated wire, and the kernel module builds them in. A panic there
+//! would be a kernel BUG, so no function here can panic.
 //!
-//! The protocol is that of Reinhardt 2006 with the flow control of Treydte 2007.
-//! Each file says how it fills what these leave open: [`connection`] for
-//! handshake, end and resets, `sender` for windows and retransmission, `receiver`
-//! for acknowledgements and requests, [`records`] for messages that keep their
-//! bounds, `timers` for liveness, [`ack_queue`] for the
-//! order of many senders.
+//! The protocol is that of Reinhardt 2006 with the flow control of Treydte 2007. Each file lists
+//! its choices where these are silent: [`connection`] for handshake, end and resets, `sender` for
+//! windows and retransmission, `receiver` for acknowledgements and requests, [`records`] for
+//! messages that keep their bounds, `timers` for liveness, [`ack_queue`] for the order of many
+//! senders.
 
 #![cfg_attr(not(MODULE), no_std)]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
-// Inside the module this is a private part of one large crate, which need not
-// use all that a library offers.
+// Inside the module this is a private part of one large crate, which does not use everything.
 #![cfg_attr(MODULE, allow(dead_code, unused_imports, unreachable_pub))]
 
 pub mod ack_queue;

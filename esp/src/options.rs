@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options of a SYN or SYN|ACK: what its sender tells the peer.
+//! Options of a SYN or SYN|ACK.
 //!
-//! They stand where other packets have payload, and take no number:
+//! Options take the place of the payload, without a sequence number:
 //!
 //! ```text
 //! type (1 byte)  length of the value (1 byte)  value, big-endian
@@ -20,19 +20,19 @@
 //!           11                              4  a nonce for the masks of sums
 //! ```
 //!
-//! The types are those of an answer on EDP's port 0, which has more of them.
+//! The types are shared with answers on EDP's port 0, which have more of them.
 //!
-//! A receiver skips types that it does not know. An option that is cut off, or has
-//! another length than here, ends the list. A side that does not say something is
-//! taken to be as the receiver of its SYN is.
+//! A receiver skips unknown types. An option that is truncated, or has another length than listed,
+//! ends the list. If a side omits an option, the receiver of its SYN assumes that the side has the
+//! receiver's own value.
 
 use super::config::{Config, LARGEST_WINDOW};
 use super::records::LEAST_RECORD;
 
-/// Bytes of the options that [`Options::emit`] gives.
+/// Bytes of the options that [`Options::emit`] returns.
 pub const OPTIONS_LEN: usize = 20;
 
-/// Bytes of options that are read at most; a type is skipped within them.
+/// Maximum bytes of options that are read, including skipped ones.
 pub const OPTIONS_MAX: usize = 64;
 
 /// Types of options.
@@ -47,28 +47,28 @@ mod kind {
     pub const NONCE: u8 = 11;
 }
 
-/// The bit of the capabilities that says that skips are taken.
+/// Capability: skips are accepted.
 const TAKES_SKIPS: u8 = 1;
 
-/// The bit of the capabilities that says that requests may name packets.
+/// Capability: requests may name packets.
 const SELECTIVE: u8 = 2;
 
-/// The bit that says that announcements are short when nothing may follow them.
+/// Capability: announcements are short if nothing may follow them.
 const ANNOUNCES_SHORT: u8 = 4;
 
-/// The bit that says that announcements had better be short.
+/// Capability bit of a crowded host: announcements to it should be short.
 const CROWDED: u8 = 8;
 
-/// Bytes of the option that [`Options::emit_records`] gives.
+/// Bytes of the option that [`Options::emit_records`] returns.
 pub const RECORDS_LEN: usize = 6;
 
-/// Bytes of the option that [`Options::emit_nonce`] gives.
+/// Bytes of the option that [`Options::emit_nonce`] returns.
 pub const NONCE_LEN: usize = 6;
 
-/// Bytes of the option that [`Mapped::emit`] gives.
+/// Bytes of the option that [`Mapped::emit`] returns.
 pub const MAPPED_LEN: usize = 38;
 
-/// An end of a connection as the program knows it: an address of IPv6, or of IPv4 as
+/// An end of a mapped connection as the program sees it: an IPv6 address, or an IPv4 one as
 /// `::ffff:a.b.c.d`, and a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InternetEnd {
@@ -78,18 +78,18 @@ pub struct InternetEnd {
     pub port: u16,
 }
 
-/// The two ends of a connection that stands for one of TCP. A SYN that tells them opens a
-/// connection to a listener of that kind only.
+/// The two ends of a mapped connection, which stands for a TCP one. A SYN with this option opens a
+/// connection only to a listener for mapped connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mapped {
-    /// The end of the SYN's sender.
+    /// The end at the SYN's sender.
     pub source: InternetEnd,
-    /// The end of its receiver.
+    /// The end at the SYN's receiver.
     pub destination: InternetEnd,
 }
 
 impl Mapped {
-    /// The same connection as its other end tells of it.
+    /// The same connection from the view of its other end.
     pub fn swapped(self) -> Self {
         Self {
             source: self.destination,
@@ -97,7 +97,7 @@ impl Mapped {
         }
     }
 
-    /// The option as it stands on the wire.
+    /// Returns the option as bytes on the wire.
     pub fn emit(&self) -> [u8; MAPPED_LEN] {
         let mut bytes = [0; MAPPED_LEN];
         let ends = [self.source, self.destination];
@@ -131,18 +131,18 @@ impl Mapped {
     }
 }
 
-/// The version of the protocol that is written here. A host that tells none has it too.
+/// The version of the protocol that this code speaks. A host without the option speaks it too.
 pub const VERSION: u8 = 1;
 
-/// Payload of a packet that every Ethernet device takes: its MTU is at least 68 bytes
-/// (`ETH_MIN_MTU`). Who asks for less gets this.
+/// Payload of a packet that every Ethernet device carries: MTUs are at least 68 bytes
+/// (`ETH_MIN_MTU`). Smaller values in an option are raised to this.
 const LEAST_PAYLOAD: u16 = 57;
 
-/// Payload of a packet for a peer whose SYN was not kept: that of an MTU of 1500
-/// bytes, which every host of the segment is supposed to take.
+/// Payload of a packet for a peer whose SYN was not kept: what fits an MTU of 1500 bytes, which
+/// every host of the segment is supposed to accept.
 pub const COMMON_PAYLOAD: u16 = 1489;
 
-/// The parameters of a sender's window, as [`Config`] has them.
+/// The parameters of a sender's window, as in [`Config`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
     /// [`Config::burst_length`].
@@ -151,36 +151,36 @@ pub struct Window {
     pub initial_ack_burst_length: u16,
 }
 
-/// What the sender of a SYN or SYN|ACK has told.
+/// The options of a SYN or SYN|ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// The most payload that it takes in one packet, bytes.
+    /// The maximum payload of one packet that the sender accepts, bytes.
     pub largest_payload: Option<u16>,
-    /// Its window.
+    /// The sender's window.
     pub window: Option<Window>,
-    /// The version of the protocol that it speaks.
+    /// The version of the protocol that the sender speaks.
     pub version: Option<u8>,
-    /// The largest window that a [`Grant`](super::Grant) can give it, 0 for none.
+    /// The largest window that a [`Grant`](super::Grant) may give the sender; 0 for no grants.
     pub largest_grant: u8,
     /// The ends of a mapped connection; in a SYN only.
     pub mapped: Option<Mapped>,
-    /// The connection has records: the longest one that it takes, bytes.
+    /// The longest record that the sender accepts, bytes; `None` if the connection has no records.
     pub records: Option<u32>,
-    /// It takes skips: see [`Header::is_skip`](super::Header::is_skip).
+    /// The sender accepts skips: see [`Header::is_skip`](super::Header::is_skip).
     pub takes_skips: bool,
-    /// It takes requests that name packets: see
+    /// The sender supports requests that name packets: see
     /// [`Header::names_missing`](super::Header::names_missing).
     pub selective: bool,
-    /// Its announcements are short when it is granted nothing behind them.
+    /// The sender's announcements are short if it is granted nothing behind them.
     pub announces_short: bool,
-    /// Many connections send to it: announcements are short until it grants more.
+    /// Many connections send to this host: announcements to it are short until it grants more.
     pub crowded: bool,
-    /// Its part of what the masks of sums are made of.
+    /// The sender's nonce for checksum masks.
     pub nonce: Option<u32>,
 }
 
 impl Options {
-    /// What is known of a peer whose SYN was not kept.
+    /// The facts known about a peer whose SYN was not kept.
     pub fn forgotten() -> Self {
         Self {
             largest_payload: Some(COMMON_PAYLOAD),
@@ -203,14 +203,14 @@ impl Options {
         [kind::RECORDS, 4, r0, r1, r2, r3]
     }
 
-    /// The option that tells a nonce.
+    /// Returns the option with a nonce.
     pub fn emit_nonce(nonce: u32) -> [u8; NONCE_LEN] {
         let [n0, n1, n2, n3] = nonce.to_be_bytes();
         [kind::NONCE, 4, n0, n1, n2, n3]
     }
 
-    /// The options of a host with the parameters `config`, whose device carries
-    /// `payload` bytes in one packet, as they stand on the wire.
+    /// Returns the options of a host with the parameters `config`, whose device carries `payload`
+    /// bytes in one packet.
     pub fn emit(payload: u32, config: &Config) -> [u8; OPTIONS_LEN] {
         let payload = u16::try_from(payload).unwrap_or(u16::MAX);
         let [p0, p1] = payload.to_be_bytes();
@@ -240,15 +240,14 @@ impl Options {
         ]
     }
 
-    /// The same options of a host to whose device many connections send.
+    /// Returns the same options for a host to whose device many connections send.
     pub fn crowded(mut options: [u8; OPTIONS_LEN]) -> [u8; OPTIONS_LEN] {
         let [.., bits] = &mut options;
         *bits |= CROWDED;
         options
     }
 
-    /// Reads the payload of a SYN or SYN|ACK. Of an option that comes twice, the last
-    /// one counts.
+    /// Reads the payload of a SYN or SYN|ACK. If an option is repeated, the last one counts.
     pub fn parse(mut bytes: &[u8]) -> Self {
         let mut options = Self::default();
         while let [kind, len, rest @ ..] = bytes {

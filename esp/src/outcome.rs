@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the engine and its caller tell each other.
+//! The types that the engine and its caller exchange.
 
 use super::seq::Seq;
 use super::state::Failure;
@@ -9,40 +9,40 @@ use super::wire::Header;
 /// Why a packet was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {
-    /// Flags or lengths that no sender would put together.
+    /// Flags or lengths that no sender combines.
     Malformed,
     /// Received before; answered with an acknowledgement.
     Duplicate,
-    /// Packets before it are missing; they are asked for.
+    /// Packets before it are missing; they are requested.
     OutOfSequence,
     /// Its number is farther from the expected one than a window reaches.
     BeyondWindow,
-    /// The receive queue is full and the packet was not promised a place.
+    /// The receive queue is full and the packet was not granted.
     NoRoom,
-    /// Acknowledges what was never sent, or less than was acknowledged before.
+    /// Acknowledges a number that was never sent, or less than before.
     BadAck,
-    /// Does not belong to the connection as it now is.
+    /// Does not belong to the connection in its present state.
     BadState,
 }
 
 /// The receive queue as the caller charges it, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
-    /// In the queue now.
+    /// Bytes in the queue.
     pub queued: u32,
-    /// What it may hold.
+    /// The limit of the queue.
     pub limit: u32,
-    /// Added to it by the packets that are handed over.
+    /// Bytes that the arriving packets add to the queue.
     pub arriving: u32,
-    /// What one full packet costs in it.
+    /// Bytes that one full packet takes in the queue.
     pub packet: u32,
 }
 
-/// A burst of so many packets is kept in the smallest receive queue.
+/// Packets of a burst that even the smallest receive queue keeps.
 const LEAST_KEPT: u16 = 64;
 
 impl Room {
-    /// Of `granted` packets behind the last advertised number, how many are kept without room.
+    /// How many of `granted` packets after the last advertised number are kept even without room.
     #[inline]
     pub fn kept(&self, granted: u16) -> u16 {
         let fit = self.limit.checked_div(self.packet).unwrap_or(0);
@@ -51,50 +51,47 @@ impl Room {
     }
 }
 
-/// What a packet or a timer brought about. More than one of these can hold.
+/// The effects of a packet or a timer. Several can be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Outcome {
-    /// There is payload that is next in the stream: queue it. It is that of `taken`
-    /// packets, behind the first `skip` ones. In a connection with records it is for
-    /// [`take_part`](super::Connection::take_part) first.
+    /// Queue the payload of `taken` packets after the first `skip` ones, which is next in the
+    /// stream. In a connection with records, pass it to [`take_part`](super::Connection::take_part)
+    /// first.
     pub deliver: bool,
     /// Packets at the front of a run that were received before.
     pub skip: u16,
     /// Packets whose payload is next in the stream.
     pub taken: u16,
-    /// Packets before these are missing: all of them are to be kept, with header and count, in the
-    /// order of their numbers. As long as [`reaches`](super::Connection::reaches) says so of the
-    /// first one, it is to be handed over by [`on_kept`](super::Connection::on_kept); once
-    /// [`keeps`](super::Connection::keeps) says no, all are to be freed.
+    /// Keep all these packets, with header and count, in the order of their numbers: packets before
+    /// them are missing. While [`reaches`](super::Connection::reaches) is true for the first kept
+    /// one, deliver it with [`on_kept`](super::Connection::on_kept). Once
+    /// [`keeps`](super::Connection::keeps) is false, free all.
     pub keep: bool,
-    /// The packet's payload is to be thrown away. What it acknowledged counts
-    /// nevertheless and stands in `acked`.
+    /// Drop the packet's payload. Its acknowledgement still counts, in `acked`.
     pub drop: Option<DropReason>,
     /// Data packets to free from the head of the write queue.
     pub acked: u16,
-    /// What is queued is to be cut anew now, and
-    /// [`recut`](super::Connection::recut) to be called, after `acked` was freed.
+    /// After freeing `acked` packets, split the write queue again and call
+    /// [`recut`](super::Connection::recut).
     pub cut: bool,
-    /// The packet is the SYN or SYN|ACK of the connection's peer: its
-    /// [options](super::Options) are for
+    /// The packet is the peer's SYN or SYN|ACK: pass its [options](super::Options) to
     /// [`take_answer`](super::Connection::take_answer).
     pub answered: bool,
     /// The handshake is complete.
     pub established: bool,
-    /// The peer's stream has ended, just now.
+    /// The peer's stream has just ended.
     pub fin: bool,
-    /// The connection failed, just now.
+    /// The connection has just failed.
     pub failed: Option<Failure>,
-    /// The connection is over; nothing more is received, and nothing sent
-    /// beyond what [`poll_transmit`](super::Connection::poll_transmit) still
-    /// gives out.
+    /// The connection is over. It receives nothing more, and sends only what
+    /// [`poll_transmit`](super::Connection::poll_transmit) still returns.
     pub closed: bool,
 }
 
 impl Outcome {
-    /// Whether the packet belongs to an open connection, so far as its numbers tell: it was
-    /// taken, or had been before.
+    /// Whether the packet belongs to an open connection according to its numbers: it was taken now
+    /// or before.
     pub fn is_of_open_connection(&self) -> bool {
         self.failed.is_none()
             && !self.closed
@@ -103,14 +100,15 @@ impl Outcome {
     }
 }
 
-/// The write queue, as the engine asks for it.
+/// The write queue as the engine sees it.
 pub trait WriteQueue {
-    /// TXS and TXF, as the packet `seq` left with them. In a connection with records, of a
-    /// packet that has not left too: TXS if a record begins with it, TXF if one ends.
+    /// The TXS and TXF flags with which the packet `seq` was sent. In a connection with records,
+    /// also those of a packet that was not sent yet: TXS if a record begins with it, TXF if one
+    /// ends.
     fn flags(&mut self, seq: Seq) -> u8;
 
-    /// How many packets from `seq` on can leave as one run, at least 1. All of them but
-    /// the last are full. With records, they are of one record.
+    /// How many packets from `seq` on can be sent as one run, at least 1. All but the last are
+    /// full. With records, they belong to one record.
     fn run(&mut self, seq: Seq) -> u16;
 }
 
@@ -125,22 +123,20 @@ impl<F: FnMut(Seq) -> u8> WriteQueue for F {
     }
 }
 
-/// What is to be sent.
+/// Packets to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transmit {
-    /// A run of queued packets, from the header's number on. The caller fills in
-    /// [`Header::len`], and keeps TXS with the first and TXF with the last packet
-    /// for resends.
+    /// A run of queued packets, from the header's number on. The caller fills in [`Header::len`],
+    /// and remembers TXS for the first packet and TXF for the last one, for retransmissions.
     Data {
-        /// The header, but for the length: the first packet's, with the TXF of the
-        /// last.
+        /// The header without the length: the first packet's, with the TXF of the last.
         header: Header,
         /// How many packets.
         count: u16,
         /// They were sent before.
         resend: bool,
     },
-    /// A packet without payload, complete as it is.
+    /// A complete packet without payload.
     Control {
         /// The whole packet.
         header: Header,

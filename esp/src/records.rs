@@ -2,19 +2,19 @@
 
 //! Records: messages that keep their bounds.
 //!
-//! Both ends of a connection with records say so in their SYN or SYN|ACK, or there is
-//! no connection: see [`Connection::take_answer`]. Each record is a transmission of its
-//! own: its first packet carries TXS, its last one TXF, and no others do.
+//! Both ends of a connection with records announce them in their SYN or SYN|ACK; otherwise the
+//! connection is refused: see [`Connection::take_answer`]. Each record is one transmission: its
+//! first packet carries TXS, its last one TXF, and no others do.
 //!
-//! * The write queue knows the bounds ([`WriteQueue::flags`]).
-//!   The caller queues a record as a whole or not at all, so one that has begun also ends.
-//! * Each end tells the length of the longest record that it takes, which is at least
-//!   [`LEAST_RECORD`]. A receiver that knows no record whole keeps its window open for the
-//!   one that arrives: its reader cannot make room. So it must be able to hold one record of
-//!   that length beside its receive buffer.
-//! * Packets are taken in order. So there is nothing to put together: a peer sends TXS in a
-//!   record, or data without it between two, or a longer record, or the FIN within one, only
-//!   if it breaks the rules. Then the connection ends with a RST.
+//! * The write queue knows the bounds ([`WriteQueue::flags`]). The caller queues records whole, so
+//!   each one that begins also ends.
+//! * Each end advertises the longest record that it accepts, at least [`LEAST_RECORD`]. While a
+//!   receiver has no whole record, it keeps its window open for the one that arrives, since its
+//!   reader cannot make room. So it must be able to hold one record of that length in addition to
+//!   its receive buffer.
+//! * Packets are taken in order, so no reassembly is needed. A peer breaks the rules if it sends
+//!   TXS within a record, data without TXS between two, a record that is too long, or the FIN
+//!   within one. Then the connection ends with a RST.
 
 use super::config::Config;
 use super::connection::Connection;
@@ -24,32 +24,33 @@ use super::seq::Seq;
 use super::state::Failure;
 use super::wire::flags;
 
-/// The longest record that every host takes, bytes. An option that says less counts as this.
+/// The longest record that every host accepts, bytes. Smaller values in an option are raised to
+/// this.
 pub const LEAST_RECORD: u32 = 65_536;
 
-/// The longest record that a host may ever say it takes, bytes.
+/// Upper bound of the longest record that a host advertises, bytes.
 const MOST_RECORD: u32 = 1 << 30;
 
-/// The longest record that a host with a receive buffer of `limit` bytes takes.
+/// The longest record that a host with a receive buffer of `limit` bytes accepts.
 pub fn largest_record(limit: u32) -> u32 {
     limit.clamp(LEAST_RECORD, MOST_RECORD)
 }
 
-/// The part of a connection that has records.
+/// The record state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Records {
-    /// The longest record that this end takes.
+    /// The longest record that this end accepts.
     own: u32,
-    /// The longest that the peer takes.
+    /// The longest record that the peer accepts.
     peer: u32,
     /// A record has begun to arrive and has not ended.
     open: bool,
-    /// Its bytes so far.
+    /// Bytes of that record so far.
     arrived: u32,
 }
 
 impl Records {
-    /// The peer takes records of up to `largest` bytes.
+    /// Sets the longest record that the peer accepts.
     pub(super) fn set_peer_largest(&mut self, largest: u32) {
         self.peer = largest;
     }
@@ -59,7 +60,7 @@ impl Records {
         self.open
     }
 
-    /// Takes in data that are next in order. `None` if the peer breaks the rules.
+    /// Processes data that is next in order. `None` if the peer breaks the rules.
     fn take(&mut self, starts: bool, ends: bool, bytes: u32) -> Option<Part> {
         let length = self.arrived.saturating_add(bytes);
         if starts == self.open || length > self.own {
@@ -71,18 +72,18 @@ impl Records {
     }
 }
 
-/// The place of data in their record.
+/// The position of data in its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// More is to follow.
+    /// More data of the record follows.
     More,
-    /// The record ends with them. It has so many bytes.
+    /// The record ends, with this length in bytes.
     Last(u32),
 }
 
 impl Connection {
-    /// The connection has records; this end takes such of up to `largest` bytes, a
-    /// [`largest_record`]. To be called before the first packet leaves.
+    /// Makes this a connection with records of up to `largest` bytes, a [`largest_record`]. Call
+    /// this before the first packet is sent.
     pub fn use_records(&mut self, largest: u32) {
         self.records = Some(Records {
             own: largest,
@@ -99,20 +100,20 @@ impl Connection {
         self.records.is_some()
     }
 
-    /// Of a connection with records, the longest that this end takes: what its SYN or
-    /// SYN|ACK tells.
+    /// The longest record that this end accepts, as its SYN or SYN|ACK advertises it; `None`
+    /// without records.
     pub fn records(&self) -> Option<u32> {
         Some(self.records?.own)
     }
 
-    /// The longest record that the peer takes, 0 if the connection has none.
+    /// The longest record that the peer accepts; 0 if the connection has no records.
     pub fn largest_record(&self) -> u32 {
         self.records.map_or(0, |records| records.peer)
     }
 
-    /// Takes the place in their record of the `bytes` that [`Outcome::deliver`] says to queue, from
-    /// a run of `count` packets with `header_flags`. `None` if the peer breaks the rules: nothing
-    /// is to be queued, and the connection has failed.
+    /// Processes the record bounds of the `bytes` that [`Outcome::deliver`] says to queue, from a
+    /// run of `count` packets with `header_flags`. Returns their position in the record. `None` if
+    /// the peer broke the rules: then nothing is queued, and the connection has failed.
     pub fn take_part(
         &mut self,
         header_flags: u8,
@@ -132,9 +133,9 @@ impl Connection {
 }
 
 impl Sender {
-    /// Decides how packets leave for the first time, at most `room`: the queue says where records
-    /// start and end.
-    // Out of line, so that connections without records pay for it with one branch.
+    /// Chooses new packets of a record to send, at most `room`, and their flags, which the queue
+    /// knows.
+    // Out of line, so that connections without records only pay for one branch.
     #[cold]
     #[inline(never)]
     pub(super) fn first_of_record(

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The times of the protocol, its timers, and the watch over a silent peer.
+//! The protocol's times and timers, and the detection of a dead peer.
 //!
-//! No timer runs here. A connection computes each [`Timer`]'s deadline when it is
-//! asked, and the caller arms one timer for the earliest. Early expiry is a no-op.
+//! A connection computes each [`Timer`]'s deadline on demand, and the caller arms one timer for the
+//! earliest. Early expiry is a no-op.
 
-/// Nanoseconds of a clock that never goes back.
+/// Nanoseconds of a monotonic clock.
 pub type Nanos = u64;
 
 /// The timers of a connection.
@@ -15,16 +15,16 @@ pub enum Timer {
     Retransmission,
     /// The receiver probes for packets that do not arrive (R4).
     Request,
-    /// A delayed acknowledgement leaves without data to carry it.
+    /// A delayed acknowledgement is sent without data to carry it.
     DelayedAck,
-    /// The peer is silent: it is probed, or gone.
+    /// The peer is silent: it is probed, or considered dead.
     Liveness,
-    /// The peer of an orphan does not come to an end.
+    /// An orphan's peer does not end the connection.
     Orphan,
 }
 
 impl Timer {
-    /// The timers in the order in which they are run.
+    /// All timers, in the order in which expired ones are handled.
     pub(super) const ALL: [Self; 5] = [
         Self::Retransmission,
         Self::Request,
@@ -38,60 +38,56 @@ pub(super) const MICROSECOND: Nanos = 1_000;
 pub(super) const MILLISECOND: Nanos = 1_000_000;
 pub(super) const SECOND: Nanos = 1_000_000_000;
 
-/// How long the final acknowledgement of a transmission, which opens no
-/// window, waits for data to carry it: a round of a hundred dialogues in turn takes
-/// less. It is well below the least retransmission timeout, 10 ms, by which a sender
-/// notices that its last packet was lost.
+/// How long the last acknowledgement of a transmission, which opens no window, waits for data to
+/// carry it. A round of a hundred dialogues in turn takes less. It is well below the minimum
+/// retransmission timeout of 10 ms, after which a sender assumes that its last packet was lost.
 pub(super) const ACK_DELAY: Nanos = 4 * MILLISECOND;
 
-/// Retransmission timeout before any round trip was measured.
+/// Retransmission timeout before the first measured round trip.
 pub(super) const RETRANSMIT_INITIAL: Nanos = 200 * MILLISECOND;
-/// Its upper bound; the lower one is configured.
+/// Upper bound of the retransmission timeout; the lower one is configured.
 pub(super) const RETRANSMIT_MAX: Nanos = 2 * SECOND;
 
-/// Lower bound of the time after which a sender whose window is closed, with all
-/// it sent acknowledged, asks whether it has missed its opening.
+/// Minimum time after which a sender probes a closed window, if everything it sent is acknowledged:
+/// the packet that opened the window may be lost.
 pub(super) const WINDOW_PROBE_MIN: Nanos = 50 * MILLISECOND;
 
-/// How long a frame may be in flight, queues and switches included. A sender whose packets have
-/// become too large sends nothing for so long before it probes.
+/// How long a frame may be in flight, including queues of switches. A sender whose packets became
+/// too large, and whose peer does not support skips, waits this long.
 pub(super) const FRAME_LIFE: Nanos = 500 * MILLISECOND;
 
 /// Timeout of the first SYN and SYN|ACK.
 pub(super) const HANDSHAKE_TIMEOUT: Nanos = 200 * MILLISECOND;
-/// A SYN is sent this often; with the doubling the last timeout ends after
-/// 12.6 s.
+/// How often a SYN is sent; as timeouts double, the last one ends after 12.6 s.
 pub(super) const SYN_TRIES: u8 = 6;
-/// A SYN|ACK is sent this often, the last timeout ends after 6.2 s.
+/// How often a SYN|ACK is sent; the last timeout ends after 6.2 s.
 pub(super) const SYN_ACK_TRIES: u8 = 5;
 
-/// Lower bound of the time before the first probe for what does not come, as
-/// long as no packet was seen to follow an acknowledgement: a full packet at
-/// 12 Mbit/s.
+/// Minimum time before the first probe for a missing packet, until a packet was seen to follow an
+/// acknowledgement: a full packet at 12 Mbit/s.
 pub(super) const REQUEST_INITIAL: Nanos = MILLISECOND;
 
-/// Upper bound of the time between two such probes, unless twice the measured
-/// or the configured round trip time is longer.
+/// Maximum time between two such probes, unless twice the measured or the configured round trip
+/// time is longer.
 pub(super) const REQUEST_MAX: Nanos = 100 * MILLISECOND;
 
-/// How long a packet may wait in the receiver's port behind those of others, at
-/// most: so much later a probe leaves while others are heard.
+/// Maximum time that a packet waits in the receiver's port behind those of others. While these
+/// arrive, a probe is delayed by up to this time.
 pub(super) const PORT_DELAY: Nanos = 20 * MILLISECOND;
 
-/// The least time between challenge ACKs, as Linux has it (`tcp_invalid_ratelimit`): frames that
-/// forge their causes make no flood.
+/// Minimum time between challenge ACKs, as in Linux (`tcp_invalid_ratelimit`), so that forged
+/// frames cause no flood of them.
 pub(super) const CHALLENGE_INTERVAL: Nanos = 500 * MILLISECOND;
 
-/// How long a connection whose socket is closed waits for the peer's FIN after its own is
-/// acknowledged.
+/// How long an orphan waits for the peer's FIN after its own is acknowledged.
 pub(super) const ORPHAN_WAIT: Nanos = 10 * SECOND;
 
-/// How long a connection whose socket is closed goes on with a peer that answers, has room, and yet
-/// acknowledges nothing of what it is sent: some thirty retransmissions.
+/// How long an orphan lasts if its peer answers and has room, but acknowledges nothing: some thirty
+/// retransmissions.
 pub(super) const ORPHAN_STUCK: Nanos = 60 * SECOND;
 
-/// How long a connection whose socket is closed goes on with a peer that answers, but has no room
-/// for anything: about as long as TCP's backed-off probes go on for an orphan.
+/// How long an orphan lasts if its peer answers but has no room: about as long as TCP probes an
+/// orphan's closed window.
 pub(super) const ORPHAN_HELD: Nanos = 300 * SECOND;
 
 /// A configured time as [`Nanos`].
@@ -122,26 +118,26 @@ pub(super) fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
     }
 }
 
-/// The least number of probes before a peer that owes an answer is gone.
+/// Minimum number of probe intervals before a peer that owes an answer counts as dead.
 const LEAST_INTERVALS: Nanos = 15;
 
-/// Silence before the first probe of a peer that owes nothing.
+/// Silence before the first probe of a peer that owes no answer.
 const IDLE_FIRST: Nanos = 30 * SECOND;
 
-/// The least patience that can be configured.
+/// The minimum configurable user timeout.
 const LEAST_PATIENCE: Nanos = 15 * MILLISECOND;
 
-/// How a silent peer is asked for a sign of life.
+/// How a silent peer is probed.
 struct Pace {
-    /// Time from probe to probe.
+    /// Time between two probes.
     interval: Nanos,
-    /// Unanswered probes after which the peer is gone, one interval later.
+    /// Unanswered probes; one interval after the last of them the peer counts as dead.
     limit: u32,
 }
 
 impl Pace {
-    /// For a peer that owes an answer: after `patience` of silence it is gone. With
-    /// 15 s it is probed each second.
+    /// For a peer that owes an answer: after `patience` of silence it counts as dead. With 15 s it
+    /// is probed every second.
     fn active(patience: Nanos) -> Self {
         let interval = Self::interval(patience);
         let intervals = patience.checked_div(interval).unwrap_or(LEAST_INTERVALS);
@@ -158,8 +154,8 @@ impl Pace {
         (patience.max(LEAST_PATIENCE) / LEAST_INTERVALS).min(SECOND)
     }
 
-    /// For a peer that owes nothing: it is probed half as often, and has a third more
-    /// time from the first probe on. With 15 s that makes 50 s in all.
+    /// For a peer that owes no answer: it is probed half as often, and from the first probe on has
+    /// a third more time. With 15 s that makes 50 s in total.
     fn idle(patience: Nanos) -> Self {
         let active = Self::active(patience);
         Self {
@@ -169,27 +165,27 @@ impl Pace {
     }
 }
 
-/// Tells a peer that is gone from one that is slow.
+/// Distinguishes a dead peer from a slow one.
 ///
-/// Retransmission cannot: a sender with a full window and a receiver between two packets wait for
-/// the peer and send nothing on their own. So silence itself is measured, and the peer is probed
-/// after [`Pace::interval`]. Probes count, not time: the first timers of a machine that was
-/// suspended all see a long silence. A peer that answers is alive, however long it withholds its
-/// window.
+/// Retransmission cannot do this: a sender with a full window and a receiver between two packets
+/// wait for the peer and send nothing on their own. So the time of silence itself is measured, and
+/// the peer is probed after [`Pace::interval`]. Probes are counted rather than time, because after
+/// a suspend the first timers see a long silence. A peer that answers is alive, however long it
+/// keeps its window closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Liveness {
     /// When the silence began.
     since: Nanos,
-    /// Probes in that time.
+    /// Probes since then.
     probes: u32,
-    /// When the last of these was due.
+    /// When the last probe was due.
     probed: Nanos,
-    /// A probe is to be sent.
+    /// A probe is due.
     probe: bool,
 }
 
 impl Liveness {
-    /// The peer gave a sign of life, or now first owes one.
+    /// Restarts the silence: a packet of the peer arrived, or the peer begins to owe an answer.
     #[inline]
     pub(super) fn restart(&mut self, now: Nanos) {
         self.since = now;
@@ -197,13 +193,13 @@ impl Liveness {
         self.probe = false;
     }
 
-    /// Whether a probe for a sign of life is to be sent.
+    /// Whether a probe is due.
     #[inline]
     pub(super) fn has_probe(&self) -> bool {
         self.probe
     }
 
-    /// Whether a probe for a sign of life is to be sent. The next call says no.
+    /// Whether a probe is due. The next call says no.
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {
         core::mem::take(&mut self.probe)
@@ -217,8 +213,7 @@ impl Liveness {
         }
     }
 
-    /// When the next probe, or the end, is due. `active`: something is
-    /// outstanding.
+    /// When the next probe, or the end, is due. `active` is set if the peer owes an answer.
     #[inline]
     pub(super) fn deadline(&self, active: bool, patience: Nanos) -> Nanos {
         if self.probes > 0 {
@@ -232,7 +227,7 @@ impl Liveness {
         })
     }
 
-    /// The deadline has passed. `true` if the peer is gone.
+    /// Handles an expired deadline. Returns whether the peer counts as dead.
     pub(super) fn expire(&mut self, active: bool, patience: Nanos, now: Nanos) -> bool {
         if self.probes >= Self::pace(active, patience).limit {
             return true;
