@@ -12,7 +12,7 @@ use crate::layout::{Layout, Purpose};
 use crate::step;
 
 /// The packages of the workspace with programs for the guests.
-const PACKAGES: &[&str] = &["enet-switch", "enet-tools", "netgauge", "scenarios"];
+const PACKAGES: &[&str] = &["enet-switch", "enet-tools", "netgauge", "suite"];
 
 /// The programs built from them.
 pub const PROGRAMS: &[&str] = &["enet", "enet-switch", "netgauge", "scenarios"];

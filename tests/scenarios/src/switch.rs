@@ -1,115 +1,91 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many hosts on a switch whose ports have a rate and a small buffer, made by the program
-//! `enet-switch`.
+//! The switch itself: the behaviour that scenarios rely on.
 
-use serde::Deserialize;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 
-use crate::netns::finish;
-use crate::prelude::*;
+use guest::lab::MTU;
+use guest::prelude::*;
+use guest::switch::Switch;
 
-/// The switch and its hosts; removed when dropped.
-#[derive(Debug)]
-pub struct Switch {
-    /// The hosts, 10.0.0.1 and so on.
-    pub hosts: Vec<Host>,
+scenarios! {
+    guest switch_drops_frames_beyond_its_buffer = buffer, counted;
+    guest switch_loses_frames_at_random = loss, counted;
+    guest switch_prints_into_a_closed_pipe_without_a_panic = closed_pipe;
 }
 
-/// The counters of a port, as `enet-switch drops --json` prints them.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Port {
-    /// Frames that left towards the host.
-    pub sent_packets: u64,
-    /// Frames for the host that found the buffer full.
-    pub dropped_packets: u64,
-    /// Frames from the host that were lost at random.
-    pub lost_packets: u64,
+/// An Ethernet type without a receiver. The switch forwards frames of any type.
+const NOBODYS: u16 = 0x4e47;
+
+const FRAME: usize = 14 + MTU;
+
+/// The number of whole frames that a port's buffer of 128 KiB holds.
+const HELD: usize = (128 << 10) / FRAME;
+
+/// Sends `count` full frames from the second host to the first.
+fn flood(switch: &Switch, count: usize) -> Outcome {
+    let [receiver, sender] = &switch.hosts[..] else {
+        anyhow::bail!("two hosts are needed");
+    };
+    let socket = sender.packets(NOBODYS)?;
+    let frame = ethernet(receiver.mac, sender.mac, NOBODYS, &[0; MTU]);
+    for _ in 0..count {
+        socket.send(&frame)?;
+    }
+    Ok(())
 }
 
-fn enet_switch(arguments: &[&str]) -> Result<String> {
-    finish(Command::new("enet-switch").args(arguments), "")
+/// At 1 Mbit/s a frame takes 12 ms, so that the flood is over before the port has sent many.
+fn buffer() -> Outcome {
+    let switch = Switch::up(2, &["--rate", "1mbit", "--uplink", "none"])?;
+    let flooded = 2 * HELD;
+    flood(&switch, flooded)?;
+    eventually("all frames sent or dropped", || {
+        let port = &switch.ports()?[0];
+        Ok(port.sent_packets + port.dropped_packets == flooded as u64)
+    })?;
+    let port = &switch.ports()?[0];
+    ensure!(
+        (HELD as u64..HELD as u64 + 40).contains(&port.sent_packets),
+        "a buffer for {HELD} frames took {} of {flooded}",
+        port.sent_packets
+    );
+    switch.down()
 }
 
-impl Switch {
-    /// Makes a switch with this many hosts; `arguments` are those of `enet-switch up`. A switch
-    /// that a killed scenario left behind is removed first.
-    ///
-    /// # Errors
-    /// If the program fails, with its message.
-    pub fn up(hosts: u32, arguments: &[&str]) -> Result<Self> {
-        enet_switch(&["down"])?;
-        let number = hosts.to_string();
-        enet_switch(&[&["up", "--hosts", &number], arguments].concat())?;
-        let hosts = (0..hosts)
-            .map(|number| {
-                let namespace = Netns::open(&format!("/run/netns/h{number}"))?;
-                let [high, low] = u16::try_from(number + 1)?.to_be_bytes();
-                Host::named(namespace, [2, 0, 0, 0, high, low])
-            })
-            .collect::<Result<_>>();
-        match hosts {
-            Ok(hosts) => Ok(Self { hosts }),
-            Err(error) => {
-                enet_switch(&["down"])?;
-                Err(error)
-            }
-        }
-    }
-
-    /// Returns the hosts as an array of `N`.
-    ///
-    /// # Errors
-    /// If their number is not `N`.
-    pub fn hosts<const N: usize>(&self) -> Result<&[Host; N]> {
-        Ok(self.hosts.as_slice().try_into()?)
-    }
-
-    /// Returns the counters of all ports, by host.
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    pub fn ports(&self) -> Result<Vec<Port>> {
-        #[derive(Deserialize)]
-        struct Report {
-            ports: Vec<Port>,
-        }
-        let text = enet_switch(&["drops", "--json"])?;
-        let report: Report = serde_json::from_str(&text).context("the switch's counters")?;
-        same(report.ports.len(), self.hosts.len(), "ports")?;
-        Ok(report.ports)
-    }
-
-    /// Checks that no port dropped a frame.
-    ///
-    /// # Errors
-    /// If one did; the message lists the drops of each port.
-    pub fn ensure_no_drops(&self) -> Outcome {
-        for (number, port) in self.ports()?.iter().enumerate() {
-            ensure!(
-                port.dropped_packets == 0,
-                "the port of h{number} dropped {} frames and sent {}",
-                port.dropped_packets,
-                port.sent_packets
-            );
-        }
-        Ok(())
-    }
-
-    /// Checks that no socket of the module is left on any host, and removes the switch.
-    ///
-    /// # Errors
-    /// If one is left.
-    pub fn down(self) -> Outcome {
-        for host in &self.hosts {
-            host.await_no_sockets()?;
-        }
-        Ok(())
-    }
+fn loss() -> Outcome {
+    let switch = Switch::up(2, &["--rate", "100mbit", "--loss", "10%"])?;
+    flood(&switch, 1000)?;
+    eventually("all frames sent or lost", || {
+        let ports = switch.ports()?;
+        Ok(ports[0].sent_packets + ports[0].dropped_packets + ports[1].lost_packets == 1000)
+    })?;
+    let lost = switch.ports()?[1].lost_packets;
+    // Five standard deviations to either side.
+    ensure!(
+        (52..148).contains(&lost),
+        "{lost} of 1000 frames were lost, not about 100"
+    );
+    switch.ensure_no_drops()?;
+    switch.down()
 }
 
-impl Drop for Switch {
-    fn drop(&mut self) {
-        // Anything left over is removed before the next switch is made.
-        let _ = enet_switch(&["down"]);
+fn closed_pipe() -> Outcome {
+    let switch = Switch::up(2, &["--rate", "100mbit"])?;
+    for arguments in [&["drops"][..], &["drops", "--json"]] {
+        let (reader, writer) = UnixStream::pair()?;
+        drop(reader);
+        let output = Command::new("enet-switch")
+            .args(arguments)
+            .stdout(OwnedFd::from(writer))
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success() && said.is_empty(),
+            "{arguments:?}: {}: {said}",
+            output.status
+        );
     }
+    switch.down()
 }

@@ -1,120 +1,85 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices whose wire is a file: the device receives the frames written to it, and the frames that
-//! it transmits can be read.
+//! Tun and tap devices, whose frames a program writes byte for byte.
 
-use std::fs::OpenOptions;
-use std::io::{Read, Write};
-use std::mem::zeroed;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use guest::frame::{edp, EDP_HEADER};
+use guest::prelude::*;
+use guest::tun::{Carries, Tun};
 
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-
-use crate::netns::finish;
-use crate::prelude::*;
-
-/// The frames or packets that a [`Tun`] carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carries {
-    /// Whole Ethernet frames.
-    Frames,
-    /// Whole Ethernet frames, each behind ten bytes that describe its segmentation (`struct
-    /// virtio_net_hdr`), as a virtual machine's.
-    SegmentedFrames,
-    /// Whole Ethernet frames, which are received by polling (NAPI), so that the core can join them
-    /// (GRO).
-    PolledFrames,
-    /// Network-layer packets behind four bytes, of which the last two are the ethertype.
-    Packets,
+scenarios! {
+    direct tun_packets_without_an_ethernet_header_are_dropped = without_header;
+    direct tun_echo_requests_longer_than_the_mtu_get_no_answer = long_echo;
 }
 
-/// A device of the driver `tun`; dropping this value removes it.
-#[derive(Debug)]
-pub struct Tun(File);
+/// `ARPHRD_ETHER`, <linux/if_arp.h>.
+const ETHER: u16 = 1;
 
-impl AsFd for Tun {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+/// A device that its owner declares to be Ethernet, but whose packets have no Ethernet header.
+/// There is no sender's address in front of them, only foreign memory.
+fn without_header(lab: &Lab) -> Outcome {
+    const COUNT: u32 = 500;
+    let host = &lab.a;
+    let tun = Tun::create(&host.namespace, "tun0", Carries::Packets)?;
+    tun.set_type(ETHER)?;
+    host.namespace.ip("link set tun0 up\n")?;
+    let device = Device::named(&host.namespace, "tun0")?;
+    let datagrams = device.edp(98)?;
+    let _listener = device.listener(98)?;
+    let packet = |ethertype: u16, bytes: &[u8]| {
+        let mut packet = vec![0, 0];
+        packet.extend_from_slice(&ethertype.to_be_bytes());
+        packet.extend_from_slice(bytes);
+        tun.write(&packet)
+    };
+    // Packets without payload, and packets with bytes where an address would be.
+    for payload in [&[][..], &[2; 8]] {
+        for _ in 0..COUNT {
+            let bytes = edp(97, 98, payload.len() as u16, payload);
+            packet(ETH_P_EDP, &bytes)?;
+            packet(ETH_P_ESP, &bytes)?;
+        }
     }
+    host.await_counter("EdpInNotOurs", 2 * COUNT)?;
+    host.await_counter("EspInNotOurs", 2 * COUNT)?;
+    silent(&datagrams, "a datagram without a sender")?;
+    // The socket still receives the device's own frames, which have a header.
+    let there = device.to(&device, 98);
+    device.edp(99)?.send_to(b"whole", 0, &there)?;
+    receives(&datagrams, b"whole")
 }
 
-impl Tun {
-    /// Makes the device `name`.
-    ///
-    /// # Errors
-    /// If the driver is missing or refuses it.
-    pub fn create(namespace: &Netns, name: &str, carries: Carries) -> Result<Self> {
-        // The driver may be built into the kernel.
-        let loaded = finish(Command::new("modprobe").arg("tun"), "");
-        let path = "/dev/net/tun";
-        // The device belongs to the namespace in which the file was opened. For a write that may
-        // block, the driver copies the bytes to memory that GRO cannot join.
-        let flags = match carries {
-            Carries::PolledFrames => libc::O_NONBLOCK,
-            _ => 0,
-        };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(flags);
-        let file = namespace
-            .within(|| options.open(path))?
-            .with_context(|| format!("{path}; modprobe tun: {loaded:?}"))?;
-        // SAFETY: All-zero is a valid ifreq, which is plain data.
-        let mut request: libc::ifreq = unsafe { zeroed() };
-        let room = request.ifr_name.len() - 1;
-        ensure!(name.len() <= room, "{name} is too long for a device");
-        for (to, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = byte as libc::c_char;
+/// A tap device accepts written frames of any length; the frames that leave fit its MTU.
+fn long_echo(lab: &Lab) -> Outcome {
+    const MTU: usize = 600;
+    const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
+    let host = &lab.a;
+    let tap = Tun::create(&host.namespace, "tap0", Carries::Frames)?;
+    let up = format!("link set tap0 mtu {MTU}\nlink set tap0 up\n");
+    host.namespace.ip(&up)?;
+    let device = Device::ready(&host.namespace, "tap0")?;
+    let echo = |kind: u8, source: u16, destination: u16, length: usize| {
+        let mut payload = vec![7; length];
+        payload[0] = kind;
+        edp(source, destination, length as u16, &payload)
+    };
+    let largest = MTU - EDP_HEADER;
+    for length in [largest + 1, 1400, largest] {
+        let request = echo(1, 4711, 0, length);
+        tap.write(&ethernet(device.mac, STRANGER, ETH_P_EDP, &request))?;
+    }
+    // Other frames of the host, such as IPv6 router solicitations, have another type.
+    let answer = loop {
+        let frame = tap.read(patience())?.context("no answer")?;
+        if frame[12..14] == ETH_P_EDP.to_be_bytes() {
+            break frame;
         }
-        let flags = match carries {
-            Carries::Frames => libc::IFF_TAP | libc::IFF_NO_PI,
-            Carries::SegmentedFrames => libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR,
-            Carries::PolledFrames => libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_NAPI,
-            Carries::Packets => libc::IFF_TUN,
-        };
-        request.ifr_ifru.ifru_flags = flags as libc::c_short;
-        // SAFETY: TUNSETIFF reads and writes one ifreq, which lives across the call.
-        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) })
-            .context("TUNSETIFF")?;
-        Ok(Self(file))
-    }
-
-    /// Sets the device's type, `ARPHRD_*`. The device must be down.
-    ///
-    /// # Errors
-    /// The errno of the call.
-    pub fn set_type(&self, kind: u16) -> Result<()> {
-        let kind = libc::c_ulong::from(kind);
-        // SAFETY: TUNSETLINK takes an integer.
-        check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TUNSETLINK, kind) })
-            .map(drop)
-            .context("TUNSETLINK")
-    }
-
-    /// Makes the device receive `bytes`.
-    ///
-    /// # Errors
-    /// The errno of `write(2)`.
-    pub fn write(&self, bytes: &[u8]) -> Result<()> {
-        let written = (&self.0).write(bytes).context("write to the device")?;
-        ensure!(written == bytes.len(), "{written} of {} bytes", bytes.len());
-        Ok(())
-    }
-
-    /// Returns the next frame or packet that the device transmits, or `None` if there is none
-    /// within `time`.
-    ///
-    /// # Errors
-    /// The errno of the failing call.
-    pub fn read(&self, time: Duration) -> Result<Option<Vec<u8>>> {
-        let mut entry = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-        let limit = PollTimeout::try_from(time).context("a time for poll(2)")?;
-        if poll(&mut entry, limit)? == 0 {
-            return Ok(None);
-        }
-        let mut bytes = vec![0; 1 << 16];
-        let length = (&self.0).read(&mut bytes).context("read of the device")?;
-        bytes.truncate(length);
-        Ok(Some(bytes))
-    }
+    };
+    let expected = ethernet(STRANGER, device.mac, ETH_P_EDP, &echo(2, 0, 4711, largest));
+    ensure!(
+        answer == expected,
+        "the first answer has {} bytes, the one that fits {}",
+        answer.len(),
+        expected.len()
+    );
+    host.await_counter("EdpInMalformed", 2)
 }

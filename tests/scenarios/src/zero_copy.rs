@@ -1,153 +1,366 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Zero-copy sends, and their reports in the error queue.
+//! Zero-copy sends under faults: packets are lost, the program's memory changes or is unmapped, the
+//! connection ends, the device's MTU shrinks, the device is removed, the module is unloaded.
 
-use std::io::Result;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 
-use crate::address::EP_SO_ZEROCOPY;
-use crate::control::receive_with_control;
-use crate::prelude::*;
+use nix::sys::memfd::{memfd_create, MFdFlags};
+use nix::sys::mman::{mmap_anonymous, munmap, MapFlags, ProtFlags};
+use nix::sys::sendfile::sendfile;
 
-/// `SO_EE_ORIGIN_ZEROCOPY` of `linux/errqueue.h`.
-const ORIGIN_ZEROCOPY: u8 = 5;
-/// `SO_EE_CODE_ZEROCOPY_COPIED`.
-const CODE_COPIED: u8 = 1;
-/// `EP_RECVERR`.
-const EP_RECVERR: i32 = 3;
+use guest::address::ESP_SO_CHECKSUM;
+use guest::meminfo::kib;
+use guest::prelude::*;
+use guest::relay::Faults;
+use guest::zero_copy::{completed, completion, none_left, switch, Copies};
 
-/// Sets whether `MSG_ZEROCOPY` is honoured on `socket`: by `SO_ZEROCOPY`, or by the option of ESP
-/// and EDP.
-///
-/// # Errors
-/// The call's errno.
-pub fn switch(socket: &Socket, value: i32) -> Result<()> {
-    let (level, name) = option(socket)?;
-    socket.set_int_option(level, name, value)
+scenarios! {
+    direct zero_copy_completes_once_acknowledged = acknowledged;
+    direct zero_copy_makes_no_copy_of_what_the_device_drops = uncopied;
+    direct zero_copy_with_checksums_copies = summed;
+    switched zero_copy_is_intact_over_a_lossy_switch = lossy, within(120);
+    direct zero_copy_of_memory_that_is_unmapped = unmapped;
+    direct zero_copy_of_memory_that_changes = changing;
+    direct zero_copy_under_a_smaller_mtu = resized;
+    direct zero_copy_ends_with_its_device = device_goes;
+    direct zero_copy_leaves_no_memory_behind = left_behind, within(120);
+    guest zero_copy_of_a_closed_socket_keeps_the_module_until_it_ends = module_goes;
+    direct zero_copy_sendfile_of_a_file_that_is_truncated = truncated;
+    direct zero_copy_sendfile_refers_to_the_files_pages = referred;
 }
 
-/// Returns whether `MSG_ZEROCOPY` is honoured.
-///
-/// # Errors
-/// The call's errno.
-pub fn is_on(socket: &Socket) -> Result<i32> {
-    let (level, name) = option(socket)?;
-    socket.int_option(level, name)
+const ZEROCOPY: i32 = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
+const LOSING: &[&str] = &["netem", "loss", "100%"];
+
+/// Sends `bytes` in one call, without a copy.
+fn send(socket: &Socket, bytes: &[u8]) -> Outcome {
+    switch(socket, 1)?;
+    let sent = socket.send(bytes, ZEROCOPY)?;
+    ensure!(sent == bytes.len(), "{sent} of {} bytes", bytes.len());
+    Ok(())
 }
 
-fn option(socket: &Socket) -> Result<(i32, i32)> {
-    Ok(match socket.so(libc::SO_DOMAIN)? {
-        AF_ENET => (SOL_EP, EP_SO_ZEROCOPY),
-        _ => (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
-    })
-}
-
-/// A range of sends whose memory the kernel no longer needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// The number of the first send.
-    pub first: u32,
-    /// The number of the last send.
-    pub last: u32,
-    /// Whether the kernel copied their bytes.
-    pub copied: bool,
-}
-
-/// Returns the next completion, if there is one.
-///
-/// # Errors
-/// If the error queue has something else, or a malformed report.
-pub fn completion(socket: &Socket) -> anyhow::Result<Option<Completion>> {
-    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    let (length, flags, control) = match receive_with_control(socket, flags, 256) {
-        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(None),
-        other => other?,
-    };
-    ensure!(
-        length == 0 && flags & libc::MSG_ERRQUEUE != 0 && control.len() == 1,
-        "{length} bytes, flags {flags:#x}, {control:?}"
-    );
-    let kind = match socket.so(libc::SO_DOMAIN)? {
-        AF_ENET => (SOL_EP, EP_RECVERR),
-        libc::AF_INET6 => (libc::SOL_IPV6, libc::IPV6_RECVERR),
-        _ => (libc::SOL_IP, libc::IP_RECVERR),
-    };
-    let found = (control[0].level, control[0].kind);
-    ensure!(found == kind, "level and kind {found:?}");
-    // struct sock_extended_err: errno, origin, type, code, padding, info, data.
-    let report = control[0].data.first_chunk::<16>().context("too short")?;
-    let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| report[at + i]));
-    ensure!(
-        word(0) == 0 && report[4] == ORIGIN_ZEROCOPY && report[5] == 0,
-        "{report:?}"
-    );
-    Ok(Some(Completion {
-        first: word(8),
-        last: word(12),
-        copied: report[6] & CODE_COPIED != 0,
-    }))
-}
-
-/// Waits until each of the sends 0 to `count` - 1 has been completed once; returns whether all,
-/// some or none of them were copied.
-///
-/// # Errors
-/// If they are not completed, or others are.
-pub fn completed(socket: &Socket, count: u32) -> anyhow::Result<Copies> {
-    completed_from(socket, 0, count)
-}
-
-/// As [`completed`], for `count` sends from the number `from` on.
-///
-/// # Errors
-/// As [`completed`].
-pub fn completed_from(socket: &Socket, from: u32, count: u32) -> anyhow::Result<Copies> {
-    let mut seen = vec![None; count as usize];
-    while seen.contains(&None) {
-        let Some(got) = completion(socket)? else {
-            let events = socket.poll(0, patience())?;
-            ensure!(
-                events & libc::POLLERR != 0,
-                "no completion but of {seen:?} (events {events:#x})"
-            );
-            continue;
-        };
-        ensure!(got.first <= got.last, "{got:?}");
-        for number in got.first..=got.last {
-            let place = number
-                .checked_sub(from)
-                .and_then(|place| seen.get_mut(place as usize));
-            let place = place.with_context(|| format!("{got:?} of {count} from {from} on"))?;
-            ensure!(place.is_none(), "{number} once more, by {got:?}");
-            *place = Some(got.copied);
-        }
+fn acknowledged(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(900)?;
+    for length in [10, 1489, 5000, 100_000] {
+        let bytes = random(length, 900);
+        lab.a.queue("add", LOSING)?;
+        send(&client, &bytes)?;
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        none_left(&client).context("nothing is acknowledged")?;
+        lab.a.queue("del", &[])?;
+        comes_next(&server, &bytes)?;
+        let mut got = None;
+        eventually("its completion", || {
+            got = completion(&client)?;
+            Ok(got.is_some())
+        })?;
+        ensure!(client.queued(libc::TIOCOUTQ)? == 0, "not acknowledged");
+        note(&format!("{length}: {got:?}"));
     }
-    none_left(socket)?;
-    Ok(
-        match seen.iter().filter(|one| **one == Some(true)).count() {
-            0 => Copies::None,
-            all if all == seen.len() => Copies::All,
-            _ => Copies::Some,
-        },
-    )
+    none_left(&client)
 }
 
-/// How many of some sends the kernel copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copies {
-    /// None of them.
-    None,
-    /// Some of them.
-    Some,
-    /// All of them.
-    All,
+/// Packets that are lost before they reach a device of this host are not copied.
+fn uncopied(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(901)?;
+    lab.a.queue("add", LOSING)?;
+    let bytes = random(60_000, 901);
+    send(&client, &bytes)?;
+    send(&client, &bytes[..100])?;
+    client.connect_bytes(&[0; 16]).context("disconnecting")?;
+    let copies = completed(&client, 2)?;
+    ensure!(copies == Copies::None, "{copies:?} copied");
+    lab.a.queue("del", &[])?;
+    drop(server);
+    Ok(())
 }
 
-/// Checks that there is no completion.
-///
-/// # Errors
-/// If there is one.
-pub fn none_left(socket: &Socket) -> anyhow::Result<()> {
-    let more = completion(socket)?;
-    ensure!(more.is_none(), "one more: {more:?}");
+/// The checksum must match the bytes that leave, and the program may change them at any time. So
+/// they are copied.
+fn summed(lab: &Lab) -> Outcome {
+    let listener = lab.b.esp_listener(902, 1)?;
+    let client = lab.a.esp()?;
+    client.set_int_option(SOL_EP, ESP_SO_CHECKSUM, 1)?;
+    client.connect(&lab.a.to(&lab.b, 902))?;
+    let (server, _) = listener.accept(0)?;
+    let bytes = random(200_000, 902);
+    let send_all = || {
+        let mut left = &bytes[..];
+        let mut sends = 0;
+        switch(&client, 1)?;
+        while !left.is_empty() {
+            left = &left[client.send(left, ZEROCOPY)?..];
+            sends += 1;
+        }
+        Ok(sends)
+    };
+    let (sends, ()) = beside(send_all, || comes_next(&server, &bytes))?;
+    let copies = completed(&client, sends)?;
+    ensure!(copies == Copies::All, "{copies:?} copied");
+    Ok(())
+}
+
+/// The sender reuses its memory as soon as the sends are completed.
+fn lossy(lab: &Lab) -> Outcome {
+    const ROUNDS: u8 = 40;
+    const LENGTH: usize = 50_000;
+    lab.relay().set_faults(Faults {
+        loss: 0.03,
+        duplicate: 0.02,
+        reorder: 0.02,
+        ..Faults::default()
+    });
+    let (client, server) = lab.esp_pair(903)?;
+    switch(&client, 1)?;
+    let send_rounds = || {
+        let mut bytes = vec![0; LENGTH];
+        let mut sends = 0;
+        for round in 0..ROUNDS {
+            bytes.fill(round);
+            let mut left = &bytes[..];
+            let before = sends;
+            while !left.is_empty() {
+                left = &left[client.send(left, ZEROCOPY)?..];
+                sends += 1;
+            }
+            guest::zero_copy::completed_from(&client, before, sends - before)?;
+        }
+        Ok(())
+    };
+    let receive = || {
+        let mut got = vec![0; LENGTH];
+        for round in 0..ROUNDS {
+            server.receive_exact(&mut got)?;
+            let wrong = got.iter().filter(|byte| **byte != round).count();
+            ensure!(wrong == 0, "{wrong} bytes of round {round} are another's");
+        }
+        Ok(())
+    };
+    beside(send_rounds, receive)?;
+    note(&format!("client {:?}", client.counters(8)?));
+    Ok(())
+}
+
+/// A memory mapping, which is unmapped on drop.
+struct Region {
+    start: NonNull<libc::c_void>,
+    length: usize,
+}
+
+impl Region {
+    fn new(bytes: &[u8]) -> Result<Self> {
+        let length = NonZeroUsize::new(bytes.len()).context("nothing")?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: without an address the call replaces no existing mapping.
+        let start = unsafe { mmap_anonymous(None, length, protection, MapFlags::MAP_PRIVATE) }?;
+        let mut region = Self {
+            start,
+            length: bytes.len(),
+        };
+        region.bytes().copy_from_slice(bytes);
+        Ok(region)
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is this value's own, readable and writable for its length.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.length) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and no borrow of `bytes` is left.
+        let _ = unsafe { munmap(self.start, self.length) };
+    }
+}
+
+fn unmapped(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(904)?;
+    let bytes = random(100_000, 904);
+    lab.a.queue("add", LOSING)?;
+    let mut region = Region::new(&bytes)?;
+    send(&client, region.bytes())?;
+    drop(region);
+    lab.a.queue("del", &[])?;
+    comes_next(&server, &bytes)?;
+    completed(&client, 1)?;
+    Ok(())
+}
+
+/// The stream stays in order while its bytes change, also with checksums: none may stay wrong for
+/// ever.
+fn changing(lab: &Lab) -> Outcome {
+    for checksum in [0, 1] {
+        let port = 905 + checksum as u16;
+        let listener = lab.b.esp_listener(port, 1)?;
+        let client = lab.a.esp()?;
+        client.set_int_option(SOL_EP, ESP_SO_CHECKSUM, checksum)?;
+        client.connect(&lab.a.to(&lab.b, port))?;
+        let (server, _) = listener.accept(0)?;
+        let mut region = Region::new(&vec![1; 100_000])?;
+        lab.a.queue("add", LOSING)?;
+        send(&client, region.bytes())?;
+        region.bytes().fill(2);
+        lab.a.queue("del", &[])?;
+        for value in 3..200 {
+            region.bytes().fill(value);
+        }
+        let got = server.receive_all(100_000)?;
+        ensure!(got.iter().all(|byte| *byte != 0));
+        completed(&client, 1)?;
+        client.send_all(b"behind it")?;
+        comes_next(&server, b"behind it")?;
+    }
+    Ok(())
+}
+
+fn resized(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(907)?;
+    let bytes = random(150_000, 907);
+    lab.a.queue("add", LOSING)?;
+    send(&client, &bytes[..50_000])?;
+    send(&client, &bytes[50_000..50_100])?;
+    client.send_all(&bytes[50_100..50_200])?;
+    let part = &bytes[50_200..];
+    send(&client, part)?;
+    lab.set_mtu(600)?;
+    lab.a.queue("del", &[])?;
+    comes_next(&server, &bytes)?;
+    completed(&client, 3)?;
+    lab.set_mtu(9000)?;
+    send(&client, &bytes)?;
+    comes_next(&server, &bytes)?;
+    guest::zero_copy::completed_from(&client, 3, 1)?;
+    Ok(())
+}
+
+fn device_goes(lab: &Lab) -> Outcome {
+    lab.a.namespace.ip("link add gone0 address 02:00:00:00:00:31 type veth peer name gone1 address 02:00:00:00:00:32\nlink set gone0 up\nlink set gone1 up\n")?;
+    let near = guest::device::Device::ready(&lab.a.namespace, "gone0")?;
+    let far = guest::device::Device::ready(&lab.a.namespace, "gone1")?;
+    let (client, server) = near.stream_to(&far, 908)?;
+    lab.a.namespace.run(
+        "tc",
+        &[
+            "qdisc", "add", "dev", "gone0", "root", "netem", "loss", "100%",
+        ],
+    )?;
+    let bytes = random(100_000, 908);
+    send(&client, &bytes)?;
+    none_left(&client)?;
+    lab.a.namespace.ip("link del gone0\n")?;
+    await_events(&client, libc::POLLHUP)?;
+    completed(&client, 1)?;
+    ensure!(client.send(b"late", libc::MSG_NOSIGNAL).is_err());
+    none_left(&client)?;
+    drop(server);
+    Ok(())
+}
+
+/// Sockets are closed with unread completions, and with bytes that never leave.
+fn left_behind(lab: &Lab) -> Outcome {
+    let bytes = random(400_000, 909);
+    let listener = lab.b.esp_listener(909, 16)?;
+    let rounds = |count: usize| -> Outcome {
+        for round in 0..count {
+            let (client, server) = lab.esp_pair_through(&listener, 909)?;
+            client.set_nonblocking(true)?;
+            switch(&client, 1)?;
+            while client.send(&bytes, ZEROCOPY).is_ok() {}
+            if round % 2 == 0 {
+                drop((server, client));
+            } else {
+                drop((client, server));
+            }
+        }
+        listener_is_alone(lab)
+    };
+    rounds(20)?;
+    let before = kib("MemAvailable")?;
+    rounds(100)?;
+    let mut less = 0;
+    eventually("the memory's return", || {
+        less = before - kib("MemAvailable")?;
+        Ok(less < 20_000)
+    })
+    .with_context(|| format!("{less} KiB are left behind"))
+}
+
+fn listener_is_alone(lab: &Lab) -> Outcome {
+    lab.a.await_proc("esp", |text| text.lines().count() <= 1)?;
+    lab.b.await_proc("esp", |text| text.lines().count() <= 2)
+}
+
+/// A device may still have a frame that refers to the program's memory, so the module cannot be
+/// unloaded.
+fn module_goes() -> Outcome {
+    let lab = Lab::new(Wiring::Direct)?;
+    for host in [&lab.a, &lab.b] {
+        Knobs(&host.namespace).set("user_timeout", 2000)?;
+    }
+    let (client, server) = lab.esp_pair(910)?;
+    let datagrams = lab
+        .a
+        .namespace
+        .within(|| Socket::new(28, libc::SOCK_DGRAM, 1))??;
+    datagrams.send_to(b"in place", 0, &lab.a.to(&lab.b, 910))?;
+    lab.a.queue("add", LOSING)?;
+    let bytes = random(40_000, 910);
+    send(&client, &bytes[..40_000])?;
+    send(&client, &bytes[..100])?;
+    drop((datagrams, client, server));
+    refused(module::try_unload(), libc::EWOULDBLOCK, "delete_module")?;
+    let _restore = Restore;
+    module::unload()
+}
+
+fn file_of(bytes: &[u8]) -> Result<File> {
+    let mut file = File::from(memfd_create("contents", MFdFlags::empty())?);
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+/// The stream has as many bytes as `sendfile` took, even if the file's contents are gone.
+fn truncated(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(911)?;
+    let bytes = random(100_000, 911);
+    let file = file_of(&bytes)?;
+    lab.a.queue("add", LOSING)?;
+    let mut offset = 0;
+    let sent = sendfile(&client, &file, Some(&mut offset), bytes.len())?;
+    file.set_len(0)?;
+    lab.a.queue("del", &[])?;
+    let got = server.receive_all(sent)?;
+    let kept = got.iter().zip(&bytes).filter(|(a, b)| a == b).count();
+    note(&format!("{kept} of {sent} bytes were the file's"));
+    let end = sendfile(&client, &file, Some(&mut offset), 10)?;
+    ensure!(end == 0, "{end} bytes of no file");
+    client.send_all(b"behind it")?;
+    comes_next(&server, b"behind it")
+}
+
+/// `sendfile` sends the file's pages and no copy of them, so a receiver may get bytes that were
+/// written later.
+fn referred(lab: &Lab) -> Outcome {
+    use std::os::unix::fs::FileExt;
+    let (client, server) = lab.esp_pair(912)?;
+    let file = file_of(&vec![1; 60_000])?;
+    lab.a.queue("add", LOSING)?;
+    let sent = sendfile(&client, &file, None, 0)?;
+    ensure!(sent == 0);
+    let mut offset = 0;
+    let sent = sendfile(&client, &file, Some(&mut offset), 60_000)?;
+    file.write_all_at(&vec![2; 60_000], 0)?;
+    lab.a.queue("del", &[])?;
+    let got = server.receive_all(sent)?;
+    let later = got.iter().filter(|byte| **byte == 2).count();
+    ensure!(
+        later > sent / 2,
+        "{later} of {sent} bytes are the later ones"
+    );
     Ok(())
 }

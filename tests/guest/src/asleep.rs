@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Calls that sleep: each runs in its own thread, which is watched until it sleeps.
+
+use std::fs;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::mpsc;
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{ensure, Context, Result};
+use libc::c_long;
+
+use crate::harness::note;
+use crate::patience::patience;
+use crate::socket::{check, Socket};
+use crate::transfer::joined;
+
+/// The system call behind the C library's `poll`; newer architectures only have `ppoll`.
+#[cfg(target_arch = "x86_64")]
+pub const POLL: c_long = libc::SYS_poll;
+#[cfg(not(target_arch = "x86_64"))]
+pub const POLL: c_long = libc::SYS_ppoll;
+
+/// The system call behind `epoll_wait`; newer architectures only have `epoll_pwait`.
+#[cfg(target_arch = "x86_64")]
+pub const EPOLL_WAIT: c_long = libc::SYS_epoll_wait;
+#[cfg(not(target_arch = "x86_64"))]
+pub const EPOLL_WAIT: c_long = libc::SYS_epoll_pwait;
+
+/// A thread that is in a call, or was in it when last checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Sleeper {
+    thread: i32,
+    number: c_long,
+}
+
+impl Sleeper {
+    /// Waits until the thread sleeps in its call; returns `false` if the thread has ended instead.
+    ///
+    /// # Errors
+    /// When it does neither within [`patience`].
+    pub fn sleeps(&self) -> Result<bool> {
+        let end = Instant::now() + patience();
+        let path = format!("/proc/self/task/{}/syscall", self.thread);
+        let sleeping = format!("{} ", self.number);
+        loop {
+            // A thread that runs, or waits for a processor, reads "running".
+            match fs::read_to_string(&path) {
+                Ok(text) if text.starts_with(&sleeping) => return Ok(true),
+                Ok(_) => {}
+                // The thread has ended: ENOENT, or ESRCH if it ends during the read.
+                Err(_) => return Ok(false),
+            }
+            ensure!(
+                Instant::now() < end,
+                "a thread neither sleeps in call {} nor ends",
+                self.number
+            );
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Sends `signal` to the thread.
+    ///
+    /// # Errors
+    /// If the thread has ended.
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        // SAFETY: Neither call takes a pointer.
+        let sent = unsafe {
+            let process = libc::getpid();
+            libc::syscall(libc::SYS_tgkill, process, self.thread, signal)
+        };
+        check(sent).context("tgkill")?;
+        Ok(())
+    }
+}
+
+/// Starts `call` in a thread of `scope`. The returned [`Sleeper`] watches for it to sleep in the
+/// system call `number`.
+///
+/// # Errors
+/// If the thread does not start.
+pub fn begin<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    number: c_long,
+    call: impl FnOnce() -> T + Send + 'scope,
+) -> Result<(Sleeper, ScopedJoinHandle<'scope, T>)> {
+    let (tell, told) = mpsc::channel();
+    let handle = scope.spawn(move || {
+        let _ = tell.send(own_number());
+        call()
+    });
+    let thread = told.recv().context("a thread's number")?;
+    Ok((Sleeper { thread, number }, handle))
+}
+
+/// Runs `call` in a thread, and `meanwhile` once the thread sleeps in the system call `number` or
+/// has ended. Returns whether it slept, and the results of both closures.
+///
+/// # Errors
+/// If `meanwhile` fails, or the thread neither sleeps nor ends.
+pub fn asleep<T: Send, U>(
+    number: c_long,
+    call: impl FnOnce() -> T + Send,
+    meanwhile: impl FnOnce(&Sleeper) -> Result<U>,
+) -> Result<(bool, T, U)> {
+    thread::scope(|scope| {
+        let (sleeper, thread) = begin(scope, number, call)?;
+        let inner = || Ok((sleeper.sleeps()?, meanwhile(&sleeper)?));
+        let inner: Result<(bool, U)> = inner();
+        explain(&inner);
+        let value = joined(thread)?;
+        let (slept, given) = inner?;
+        Ok((slept, value, given))
+    })
+}
+
+/// Runs `call` in `count` threads, and `meanwhile` once each of them sleeps in the system call
+/// `number`. Returns the results of the calls, in the order in which the threads fell asleep.
+///
+/// # Errors
+/// If `meanwhile` fails, or a thread does not sleep.
+pub fn crowd<T: Send>(
+    number: c_long,
+    count: usize,
+    call: impl Fn() -> T + Sync,
+    meanwhile: impl FnOnce(&[Sleeper]) -> Result<()>,
+) -> Result<Vec<T>> {
+    thread::scope(|scope| {
+        let call = &call;
+        let mut threads = Vec::new();
+        let inner = || {
+            let mut sleepers = Vec::new();
+            for _ in 0..count {
+                let (sleeper, thread) = begin(scope, number, call)?;
+                threads.push(thread);
+                ensure!(sleeper.sleeps()?, "a call that should sleep returned");
+                sleepers.push(sleeper);
+            }
+            meanwhile(&sleepers)
+        };
+        let inner: Result<()> = inner();
+        explain(&inner);
+        let values = threads
+            .into_iter()
+            .map(joined)
+            .collect::<Result<Vec<T>>>()?;
+        inner?;
+        Ok(values)
+    })
+}
+
+/// How many further checks must agree on the number of threads that still sleep.
+const LOOKS: u32 = 10;
+
+/// Waits until one of the threads has ended, and counts those that still sleep. An event that wakes
+/// several threads wakes them one by one, so the count is final once the next checks agree.
+///
+/// # Errors
+/// If no thread ends within [`patience`].
+pub fn left_asleep(sleepers: &[Sleeper]) -> Result<usize> {
+    let end = Instant::now() + patience();
+    let (mut left, mut agreed) = (sleepers.len(), 0);
+    loop {
+        let mut asleep = 0;
+        for sleeper in sleepers {
+            asleep += usize::from(sleeper.sleeps()?);
+        }
+        if asleep < left {
+            (left, agreed) = (asleep, 0);
+        }
+        if left < sleepers.len() {
+            agreed += 1;
+        }
+        if agreed > LOOKS {
+            return Ok(left);
+        }
+        ensure!(Instant::now() < end, "no thread was woken");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Returns the same descriptor for a call in another thread; dropping it does not close the
+/// descriptor.
+pub fn alias(socket: &Socket) -> ManuallyDrop<Socket> {
+    // SAFETY: The descriptor is open now, and `ManuallyDrop` prevents a second close. A call after
+    // the owner has closed it fails with EBADF, unless the number was reused, which no caller here
+    // allows.
+    ManuallyDrop::new(unsafe { Socket::from_raw_fd(socket.as_raw_fd()) })
+}
+
+fn own_number() -> i32 {
+    // SAFETY: `gettid` takes no arguments.
+    unsafe { libc::gettid() }
+}
+
+/// Logs an error before the threads are joined: a thread may sleep for ever because of it, and the
+/// deadline would hide it.
+fn explain<T>(inner: &Result<T>) {
+    if let Err(error) = inner {
+        note(&format!("beside a sleeping call: {error:#}"));
+    }
+}

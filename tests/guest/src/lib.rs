@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What scenarios use in a booted guest.
+//!
+//! Sockets and the calls on them, network namespaces and the devices between them, frames read and
+//! written by hand, switches and relays that lose, delay and damage frames, and the harness that
+//! runs each scenario in a process of its own. `tests/scenarios`, `tests/parity` and `tests/stress`
+//! have the scenarios, `tests/suite` the program.
+
+pub mod address;
+pub mod asleep;
+pub mod bpf;
+pub mod calls;
+pub mod capture;
+pub mod control;
+pub mod crowd;
+pub mod device;
+pub mod frame;
+pub mod harness;
+pub mod held_page;
+pub mod kernel_log;
+pub mod knobs;
+pub mod lab;
+pub mod links;
+pub mod mapped;
+pub mod meminfo;
+pub mod memory;
+pub mod module;
+pub mod netgauge;
+pub mod netns;
+pub mod packet_ring;
+pub mod patience;
+pub mod polling;
+pub mod prelude;
+pub mod priority;
+pub mod privilege;
+pub mod processor;
+pub mod program;
+pub mod raw_calls;
+pub mod relay;
+pub mod socket;
+pub mod stamps;
+pub mod station;
+pub mod switch;
+pub mod team;
+pub mod tracer;
+pub mod transfer;
+pub mod tun;
+pub mod uring;
+pub mod vhost;
+pub mod zero_copy;

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Mapped sockets, those of `IPPROTO_ENET`: hosts with IP addresses, and sockets that TCP or ESP
+//! serves.
+
+use crate::address::{internet, internet6, ESP_SO_CHECKSUM, IPPROTO_ENET};
+use crate::prelude::*;
+
+/// Family and protocol of a mapped socket.
+pub const MAPPED: (i32, i32) = (libc::AF_INET, IPPROTO_ENET);
+/// Family and protocol of a plain TCP socket.
+pub const PLAIN: (i32, i32) = (libc::AF_INET, libc::IPPROTO_TCP);
+
+/// Gives both hosts addresses of either family: 10.0.0.1 and fd00::1, 10.0.0.2 and fd00::2.
+pub fn addresses(lab: &Lab) -> Outcome {
+    lab.give_ip_addresses()?;
+    for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
+        (host.namespace).ip(&format!(
+            "address add fd00::{number}/64 dev {DEVICE} nodad\n"
+        ))?;
+    }
+    Ok(())
+}
+
+/// The address fd00::`number`.
+pub fn far6(number: u8) -> [u8; 16] {
+    let mut address = [0; 16];
+    address[0] = 0xfd;
+    address[15] = number;
+    address
+}
+
+/// A stream socket of `host`.
+pub fn stream(host: &Host, family: i32, protocol: i32) -> Result<Socket> {
+    host.namespace
+        .within(|| Socket::new(family, libc::SOCK_STREAM, protocol))?
+        .with_context(|| format!("a socket of family {family}, protocol {protocol}"))
+}
+
+/// Makes each host learn that the other takes mapped connections: a host sends a query when it
+/// first connects.
+///
+/// # Errors
+/// When a call fails, or a host gets no answer to its query.
+pub fn make_known(lab: &Lab) -> Outcome {
+    learn(&lab.a, (&lab.b, 2))?;
+    learn(&lab.b, (&lab.a, 1))
+}
+
+/// Makes `from` learn that the host `to`, whose address is 10.0.0.`number`, takes mapped
+/// connections.
+///
+/// # Errors
+/// When a call fails, or `from` gets no answer to its query.
+pub fn learn(from: &Host, (to, number): (&Host, u8)) -> Outcome {
+    let _listener = listener(to, MAPPED, 99, 1)?;
+    let client = stream(from, MAPPED.0, MAPPED.1)?;
+    client.connect_bytes(&internet([10, 0, 0, number], 99))?;
+    from.await_counter("EdpInAnswers", 1)?;
+    ensure!(from.counter("MappedTcpUnknown")? == 1, "nobody was asked");
+    Ok(())
+}
+
+/// Gives the hosts addresses, and makes each learn that the other takes mapped connections.
+///
+/// # Errors
+/// When a call fails.
+pub fn known(lab: &Lab) -> Outcome {
+    addresses(lab)?;
+    make_known(lab)
+}
+
+/// A listener of `host` on all addresses.
+///
+/// # Errors
+/// When a call fails.
+pub fn listener(host: &Host, kind: (i32, i32), port: u16, backlog: i32) -> Result<Socket> {
+    let listener = stream(host, kind.0, kind.1)?;
+    listener.bind_bytes(&match kind.0 {
+        libc::AF_INET6 => internet6([0; 16], port),
+        _ => internet([0; 4], port),
+    })?;
+    listener.listen(backlog)?;
+    Ok(listener)
+}
+
+/// A connection from `host` to `b`.
+///
+/// # Errors
+/// When a call fails.
+pub fn dial(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
+    let client = stream(host, kind.0, kind.1)?;
+    client
+        .connect_bytes(&internet([10, 0, 0, 2], port))
+        .context("connect")?;
+    Ok(client)
+}
+
+/// Whether ESP carries the connection: only then the socket has ESP's options.
+pub fn is_esp(socket: &Socket) -> bool {
+    socket.int_option(SOL_EP, ESP_SO_CHECKSUM).is_ok()
+}
+
+/// The option with both ends of a mapped connection. The client's port is 5000.
+pub fn option(from: [u8; 4], to: [u8; 4], port: u16) -> Vec<u8> {
+    let end = |address: [u8; 4], port: u16| {
+        let mut end = vec![0; 10];
+        end.extend([0xff, 0xff]);
+        end.extend(address);
+        end.extend(port.to_be_bytes());
+        end
+    };
+    [vec![8, 36], end(from, 5000), end(to, port)].concat()
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Zero-copy sends, and their reports in the error queue.
+
+use std::io::Result;
+
+use crate::address::EP_SO_ZEROCOPY;
+use crate::control::receive_with_control;
+use crate::prelude::*;
+
+/// `SO_EE_ORIGIN_ZEROCOPY` of `linux/errqueue.h`.
+const ORIGIN_ZEROCOPY: u8 = 5;
+/// `SO_EE_CODE_ZEROCOPY_COPIED`.
+const CODE_COPIED: u8 = 1;
+/// `EP_RECVERR`.
+const EP_RECVERR: i32 = 3;
+
+/// Sets whether `MSG_ZEROCOPY` is honoured on `socket`: by `SO_ZEROCOPY`, or by the option of ESP
+/// and EDP.
+///
+/// # Errors
+/// The call's errno.
+pub fn switch(socket: &Socket, value: i32) -> Result<()> {
+    let (level, name) = option(socket)?;
+    socket.set_int_option(level, name, value)
+}
+
+/// Returns whether `MSG_ZEROCOPY` is honoured.
+///
+/// # Errors
+/// The call's errno.
+pub fn is_on(socket: &Socket) -> Result<i32> {
+    let (level, name) = option(socket)?;
+    socket.int_option(level, name)
+}
+
+fn option(socket: &Socket) -> Result<(i32, i32)> {
+    Ok(match socket.so(libc::SO_DOMAIN)? {
+        AF_ENET => (SOL_EP, EP_SO_ZEROCOPY),
+        _ => (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+    })
+}
+
+/// A range of sends whose memory the kernel no longer needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The number of the first send.
+    pub first: u32,
+    /// The number of the last send.
+    pub last: u32,
+    /// Whether the kernel copied their bytes.
+    pub copied: bool,
+}
+
+/// Returns the next completion, if there is one.
+///
+/// # Errors
+/// If the error queue has something else, or a malformed report.
+pub fn completion(socket: &Socket) -> anyhow::Result<Option<Completion>> {
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    let (length, flags, control) = match receive_with_control(socket, flags, 256) {
+        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(None),
+        other => other?,
+    };
+    ensure!(
+        length == 0 && flags & libc::MSG_ERRQUEUE != 0 && control.len() == 1,
+        "{length} bytes, flags {flags:#x}, {control:?}"
+    );
+    let kind = match socket.so(libc::SO_DOMAIN)? {
+        AF_ENET => (SOL_EP, EP_RECVERR),
+        libc::AF_INET6 => (libc::SOL_IPV6, libc::IPV6_RECVERR),
+        _ => (libc::SOL_IP, libc::IP_RECVERR),
+    };
+    let found = (control[0].level, control[0].kind);
+    ensure!(found == kind, "level and kind {found:?}");
+    // struct sock_extended_err: errno, origin, type, code, padding, info, data.
+    let report = control[0].data.first_chunk::<16>().context("too short")?;
+    let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| report[at + i]));
+    ensure!(
+        word(0) == 0 && report[4] == ORIGIN_ZEROCOPY && report[5] == 0,
+        "{report:?}"
+    );
+    Ok(Some(Completion {
+        first: word(8),
+        last: word(12),
+        copied: report[6] & CODE_COPIED != 0,
+    }))
+}
+
+/// Waits until each of the sends 0 to `count` - 1 has been completed once; returns whether all,
+/// some or none of them were copied.
+///
+/// # Errors
+/// If they are not completed, or others are.
+pub fn completed(socket: &Socket, count: u32) -> anyhow::Result<Copies> {
+    completed_from(socket, 0, count)
+}
+
+/// As [`completed`], for `count` sends from the number `from` on.
+///
+/// # Errors
+/// As [`completed`].
+pub fn completed_from(socket: &Socket, from: u32, count: u32) -> anyhow::Result<Copies> {
+    let mut seen = vec![None; count as usize];
+    while seen.contains(&None) {
+        let Some(got) = completion(socket)? else {
+            let events = socket.poll(0, patience())?;
+            ensure!(
+                events & libc::POLLERR != 0,
+                "no completion but of {seen:?} (events {events:#x})"
+            );
+            continue;
+        };
+        ensure!(got.first <= got.last, "{got:?}");
+        for number in got.first..=got.last {
+            let place = number
+                .checked_sub(from)
+                .and_then(|place| seen.get_mut(place as usize));
+            let place = place.with_context(|| format!("{got:?} of {count} from {from} on"))?;
+            ensure!(place.is_none(), "{number} once more, by {got:?}");
+            *place = Some(got.copied);
+        }
+    }
+    none_left(socket)?;
+    Ok(
+        match seen.iter().filter(|one| **one == Some(true)).count() {
+            0 => Copies::None,
+            all if all == seen.len() => Copies::All,
+            _ => Copies::Some,
+        },
+    )
+}
+
+/// How many of some sends the kernel copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copies {
+    /// None of them.
+    None,
+    /// Some of them.
+    Some,
+    /// All of them.
+    All,
+}
+
+/// Checks that there is no completion.
+///
+/// # Errors
+/// If there is one.
+pub fn none_left(socket: &Socket) -> anyhow::Result<()> {
+    let more = completion(socket)?;
+    ensure!(more.is_none(), "one more: {more:?}");
+    Ok(())
+}

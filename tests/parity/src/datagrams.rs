@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Behaviours of datagram sockets.
+
+mod amounts;
+mod calls;
+mod dialogue;
+mod ending;
+mod joined;
+mod peek;
+mod readiness;
+mod threads;
+mod waiting;
+mod zero_copy;
+
+use crate::Behaviour;
+
+/// All of them, by theme.
+pub const ALL: &[&[Behaviour]] = &[
+    dialogue::ALL,
+    readiness::ALL,
+    waiting::ALL,
+    peek::ALL,
+    amounts::ALL,
+    calls::ALL,
+    joined::ALL,
+    ending::ALL,
+    threads::ALL,
+    zero_copy::ALL,
+];

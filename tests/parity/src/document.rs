@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Checks that `docs/sockets.md` lists the differences that the behaviours declare, and no others.
+
+use std::collections::BTreeSet;
+
+const DOCUMENT: &str = include_str!("../../../docs/sockets.md");
+
+/// The rows of the table: | `behaviour` | note | TCP or UDP | ESP or EDP | reason |
+fn rows() -> BTreeSet<[String; 4]> {
+    DOCUMENT
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| {
+            let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+            assert_eq!(cells.len(), 5, "not five cells: {line}");
+            assert!(cells[4].len() > 10, "no reason: {line}");
+            // Markdown escapes a bar in a cell.
+            let cell = |index: usize| cells[index].trim_matches('`').replace("\\|", "|");
+            [cell(0), cell(1), cell(2), cell(3)]
+        })
+        .collect()
+}
+
+#[test]
+fn differences_are_those_of_the_document() {
+    let mut declared = BTreeSet::new();
+    for comparison in crate::comparisons() {
+        for known in comparison.differences {
+            declared
+                .insert([&comparison.name, known.what, known.inet, known.enet].map(String::from));
+        }
+    }
+    let rows = rows();
+    let missing: Vec<_> = declared.difference(&rows).collect();
+    let stale: Vec<_> = rows.difference(&declared).collect();
+    assert!(missing.is_empty(), "not in docs/sockets.md: {missing:#?}");
+    assert!(stale.is_empty(), "only in docs/sockets.md: {stale:#?}");
+}

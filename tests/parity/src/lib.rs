@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Compares ESP and EDP with the kernel's own TCP and UDP: each behaviour is written once and runs
+//! over both, and the program must see the same results.
+//!
+//! A behaviour notes the result of each call in its [`Trace`]: numbers, errnos, readiness, bytes.
+//! The harness compares the two traces note by note. A deliberate difference is declared with the
+//! behaviour, and `docs/sockets.md` gives its reason. An undeclared difference fails the scenario,
+//! and so does a declared one that does not occur.
+
+mod datagrams;
+mod epoll;
+mod mapped;
+mod moments;
+mod prelude;
+mod records;
+mod second;
+mod side;
+mod signals;
+mod sockets;
+mod streams;
+mod trace;
+
+#[cfg(test)]
+mod document;
+
+pub use side::Side;
+pub use trace::{events_text, Shown, Trace};
+
+use anyhow::{ensure, Context};
+
+use guest::harness::{note, Outcome, Scenario, Work, REPORT};
+use guest::knobs::Knobs;
+use guest::lab::{Lab, Wiring};
+use guest::mapped::make_known;
+use guest::socket::Socket;
+
+/// The pair of protocols that a behaviour compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// TCP and ESP.
+    Stream,
+    /// UDP and EDP.
+    Datagram,
+    /// Records of `AF_UNIX` and of ESP, `SOCK_SEQPACKET`.
+    Record,
+    /// Messages of SCTP, and ESP's records.
+    Message,
+}
+
+impl Kind {
+    /// Whether the sockets are connected and accepted.
+    pub fn connects(self) -> bool {
+        self != Self::Datagram
+    }
+}
+
+/// The family of the sockets that a [`Side`] makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// The kernel's own: TCP, UDP, `AF_UNIX`, SCTP.
+    Inet,
+    /// The module's: ESP, EDP.
+    Enet,
+    /// Streams of `AF_INET` that the module serves, `IPPROTO_ENET`.
+    Mapped,
+}
+
+/// A deliberate difference in one note; `docs/sockets.md` gives the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The note's label.
+    pub what: &'static str,
+    /// Its value over the kernel's own protocol.
+    pub inet: &'static str,
+    /// Its value over ESP or EDP.
+    pub enet: &'static str,
+}
+
+impl Difference {
+    /// The note `what` has the value `inet` over TCP or UDP, and `enet` over ESP or EDP.
+    const fn new(what: &'static str, inet: &'static str, enet: &'static str) -> Self {
+        Self { what, inet, enet }
+    }
+}
+
+/// A behaviour that is compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Behaviour {
+    name: &'static str,
+    /// How long it may take, in seconds.
+    limit: u64,
+    kind: Kind,
+    play: Play,
+    differences: &'static [Difference],
+}
+
+impl Behaviour {
+    const fn new(name: &'static str, kind: Kind, play: Play) -> Self {
+        Self {
+            name,
+            limit: 60,
+            kind,
+            play,
+            differences: &[],
+        }
+    }
+
+    /// A behaviour of streams, over TCP and over ESP.
+    pub const fn stream(name: &'static str, play: PlayOnSide) -> Self {
+        Self::new(name, Kind::Stream, Play::OnSide(play))
+    }
+
+    /// A behaviour of datagram sockets, over UDP and over EDP.
+    pub const fn datagram(name: &'static str, play: PlayOnSide) -> Self {
+        Self::new(name, Kind::Datagram, Play::OnSide(play))
+    }
+
+    /// A behaviour of the two ends of a stream.
+    pub const fn connected_streams(name: &'static str, play: PlayConnected) -> Self {
+        Self::new(name, Kind::Stream, Play::Connected(play))
+    }
+
+    /// A behaviour of two datagram sockets that are connected to each other.
+    pub const fn connected_datagrams(name: &'static str, play: PlayConnected) -> Self {
+        Self::new(name, Kind::Datagram, Play::Connected(play))
+    }
+
+    /// A behaviour of records, of `AF_UNIX` and of ESP.
+    pub const fn record(name: &'static str, play: PlayOnSide) -> Self {
+        Self::new(name, Kind::Record, Play::OnSide(play))
+    }
+
+    /// A behaviour of records, messages of SCTP and records of ESP.
+    pub const fn message(name: &'static str, play: PlayOnSide) -> Self {
+        Self::new(name, Kind::Message, Play::OnSide(play))
+    }
+
+    /// The same behaviour, with deliberate differences.
+    pub const fn differs(self, differences: &'static [Difference]) -> Self {
+        Self {
+            differences,
+            ..self
+        }
+    }
+
+    /// The same with another deadline, in seconds.
+    pub const fn within(self, limit: u64) -> Self {
+        Self { limit, ..self }
+    }
+}
+
+/// Defines `ALL`, the list of a file's behaviours, as [`guest::scenarios`] does for scenarios:
+/// `stream stream_connect = connect, within(90), differs(&[...]);`
+macro_rules! behaviours {
+    ($($lines:tt)*) => {
+        guest::table! { $crate::Behaviour: $($lines)* }
+    };
+}
+pub(crate) use behaviours;
+
+/// Returns all behaviours as scenarios; those of streams a second time for mapped sockets.
+pub fn all() -> Vec<&'static Scenario> {
+    comparisons().map(Comparison::scenario).collect()
+}
+
+fn comparisons() -> impl Iterator<Item = Comparison> {
+    let own = || {
+        [sockets::ALL, streams::ALL, datagrams::ALL, &[records::ALL]]
+            .into_iter()
+            .flatten()
+            .copied()
+            .flatten()
+    };
+    let paths = [Path::Tcp, Path::Esp].into_iter();
+    let mapped = paths.flat_map(move |path| own().filter_map(move |one| mapped(one, path)));
+    let own = own().map(|behaviour| Comparison {
+        name: behaviour.name.into(),
+        behaviour,
+        path: None,
+        differences: behaviour.differences,
+    });
+    own.chain(mapped)
+}
+
+/// The protocol that carries the connections of mapped sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Path {
+    /// TCP: the hosts do not use ESP.
+    Tcp,
+    /// ESP: each host knows that the other takes it.
+    Esp,
+}
+
+/// Returns the stream behaviour `behaviour` with mapped sockets in place of ESP's.
+fn mapped(behaviour: &'static Behaviour, path: Path) -> Option<Comparison> {
+    let name = behaviour.name;
+    if behaviour.kind != Kind::Stream {
+        return None;
+    }
+    if path == Path::Esp && mapped::WITHOUT_CALLS.contains(&name) {
+        return None;
+    }
+    let (name, differences) = match path {
+        Path::Tcp => (format!("mapped_tcp_{name}"), &[][..]),
+        Path::Esp => (format!("mapped_esp_{name}"), mapped::differences(name)),
+    };
+    Some(Comparison {
+        name,
+        behaviour,
+        path: Some(path),
+        differences,
+    })
+}
+
+/// A behaviour over two protocols.
+#[derive(Debug)]
+struct Comparison {
+    name: String,
+    behaviour: &'static Behaviour,
+    /// Of mapped sockets: what carries the connections.
+    path: Option<Path>,
+    differences: &'static [Difference],
+}
+
+impl Comparison {
+    /// The comparison as a scenario, which lives as long as the program.
+    fn scenario(self) -> &'static Scenario {
+        let comparison: &'static Self = Box::leak(Box::new(self));
+        let scenario = Scenario::work(&comparison.name, comparison);
+        Box::leak(Box::new(scenario.within(comparison.behaviour.limit)))
+    }
+}
+
+impl Work for Comparison {
+    fn run(&self) -> Outcome {
+        let &Behaviour { kind, play, .. } = self.behaviour;
+        let lab = || -> anyhow::Result<Lab> {
+            let lab = Lab::new(Wiring::Direct).context("setting up the lab")?;
+            lab.give_ip_addresses()?;
+            Ok(lab)
+        };
+        let Some(path) = self.path else {
+            let lab = lab()?;
+            compare(&lab, kind, play, self.differences)?;
+            return lab.await_no_sockets();
+        };
+        let (tcp, mapped) = (lab()?, lab()?);
+        match path {
+            Path::Tcp => {
+                for host in [&mapped.a, &mapped.b] {
+                    Knobs(&host.namespace).set("mapped", 0)?;
+                }
+            }
+            Path::Esp => make_known(&mapped)?,
+        }
+        compare_mapped([&tcp, &mapped], play, self.differences)?;
+        mapped.await_no_sockets()
+    }
+}
+
+/// A behaviour that makes its own sockets.
+pub type PlayOnSide = fn(&Side<'_>, &Trace) -> Outcome;
+
+/// Two connected sockets. The first is on host `a`, which connected if they are streams.
+pub type Pair = (Socket, Socket);
+
+/// A behaviour that starts with two connected sockets.
+pub type PlayConnected = fn(&Trace, Pair) -> Outcome;
+
+/// How a behaviour gets its sockets.
+#[derive(Clone, Copy, Debug)]
+pub enum Play {
+    /// It makes them.
+    OnSide(PlayOnSide),
+    /// It is called with them.
+    Connected(PlayConnected),
+}
+
+impl Play {
+    fn on(self, side: &Side<'_>, trace: &Trace) -> Outcome {
+        match self {
+            Self::OnSide(play) => play(side, trace),
+            Self::Connected(play) => play(trace, side.pair(7)?),
+        }
+    }
+}
+
+/// Runs a behaviour on both sides, one after the other in the same lab, and compares the traces.
+///
+/// # Errors
+/// If a call fails that must succeed on both sides, or the traces do not differ as declared.
+fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) -> Outcome {
+    compare_with([lab, lab], kind, Family::Enet, play, differences)
+}
+
+/// Like [`compare`], with TCP and mapped sockets, in a lab for each: TCP keeps a port in use after
+/// its connection has ended.
+///
+/// # Errors
+/// As [`compare`].
+fn compare_mapped(labs: [&Lab; 2], play: Play, differences: &[Difference]) -> Outcome {
+    compare_with(labs, Kind::Stream, Family::Mapped, play, differences)
+}
+
+fn compare_with(
+    [first, second]: [&Lab; 2],
+    kind: Kind,
+    family: Family,
+    play: Play,
+    differences: &[Difference],
+) -> Outcome {
+    let run = |lab, family| -> anyhow::Result<Vec<(String, String)>> {
+        let trace = Trace::default();
+        let side = Side::new(lab, family, kind);
+        let outcome = play
+            .on(&side, &trace)
+            .with_context(|| format!("over {}", side.name()));
+        if outcome.is_err() {
+            for (what, value) in trace.notes() {
+                note(&format!("{}: {what}: {value}", side.name()));
+            }
+        }
+        outcome?;
+        Ok(trace.into_notes())
+    };
+    let (inet, enet) = (run(first, Family::Inet)?, run(second, family)?);
+    let found = differing(&inet, &enet)?;
+    for (what, inet, enet) in &found {
+        note(&format!("{what}: {inet}, but here {enet}"));
+    }
+    let mut unexplained = Vec::new();
+    let same = |difference: &Difference, found: &(String, String, String)| {
+        difference.what == found.0 && difference.inet == found.1 && difference.enet == found.2
+    };
+    for found in &found {
+        if !differences.iter().any(|known| same(known, found)) {
+            unexplained.push(format!("{}: {} against {}", found.0, found.1, found.2));
+        }
+    }
+    for known in differences {
+        if !found.iter().any(|found| same(known, found)) {
+            unexplained.push(format!(
+                "{}: the declared difference, {} against {}, is not there",
+                known.what, known.inet, known.enet
+            ));
+        }
+    }
+    ensure!(unexplained.is_empty(), "{}", unexplained.join("; "));
+    note(&match found.len() {
+        0 => format!("{REPORT}same, {} notes", inet.len()),
+        count => {
+            let all: Vec<String> = found
+                .iter()
+                .map(|(what, inet, enet)| format!("{what}: {inet} / {enet}"))
+                .collect();
+            let rest = inet.len() - count;
+            format!(
+                "{REPORT}{rest} notes same, on purpose not: {}",
+                all.join("; ")
+            )
+        }
+    });
+    Ok(())
+}
+
+/// Returns the notes that differ; both traces must have the same labels.
+fn differing(
+    inet: &[(String, String)],
+    enet: &[(String, String)],
+) -> anyhow::Result<Vec<(String, String, String)>> {
+    let mut found = Vec::new();
+    for (ours, theirs) in enet.iter().zip(inet) {
+        ensure!(
+            ours.0 == theirs.0,
+            "the behaviour went another way: here it noted {ours:?}, there {theirs:?}"
+        );
+        if ours.1 != theirs.1 {
+            found.push((ours.0.clone(), theirs.1.clone(), ours.1.clone()));
+        }
+    }
+    ensure!(
+        inet.len() == enet.len(),
+        "the behaviour noted {} things there, {} here",
+        inet.len(),
+        enet.len()
+    );
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notes(all: &[(&str, &str)]) -> Vec<(String, String)> {
+        all.iter()
+            .map(|(what, value)| ((*what).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn equal_traces_do_not_differ() {
+        let trace = notes(&[("send", "5"), ("receive", "EAGAIN")]);
+        assert!(differing(&trace, &trace).unwrap().is_empty());
+    }
+
+    #[test]
+    fn each_other_value_is_found() {
+        let (a, b) = (
+            notes(&[("x", "1"), ("y", "2")]),
+            notes(&[("x", "1"), ("y", "3")]),
+        );
+        let found = differing(&a, &b).unwrap();
+        assert_eq!(found, [("y".into(), "2".into(), "3".into())]);
+    }
+
+    #[test]
+    fn another_way_is_an_error() {
+        let (a, b) = (notes(&[("x", "1")]), notes(&[("y", "1")]));
+        assert!(differing(&a, &b).is_err());
+        assert!(differing(&a, &[]).is_err());
+    }
+}

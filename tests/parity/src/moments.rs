@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Waits for events that a program cannot see directly: data have arrived, a connection has ended.
+
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+
+use super::Trace;
+pub use guest::lab::arrived;
+use guest::lab::eventually;
+use guest::patience::patience;
+use guest::socket::Socket;
+
+/// Waits until the peer's host has acknowledged everything that was sent.
+///
+/// # Errors
+/// If it has not within [`patience`].
+pub fn acknowledged(socket: &Socket) -> Result<()> {
+    eventually("acknowledgement of everything", || {
+        Ok(socket.queued(libc::TIOCOUTQ)? == 0)
+    })
+}
+
+/// Sends each of `pieces` in its own packet: the next one after the last was acknowledged.
+///
+/// # Errors
+/// The errno of a call that failed.
+pub fn send_apart(socket: &Socket, pieces: &[&[u8]]) -> Result<()> {
+    for piece in pieces {
+        socket.send_all(piece)?;
+        acknowledged(socket)?;
+    }
+    Ok(())
+}
+
+/// Returns the memory that is charged to `socket` for received packets, bytes: the first number of
+/// `SO_MEMINFO`.
+fn receive_memory(socket: &Socket) -> Result<u32> {
+    let value = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
+    let bytes = value.first_chunk().context("SO_MEMINFO")?;
+    Ok(u32::from_ne_bytes(*bytes))
+}
+
+/// Sends a datagram over a connected pair and waits until it is queued at the other end.
+///
+/// # Errors
+/// If it was not sent, or is not queued within [`patience`].
+pub fn deliver(from: &Socket, to: &Socket, bytes: &[u8]) -> Result<()> {
+    let before = receive_memory(to)?;
+    let sent = from.send(bytes, 0)?;
+    ensure!(sent == bytes.len(), "{sent} bytes of a datagram were sent");
+    eventually("a datagram", || Ok(receive_memory(to)? > before))
+}
+
+/// Resets a connection: closes it with a linger time of 0.
+///
+/// # Errors
+/// The errno of setting the option.
+pub fn reset(socket: Socket) -> Result<()> {
+    Ok(socket.set_linger(Some(0))?)
+}
+
+/// Notes what each way to learn of a connection's end reports: sending (`s`), receiving (`r`) and
+/// `SO_ERROR` (`e`), in the given order.
+pub fn see_end(trace: &Trace, who: &str, socket: &Socket, order: &str) {
+    for (index, way) in order.chars().enumerate() {
+        let what = |call: &str| format!("{who}, {call} ({})", index + 1);
+        match way {
+            's' => trace.see(&what("send"), socket.send(b"x", libc::MSG_NOSIGNAL)),
+            'r' => trace.receive(&what("receive"), socket, 100, libc::MSG_DONTWAIT),
+            _ => trace.pending_error(&what("SO_ERROR"), socket),
+        }
+    }
+}
+
+/// Waits until `poll(2)` reports `events`, without noting anything.
+///
+/// # Errors
+/// If it does not within [`patience`].
+pub fn await_poll(socket: &Socket, events: i16) -> Result<()> {
+    let found = socket.poll(events, patience())?;
+    ensure!(found & events != 0, "poll: {found:#x}, not {events:#x}");
+    Ok(())
+}
+
+/// The longest time that a non-blocking call may take, however slow the machine.
+pub const SOON: Duration = Duration::from_secs(30);

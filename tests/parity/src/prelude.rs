@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Names that most behaviours use.
+
+pub use guest::asleep::{asleep, crowd};
+pub use guest::prelude::*;
+pub use guest::uring::Ring;
+
+pub(crate) use super::behaviours;
+pub use super::moments::{acknowledged, reset, see_end};
+pub use super::{Difference, Pair, Side, Trace};

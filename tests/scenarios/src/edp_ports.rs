@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! EDP's port numbers: which socket may bind a port, and which one gets its datagrams.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use guest::patience::factor;
+use guest::prelude::*;
+
+scenarios! {
+    direct edp_and_esp_have_ports_of_their_own = protocols;
+    direct edp_does_not_send_by_another_interface = other_interface;
+    direct edp_port_changes_do_not_hide_other_sockets = port_changes, within(150);
+}
+
+/// A second device on host a, with its index.
+fn second_device(lab: &Lab) -> anyhow::Result<u32> {
+    lab.a
+        .namespace
+        .ip("link add eth1 address 02:00:00:00:00:11 type veth peer name far1\nlink set eth1 up\nlink set far1 up\n")?;
+    let index = lab
+        .a
+        .namespace
+        .within(|| guest::socket::interface_index("eth1"))??;
+    Ok(index)
+}
+
+/// EDP and ESP have separate port spaces. The comparisons with TCP and UDP cover conflicts within
+/// one of them.
+fn protocols(lab: &Lab) -> Outcome {
+    let _datagrams = lab.a.edp_bound(63)?;
+    let stream = lab.a.esp()?;
+    stream
+        .bind(&lab.a.here(63))
+        .context("the same number in ESP")?;
+    // `bind` ignores the address.
+    let socket = lab.a.edp()?;
+    socket
+        .bind(&lab.a.to(&lab.b, 64))
+        .context("bind with a foreign address in it")?;
+    ensure!(socket.local_address()?.port == 64, "the port");
+    Ok(())
+}
+
+/// A frame that left through another interface than the socket's would carry the wrong source
+/// address.
+fn other_interface(lab: &Lab) -> Outcome {
+    let there = Address {
+        ifindex: second_device(lab)?,
+        ..lab.a.to(&lab.b, 65)
+    };
+    let sent = lab.a.edp_bound(65)?.send_to(b"x", 0, &there);
+    ensure!(sent.is_err(), "a socket bound to eth0 sent through eth1");
+    Ok(())
+}
+
+/// The module keeps ports in a table of 1024 buckets. One socket moves between two buckets without
+/// a pause, while datagrams arrive for another socket in one of these buckets.
+fn port_changes(lab: &Lab) -> Outcome {
+    const BUCKETS: u16 = 1024;
+    let (datagrams, moves_at_least) = (100_000 / factor(), 100 / factor());
+    let port = 50_000;
+    // The only two ports that are free: one in the receiver's bucket, and one in another.
+    let free = [port + BUCKETS, port + 9 * BUCKETS + 1];
+    let receiver = lab.a.edp_bound(port)?;
+    let others = (49_152..=65_535).filter(|other| *other != port && !free.contains(other));
+    let _others = others
+        .map(|port| lab.a.edp_bound(port))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let mover = lab.a.edp()?;
+    let sender = lab.b.edp()?;
+    let (nobody, there) = (lab.a.to_nobody(1), lab.b.to(&lab.a, port));
+    let over = AtomicBool::new(false);
+    let seen = [0, 0].map(AtomicU32::new);
+    let moves = || {
+        while !over.load(Relaxed) {
+            mover.send_to(b"x", 0, &nobody)?;
+            let port = mover.local_address()?.port;
+            let which = free.iter().position(|free| *free == port);
+            seen[which.context("a port that was taken")?].fetch_add(1, Relaxed);
+            mover.connect_bytes(&[0; 16])?;
+        }
+        Ok(())
+    };
+    let moved = || {
+        seen.iter()
+            .all(|times| times.load(Relaxed) > moves_at_least)
+    };
+    let sends = || {
+        let mut bytes = [0; 1];
+        // On a busy machine the moving socket may need longer.
+        for sent in 0..10 * datagrams {
+            if sent >= datagrams && moved() {
+                break;
+            }
+            sender.send_to(b"x", 0, &there)?;
+            // Not all are read; datagrams that do not fit have a counter of their own.
+            let _ = receiver.receive(&mut bytes, libc::MSG_DONTWAIT);
+        }
+        over.store(true, Relaxed);
+        Ok(())
+    };
+    beside(moves, sends)?;
+    note(&format!(
+        "the other socket had the two ports {seen:?} times"
+    ));
+    ensure!(moved(), "the other socket did not move: {seen:?}");
+    let missed = lab.a.counter("EdpInNoSocket")?;
+    same(missed, 0, &format!("missed of {datagrams} datagrams"))
+}

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Streams in encapsulated frames: tunnels, labels, tags. Each runs over a device that segments
+//! everything, one with the offloads of common cards, and one without offloads.
+
+use guest::harness::tell;
+use guest::patience::factor;
+use guest::prelude::*;
+use guest::processor;
+
+use super::macsec;
+
+/// How the frames of a stream are wrapped.
+#[derive(Debug)]
+enum Encapsulation {
+    /// By the device `in0`, which these lines for `ip` create on each host. `OWN` and `OTHER` stand
+    /// for the numbers of the host and of its peer.
+    Device(&'static str),
+    /// By a label that traffic control pushes and pops.
+    Label,
+    /// By MACsec, which encrypts them.
+    ///
+    /// MACsec numbers frames before they reach the device below, and each processor sends to that
+    /// device by itself. A processor that sends for a timer may therefore transmit a lower number
+    /// after another processor's higher one. With the default replay window of 0 the receiver drops
+    /// late frames (`InPktsLate` of `ip -s macsec show`); a stream lost 7 of 777 packets that way.
+    /// So these scenarios set a window.
+    Secured,
+}
+
+const VXLAN: Encapsulation = Encapsulation::Device(
+    "link add in0 address 02:00:00:00:01:0OWN type vxlan id 42 dstport 4789 dev eth0 \
+     local 10.0.0.OWN remote 10.0.0.OTHER\n",
+);
+const VXLAN_WITHOUT_SUMS: Encapsulation = Encapsulation::Device(
+    "link add in0 address 02:00:00:00:01:0OWN type vxlan id 42 dstport 4789 dev eth0 \
+     local 10.0.0.OWN remote 10.0.0.OTHER noudpcsum\n",
+);
+const GENEVE: Encapsulation = Encapsulation::Device(
+    "link add in0 address 02:00:00:00:01:0OWN type geneve id 42 remote 10.0.0.OTHER\n",
+);
+const GRETAP: Encapsulation = Encapsulation::Device(
+    "link add in0 address 02:00:00:00:01:0OWN type gretap local 10.0.0.OWN remote 10.0.0.OTHER\n",
+);
+const GRETAP_WITH_SUMS: Encapsulation = Encapsulation::Device(
+    "link add in0 address 02:00:00:00:01:0OWN type gretap local 10.0.0.OWN remote 10.0.0.OTHER csum\n",
+);
+const IP6GRETAP: Encapsulation = Encapsulation::Device(
+    "link add in0 address 02:00:00:00:01:0OWN type ip6gretap local fd00::OWN remote fd00::OTHER\n",
+);
+const QINQ: Encapsulation = Encapsulation::Device(
+    "link add link eth0 name out0 type vlan proto 802.1ad id 10\nlink set out0 up\n\
+     link add link out0 name in0 type vlan id 20\n",
+);
+
+/// What a host's device segments by itself.
+#[derive(Clone, Copy, Debug)]
+enum Offloads {
+    /// Everything, as a veth pair does.
+    All,
+    /// Tunnels, but not SCTP's packets; ours need the same feature.
+    Common,
+    /// Nothing. The device takes no packets in several pieces, and computes no checksums.
+    None,
+}
+
+impl Offloads {
+    /// Arguments of `ethtool -K DEVICE`.
+    const fn features(self) -> &'static [&'static str] {
+        // A veth device does no GRO for packets of a peer that segments TCP.
+        match self {
+            Self::All => &[],
+            Self::Common => &["tx-sctp-segmentation", "off", "tso", "off"],
+            Self::None => &[
+                "tx-sctp-segmentation",
+                "off",
+                "tx-udp_tnl-segmentation",
+                "off",
+                "tx-udp_tnl-csum-segmentation",
+                "off",
+                "tx-gre-segmentation",
+                "off",
+                "tx-gre-csum-segmentation",
+                "off",
+                "tx",
+                "off",
+                "sg",
+                "off",
+                "tso",
+                "off",
+                "txvlan",
+                "off",
+                "rxvlan",
+                "off",
+            ],
+        }
+    }
+}
+
+macro_rules! table {
+    ($($name:literal = $encapsulation:ident;)*) => {
+        /// Each encapsulation over each kind of device.
+        pub const TABLE: &[Scenario] = &[$(
+            Scenario::direct(
+                concat!("streams_in_", $name, "_over_a_device_with_all_offloads"),
+                |lab| clean(lab, &$encapsulation, Offloads::All),
+            ),
+            Scenario::direct(
+                concat!("streams_in_", $name, "_over_a_common_card"),
+                |lab| clean(lab, &$encapsulation, Offloads::Common),
+            ),
+            Scenario::direct(
+                concat!("streams_in_", $name, "_over_a_device_without_offloads"),
+                |lab| clean(lab, &$encapsulation, Offloads::None),
+            ),
+        )*];
+    };
+}
+
+const LABEL: Encapsulation = Encapsulation::Label;
+const MACSEC: Encapsulation = Encapsulation::Secured;
+
+table! {
+    "vxlan" = VXLAN;
+    "vxlan_without_sums" = VXLAN_WITHOUT_SUMS;
+    "geneve" = GENEVE;
+    "gretap" = GRETAP;
+    "gretap_with_sums" = GRETAP_WITH_SUMS;
+    "ip6gretap" = IP6GRETAP;
+    "mpls" = LABEL;
+    "qinq" = QINQ;
+    "macsec" = MACSEC;
+}
+
+scenarios! {
+    direct packets_of_a_labelled_run_have_their_own_headers = labelled;
+    direct runs_out_of_a_tunnel_are_cut_behind_a_bridge = bridged;
+}
+
+const PORT: u16 = 880;
+
+/// Calls of several packets, and of one.
+const LOADS: [Load; 2] = [Load::of(1 << 20, 40_000, 880), Load::of(1 << 18, 700, 881)];
+
+/// `lines` for the host with the number `own`, whose peer has the number `other`.
+fn lines_of(lines: &str, own: u8, other: u8) -> String {
+    let lines = lines.replace("OWN", &own.to_string());
+    lines.replace("OTHER", &other.to_string())
+}
+
+/// Gives both hosts IPv4 and IPv6 addresses, with permanent neighbour entries.
+fn give_addresses(lab: &Lab) -> Outcome {
+    lab.give_ip_addresses()?;
+    for (host, own, other, far) in [(&lab.a, 1, 2, lab.b.mac), (&lab.b, 2, 1, lab.a.mac)] {
+        host.namespace.ip(&format!(
+            "address add fd00::{own}/64 dev {DEVICE} nodad\n\
+             neigh add fd00::{other} lladdr {} dev {DEVICE} nud permanent\n",
+            print_mac(far)
+        ))?;
+    }
+    Ok(())
+}
+
+/// Sets features of a device.
+fn set(host: &Host, device: &str, features: &[&str]) -> Outcome {
+    let arguments = [&["-K", device], features].concat();
+    host.namespace.run("ethtool", &arguments).map(drop)
+}
+
+/// Makes traffic control push a label onto ESP frames that leave `host`, and pop it from those that
+/// arrive.
+fn label(host: &Host) -> Outcome {
+    // A soft dependency of `act_mpls`, which not every system records.
+    guest::netns::finish(Command::new("modprobe").arg("mpls_gso"), "")?;
+    let esp = format!("{ETH_P_ESP:#06x}");
+    let tc = |line: String| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        host.namespace.run("tc", &words).map(drop)
+    };
+    tc(format!("qdisc add dev {DEVICE} clsact"))?;
+    tc(format!(
+        "filter add dev {DEVICE} egress protocol {esp} matchall action mpls push protocol mpls_uc label 5"
+    ))?;
+    tc(format!(
+        "filter add dev {DEVICE} ingress protocol mpls_uc matchall action mpls pop protocol {esp}"
+    ))
+}
+
+impl Encapsulation {
+    /// Sets the encapsulation up on both hosts. Returns the name of the device that streams use.
+    fn set_up(&self, lab: &Lab) -> Result<&'static str> {
+        Ok(match self {
+            Self::Device(lines) => {
+                give_addresses(lab)?;
+                for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {
+                    host.namespace.ip(&lines_of(lines, own, other))?;
+                    // A gretap has a queue. A processor that sends a frame also sends the frames
+                    // that another processor has queued, and these may overtake later ones. A
+                    // worker's neighbour solicitation or multicast report is enough.
+                    host.namespace
+                        .ip("link set in0 addrgenmode none\nlink set in0 up\n")?;
+                    let without = ["qdisc", "replace", "dev", "in0", "root", "noqueue"];
+                    host.namespace.run("tc", &without)?;
+                }
+                "in0"
+            }
+            Self::Label => {
+                label(&lab.a)?;
+                label(&lab.b)?;
+                DEVICE
+            }
+            Self::Secured => {
+                macsec::secure_both(lab, 64)?;
+                "sec0"
+            }
+        })
+    }
+}
+
+/// Sets times so long that a busy machine causes no retransmission.
+fn wait_long(host: &Host) -> Outcome {
+    let knobs = Knobs(&host.namespace);
+    knobs.set("retransmission_time_min", 1_000_000)?;
+    knobs.set("round_trip_time", 1_000_000)
+}
+
+/// Moves all loads both ways. No packet is lost, overtakes another or is retransmitted. In the
+/// debug kernel an acknowledgement may take so long that a timer retransmits a packet; then the
+/// packet must arrive twice.
+fn transfer_clean(near: &Device<'_>, far: &Device<'_>) -> Outcome {
+    for (number, load) in LOADS.into_iter().enumerate() {
+        let (client, server) = near.stream_to(far, PORT + number as u16)?;
+        transfer_both_ways(&client, &server, load)?;
+        let ends = [client.esp_counters()?, server.esp_counters()?];
+        let [a, b] = &ends;
+        let in_order = ends.iter().all(|end| end.seq_lost == 0 && end.arq_tx == 0);
+        let none_lost = a.pkt_rtx == b.pkt_rx_oos && b.pkt_rtx == a.pkt_rx_oos;
+        ensure!(
+            in_order && none_lost,
+            "{} bytes a call: {ends:?}",
+            load.chunk
+        );
+        if a.pkt_rtx + b.pkt_rtx > 0 {
+            ensure!(factor() > 1, "{} bytes a call: {ends:?}", load.chunk);
+            tell(&format!("the timer sent again: {ends:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn clean(lab: &Lab, encapsulation: &Encapsulation, offloads: Offloads) -> Outcome {
+    // Each processor has a queue of its own for a veth's frames, so stay on one processor.
+    processor::stay()?;
+    for host in [&lab.a, &lab.b] {
+        wait_long(host)?;
+    }
+    let name = encapsulation.set_up(lab)?;
+    for host in [&lab.a, &lab.b] {
+        if !offloads.features().is_empty() {
+            set(host, DEVICE, offloads.features())?;
+        }
+    }
+    let near = Device::ready(&lab.a.namespace, name)?;
+    let far = Device::ready(&lab.b.namespace, name)?;
+    transfer_clean(&near, &far).context("as devices are by default")?;
+    for gro in ["off", "on"] {
+        for host in [&lab.a, &lab.b] {
+            set(host, DEVICE, &["gro", gro])?;
+            set(host, name, &["gro", gro])?;
+        }
+        transfer_clean(&near, &far).with_context(|| format!("GRO {gro}"))?;
+    }
+    for host in [&lab.a, &lab.b] {
+        Knobs(&host.namespace).set("checksum", 1)?;
+    }
+    transfer_clean(&near, &far).context("GRO on, with checksums")
+}
+
+/// A frame begins with the outermost header when the driver gets it, and not with stale bytes of
+/// the buffer.
+fn labelled(lab: &Lab) -> Outcome {
+    const PACKETS: usize = 6;
+    label(&lab.a)?;
+    label(&lab.b)?;
+    let (client, server) = lab.esp_pair(PORT)?;
+    send_single_packets(&lab.a.namespace)?;
+    let wire = lab.b.packets(guest::frame::ETH_P_ALL)?;
+    client.send_all(&[7; 10_000])?;
+    let mut begin = ethernet(lab.b.mac, lab.a.mac, 0x8847, &[]);
+    // The label is the last one of its packet.
+    begin.extend_from_slice(&[0, 0, 0x51]);
+    for number in 0..PACKETS {
+        let frame = wire.wait_for(patience(), |frame| frame.len() > 1000)?;
+        ensure!(
+            frame.starts_with(&begin),
+            "packet {number} begins with {:02x?}, not {begin:02x?}",
+            &frame[..begin.len()]
+        );
+    }
+    let mut there = vec![0; 10_000];
+    server.receive_exact(&mut there)?;
+    ensure!(there == [7; 10_000], "other bytes came");
+    Ok(())
+}
+
+/// A run leaves the tunnel with a validated checksum, and then passes a device that takes single
+/// packets.
+fn bridged(lab: &Lab) -> Outcome {
+    let Encapsulation::Device(lines) = &VXLAN else {
+        bail!("no device");
+    };
+    give_addresses(lab)?;
+    for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {
+        host.namespace.ip(&lines_of(lines, own, other))?;
+        host.namespace.ip("link set in0 up\n")?;
+    }
+    let behind = Netns::create()?;
+    let place = behind.path();
+    lab.b.namespace.ip(&format!(
+        "link add port0 mtu 1450 type veth peer name {DEVICE} mtu 1450 netns {place}\n\
+         link add br0 type bridge\nlink set br0 up\nlink set in0 master br0\n\
+         link set port0 master br0\nlink set port0 up\n"
+    ))?;
+    behind.ip(&format!("link set {DEVICE} up\n"))?;
+    let single = ["tx-sctp-segmentation", "off"];
+    set(&lab.b, "port0", &single)?;
+    let near = Device::ready(&lab.a.namespace, "in0")?;
+    let far = Device::ready(&behind, DEVICE)?;
+    eventually("the bridge forwards", || {
+        let state = lab.b.namespace.run("bridge", &["link", "show"])?;
+        Ok(state.matches("state forwarding").count() == 2)
+    })?;
+    let (client, server) = near.stream_to(&far, PORT)?;
+    transfer_both_ways(&client, &server, LOADS[0])
+}

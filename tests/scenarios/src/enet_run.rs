@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `enet run`, which maps the sockets of unchanged programs, and the rules for which of their
+//! connections ESP may carry.
+
+use std::path::Path;
+
+use nix::mount::{mount, MsFlags};
+
+use super::enet_tool::NoAutoload;
+use guest::mapped::{dial, is_esp, known, listener, MAPPED, PLAIN};
+use guest::prelude::*;
+use guest::privilege::without_capabilities;
+
+scenarios! {
+    direct enet_run_maps_programs_by_bpf = by_bpf;
+    direct enet_run_finds_its_control_group_where_a_mount_hides_it = hidden;
+    direct enet_run_keeps_rules_for_its_programs = own_rules;
+    direct enet_policy_holds_for_both_ends = policy;
+    direct enet_policy_refuses_what_it_does_not_know = bad_rules;
+    direct enet_mapped_says_what_carries_a_connection = carriers;
+    direct enet_run_says_both_reasons_if_no_way_is_possible = no_way;
+    guest enet_run_without_the_module_warns_and_leaves_all_to_tcp = no_module;
+}
+
+/// The mount point of the control groups.
+pub const GROUPS: &str = "/sys/fs/cgroup";
+/// The kernel's type information, which `enet run` needs and the debug kernel lacks.
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+/// The rules for which connections ESP may carry.
+pub const POLICY: &str = "/proc/net/enet_policy";
+
+/// Mounts the control groups, which nothing else does in a guest.
+///
+/// # Errors
+/// When that fails.
+pub fn mount_groups() -> Outcome {
+    if Path::new(GROUPS).join("cgroup.procs").exists() {
+        return Ok(());
+    }
+    let none: Option<&str> = None;
+    mount(
+        Some("cgroup2"),
+        GROUPS,
+        Some("cgroup2"),
+        MsFlags::empty(),
+        none,
+    )
+    .context("cgroup2")
+}
+
+/// The number of control groups that `enet run` has created.
+fn groups_of_runs() -> Result<usize> {
+    let names = fs::read_dir(GROUPS)?.map(|entry| Ok(entry?.file_name()));
+    let names = names.collect::<Result<Vec<_>>>()?;
+    let of_runs = |name: &&std::ffi::OsString| name.to_string_lossy().starts_with("enet-run-");
+    Ok(names.iter().filter(of_runs).count())
+}
+
+/// Runs a statically linked program on host `a` by `enet run` with `options`, which connects to
+/// `port` of `b`. Returns whether ESP carries the connection.
+fn connects_by_esp(lab: &Lab, options: &str, port: u16) -> Result<bool> {
+    let listener = listener(&lab.b, MAPPED, port, 4)?;
+    let mut command = Command::new("enet");
+    command
+        .args(["run", "--by", "bpf"])
+        .args(options.split_whitespace())
+        .args(["--", "busybox", "nc", "10.0.0.2", &port.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut child = lab.a.namespace.within(|| command.spawn())??;
+    let came = listener.poll(libc::POLLIN, patience());
+    let accepted = came.and_then(|_| listener.accept(libc::SOCK_NONBLOCK));
+    drop(child.stdin.take());
+    let (server, _) = accepted?;
+    let by_esp = is_esp(&server);
+    drop(server);
+    let ended = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    ensure!(said.contains("mapped by BPF"), "it says {said:?}");
+    Ok(by_esp)
+}
+
+fn by_bpf(lab: &Lab) -> Outcome {
+    if !Path::new(TYPES).exists() {
+        note("this kernel has no BTF");
+        return Ok(());
+    }
+    mount_groups()?;
+    known(lab)?;
+    ensure!(connects_by_esp(lab, "", 980)?, "TCP carries the connection");
+    // After the command its control group is removed, and a plain connection uses TCP as before.
+    eventually("the control group goes", || Ok(groups_of_runs()? == 0))?;
+    let listener = listener(&lab.b, PLAIN, 981, 4)?;
+    let client = dial(&lab.a, PLAIN, 981)?;
+    let (server, _) = listener.accept(0)?;
+    exchange(&client, &server)
+}
+
+/// `ip netns exec` mounts a `/sys` of its own without control groups, as this command does.
+fn hidden(_lab: &Lab) -> Outcome {
+    if !Path::new(TYPES).exists() {
+        note("this kernel has no BTF");
+        return Ok(());
+    }
+    mount_groups()?;
+    let line =
+        "umount -l /sys && mount -t sysfs sysfs /sys && ! test -e /sys/fs/cgroup/cgroup.procs && \
+                exec enet run --by bpf --require -- echo it runs";
+    let ended = Command::new("busybox")
+        .args(["unshare", "-m", "sh", "-c", line])
+        .output()
+        .context("unshare")?;
+    let said = String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned();
+    ensure!(ended.status.success() && said.contains("it runs"), "{said}");
+    Ok(())
+}
+
+fn own_rules(lab: &Lab) -> Outcome {
+    if !Path::new(TYPES).exists() {
+        note("this kernel has no BTF");
+        return Ok(());
+    }
+    mount_groups()?;
+    known(lab)?;
+    for (options, port, wanted) in [
+        ("--allow :982", 982, true),
+        ("--allow :982", 983, false),
+        ("--allow 10.0.0.0/24:980-990", 984, true),
+        ("--deny 10.0.0.2", 985, false),
+        ("--deny 10.0.0.3", 986, true),
+        ("--allow 10.0.0.0/24 --deny :987", 987, false),
+    ] {
+        let by_esp = connects_by_esp(lab, options, port)?;
+        ensure!(by_esp == wanted, "{options}: port {port}: ESP {by_esp}");
+    }
+    ensure!(lab.a.counter("MappedTcpPolicy")? == 3);
+    // The rules apply to those programs only, and are removed with them.
+    let rules = || lab.a.namespace.proc_net("enet_policy");
+    eventually("the rules go", || Ok(rules()?.is_empty()))?;
+    eventually("the control groups go", || Ok(groups_of_runs()? == 0))
+}
+
+/// Writes a line to the policy of `a` or `b`.
+fn rule(lab: &Lab, on_b: bool, line: &str) -> Result<std::io::Result<()>> {
+    let host = if on_b { &lab.b } else { &lab.a };
+    host.namespace.within(|| fs::write(POLICY, line))
+}
+
+fn policy(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let listener = listener(&lab.b, MAPPED, 990, 8)?;
+    let connect = |by_esp: bool| -> Outcome {
+        let client = dial(&lab.a, MAPPED, 990)?;
+        let (server, _) = listener.accept(0)?;
+        ensure!(is_esp(&client) == by_esp, "ESP: {}", !by_esp);
+        exchange(&client, &server)
+    };
+    connect(true)?;
+    rule(lab, false, "deny 10.0.0.0/30 990-990 0")??;
+    connect(false)?;
+    ensure!(lab.a.counter("MappedTcpPolicy")? == 1);
+    rule(lab, false, "flush 0\n")??;
+    // A rule of a control group that no socket here belongs to.
+    rule(lab, false, "deny 0.0.0.0/0 0-65535 4711")??;
+    connect(true)?;
+    // The server's rules refuse the client, which falls back to TCP.
+    rule(lab, true, "allow 10.0.0.7/32 0-65535 0")??;
+    connect(false)?;
+    ensure!(lab.b.counter("MappedInPolicy")? == 1);
+    ensure!(lab.a.counter("MappedTcpRefused")? == 1);
+    Ok(())
+}
+
+fn bad_rules(lab: &Lab) -> Outcome {
+    let rules = || lab.a.namespace.proc_net("enet_policy");
+    for line in [
+        "",
+        "\n",
+        "permit 10.0.0.0/24 0-1 0",
+        "allow",
+        "allow 10.0.0.0 0-1 0",
+        "allow 10.0.0.0/33 0-1 0",
+        "allow 10.0.0/8 0-1 0",
+        "allow 10.0.0.0/24 2-1 0",
+        "allow 10.0.0.0/24 0-65536 0",
+        "allow 10.0.0.0/24 0-1",
+        "allow 10.0.0.0/24 0-1 0 more",
+        "allow 10.0.0.0/24 0-1 -1",
+        "flush",
+        "flush all",
+        "flush 0 0",
+        "allow \u{fc}",
+    ] {
+        // Writing an empty string makes no system call.
+        if !line.is_empty() {
+            refused(rule(lab, false, line)?, libc::EINVAL, line)?;
+        }
+    }
+    ensure!(rules()?.is_empty());
+    for number in 0..256 {
+        rule(
+            lab,
+            false,
+            &format!("deny 0.0.0.0/0 {number}-{number} {}", number % 7),
+        )??;
+    }
+    let last = rule(lab, false, "deny 0.0.0.0/0 256-256 0")?;
+    refused(last, libc::ENOSPC, "the rule after the last")?;
+    let text = rules()?;
+    ensure!(text.lines().count() == 256, "{text}");
+    // The rules of a group are listed together, in the order in which they were written.
+    let first = text.lines().take(2).collect::<Vec<_>>();
+    same(first, ["deny 0.0.0.0/0 0-0 0", "deny 0.0.0.0/0 7-7 0"], "")?;
+    rule(lab, false, "flush 0")??;
+    ensure!(rules()?.lines().count() == 256 - 37);
+    let user = lab
+        .a
+        .namespace
+        .within(|| without_capabilities(|| fs::write(POLICY, "flush 1")))??;
+    ensure!(
+        user.is_err(),
+        "a user without capabilities changes the rules"
+    );
+    Ok(())
+}
+
+fn carriers(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let lines = |on_b: bool| -> Result<Vec<String>> {
+        let host = if on_b { &lab.b } else { &lab.a };
+        let text = host.namespace.proc_net("enet_mapped")?;
+        // Without the inode.
+        let words = |line: &str| {
+            line.split_whitespace()
+                .skip(1)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        Ok(text.lines().skip(1).map(words).collect())
+    };
+    let takes_both = listener(&lab.b, MAPPED, 995, 4)?;
+    let plain = listener(&lab.b, PLAIN, 996, 4)?;
+    let by_esp = dial(&lab.a, MAPPED, 995)?;
+    let (server, from) = takes_both.accept(0)?;
+    let port = u16::from_be_bytes([from[2], from[3]]);
+    let (own, far) = (format!("10.0.0.1:{port}"), "10.0.0.2:995");
+    ensure!(lines(false)? == [format!("esp - {own} {far}")]);
+    ensure!(lines(true)? == [format!("esp - {far} {own}")]);
+    let refused = dial(&lab.a, MAPPED, 996)?;
+    let again = dial(&lab.a, PLAIN, 995)?;
+    let (by_peer, _) = takes_both.accept(0)?;
+    let (_plain_server, _) = plain.accept(0)?;
+    same(&lines(false)?[1..], ["tcp refused - -"], "at a")?;
+    same(&lines(true)?[1..], ["tcp by-peer - -"], "at b")?;
+    let listed = lab.a.namespace.run("enet", &["ss", "--mapped", "-H"])?;
+    let wanted = [
+        "esp ",
+        "10.0.0.2:995 ",
+        "tcp ",
+        "10.0.0.2:996 ",
+        "no mapped listener",
+    ];
+    ensure!(wanted.iter().all(|word| listed.contains(word)), "{listed}");
+    // This process owns both ends of each connection.
+    let own = format!("[{}]:", std::process::id());
+    for (host, count) in [(&lab.a, 2), (&lab.b, 2)] {
+        let listed = (host.namespace).run("enet", &["ss", "-m", "-P", "-H"])?;
+        let owned = listed.lines().filter(|line| line.contains(&own));
+        ensure!(owned.count() == count, "processes: {listed}");
+    }
+    // A line disappears with its descriptor.
+    drop((by_esp, refused, again));
+    ensure!(lines(false)?.is_empty());
+    drop((server, by_peer));
+    ensure!(lines(true)?.is_empty());
+    Ok(())
+}
+
+/// Runs `enet run` with these arguments. Returns its exit status, and the output of it and of the
+/// command.
+fn runs(arguments: &[&str]) -> Result<(Option<i32>, String)> {
+    let output = Command::new("enet")
+        .arg("run")
+        .args(arguments)
+        .output()
+        .context("enet run")?;
+    let said = [output.stdout, output.stderr].concat();
+    Ok((output.status.code(), String::from_utf8(said)?))
+}
+
+/// A user without capabilities may not use BPF, and guests have no preload library.
+fn no_way(lab: &Lab) -> Outcome {
+    let run = || without_capabilities(|| runs(&["--", "true"]));
+    let (code, said) = lab.a.namespace.within(run)???;
+    same(code, Some(125), &said)?;
+    for words in ["not by BPF: ", "nor by a library: ", "libenet_preload.so"] {
+        ensure!(said.contains(words), "{words:?} is missing: {said}");
+    }
+    Ok(())
+}
+
+fn no_module() -> Outcome {
+    let _restore = module::Restore;
+    let _autoload = NoAutoload::begin()?;
+    module::unload()?;
+    let (code, said) = runs(&["--", "sh", "-c", "echo it runs; exit 7"])?;
+    same(code, Some(7), &said)?;
+    for words in ["it runs", "warning", "modprobe enet", "TCP carries all"] {
+        ensure!(said.contains(words), "{words:?} is missing: {said}");
+    }
+    let (code, said) = runs(&["--require", "--", "sh", "-c", "echo it runs"])?;
+    same(code, Some(125), &said)?;
+    ensure!(
+        !said.contains("it runs") && said.contains("modprobe enet"),
+        "--require: {said}"
+    );
+    for (command, wanted) in [("/nonexistent", 127), ("/etc", 126)] {
+        let (code, said) = runs(&["--", command])?;
+        same(code, Some(wanted), &said)?;
+    }
+    Ok(())
+}

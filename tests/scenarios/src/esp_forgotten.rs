@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Connections of which only one end is left: the other host was restarted, or has closed its end.
+
+use guest::prelude::*;
+use guest::station::Station;
+
+scenarios! {
+    direct esp_data_after_the_peer_forgot_the_connection_is_an_error = lost_data;
+    direct esp_a_closed_connections_bytes_never_reach_the_next_one = left_behind;
+    direct esp_restarted_client_connects_again = restarted;
+}
+
+/// Sends a forged reset of `peer` to `host`, which sent `last`. The peer keeps its end of the
+/// connection.
+fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {
+    let reset = EspHeader {
+        sequence: last.acknowledgement,
+        // The number behind the packet that the reset answers, data or a FIN.
+        acknowledgement: last.sequence.wrapping_add(1),
+        ..EspHeader::new(last.destination, last.source, flag::RST)
+    };
+    let frame = ethernet(host.mac, peer.mac, ETH_P_ESP, &reset.packet(&[]));
+    wire.send(&frame).context("a reset in another's name")
+}
+
+/// Waits for the next header on `wire` that `wanted` accepts.
+fn overheard(wire: &PacketSocket, wanted: impl Fn(&EspHeader) -> bool) -> Result<EspHeader> {
+    let frame = wire.wait_for(patience(), |frame| {
+        EspHeader::of_frame(frame).is_some_and(|header| wanted(&header))
+    })?;
+    EspHeader::of_frame(&frame).context("a frame without header")
+}
+
+/// Data and a FIN reach a host that has forgotten the connection. The sender gets an error, and no
+/// clean end.
+fn lost_data(lab: &Lab) -> Outcome {
+    let wire = lab.a.packets(ETH_P_ESP)?;
+    let (client, server) = lab.esp_pair(640)?;
+    drop(server);
+    let end = overheard(&wire, |header| header.flags & flag::FIN != 0)?;
+    ensure!(client.receive(&mut [0; 8], 0)? == 0, "bytes from nowhere");
+    lab.b
+        .await_proc("esp", |text| text.contains("fin-wait-2"))?;
+    forget(&wire, &lab.a, &lab.b, &end)?;
+    lab.b.await_no_sockets()?;
+
+    // The data and the FIN leave together: when the reset answers the data, the own half has ended
+    // already.
+    client.send(b"never read", libc::MSG_MORE)?;
+    client.shutdown(libc::SHUT_WR)?;
+    lab.a.await_proc("esp", |text| !text.contains("last-ack"))?;
+    failed_with(&client, libc::ECONNRESET)
+}
+
+/// A reset that answers a retransmission ends a connection without an error. Its unacknowledged
+/// bytes must not stay queued for the socket's next connection.
+fn left_behind(lab: &Lab) -> Outcome {
+    let (mut station, client) = Station::connect(lab, 641)?;
+    station.send(flag::FIN | flag::ACK, &[])?;
+    station.next = station.next.wrapping_add(1);
+    ensure!(client.receive(&mut [0; 8], 0)? == 0, "bytes from nowhere");
+    client.send_all(&[0x41; 1000])?;
+    client.shutdown(libc::SHUT_WR)?;
+    let first = station.expected;
+    for time in ["first", "second"] {
+        station
+            .wait_for(|header| header.length > 0 && header.sequence == first)
+            .with_context(|| format!("the bytes, for the {time} time"))?;
+    }
+    station.send(flag::RST, &[])?;
+    lab.a.await_proc("esp", |text| !text.contains("last-ack"))?;
+    let error = client.pending_error()?;
+    ensure!(error == 0, "SO_ERROR {error} after a clean end");
+    let left = client.queued(libc::TIOCOUTQ)?;
+    ensure!(left == 0, "{left} bytes are queued on a closed connection");
+
+    client
+        .connect_bytes(&[0; 16])
+        .context("connect to AF_UNSPEC")?;
+    let listener = lab.b.esp_listener(642, 1)?;
+    client.connect(&lab.a.to(&lab.b, 642))?;
+    let (server, _) = listener.accept(0)?;
+    for _ in 0..3 {
+        exchange(&client, &server).context("the next connection")?;
+    }
+    eventually("every byte acknowledged", || {
+        Ok(client.queued(libc::TIOCOUTQ)? == 0)
+    })
+}
+
+/// A client's host is restarted. The client connects again from the same port, to a server that
+/// still has the old connection.
+fn restarted(lab: &Lab) -> Outcome {
+    let listener = lab.b.esp_listener(643, 4)?;
+    let client = lab.a.esp()?;
+    client.bind(&lab.a.here(644))?;
+    client.connect(&lab.a.to(&lab.b, 643))?;
+    let (server, _) = listener.accept(0)?;
+    exchange(&client, &server)?;
+    let wire = lab.b.packets(ETH_P_ESP)?;
+    client.send_all(b"last words")?;
+    server.receive_exact(&mut [0; 10])?;
+    let last = overheard(&wire, |header| header.length > 0)?;
+    // No packet is in flight that the restarted host would answer.
+    eventually("every byte acknowledged", || {
+        Ok(client.queued(libc::TIOCOUTQ)? == 0)
+    })?;
+    forget(&wire, &lab.b, &lab.a, &last)?;
+    refused(client.receive(&mut [0; 8], 0), libc::ECONNRESET, "recv")?;
+    drop(client);
+    lab.a.await_no_sockets()?;
+    let events = server.poll(libc::POLLIN, std::time::Duration::ZERO)?;
+    ensure!(events == 0, "the server has events {events:#x}");
+
+    let client = lab.a.esp()?;
+    client.bind(&lab.a.here(644))?;
+    client
+        .connect(&lab.a.to(&lab.b, 643))
+        .context("connecting again from the same port")?;
+    refused(server.receive(&mut [0; 8], 0), libc::ECONNRESET, "old recv")?;
+    let (server, _) = listener.accept(0)?;
+    exchange(&client, &server)
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Windows that receivers grant: a sender uses them, a receiver grants them, and a fixed window
+//! disables them.
+
+use guest::lab::ESP_MSS;
+use guest::prelude::*;
+use guest::station::Station;
+
+scenarios! {
+    direct esp_grants_are_made_use_of = sender, counted;
+    direct esp_grants_are_not_for_a_sender_with_a_fixed_window = fixed;
+    direct esp_grants_follow_the_rate = receiver, counted;
+    direct esp_buffers_grow_with_the_window = buffers, counted;
+}
+
+/// The options of a station with the module's defaults.
+const OPTIONS: [u8; 16] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255];
+
+fn connect(lab: &Lab, port: u16) -> Result<(Station, Socket)> {
+    let (station, client) = Station::connect_telling(lab, port, &OPTIONS)?;
+    client.set_so(libc::SO_SNDBUFFORCE, 4 << 20)?;
+    Ok((station, client))
+}
+
+fn expect(station: &mut Station, count: u16, what: &str) -> Outcome {
+    let found = station.new_packets()?;
+    ensure!(found == count, "{what}: {found} packets, not {count}");
+    Ok(())
+}
+
+/// The station grants windows, and counts the packets that arrive.
+fn sender(lab: &Lab) -> Outcome {
+    let (mut station, client) = connect(lab, 890)?;
+    client.send(&vec![1; 400 * ESP_MSS], 0)?;
+    expect(&mut station, 2, "an announcement")?;
+    station.grant(30, 60)?;
+    expect(&mut station, 60, "a larger window")?;
+    station.acknowledge()?;
+    expect(&mut station, 60, "the same window, not repeated")?;
+    station.grant(30, 5)?;
+    expect(&mut station, 5, "a smaller window")?;
+    station.grant(30, 0)?;
+    expect(&mut station, 21, "the sender's own window")?;
+    station.grant(30, 255)?;
+    expect(
+        &mut station,
+        252,
+        "the largest window, to the message's end",
+    )?;
+    station.grant(30, 100)?;
+    client.send(&vec![2; 100 * ESP_MSS], 0)?;
+    expect(&mut station, 31, "the next announcement")?;
+    station.grant(0, 100)?;
+    expect(&mut station, 69, "the rest")?;
+    station.acknowledge()?;
+    client.send(&vec![3; 100 * ESP_MSS], 0)?;
+    expect(&mut station, 1, "a short announcement")?;
+    station.reset()
+}
+
+/// A host whose window is set uses that window, and ignores grants.
+fn fixed(lab: &Lab) -> Outcome {
+    Knobs(&lab.a.namespace).set("burst_length", 21)?;
+    let (mut station, client) = connect(lab, 891)?;
+    client.send(&vec![1; 100 * ESP_MSS], 0)?;
+    expect(&mut station, 2, "an announcement")?;
+    station.grant(30, 60)?;
+    expect(&mut station, 21, "the window")?;
+    station.reset()
+}
+
+/// Returns the grants that arrived since the last call: unscheduled packets and window.
+fn grants(wire: &PacketSocket) -> Result<Vec<[u8; 2]>> {
+    wire.socket().set_nonblocking(true)?;
+    let (mut grants, mut frame) = (Vec::new(), [0; 2048]);
+    while let Ok(length) = wire.take(&mut frame) {
+        grants.extend(
+            EspHeader::of_frame(&frame[..length])
+                .filter(EspHeader::is_grant)
+                .map(|header| header.length.to_be_bytes()),
+        );
+    }
+    Ok(grants)
+}
+
+/// Buffers grow with the window that the rate needs, unless their sizes are set.
+fn buffers(lab: &Lab) -> Outcome {
+    const SEND: i32 = libc::SO_SNDBUF;
+    const RECEIVE: i32 = libc::SO_RCVBUF;
+    let load = Load::of(8 << 20, 1 << 20, 895);
+    // The sizes of the sender's and the receiver's buffer, before and after a transfer.
+    let sizes = |port, prepare: &dyn Fn(&Socket, &Socket) -> Outcome| {
+        let (client, server) = lab.esp_pair(port)?;
+        prepare(&client, &server)?;
+        let size = |socket: &Socket, option| socket.so(option);
+        let both = || anyhow::Ok([size(&client, SEND)?, size(&server, RECEIVE)?]);
+        let before = both()?;
+        transfer(&client, &server, load)?;
+        anyhow::Ok((before, both()?))
+    };
+    let (before, after) = sizes(895, &|_, _| Ok(()))?;
+    note(&format!("from {before:?} to {after:?} bytes"));
+    for (before, after) in before.iter().zip(&after) {
+        ensure!(*after >= 2 * before && *after <= 4 << 20, "{after} bytes");
+    }
+    let (before, after) = sizes(896, &|client, server| {
+        client.set_so(SEND, 100_000)?;
+        server.set_so(RECEIVE, 100_000)?;
+        Ok(())
+    })?;
+    ensure!(before == after, "chosen buffers grew to {after:?}");
+    Knobs(&lab.a.namespace).set("send_buff_size", 200_000)?;
+    Knobs(&lab.b.namespace).set("recv_buff_size", 200_000)?;
+    let (before, after) = sizes(897, &|_, _| Ok(()))?;
+    ensure!(before == [200_000; 2], "the setting gave {before:?}");
+    ensure!(before == after, "set buffers grew to {after:?}");
+    Ok(())
+}
+
+/// The clock counts instructions, and packets follow each other closely on a veth pair, so windows
+/// grow. A single sender is granted the largest number of unscheduled packets.
+fn receiver(lab: &Lab) -> Outcome {
+    let wire = lab.a.packets(ETH_P_ESP)?;
+    let load = Load::of(4 << 20, 1 << 18, 892);
+    let move_by = |port| {
+        let (client, server) = lab.esp_pair(port)?;
+        transfer(&client, &server, load)?;
+        grants(&wire)
+    };
+    let granted = move_by(892)?;
+    let last = granted.last().context("no grant")?;
+    let windows: Vec<_> = granted.iter().map(|[_, window]| *window).collect();
+    note(&format!("windows {windows:?}"));
+    ensure!(last[0] == 42, "{} packets unscheduled", last[0]);
+    let most = windows.iter().max();
+    ensure!(most > Some(&40), "the largest window was {most:?}");
+    ensure!(windows.iter().all(|window| *window >= 21), "{windows:?}");
+
+    // A receiver whose window is set grants nothing, even if the value stays the same.
+    Knobs(&lab.b.namespace).set("burst_length", 21)?;
+    let granted = move_by(893)?;
+    ensure!(granted.is_empty(), "granted {granted:?}");
+    let largest = Knobs(&lab.b.namespace).get("burst_length_max")?;
+    ensure!(largest == 21, "burst_length_max is {largest}");
+    Knobs(&lab.b.namespace).set("burst_length_max", 30)?;
+    let granted = move_by(894)?;
+    let most = granted.iter().map(|[_, window]| *window).max();
+    ensure!(most == Some(30), "the largest window was {most:?}");
+    Ok(())
+}

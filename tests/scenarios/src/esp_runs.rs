@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Runs: packets that share a buffer. A veth pair passes them whole, other devices get them cut,
+//! and a driver's packets are joined on arrival.
+
+use guest::bpf;
+use guest::frame::ESP_HEADERS;
+use guest::polling;
+use guest::prelude::*;
+use guest::station::Station;
+use guest::tun::{Carries, Tun};
+
+scenarios! {
+    direct esp_runs_pass_a_veth_pair_whole = whole;
+    direct esp_runs_are_cut_into_packets_for_other_devices = cut;
+    direct esp_runs_are_cut_for_devices_without_scatter_gather = linear;
+    direct esp_packets_join_on_arrival = joined;
+    direct esp_packets_of_one_poll_join_without_gro = polled;
+    direct esp_packets_of_another_host_do_not_join = stranger;
+    direct esp_packets_join_in_both_directions_at_once = both_ways;
+    direct esp_runs_to_the_own_host = own_host;
+    direct esp_no_runs_without_generic_segmentation = switched_off;
+    direct esp_segments_of_a_virtual_machine_are_refused = foreign;
+    guest esp_module_unloads_after_joining = unloads;
+}
+
+const LOAD: Load = Load::of(4 << 20, 100_000, 14);
+
+/// The length of a full frame at the MTU of 1500.
+const FULL: usize = 1514;
+
+/// Sets features of a host's device.
+fn set(host: &Host, features: &[&str]) -> Result<()> {
+    let arguments = [&["-K", DEVICE], features].concat();
+    host.namespace.run("ethtool", &arguments).map(drop)
+}
+
+/// The ESP frames with data that `b` hears while `a` sends `LOAD`, and how long each is.
+fn heard(lab: &Lab) -> Result<Vec<(EspHeader, usize)>> {
+    let (client, server) = lab.esp_pair(400)?;
+    let ear = lab.b.packets(ETH_P_ESP)?;
+    transfer(&client, &server, LOAD)?;
+    let mut frames = Vec::new();
+    let mut bytes = vec![0; 1 << 17];
+    while let Ok(length) = ear.take(&mut bytes) {
+        if let Some(header) = EspHeader::of_frame(&bytes[..length]) {
+            if header.length > 0 {
+                frames.push((header, length));
+            }
+        }
+    }
+    // Each processor has a queue of its own for a veth's frames: one may overtake another when the
+    // sender changes processors.
+    let start = frames.first().map_or(0, |(header, _)| header.sequence);
+    frames.sort_by_key(|(header, _)| header.sequence.wrapping_sub(start) as i16);
+    Ok(first_time(&frames))
+}
+
+/// The number of packets in a frame with this header.
+fn packets(header: &EspHeader) -> u16 {
+    usize::from(header.length).div_ceil(FULL - ESP_HEADERS) as u16
+}
+
+/// The frames without retransmitted packets: a busy machine's acknowledgements are late.
+fn first_time(frames: &[(EspHeader, usize)]) -> Vec<(EspHeader, usize)> {
+    let mut next = frames.first().map_or(0, |(header, _)| header.sequence);
+    let mut new = Vec::new();
+    for (header, length) in frames {
+        let (mut header, mut length) = (*header, *length);
+        let old = next.wrapping_sub(header.sequence);
+        if old < 0x8000 {
+            if old >= packets(&header) {
+                continue;
+            }
+            header.sequence = next;
+            header.length -= old * (FULL - ESP_HEADERS) as u16;
+            length -= usize::from(old) * (FULL - ESP_HEADERS);
+        }
+        next = header.sequence.wrapping_add(packets(&header));
+        new.push((header, length));
+    }
+    new
+}
+
+/// Checks that the frames carry all bytes and each number once, and that their headers have the
+/// right length.
+fn complete(frames: &[(EspHeader, usize)]) -> Outcome {
+    let mut next = frames.first().map_or(0, |(header, _)| header.sequence);
+    let mut total = 0;
+    for (header, length) in frames {
+        ensure!(header.sequence == next, "{header:?} instead of {next}");
+        ensure!(
+            usize::from(header.length) + ESP_HEADERS == *length,
+            "{header:?} in {length} bytes"
+        );
+        next = next.wrapping_add(packets(header));
+        total += usize::from(header.length);
+    }
+    ensure!(total == LOAD.total, "{total} bytes");
+    Ok(())
+}
+
+fn whole(lab: &Lab) -> Outcome {
+    let frames = heard(lab)?;
+    complete(&frames)?;
+    let runs = frames.iter().filter(|(_, length)| *length > FULL).count();
+    ensure!(runs * 3 > frames.len(), "{runs} runs of {}", frames.len());
+    Ok(())
+}
+
+/// Checks that every frame is one packet, and that each message begins with one TXS and ends with
+/// one TXF.
+fn single(frames: &[(EspHeader, usize)]) -> Outcome {
+    complete(frames)?;
+    let longest = frames.iter().map(|(_, length)| *length).max();
+    ensure!(longest == Some(FULL), "a frame of {longest:?} bytes");
+    let mut open = false;
+    for (header, _) in frames {
+        ensure!(open != (header.flags & flag::TXS != 0), "{header:?}");
+        open = header.flags & flag::TXF == 0;
+    }
+    ensure!(!open, "the last message has no end");
+    Ok(())
+}
+
+fn cut(lab: &Lab) -> Outcome {
+    send_single_packets(&lab.a.namespace)?;
+    single(&heard(lab)?)
+}
+
+fn linear(lab: &Lab) -> Outcome {
+    send_single_packets(&lab.a.namespace)?;
+    set(&lab.a, &["sg", "off"])?;
+    single(&heard(lab)?)
+}
+
+fn switched_off(lab: &Lab) -> Outcome {
+    lab.a
+        .namespace
+        .run("ip", &["link", "set", DEVICE, "gso_max_segs", "1"])?;
+    let frames = heard(lab)?;
+    single(&frames)
+}
+
+/// Makes `from` send single packets, and the driver of `to` poll and join them.
+fn join(from: &Host, to: &Host) -> Outcome {
+    send_single_packets(&from.namespace)?;
+    // A veth device does no GRO for packets of a peer that segments TCP.
+    set(from, &["tso", "off"])?;
+    set(to, &["gro", "on"])
+}
+
+fn joined(lab: &Lab) -> Outcome {
+    join(&lab.a, &lab.b)?;
+    let frames = heard(lab)?;
+    complete(&frames)?;
+    let runs = frames.iter().filter(|(_, length)| *length > FULL).count();
+    ensure!(runs * 3 > frames.len(), "{runs} joined of {}", frames.len());
+    Ok(())
+}
+
+fn both_ways(lab: &Lab) -> Outcome {
+    join(&lab.a, &lab.b)?;
+    join(&lab.b, &lab.a)?;
+    let (client, server) = lab.esp_pair(401)?;
+    transfer_both_ways(&client, &server, LOAD)
+}
+
+fn polled(lab: &Lab) -> Outcome {
+    send_single_packets(&lab.a.namespace)?;
+    let _polls = [polling::without_gro(&lab.a)?, polling::without_gro(&lab.b)?];
+    let (client, server) = lab.esp_pair(404)?;
+    // The filter drops everything larger than a single packet.
+    const MTU: u32 = 1500;
+    let singles = [
+        bpf::LOAD_LENGTH,
+        bpf::if_larger(MTU),
+        bpf::keep(0),
+        bpf::KEEP_ALL,
+    ];
+    bpf::attach(&server, &singles)?;
+    let message = random(30_000, 15);
+    client.send(&message, 0)?;
+    eventually("the filter drops joined packets", || {
+        let memory = server.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
+        Ok(memory[32..36] != [0; 4])
+    })?;
+    bpf::detach(&server)?;
+    let mut there = vec![0; message.len()];
+    server.receive_exact(&mut there)?;
+    ensure!(there == message, "not the bytes that were sent");
+    transfer_both_ways(&client, &server, LOAD)
+}
+
+/// Another host's packet has the stream's next number, and follows a packet of the stream directly.
+fn stranger(lab: &Lab) -> Outcome {
+    let _polls = polling::in_a_thread(&lab.a)?;
+    let (mut station, client) = Station::connect(lab, 405)?;
+    for round in 0..100 {
+        let flags = if round == 0 { flag::TXS } else { 0 };
+        let bytes = [round; 100];
+        station.send_before_a_stranger(flags, &bytes, &[0xff; 100])?;
+        let mut there = [0; 100];
+        client.receive_exact(&mut there)?;
+        ensure!(there == bytes, "{there:?} in round {round}");
+    }
+    station.reset()
+}
+
+fn own_host(lab: &Lab) -> Outcome {
+    let listener = lab.a.esp_listener(402, 1)?;
+    let client = lab.a.esp_connected(&lab.a.to(&lab.a, 402))?;
+    let (server, _) = listener.accept(0)?;
+    transfer(&client, &server, LOAD)
+}
+
+/// The virtio header of a frame of our Ethernet type says that it holds segments of TCP.
+fn foreign(lab: &Lab) -> Outcome {
+    const TCPV4: u8 = 1;
+    let host = &lab.a;
+    let tap = Tun::create(&host.namespace, "tap0", Carries::SegmentedFrames)?;
+    host.namespace.ip("link set tap0 up\n")?;
+    let mac = Device::ready(&host.namespace, "tap0")?.mac;
+    let header = EspHeader {
+        length: 3000,
+        ..EspHeader::new(1, 2, flag::ACK)
+    };
+    let frame = ethernet(mac, [2; 6], ETH_P_ESP, &header.packet(&[7; 3000]));
+    // The virtio header: flags, kind, length of the headers, length of a segment, start and offset
+    // of the checksum.
+    let segments = |kind: u8, size: u16| {
+        let mut bytes = vec![0, kind];
+        for word in [ESP_HEADERS as u16, size, 0, 0] {
+            bytes.extend_from_slice(&word.to_ne_bytes());
+        }
+        bytes.extend_from_slice(&frame);
+        bytes
+    };
+    // The kernel refuses a segmentation that does not go with the frame's type, or hands it over
+    // marked as untrusted. Neither kind of frame reaches a socket.
+    for size in [1, 100, 1489, u16::MAX] {
+        let _ = tap.write(&segments(TCPV4, size));
+    }
+    tap.write(&segments(0, 0))?;
+    host.await_counter("EspInNoSocket", 1)
+}
+
+/// GRO flushes the packets that it holds before the module's code is unloaded.
+fn unloads() -> Outcome {
+    let lab = Lab::new(Wiring::Direct)?;
+    join(&lab.a, &lab.b)?;
+    {
+        let (client, server) = lab.esp_pair(403)?;
+        transfer(&client, &server, LOAD)?;
+    }
+    module::unload()?;
+    module::load(&[])
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Limits of GRO: packets of different VLANs or tunnels are not joined, although their ports,
+//! numbers and outer Ethernet addresses match.
+
+use guest::frame::{ipv4, PacketSocket};
+use guest::prelude::*;
+use guest::processor;
+use guest::tun::{Carries, Tun};
+
+scenarios! {
+    direct packets_of_two_vlans_are_not_joined = |lab| apart(lab, &VLANS);
+    direct packets_of_two_tunnels_are_not_joined = |lab| apart(lab, &TUNNELS);
+    direct packets_are_joined_up_to_what_the_device_allows = allowed;
+}
+
+const PORT: u16 = 882;
+const STRANGERS_PORT: u16 = 883;
+
+/// The host at the other end of the wire.
+const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
+
+/// Bytes in each packet.
+const LENGTH: usize = 100;
+
+/// The number of packets that another packet follows. The core holds a packet until the next tick
+/// of its clock, so some packets are delivered before the next one arrives.
+const ROUNDS: u8 = 30;
+
+/// Two ways to a host by one wire.
+struct Ways {
+    /// Lines for `ip` that make the devices `in0` and `in1`.
+    lines: &'static str,
+    /// Wraps a frame for the first or the second device; `wire` is the address of the device below.
+    wrap: fn(frame: &[u8], second: bool, wire: [u8; 6]) -> Vec<u8>,
+    /// The length of the encapsulation in a frame that leaves.
+    behind: usize,
+}
+
+/// No hardware strips these tags, so they are part of the frame when GRO sees it.
+const VLANS: Ways = Ways {
+    lines:
+        "link add link tap0 name in0 type vlan id 10\nlink add link tap0 name in1 type vlan id 20\n",
+    wrap: |frame, second, _| {
+        let tag = [0x81, 0, 0, if second { 20 } else { 10 }];
+        [&frame[..12], &tag, &frame[12..]].concat()
+    },
+    behind: 4,
+};
+
+/// Tunnels from two addresses behind one router.
+const TUNNELS: Ways = Ways {
+    lines: "address add 10.7.0.1/24 dev tap0\n\
+            neigh add 10.7.0.2 lladdr 02:00:00:00:00:66 dev tap0 nud permanent\n\
+            neigh add 10.7.0.3 lladdr 02:00:00:00:00:66 dev tap0 nud permanent\n\
+            link add in0 type gretap local 10.7.0.1 remote 10.7.0.2\n\
+            link add in1 type gretap local 10.7.0.1 remote 10.7.0.3\n",
+    wrap: |frame, second, wire| {
+        let from = [10, 7, 0, if second { 3 } else { 2 }];
+        let gre = [&[0, 0, 0x65, 0x58], frame].concat();
+        ethernet(wire, STRANGER, 0x0800, &ipv4(from, [10, 7, 0, 1], 47, &gre))
+    },
+    behind: 14 + 20 + 4,
+};
+
+/// A wire with a stream to its other end.
+struct Wire<'a> {
+    tap: Tun,
+    /// The address of the device below.
+    wire: [u8; 6],
+    near: Device<'a>,
+    ways: &'a Ways,
+    header: EspHeader,
+}
+
+impl<'a> Wire<'a> {
+    /// Sets up the wire, and a connection by the first way.
+    fn connect(lab: &'a Lab, ways: &'a Ways) -> Result<(Self, Socket)> {
+        let namespace = &lab.a.namespace;
+        let tap = Tun::create(namespace, "tap0", Carries::PolledFrames)?;
+        // GRO holds packets for 20 ms, so that others can join them.
+        namespace.within_sys(|sys| {
+            let file = sys.join("class/net/tap0/gro_flush_timeout");
+            fs::write(&file, "20000000\n").with_context(|| file.display().to_string())
+        })?;
+        namespace.ip("link set tap0 up\n")?;
+        namespace.ip(ways.lines)?;
+        namespace.ip("link set in0 up\nlink set in1 up\n")?;
+        let wire = Device::ready(namespace, "tap0")?.mac;
+        let near = Device::ready(namespace, "in0")?;
+        Device::ready(namespace, "in1")?;
+        let listener = near.listener(PORT)?;
+        let mut this = Self {
+            tap,
+            wire,
+            near,
+            ways,
+            header: EspHeader {
+                sequence: 0x7777,
+                ..EspHeader::new(STRANGERS_PORT, PORT, flag::SYN)
+            },
+        };
+        this.write(&[], false)?;
+        let answer = loop {
+            let frame = this.tap.read(patience())?.context("no answer to the SYN")?;
+            let inner = match ways.behind {
+                4 => [&frame[..12], frame.get(16..).unwrap_or_default()].concat(),
+                behind => frame.get(behind..).unwrap_or_default().to_vec(),
+            };
+            if let Some(header) = EspHeader::of_frame(&inner) {
+                break header;
+            }
+        };
+        ensure!(answer.flags == flag::SYN | flag::ACK, "{answer:?}");
+        this.header.flags = flag::ACK;
+        this.header.sequence += 1;
+        this.header.acknowledgement = answer.sequence.wrapping_add(1);
+        this.write(&[], false)?;
+        let (stream, _) = listener.accept(0).context("accept")?;
+        Ok((this, stream))
+    }
+
+    /// Sends a packet with the next number by the first way, or by the second one.
+    fn write(&self, payload: &[u8], second: bool) -> Result<()> {
+        let header = EspHeader {
+            length: payload.len() as u16,
+            ..self.header
+        };
+        let frame = ethernet(self.near.mac, STRANGER, ETH_P_ESP, &header.packet(payload));
+        (self.tap).write(&(self.ways.wrap)(&frame, second, self.wire))
+    }
+
+    /// Sends a packet of the stream with bytes of this value.
+    fn send(&mut self, value: u8) -> Result<()> {
+        self.write(&[value; LENGTH], false)?;
+        self.header.sequence += 1;
+        Ok(())
+    }
+}
+
+/// Sends pairs of packets by the first way. Returns how many pairs were joined.
+fn joined(wire: &mut Wire<'_>, stream: &Socket, seen: &PacketSocket) -> Result<usize> {
+    let mut joined = 0;
+    for _ in 0..ROUNDS {
+        wire.send(1)?;
+        wire.send(2)?;
+        comes_next(stream, &[[1; LENGTH], [2; LENGTH]].concat())?;
+        let first = seen.wait_for(patience(), |_| true)?;
+        if first.len() > guest::frame::ESP_HEADERS + LENGTH {
+            joined += 1;
+        } else {
+            seen.wait_for(patience(), |_| true)?;
+        }
+    }
+    note(&format!("{joined} of {ROUNDS} pairs of packets joined"));
+    Ok(joined)
+}
+
+fn apart(lab: &Lab, ways: &Ways) -> Outcome {
+    processor::stay()?;
+    let (mut wire, stream) = Wire::connect(lab, ways)?;
+    // Packets of one way are joined; otherwise the rest would prove nothing.
+    let seen = PacketSocket::open(&lab.a.namespace, "in0", ETH_P_ESP)?;
+    ensure!(joined(&mut wire, &stream, &seen)? > 0, "nothing is joined");
+    for round in 0..ROUNDS {
+        wire.send(1)?;
+        // The second way's packet has the number that is expected next.
+        wire.write(&[2; LENGTH], true)?;
+        comes_next(&stream, &[1; LENGTH])?;
+        wire.send(3)?;
+        comes_next(&stream, &[3; LENGTH]).with_context(|| format!("round {round}"))?;
+    }
+    Ok(())
+}
+
+/// Two joined packets are longer than the device's limit.
+fn allowed(lab: &Lab) -> Outcome {
+    processor::stay()?;
+    let (mut wire, stream) = Wire::connect(lab, &VLANS)?;
+    let seen = PacketSocket::open(&lab.a.namespace, "in0", ETH_P_ESP)?;
+    ensure!(joined(&mut wire, &stream, &seen)? > 0, "nothing is joined");
+    (lab.a.namespace).ip("link set tap0 gro_max_size 200 gro_ipv4_max_size 200\n")?;
+    same(
+        joined(&mut wire, &stream, &seen)?,
+        0,
+        "pairs joined beyond the limit",
+    )
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Packets of a device with a large MTU: a window of them takes more memory than a buffer's limit.
+
+use guest::held_page::{HeldPage, PAGE};
+use guest::prelude::*;
+
+scenarios! {
+    direct large_packets_of_65535_fit_the_backlog = largest, within(120);
+    direct large_packets_of_9000_fit_the_backlog = jumbo, within(120);
+    direct large_packets_of_1500_fit_the_backlog = usual, within(120);
+}
+
+/// The bytes that a receive call takes. It blocks on the first page of its buffer.
+const TAKEN: usize = 1024 * PAGE;
+/// The bytes that are sent in all, after a first one.
+const SENT: usize = 8 << 20;
+
+/// The number of `SO_MEMINFO` with the index `place` in `linux/sock_diag.h`.
+fn memory(socket: &Socket, place: usize) -> Result<u32> {
+    let value = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
+    let number = value.get(place * 4..).and_then(|rest| rest.first_chunk());
+    Ok(u32::from_ne_bytes(*number.context("SO_MEMINFO")?))
+}
+
+const BACKLOG: usize = 7;
+const DROPS: usize = 8;
+
+/// A reader owns the socket while the first packets arrive in its backlog. When it processes them,
+/// they open further windows, whose packets arrive in the backlog all at once.
+fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
+    // Only packets that wait for the reader may be late.
+    lab.calm()?;
+    for host in [&lab.a, &lab.b] {
+        host.set_mtu(mtu)?;
+    }
+    let (client, server) = lab.esp_pair(port)?;
+    let room = HeldPage::new(TAKEN, 0)?;
+    client.send_all(b"x")?;
+    arrived(&server, 1)?;
+    let take = || {
+        let got = room.receive(&server, libc::MSG_WAITALL)?;
+        ensure!(got == TAKEN, "{got} bytes");
+        server.receive_all(SENT + 1 - TAKEN).context("the rest")?;
+        Ok(())
+    };
+    let send = || client.send_all(&vec![7; SENT]).context("sending");
+    let hold = || {
+        room.await_sleeper()?;
+        let begin = || {
+            let waits = eventually("packets in the backlog", || {
+                Ok(memory(&server, BACKLOG)? > 0)
+            });
+            room.release()?;
+            waits
+        };
+        beside(begin, send).map(drop)
+    };
+    beside(take, hold)?;
+    let (sent, got) = (client.esp_counters()?, server.esp_counters()?);
+    note(&format!("client {sent:?}, server {got:?}"));
+    let drops = memory(&server, DROPS)?;
+    same(
+        (drops, sent.pkt_rtx, got.pkt_rx_oos),
+        (0, 0, 0),
+        "dropped, retransmitted, out of order",
+    )
+}
+
+fn largest(lab: &Lab) -> Outcome {
+    fits(lab, 65_535, 200)
+}
+
+fn jumbo(lab: &Lab) -> Outcome {
+    fits(lab, 9_000, 201)
+}
+
+fn usual(lab: &Lab) -> Outcome {
+    fits(lab, 1_500, 202)
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Mapped sockets that are disconnected while they connect.
+
+use guest::address::internet;
+use guest::asleep::asleep;
+use guest::mapped::stream;
+use guest::mapped::{dial, is_esp, known, listener, MAPPED, PLAIN};
+use guest::patience::factor;
+use guest::prelude::*;
+
+scenarios! {
+    direct mapped_connect_that_sleeps_ends_by_disconnecting = in_connect;
+    direct mapped_socket_disconnected_while_it_goes_to_tcp_stays_closed = while_it_goes_to_tcp, within(120), wide;
+}
+
+/// The address `AF_UNSPEC`, which disconnects a socket.
+const NOTHING: [u8; 16] = [0; 16];
+
+/// The state of a TCP socket without a connection, in `TCP_INFO`.
+pub const TCP_CLOSE: u8 = 7;
+
+/// The state that `TCP_INFO` reports.
+///
+/// # Errors
+/// When the call fails.
+pub fn state(socket: &Socket) -> Result<u8> {
+    let info = socket.option(libc::IPPROTO_TCP, libc::TCP_INFO, 1, 1)?;
+    info.first().copied().context("no state")
+}
+
+/// Disconnects a socket while its `connect` to `to` sleeps. Returns the error number of `connect`,
+/// and the socket's state after that.
+fn disconnected(lab: &Lab, kind: (i32, i32), to: &[u8]) -> Result<(Option<i32>, u8)> {
+    let client = stream(&lab.a, kind.0, kind.1)?;
+    let call = || client.connect_bytes(to);
+    let (slept, connected, ()) = asleep(libc::SYS_connect, call, |_| {
+        Ok(client.connect_bytes(&NOTHING)?)
+    })?;
+    ensure!(slept, "connect did not wait");
+    let errno = connected.err().and_then(|error| error.raw_os_error());
+    Ok((errno, state(&client)?))
+}
+
+fn in_connect(lab: &Lab) -> Outcome {
+    known(lab)?;
+    // ESP drops SYNs while its accept queue is full; TCP's own accept queue has room, and TCP would
+    // connect.
+    let _full = listener(&lab.b, MAPPED, 985, 0)?;
+    let first = dial(&lab.a, MAPPED, 985)?;
+    ensure!(is_esp(&first), "ESP does not listen");
+    let plain = disconnected(lab, PLAIN, &internet([10, 0, 0, 99], 985))?;
+    let mapped = disconnected(lab, MAPPED, &internet([10, 0, 0, 2], 985))?;
+    same(plain.1, TCP_CLOSE, "the state of TCP")?;
+    ensure!(
+        plain == mapped,
+        "errno and state of TCP {plain:?}, mapped {mapped:?}"
+    );
+    Ok(())
+}
+
+/// One call hands the connection over to TCP, and another one disconnects, at about the same time.
+fn while_it_goes_to_tcp(lab: &Lab) -> Outcome {
+    let rounds = 600 / factor() as u16;
+    /// The longest delay of the second call, in turns of a loop: some 20 microseconds.
+    const LATE: u32 = 20_000;
+    known(lab)?;
+    let mut rng = 1_u32;
+    for round in 0..rounds {
+        let port = 2000 + round;
+        let _listener = listener(&lab.b, PLAIN, port, 1)?;
+        let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+        client.set_nonblocking(true)?;
+        let to = internet([10, 0, 0, 2], port);
+        refused(client.connect_bytes(&to), libc::EINPROGRESS, "connect")?;
+        rng = rng.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let late = (rng >> 8) % LATE;
+        let go = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                go.store(true, Ordering::Release);
+                client.poll(libc::POLLOUT, patience())
+            });
+            while !go.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            for _ in 0..late {
+                std::hint::spin_loop();
+            }
+            client.connect_bytes(&NOTHING)?;
+            joined(looking)??;
+            anyhow::Ok(())
+        })?;
+        let state = state(&client)?;
+        ensure!(
+            state == TCP_CLOSE,
+            "round {round}: disconnected, and in state {state}"
+        );
+    }
+    Ok(())
+}

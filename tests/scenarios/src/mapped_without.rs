@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Mapped sockets, and hosts that lack the module or lose it. The wire drops all of the module's
+//! frames, as a kernel without the module would.
+//!
+//! These scenarios run where the guest's clock counts instructions, so that they can check times,
+//! too.
+
+use guest::frame::ETH_P_ALL;
+use guest::harness::tell;
+use guest::mapped::addresses;
+use guest::mapped::{dial, is_esp, known, listener, MAPPED, PLAIN};
+use guest::prelude::*;
+use guest::relay::Mode;
+
+scenarios! {
+    guest mapped_first_connection_to_a_host_without_the_module_is_not_late = first_connection, within(120), counted;
+    guest mapped_connections_to_a_host_that_loses_the_module = lost, within(120), counted;
+}
+
+/// The Ethernet type of IPv4.
+const ETH_P_IP: u16 = 0x0800;
+
+/// `TCP_USER_TIMEOUT`, milliseconds.
+const PATIENCE: i32 = 3000;
+
+/// By which share a mapped connection to such a host may take longer than a plain one, at most.
+const MOST: f64 = 0.1;
+
+/// Two hosts on a switch. They compute TCP's checksums themselves, as the switch does not complete
+/// them.
+fn lab() -> Result<Lab> {
+    let lab = Lab::new(Wiring::Switched)?;
+    for host in [&lab.a, &lab.b] {
+        (host.namespace).run("ethtool", &["-K", DEVICE, "tx", "off"])?;
+    }
+    Ok(lab)
+}
+
+/// The time that `connect` takes, microseconds.
+fn connects(lab: &Lab, listener: &Socket, kind: (i32, i32), port: u16) -> Result<f64> {
+    let start = Instant::now();
+    let client = dial(&lab.a, kind, port)?;
+    let took = start.elapsed();
+    let (server, _) = listener.accept(0)?;
+    ensure!(!is_esp(&client) && !is_esp(&server), "ESP carries it");
+    Ok(took.as_secs_f64() * 1e6)
+}
+
+/// The least of `times`: other work of the host only adds to them.
+fn least(times: Vec<f64>) -> f64 {
+    times.into_iter().fold(f64::INFINITY, f64::min)
+}
+
+fn first_connection() -> Outcome {
+    let (mut plain, mut later) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        let lab = lab()?;
+        addresses(&lab)?;
+        lab.relay().set_mode(Mode::Foreign);
+        let listener = listener(&lab.b, PLAIN, 950, 4)?;
+        // Resolves the neighbour, which both kinds of connection need.
+        connects(&lab, &listener, PLAIN, 950)?;
+        plain.push(connects(&lab, &listener, PLAIN, 950)?);
+        // The first mapped connection sends a query to the host after its handshake.
+        let wire = PacketSocket::open_both_ways(&lab.a.namespace, DEVICE, ETH_P_ALL)?;
+        connects(&lab, &listener, MAPPED, 950)?;
+        let types = take_types(&wire);
+        let [syn, syn_ack, ack, query, ..] = types[..] else {
+            bail!("frames of {types:x?}");
+        };
+        ensure!([syn, syn_ack, ack] == [ETH_P_IP; 3] && query == ETH_P_EDP);
+        later.push(connects(&lab, &listener, MAPPED, 950)?);
+        ensure!(lab.a.counter("MappedTcpUnknown")? == 2);
+    }
+    let [plain, later] = [plain, later].map(least);
+    tell(&format!(
+        "connecting takes {plain:.0} us, mapped {later:.0}"
+    ));
+    ensure!(later <= plain * (1.0 + MOST), "mapped ones are late");
+    Ok(())
+}
+
+/// The Ethernet types of the frames that have passed.
+fn take_types(wire: &PacketSocket) -> Vec<u16> {
+    let mut buffer = [0; 2048];
+    std::iter::from_fn(|| {
+        wire.take(&mut buffer)
+            .ok()
+            .map(|_| [buffer[12], buffer[13]])
+    })
+    .map(u16::from_be_bytes)
+    .collect()
+}
+
+fn set_patience(socket: &Socket) -> Outcome {
+    socket.set_int_option(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, PATIENCE)?;
+    Ok(())
+}
+
+fn lost() -> Outcome {
+    let lab = lab()?;
+    known(&lab)?;
+    let listener = listener(&lab.b, MAPPED, 951, 4)?;
+    let by_esp = dial(&lab.a, MAPPED, 951)?;
+    let (other, _) = listener.accept(0)?;
+    ensure!(is_esp(&by_esp));
+    set_patience(&by_esp)?;
+    exchange(&by_esp, &other)?;
+    for end in [&by_esp, &other] {
+        // The timeout runs while data is unacknowledged.
+        eventually("all is acknowledged", || {
+            Ok(end.queued(libc::TIOCOUTQ)? == 0)
+        })?;
+    }
+    lab.relay().set_mode(Mode::Foreign);
+    // A new connection falls back to TCP within a second.
+    let start = Instant::now();
+    let fallen_back = dial(&lab.a, MAPPED, 951)?;
+    let took = start.elapsed();
+    let (server, _) = listener.accept(0)?;
+    ensure!(!is_esp(&fallen_back) && !is_esp(&server));
+    note(&format!("the next connection takes {took:?}"));
+    ensure!(took < Duration::from_secs(1), "after {took:?}");
+    exchange(&fallen_back, &server).context("the next connection")?;
+    // The connection after it does not wait again.
+    let start = Instant::now();
+    drop(dial(&lab.a, MAPPED, 951)?);
+    let took = start.elapsed();
+    ensure!(took < Duration::from_millis(10), "again {took:?}");
+    // The open connection of ESP ends as a TCP connection to a silent host does.
+    by_esp
+        .send_all(b"nobody hears this")
+        .context("the connection of ESP")?;
+    let esp = ends(&by_esp)?;
+    let by_tcp = fallen_back;
+    set_patience(&by_tcp)?;
+    lab.relay().set_mode(Mode::Cut);
+    by_tcp.send_all(b"nobody hears this either")?;
+    let tcp = ends(&by_tcp)?;
+    note(&format!("connections end after {esp:?}, of TCP {tcp:?}"));
+    ensure!(esp < 2 * tcp && tcp < 2 * esp, "not alike");
+    Ok(())
+}
+
+/// Returns how long the socket waits for its silent peer before it times out.
+fn ends(socket: &Socket) -> Result<Duration> {
+    let start = Instant::now();
+    refused(socket.receive(&mut [0], 0), libc::ETIMEDOUT, "silent peer")?;
+    let took = start.elapsed();
+    let rest = socket.receive(&mut [0], 0)?;
+    ensure!(rest == 0, "{rest} bytes behind the end");
+    let more = socket.send(b"x", libc::MSG_NOSIGNAL);
+    refused(more, libc::EPIPE, "sending behind the end")?;
+    Ok(took)
+}

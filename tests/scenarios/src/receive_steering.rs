@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Receive packet steering: a connection's hash chooses the processor that takes in its packets.
+
+use guest::harness::growth;
+use guest::prelude::*;
+use guest::processor::{run_on, taken_in};
+
+scenarios! {
+    direct esp_connections_spread_over_processors = spread;
+    direct esp_connections_spread_over_four_processors = four, wide;
+    direct esp_connections_stay_on_one_processor_without_steering = together;
+}
+
+/// So many that the share of random hashes is five standard deviations away from each bound.
+const CONNECTIONS: u16 = 256;
+const MESSAGES: usize = 5;
+
+/// The share of a receiver's frames that the second processor takes in while a task on the first
+/// one sends over all connections. Frames to the sender are not steered.
+fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
+    let before = taken_in()?;
+    ensure!(before.len() >= 2, "a guest with one processor");
+    run_on(0)?;
+    // A driver that polls hands packets over to other processors, as a network card's does. A veth
+    // device polls only for frames of an end that does not segment TCP.
+    send_single_packets(&lab.a.namespace)?;
+    lab.a
+        .namespace
+        .run("ethtool", &["-K", DEVICE, "tso", "off"])?;
+    lab.b
+        .namespace
+        .run("ethtool", &["-K", DEVICE, "gro", "on"])?;
+    if steering {
+        lab.b.namespace.within_sys(|sys| {
+            let file = sys
+                .join("class/net")
+                .join(DEVICE)
+                .join("queues/rx-0/rps_cpus");
+            fs::write(&file, "3\n").with_context(|| file.display().to_string())
+        })?;
+    }
+    let listener = lab.b.esp_listener(500, CONNECTIONS.into())?;
+    let mut pairs = Vec::new();
+    for _ in 0..CONNECTIONS {
+        pairs.push(lab.esp_pair_through(&listener, 500)?);
+    }
+    let before = taken_in()?;
+    for _ in 0..MESSAGES {
+        for (client, server) in &pairs {
+            client.send(b"steer", 0)?;
+            await_events(server, libc::POLLIN)?;
+            ensure!(server.receive(&mut [0; 8], 0)? == 5, "not the message");
+        }
+    }
+    let frames = growth(&before, &taken_in()?);
+    let all: u64 = frames.iter().sum();
+    note(&format!("{frames:?} frames on the processors"));
+    let received = (MESSAGES * usize::from(CONNECTIONS)) as u64;
+    ensure!(all >= received, "{all} frames");
+    Ok(frames[1] as f64 / received as f64)
+}
+
+/// Spreads the packets that a device receives over four processors.
+pub fn steer(host: &Netns, device: &str) -> Outcome {
+    host.within_sys(|sys| {
+        let queues = sys.join("class/net").join(device).join("queues");
+        for queue in fs::read_dir(&queues).context("queues")? {
+            let file = queue?.path().join("rps_cpus");
+            if file.exists() {
+                fs::write(&file, "f\n").with_context(|| file.display().to_string())?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Connections from one device to another with steering: no processor takes in more than 40 % of
+/// the frames.
+pub fn spread_over_four(near: &Device<'_>, far: &Device<'_>, port: u16) -> Outcome {
+    let mut pairs = Vec::new();
+    for number in 0..CONNECTIONS {
+        pairs.push(near.stream_to(far, port + number)?);
+    }
+    let before = taken_in()?;
+    ensure!(before.len() == 4, "{} processors", before.len());
+    for _ in 0..MESSAGES {
+        for (client, server) in &pairs {
+            exchange(client, server)?;
+        }
+    }
+    let frames = growth(&before, &taken_in()?);
+    note(&format!("{frames:?} frames on the processors"));
+    let all: u64 = frames.iter().sum();
+    let most = frames.iter().max().copied().unwrap_or(0);
+    ensure!(
+        all >= MESSAGES as u64 * u64::from(CONNECTIONS),
+        "{all} frames"
+    );
+    ensure!(
+        most * 5 <= all * 2,
+        "one processor has {most} of {all} frames"
+    );
+    Ok(())
+}
+
+fn four(lab: &Lab) -> Outcome {
+    let [a, b]: [&Netns; 2] = [&lab.a.namespace, &lab.b.namespace];
+    a.ip(&format!(
+        "link add multi0 numtxqueues 4 numrxqueues 4 type veth peer name multi0 \
+         numtxqueues 4 numrxqueues 4 netns {}\nlink set multi0 up\n",
+        b.path()
+    ))?;
+    b.ip("link set multi0 up\n")?;
+    for host in [a, b] {
+        host.run("ethtool", &["-K", "multi0", "gro", "on"])?;
+        steer(host, "multi0")?;
+    }
+    let near = Device::ready(a, "multi0")?;
+    let far = Device::ready(b, "multi0")?;
+    spread_over_four(&near, &far, 600)?;
+    lab.await_no_sockets()?;
+    a.ip("link del multi0\n")
+}
+
+fn spread(lab: &Lab) -> Outcome {
+    let share = share_of_the_other(lab, true)?;
+    ensure!(
+        (0.2..0.8).contains(&share),
+        "{share:.2} of the frames on the other processor"
+    );
+    Ok(())
+}
+
+fn together(lab: &Lab) -> Outcome {
+    let share = share_of_the_other(lab, false)?;
+    ensure!(
+        share < 0.1,
+        "{share:.2} of the frames on the other processor"
+    );
+    Ok(())
+}

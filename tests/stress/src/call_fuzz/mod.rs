@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Random calls with random arguments, from threads of processes that are killed at random, while
+//! devices go down and up and the module is unloaded.
+
+mod arena;
+mod calls;
+mod tally;
+mod worker;
+
+use fastrand::Rng;
+use nix::sys::signal::{kill, Signal};
+use nix::sys::socket::{socketpair, AddressFamily, SockFlag, SockType};
+use nix::sys::wait::{WaitPidFlag, WaitStatus};
+use nix::unistd::Pid;
+
+use guest::meminfo::{give_back, slabs};
+use guest::prelude::*;
+
+use tally::Tally;
+use worker::Orders;
+
+/// Number of concurrent processes.
+const WORKERS: usize = 4;
+
+/// The parameters of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Campaign {
+    /// Determines everything except the order in which the kernel schedules threads.
+    pub seed: u64,
+    /// How long to make calls.
+    pub time: Duration,
+    /// The smallest number of calls. To reach this, `kills` and a success of every kind of call, a
+    /// run on a busy machine may take up to four times as long.
+    pub calls: u64,
+    /// The smallest number of killed processes.
+    pub kills: u64,
+}
+
+/// The results of a run.
+#[derive(Debug)]
+pub struct Report {
+    /// A table of the calls by kind.
+    pub calls: String,
+    /// Calls of all kinds.
+    pub total: u64,
+    /// Kinds that never succeeded.
+    pub never: Vec<calls::Kind>,
+    /// Processes killed.
+    pub killed: u64,
+    /// How often the module refused to unload, and how often it was unloaded.
+    pub unloads: (u64, u64),
+    /// How often a device went down and up.
+    pub bounces: u64,
+}
+
+impl Report {
+    /// Tries to unload the module.
+    fn unload(&mut self) -> Result<()> {
+        match module::try_unload() {
+            Ok(()) => {
+                self.unloads.1 += 1;
+                // Calls also load the module, by its alias.
+                module::ensure_loaded()
+            }
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EWOULDBLOCK) => {
+                    self.unloads.0 += 1;
+                    Ok(())
+                }
+                // A worker is loading it at this moment.
+                Some(libc::ENOENT | libc::EBUSY) => Ok(()),
+                _ => Err(error).context("delete_module"),
+            },
+        }
+    }
+}
+
+/// Runs a campaign, then checks that nothing is left and everything still works.
+///
+/// # Errors
+/// If something is left or does not work.
+pub fn run(campaign: Campaign) -> Result<Report> {
+    note(&format!("seed {}", campaign.seed));
+    let lab = Lab::new(Wiring::Direct)?;
+    warm(&lab)?;
+    let before = Held::now()?;
+    let report = hammer(&lab, campaign)?;
+    for host in [&lab.a, &lab.b] {
+        host.namespace.ip(&format!("link set {DEVICE} up\n"))?;
+    }
+    module::ensure_loaded()?;
+    // If its peer was killed while the wire was cut, a connection may take the longest time to end.
+    lab.await_no_sockets().or_else(|_| lab.await_no_sockets())?;
+    module::reload().context("loading it again")?;
+    before.is_held_again()?;
+    warm(&lab).context("a transfer after all of it")?;
+    lab.await_no_sockets()?;
+    Ok(report)
+}
+
+/// Runs a campaign for `seconds` and prints its results.
+///
+/// # Errors
+/// As [`run`].
+pub fn print(seed: u64, seconds: u64) -> Result<()> {
+    println!("seed {seed}, {seconds} s");
+    let report = run(Campaign {
+        seed,
+        time: Duration::from_secs(seconds),
+        calls: 0,
+        kills: 0,
+    })?;
+    println!("{}", report.calls);
+    ensure!(
+        report.never.is_empty(),
+        "these never succeeded: {:?}",
+        report.never
+    );
+    println!(
+        "{} calls; {} processes killed; {} times a device went down and up; the module refused to go {} times and went {}",
+        report.total, report.killed, report.bounces, report.unloads.0, report.unloads.1
+    );
+    println!("no socket left, slab caches as before, loaded again, a transfer works");
+    Ok(())
+}
+
+/// Makes a plain transfer, and sends a datagram.
+fn warm(lab: &Lab) -> Result<()> {
+    let (client, server) = lab.esp_pair(980)?;
+    let load = Load::of(200_000, 5_000, 1);
+    transfer(&client, &server, load)?;
+    let (a, b) = lab.edp_pair(981)?;
+    a.send(b"still here", 0)?;
+    let mut bytes = [0; 16];
+    let got = b.receive(&mut bytes, 0)?;
+    ensure!(&bytes[..got] == b"still here", "{:?} came", &bytes[..got]);
+    Ok(())
+}
+
+/// Kernel objects of the kinds that sockets consist of.
+struct Held(Vec<(String, i64)>);
+
+/// More than the idle objects that processors keep in their own caches, and less than a leak in
+/// hundreds of thousands of calls.
+const SLACK: i64 = 4 << 20;
+
+impl Held {
+    fn now() -> Result<Self> {
+        let wanted = [
+            "ESP",
+            "EDP",
+            "skbuff_head_cache",
+            "skbuff_fclone_cache",
+            "skbuff_small_head",
+            "sock_inode_cache",
+            "filp",
+        ];
+        for name in wanted {
+            give_back(name)?;
+        }
+        let found = slabs()?
+            .into_iter()
+            .filter(|(name, _)| wanted.contains(&name.as_str()));
+        Ok(Self(found.collect()))
+    }
+
+    fn is_held_again(&self) -> Result<()> {
+        ensure!(!self.0.is_empty(), "/proc/slabinfo has none of the caches");
+        let now = Self::now()?.0;
+        for (name, before) in &self.0 {
+            let after = now.iter().find(|(other, _)| other == name);
+            let after = after.map_or(0, |(_, bytes)| *bytes);
+            ensure!(
+                after - before < SLACK,
+                "{name} had {before} bytes in use and has {after} now"
+            );
+        }
+        Ok(())
+    }
+}
+
+fn hammer(lab: &Lab, campaign: Campaign) -> Result<Report> {
+    let tally = Tally::shared()?;
+    let (one, other) = socketpair(
+        AddressFamily::Unix,
+        SockType::Datagram,
+        None,
+        SockFlag::empty(),
+    )
+    .context("socketpair")?;
+    let post = [one.as_raw_fd(), other.as_raw_fd()];
+    let mut rng = Rng::with_seed(campaign.seed);
+    let mut report = Report {
+        calls: String::new(),
+        total: 0,
+        never: Vec::new(),
+        killed: 0,
+        unloads: (0, 0),
+        bounces: 0,
+    };
+    let mut workers = Workers(Vec::new());
+    let begin = Instant::now();
+    let goes_on = |report: &Report| {
+        let all = tally.never().is_empty() && report.bounces > 0 && report.unloads.0 > 0;
+        let enough = tally.total() >= campaign.calls && report.killed >= campaign.kills && all;
+        begin.elapsed() < campaign.time * if enough { 1 } else { 4 }
+    };
+    while goes_on(&report) {
+        while workers.0.len() < WORKERS {
+            workers.start(lab, &mut rng, post, tally)?;
+        }
+        // Long enough for a few thousand calls. No event tells which moment is the worst for a
+        // kill.
+        thread::sleep(Duration::from_millis(rng.u64(1..150)));
+        match rng.u8(..8) {
+            0..=3 => {
+                workers.kill_one(&mut rng)?;
+                report.killed += 1;
+            }
+            4 => {
+                // Without workers the module can be unloaded, unless closing connections still hold
+                // it.
+                report.killed += workers.0.len() as u64;
+                workers.kill_all()?;
+                report.unload()?;
+            }
+            5 => {
+                bounce(if rng.bool() { &lab.a } else { &lab.b })?;
+                report.bounces += 1;
+            }
+            _ => report.unload()?,
+        }
+    }
+    report.killed += workers.0.len() as u64;
+    workers.kill_all()?;
+    report.calls = tally.table();
+    report.total = tally.total();
+    report.never = tally.never();
+    Ok(report)
+}
+
+/// Takes a device down and up.
+fn bounce(host: &Host) -> Result<()> {
+    host.namespace
+        .ip(&format!("link set {DEVICE} down\nlink set {DEVICE} up\n"))
+}
+
+/// Processes that are killed when this value is dropped.
+struct Workers(Vec<Pid>);
+
+impl Workers {
+    fn start(
+        &mut self,
+        lab: &Lab,
+        rng: &mut Rng,
+        post: [i32; 2],
+        tally: &'static Tally,
+    ) -> Result<()> {
+        let (host, other) = match rng.bool() {
+            true => (&lab.a, &lab.b),
+            false => (&lab.b, &lab.a),
+        };
+        let orders = Orders {
+            host,
+            other,
+            seed: rng.u64(..),
+            post,
+            tally,
+        };
+        let pid = start_process(|| {
+            if let Err(error) = worker::run(&orders) {
+                note(&format!("a worker: {error:#}"));
+            }
+            1
+        })?;
+        self.0.push(pid);
+        Ok(())
+    }
+
+    fn kill_all(&mut self) -> Result<()> {
+        while let Some(pid) = self.0.pop() {
+            end(pid)?;
+        }
+        Ok(())
+    }
+
+    fn kill_one(&mut self, rng: &mut Rng) -> Result<()> {
+        let pid = self.0.swap_remove(rng.usize(..self.0.len()));
+        end(pid)
+    }
+}
+
+/// Kills a worker; fails if the worker ended by itself, since it could not do its work then.
+fn end(pid: Pid) -> Result<()> {
+    kill(pid, Signal::SIGKILL).context("kill")?;
+    match waitpid(pid, Some(WaitPidFlag::empty())).context("waitpid")? {
+        WaitStatus::Signaled(_, Signal::SIGKILL, _) => Ok(()),
+        other => bail!("a worker ended by itself: {other:?}"),
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        // Workers are left only if something has failed already.
+        if let Err(error) = self.kill_all() {
+            note(&format!("{error:#}"));
+        }
+    }
+}

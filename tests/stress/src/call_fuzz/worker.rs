@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A process that makes random calls from several threads until it is killed.
+
+use std::sync::atomic::AtomicI32;
+
+use fastrand::Rng;
+use io_uring::{cqueue, opcode, squeue, types, IoUring};
+use libc::c_int;
+
+use super::arena::Arena;
+use super::calls::{Caller, Common, Kind, SLOTS};
+use super::tally::Tally;
+use guest::prelude::*;
+
+/// Number of threads that make calls.
+const THREADS: usize = 3;
+
+/// The interval of the signal that interrupts sleeping calls, microseconds.
+const ALARM: i64 = 3_000;
+
+/// The parameters of a worker.
+#[derive(Debug)]
+pub struct Orders<'a> {
+    /// The host on which it makes sockets.
+    pub host: &'a Host,
+    /// The host to talk to.
+    pub other: &'a Host,
+    /// Determines its calls.
+    pub seed: u64,
+    /// Both ends of the Unix socket pair that all workers share.
+    pub post: [c_int; 2],
+    /// The counters.
+    pub tally: &'static Tally,
+}
+
+/// Makes calls until the process is killed; returns only if it cannot start.
+///
+/// # Errors
+/// If it cannot start.
+pub fn run(orders: &Orders<'_>) -> Result<()> {
+    let common = prepare(orders)?;
+    interrupt_often()?;
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let mut caller = Caller {
+                common: &common,
+                rng: Rng::with_seed(orders.seed.wrapping_add(number as u64)),
+            };
+            scope.spawn(move || loop {
+                caller.call();
+                if caller.rng.u8(..32) == 0 {
+                    caller.meet();
+                }
+            });
+        }
+        let caller = Caller {
+            common: &common,
+            rng: Rng::with_seed(!orders.seed),
+        };
+        ring(caller)
+    })
+}
+
+fn prepare(orders: &Orders<'_>) -> Result<Common> {
+    enter(&orders.host.namespace)?;
+    let arena = Arena::map()?;
+    let mut pipe = [0; 2];
+    // SAFETY: `pipe` has room for two descriptors.
+    check(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_NONBLOCK) }).context("pipe2")?;
+    // SAFETY: The name is a terminated string.
+    let file = check(unsafe { libc::memfd_create(c"bytes".as_ptr(), 0) }).context("memfd")?;
+    // SAFETY: `ftruncate` takes two integers.
+    check(unsafe { libc::ftruncate(file as c_int, 1 << 17) }).context("ftruncate")?;
+    // SAFETY: `epoll_create1` takes an integer.
+    let epoll = check(unsafe { libc::epoll_create1(0) }).context("epoll")?;
+    let mut addresses = Vec::new();
+    // Only a few ports, so that sockets meet.
+    for port in [0, 1, 2001, 2002, 2003] {
+        for mac in [
+            orders.other.mac,
+            orders.host.mac,
+            orders.other.mac,
+            [0xff; 6],
+        ] {
+            for ifindex in [orders.host.ifindex, 0] {
+                addresses.push(Address { port, ifindex, mac });
+            }
+        }
+    }
+    Ok(Common {
+        arena,
+        slots: [const { AtomicI32::new(-1) }; SLOTS],
+        pipe,
+        file: file as c_int,
+        epoll: epoll as c_int,
+        post: orders.post,
+        own: Address {
+            port: 0,
+            ifindex: orders.host.ifindex,
+            mac: orders.host.mac,
+        },
+        addresses,
+        tally: orders.tally,
+    })
+}
+
+/// Moves the process, which has one thread, into a namespace for good.
+fn enter(namespace: &Netns) -> Result<()> {
+    let file = std::fs::File::open(namespace.path()).context("the namespace")?;
+    nix::sched::setns(&file, nix::sched::CloneFlags::CLONE_NEWNET).context("setns")
+}
+
+extern "C" fn nothing(_: c_int) {}
+
+/// Sends the process a signal periodically. The signal only interrupts a sleeping call of some
+/// thread.
+fn interrupt_often() -> Result<()> {
+    // SAFETY: The handler does nothing. All-zero is a valid sigaction; without flags, calls are not
+    // restarted.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
+        for signal in [libc::SIGALRM, libc::SIGIO, libc::SIGURG, libc::SIGPIPE] {
+            check(libc::sigaction(signal, &action, std::ptr::null_mut())).context("sigaction")?;
+        }
+        let time = libc::timeval {
+            tv_sec: 0,
+            tv_usec: ALARM,
+        };
+        let timer = libc::itimerval {
+            it_interval: time,
+            it_value: time,
+        };
+        check(libc::setitimer(
+            libc::ITIMER_REAL,
+            &timer,
+            std::ptr::null_mut(),
+        ))
+        .context("setitimer")?;
+    }
+    Ok(())
+}
+
+/// Starts operations on a ring without waiting for them.
+fn ring(mut caller: Caller<'_>) -> Result<()> {
+    let mut ring = IoUring::new(32).context("io_uring_setup")?;
+    let common = caller.common;
+    loop {
+        // Without this call, the thread would start more operations than the other threads make
+        // calls.
+        caller.call();
+        let rng = &mut caller.rng;
+        let slot = common.slots[rng.usize(..SLOTS)].load(std::sync::atomic::Ordering::Relaxed);
+        let entry = operation(common, rng, types::Fd(slot));
+        common.tally.begin(Kind::Uring);
+        // SAFETY: The memory that operations point to is in the arena, which exists until the
+        // process ends and contains no Rust object.
+        let pushed = unsafe { ring.submission().push(&entry) }.is_ok();
+        // The kernel refuses this while completions overflow; the loop below takes them.
+        let _ = ring.submit();
+        for completion in ring.completion() {
+            common.tally.end(Kind::Uring, is_good(&completion));
+        }
+        // Now and then cancel all sleeping operations.
+        if !pushed || rng.u8(..8) == 0 {
+            let all = types::CancelBuilder::any();
+            let _ = ring.submitter().register_sync_cancel(None, all);
+        }
+    }
+}
+
+fn is_good(completion: &cqueue::Entry) -> bool {
+    completion.result() >= 0
+}
+
+fn operation(common: &Common, rng: &mut Rng, fd: types::Fd) -> squeue::Entry {
+    let length = rng.usize(..5000);
+    let place = common.arena.pointer(rng, length).cast::<u8>();
+    let flags = *rng
+        .choice(&[0, libc::MSG_WAITALL, libc::MSG_PEEK, libc::MSG_MORE])
+        .unwrap_or(&0);
+    let address = common.addresses[rng.usize(..common.addresses.len())].to_bytes();
+    let entry = match rng.u8(..8) {
+        0 | 1 => opcode::Recv::new(fd, place, length as u32)
+            .flags(flags)
+            .build(),
+        2 | 3 => opcode::Send::new(fd, place, length as u32)
+            .flags(flags | libc::MSG_NOSIGNAL)
+            .build(),
+        4 => opcode::PollAdd::new(fd, rng.u32(..0x4000))
+            .multi(rng.bool())
+            .build(),
+        5 => {
+            let name = common.arena.put(rng, &address);
+            opcode::Connect::new(fd, name.cast(), address.len() as u32).build()
+        }
+        6 => opcode::Shutdown::new(fd, rng.i32(0..3)).build(),
+        _ => opcode::SendZc::new(fd, place, length as u32)
+            .flags(libc::MSG_NOSIGNAL)
+            .build(),
+    };
+    if rng.u8(..4) == 0 {
+        return entry.flags(squeue::Flags::ASYNC);
+    }
+    entry
+}

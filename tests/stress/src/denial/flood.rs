@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Floods of frames at a given rate, and the cost of each frame to the receiving host.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use guest::prelude::*;
+use guest::priority::first_of_all;
+
+/// Makes the frame with a given number.
+pub type Make<'a> = &'a mut (dyn FnMut(u64) -> Vec<u8> + Send);
+
+/// Opens the attacker's socket: a packet socket on host b that receives nothing.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn wire(lab: &Lab) -> Result<PacketSocket> {
+    PacketSocket::open(&lab.b.namespace, DEVICE, 0)
+}
+
+/// Frames per second of a flood during a measurement.
+pub const RATE: u64 = 10_000;
+
+/// Runs `here` while frames are sent at [`RATE`]; returns how many were sent, and the result of
+/// `here`.
+///
+/// # Errors
+/// If a frame cannot be sent, or `here` fails.
+pub fn during<T>(
+    wire: &PacketSocket,
+    make: Make<'_>,
+    here: impl FnOnce() -> Result<T>,
+) -> Result<(u64, T)> {
+    during_at(RATE, wire, make, here)
+}
+
+/// As [`during`], at another rate.
+///
+/// # Errors
+/// If a frame cannot be sent, or `here` fails.
+pub fn during_at<T>(
+    rate: u64,
+    wire: &PacketSocket,
+    make: Make<'_>,
+    here: impl FnOnce() -> Result<T>,
+) -> Result<(u64, T)> {
+    let over = AtomicBool::new(false);
+    let flood = || {
+        first_of_all()?;
+        let started = Instant::now();
+        let mut sent = 0;
+        while !over.load(Relaxed) {
+            let due = started.elapsed().as_micros() as u64 * rate / 1_000_000;
+            while sent < due {
+                wire.send(&make(sent)).context("a frame of the flood")?;
+                sent += 1;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(sent)
+    };
+    beside(flood, || {
+        let result = here();
+        over.store(true, Relaxed);
+        result
+    })
+}
+
+/// How many frames are sent to measure the cost of one.
+const COUNT: u64 = 3000;
+
+/// Returns how many instructions a frame costs, its reply included, more than one of the same
+/// length for another station. The guest's clock must count instructions.
+///
+/// # Errors
+/// If a frame cannot be sent.
+pub fn cost(lab: &Lab, wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
+    let others = ethernet([2, 0, 0, 0, 0, 0x77], lab.b.mac, ETH_P_ESP, &[0; 11]);
+    let ours = each(wire, make)?;
+    let theirs = each(wire, &mut |_| others.clone())?;
+    Ok(ours - theirs)
+}
+
+/// Returns the median over groups of frames. Now and then the guest has other work, or none, and
+/// then its clock runs ahead.
+fn each(wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
+    const GROUP: usize = 100;
+    // Made in advance, so that the figure excludes their making.
+    let frames: Vec<_> = (0..COUNT).map(make).collect();
+    let mut times = Vec::new();
+    for group in frames.chunks(GROUP) {
+        let started = Instant::now();
+        for frame in group {
+            wire.send(frame)?;
+        }
+        times.push(started.elapsed());
+    }
+    times.sort_unstable();
+    Ok(times[times.len() / 2].as_nanos() as f64 / GROUP as f64)
+}

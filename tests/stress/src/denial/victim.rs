@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The streams that an attack must not slow down, and the memory that it may make a host hold.
+
+use guest::prelude::*;
+
+/// Bytes that a stream carries in one measurement.
+const TOTAL: usize = 6_000_000;
+
+/// Returns the goodput of an existing connection from host b to host a, bytes per second.
+///
+/// # Errors
+/// If a call fails, or bytes are lost.
+pub fn goodput(from: &Socket, to: &Socket) -> Result<f64> {
+    let started = Instant::now();
+    let send = || {
+        let bytes = [0x5a; 30_000];
+        for _ in 0..TOTAL / bytes.len() {
+            from.send_all(&bytes)?;
+        }
+        Ok(())
+    };
+    let receive = || {
+        let mut room = vec![0; 60_000];
+        let mut left = TOTAL;
+        while left > 0 {
+            let got = to.receive(&mut room, 0).context("receiving")?;
+            ensure!(got > 0, "the stream ended with {left} bytes to come");
+            ensure!(
+                room[..got].iter().all(|byte| *byte == 0x5a),
+                "other bytes came"
+            );
+            left -= got;
+        }
+        Ok(())
+    };
+    beside(send, receive)?;
+    Ok(TOTAL as f64 / started.elapsed().as_secs_f64())
+}
+
+/// Connects from b to `port` of a; returns the sender, the receiver and the listener.
+///
+/// # Errors
+/// If a call fails.
+pub fn stream(lab: &Lab, port: u16, backlog: i32) -> Result<(Socket, Socket, Socket)> {
+    let listener = lab.a.esp_listener(port, backlog)?;
+    let from = lab
+        .b
+        .esp_connected(&lab.b.to(&lab.a, port))
+        .context("connect")?;
+    let (to, _) = listener.accept(0).context("accept")?;
+    Ok((from, to, listener))
+}
+
+/// Returns the median goodput of several transfers. Now and then the guest has other work, which
+/// may disturb a single transfer.
+///
+/// # Errors
+/// If a call fails, or bytes are lost.
+pub fn usual_goodput(from: &Socket, to: &Socket) -> Result<f64> {
+    const TRANSFERS: usize = 5;
+    let mut rates = (0..TRANSFERS)
+        .map(|_| goodput(from, to))
+        .collect::<Result<Vec<_>>>()?;
+    rates.sort_unstable_by(f64::total_cmp);
+    Ok(rates[TRANSFERS / 2])
+}
+
+const SO_MEMINFO: i32 = 55;
+
+/// Returns the memory of data not yet acknowledged, overhead included.
+///
+/// # Errors
+/// The errno of `getsockopt(2)`.
+pub fn unsent(socket: &Socket) -> Result<u32> {
+    // SK_MEMINFO_WMEM_QUEUED
+    word(&socket.option(libc::SOL_SOCKET, SO_MEMINFO, 36, 36)?, 5)
+}
+
+fn word(words: &[u8], index: usize) -> Result<u32> {
+    let bytes = words.get(4 * index..4 * index + 4).context("SO_MEMINFO")?;
+    Ok(u32::from_ne_bytes(bytes.try_into()?))
+}
+
+/// Returns the memory in a socket's receive queue and backlog, overhead included, and the limits of
+/// the receive buffer and of the send buffer.
+///
+/// # Errors
+/// The errno of `getsockopt(2)`.
+pub fn held(socket: &Socket) -> Result<(u32, u32, u32)> {
+    let words = socket.option(libc::SOL_SOCKET, SO_MEMINFO, 36, 36)?;
+    // SK_MEMINFO_RMEM_ALLOC, _BACKLOG, _RCVBUF, _SNDBUF of <linux/sock_diag.h>
+    let word = |index| word(&words, index);
+    Ok((word(0)?.saturating_add(word(7)?), word(1)?, word(3)?))
+}

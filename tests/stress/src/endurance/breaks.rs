@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Counts broken connections by errno, and decides whether a cut link can have broken them.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use anyhow::Error;
+use nix::errno::Errno;
+
+use guest::crowd::errno;
+
+/// Errnos with which a cut may end an attempt to connect: no answer, or the server had given up
+/// before the client began.
+const CONNECTING: &[i32] = &[libc::ETIMEDOUT, libc::ECONNRESET];
+
+/// Errnos with which a cut may end a call on a connection: no answer; a reset by the other end; a
+/// later send or shutdown after one of these was reported; and the time limit of this program, if
+/// the other end is gone and has nothing to send.
+const CONNECTED: &[i32] = &[
+    libc::ETIMEDOUT,
+    libc::ECONNRESET,
+    libc::EPIPE,
+    libc::ENOTCONN,
+    libc::EAGAIN,
+];
+
+/// How far a connection had come when it broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// `connect(2)` failed.
+    Connecting,
+    /// A later call failed.
+    Connected,
+}
+
+/// Broken connections, counted by errno.
+#[derive(Debug, Default)]
+pub struct Breaks(Mutex<BTreeMap<String, u64>>);
+
+impl Breaks {
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.0.lock().expect("nobody panics meanwhile")
+    }
+
+    /// Counts a connection that broke with `error`; returns `false` if a cut link cannot cause this
+    /// error.
+    pub fn count(&self, stage: Stage, error: &Error) -> bool {
+        let (excused, place) = match stage {
+            Stage::Connecting => (CONNECTING, "connecting: "),
+            Stage::Connected => (CONNECTED, ""),
+        };
+        match errno(error) {
+            Some(number) if excused.contains(&number) => {
+                let name = format!("{place}{:?}", Errno::from_raw(number));
+                *self.counts().entry(name).or_default() += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns how many connections broke, by errno.
+    pub fn all(&self) -> BTreeMap<String, u64> {
+        self.counts().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    fn error(number: i32) -> Error {
+        let failed: std::io::Result<()> = Err(std::io::Error::from_raw_os_error(number));
+        failed.context("a call").unwrap_err()
+    }
+
+    #[test]
+    fn only_what_a_cut_brings_is_excused() {
+        let breaks = Breaks::default();
+        assert!(breaks.count(Stage::Connecting, &error(libc::ETIMEDOUT)));
+        assert!(breaks.count(Stage::Connected, &error(libc::EPIPE)));
+        assert!(!breaks.count(Stage::Connecting, &error(libc::ECONNREFUSED)));
+        assert!(!breaks.count(Stage::Connected, &error(libc::EBADF)));
+        assert!(!breaks.count(Stage::Connected, &anyhow::anyhow!("byte 7 is wrong")));
+        let all = breaks.all();
+        assert_eq!((all["connecting: ETIMEDOUT"], all["EPIPE"]), (1, 1));
+    }
+}

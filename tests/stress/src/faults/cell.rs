@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! One cell of the matrix: a kind of traffic over a faulty wire, with a watchdog.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+
+use serde::Serialize;
+
+use super::traffic::Traffic;
+use super::wires::{Way, Wire};
+use crate::traffic::Ledger;
+use guest::harness::{own_threads, Work, FIGURES};
+use guest::patience::Allowance;
+use guest::prelude::*;
+use guest::relay::Tally;
+
+/// How long the traffic may make no progress. A connection attempt ends after 12.6 s, silence ends
+/// a connection after 15 s, and a closed one waits for its peer for 10 s. After the sum of these
+/// something must have ended, successfully or not.
+const STALL: Duration = Duration::from_secs(40);
+
+/// How long a cell may take in all, in seconds, while it makes progress. At 30 % loss in both
+/// directions a packet and its answer get through in one of two attempts, and attempts are up to 2
+/// s apart, the longest retransmission timeout.
+const LIMIT: u64 = 290;
+
+/// A cell of the matrix.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// The wire.
+    pub wire: &'static Wire,
+    /// The directions with faults.
+    pub way: Way,
+    /// The traffic over the wire.
+    pub traffic: Traffic,
+}
+
+/// The figures that a cell reports.
+#[derive(Debug, Serialize)]
+struct Figures {
+    wire: &'static str,
+    way: &'static str,
+    traffic: &'static str,
+    /// Time until the last byte was checked.
+    seconds: f64,
+    /// Time from then until the last socket was gone.
+    closing: f64,
+    /// Packets sent.
+    packets: u64,
+    /// Of these, retransmissions.
+    resent: u64,
+    /// Retransmission requests.
+    requests: u64,
+    /// Connection attempts that failed.
+    given_up: u64,
+    /// Frames that the wire lost, duplicated, reordered or damaged.
+    spoiled: u64,
+}
+
+impl Cell {
+    /// Returns its name as a scenario.
+    pub fn name(&self) -> String {
+        let Self { wire, way, traffic } = self;
+        format!("{}, {}, {}", wire.name, way.name(), traffic.name()).replace(' ', "_")
+    }
+
+    /// The cell as a scenario.
+    pub const fn scenario(name: &'static str, cell: &'static Self) -> Scenario {
+        Scenario::work(name, cell).within(LIMIT)
+    }
+
+    /// Runs the traffic over the wire until the last socket is gone, and reports the figures.
+    /// It fails if a byte is wrong, a call fails unexpectedly, or the wire had fewer faults than
+    /// configured.
+    fn run_on(&self, lab: &Lab) -> Outcome {
+        let ledger = Ledger::default();
+        lab.relay().set_faults_each(self.wire.faults(self.way));
+        thread::scope(|scope| {
+            let (running, ended) = mpsc::channel::<()>();
+            scope.spawn(|| watch(lab, &ledger, ended));
+            let outcome = self.play(lab, &ledger);
+            drop(running);
+            outcome
+        })
+    }
+
+    fn play(&self, lab: &Lab, ledger: &Ledger) -> Outcome {
+        let started = Instant::now();
+        self.traffic.run(lab, self.wire, ledger)?;
+        let took = started.elapsed();
+        // The closing handshakes meet the faults too.
+        while !is_deserted(&lab.a)? || !is_deserted(&lab.b)? {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let figures = Figures {
+            wire: self.wire.name,
+            way: self.way.name(),
+            traffic: self.traffic.name(),
+            seconds: took.as_secs_f64(),
+            closing: (started.elapsed() - took).as_secs_f64(),
+            packets: ledger.packets.load(Relaxed),
+            resent: ledger.resent.load(Relaxed),
+            requests: ledger.requests.load(Relaxed),
+            given_up: ledger.given_up.load(Relaxed),
+            spoiled: spoiled(lab.relay().tally()),
+        };
+        note(&format!("{FIGURES}{}", serde_json::to_string(&figures)?));
+        self.judge(lab.relay().tally(), &figures)
+    }
+
+    /// Checks that the wire had its faults, and that the protocol reacted to them.
+    fn judge(&self, tally: &Tally, figures: &Figures) -> Outcome {
+        let faults = &self.wire.faults;
+        // If about twenty faults of a kind are expected and none happened, the wire is broken.
+        let frames = tally.forwarded.load(Relaxed) as f64 / 4.0;
+        for (what, share, counter) in [
+            ("lost", faults.loss, &tally.lost),
+            ("doubled", faults.duplicate, &tally.duplicated),
+            ("put behind others", faults.reorder, &tally.reordered),
+            ("damaged", faults.corrupt, &tally.discarded),
+        ] {
+            ensure!(
+                share * frames < 20.0 || counter.load(Relaxed) > 0,
+                "no frame was {what}: {tally:?}"
+            );
+        }
+        let lost = tally.lost.load(Relaxed) + tally.discarded.load(Relaxed);
+        // A later acknowledgement, or the answer to a probe, makes up for a lost one.
+        let answers_only = self.way == Way::Back && self.traffic == Traffic::Bulk;
+        ensure!(
+            lost < 20 || answers_only || figures.resent + figures.requests > 0,
+            "{lost} frames were lost, nothing was asked for or sent again"
+        );
+        Ok(())
+    }
+}
+
+impl Work for Cell {
+    fn run(&self) -> Outcome {
+        let lab = Lab::new(Wiring::Switched).context("setting up the lab")?;
+        self.run_on(&lab).inspect_err(|_| lab.note_counters())
+    }
+}
+
+fn spoiled(tally: &Tally) -> u64 {
+    [
+        &tally.lost,
+        &tally.duplicated,
+        &tally.reordered,
+        &tally.discarded,
+    ]
+    .into_iter()
+    .map(|counter: &AtomicU64| counter.load(Relaxed))
+    .sum()
+}
+
+/// Whether a host has no stream socket left.
+fn is_deserted(host: &Host) -> Result<bool> {
+    Ok(host.namespace.proc_net("esp")?.lines().count() <= 1)
+}
+
+/// Ends the process, and says what hangs, if there is no progress for too long before `ended`.
+fn watch(lab: &Lab, ledger: &Ledger, ended: Receiver<()>) {
+    let (mut progress, mut allowance) = (ledger.progress(), Allowance::new(STALL));
+    while allowance.wait().is_some() {
+        if ended.recv_timeout(Duration::from_millis(200)) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        if ledger.progress() != progress {
+            (progress, allowance) = (ledger.progress(), Allowance::new(STALL));
+        }
+    }
+    note(&format!("the wire: {:?}", lab.relay().tally()));
+    for (name, host) in [("a", &lab.a), ("b", &lab.b)] {
+        for line in host.namespace.proc_net("esp").unwrap_or_default().lines() {
+            note(&format!("{name}: {line}"));
+        }
+    }
+    own_threads().iter().for_each(|line| note(line));
+    note(&format!(
+        "nothing has got on for {STALL:?}; so far: {ledger:?}"
+    ));
+    std::process::exit(1);
+}

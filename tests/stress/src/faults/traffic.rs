@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The kinds of traffic of the matrix. The client is host a, the server host b.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::wires::Wire;
+use crate::traffic::{both_ways, bulk, dialogue, serve, Ledger};
+use guest::crowd::errno;
+use guest::patience::factor;
+use guest::prelude::*;
+
+const PORT: u16 = 2870;
+
+/// Bytes of bulk traffic, in each direction.
+const BULK: u64 = 1 << 20;
+/// How many connections are open at once.
+const MANY: u64 = 50;
+/// The same in a much slower kernel. Its wire carries few frames per second, and those of 50
+/// connections would wait there for longer than a handshake lasts.
+const FEWER: u64 = 10;
+
+fn many() -> u64 {
+    if factor() == 1 {
+        return MANY;
+    }
+    note(&format!(
+        "{FEWER} connections at once in this kernel, not {MANY}"
+    ));
+    FEWER
+}
+
+/// Bytes of each of these connections, in each direction.
+const SHARE: u64 = 16 << 10;
+/// Connections of a storm: how many at once, and how many one after the other.
+const STORM: (u64, u64) = (10, 10);
+
+/// A kind of traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// One connection, 100 short messages, each answered before the next.
+    Dialogue,
+    /// One connection, 1 MiB from the client to the server.
+    Bulk,
+    /// One connection, 1 MiB each way at once.
+    BothWays,
+    /// 50 connections at once with 16 KiB in each direction; 10 in a much slower kernel.
+    Many,
+    /// 100 connections, 10 at a time. Every other one is closed as soon as it is open; the rest
+    /// carry a message and its answer.
+    Storm,
+}
+
+impl Traffic {
+    /// All kinds.
+    pub const ALL: &'static [Self] = &[
+        Self::Dialogue,
+        Self::Bulk,
+        Self::BothWays,
+        Self::Many,
+        Self::Storm,
+    ];
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dialogue => "dialogue",
+            Self::Bulk => "bulk",
+            Self::BothWays => "both ways",
+            Self::Many => "50 connections",
+            Self::Storm => "storm",
+        }
+    }
+
+    /// Returns the number of its connections.
+    fn connections(self) -> u64 {
+        match self {
+            Self::Dialogue | Self::Bulk | Self::BothWays => 1,
+            Self::Many => many(),
+            Self::Storm => STORM.0 * STORM.1,
+        }
+    }
+
+    /// Runs the traffic to its end.
+    ///
+    /// # Errors
+    /// If a call fails unexpectedly, or a byte is wrong.
+    pub fn run(self, lab: &Lab, wire: &Wire, ledger: &Ledger) -> Result<()> {
+        let listener = lab.b.esp_listener(PORT, 256)?;
+        let stop = AtomicBool::new(false);
+        let excused = |error: &anyhow::Error| wire.may_refuse() && is_refusal(error);
+        let clients = Clients { lab, wire, ledger };
+        beside(
+            || serve(&listener, &stop, ledger, &excused),
+            || {
+                let ended = clients.run(self);
+                stop.store(true, Relaxed);
+                ended
+            },
+        )?;
+        ledger.judge()?;
+        let made = ledger.connections.load(Relaxed);
+        let accepted = ledger.accepted.load(Relaxed);
+        ensure!(made == self.connections(), "{made} connections were made");
+        ensure!(
+            accepted == made || wire.may_refuse(),
+            "{accepted} connections were accepted, {made} were made"
+        );
+        Ok(())
+    }
+}
+
+/// Whether a handshake failed: six SYNs were unanswered, or the server had given up before the
+/// client's first data.
+fn is_refusal(error: &anyhow::Error) -> bool {
+    matches!(errno(error), Some(libc::ETIMEDOUT | libc::ECONNRESET))
+}
+
+struct Clients<'a> {
+    lab: &'a Lab,
+    wire: &'a Wire,
+    ledger: &'a Ledger,
+}
+
+impl Clients<'_> {
+    fn run(&self, traffic: Traffic) -> Result<()> {
+        let ledger = self.ledger;
+        match traffic {
+            Traffic::Dialogue => self.session(|client| dialogue(client, 1, 100, ledger)),
+            Traffic::Bulk => self.session(|client| bulk(client, 2, BULK)),
+            Traffic::BothWays => self.session(|client| both_ways(client, 3, BULK, ledger)),
+            Traffic::Many => each_in_a_thread(many(), |number| {
+                self.session(|client| both_ways(client, number, SHARE, ledger))
+            }),
+            Traffic::Storm => each_in_a_thread(STORM.0, |lane| {
+                for round in 0..STORM.1 {
+                    let number = lane * STORM.1 + round;
+                    let session = |client: &Socket| match number % 2 {
+                        0 => Ok(()),
+                        _ => dialogue(client, number, 1, ledger),
+                    };
+                    self.session(session)
+                        .with_context(|| format!("round {round}"))?;
+                }
+                Ok(())
+            }),
+        }
+    }
+
+    /// Makes a connection and runs `session` on it; tries again if the handshake fails where that
+    /// is expected.
+    fn session(&self, session: impl Fn(&Socket) -> Result<()>) -> Result<()> {
+        let Lab { a, b, .. } = self.lab;
+        loop {
+            let client = a.esp()?;
+            let ended = client
+                .connect(&a.to(b, PORT))
+                .context("connecting")
+                .and_then(|()| session(&client));
+            self.ledger.close(&client);
+            match ended {
+                Ok(()) => {
+                    self.ledger.connections.fetch_add(1, Relaxed);
+                    return Ok(());
+                }
+                Err(error) if self.wire.may_refuse() && is_refusal(&error) => {
+                    self.ledger.given_up.fetch_add(1, Relaxed);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Runs `work` with each number below `count`, in parallel threads.
+fn each_in_a_thread(count: u64, work: impl Fn(u64) -> Result<()> + Sync) -> Result<()> {
+    let work = &work;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..count)
+            .map(|number| scope.spawn(move || work(number)))
+            .collect();
+        let mut all = Ok(());
+        for (number, thread) in threads.into_iter().enumerate() {
+            let ended = match thread.join() {
+                Ok(ended) => ended.with_context(|| format!("client {number}")),
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            all = all.and(ended);
+        }
+        all
+    })
+}

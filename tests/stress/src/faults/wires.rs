@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The wires of the matrix.
+
+use std::time::Duration;
+
+use guest::patience::factor;
+use guest::relay::Faults;
+
+/// The directions of a wire that have faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the client to the server.
+    Forth,
+    /// From the server to the client.
+    Back,
+    /// Both.
+    Both,
+}
+
+impl Way {
+    const EACH: &'static [Self] = &[Self::Forth, Self::Back, Self::Both];
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forth => "forth",
+            Self::Back => "back",
+            Self::Both => "both",
+        }
+    }
+}
+
+/// A wire and its faults.
+#[derive(Clone, Copy, Debug)]
+pub struct Wire {
+    /// Describes the faults.
+    pub name: &'static str,
+    /// The faults of each faulty direction.
+    pub faults: Faults,
+}
+
+const fn losing(name: &'static str, loss: f64) -> Wire {
+    Wire {
+        name,
+        faults: Faults {
+            loss,
+            ..Faults::NONE
+        },
+    }
+}
+
+/// No faults.
+pub const CLEAN: Wire = losing("clean", 0.0);
+/// 30 % of the frames are lost.
+pub const LOSS_30: Wire = losing("loss 30 %", 0.3);
+/// Reordered and duplicated frames.
+pub const TWICE_AND_LATE: Wire = Wire {
+    name: "twice and late",
+    faults: Faults {
+        duplicate: 0.05,
+        reorder: 0.05,
+        ..Faults::NONE
+    },
+};
+/// All faults at once, on a slow wire with jitter.
+pub const ALL_AT_ONCE: Wire = Wire {
+    name: "all at once",
+    faults: Faults {
+        loss: 0.05,
+        duplicate: 0.05,
+        reorder: 0.05,
+        corrupt: 0.05,
+        fcs: true,
+        delay: Duration::from_millis(1),
+        jitter: Duration::from_millis(2),
+    },
+};
+
+impl Wire {
+    /// All wires.
+    pub const ALL: &'static [Self] = &[
+        CLEAN,
+        losing("loss 0.1 %", 0.001),
+        losing("loss 1 %", 0.01),
+        losing("loss 5 %", 0.05),
+        LOSS_30,
+        Self {
+            name: "duplication 5 %",
+            faults: Faults {
+                duplicate: 0.05,
+                ..Faults::NONE
+            },
+        },
+        Self {
+            name: "reordering 5 %",
+            faults: Faults {
+                reorder: 0.05,
+                ..Faults::NONE
+            },
+        },
+        Self {
+            name: "corruption 5 %",
+            faults: Faults {
+                corrupt: 0.05,
+                fcs: true,
+                ..Faults::NONE
+            },
+        },
+        Self {
+            name: "delay 5 ms",
+            faults: Faults {
+                delay: Duration::from_millis(5),
+                ..Faults::NONE
+            },
+        },
+        Self {
+            name: "jitter 5 ms",
+            faults: Faults {
+                jitter: Duration::from_millis(5),
+                ..Faults::NONE
+            },
+        },
+        TWICE_AND_LATE,
+        ALL_AT_ONCE,
+    ];
+
+    /// Returns the directions to test.
+    pub fn ways(&self) -> &'static [Way] {
+        if self.name == CLEAN.name {
+            &[Way::Both]
+        } else {
+            Way::EACH
+        }
+    }
+
+    /// Returns the faults from the client to the server, and back.
+    pub fn faults(&self, way: Way) -> [Faults; 2] {
+        match way {
+            Way::Forth => [self.faults, Faults::NONE],
+            Way::Back => [Faults::NONE, self.faults],
+            Way::Both => [self.faults; 2],
+        }
+    }
+
+    /// Whether connections may fail and are then made again. This is so where the loss is high
+    /// enough for a handshake to time out, and in a much slower kernel, whose wire is as slow
+    /// although the timeouts stay the same. All other connections must succeed at the first
+    /// attempt.
+    pub fn may_refuse(&self) -> bool {
+        self.faults.loss >= LOSS_30.faults.loss || factor() > 1
+    }
+}

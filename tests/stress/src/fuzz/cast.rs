@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Programs on both hosts that open, use and close connections independently, so that sockets in
+//! every state exist for frames to hit. Failed calls are counted; an unexpected errno is a failure.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use fastrand::Rng;
+
+use crate::fuzz::world::{World, ACCEPTED, CONNECTED, NEGLECTED, OPEN, RECORDS, VACANT};
+use crate::fuzz::wrap::Wrap;
+use guest::prelude::*;
+
+/// The most connection ends that programs have open.
+const MOST: usize = 60;
+/// Actions of programs between two volleys of frames.
+const ACTS: usize = 24;
+
+/// One end of a connection, with the number of actions that its program will still take.
+#[derive(Debug)]
+struct End {
+    socket: Socket,
+    life: u32,
+}
+
+/// The programs.
+#[derive(Debug)]
+pub struct Cast<'a> {
+    world: &'a World,
+    listeners: Vec<Socket>,
+    /// Listeners whose connections are never accepted.
+    _neglected: Vec<Socket>,
+    ends: Vec<End>,
+    /// EDP sockets; for one that is not connected, whether it is on host a.
+    datagrams: Vec<(Socket, Option<bool>)>,
+    buffer: Vec<u8>,
+    /// Failed calls, by call and errno.
+    pub failures: BTreeMap<(&'static str, i32), u64>,
+    /// Connections begun.
+    pub begun: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Bytes and datagrams received.
+    pub received: u64,
+}
+
+/// Whether a call may fail with `errno`, whatever frames a neighbour sends. A record may be larger
+/// than the peer's SYN, which may be forged, allowed.
+fn is_expected(call: &str, errno: i32) -> bool {
+    let expected: &[i32] = match call {
+        "connect" => &[libc::EINPROGRESS, libc::EADDRNOTAVAIL, libc::ECONNREFUSED],
+        "accept" => &[libc::EAGAIN],
+        "send" | "send a record" => &[
+            libc::EAGAIN,
+            libc::EPIPE,
+            libc::ECONNRESET,
+            libc::ECONNREFUSED,
+            libc::ETIMEDOUT,
+        ],
+        "receive" => &[
+            libc::EAGAIN,
+            libc::ECONNRESET,
+            libc::ECONNREFUSED,
+            libc::ETIMEDOUT,
+            libc::ENOTCONN,
+        ],
+        "shutdown" => &[libc::ENOTCONN],
+        "datagram" => &[libc::EAGAIN, libc::ENOBUFS],
+        _ => &[],
+    };
+    expected.contains(&errno) || call == "send a record" && errno == libc::EMSGSIZE
+}
+
+/// Makes a non-blocking socket of records.
+fn records(host: &Host) -> Result<Socket> {
+    let socket = (host.namespace).within(|| Socket::new(AF_ENET, libc::SOCK_SEQPACKET, 0))??;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+impl<'a> Cast<'a> {
+    /// Makes listeners and datagram sockets on both hosts.
+    ///
+    /// # Errors
+    /// If one cannot be made.
+    pub fn new(world: &'a World) -> Result<Self> {
+        let hosts = [(&world.a, &world.b), (&world.b, &world.a)];
+        let (mut listeners, mut neglected, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
+        for (host, other) in hosts {
+            // On every device.
+            let listen = |socket: Socket, port, backlog| -> Result<Socket> {
+                socket.set_nonblocking(true)?;
+                socket.bind(&host.anywhere(port))?;
+                socket.listen(backlog)?;
+                Ok(socket)
+            };
+            listeners.push(listen(host.esp()?, ACCEPTED, 16)?);
+            listeners.push(listen(records(host)?, RECORDS, 16)?);
+            neglected.push(listen(host.esp()?, NEGLECTED, 4)?);
+            let open = host.edp()?;
+            open.bind(&host.anywhere(OPEN))?;
+            datagrams.push((open, Some(host.mac == world.a.mac)));
+            let connected = host.edp_bound(CONNECTED)?;
+            connected.connect(&host.to(other, CONNECTED))?;
+            datagrams.push((connected, None));
+        }
+        for (socket, _) in &datagrams {
+            socket.set_nonblocking(true)?;
+        }
+        Ok(Self {
+            world,
+            listeners,
+            _neglected: neglected,
+            ends: Vec::new(),
+            datagrams,
+            buffer: vec![0; 1 << 16],
+            failures: BTreeMap::new(),
+            begun: 0,
+            accepted: 0,
+            received: 0,
+        })
+    }
+
+    fn failed(&mut self, call: &'static str, error: &io::Error) -> Result<()> {
+        let errno = error.raw_os_error().unwrap_or(0);
+        *self.failures.entry((call, errno)).or_default() += 1;
+        ensure!(
+            is_expected(call, errno),
+            "{call} failed with {error}, which no frame can bring about"
+        );
+        Ok(())
+    }
+
+    /// Lets every program act.
+    ///
+    /// # Errors
+    /// If a call fails unexpectedly.
+    pub fn step(&mut self, rng: &mut Rng) -> Result<()> {
+        self.accept(rng)?;
+        for _ in 0..rng.u8(..8) {
+            if self.ends.len() < MOST {
+                self.begin(rng)?;
+            }
+        }
+        for _ in 0..ACTS {
+            if !self.ends.is_empty() {
+                let index = rng.usize(..self.ends.len());
+                self.act(index, rng)?;
+            }
+        }
+        self.exchange_datagrams(rng)
+    }
+
+    fn accept(&mut self, rng: &mut Rng) -> Result<()> {
+        for index in 0..self.listeners.len() {
+            for _ in 0..4 {
+                match self.listeners[index].accept(libc::SOCK_NONBLOCK) {
+                    Ok((socket, _)) => {
+                        self.accepted += 1;
+                        self.add(socket, rng)?;
+                    }
+                    Err(error) => {
+                        self.failed("accept", &error)?;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, socket: Socket, rng: &mut Rng) -> Result<()> {
+        if rng.bool() {
+            // Small buffers fill quickly.
+            let size = rng.i32(1000..60_000);
+            socket.set_so(libc::SO_RCVBUF, size)?;
+        }
+        let life = rng.u32(1..24);
+        self.ends.push(End { socket, life });
+        Ok(())
+    }
+
+    fn begin(&mut self, rng: &mut Rng) -> Result<()> {
+        let from_a = rng.bool();
+        let host = if from_a { &self.world.a } else { &self.world.b };
+        let wrap = Wrap::any(rng);
+        let to = |port| self.world.by(wrap, from_a, port);
+        let to = match rng.u8(..14) {
+            // Streams and records may connect to each other's listener.
+            10.. => to(RECORDS),
+            0 => to(VACANT),
+            1 => to(NEGLECTED),
+            2 => host.to_nobody(ACCEPTED),
+            _ => to(ACCEPTED),
+        };
+        let as_records = if to.port == RECORDS {
+            rng.u8(..8) > 0
+        } else {
+            rng.u8(..8) == 0
+        };
+        let socket = if as_records {
+            records(host)?
+        } else {
+            host.esp()?
+        };
+        socket.set_nonblocking(true)?;
+        self.begun += 1;
+        if let Err(error) = socket.connect(&to) {
+            self.failed("connect", &error)?;
+        }
+        self.add(socket, rng)
+    }
+
+    /// Lets one program act on its connection, or close it.
+    fn act(&mut self, index: usize, rng: &mut Rng) -> Result<()> {
+        let end = &mut self.ends[index];
+        end.life -= 1;
+        if end.life == 0 {
+            let end = self.ends.swap_remove(index);
+            if rng.u8(..4) == 0 {
+                end.socket.set_linger(Some(0))?;
+            }
+            return Ok(());
+        }
+        let socket = &end.socket;
+        let (call, result) = match rng.u8(..16) {
+            0..=4 => {
+                let length = [rng.usize(1..100), rng.usize(1..30_000)][rng.usize(..2)];
+                let more = if rng.u8(..4) == 0 { libc::MSG_MORE } else { 0 };
+                let sent = socket.send(&self.buffer[..length], libc::MSG_NOSIGNAL | more);
+                let call = match socket.so(libc::SO_TYPE)? {
+                    libc::SOCK_SEQPACKET => "send a record",
+                    _ => "send",
+                };
+                (call, sent.map(|_| 0))
+            }
+            5..=11 => {
+                let length = [rng.usize(1..200), self.buffer.len()][rng.usize(..2)];
+                let peek = if rng.u8(..4) == 0 { libc::MSG_PEEK } else { 0 };
+                let got = socket.receive(&mut self.buffer[..length], peek);
+                ("receive", got)
+            }
+            12 => {
+                let how = [libc::SHUT_WR, libc::SHUT_RD, libc::SHUT_RDWR][rng.usize(..3)];
+                ("shutdown", socket.shutdown(how).map(|()| 0))
+            }
+            // Lets the peer wait.
+            _ => return Ok(()),
+        };
+        match result {
+            Ok(got) => self.received += got as u64,
+            Err(error) => self.failed(call, &error)?,
+        }
+        Ok(())
+    }
+
+    fn exchange_datagrams(&mut self, rng: &mut Rng) -> Result<()> {
+        for index in 0..self.datagrams.len() {
+            let (socket, from_a) = &self.datagrams[index];
+            let wrap = Wrap::any(rng);
+            let by = from_a
+                .filter(|_| wrap.takes_datagrams())
+                .map(|from_a| self.world.by(wrap, from_a, OPEN));
+            // Leave room for the headers around the datagram.
+            let most = if wrap == Wrap::Bare { 8994 } else { 8800 };
+            let length = [rng.usize(..100), rng.usize(..most)][rng.usize(..2)];
+            let bytes = &self.buffer[..length];
+            let sent = match (by, from_a) {
+                (Some(to), _) => socket.send_to(bytes, 0, &to),
+                (None, None) => socket.send(bytes, 0),
+                // This device takes no datagrams.
+                (None, Some(_)) => Ok(0),
+            };
+            if let Err(error) = sent {
+                self.failed("datagram", &error)?;
+            }
+            for _ in 0..rng.usize(..64) {
+                let (socket, _) = &self.datagrams[index];
+                match socket.receive_from(&mut self.buffer, 0) {
+                    Ok((length, name)) => {
+                        ensure!(length <= 8994, "a datagram of {length} bytes came");
+                        let from = guest::address::Address::from_bytes(&name)?;
+                        ensure!(from.mac[0] & 1 == 0, "a datagram from the group {from:?}");
+                        self.received += 1;
+                    }
+                    Err(error) => {
+                        self.failed("datagram", &error)?;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Resets every connection.
+    ///
+    /// # Errors
+    /// If a call fails.
+    pub fn leave(self) -> Result<()> {
+        for end in &self.ends {
+            end.socket.set_linger(Some(0))?;
+        }
+        Ok(())
+    }
+}

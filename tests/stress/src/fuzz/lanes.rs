@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The ways by which hostile frames reach a host; each uses another kind of packet buffer.
+
+use std::io;
+
+use fastrand::Rng;
+
+use crate::fuzz::world::World;
+use guest::calls::send_many;
+use guest::packet_ring::Ring;
+use guest::prelude::*;
+
+/// The kind of buffer that the host gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// A private buffer; a long frame is in pages.
+    Plain,
+    /// A clone, whose data other ports of the bridge share.
+    Cloned,
+    /// A clone whose data, including the protocol's header, are in pages of the sender's memory.
+    Paged,
+    /// The same, while the sender changes the pages.
+    Changing,
+    /// A clone with a checksum to be filled in at a random position.
+    Offloaded,
+}
+
+impl Lane {
+    /// Returns a random lane that leads to the host.
+    pub fn any(to_b: bool, rng: &mut Rng) -> Self {
+        match rng.u8(..10) {
+            _ if !to_b => Self::Plain,
+            0..=3 => Self::Plain,
+            4..=6 => Self::Cloned,
+            7 => Self::Paged,
+            8 => Self::Changing,
+            _ => Self::Offloaded,
+        }
+    }
+}
+
+/// The sockets that send the frames.
+#[derive(Debug)]
+pub struct Lanes {
+    /// The wire's end towards host a, and that towards host b.
+    ports: [PacketSocket; 2],
+    bridge: PacketSocket,
+    offload: PacketSocket,
+    ring: Ring,
+    /// Frames that the kernel did not send, for lack of memory or because it rejects them.
+    pub refused: u64,
+}
+
+/// Opens a socket that sends from `device` and receives nothing.
+fn sender(world: &World, device: &str) -> Result<PacketSocket> {
+    // No frame has this type.
+    let socket = PacketSocket::open(&world.wire, device, 0x88b7)?;
+    socket.socket().set_so(libc::SO_SNDBUFFORCE, 16 << 20)?;
+    Ok(socket)
+}
+
+impl Lanes {
+    /// Opens all sockets.
+    ///
+    /// # Errors
+    /// If the kernel refuses one.
+    pub fn open(world: &World) -> Result<Self> {
+        let offload = sender(world, "x")?;
+        let vnet_header = 15; // PACKET_VNET_HDR, <linux/if_packet.h>
+        offload
+            .socket()
+            .set_int_option(libc::SOL_PACKET, vnet_header, 1)
+            .context("PACKET_VNET_HDR")?;
+        Ok(Self {
+            ports: [sender(world, "ap")?, sender(world, "bp")?],
+            bridge: sender(world, "x")?,
+            offload,
+            ring: Ring::new(sender(world, "x")?)?,
+            refused: 0,
+        })
+    }
+
+    /// Sends frames by one lane, in order.
+    ///
+    /// # Errors
+    /// If a call fails for another reason than its frame.
+    pub fn send(
+        &mut self,
+        lane: Lane,
+        to_b: bool,
+        frames: &[Vec<u8>],
+        rng: &mut Rng,
+    ) -> Result<()> {
+        let socket = match lane {
+            Lane::Plain => &self.ports[usize::from(to_b)],
+            Lane::Cloned => &self.bridge,
+            Lane::Offloaded => {
+                let told: Vec<Vec<u8>> = frames.iter().map(|frame| offloaded(frame, rng)).collect();
+                self.refused += batch(&self.offload, &told)?;
+                return Ok(());
+            }
+            Lane::Paged | Lane::Changing => return self.by_ring(lane, frames, rng),
+        };
+        self.refused += batch(socket, frames)?;
+        Ok(())
+    }
+
+    fn by_ring(&mut self, lane: Lane, frames: &[Vec<u8>], rng: &mut Rng) -> Result<()> {
+        for frame in frames {
+            if !self.ring.put(frame) {
+                self.flush_ring()?;
+                if !self.ring.put(frame) {
+                    // The slot's previous frame is still queued.
+                    self.refused += 1;
+                    continue;
+                }
+            }
+            if lane == Lane::Changing {
+                self.flush_ring()?;
+                self.ring.disturb(rng.usize(1..8), rng.u8(..));
+            }
+        }
+        self.flush_ring()
+    }
+
+    fn flush_ring(&mut self) -> Result<()> {
+        match self.ring.send() {
+            Ok(()) => Ok(()),
+            Err(error) if is_the_frames_fault(&error) => {
+                self.refused += 1;
+                Ok(())
+            }
+            Err(error) => Err(error).context("sending the ring"),
+        }
+    }
+}
+
+/// Returns a frame behind a `struct virtio_net_hdr` that asks for a checksum.
+fn offloaded(frame: &[u8], rng: &mut Rng) -> Vec<u8> {
+    let needs_checksum = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
+    let mut told = vec![needs_checksum, 0];
+    // header length, segment size, where to start the sum, and the offset of the checksum from
+    // there
+    let start = rng.u16(..frame.len().min(64) as u16);
+    let offset = rng.u16(..32);
+    for number in [0, 0, start, offset] {
+        told.extend_from_slice(&number.to_ne_bytes());
+    }
+    told.extend_from_slice(frame);
+    told
+}
+
+/// Sends frames with as few calls as possible; returns how many the kernel refused.
+fn batch(socket: &PacketSocket, frames: &[Vec<u8>]) -> Result<u64> {
+    let pieces: Vec<Piece> = frames.iter().map(|frame| Piece::Good(frame)).collect();
+    let (mut done, mut refused) = (0, 0);
+    while done < pieces.len() {
+        match send_many(socket.socket(), &pieces[done..], libc::MSG_DONTWAIT) {
+            Ok(sent) => done += sent,
+            Err(error) if is_the_frames_fault(&error) => {
+                done += 1;
+                refused += 1;
+            }
+            Err(error) => return Err(error).context("sending frames"),
+        }
+    }
+    Ok(refused)
+}
+
+fn is_the_frames_fault(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::EMSGSIZE | libc::ENOBUFS | libc::EAGAIN)
+    )
+}

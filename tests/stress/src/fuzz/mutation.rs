@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The changes that make a valid frame hostile.
+
+use fastrand::Rng;
+
+use crate::fuzz::world::PORTS;
+use guest::frame::edp;
+use guest::packet_ring::FRAME_MAX;
+use guest::prelude::*;
+
+/// A way to make a frame hostile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mutation {
+    /// Other flags.
+    Flags,
+    /// A wrong length.
+    Length,
+    /// Another sequence number.
+    Sequence,
+    /// Another acknowledgement number.
+    Acknowledgement,
+    /// A random packet with numbers that are right or nearly so.
+    Forged,
+    /// Other ports.
+    Ports,
+    /// A shortened frame.
+    Truncated,
+    /// Additional bytes at the end.
+    Extended,
+    /// To a group, to an absent station, or to the sender.
+    Destination,
+    /// From a group, from an absent station, or from the receiver itself.
+    Source,
+    /// Another ethertype, or a length in its place.
+    Type,
+    /// One or two VLAN tags.
+    Tagged,
+    /// Some flipped bits.
+    Bits,
+    /// Another payload.
+    Payload,
+    /// A frame that passed before.
+    Replayed,
+    /// The same frame several times.
+    Repeated,
+    /// A frame delayed behind later ones.
+    Late,
+    /// An opening packet, from a random source.
+    Opening,
+    /// The same frame in other tags or another tunnel.
+    Wrapped,
+    /// In tags or a tunnel with wrong headers, or in two tunnels.
+    Miswrapped,
+    /// The packet that the honest host would send next, in tags or a tunnel that are not its own.
+    Foreign,
+}
+
+impl Mutation {
+    /// All kinds.
+    pub const ALL: [Self; 21] = [
+        Self::Flags,
+        Self::Length,
+        Self::Sequence,
+        Self::Acknowledgement,
+        Self::Forged,
+        Self::Ports,
+        Self::Truncated,
+        Self::Extended,
+        Self::Destination,
+        Self::Source,
+        Self::Type,
+        Self::Tagged,
+        Self::Bits,
+        Self::Payload,
+        Self::Replayed,
+        Self::Repeated,
+        Self::Late,
+        Self::Opening,
+        Self::Wrapped,
+        Self::Miswrapped,
+        Self::Foreign,
+    ];
+
+    /// Returns a random kind except [`Self::Late`], which is applied to valid frames as they pass.
+    pub fn any(rng: &mut Rng) -> Self {
+        loop {
+            let one = Self::ALL[rng.usize(..Self::ALL.len())];
+            if one != Self::Late {
+                return one;
+            }
+        }
+    }
+}
+
+/// The numbers of a packet that a receiver would accept.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Numbers {
+    /// The sequence number that it expects next.
+    pub sequence: u16,
+    /// The number behind the packets that it has sent.
+    pub acknowledgement: u16,
+}
+
+// Offsets of the fields in a frame.
+const SOURCE_PORT: usize = 14;
+const DESTINATION_PORT: usize = 16;
+const LENGTH: usize = 18;
+const SEQUENCE: usize = 20;
+const ACKNOWLEDGEMENT: usize = 22;
+const FLAGS: usize = 24;
+
+const GROUPS: [[u8; 6]; 5] = [
+    [0xff; 6],
+    [0x01, 0, 0x5e, 0, 0, 1],
+    [0x33, 0x33, 0, 0, 0, 1],
+    // Reserved: bridges do not forward these.
+    [0x01, 0x80, 0xc2, 0, 0, 0],
+    [0x01, 0x80, 0xc2, 0, 0, 0x0e],
+];
+
+fn put(frame: &mut [u8], at: usize, value: u16) {
+    if let Some(place) = frame.get_mut(at..at + 2) {
+        place.copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+fn get(frame: &[u8], at: usize) -> u16 {
+    frame
+        .get(at..at + 2)
+        .map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+}
+
+/// Returns a number close to `right` in most cases, sometimes a random one, sometimes one half of
+/// the number space away.
+fn near(right: u16, rng: &mut Rng) -> u16 {
+    match rng.u8(..8) {
+        0..=3 => right.wrapping_add_signed(rng.i16(-3..=3)),
+        4 | 5 => right.wrapping_add_signed(rng.i16(-64..=64)),
+        6 => right
+            .wrapping_add(0x8000)
+            .wrapping_add_signed(rng.i16(-2..=2)),
+        _ => rng.u16(..),
+    }
+}
+
+fn garbage(length: usize, rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    rng.fill(&mut bytes);
+    bytes
+}
+
+/// Returns a payload length: often short, sometimes the largest.
+fn some_length(rng: &mut Rng) -> usize {
+    match rng.u8(..8) {
+        0..=4 => rng.usize(..64),
+        5 | 6 => rng.usize(..1500),
+        _ => rng.usize(..FRAME_MAX - 64),
+    }
+}
+
+/// Returns a group address, the zero address, a random one, or `other`.
+fn address(other: [u8; 6], rng: &mut Rng) -> [u8; 6] {
+    match rng.u8(..8) {
+        0..=3 => GROUPS[rng.usize(..GROUPS.len())],
+        4 => [0; 6],
+        5 | 6 => other,
+        _ => std::array::from_fn(|_| rng.u8(..)),
+    }
+}
+
+/// Applies `kind` to `frame`; its receiver would accept `numbers`.
+pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
+    match kind {
+        Mutation::Flags => {
+            if let Some(flags) = frame.get_mut(FLAGS) {
+                *flags = if rng.bool() {
+                    *flags ^ (1 << rng.u8(..8))
+                } else {
+                    rng.u8(..)
+                };
+            }
+        }
+        Mutation::Length => {
+            let told = get(frame, LENGTH);
+            let lie = match rng.u8(..5) {
+                0 => told.wrapping_add(1),
+                1 => told.wrapping_sub(1),
+                2 => 0,
+                3 => u16::MAX,
+                _ => rng.u16(..),
+            };
+            put(frame, LENGTH, lie);
+        }
+        Mutation::Sequence => {
+            let right = get(frame, SEQUENCE);
+            put(frame, SEQUENCE, near(right, rng));
+        }
+        Mutation::Acknowledgement => {
+            let right = get(frame, ACKNOWLEDGEMENT);
+            put(frame, ACKNOWLEDGEMENT, near(right, rng));
+        }
+        Mutation::Forged => forge(frame, numbers, rng),
+        Mutation::Ports => {
+            let at = [SOURCE_PORT, DESTINATION_PORT][rng.usize(..2)];
+            let port = match rng.u8(..4) {
+                0 => 0,
+                1 => rng.u16(..),
+                _ => PORTS[rng.usize(..PORTS.len())],
+            };
+            put(frame, at, port);
+        }
+        Mutation::Truncated => {
+            // A packet socket sends at least an Ethernet header.
+            let whole = frame.len();
+            let least = if rng.bool() { 14 } else { whole.min(26) };
+            frame.truncate(rng.usize(least.min(whole)..=whole));
+        }
+        Mutation::Extended => {
+            let room = FRAME_MAX.saturating_sub(frame.len());
+            let more = some_length(rng).min(room);
+            frame.extend(garbage(more, rng));
+        }
+        Mutation::Destination => {
+            let source: [u8; 6] = frame[6..12].try_into().unwrap_or_default();
+            frame[..6].copy_from_slice(&address(source, rng));
+        }
+        Mutation::Source => {
+            let destination: [u8; 6] = frame[..6].try_into().unwrap_or_default();
+            frame[6..12].copy_from_slice(&address(destination, rng));
+        }
+        Mutation::Type => {
+            let other = match rng.u8(..5) {
+                0 | 1 if get(frame, 12) == ETH_P_EDP => ETH_P_ESP,
+                0 | 1 => ETH_P_EDP,
+                // Values below 1536 are a length.
+                2 => rng.u16(..1536),
+                _ => rng.u16(..),
+            };
+            put(frame, 12, other);
+        }
+        Mutation::Tagged => {
+            for _ in 0..=rng.u8(..2) {
+                let kind = [0x8100u16, 0x88a8][rng.usize(..2)].to_be_bytes();
+                // VLAN 0 only carries a priority.
+                let tag = [0, rng.u16(..)][rng.usize(..2)].to_be_bytes();
+                frame.splice(12..12, kind.into_iter().chain(tag));
+            }
+            frame.truncate(FRAME_MAX);
+        }
+        Mutation::Bits => {
+            for _ in 0..=rng.u8(..4) {
+                // Behind the addresses, which other kinds change.
+                let end = if rng.bool() {
+                    frame.len().min(25)
+                } else {
+                    frame.len()
+                };
+                if end > 12 {
+                    let at = rng.usize(12..end);
+                    frame[at] ^= 1 << rng.u8(..8);
+                }
+            }
+        }
+        Mutation::Payload => {
+            let header = if get(frame, 12) == ETH_P_ESP { 25 } else { 20 };
+            if frame.len() >= header {
+                let length = some_length(rng).min(FRAME_MAX - header);
+                frame.truncate(header);
+                frame.extend(garbage(length, rng));
+                put(frame, LENGTH, length as u16);
+            }
+        }
+        Mutation::Opening => open(frame, rng),
+        // The sender applies these: they repeat, delay or wrap a frame.
+        Mutation::Replayed
+        | Mutation::Repeated
+        | Mutation::Late
+        | Mutation::Wrapped
+        | Mutation::Miswrapped
+        | Mutation::Foreign => {}
+    }
+}
+
+/// Makes random flags and a random length, with numbers that are right or nearly so.
+fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
+    let Some(header) = EspHeader::of_frame(frame) else {
+        return mutate(Mutation::Payload, frame, numbers, rng);
+    };
+    let payload = garbage([0, some_length(rng)][rng.usize(..2)], rng);
+    let flags = match rng.u8(..8) {
+        0 => flag::RST | flag::ACK,
+        1 => flag::RST,
+        2 => flag::FIN | flag::ACK,
+        3 => flag::ACK | flag::RRQ,
+        4 => flag::ACK | flag::TXS,
+        5 => flag::ACK | rng.u8(..) & (flag::TXS | flag::TXF),
+        6 => flag::SYN | flag::ACK,
+        _ => rng.u8(..),
+    };
+    let close = |right: u16, rng: &mut Rng| {
+        right.wrapping_add_signed([0, 0, rng.i16(-2..=25)][rng.usize(..3)])
+    };
+    let forged = EspHeader {
+        length: payload.len() as u16,
+        sequence: close(numbers.sequence, rng),
+        acknowledgement: close(numbers.acknowledgement, rng),
+        flags,
+        ..header
+    };
+    // Half of them get a correct checksum, since the code behind its check would never be reached
+    // otherwise.
+    let mask = header.mask_in(frame).unwrap_or(0);
+    frame.truncate(14);
+    frame.extend(if rng.bool() {
+        forged.masked_packet(&payload, mask)
+    } else {
+        forged.packet(&payload)
+    });
+}
+
+/// Makes a SYN, or a datagram, from the sender or from a stranger, to a random port.
+fn open(frame: &mut Vec<u8>, rng: &mut Rng) {
+    let to: [u8; 6] = frame[..6].try_into().unwrap_or_default();
+    let mut from: [u8; 6] = frame[6..12].try_into().unwrap_or_default();
+    if rng.bool() {
+        from = [2, 0, 0, 1, 0, rng.u8(..16)];
+    }
+    let source = [rng.u16(..), rng.u16(..32)][rng.usize(..2)];
+    let destination = PORTS[rng.usize(..PORTS.len())];
+    if rng.u8(..8) == 0 {
+        // EDP has no opening packet; it gets a datagram, which is an echo request if it goes to
+        // port 0.
+        let payload = garbage(some_length(rng), rng);
+        let destination = [0, destination][rng.usize(..2)];
+        let packet = edp(source, destination, payload.len() as u16, &payload);
+        *frame = ethernet(to, from, ETH_P_EDP, &packet);
+        if destination == 0 && frame.len() > 20 {
+            frame[20] = 1;
+        }
+        return;
+    }
+    let options = options(rng);
+    let header = EspHeader {
+        source,
+        destination,
+        length: options.len() as u16,
+        sequence: rng.u16(..),
+        acknowledgement: rng.u16(..),
+        flags: [flag::SYN, flag::SYN, flag::ACK, rng.u8(..)][rng.usize(..4)],
+    };
+    let packet = if rng.u8(..4) == 0 {
+        header.summed_packet(&options)
+    } else {
+        header.packet(&options)
+    };
+    *frame = ethernet(to, from, ETH_P_ESP, &packet);
+}
+
+/// Makes the options of a SYN: none, some that may be known, those of a connection with records, or
+/// random bytes.
+fn options(rng: &mut Rng) -> Vec<u8> {
+    match rng.u8(..5) {
+        4 => [&[9, 4][..], &garbage(4, rng)].concat(),
+        0 => Vec::new(),
+        1 => garbage(some_length(rng), rng),
+        _ => {
+            let mut options = Vec::new();
+            for _ in 0..rng.u8(..5) {
+                let (kind, length) = (rng.u8(..5), [0, 1, 2, 4, rng.u8(..)][rng.usize(..5)]);
+                options.extend([kind, length]);
+                options.extend(garbage(length.into(), rng));
+            }
+            options
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mutation_leaves_a_frame_that_can_be_sent() {
+        let mut rng = Rng::with_seed(1);
+        let header = EspHeader {
+            source: PORTS[0],
+            destination: PORTS[1],
+            length: 5,
+            sequence: 7,
+            acknowledgement: 9,
+            flags: flag::ACK,
+        };
+        let esp = ethernet([2; 6], [4; 6], ETH_P_ESP, &header.packet(b"bytes"));
+        let datagram = ethernet([2; 6], [4; 6], ETH_P_EDP, &edp(1, 2, 3, b"abc"));
+        for kind in Mutation::ALL {
+            let mut changed = 0;
+            for _ in 0..500 {
+                for whole in [&esp, &datagram] {
+                    let mut frame = whole.clone();
+                    mutate(kind, &mut frame, Numbers::default(), &mut rng);
+                    assert!((14..=FRAME_MAX).contains(&frame.len()), "{kind:?}");
+                    changed += usize::from(frame != *whole);
+                }
+            }
+            let as_it_was = matches!(
+                kind,
+                Mutation::Replayed
+                    | Mutation::Repeated
+                    | Mutation::Late
+                    | Mutation::Wrapped
+                    | Mutation::Miswrapped
+                    | Mutation::Foreign
+            );
+            assert_eq!(changed == 0, as_it_was, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The hosts and wires of the fuzzer: two hosts whose frames all pass through it, and a third that
+//! must not be disturbed.
+//!
+//! ```text
+//!  a eth0 === ap        wire (the fuzzer's packet sockets)
+//!  b eth0 === bp --- br0 --- hp === eth0 h
+//!                     |
+//!                     xp === x
+//! ```
+//!
+//! Frames that a sends end at ap, and frames from b to a end at bp; only the fuzzer forwards them.
+//! Frames sent through bp reach b directly. Frames sent through x are cloned by the bridge, which
+//! learns no addresses and floods all ports.
+//!
+//! The driver of a polls in a thread, without GRO: the protocol gets the packets of a poll as one
+//! list. The driver of b polls with GRO, and at times does not poll at all. Both have further
+//! devices for tags and tunnels. None accepts GSO packets, so the core segments what they send.
+
+use std::os::fd::OwnedFd;
+
+use crate::fuzz::wrap::Wrap;
+use guest::device::{await_carrier, Device};
+use guest::packet_ring::FRAME_MAX;
+use guest::polling;
+use guest::prelude::*;
+
+/// MTU of the wire's devices.
+const MTU: usize = 9000;
+const _: () = assert!(FRAME_MAX == 14 + MTU);
+
+/// A stream port with a listener that accepts.
+pub const ACCEPTED: u16 = 4000;
+/// A stream port with a listener that never accepts.
+pub const NEGLECTED: u16 = 4001;
+/// A port without a socket.
+pub const VACANT: u16 = 4002;
+/// An EDP port with an unconnected socket.
+pub const OPEN: u16 = 4003;
+/// An EDP port, connected to the same port of the other host.
+pub const CONNECTED: u16 = 4004;
+/// A port with a listener of records.
+pub const RECORDS: u16 = 4005;
+/// Ports that frames are aimed at.
+pub const PORTS: [u16; 6] = [ACCEPTED, NEGLECTED, VACANT, OPEN, CONNECTED, RECORDS];
+
+/// The VLAN in which only the honest host talks to b, and the name of its devices on both.
+const HONEST_VLAN: u16 = 50;
+const HONEST_DEVICE: &str = "v50";
+
+/// Three hosts and the wire between them.
+#[derive(Debug)]
+pub struct World {
+    /// An attacked host.
+    pub a: Host,
+    /// The other attacked host.
+    pub b: Host,
+    /// The honest host.
+    pub honest: Host,
+    /// The namespace of the fuzzer.
+    pub wire: Netns,
+    /// Indexes of the devices of a and b, one for each [`Wrap`].
+    devices: [[u32; Wrap::ALL.len()]; 2],
+    _polled: OwnedFd,
+}
+
+impl World {
+    /// Sets up hosts and wire.
+    ///
+    /// # Errors
+    /// If `ip` fails, with its message.
+    pub fn new() -> Result<Self> {
+        let wire = Netns::create()?;
+        let mut lines = format!(
+            "link add br0 type bridge mcast_snooping 0 ageing_time 0\n\
+             link add x mtu {MTU} type veth peer name xp mtu {MTU}\n"
+        );
+        let mut hosts = Vec::new();
+        for (port, number) in [("ap", 1u8), ("bp", 2), ("hp", 3)] {
+            let mac = [2, 0, 0, 0, 0, number];
+            let namespace = Netns::create()?;
+            lines += &format!(
+                "link add {port} mtu {MTU} type veth peer name {DEVICE} mtu {MTU} address {} netns {}\n\
+                 link set {port} up promisc on\n",
+                print_mac(mac),
+                namespace.path()
+            );
+            hosts.push((namespace, mac));
+        }
+        for port in ["bp", "hp", "xp"] {
+            lines += &format!(
+                "link set {port} master br0\n\
+                 link set {port} type bridge_slave learning off flood on mcast_flood on bcast_flood on\n"
+            );
+        }
+        lines += "link set xp up\nlink set x up\nlink set br0 up\n";
+        wire.ip(&lines)?;
+        let mut hosts = hosts.into_iter().map(|(namespace, mac)| {
+            namespace.ip(&format!("link set lo up\nlink set {DEVICE} up\n"))?;
+            await_carrier(&namespace, DEVICE)?;
+            Host::named(namespace, mac)
+        });
+        let mut host = || hosts.next().context("three hosts")?;
+        let (a, b, honest) = (host()?, host()?, host()?);
+        for host in [&a, &b, &honest] {
+            send_single_packets(&host.namespace)?;
+        }
+        let devices = [devices(&a, 1, 2)?, devices(&b, 2, 1)?];
+        for host in [&b, &honest] {
+            (host.namespace).ip(&format!(
+                "link add link {DEVICE} name {HONEST_DEVICE} type vlan id {HONEST_VLAN}
+                 link set {HONEST_DEVICE} up
+"
+            ))?;
+        }
+        // If the veth could segment, its peer's packets would not be joined. Without tag offload,
+        // tags stay in the frames.
+        let plain = ["-K", "bp", "tso", "off", "txvlan", "off"];
+        wire.run("ethtool", &plain)?;
+        let world = Self {
+            _polled: polling::in_a_thread(&a)?,
+            a,
+            b,
+            honest,
+            wire,
+            devices,
+        };
+        world.join_packets(true)?;
+        polling::thread_polls(&world.b)?;
+        for port in ["bp", "hp", "xp"] {
+            forwards(&world.wire, port)?;
+        }
+        Ok(world)
+    }
+
+    /// Returns the address of `port` on the other host, as an attacked host sees it through one of
+    /// its devices.
+    pub fn by(&self, wrap: Wrap, from_a: bool, port: u16) -> Address {
+        let (from, to) = if from_a { (0, &self.b) } else { (1, &self.a) };
+        Address {
+            port,
+            ifindex: self.devices[from][wrap as usize],
+            mac: to.mac,
+        }
+    }
+
+    /// Returns a frame without the tag of the VLAN of the honest host and b, if it has that tag.
+    pub fn without_honest_tag(mut frame: Vec<u8>) -> Vec<u8> {
+        let tag = [[0x81, 0], HONEST_VLAN.to_be_bytes()].concat();
+        if frame.get(12..16) == Some(&tag) {
+            frame.drain(12..16);
+        }
+        frame
+    }
+
+    /// Returns the devices of b and of the honest host in their own VLAN.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn honest_devices(&self) -> Result<[Device<'_>; 2]> {
+        let [b, honest] = [&self.b, &self.honest].map(|host| &host.namespace);
+        Ok([
+            Device::ready(b, HONEST_DEVICE)?,
+            Device::ready(honest, HONEST_DEVICE)?,
+        ])
+    }
+
+    /// Switches GRO, and with it polling by the driver of b, on or off.
+    ///
+    /// # Errors
+    /// If `ethtool` fails, with its message.
+    pub fn join_packets(&self, joined: bool) -> Result<()> {
+        let value = if joined { "on" } else { "off" };
+        let words = ["-K", DEVICE, "gro", value];
+        self.b.namespace.run("ethtool", &words).map(drop)
+    }
+
+    /// Removes the devices, and with them everything that still waits for an answer.
+    ///
+    /// # Errors
+    /// If `ip` fails, with its message.
+    pub fn unplug(&self) -> Result<()> {
+        for host in [&self.a, &self.b] {
+            Wrap::take_tunnels(host)?;
+        }
+        self.wire
+            .ip("link del ap\nlink del bp\nlink del hp\nlink del x\n")
+    }
+}
+
+/// Creates the devices of an attacked host; returns their indexes.
+fn devices(host: &Host, own: u8, other: u8) -> Result<[u32; Wrap::ALL.len()]> {
+    // Make the core segment packets in tunnels, too.
+    let words = [
+        "-K",
+        DEVICE,
+        "tx-udp_tnl-segmentation",
+        "off",
+        "tx-udp_tnl-csum-segmentation",
+        "off",
+        "tx-gre-segmentation",
+        "off",
+        "tx-gre-csum-segmentation",
+        "off",
+    ];
+    host.namespace.run("ethtool", &words)?;
+    Wrap::give_devices(host, own, other)?;
+    let mut indexes = [0; Wrap::ALL.len()];
+    for wrap in Wrap::ALL {
+        indexes[wrap as usize] = Device::ready(&host.namespace, wrap.device())?.ifindex;
+    }
+    Ok(indexes)
+}
+
+/// Waits until the bridge forwards by `port`.
+fn forwards(wire: &Netns, port: &str) -> Result<()> {
+    guest::lab::eventually("a forwarding port", || {
+        let state = wire.run("bridge", &["link", "show", "dev", port])?;
+        Ok(state.contains("state forwarding"))
+    })
+}

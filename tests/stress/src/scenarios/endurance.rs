@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Mixed traffic over a link that is cut; `make endurance` goes on for an hour, between two guests.
+
+use crate::endurance::rehearse;
+use guest::prelude::*;
+
+scenarios! {
+    switched endurance_of_mixed_traffic_while_the_link_is_cut = half_a_minute, within(200);
+}
+
+fn half_a_minute(lab: &Lab) -> Outcome {
+    let seed = fastrand::u64(..);
+    note(&format!("seed {seed}"));
+    let report = rehearse(lab, seed)?;
+    ensure!(report.cuts == 5, "{report:?}");
+    // A busy machine, or the debug kernel, may open a twentieth of the usual number.
+    ensure!(report.connections >= 5, "{report:?}");
+    // The last cut was longer than any connection survives without an answer.
+    ensure!(report.broken > 0, "{report:?}");
+    module::await_unused()?;
+    module::reload()
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Results of traffic, counted by all its threads.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+
+use anyhow::Error;
+
+use guest::prelude::*;
+
+/// Counters, and unexpected errors.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// Bytes received and found correct.
+    pub bytes: AtomicU64,
+    /// Messages of dialogues, without datagrams.
+    pub messages: AtomicU64,
+    /// Connections that succeeded.
+    pub connections: AtomicU64,
+    /// Connections that the server accepted.
+    pub accepted: AtomicU64,
+    /// Connections that failed for an expected reason.
+    pub given_up: AtomicU64,
+    /// Datagrams received and found correct.
+    pub datagrams: AtomicU64,
+    /// Packets sent, by the sockets' own counters.
+    pub packets: AtomicU64,
+    /// Of these, retransmissions.
+    pub resent: AtomicU64,
+    /// Retransmission requests.
+    pub requests: AtomicU64,
+    failures: Mutex<Vec<Error>>,
+}
+
+impl Ledger {
+    /// Adds the counters of a stream socket that is about to be closed.
+    pub fn close(&self, socket: &Socket) {
+        // A connection whose counters cannot be read is only missing from the sums.
+        if let Ok(counters) = socket.esp_counters() {
+            self.packets.fetch_add(counters.pkt_tx.into(), Relaxed);
+            self.resent.fetch_add(counters.pkt_rtx.into(), Relaxed);
+            self.requests.fetch_add(counters.arq_tx.into(), Relaxed);
+        }
+    }
+
+    /// Returns a number that grows while anything makes progress.
+    pub fn progress(&self) -> u64 {
+        let counters = [
+            &self.bytes,
+            &self.messages,
+            &self.connections,
+            &self.accepted,
+            &self.given_up,
+            &self.datagrams,
+        ];
+        counters.iter().map(|counter| counter.load(Relaxed)).sum()
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Vec<Error>> {
+        self.failures.lock().expect("nobody panics meanwhile")
+    }
+
+    /// Records an unexpected failure. It is noted at once, since other threads may now wait for
+    /// ever.
+    pub fn fail(&self, error: Error) {
+        note(&format!("{error:#}"));
+        self.failures().push(error);
+    }
+
+    /// Whether there was an unexpected failure.
+    pub fn failed(&self) -> bool {
+        !self.failures().is_empty()
+    }
+
+    /// Checks that there was no unexpected failure.
+    ///
+    /// # Errors
+    /// With the first failure.
+    pub fn judge(&self) -> Result<()> {
+        let mut failures = std::mem::take(&mut *self.failures());
+        let count = failures.len();
+        if count == 0 {
+            return Ok(());
+        }
+        let first = failures.swap_remove(0);
+        if count == 1 {
+            return Err(first);
+        }
+        Err(first.context(format!("{count} failures, the first")))
+    }
+}

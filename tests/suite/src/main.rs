@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Scenarios that test the kernel module through real system calls.
+//!
+//! They run as root inside a guest that was booted for them. Each prints one line, `ok NAME` or
+//! `not ok NAME: reason`; lines that begin with `# ` are remarks. A scenario that cannot run fails.
+
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{bail, ensure, Context};
+use clap::Parser;
+use guest::harness::{self, Scenario};
+use guest::lab::{Lab, Wiring};
+use guest::{capture, module};
+use stress::{call_fuzz, denial, endurance, faults, fuzz, studies};
+
+/// Proves the behaviour of PF_ENET in a guest booted for it. Run it as root, and never on a machine
+/// of value.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Options {
+    /// Print the scenarios' names instead of running them.
+    #[arg(long)]
+    list: bool,
+    /// With --list: only those that need a guest whose clock counts instructions.
+    #[arg(long, requires = "list")]
+    counted: bool,
+    /// With --list: only those that need a kernel that lets allocations fail.
+    #[arg(long, requires = "list", conflicts_with = "counted")]
+    starved: bool,
+    /// With --list: only those that need two network cards with the driver igb.
+    #[arg(long, requires = "list", conflicts_with_all = ["counted", "starved"])]
+    cards: bool,
+    /// With --list: only those that need a guest with four processors.
+    #[arg(long, requires = "list", conflicts_with_all = ["counted", "starved", "cards"])]
+    wide: bool,
+    /// Play a short story of both protocols instead, and print its frames in hexadecimal.
+    #[arg(long, conflicts_with = "list")]
+    capture: bool,
+    /// Run only every n-th scenario, beginning with the i-th (from 1).
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Instead of scenarios: measure many connections, over ESP and TCP, and print a table.
+    #[arg(long, value_name = "STUDY", conflicts_with_all = ["list", "shard", "names"])]
+    scale: Option<studies::Study>,
+    /// Instead of scenarios: make random calls for so many seconds, and print what was done.
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["list", "shard", "names"])]
+    fuzz_calls: Option<u64>,
+    /// Instead of scenarios: attack a host in every way there is, and print what it costs.
+    #[arg(long, conflicts_with_all = ["list", "shard", "names"])]
+    dos: bool,
+    /// With --fuzz-calls, --fuzz or --endurance client: the number that decides what comes; a
+    /// random one otherwise.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Run the fault matrix instead of the scenarios: its cells are scenarios of their own.
+    #[arg(long, conflicts_with = "scale")]
+    faults: bool,
+    /// Instead of scenarios: send so many hostile frames to sockets in all states, and print what
+    /// came of it.
+    #[arg(long, value_name = "FRAMES", conflicts_with_all = ["list", "shard", "names", "scale", "capture"])]
+    fuzz: Option<u64>,
+    #[command(flatten)]
+    endurance: endurance::Options,
+    /// Run only these; a name that ends with * stands for all that begin so.
+    names: Vec<String>,
+}
+
+/// One of several equal parts of the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shard {
+    index: usize,
+    count: usize,
+}
+
+impl FromStr for Shard {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let (index, count) = text.split_once('/').context("a shard is written I/N")?;
+        let (index, count) = (index.parse()?, count.parse()?);
+        ensure!(
+            1 <= index && index <= count,
+            "shards of {count} are numbered 1 to {count}, not {index}"
+        );
+        Ok(Self { index, count })
+    }
+}
+
+/// All scenarios, in the order in which they run.
+fn all() -> Vec<&'static Scenario> {
+    [scenarios::all(), stress::all(), parity::all()].concat()
+}
+
+fn stands_for(name: &str, scenario: &Scenario) -> bool {
+    match name.strip_suffix('*') {
+        Some(beginning) => scenario.name.starts_with(beginning),
+        None => scenario.name == name,
+    }
+}
+
+fn select(options: &Options) -> anyhow::Result<Vec<&'static Scenario>> {
+    let all = if options.faults {
+        faults::matrix()
+    } else {
+        all()
+    };
+    for name in &options.names {
+        if !all.iter().any(|scenario| stands_for(name, scenario)) {
+            bail!("no scenario is called {name}; --list prints all names");
+        }
+    }
+    let Shard { index, count } = options.shard.unwrap_or(Shard { index: 1, count: 1 });
+    let wanted = |scenario: &&Scenario| {
+        options.names.is_empty() || options.names.iter().any(|name| stands_for(name, scenario))
+    };
+    Ok(all
+        .into_iter()
+        .filter(wanted)
+        .skip(index - 1)
+        .step_by(count)
+        .collect())
+}
+
+/// Returns the exit code, and prints the error if there is one.
+fn conclude(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("scenarios: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if let Some(study) = options.scale {
+        return conclude(module::ensure_loaded().and_then(|()| studies::run(study)));
+    }
+    if let Some(ended) = options.endurance.run(options.seed) {
+        return conclude(ended);
+    }
+    if options.dos {
+        let attack = || denial::print(&Lab::new(Wiring::Direct)?);
+        return conclude(module::ensure_loaded().and_then(|()| attack()));
+    }
+    if let Some(seconds) = options.fuzz_calls {
+        let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+        let calls = || call_fuzz::print(seed, seconds);
+        return conclude(module::ensure_loaded().and_then(|()| calls()));
+    }
+    if let Some(frames) = options.fuzz {
+        let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+        let plan = fuzz::Plan { frames, seed };
+        return conclude(module::ensure_loaded().and_then(|()| fuzz::run(plan)));
+    }
+    let chosen = match select(&options) {
+        Ok(chosen) => chosen,
+        Err(error) => {
+            eprintln!("scenarios: {error:#}");
+            return ExitCode::from(2);
+        }
+    };
+    if options.list {
+        let wanted = |scenario: &&Scenario| {
+            (scenario.counted || !options.counted)
+                && (scenario.starved || !options.starved)
+                && (scenario.cards || !options.cards)
+                && (scenario.wide || !options.wide)
+        };
+        for scenario in chosen.into_iter().filter(wanted) {
+            println!("{}", scenario.name);
+        }
+        return ExitCode::SUCCESS;
+    }
+    if options.capture {
+        return conclude(capture::run());
+    }
+    let failed = chosen
+        .into_iter()
+        .filter(|scenario| !harness::run(scenario))
+        .count();
+    ExitCode::from(u8::from(failed > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use std::collections::HashSet;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let all = all();
+        let names: HashSet<_> = all.iter().map(|scenario| scenario.name).collect();
+        assert_eq!(names.len(), all.len());
+    }
+
+    #[test]
+    fn every_name_of_make_kernels_short_form_stands_for_a_scenario() {
+        let script = include_str!("../../../mk/kernels");
+        let (_, rest) = script.split_once("\nshort=\"").unwrap();
+        let (short, _) = rest.split_once('"').unwrap();
+        let all = all();
+        for name in short.split_whitespace() {
+            let found = all.iter().any(|scenario| stands_for(name, scenario));
+            assert!(found, "{name}");
+        }
+    }
+
+    #[test]
+    fn shards_cover_everything_once() {
+        let of = |shard| {
+            select(&Options {
+                list: true,
+                counted: false,
+                starved: false,
+                cards: false,
+                wide: false,
+                scale: None,
+                capture: false,
+                fuzz_calls: None,
+                dos: false,
+                seed: None,
+                faults: false,
+                fuzz: None,
+                endurance: endurance::Options::default(),
+                shard,
+                names: Vec::new(),
+            })
+            .unwrap()
+        };
+        let parts: usize = ["1/3", "2/3", "3/3"]
+            .map(|text| of(Some(text.parse().unwrap())).len())
+            .iter()
+            .sum();
+        assert_eq!(parts, of(None).len());
+        assert!("0/3".parse::<Shard>().is_err());
+        assert!("4/3".parse::<Shard>().is_err());
+    }
+}
