@@ -104,23 +104,31 @@ pub struct Cli {
 /// How netgauge starts itself on a host: an option that no user gives.
 const INTERNAL_SIDE: &str = "|--participant[=<NETNS>]";
 
-/// An error about a missing side names the sides that a user can choose.
-fn without_internal_side(mut error: clap::Error) -> clap::Error {
-    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
-        return error;
-    };
-    let named = missing
-        .iter()
-        .map(|argument| argument.replace(INTERNAL_SIDE, ""))
-        .collect();
-    error.insert(ContextKind::InvalidArg, ContextValue::Strings(named));
+/// The options by which netgauge starts itself.
+const INTERNAL: [&str; 2] = ["--participant", "--stdio"];
+
+/// An error about a missing side names the sides that a user can choose, and a mistyped option is
+/// not taken for an internal one.
+fn without_internal(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) {
+        let named = missing
+            .iter()
+            .map(|argument| argument.replace(INTERNAL_SIDE, ""))
+            .collect();
+        error.insert(ContextKind::InvalidArg, ContextValue::Strings(named));
+    }
+    if let Some(ContextValue::String(option)) = error.get(ContextKind::SuggestedArg) {
+        if INTERNAL.contains(&&option[..]) {
+            error.remove(ContextKind::SuggestedArg);
+        }
+    }
     error
 }
 
 impl Cli {
     /// The command line; a wrong one ends the program with a message.
     pub fn read() -> Self {
-        Self::try_parse().unwrap_or_else(|error| without_internal_side(error).exit())
+        Self::try_parse().unwrap_or_else(|error| without_internal(error).exit())
     }
 
     /// The server's part of it.

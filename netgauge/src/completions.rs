@@ -45,10 +45,20 @@ impl CompletionsArgs {
     }
 }
 
-fn script(shell: Shell, mut whole: Command) -> Vec<u8> {
+fn script(shell: Shell, whole: Command) -> Vec<u8> {
     let mut script = Vec::new();
-    generate(shell, &mut whole, PROGRAM, &mut script);
+    generate(shell, &mut without_internal(&whole), PROGRAM, &mut script);
     script
+}
+
+/// The command line without the options by which netgauge starts itself: the generators offer
+/// hidden options, too.
+fn without_internal(whole: &Command) -> Command {
+    let options = whole.get_arguments().filter(|option| !option.is_hide_set());
+    Command::new(PROGRAM)
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(options.cloned())
+        .subcommands(whole.get_subcommands().cloned())
 }
 
 #[cfg(test)]
@@ -64,6 +74,11 @@ mod tests {
             let script = String::from_utf8(script(shell, Cli::command())).unwrap();
             for word in ["give-up", "congestion", "completions"] {
                 assert!(script.contains(word), "{shell}: {word}");
+            }
+            for option in ["participant", "stdio"] {
+                let offered = ["--", "-l "].map(|mark| format!("{mark}{option}"));
+                let offered = offered.iter().any(|option| script.contains(option));
+                assert!(!offered, "{shell} offers --{option}");
             }
         }
     }

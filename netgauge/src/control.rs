@@ -47,7 +47,7 @@ use crate::transport::SocketOptions;
 use crate::wire::Endpoint;
 
 /// Version of the messages below; both sides must have the same.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// After how long without a sign of life the system gives the peer's host up.
 const HOST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -56,12 +56,12 @@ pub struct Measuring {
 
     /// Message sizes in bytes: from-to, one, or several separated by commas; K, M, G are powers of
     /// 1024 [default: 1-65536; bulk: 16M; flood: 1-1K; setup: 1; recovery: 1,64K; of many:
-    /// 64K,256K; beside: 100,10000; esp-params: 4M]
+    /// 64K,256K; loaded-latency: 100,10000; esp-params: 4M]
     #[arg(help_heading = MEASURE, short = 's', long = "size", value_name = "SIZES")]
     pub size: Option<SizeSpec>,
 
     /// Tests per size, or rounds [default: 100; bulk: 10; flood: 10000; setup, recovery: 1000;
-    /// of many: 20; bisection: 50 pairings; beside: 300 questions; esp-params: 5]
+    /// of many: 20; bisection: 50 pairings; loaded-latency: 300 calls; esp-params: 5]
     #[arg(help_heading = MEASURE, short = 'c', long = "tests", value_name = "NUMBER")]
     pub tests: Option<NonZeroU32>,
 

@@ -5,7 +5,7 @@
 use crate::sizes::SizeSpec;
 
 /// The pattern that measures remote calls while other hosts send streams.
-pub const LOADED_LATENCY: &str = "beside";
+pub const LOADED_LATENCY: &str = "loaded-latency";
 
 /// What the command line has to know of a pattern.
 #[derive(Debug)]

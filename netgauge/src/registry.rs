@@ -57,7 +57,11 @@ pub static PATTERNS: [Pattern; 12] = [
     group(&patterns::ALL_TO_ALL, SIZES, 20),
     // A few pairings do not represent a network.
     group(&patterns::BISECTION, SIZES, 50),
-    group(&patterns::BESIDE, &[(100, 100), (10_000, 10_000)], 300),
+    group(
+        &patterns::LOADED_LATENCY,
+        &[(100, 100), (10_000, 10_000)],
+        300,
+    ),
     Pattern {
         info: PatternInfo {
             name: esp_params::NAME,
@@ -98,7 +102,7 @@ const fn group(rounds: &'static Rounds, sizes: &'static [(u64, u64)], tests: u32
     Pattern {
         info: PatternInfo {
             name: rounds.name,
-            aliases: &[],
+            aliases: rounds.aliases,
             sizes,
             tests,
             most: MOST_BYTES,
@@ -204,10 +208,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pattern_is_found_by_its_own_name() {
+    fn every_pattern_is_found_by_its_names() {
         for pattern in of_two() {
             let found = find(pattern.info.name).unwrap();
             assert_eq!(found.info.name, pattern.info.name);
+        }
+        for (alias, name) in [("incast", "one-many"), ("beside", "loaded-latency")] {
+            assert_eq!(many(alias).unwrap().unwrap().info.name, name);
         }
         let error = find("all-all").unwrap_err().to_string();
         assert!(error.contains("one-one, bulk"), "{error}");

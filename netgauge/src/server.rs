@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{bail, Context as _, Result};
 
 use crate::control::{Control, Message, Open, Step, VERSION};
-use crate::group::worker::Part;
+use crate::group::worker::Worker;
 use crate::host::interface_in_use;
 use crate::machine::Machine;
 use crate::pair::{Link, Streams};
@@ -100,11 +100,11 @@ pub fn converse(control: Control, options: &ServerOptions) -> Result<()> {
         options: SocketOptions::default(),
         congestion: None,
     };
-    let part = Part::new(context.clone());
+    let worker = Worker::new(context.clone());
     Session {
         control,
         context,
-        part,
+        worker,
     }
     .run()
 }
@@ -114,7 +114,7 @@ struct Session {
     control: Control,
     context: Context,
     /// The coordinator's orders.
-    part: Part,
+    worker: Worker,
 }
 
 /// The sockets of a client.
@@ -159,7 +159,7 @@ impl Session {
                 }
                 Message::Order(order) => {
                     pair = None;
-                    self.part.obey(order, &mut self.control)?;
+                    self.worker.handle(order, &mut self.control)?;
                 }
                 other => bail!("it said {other:?} out of turn"),
             }

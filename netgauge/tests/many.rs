@@ -132,9 +132,18 @@ fn every_number_of_clients_and_every_size_is_measured() {
 #[test]
 fn local_sockets_measure_what_a_host_can_do_without_a_network() {
     let servers = servers(3, "");
-    for pattern in ["one-many", "many-one", "all-to-all", "bisection", "beside"] {
+    for (named, pattern) in [
+        ("one-many", "one-many"),
+        ("incast", "one-many"),
+        ("many-one", "many-one"),
+        ("all-to-all", "all-to-all"),
+        ("bisection", "bisection"),
+        ("loaded-latency", "loaded-latency"),
+        ("beside", "loaded-latency"),
+    ] {
         let options = "-m unix -s 1,64K,1M -c 2 --format json";
-        let report: serde_json::Value = report(coordinator_of(pattern, &servers, options));
+        let report: serde_json::Value = report(coordinator_of(named, &servers, options));
+        assert_eq!(report["pattern"], pattern);
         let run = &report["runs"][0];
         assert_eq!(run["transport"], "unix", "{pattern}");
         assert_eq!(run["rows"].as_array().unwrap().len(), 3, "{pattern}");
@@ -142,21 +151,21 @@ fn local_sockets_measure_what_a_host_can_do_without_a_network() {
 }
 
 #[test]
-fn questions_are_timed_alone_and_beside_streams() {
+fn remote_calls_are_timed_alone_and_while_others_send() {
     let servers = servers(4, "");
     let options = "-m tcp -s 100,10000 -c 50 --server-index 0 --rate 1G";
     let report: GroupReport = report(coordinator_of(
-        "beside",
+        "loaded-latency",
         &servers,
         &format!("{options} --format json"),
     ));
     for row in &report.runs[0].rows {
-        let questions = row.questions.unwrap();
+        let calls = row.rpc.unwrap();
         assert_eq!((row.rounds, row.errors), (50, 0), "{row:?}");
-        assert!(questions.median_ns > 0 && questions.p99_ns <= questions.max_ns);
+        assert!(calls.median_ns > 0 && calls.p99_ns <= calls.max_ns);
         assert!(row.goodput_bit_per_s.unwrap().median > 0, "{row:?}");
     }
-    let table = text(&run(coordinator_of("beside", &servers, options)).stdout);
+    let table = text(&run(coordinator_of("loaded-latency", &servers, options)).stdout);
     for expected in ["p99 slowdown", "longest pause ns", "median share"] {
         assert!(table.contains(expected), "{table}");
     }

@@ -104,6 +104,24 @@ fn a_missing_side_is_answered_with_those_that_users_can_choose() {
 }
 
 #[test]
+fn internal_options_are_neither_listed_nor_suggested() {
+    for line in [
+        "--help",
+        "-h",
+        "lab --help",
+        "--particip",
+        "--stdi",
+        "--server --stdout",
+    ] {
+        let output = run(netgauge(line));
+        let said = text(&output.stdout) + &text(&output.stderr);
+        for option in ["--participant", "--stdio"] {
+            assert!(!said.contains(option), "{line}: {said}");
+        }
+    }
+}
+
+#[test]
 fn an_address_of_another_host_is_not_blamed_on_the_port() {
     let output = run(netgauge("--server --listen 192.0.2.1 --port 0"));
     assert_eq!(output.status.code(), Some(1));

@@ -349,7 +349,7 @@ fn ask(
     let sizes: Vec<_> = options.question.iter().map(u32::to_string).collect();
     let sizes = sizes.join(",");
     let line = format!(
-        "enet-switch reset && chrt -f 1 netgauge -x beside --netns {} --server-index 0 {} --clients {clients} \
+        "enet-switch reset && chrt -f 1 netgauge -x loaded-latency --netns {} --server-index 0 {} --clients {clients} \
          -s {sizes} -c {questions} --pause {pause} --rate {} --format json 2>/tmp/errors; status=$?; enet-switch drops --json; cat /tmp/errors; \
          exit $status",
         netns.join(","),

@@ -17,7 +17,7 @@ use crate::sizes::{parse_ranges, split_unit};
 
 /// The group of options in the help.
 const MANY: &str =
-    "Many participants (one-many, many-one, all-to-all, bisection, beside, esp-params)";
+    "Many participants (one-many, many-one, all-to-all, bisection, loaded-latency, esp-params)";
 
 /// The longest pause, milliseconds: the server gives up after a while without a byte.
 const MOST_PAUSE: i64 = 1000;
@@ -93,7 +93,7 @@ pub struct ManyArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub congestion: Vec<String>,
 
-    /// beside: milliseconds from an answer to the next question [default: 0]
+    /// loaded-latency: milliseconds from a reply to the next call [default: 0]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u32).range(..=MOST_PAUSE))]
     pub pause: Option<u32>,
 

@@ -12,7 +12,7 @@ use crate::group::net::flows::Flows;
 use crate::group::net::links::CLOCK;
 use crate::group::net::orders::{Answer, Opening, Order};
 use crate::group::net::rounds::Series;
-use crate::group::net::rpc::{Asked, Questioning};
+use crate::group::net::rpc::{RpcSeries, RpcTimes};
 use crate::signals::is_interrupted;
 
 /// How long members may take to say what they have measured when the user ends the run.
@@ -136,10 +136,10 @@ impl<'a> Mesh<'a> {
     }
 
     /// Has member 1 ask member 0, as [`exchange`](Self::exchange): what the two have measured.
-    pub fn ask(&mut self, what: Questioning) -> (Asked, Result<()>) {
-        let mut all = Asked::default();
-        let result = self.series(&Order::Ask(what), |_, answer| {
-            if let Answer::Asked(more) = answer {
+    pub fn call(&mut self, series: RpcSeries) -> (RpcTimes, Result<()>) {
+        let mut all = RpcTimes::default();
+        let result = self.series(&Order::Rpc(series), |_, answer| {
+            if let Answer::RpcTimes(more) = answer {
                 all.times_ns.extend(more.times_ns);
                 all.bytes += more.bytes;
                 all.ns += more.ns;
@@ -190,7 +190,7 @@ fn do_series(
     group.order(clock, order.clone())?;
     group.listen_to_rounds(members, |who, answer| match answer {
         Answer::Ready if who == clock => Ok(false),
-        Answer::Spans(_) | Answer::Asked(_) => take(who, answer).map(|()| false),
+        Answer::Spans(_) | Answer::RpcTimes(_) => take(who, answer).map(|()| false),
         Answer::Done => Ok(true),
         other => bail!("a member said {other:?} in the middle of rounds"),
     })

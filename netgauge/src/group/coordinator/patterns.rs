@@ -34,7 +34,8 @@ use super::report::{Cast, GroupReport, GroupRow, GroupRun};
 use super::{GroupPattern, Results};
 use crate::group::net::flows::Flows;
 use crate::group::net::rounds::Series;
-use crate::group::net::rpc::{Beside, Questioning, Questions};
+use crate::group::net::rpc::{Load, RpcFigures, RpcSeries};
+use crate::pattern;
 use crate::progress::Progress;
 use crate::report::{LeftOut, Outcome};
 use crate::signals::is_interrupted;
@@ -49,6 +50,8 @@ type Measure = fn(&mut Mesh<'_>, u64, &Plan) -> (GroupRow, Result<()>);
 pub struct Rounds {
     /// Name in option `-x`.
     pub name: &'static str,
+    /// Further names that option `-x` takes, and that reports of an older netgauge have.
+    pub aliases: &'static [&'static str],
     pub(super) roles: Roles,
     /// The connections.
     shape: Shape,
@@ -63,6 +66,7 @@ pub struct Rounds {
 /// N clients to one server.
 pub static ONE_MANY: Rounds = Rounds {
     name: "one-many",
+    aliases: &["incast"],
     roles: Roles::Clients,
     shape: Shape::Star,
     measure: one_many,
@@ -74,6 +78,7 @@ pub static ONE_MANY: Rounds = Rounds {
 /// One server to N clients.
 pub static MANY_ONE: Rounds = Rounds {
     name: "many-one",
+    aliases: &[],
     roles: Roles::Clients,
     shape: Shape::Star,
     measure: many_one,
@@ -85,6 +90,7 @@ pub static MANY_ONE: Rounds = Rounds {
 /// Each to all others.
 pub static ALL_TO_ALL: Rounds = Rounds {
     name: "all-to-all",
+    aliases: &[],
     roles: Roles::Alike,
     shape: Shape::Full,
     measure: all_to_all,
@@ -96,6 +102,7 @@ pub static ALL_TO_ALL: Rounds = Rounds {
 /// Each to one other, in random pairs.
 pub static BISECTION: Rounds = Rounds {
     name: "bisection",
+    aliases: &[],
     roles: Roles::Alike,
     shape: Shape::Full,
     measure: bisection,
@@ -105,20 +112,23 @@ pub static BISECTION: Rounds = Rounds {
 };
 
 /// One client asks a server that the others stream to.
-pub static BESIDE: Rounds = Rounds {
-    name: "beside",
+pub static LOADED_LATENCY: Rounds = Rounds {
+    name: pattern::LOADED_LATENCY,
+    aliases: &["beside"],
     roles: Roles::Clients,
     shape: Shape::Star,
-    measure: beside,
-    head: "one client asks one server, the others send to it without an end; times of questions without the others and beside them, \
+    measure: loaded_latency,
+    head: "one client calls one server, the others send to it without an end; times of calls without the others and while they send, \
            and goodput of the others",
-    title: "streams beside questions",
+    title: "remote calls while others send",
 };
 
 /// The pattern called `name` in a report; of another netgauge's, what is most like it.
 pub(crate) fn named(name: &str) -> &'static Rounds {
-    let others = [&MANY_ONE, &ALL_TO_ALL, &BISECTION, &BESIDE];
-    let found = others.into_iter().find(|rounds| rounds.name == name);
+    let others = [&MANY_ONE, &ALL_TO_ALL, &BISECTION, &LOADED_LATENCY];
+    let found = others
+        .into_iter()
+        .find(|rounds| rounds.name == name || rounds.aliases.contains(&name));
     found.unwrap_or(&ONE_MANY)
 }
 
@@ -280,28 +290,28 @@ fn of_clients(
     (row, result)
 }
 
-fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>) {
+fn loaded_latency(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>) {
     let warmup = plan.warmup as usize;
-    let mut ask = |beside| {
-        mesh.ask(Questioning {
+    let mut call = |load| {
+        mesh.call(RpcSeries {
             series: series(size, plan),
-            beside,
+            load,
             pause_ms: plan.pause_ms,
         })
     };
-    let (alone, result) = ask(Beside::Nothing);
+    let (alone, result) = call(Load::None);
     if result.is_err() {
         return (GroupRow::of_rates(size, Vec::new(), None), result);
     }
-    let (asked, result) = ask(Beside::Streams);
-    let counted = asked.times_ns.get(warmup..).unwrap_or_default();
-    let rate = (asked.ns > 0).then(|| bit_per_s(asked.bytes, asked.ns));
+    let (loaded, result) = call(Load::Streams);
+    let counted = loaded.times_ns.get(warmup..).unwrap_or_default();
+    let rate = (loaded.ns > 0).then(|| bit_per_s(loaded.bytes, loaded.ns));
     let row = GroupRow {
         rounds: counted.len() as u32,
-        questions: Questions::of(
+        rpc: RpcFigures::of(
             alone.times_ns.get(warmup..).unwrap_or_default(),
             counted,
-            asked.longest_pause_ns,
+            loaded.longest_pause_ns,
         ),
         ..GroupRow::of_rates(size, Vec::from_iter(rate), plan.rate)
     };

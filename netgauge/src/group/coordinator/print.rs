@@ -12,7 +12,7 @@ use super::patterns::{self, Rounds};
 use super::plan::Roles;
 use super::report::{GroupReport, GroupRow, GroupRun};
 use super::Results;
-use crate::group::net::rpc::Questions;
+use crate::group::net::rpc::RpcFigures;
 use crate::pattern::LOADED_LATENCY;
 use crate::report::columns::{self, column, field, mbit, write_table, Field, Rest, Value};
 use crate::report::format::{self, Format};
@@ -99,10 +99,10 @@ fn of_row<'a, V: Into<Value>>(
 /// A column of how long remote calls took.
 fn of_calls<'a, V: Into<Value>>(
     name: &'static str,
-    value: impl Fn(&Questions) -> V + 'a,
+    value: impl Fn(&RpcFigures) -> V + 'a,
 ) -> GroupField<'a> {
     of_row(name, move |row| {
-        row.questions.as_ref().map(|calls| value(calls).into())
+        row.rpc.as_ref().map(|calls| value(calls).into())
     })
 }
 

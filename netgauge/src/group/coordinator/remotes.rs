@@ -24,8 +24,8 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 /// How long participants may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// One participant.
-struct Participant {
+/// One remote.
+struct Remote {
     name: String,
     location: Location,
     control: Control,
@@ -42,9 +42,9 @@ enum Heard {
     Gone(String),
 }
 
-/// All participants. When this is dropped they are told to end, and waited for.
+/// All remotes. When this is dropped they are told to end, and waited for.
 pub struct Group {
-    participants: Vec<Participant>,
+    remotes: Vec<Remote>,
     signals: Signals,
     /// How long none of those who are waited for may answer.
     patience: Duration,
@@ -58,7 +58,7 @@ impl Group {
     /// One cannot be started or reached.
     pub fn gather(locations: &[Location], options: &Options, signals: Signals) -> Result<Self> {
         let mut group = Self {
-            participants: Vec::new(),
+            remotes: Vec::new(),
             signals,
             // A participant that fails for lack of progress needs its own time to notice.
             patience: options.measuring.give_up * 3,
@@ -90,7 +90,7 @@ impl Group {
                 // that is found by listening.
                 let _ = control.hello();
             }
-            group.participants.push(Participant {
+            group.remotes.push(Remote {
                 name,
                 location: location.clone(),
                 control,
@@ -101,7 +101,7 @@ impl Group {
         }
         // All are on their way before the first is waited for.
         for (who, location) in locations.iter().enumerate() {
-            if group.participants[who].process.is_some() {
+            if group.remotes[who].process.is_some() {
                 group.greet(who, patience(location, options))?;
             }
         }
@@ -114,18 +114,18 @@ impl Group {
         let left = || deadline.saturating_duration_since(Instant::now());
         while self.wait(&[who], Some(left()))?.is_none() {
             if left().is_zero() {
-                bail!(unanswered(&self.participants[who].location, patience));
+                bail!(unanswered(&self.remotes[who].location, patience));
             }
         }
-        let participant = &mut self.participants[who];
-        let Err(error) = participant.control.greeted() else {
+        let remote = &mut self.remotes[who];
+        let Err(error) = remote.control.greeted() else {
             return Ok(());
         };
         let gone = error.downcast_ref::<crate::control::PeerGone>().is_some();
-        participant.gone = Some(error.to_string());
-        let process = participant.process.as_mut().filter(|_| gone);
-        match process.and_then(|process| process.end(&participant.location)) {
-            Some(reason) => bail!("{}: {reason}", participant.name),
+        remote.gone = Some(error.to_string());
+        let process = remote.process.as_mut().filter(|_| gone);
+        match process.and_then(|process| process.end(&remote.location)) {
+            Some(reason) => bail!("{}: {reason}", remote.name),
             None => Err(error),
         }
     }
@@ -137,12 +137,12 @@ impl Group {
 
     /// The name of participant `who`.
     pub fn name(&self, who: usize) -> &str {
-        &self.participants[who].name
+        &self.remotes[who].name
     }
 
     /// The names of all, in order.
     pub fn names(&self) -> Vec<String> {
-        let names = self.participants.iter().map(|one| one.name.clone());
+        let names = self.remotes.iter().map(|one| one.name.clone());
         names.collect()
     }
 
@@ -150,9 +150,9 @@ impl Group {
     pub fn record(&self) -> Record {
         let mut record = Record::begin();
         record.add("coordinator", Machine::here(None));
-        for participant in &self.participants {
-            if let Some(machine) = participant.control.peer_machine() {
-                record.add(&participant.name, machine.clone());
+        for remote in &self.remotes {
+            if let Some(machine) = remote.control.peer_machine() {
+                record.add(&remote.name, machine.clone());
             }
         }
         record
@@ -160,12 +160,12 @@ impl Group {
 
     /// Is participant `who` still there, as far as is known?
     pub fn is_there(&self, who: usize) -> bool {
-        self.participants[who].gone.is_none()
+        self.remotes[who].gone.is_none()
     }
 
     /// Says who is no more, if anybody is.
     pub fn gone(&self) -> Option<String> {
-        let gone: Vec<_> = self.participants.iter().filter_map(gone_text).collect();
+        let gone: Vec<_> = self.remotes.iter().filter_map(gone_text).collect();
         (!gone.is_empty()).then(|| gone.join("; "))
     }
 
@@ -175,12 +175,12 @@ impl Group {
     ///
     /// It is gone.
     pub fn order(&mut self, who: usize, order: Order) -> Result<()> {
-        let participant = &mut self.participants[who];
-        if participant.control.send(&Message::Order(order)).is_err() {
+        let remote = &mut self.remotes[who];
+        if remote.control.send(&Message::Order(order)).is_err() {
             let reason = "it ended the connection".to_owned();
-            participant.gone.get_or_insert(reason);
+            remote.gone.get_or_insert(reason);
         }
-        match gone_text(participant) {
+        match gone_text(remote) {
             Some(gone) => bail!(gone),
             None => Ok(()),
         }
@@ -285,7 +285,7 @@ impl Group {
                 None if left.is_some_and(|left| left.is_zero()) => {
                     for who in waiting {
                         let reason = "it does not answer".to_owned();
-                        self.participants[who].gone.get_or_insert(reason);
+                        self.remotes[who].gone.get_or_insert(reason);
                     }
                     return Ok(false);
                 }
@@ -374,21 +374,21 @@ impl Group {
         let Some(who) = self.wait(whom, timeout)? else {
             return Ok(None);
         };
-        let participant = &mut self.participants[who];
-        let heard = match participant.control.receive() {
+        let remote = &mut self.remotes[who];
+        let heard = match remote.control.receive() {
             Ok(Message::Answer(answer)) => Heard::Answer(answer),
             Ok(Message::Failed(text)) => Heard::Failed(text),
-            Ok(other) => bail!("{} said {other:?} out of turn", participant.name),
+            Ok(other) => bail!("{} said {other:?} out of turn", remote.name),
             Err(error) => {
                 let reason = match error.downcast_ref::<crate::control::PeerGone>() {
                     Some(gone) => gone.reason.clone(),
                     None => format!("{error:#}"),
                 };
-                let reason = match &mut participant.process {
-                    Some(process) => process.end(&participant.location).unwrap_or(reason),
+                let reason = match &mut remote.process {
+                    Some(process) => process.end(&remote.location).unwrap_or(reason),
                     None => reason,
                 };
-                participant.gone = Some(reason.clone());
+                remote.gone = Some(reason.clone());
                 Heard::Gone(reason)
             }
         };
@@ -397,8 +397,8 @@ impl Group {
 
     /// Waits until one of `whom` can be read from.
     fn wait(&mut self, whom: &[usize], timeout: Option<Duration>) -> Result<Option<usize>> {
-        let participants = &self.participants;
-        let control = |who: &usize| &participants[*who].control;
+        let remotes = &self.remotes;
+        let control = |who: &usize| &remotes[*who].control;
         if let Some(who) = whom.iter().find(|who| control(who).has_read_ahead()) {
             return Ok(Some(*who));
         }
@@ -447,25 +447,22 @@ fn unanswered(location: &Location, patience: Duration) -> String {
     }
 }
 
-fn gone_text(participant: &Participant) -> Option<String> {
-    let reason = participant.gone.as_ref()?;
-    Some(format!(
-        "participant {} is gone: {reason}",
-        participant.name
-    ))
+fn gone_text(remote: &Remote) -> Option<String> {
+    let reason = remote.gone.as_ref()?;
+    Some(format!("participant {} is gone: {reason}", remote.name))
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for participant in &self.participants {
-            participant.control.end();
+        for remote in &self.remotes {
+            remote.control.end();
         }
         // What a participant has to restore it restores before its connection ends.
         let deadline = Instant::now() + FAREWELL;
-        for participant in &mut self.participants {
+        for remote in &mut self.remotes {
             let left = deadline.saturating_duration_since(Instant::now());
-            let ended = participant.gone.is_some() || has_ended(&mut participant.control, left);
-            if let Some(process) = &mut participant.process {
+            let ended = remote.gone.is_some() || has_ended(&mut remote.control, left);
+            if let Some(process) = &mut remote.process {
                 if !ended {
                     process.kill();
                 }

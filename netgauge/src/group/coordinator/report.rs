@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::figures::{bit_per_s, Fairness, Goodput, Round, Share};
 use super::plan::Plan;
-use crate::group::net::rpc::Questions;
+use crate::group::net::rpc::RpcFigures;
 use crate::report::record::Record;
 pub use crate::report::Cast;
 use crate::report::{LeftOut, Run};
@@ -67,9 +67,9 @@ pub struct GroupRow {
     /// had everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
-    /// Beside: how long questions took. The goodput is that of the streams.
+    /// Load: how long questions took. The goodput is that of the streams.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub questions: Option<Questions>,
+    pub rpc: Option<RpcFigures>,
 }
 
 impl GroupRow {

@@ -6,8 +6,8 @@
 //! to member 0                 to each other one           answers
 //! Listen                      Listen                      Listening
 //! Join                        Join                        Done
-//!                             Exchange or Ask             Ready
-//! Exchange or Ask                                         Ready;  Spans or Asked, ..., Done
+//!                             Exchange or Rpc             Ready
+//! Exchange or Rpc                                         Ready;  Spans or RpcTimes, ..., Done
 //!   ... the same for every further size or pairing ...
 //! Leave                       Leave                       Left
 //! ```
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::exchange::Span;
 use super::flows::Flows;
 use super::rounds::Series;
-use crate::group::net::rpc::{Asked, Questioning};
+use crate::group::net::rpc::{RpcSeries, RpcTimes};
 use crate::wire::{Endpoint, Place};
 
 /// The next step of a participant.
@@ -51,7 +51,7 @@ pub enum Order {
         flows: Flows,
     },
     /// Member 0: answer; member 1: ask; the others: send to member 0 until the last answer.
-    Ask(Questioning),
+    Rpc(RpcSeries),
     /// Close the connections.
     Leave,
     /// Say which network namespace this is.
@@ -86,7 +86,7 @@ impl Order {
     pub fn takes_time(&self) -> bool {
         matches!(
             self,
-            Self::Join { .. } | Self::Exchange { .. } | Self::Ask(_)
+            Self::Join { .. } | Self::Exchange { .. } | Self::Rpc(_)
         )
     }
 }
@@ -101,7 +101,7 @@ pub enum Answer {
     /// The member's next rounds of an exchange, in the order they were done.
     Spans(Vec<Span>),
     /// What the member knows of the questions.
-    Asked(Asked),
+    RpcTimes(RpcTimes),
     /// The order is carried out.
     Done,
     /// Others were lost, or nothing came from some for too long.

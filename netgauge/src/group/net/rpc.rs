@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The traffic of beside: one client asks the server while others send to it without an end.
+//! The traffic of loaded: one client asks the server while others send to it without an end.
 //!
 //! The server gets the streams going with one byte to each. When something has come from all of
 //! them, it begins to count, and tells the asker to ask. A question is a message, its answer is one
@@ -21,12 +21,12 @@ use crate::summary::{Percent, Summary};
 use crate::transport::streams::StreamSocket;
 
 /// The client that asks.
-const ASKER: u16 = 1;
+const CALLER: u16 = 1;
 
 /// The server's byte that begins the questions, or a stream.
 const GO: u8 = b'G';
 /// The server's answer to a question.
-const ANSWER: u8 = b'A';
+const REPLY: u8 = b'A';
 /// The server's byte that ends a stream.
 const ENOUGH: u8 = b'E';
 
@@ -40,32 +40,32 @@ const LAST: u8 = 0xff;
 /// When so much has come from each stream, all of them are under way.
 const UNDER_WAY: u64 = 8 * BLOCK;
 
-/// Who sends beside the questions.
+/// Who sends beside the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Beside {
-    /// Nobody.
-    Nothing,
+pub enum Load {
+    /// No client.
+    None,
     /// All other clients.
     Streams,
 }
 
-/// Questions of one size, and the circumstances.
+/// RpcFigures of one size, and the circumstances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Questioning {
-    /// The questions.
+pub struct RpcSeries {
+    /// The figures.
     pub series: Series,
     /// Who sends beside them.
-    pub beside: Beside,
+    pub load: Load,
     /// The time from an answer to the next question, milliseconds.
     pub pause_ms: u32,
 }
 
 /// What a member has measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct RpcTimes {
     /// The asker: how long each question took, nanoseconds.
     pub times_ns: Vec<u64>,
-    /// The server: bytes that came from all streams while questions were asked.
+    /// The server: bytes that came from all streams while questions were times.
     pub bytes: u64,
     /// The server: how long that was, nanoseconds.
     pub ns: u64,
@@ -76,18 +76,18 @@ pub struct Asked {
 
 /// How long questions took, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Questions {
+pub struct RpcFigures {
     /// Without streams: the middle one.
     pub alone_median_ns: u64,
     /// Without streams: what 99 % do not exceed.
     pub alone_p99_ns: u64,
-    /// Beside them: the middle one.
+    /// Load them: the middle one.
     pub median_ns: u64,
-    /// Beside them: what 90 % do not exceed.
+    /// Load them: what 90 % do not exceed.
     pub p90_ns: u64,
-    /// Beside them: what 99 % do not exceed.
+    /// Load them: what 99 % do not exceed.
     pub p99_ns: u64,
-    /// Beside them: the longest.
+    /// Load them: the longest.
     pub max_ns: u64,
     /// The median beside them by that without.
     pub median_slowdown: f64,
@@ -97,23 +97,23 @@ pub struct Questions {
     pub longest_pause_ns: u64,
 }
 
-impl Questions {
+impl RpcFigures {
     /// Sums times up, and has the streams' longest pause; `None` if there are no times.
-    pub fn of(alone: &[u64], beside: &[u64], longest_pause_ns: u64) -> Option<Self> {
+    pub fn of(alone: &[u64], loaded: &[u64], longest_pause_ns: u64) -> Option<Self> {
         let percents: [Percent; 2] = ["90".parse().ok()?, "99".parse().ok()?];
         let sum_up = |times: &[u64]| Summary::with(times.to_vec(), &percents);
-        let (alone, beside) = (sum_up(alone)?, sum_up(beside)?);
+        let (alone, loaded) = (sum_up(alone)?, sum_up(loaded)?);
         let of = |summary: &Summary, percent| summary.percentiles.get(&percent).copied();
         let slowdown = |ns: u64| ns as f64 / alone.median.max(1) as f64;
-        let p99 = of(&beside, percents[1])?;
+        let p99 = of(&loaded, percents[1])?;
         Some(Self {
             alone_median_ns: alone.median,
             alone_p99_ns: of(&alone, percents[1])?,
-            median_ns: beside.median,
-            p90_ns: of(&beside, percents[0])?,
+            median_ns: loaded.median,
+            p90_ns: of(&loaded, percents[0])?,
             p99_ns: p99,
-            max_ns: beside.max,
-            median_slowdown: slowdown(beside.median),
+            max_ns: loaded.max,
+            median_slowdown: slowdown(loaded.median),
             p99_slowdown: slowdown(p99),
             longest_pause_ns,
         })
@@ -127,24 +127,24 @@ impl Questions {
 ///
 /// [`Lost`](super::links::Lost) where a client is to blame or nothing came for `give_up`; otherwise
 /// what the socket or the system says, or the server said something out of turn.
-pub fn ask(
+pub fn run(
     member: &mut Member,
     control: BorrowedFd<'_>,
-    what: Questioning,
+    series: RpcSeries,
     give_up: Duration,
-    asked: &mut Asked,
+    times: &mut RpcTimes,
 ) -> Result<End> {
     let number = member.number;
     match &mut member.links[..] {
         [link @ Link { peer: CLOCK, .. }] => {
             link.socket.set_nonblocking(false)?;
-            match (number, what.beside) {
-                (ASKER, _) => questions(link, control, what, &mut asked.times_ns),
-                (_, Beside::Streams) => stream(link, control, number),
-                (_, Beside::Nothing) => Ok(End::Complete),
+            match (number, series.load) {
+                (CALLER, _) => questions(link, control, series, &mut times.times_ns),
+                (_, Load::Streams) => stream(link, control, number),
+                (_, Load::None) => Ok(End::Complete),
             }
         }
-        links => serve(links, control, what, give_up, asked),
+        links => serve(links, control, series, give_up, times),
     }
 }
 
@@ -152,16 +152,16 @@ pub fn ask(
 fn questions(
     link: &mut Link,
     control: BorrowedFd<'_>,
-    what: Questioning,
+    series: RpcSeries,
     times: &mut Vec<u64>,
 ) -> Result<End> {
-    let question = message(ASKER, what.series.size);
-    let pause = Duration::from_millis(what.pause_ms.into());
+    let request = message(CALLER, series.series.size);
+    let pause = Duration::from_millis(series.pause_ms.into());
     let socket = link.socket.as_mut();
     if expect(socket, control, GO)? == End::Interrupted {
         return Ok(End::Interrupted);
     }
-    for number in 0..what.series.rounds {
+    for number in 0..series.series.rounds {
         if number > 0 && !pause.is_zero() {
             let [interrupted] = wait_readable([control], Some(pause))?;
             if interrupted {
@@ -169,8 +169,8 @@ fn questions(
             }
         }
         let start = Instant::now();
-        write(socket, &question, "asking")?;
-        if expect(socket, control, ANSWER)? == End::Interrupted {
+        write(socket, &request, "asking")?;
+        if expect(socket, control, REPLY)? == End::Interrupted {
             return Ok(End::Interrupted);
         }
         times.push(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
@@ -239,7 +239,7 @@ enum Incoming {
     /// Nothing.
     Silent,
     /// So much of a question.
-    Question(u64),
+    Request(u64),
     /// So much of a stream, the last block of which is this.
     Stream(u64, bool),
     /// A stream has ended.
@@ -252,7 +252,7 @@ struct Server<'a> {
     incoming: Vec<Incoming>,
     buffer: Vec<u8>,
     size: u64,
-    /// Questions to be answered yet.
+    /// RpcFigures to be answered yet.
     left: u32,
     /// Bytes of all streams.
     streamed: u64,
@@ -266,42 +266,42 @@ struct Server<'a> {
 fn serve(
     clients: &mut [Link],
     control: BorrowedFd<'_>,
-    what: Questioning,
+    series: RpcSeries,
     give_up: Duration,
-    asked: &mut Asked,
+    times: &mut RpcTimes,
 ) -> Result<End> {
     let watch = Watch::new(control, clients)?;
     let incoming = clients
         .iter()
-        .map(|client| match (client.peer, what.beside) {
-            (ASKER, _) => Incoming::Question(0),
-            (_, Beside::Streams) => Incoming::Stream(0, false),
-            (_, Beside::Nothing) => Incoming::Silent,
+        .map(|client| match (client.peer, series.load) {
+            (CALLER, _) => Incoming::Request(0),
+            (_, Load::Streams) => Incoming::Stream(0, false),
+            (_, Load::None) => Incoming::Silent,
         });
     let mut server = Server {
         incoming: incoming.collect(),
         clients,
         buffer: vec![0; PIECE],
-        size: what.series.size,
-        left: what.series.rounds,
+        size: series.series.size,
+        left: series.series.rounds,
         streamed: 0,
         begun: None,
         heard: Vec::new(),
     };
     server.tell_streams(GO)?;
     server.begin_in_time()?;
-    server.run(watch, give_up, asked)
+    server.run(watch, give_up, times)
 }
 
 impl Server<'_> {
-    fn run(&mut self, mut watch: Watch, give_up: Duration, asked: &mut Asked) -> Result<End> {
+    fn run(&mut self, mut watch: Watch, give_up: Duration, times: &mut RpcTimes) -> Result<End> {
         while !self.is_over() {
             let Some(ready) = watch.wait(give_up)? else {
                 return Ok(End::Interrupted);
             };
             ensure!(ready > 0, "nothing came for {} s", give_up.as_secs_f32());
             for number in 0..ready {
-                self.read(watch.ready(number).0, asked)?;
+                self.read(watch.ready(number).0, times)?;
             }
             self.begin_in_time()?;
         }
@@ -322,7 +322,7 @@ impl Server<'_> {
         let now = Instant::now();
         self.begun = Some((now, self.streamed));
         self.heard = vec![now; self.clients.len()];
-        self.tell_all(GO, |incoming| matches!(incoming, Incoming::Question(_)))
+        self.tell_all(GO, |incoming| matches!(incoming, Incoming::Request(_)))
     }
 
     fn tell_streams(&mut self, byte: u8) -> Result<()> {
@@ -339,16 +339,16 @@ impl Server<'_> {
     }
 
     /// Reads a piece from a client.
-    fn read(&mut self, client: usize, asked: &mut Asked) -> Result<()> {
+    fn read(&mut self, client: usize, times: &mut RpcTimes) -> Result<()> {
         let read = self.clients[client].read(&mut self.buffer)?;
         if read == 0 {
             return Ok(());
         }
         match self.incoming[client] {
-            Incoming::Question(before) => self.take_question(client, before, read, asked),
+            Incoming::Request(before) => self.take_request(client, before, read, times),
             Incoming::Stream(before, last) => {
                 if self.left > 0 {
-                    self.note_pause(client, asked);
+                    self.note_pause(client, times);
                 }
                 self.take_stream(client, (before, last), read)
             }
@@ -359,42 +359,42 @@ impl Server<'_> {
     }
 
     /// Something has come from a stream, or the questions are over.
-    fn note_pause(&mut self, client: usize, asked: &mut Asked) {
+    fn note_pause(&mut self, client: usize, times: &mut RpcTimes) {
         if let Some(heard) = self.heard.get_mut(client) {
             let now = Instant::now();
             let pause = u64::try_from((now - *heard).as_nanos()).unwrap_or(u64::MAX);
-            asked.longest_pause_ns = asked.longest_pause_ns.max(pause);
+            times.longest_pause_ns = times.longest_pause_ns.max(pause);
             *heard = now;
         }
     }
 
-    fn take_question(
+    fn take_request(
         &mut self,
         client: usize,
         before: u64,
         read: usize,
-        asked: &mut Asked,
+        times: &mut RpcTimes,
     ) -> Result<()> {
         let after = before + read as u64;
-        let asker = &self.clients[client];
+        let caller = &self.clients[client];
         ensure!(
             after <= self.size && self.left > 0,
-            asker.lost("it asks something else")
+            caller.lost("it asks something else")
         );
-        asker.check(before, &self.buffer[..read])?;
-        self.incoming[client] = Incoming::Question(after % self.size);
+        caller.check(before, &self.buffer[..read])?;
+        self.incoming[client] = Incoming::Request(after % self.size);
         if after < self.size {
             return Ok(());
         }
         self.left -= 1;
-        self.clients[client].tell(ANSWER)?;
+        self.clients[client].tell(REPLY)?;
         if self.left == 0 {
             let (start, before) = self.begun.context("a question before the go")?;
-            asked.ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            asked.bytes = self.streamed - before;
+            times.ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            times.bytes = self.streamed - before;
             for client in 0..self.clients.len() {
                 if matches!(self.incoming[client], Incoming::Stream(..)) {
-                    self.note_pause(client, asked);
+                    self.note_pause(client, times);
                 }
             }
             self.tell_streams(ENOUGH)?;
@@ -465,18 +465,18 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_answered_beside_streams_and_alone_on_the_same_connections() {
+    fn calls_are_answered_under_load_and_alone_on_the_same_connections() {
         let (mut server, mut clients) = members(3);
         let (control, _coordinator) = UnixStream::pair().unwrap();
-        for (size, rounds, beside, pause_ms) in [
-            (100, 7, Beside::Nothing, 0),
-            (100_000, 5, Beside::Streams, 0),
-            (1, 3, Beside::Streams, 1),
-            (1, 2, Beside::Nothing, 0),
+        for (size, rounds, load, pause_ms) in [
+            (100, 7, Load::None, 0),
+            (100_000, 5, Load::Streams, 0),
+            (1, 3, Load::Streams, 1),
+            (1, 2, Load::None, 0),
         ] {
-            let what = Questioning {
+            let series = RpcSeries {
                 series: Series { size, rounds },
-                beside,
+                load,
                 pause_ms,
             };
             let mut all = thread::scope(|scope| {
@@ -485,26 +485,26 @@ mod tests {
                     .map(|member| {
                         let control = control.as_fd();
                         scope.spawn(move || {
-                            let mut asked = Asked::default();
-                            let end = ask(member, control, what, GIVE_UP, &mut asked);
+                            let mut times = RpcTimes::default();
+                            let end = run(member, control, series, GIVE_UP, &mut times);
                             assert_eq!(end.unwrap(), End::Complete);
-                            asked
+                            times
                         })
                     })
                     .collect();
-                let mut asked = Asked::default();
-                let end = ask(&mut server, control.as_fd(), what, GIVE_UP, &mut asked);
+                let mut times = RpcTimes::default();
+                let end = run(&mut server, control.as_fd(), series, GIVE_UP, &mut times);
                 assert_eq!(end.unwrap(), End::Complete);
                 let others = others.into_iter().map(|other| other.join().unwrap());
-                [asked].into_iter().chain(others).collect::<Vec<_>>()
+                [times].into_iter().chain(others).collect::<Vec<_>>()
             });
-            let asker = all.remove(1);
-            assert_eq!(asker.times_ns.len(), rounds as usize);
-            assert!(asker.times_ns.iter().all(|ns| *ns > 0 && *ns <= all[0].ns));
-            assert!(all.iter().all(|asked| asked.times_ns.is_empty()));
-            assert!(beside == Beside::Streams || all[0].bytes == 0);
+            let caller = all.remove(1);
+            assert_eq!(caller.times_ns.len(), rounds as usize);
+            assert!(caller.times_ns.iter().all(|ns| *ns > 0 && *ns <= all[0].ns));
+            assert!(all.iter().all(|times| times.times_ns.is_empty()));
+            assert!(load == Load::Streams || all[0].bytes == 0);
             let pause = all[0].longest_pause_ns;
-            assert_eq!(beside == Beside::Streams, pause > 0);
+            assert_eq!(load == Load::Streams, pause > 0);
             assert!(pause <= all[0].ns);
             let pauses = u64::from(pause_ms) * u64::from(rounds - 1);
             assert!(all[0].ns >= pauses * 1_000_000);
@@ -514,19 +514,16 @@ mod tests {
     #[test]
     fn a_slowdown_is_by_the_median_without_streams() {
         let alone: Vec<u64> = (1..=199).collect();
-        let beside: Vec<u64> = (1..=100).map(|ns| ns * 10).collect();
-        let questions = Questions::of(&alone, &beside, 7).unwrap();
-        assert_eq!((questions.alone_median_ns, questions.median_ns), (100, 505));
+        let loaded: Vec<u64> = (1..=100).map(|ns| ns * 10).collect();
+        let figures = RpcFigures::of(&alone, &loaded, 7).unwrap();
+        assert_eq!((figures.alone_median_ns, figures.median_ns), (100, 505));
         assert_eq!(
-            (questions.p90_ns, questions.p99_ns, questions.max_ns),
+            (figures.p90_ns, figures.p99_ns, figures.max_ns),
             (900, 990, 1000)
         );
-        assert_eq!(
-            (questions.median_slowdown, questions.p99_slowdown),
-            (5.05, 9.9)
-        );
-        assert_eq!(questions.longest_pause_ns, 7);
-        assert_eq!(Questions::of(&[], &beside, 7), None);
+        assert_eq!((figures.median_slowdown, figures.p99_slowdown), (5.05, 9.9));
+        assert_eq!(figures.longest_pause_ns, 7);
+        assert_eq!(RpcFigures::of(&[], &loaded, 7), None);
     }
 
     #[test]
@@ -534,19 +531,19 @@ mod tests {
         let (mut server, mut clients) = members(2);
         let (control, mut coordinator) = UnixStream::pair().unwrap();
         std::io::Write::write_all(&mut coordinator, b"x").unwrap();
-        let what = Questioning {
+        let series = RpcSeries {
             series: Series {
                 size: 1,
                 rounds: u32::MAX,
             },
-            beside: Beside::Streams,
+            load: Load::Streams,
             pause_ms: 0,
         };
         for member in [&mut server].into_iter().chain(&mut clients) {
-            let mut asked = Asked::default();
+            let mut times = RpcTimes::default();
             // The server's bytes have come: the second client would stream, if nobody had something
             // to say.
-            let end = ask(member, control.as_fd(), what, GIVE_UP, &mut asked).unwrap();
+            let end = run(member, control.as_fd(), series, GIVE_UP, &mut times).unwrap();
             assert_eq!(end, End::Interrupted);
         }
     }

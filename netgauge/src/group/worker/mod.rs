@@ -15,7 +15,7 @@ use crate::group::net::flows::Flows;
 use crate::group::net::links::{Link, Lost, Member};
 use crate::group::net::orders::{Answer, EspParameters, Opening, Order};
 use crate::group::net::rounds::{End, Series};
-use crate::group::net::rpc::{self, Asked, Questioning};
+use crate::group::net::rpc::{self, RpcSeries, RpcTimes};
 use crate::host::wait_readable;
 use crate::transport::kinds::{find, stream_kind};
 use crate::transport::streams::{StreamKind, StreamListener};
@@ -34,14 +34,14 @@ enum Role {
 }
 
 /// One participant.
-pub struct Part {
+pub struct Worker {
     /// The orders that it was started with.
     options: Context,
     role: Role,
     parameters: Option<Parameters>,
 }
 
-impl Part {
+impl Worker {
     /// One that has been told nothing yet.
     pub fn new(options: Context) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Part {
     /// # Errors
     ///
     /// The coordinator is gone.
-    pub fn obey(&mut self, order: Order, control: &mut Control) -> Result<()> {
+    pub fn handle(&mut self, order: Order, control: &mut Control) -> Result<()> {
         let said = match self.carry_out(order, control) {
             Ok(None) => return Ok(()),
             Ok(Some(answer)) => Message::Answer(answer),
@@ -96,7 +96,7 @@ impl Part {
                 accept,
             } => return self.join(opening, number, connect, &accept, control),
             Order::Exchange { series, flows } => return self.exchange(series, &flows, control),
-            Order::Ask(what) => return self.ask(what, control),
+            Order::Rpc(series) => return self.call(series, control),
             Order::Leave => {
                 self.role = Role::None;
                 Answer::Left
@@ -130,19 +130,19 @@ impl Part {
     }
 
     /// Asks, answers, or sends beside that.
-    fn ask(&mut self, what: Questioning, control: &mut Control) -> Result<Option<Answer>> {
-        let (member, give_up) = self.member(what.series)?;
+    fn call(&mut self, series: RpcSeries, control: &mut Control) -> Result<Option<Answer>> {
+        let (member, give_up) = self.member(series.series)?;
         control.send(&Message::Answer(Answer::Ready))?;
-        let mut asked = Asked::default();
-        let end = rpc::ask(member, control.as_fd(), what, give_up, &mut asked);
-        let times = std::mem::take(&mut asked.times_ns);
-        tell(control, &times, |times_ns| {
-            Answer::Asked(Asked {
+        let mut times = RpcTimes::default();
+        let end = rpc::run(member, control.as_fd(), series, give_up, &mut times);
+        let calls = std::mem::take(&mut times.times_ns);
+        tell(control, &calls, |times_ns| {
+            Answer::RpcTimes(RpcTimes {
                 times_ns,
-                ..Asked::default()
+                ..RpcTimes::default()
             })
         })?;
-        control.send(&Message::Answer(Answer::Asked(asked)))?;
+        control.send(&Message::Answer(Answer::RpcTimes(times)))?;
         ended(end)
     }
 
@@ -295,7 +295,7 @@ mod tests {
 
     /// A participant, and what its coordinator says to it and hears of it.
     struct Pair {
-        part: Part,
+        worker: Worker,
         control: Control,
         coordinator: Control,
     }
@@ -305,7 +305,7 @@ mod tests {
             let (ours, theirs) = UnixStream::pair().unwrap();
             let control = |stream| Control::local_pair(stream, "other", Some(PATIENCE)).unwrap();
             Self {
-                part: Part::new(Context {
+                worker: Worker::new(Context {
                     // Nobody who connects is waited for here.
                     give_up: Duration::from_millis(50),
                     ..crate::transport::tests::streams()
@@ -328,7 +328,7 @@ mod tests {
                 let Message::Order(order) = self.control.receive().unwrap() else {
                     unreachable!()
                 };
-                self.part.obey(order, &mut self.control).unwrap();
+                self.worker.handle(order, &mut self.control).unwrap();
             }
             let mut answers = Vec::new();
             while self.coordinator.is_ready(Duration::ZERO).unwrap() {
