@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A pattern's name and defaults: all that is known of it without its work.
+//! A pattern's name and defaults, without its work.
 
 use crate::sizes::SizeSpec;
 
 /// The pattern that measures remote calls while other hosts send streams.
 pub const LOADED_LATENCY: &str = "loaded-latency";
 
-/// What the command line has to know of a pattern.
+/// A pattern's facts that the command line and reports use.
 #[derive(Debug)]
 pub struct PatternInfo {
     /// Name in option `-x`, and in reports.
     pub name: &'static str,
     /// Further names that option `-x` takes for it.
     pub aliases: &'static [&'static str],
-    /// The sizes, and ranges of them, if option `-s` names none.
+    /// Sizes, as ranges from smallest to largest, if option `-s` names none.
     pub(crate) sizes: &'static [(u64, u64)],
-    /// The tests per size if option `-c` names no number.
+    /// Tests per size, if option `-c` names no number.
     pub tests: u32,
-    /// Bytes of the largest size it takes.
+    /// The largest size that it takes, bytes.
     pub most: u64,
 }
 
 impl PatternInfo {
-    /// The sizes if option `-s` names none.
+    /// The sizes, if option `-s` names none.
     pub fn sizes(&self) -> SizeSpec {
         SizeSpec::from(self.sizes)
     }

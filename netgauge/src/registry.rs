@@ -37,7 +37,7 @@ pub enum Kind {
     Group(&'static dyn GroupPattern),
 }
 
-/// All patterns, in the order they are listed.
+/// All patterns, in the order in which they are listed.
 pub static PATTERNS: [Pattern; 12] = [
     // Both sides hold a message in memory.
     pair("one-one", &[(1, 64 << 10)], 100, 64 << 20, &OneOne),
@@ -77,7 +77,7 @@ pub static PATTERNS: [Pattern; 12] = [
 /// Sizes of most patterns of many.
 const SIZES: &[(u64, u64)] = &[(64 << 10, 64 << 10), (256 << 10, 256 << 10)];
 
-/// A pattern of two, with its sizes, the tests of each, and the largest size it takes.
+/// A pattern of two, with its sizes, the tests per size, and the largest size it takes.
 const fn pair(
     name: &'static str,
     sizes: &'static [(u64, u64)],
@@ -136,7 +136,7 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// As there, also where the pattern takes no such size.
+    /// As [`PairPattern::follow`]; or the pattern does not take this size.
     pub fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
         ensure!(
             (1..=self.info.most).contains(&step.size),
@@ -170,11 +170,11 @@ fn names(patterns: impl Iterator<Item = &'static Pattern>) -> String {
     names.join(", ")
 }
 
-/// Finds a pattern of two by its name.
+/// Finds a pattern of two by a name.
 ///
 /// # Errors
 ///
-/// There is none of that name.
+/// No pattern of two has that name.
 pub fn find(name: &str) -> Result<&'static Pattern> {
     let found = of_two().find(|pattern| pattern.info.is_called(name));
     found.with_context(|| {
@@ -185,11 +185,11 @@ pub fn find(name: &str) -> Result<&'static Pattern> {
     })
 }
 
-/// The pattern of more than two that option -x names; `None` if it names patterns of two.
+/// The pattern of many that option -x names; `None` if it names patterns of two.
 ///
 /// # Errors
 ///
-/// It names both kinds, or two of this kind.
+/// The option names both kinds, or two patterns of many.
 pub fn many(option: &str) -> Result<Option<&'static Pattern>> {
     let named = |name| of_many().find(|pattern| pattern.info.is_called(name));
     let found: Vec<_> = option.split(',').map(named).collect();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Messages that are answered when the last of some has come: what three patterns are made of.
+//! Messages that are answered after the last one of several: the exchange of three patterns.
 //!
-//! A message is filled with the number of its exchange, so that what is late is told apart.
+//! A message is filled with the number of its exchange, which identifies late ones.
 
 use std::io;
 
@@ -11,8 +11,8 @@ use anyhow::Result;
 use super::Link;
 use crate::transport::Transport;
 
-/// The leader's part of one exchange: `count` messages go, an answer that is as long as `answer`
-/// comes back.
+/// The leader's part of one exchange: it sends `count` messages, and receives an answer of the
+/// length of `answer`.
 pub(super) fn exchange(
     transport: &mut dyn Transport,
     message: &[u8],
@@ -25,7 +25,7 @@ pub(super) fn exchange(
     await_answer(transport, message[0], answer)
 }
 
-/// Waits for the answer to exchange `tag`, passing over late ones.
+/// Waits for the answer to exchange `tag`, and discards late ones.
 pub(super) fn await_answer(
     transport: &mut dyn Transport,
     tag: u8,
@@ -39,8 +39,8 @@ pub(super) fn await_answer(
     }
 }
 
-/// The follower's part of `rounds` exchanges: after every `count` messages of `size` bytes it
-/// sends an answer of `answer` bytes.
+/// The follower's part of `rounds` exchanges: it answers every `count` messages of `size` bytes
+/// with `answer` bytes.
 pub(super) fn answer_messages(
     link: &mut Link<'_>,
     rounds: u32,
@@ -50,7 +50,7 @@ pub(super) fn answer_messages(
     let (mut message, mut answer) = (vec![0; size], vec![0; answer]);
     let (mut answered, mut came, mut tag) = (0, 0, None);
     loop {
-        // An answer may have got lost, and its messages come again.
+        // If an answer is lost, its messages come again.
         if answered >= rounds && (link.is_reliable() || link.wait_for_control()?) {
             return Ok(());
         }
@@ -63,7 +63,7 @@ pub(super) fn answer_messages(
         }
         came += 1;
         if came == count {
-            // An answer that is as long as the message is the same, and takes no time to make.
+            // An answer of the message's length is the message itself, and takes no time to make.
             if size != answer.len() {
                 answer.fill(message[0]);
                 link.reply(&answer)?;

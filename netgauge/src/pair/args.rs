@@ -10,7 +10,7 @@ use crate::sizes::parse_size;
 use crate::transport::kind::Kind;
 use crate::transport::kinds;
 
-/// The most of one write to a stream: both sides hold that in memory.
+/// The longest write to a stream: both sides hold it in memory.
 pub(super) const MOST_BLOCK: usize = 64 << 20;
 
 /// Options that only some patterns of two have.
@@ -35,11 +35,11 @@ fn parse_block(text: &str) -> Result<u32, String> {
 }
 
 impl PatternArgs {
-    /// Checks that each option means something to one of the patterns that were chosen.
+    /// Checks that each option applies to one of the chosen patterns.
     ///
     /// # Errors
     ///
-    /// It says which does not.
+    /// An option does not apply; the text names it.
     pub fn check(&self, patterns: &[&str]) -> Result<()> {
         let chosen = |name| patterns.contains(&name);
         if self.eor && !chosen("flood") {
@@ -69,11 +69,11 @@ impl PatternArgs {
         Ok(())
     }
 
-    /// Can `pattern` do by this kind of transport what the options ask of it?
+    /// Checks that `pattern`, with these options, can measure this kind of transport.
     ///
     /// # Errors
     ///
-    /// It says why not, and by which it can.
+    /// It cannot; the text has the transports that it can measure.
     pub fn suits(&self, pattern: &str, kind: &Kind) -> Result<()> {
         ensure!(
             !self.eor || pattern != "flood" || kind.records,

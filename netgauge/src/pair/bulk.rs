@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A long stream one way: what a byte costs.
+//! A long stream in one direction: the cost of a byte.
 //!
-//! Streams are written in blocks, of 64 KiB unless told otherwise. Datagrams go as large as they
-//! may, not more than [`WINDOW`] beyond what the receiver has confirmed, so that none finds its
-//! buffer full. The clock runs from the first write to the receiver's word that all has come.
+//! Streams are written in blocks, of 64 KiB by default. Datagrams are as large as possible. At most
+//! [`WINDOW`] of them are unconfirmed, so that the receiver's buffer does not overflow. The time
+//! runs from the first write to the receiver's confirmation of the last byte.
 
 use std::io;
 use std::time::Instant;
@@ -17,11 +17,11 @@ use crate::control::Step;
 use crate::report::{Measured, Row};
 use crate::transport::Transport;
 
-/// Bytes of one write to a stream if option `--block` says nothing, and the most of one datagram.
+/// Bytes of one write to a stream without option `--block`, and of the largest datagram.
 const BLOCK: usize = 64 * 1024;
-/// Datagrams that the receiver confirms with one byte.
+/// Datagrams that the receiver confirms together, with one byte.
 const CREDIT: u64 = 16;
-/// Datagrams that may be on their way unconfirmed.
+/// Datagrams that may be unconfirmed.
 const WINDOW: u64 = 2 * CREDIT;
 
 /// The pattern.
@@ -46,7 +46,7 @@ impl PairPattern for Bulk {
         };
         let mut buffer = vec![0; chunk];
         for _ in 0..step.rounds {
-            // The sender may have given this transfer up.
+            // The sender may have abandoned this transfer.
             if !transfer.receive(link, &mut buffer)? {
                 return Ok(());
             }
@@ -68,7 +68,7 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     let mut round = 0;
     while round < rounds {
         tag = tag.wrapping_add(1);
-        // A step per transfer: after a loss both sides begin anew.
+        // Each transfer is a step, so both sides start again after a loss.
         link.begin(Step {
             size,
             chunk: chunk as u32,
@@ -97,11 +97,11 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     Ok(plan.row(size, losses.total, median, measured))
 }
 
-/// One stream, cut into messages of `chunk` bytes, the last one shorter.
+/// One stream, split into messages of `chunk` bytes; the last one may be shorter.
 struct Transfer {
     size: u64,
     chunk: usize,
-    /// The value of each byte of it, and of its confirmations.
+    /// The value of each byte of the stream, and of its confirmations.
     tag: u8,
 }
 
@@ -135,7 +135,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Has all been received?
+    /// Returns whether the whole transfer has arrived.
     fn receive(&self, link: &mut Link<'_>, buffer: &mut [u8]) -> io::Result<bool> {
         let reliable = link.is_reliable();
         let (mut left, mut received) = (self.size, 0u64);
@@ -144,7 +144,7 @@ impl Transfer {
             if !link.receive(&mut buffer[..length])? {
                 return Ok(false);
             }
-            // A late datagram of a transfer that was given up.
+            // A late datagram of an abandoned transfer.
             if buffer[0] != self.tag {
                 continue;
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The side that measures.
+//! The client, which measures.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::transport::kind::Kind;
 use crate::transport::kinds;
 use crate::transport::{self, Context, Role, SocketOptions};
 
-/// The client's orders.
+/// The client's options.
 #[derive(Clone)]
 pub struct ClientOptions {
     /// The server's name or address.
@@ -50,7 +50,7 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// Can the pattern measure this transport, with its options?
+    /// Checks that the pattern, with its options, can measure this transport.
     fn check(&self, kind: &Kind) -> Result<()> {
         self.work.suits(kind)?;
         self.plan.args.suits(self.pattern.name, kind)
@@ -58,7 +58,7 @@ impl Planned {
 }
 
 impl ClientOptions {
-    /// Warnings of options that mean nothing to some of the transports.
+    /// Warnings of options that do not apply to some of the transports.
     pub fn remarks(&self) -> Vec<String> {
         if self.measuring.is_all() {
             return kinds::remarks(&self.measuring.sockets);
@@ -70,11 +70,11 @@ impl ClientOptions {
         said.then_some(remark).into_iter().collect()
     }
 
-    /// Looks whether the patterns can do what is planned.
+    /// Checks that the patterns can do what is planned.
     ///
     /// # Errors
     ///
-    /// A size is not the pattern's, or nothing is to be done.
+    /// A size is too large for the pattern, or no test is planned.
     pub fn check(&self) -> Result<()> {
         for Planned { pattern, plan, .. } in &self.patterns {
             let most = pattern.most;
@@ -93,12 +93,12 @@ impl ClientOptions {
     }
 }
 
-/// Measures everything that was asked for, but for what cannot be. A transport that fails is
-/// reported as failed, and the others are measured all the same, unless the peer is gone.
+/// Measures everything that is planned. A transport that fails is reported, and the others are
+/// measured, unless the peer is gone.
 ///
 /// # Errors
 ///
-/// A size is not the pattern's, or no server can be reached.
+/// A size is too large for the pattern, or no server can be reached.
 pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
     options.check()?;
     let mut client = Client {
@@ -126,11 +126,11 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
 struct Client<'a> {
     control: Control,
     options: &'a ClientOptions,
-    /// Why nothing more can be measured.
+    /// Why nothing more can be measured, if the peer is gone.
     gone: Option<String>,
-    /// Both ends of the transport that is measured are there.
+    /// Both ends of the present transport are open.
     opened: bool,
-    /// The remark of the transport that was measured last.
+    /// The remark of the last transport.
     remark: Option<String>,
 }
 
@@ -147,7 +147,8 @@ impl Client<'_> {
         Ok(record)
     }
 
-    /// Adds what comes of one transport with one pattern, and says how many sizes were measured.
+    /// Measures one transport with one pattern, adds the results to the report, and returns the
+    /// number of sizes measured.
     fn add(
         &mut self,
         report: &mut Report,
@@ -178,7 +179,7 @@ impl Client<'_> {
             Some(reason) => Err(anyhow!("not measured: {reason}")),
             None => {
                 progress.begin(kind.name, pattern);
-                // What came of those before is told even if this one's first size is not done.
+                // Earlier runs are part of the report even if this run has no row yet.
                 tell(&rows);
                 self.measure(kind, planned, &mut |row| {
                     progress.advance(1);
@@ -208,7 +209,7 @@ impl Client<'_> {
         done
     }
 
-    /// Measures one transport with one pattern, and leaves the peer ready for the next.
+    /// Measures one transport with one pattern, and closes it at both ends.
     fn measure(
         &mut self,
         kind: &'static Kind,
@@ -229,7 +230,7 @@ impl Client<'_> {
             options: kind.options(&measuring.sockets),
             congestion: None,
         };
-        // What fails here is no business of the peer's.
+        // A failure of this does not involve the peer.
         let prepared = (kind.prepare)(&context)?;
         let streams = Streams::of(kind, &context);
         self.control.send(&Message::Open(Open {
@@ -242,7 +243,7 @@ impl Client<'_> {
         let result = self.open_and_lead(prepared, &context.options, streams, planned, rows);
         match result {
             Err(error) if is_peer_gone(&error) => Err(error),
-            // A peer that dies on the way out has still been measured.
+            // The results count even if the peer dies while it closes.
             result => self.close().and(result),
         }
     }
@@ -275,7 +276,7 @@ impl Client<'_> {
         result
     }
 
-    /// Tells the peer that this transport is done, and takes what it still had to say.
+    /// Makes the peer close this transport, and discards its remaining messages.
     fn close(&mut self) -> Result<()> {
         self.control.send(&Message::Close)?;
         while self.control.receive()? != Message::Closed {}

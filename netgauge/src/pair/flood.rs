@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Many small messages one way, without waiting: what sending one costs when the next is always
-//! there (Treydte 2007, 6.6.1 and figure 21).
+//! Many small messages in one direction, without waiting: the cost of sending one when the next is
+//! always ready (Treydte 2007, 6.6.1 and figure 21).
 //!
-//! Each call that sends is timed; where it has to wait for room, that is part of its time. The
-//! follower counts what comes and sends its tally: over a stream when all is there, else when it
-//! is asked.
+//! Each sending call is timed, with its wait for room if there is one. The follower counts the
+//! messages and sends its tally: over a stream after the last message, otherwise on request.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use crate::sizes::human;
 use crate::summary::mbit_per_s;
 use crate::transport::Transport;
 
-/// Bytes that the follower takes out of a stream with one call, at most.
+/// Bytes that the follower reads from a stream with one call, at most.
 const BLOCK: usize = 64 * 1024;
 
 /// The pattern.
@@ -28,7 +27,7 @@ pub(crate) struct Flood;
 
 impl PairPattern for Flood {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
-        // The other half of the tags are for questions.
+        // Requests for the tally have the other half of the tags.
         let mut tags = (1..=u8::MAX / 2).cycle();
         for &size in &plan.sizes {
             if let Some(most) = link.transport.max_datagram() {
@@ -59,7 +58,7 @@ impl PairPattern for Flood {
     }
 }
 
-/// Sends `count` messages, each filled with `tag`, and learns what came of them.
+/// Sends `count` messages, each filled with `tag`, and gets the follower's tally.
 fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Result<Row> {
     link.begin(Step {
         tag,
@@ -76,9 +75,9 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
             true => link.transport.send_record(&message),
             false => link.transport.send(&message),
         };
-        // What finds no room has not come either, and is counted as the others that got lost.
+        // A message that finds no room is counted as lost.
         unsent.judge(link, sent)?;
-        // One look at the clock a message: what it costs is in the time once.
+        // The clock is read once per message, so that its cost is in the time once.
         let now = Instant::now();
         times.push(now.duration_since(last).as_nanos() as u64);
         last = now;
@@ -87,8 +86,8 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
         true => receive_tally(link.transport, tag).map_err(|error| link.explain(error))?,
         false => ask_for_tally(link, &vec![!tag; size as usize], tag)?,
     };
-    // Over a stream the tally comes when the last message has been read. Datagrams are there when
-    // both sides are done; the answer to the question says nothing about them.
+    // Over a stream the tally comes when the last message was read. With datagrams, the time ends
+    // when both sides are done; the answer to the request does not show that.
     let elapsed = match link.is_reliable() {
         true => start.elapsed(),
         false => last.duration_since(start).max(tally.time),
@@ -110,18 +109,18 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
     })
 }
 
-/// The follower's view of a flood.
+/// The follower's count of a flood.
 struct Tally {
-    /// Messages.
+    /// Messages that arrived.
     came: u32,
-    /// From the first to the last datagram.
+    /// From the first datagram to the last.
     time: Duration,
 }
 
 impl Tally {
     const LENGTH: usize = 1 + 4 + 8;
 
-    /// The tag comes first, as in every message.
+    /// The tag comes first, as in each message.
     fn to_bytes(&self, tag: u8) -> [u8; Self::LENGTH] {
         let mut bytes = [tag; Self::LENGTH];
         bytes[1..5].copy_from_slice(&self.came.to_be_bytes());
@@ -138,7 +137,7 @@ impl Tally {
     }
 }
 
-/// Waits for the tally of flood `tag`, passing over that of an earlier one.
+/// Waits for the tally of flood `tag`, and discards earlier ones.
 fn receive_tally(transport: &mut dyn Transport, tag: u8) -> io::Result<Tally> {
     let mut bytes = [0; Tally::LENGTH];
     while bytes[0] != tag {
@@ -147,8 +146,8 @@ fn receive_tally(transport: &mut dyn Transport, tag: u8) -> io::Result<Tally> {
     Ok(Tally::from_bytes(&bytes))
 }
 
-/// Asks for the tally until an answer comes: the question may be one datagram too many for the
-/// follower, as others before it.
+/// Requests the tally until an answer comes: the request, like datagrams before it, may find no
+/// room at the follower.
 fn ask_for_tally(link: &mut Link<'_>, question: &[u8], tag: u8) -> Result<Tally> {
     let mut losses = Losses::new(0);
     loop {
@@ -165,7 +164,7 @@ fn ask_for_tally(link: &mut Link<'_>, question: &[u8], tag: u8) -> Result<Tally>
     }
 }
 
-/// Reads all that was sent; the bytes of several messages at once.
+/// Reads the whole flood, several messages with one call.
 fn follow_stream(link: &mut Link<'_>, step: &Step) -> Result<()> {
     let mut left = step.size * u64::from(step.rounds);
     let block = (BLOCK as u64 / step.size).max(1) * step.size;
@@ -182,13 +181,13 @@ fn follow_stream(link: &mut Link<'_>, step: &Step) -> Result<()> {
     Ok(link.transport.send(&tally.to_bytes(step.tag))?)
 }
 
-/// Counts what comes and answers questions, until there is something else to do.
+/// Counts datagrams and answers requests, until the leader sends a control message.
 fn follow_datagrams(link: &mut Link<'_>, step: &Step) -> Result<()> {
     let mut message = vec![0; step.size as usize];
     let (mut came, mut asked) = (0, false);
     let (mut first, mut last) = (None, None);
     loop {
-        // Looking costs time, which a flood does not leave.
+        // A check takes time, which a flood does not leave.
         if asked && link.wait_for_control()? {
             return Ok(());
         }

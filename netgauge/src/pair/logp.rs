@@ -3,18 +3,17 @@
 //! The parameters of the P-LogP model: send overhead o_s(s), receive overhead o_r(s), gap g(s) and
 //! latency L (Treydte 2007, 6.3.4).
 //!
-//! All clocks are the leader's (6.3.2). Overheads are times of single calls while the link is
-//! drained (6.3.5, 6.6.1), after the scheme of Kielmann, Bal and Verstoep (2000), which the thesis
-//! names:
+//! All times are by the leader's clock (6.3.2). Overheads are times of single calls on an idle link
+//! (6.3.5, 6.6.1), as in Kielmann, Bal and Verstoep (2000), whom the thesis follows:
 //!
-//! * A message of s bytes goes, a byte comes back. The time of the sending call is o_s(s), that of
-//!   the whole is RTT(s).
-//! * A byte goes, a message of s bytes comes back. It is received after a delay that is longer than
-//!   any round trip seen, so that it is there: the time of the receiving call is o_r(s).
-//! * A train of n messages of s bytes goes, a byte comes back, in the time RTT_n(s). Each message
-//!   beyond the first adds a gap: g(s) = (RTT_n(s) - RTT(s)) / (n - 1).
-//! * One way takes L + g: RTT(s) = (L + g(s)) + (L + g(1)), so L = (RTT(s) - g(s) - g(1)) / 2. In
-//!   this model, L begins with the sending call.
+//! * The leader sends a message of s bytes, and receives a byte. The time of the sending call is
+//!   o_s(s), the whole time is RTT(s).
+//! * The leader sends a byte, and receives a message of s bytes. It waits longer than any round
+//!   trip so far, so the message is there: the time of the receiving call is o_r(s).
+//! * The leader sends a train of n messages of s bytes, and receives a byte, in the time RTT_n(s).
+//!   Each message after the first adds a gap: g(s) = (RTT_n(s) - RTT(s)) / (n - 1).
+//! * One direction takes L + g: RTT(s) = (L + g(s)) + (L + g(1)), so L = (RTT(s) - g(s) - g(1)) /
+//!   2. In this model, L begins with the sending call.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,9 +28,9 @@ use crate::summary::Summary;
 
 /// Messages of a train.
 const TRAIN: u32 = 16;
-/// Datagrams of a train, where a message is several of them.
+/// Datagrams of a train whose messages are several datagrams each.
 const TRAIN_DATAGRAMS: usize = 64;
-/// `Step::chunk` where the follower's message is the long one.
+/// The value of `Step::chunk` if the follower sends the long message.
 const BACKWARD: u32 = 0;
 
 /// The pattern.
@@ -75,12 +74,12 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan, least: &Way) -> Result
     Ok(plan.row(size, losses.total, gap, measured))
 }
 
-/// The times of messages of one size that go from the leader to the follower.
+/// The times of messages of one size from the leader to the follower.
 struct Way {
     send_overhead: Summary,
     round_trip: Summary,
     gap: Summary,
-    /// The longest round trip, warm-up included.
+    /// The longest round trip, including warm-up.
     longest: Duration,
 }
 
@@ -128,8 +127,8 @@ impl Way {
     }
 }
 
-/// As many messages as make a train: at least two, and of large ones not so many that their
-/// datagrams find no room.
+/// The number of messages in a train: at least two, and so few large ones that their datagrams find
+/// room.
 fn train_length(link: &Link<'_>, size: u64) -> u32 {
     let Some(most) = link.transport.max_datagram() else {
         return TRAIN;
@@ -138,7 +137,7 @@ fn train_length(link: &Link<'_>, size: u64) -> u32 {
     ((TRAIN_DATAGRAMS / datagrams) as u32).clamp(2, TRAIN)
 }
 
-/// Times of the call that receives a message that has been there for a while.
+/// Times of the call that receives a message which has already arrived.
 fn receive_overhead(
     link: &mut Link<'_>,
     size: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Every pattern over datagrams that get lost now and then, on both sides' way.
+//! All patterns over datagrams, some of which are lost in both directions.
 
 use std::cell::Cell;
 use std::io;
@@ -22,7 +22,7 @@ use crate::transport::Transport;
 
 const MAX_DATAGRAM: usize = 100;
 
-/// Drops one datagram of `period`.
+/// Drops one of every `period` datagrams.
 struct Lossy {
     socket: UnixDatagram,
     period: u32,
@@ -78,7 +78,7 @@ fn follow(pattern: &Pattern, mut transport: Datagrams<Lossy>, mut control: Contr
     }
 }
 
-/// Measures over a pair of which each side drops one datagram of its `periods`.
+/// Measures over a pair whose sides drop one of every `periods` datagrams.
 fn measure(
     pattern: &'static Pattern,
     sizes: &[u64],
@@ -87,8 +87,8 @@ fn measure(
 ) -> Vec<Row> {
     let (one, two) = UnixDatagram::pair().unwrap();
     let (mut control, other) = controls();
-    // Much shorter than the leader's, as in the server; or longer, if a user says so. Where nothing
-    // is to get lost, it is not to be for want of time on a busy host either.
+    // The follower's time may be shorter than the leader's, as in the server, or longer, as a user
+    // may choose. A test without losses has so much time that a busy host causes none.
     let look_around = match periods {
         [u32::MAX, u32::MAX] => timeout,
         _ => Duration::from_millis(60),
@@ -120,20 +120,20 @@ fn measure(
     rows
 }
 
-/// The patterns that datagrams can be measured with.
+/// The patterns that can measure datagrams.
 fn patterns() -> impl Iterator<Item = &'static Pattern> {
     let udp = crate::transport::kinds::find("udp").unwrap();
     let suits = |pattern: &&Pattern| pattern.pair().unwrap().suits(udp).is_ok();
     of_two().filter(suits)
 }
 
-/// The losses of a pattern: a size, and how many datagrams of each side one of is dropped. The
-/// second size goes as several datagrams, so more messages lose one of theirs.
+/// The losses for a pattern: a size, and how often each side drops a datagram. Messages of the
+/// second size are several datagrams, so more of them lose one.
 fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
     match pattern {
         // Its messages are single datagrams.
         "flood" => vec![(1, [9, 7])],
-        // A train is to come through whole now and then.
+        // Some trains have to arrive completely.
         "logp" => vec![(1, [67, 7]), (350, [131, 37])],
         _ => vec![(1, [9, 7]), (350, [31, 37])],
     }
@@ -143,7 +143,7 @@ fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
 fn lost_datagrams_are_counted() {
     for pattern in patterns() {
         for (size, periods) in losses_for(pattern.info.name) {
-            // A train takes its time where a host has much else to do.
+            // A train takes time on a busy host.
             let timeouts: &[u64] = if pattern.info.name == "logp" {
                 &[200]
             } else {
@@ -164,7 +164,7 @@ fn without_loss_none_is_counted() {
     for pattern in patterns() {
         let sizes: &[u64] = match pattern.info.name {
             "flood" => &[1, 100],
-            // Bulk: several windows, and a last datagram that is not full.
+            // Bulk: several windows, and a last datagram that is shorter.
             _ => &[1, 350, 12_345],
         };
         let patience = Duration::from_secs(60);
@@ -193,8 +193,8 @@ fn an_answer_that_finds_no_room_is_lost_and_no_failure() {
 
 #[test]
 fn a_flood_counts_exactly_what_was_dropped() {
-    // One of warm-up and its question, then 20, of which the 7th and 16th are each the side's
-    // ninth.
+    // One warm-up message and its request, then 20 messages; the 7th and the 16th are each the
+    // side's ninth datagram.
     let flood = find("flood").unwrap();
     let rows = measure(flood, &[1], [9, u32::MAX], Duration::from_secs(60));
     assert_eq!(rows[0].lost, 2, "{rows:?}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Patterns of a client and a server: in what order messages go, and what is measured of it.
+//! Patterns of a client and a server: the order of messages, and the figures of it.
 //!
 //! A new one is a file here with a [`PairPattern`], and its entry in
 //! [`PATTERNS`](crate::registry::PATTERNS).
@@ -34,53 +34,53 @@ use args::PatternArgs;
 
 /// The work of a client and a server.
 pub trait PairPattern: Sync + fmt::Debug {
-    /// Can it measure this kind of transport?
+    /// Checks that it can measure this kind of transport.
     ///
     /// # Errors
     ///
-    /// It says why not, and which it can.
+    /// It cannot; the text has the transports that it can measure.
     fn suits(&self, _kind: &Kind) -> Result<()> {
         Ok(())
     }
 
-    /// The client's part: measures, and hands each row over as soon as it is known.
+    /// The client's part: measures, and calls `rows` with each row as soon as it is complete.
     ///
     /// # Errors
     ///
-    /// The transport or the peer failed; [`PeerGone`] if the peer is no more.
+    /// The transport or the peer failed; [`PeerGone`] if the peer is gone.
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()>;
 
-    /// The server's part of one step. Returns when the step is done, or the client has something
-    /// else to say on the control connection.
+    /// The server's part of one step. Returns when the step is done, or the client sends another
+    /// control message.
     ///
     /// # Errors
     ///
-    /// The transport failed, or the step is none of this pattern's.
+    /// The transport failed, or the step does not fit this pattern.
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()>;
 }
 
-/// The measurement that was asked for.
+/// How a pattern is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Sizes in bytes, ascending.
     pub sizes: Vec<u64>,
     /// Tests per size.
     pub tests: u32,
-    /// Rounds before the tests of each size, not counted.
+    /// Warm-up rounds before the tests of each size, not counted.
     pub warmup: u32,
-    /// Which percentiles of the times are wanted.
+    /// The percentiles of the times to report.
     pub percentiles: Vec<Percent>,
-    /// Options of single patterns.
+    /// Options of certain patterns.
     pub args: PatternArgs,
 }
 
 impl Plan {
-    /// The tests, and the rounds before them.
+    /// The tests and the warm-up rounds.
     pub fn rounds(&self) -> u32 {
         self.warmup.saturating_add(self.tests)
     }
 
-    /// Measures all sizes, and hands each row over as soon as it is known.
+    /// Measures all sizes, and calls `rows` with each row as soon as it is complete.
     fn each_size(
         &self,
         rows: &mut dyn FnMut(Row),
@@ -92,8 +92,8 @@ impl Plan {
         })
     }
 
-    /// Does `exchange` with a new tag until it has succeeded as often as planned; its last argument
-    /// tells whether the time counts.
+    /// Calls `exchange` with a new tag until it has succeeded as often as planned; its last
+    /// argument says whether the time counts.
     fn run(
         &self,
         link: &mut Link<'_>,
@@ -109,7 +109,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The row of one size with its throughput by a time, nanoseconds.
+    /// The row of one size, with the throughput for a time in nanoseconds.
     fn row(&self, size: u64, lost: u32, ns: u64, measured: Measured) -> Row {
         Row {
             size,
@@ -120,36 +120,36 @@ impl Plan {
         }
     }
 
-    /// Sums up times that were measured by this plan, nanoseconds.
+    /// Summarises times that were measured by this plan, nanoseconds.
     ///
     /// # Errors
     ///
-    /// There are none.
+    /// There are no times.
     pub fn summary(&self, times: Vec<u64>) -> Result<Summary> {
         Summary::with(times, &self.percentiles).context("a plan without tests")
     }
 }
 
-/// Times for which room is reserved before the clock runs.
+/// The number of times for which memory is reserved before the clock runs.
 const RESERVED: u32 = 1 << 20;
 
-/// Room for the times of so many tests, so that none is moved between two of them; of a very large
-/// number as they come, since nobody may have that much memory.
+/// A vector for the times of `tests` tests, with memory reserved so that it does not move between
+/// two of them. For a very large number it grows instead, as the memory may not exist.
 fn times(tests: u32) -> Vec<u64> {
     Vec::with_capacity(tests.min(RESERVED) as usize)
 }
 
-/// The needs of patterns that open connections of their own.
+/// What patterns need that open connections of their own.
 #[derive(Clone, Debug)]
 pub struct Streams {
-    /// How to open them.
+    /// How to open connections.
     pub kind: &'static dyn StreamKind,
-    /// The transport's knowledge for it.
+    /// The options of their sockets.
     pub context: Context,
 }
 
 impl Streams {
-    /// Those of `kind`; `None` if it is no stream transport.
+    /// The needs of patterns over `kind`; `None` if it is no stream transport.
     pub fn of(kind: &'static Kind, context: &Context) -> Option<Self> {
         kind.streams.map(|kind| Self {
             kind,
@@ -158,16 +158,16 @@ impl Streams {
     }
 }
 
-/// How long to wait for the peer's word on a failure that this side saw first.
+/// How long to wait for the peer's message about a failure that this side saw first.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// A connected pair: the transport, and the control connection beside it.
+/// A connected pair: the transport, and the control connection.
 pub struct Link<'a> {
-    /// The measurement.
+    /// The transport to measure.
     pub transport: &'a mut dyn Transport,
-    /// The connection to agree by.
+    /// The control connection.
     pub control: &'a mut Control,
-    /// The way to further connections, if this is a stream transport.
+    /// How to open further connections, if this is a stream transport.
     pub streams: Option<Streams>,
 }
 
@@ -182,17 +182,17 @@ impl Link<'_> {
         Ok(self.transport.discard_pending()?)
     }
 
-    /// Does the transport lose nothing?
+    /// Is the transport lossless?
     fn is_reliable(&self) -> bool {
         self.transport.max_datagram().is_none()
     }
 
-    /// Does an error say that something got lost, or found no room?
+    /// Does an error mean a loss, or a lack of room?
     fn is_loss(&self, error: &io::Error) -> bool {
         is_timeout(error) && !self.is_reliable()
     }
 
-    /// Receives the follower's next message; `false` if the leader has something else to say.
+    /// Receives the follower's next message; `false` if the leader has sent a control message.
     fn receive(&mut self, message: &mut [u8]) -> io::Result<bool> {
         loop {
             match self.transport.recv(message) {
@@ -206,8 +206,8 @@ impl Link<'_> {
         }
     }
 
-    /// Sends an answer of the follower's. Where datagrams find no room in time it is lost like any
-    /// other, and the leader counts it.
+    /// Sends an answer of the follower. One that finds no room in time is lost like any other, and
+    /// the leader counts it.
     fn reply(&mut self, answer: &[u8]) -> io::Result<()> {
         match self.transport.send(answer) {
             Err(error) if self.is_loss(&error) => Ok(()),
@@ -215,7 +215,7 @@ impl Link<'_> {
         }
     }
 
-    /// Waits until there is data, or a word on the control connection: `true` for the latter.
+    /// Waits for data or a control message; returns `true` for the latter.
     fn wait_for_control(&self) -> Result<bool> {
         if self.control.is_ready(Duration::ZERO)? {
             return Ok(true);
@@ -228,7 +228,7 @@ impl Link<'_> {
         std::os::fd::AsFd::as_fd(&*self.control)
     }
 
-    /// The error of a failed call on the transport, with the peer's word on it if there is one.
+    /// The error of a failed call on the transport, with the peer's message on it if there is one.
     fn explain(&mut self, error: io::Error) -> anyhow::Error {
         let seen = match is_timeout(&error) {
             true => anyhow!("nothing came for too long: is the link up?"),
@@ -237,7 +237,7 @@ impl Link<'_> {
         self.told_or(seen)
     }
 
-    /// The peer's word on a failure, or what this side has seen of it.
+    /// The peer's message on a failure, or this side's error.
     fn told_or(&mut self, seen: anyhow::Error) -> anyhow::Error {
         if !self.control.is_ready(LAST_WORD).unwrap_or(false) {
             return seen;
@@ -248,7 +248,7 @@ impl Link<'_> {
         }
     }
 
-    /// The meaning of a lost message: an error once the peer is known to have failed.
+    /// Checks after a lost message that the peer has not failed.
     fn check_peer(&mut self) -> Result<()> {
         if !self.control.is_ready(Duration::ZERO)? {
             return Ok(());
@@ -258,18 +258,18 @@ impl Link<'_> {
     }
 }
 
-/// The unit of loss: the part that is repeated as a whole.
+/// The unit of loss, which is repeated as a whole.
 #[derive(Clone, Copy)]
 enum Lost {
     /// A message, or its answer.
     Message,
     /// One of several messages that are answered together.
     Train,
-    /// A part of a large message.
+    /// A large message that is several datagrams.
     Transfer,
 }
 
-/// Counts what got lost, and says when to give up.
+/// Counts losses, and decides when to end the run.
 struct Losses {
     what: Lost,
     total: u32,
@@ -278,10 +278,10 @@ struct Losses {
 }
 
 impl Losses {
-    /// So many losses one after the other are no accident.
+    /// The number of successive losses that ends the run.
     const IN_A_ROW: u32 = 5;
 
-    /// For messages.
+    /// Counts lost messages.
     fn new(tests: u32) -> Self {
         Self::of(Lost::Message, tests)
     }
@@ -295,7 +295,7 @@ impl Losses {
         }
     }
 
-    /// Did it succeed? What got lost is counted.
+    /// Returns whether an exchange succeeded; counts a loss.
     fn judge(&mut self, link: &mut Link<'_>, result: io::Result<()>) -> Result<bool> {
         match result {
             Ok(()) => self.in_a_row = 0,
@@ -318,10 +318,10 @@ impl Losses {
         }
     }
 
-    /// Why it is no use to go on, if it is not.
+    /// The reason to end the run, if there is one.
     fn hopeless(&self) -> Option<String> {
         let (total, in_a_row) = (self.total, self.in_a_row);
-        // Of what goes in parts, most may have come.
+        // Most parts of a train or transfer may have arrived.
         let parts = match self.what {
             Lost::Message => None,
             Lost::Train => Some("trains of messages"),
@@ -343,7 +343,7 @@ impl Losses {
     }
 }
 
-/// Did the run end because the peer is no more?
+/// Did the run end because the peer is gone?
 pub fn is_peer_gone(error: &anyhow::Error) -> bool {
     error.downcast_ref::<PeerGone>().is_some()
 }
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn no_number_of_tests_takes_all_memory_beforehand() {
         assert!(times(100).capacity() >= 100);
-        // All that this could ask for would be 32 GiB.
+        // Memory for all of them would be 32 GiB.
         assert!(times(u32::MAX).capacity() < 1 << 24);
     }
 }

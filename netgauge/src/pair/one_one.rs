@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Ping-pong between one and one: a message goes and comes back. Half of that time is what one
-//! way takes.
+//! Ping-pong of a client and a server: a message goes and comes back. Half of that time is the time
+//! of one direction.
 
 use std::time::Instant;
 

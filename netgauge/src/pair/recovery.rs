@@ -2,11 +2,10 @@
 
 //! The cost of a loss: messages one after the other, each answered with a byte before the next.
 //!
-//! Nothing follows such a message by which its loss could be noticed: only a timer can. A small one
-//! is a short dialogue, a large one a transfer whose tail may be what is lost. An exchange that
-//! took much longer than the median has stalled, on a clean path because a host was busy elsewhere,
-//! on a lossy one because something had to be sent again. What a datagram transport loses stays
-//! lost: it is counted, and not repeated.
+//! No packet follows the end of such a message, so only a timer can detect the loss of it. A small
+//! message is a short dialogue, a large one a transfer with a tail. An exchange that takes much
+//! longer than the median is a stall: on a clean path a host was busy, on a lossy one a packet was
+//! retransmitted. A lost datagram is counted, and not repeated.
 
 use std::time::Instant;
 
@@ -17,12 +16,12 @@ use super::{Link, PairPattern, Plan};
 use crate::control::Step;
 use crate::report::{Measured, Row};
 
-/// A stall takes so many times the median,
+/// A stall takes this many times the median,
 const STALL_FACTOR: u64 = 4;
-/// and at least so much longer, nanoseconds.
+/// and is at least this much longer, nanoseconds.
 const STALL_LEAST: u64 = 1_000_000;
-/// So many losses one after the other, and the link is down. They are what this pattern measures,
-/// so it takes more of them than the others do.
+/// The number of successive losses after which the link counts as down. It is larger than in other
+/// patterns, as this one measures losses.
 const LOST_IN_A_ROW: u32 = 20;
 
 /// The pattern.
@@ -59,7 +58,8 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     Ok(plan.row(size, lost, median, measured))
 }
 
-/// The times of exchanges, how many of them got lost, and packets that were sent again meanwhile.
+/// The times of exchanges, the number of lost ones, and the number of packets that were
+/// retransmitted.
 fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u32, Option<u64>)> {
     let rounds = plan.rounds();
     link.begin(Step::of(size, rounds))?;
@@ -100,7 +100,7 @@ fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u
     Ok((times, lost, resent))
 }
 
-/// How many of the times are stalls, and what these have beyond the median.
+/// The number of stalls in the times, and their time beyond the median.
 fn stalls(times: &[u64], median: u64) -> (u32, u64) {
     let limit = (median.saturating_mul(STALL_FACTOR)).max(median.saturating_add(STALL_LEAST));
     let stalls = times.iter().filter(|time| **time > limit);
@@ -117,9 +117,9 @@ mod tests {
     fn a_stall_is_long_by_the_median_and_by_the_clock() {
         const MS: u64 = 1_000_000;
         assert_eq!(stalls(&[10_000; 9], 10_000), (0, 0));
-        // Many times the median, but nothing that a timer would have taken.
+        // Many times the median, but shorter than a timer.
         assert_eq!(stalls(&[10_000, 900_000], 10_000), (0, 0));
-        // A timer's time, but not beside what an exchange takes here anyway.
+        // As long as a timer, but short compared with an exchange here.
         assert_eq!(stalls(&[100 * MS, 130 * MS], 100 * MS), (0, 0));
         let times = [10_000, 10_000 + 2 * MS, 10_000 + 40 * MS];
         assert_eq!(stalls(&times, 10_000), (2, 42 * MS));

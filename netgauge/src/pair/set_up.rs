@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Connections one after the other: each is opened, carries a message and its answer, and is
-//! closed by the leader, at whose side TCP's ports then rest.
+//! Connections one after the other: each is opened, carries a message and its answer, and is closed
+//! by the leader, whose TCP ports then stay in TIME_WAIT.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd as _;
@@ -47,7 +47,7 @@ impl PairPattern for SetUp {
             let fds = [listener.as_fd(), link.control_fd()];
             match wait_readable(fds, Some(streams.context.give_up))? {
                 [true, _] => serve(&listener, &mut message)?,
-                // The leader has something else to say.
+                // The leader has sent a control message.
                 [false, true] => return Ok(()),
                 [false, false] => bail!(
                     "the peer did not connect within {} s",
@@ -65,7 +65,7 @@ fn streams_of(link: &Link<'_>) -> Result<Streams> {
         .context("this transport has no connections to set up")
 }
 
-/// One connection of the follower's.
+/// Serves one connection of the follower.
 fn serve(listener: &StreamListener, message: &mut [u8]) -> Result<()> {
     let mut stream = listener.accept()?;
     stream.read_exact(message)?;
@@ -118,7 +118,7 @@ fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> 
 fn explain(link: &mut Link<'_>, error: anyhow::Error) -> anyhow::Error {
     let cause = error.downcast_ref::<io::Error>();
     match cause.and_then(io::Error::raw_os_error) {
-        // The peer knows nothing of this host's ports.
+        // The peer does not know this host's ports.
         Some(libc::EADDRNOTAVAIL) => error.context(
             "no local port is left, as those of closed connections rest for a minute: lower -c, \
              or wait",
@@ -127,7 +127,7 @@ fn explain(link: &mut Link<'_>, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Sends the message, has it back, and closes the connection.
+/// Sends the message, receives it back, and closes the connection.
 fn converse(mut stream: Box<dyn StreamSocket>, message: &mut [u8]) -> io::Result<()> {
     let first = message[0];
     stream.write_all(message)?;
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// TCP, but for how a way is found.
+    /// TCP with another function that resolves the way to a listener.
     #[derive(Debug)]
     struct Tcp(fn(&Context, &Endpoint) -> Result<Connect>);
 
@@ -229,11 +229,11 @@ mod tests {
         drop(leader);
         follower.join().unwrap();
         assert_eq!(rows.len(), 2);
-        // Once for each size's socket, however often that is connected to.
+        // Once for each size's listener, for any number of connections.
         assert_eq!(FOUND.load(Ordering::Relaxed), 2);
     }
 
-    /// The leader's error where connecting fails like this and the follower says this meanwhile.
+    /// The leader's error if connecting fails like this and the follower has sent this message.
     fn failure(kind: &'static dyn StreamKind, said: Option<&str>) -> String {
         let (mut leader, mut follower) = controls();
         follower.send(&Message::Ready).unwrap();

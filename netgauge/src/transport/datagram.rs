@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Messages over datagrams: a large one goes as several.
+//! Messages over datagrams: a large message is several datagrams.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -15,7 +15,8 @@ use super::polled::Waits;
 use super::{Context, Transport};
 use crate::host::is_timeout;
 
-/// Room for the datagrams of one large message and of a bulk transfer's window, bytes.
+/// The receive buffer, bytes: it holds the datagrams of one large message and of a bulk transfer's
+/// window.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// A connected datagram socket.
@@ -26,7 +27,7 @@ pub(crate) trait DatagramSocket: AsFd {
         Ok(send(fd, datagram, flags | MsgFlags::MSG_NOSIGNAL)?)
     }
 
-    /// Receives one datagram, cut to the buffer.
+    /// Receives one datagram, truncated to the buffer.
     fn recv(&self, buffer: &mut [u8], flags: MsgFlags) -> io::Result<usize> {
         Ok(recv(self.as_fd().as_raw_fd(), buffer, flags)?)
     }
@@ -60,17 +61,17 @@ impl<S: DatagramSocket> Calls<S> {
 pub(crate) struct Datagrams<S> {
     calls: Calls<S>,
     max_datagram: usize,
-    /// Holds one datagram where the message has no room for a whole one.
+    /// A datagram, if the rest of the message is shorter than one.
     spare: Vec<u8>,
 }
 
 impl<S: DatagramSocket> Datagrams<S> {
-    /// Takes a connected socket whose datagrams have at most `max_datagram` bytes. No call waits
-    /// longer than `timeout` for one of them, or for room for it.
+    /// Wraps a connected socket whose datagrams have at most `max_datagram` bytes. No call waits
+    /// longer than `timeout` for a datagram, or for room.
     pub(crate) fn new(socket: S, max_datagram: usize, timeout: Duration) -> io::Result<Self> {
         let options = SockRef::from(&socket);
         limit_calls(&socket, Some(timeout))?;
-        // Beyond the system's limit only root may go; others get what the limit allows.
+        // Only root may exceed the system's limit; others get the limit.
         if setsockopt(&socket.as_fd(), sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             options.set_recv_buffer_size(RECEIVE_BUFFER)?;
         }
@@ -83,7 +84,7 @@ impl<S: DatagramSocket> Datagrams<S> {
         })
     }
 
-    /// The same with the options of its context.
+    /// Wraps a socket with the options of its context.
     pub(super) fn boxed(
         socket: S,
         max_datagram: usize,
@@ -104,7 +105,7 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         for datagram in message.chunks(self.max_datagram) {
             match self.calls.send(datagram) {
-                // The device's queue was full: one more way for a datagram to get lost.
+                // The device's queue is full: the datagram is lost.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
                 Err(error) => return Err(error),
                 Ok(_) => {}
@@ -113,13 +114,13 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
         Ok(())
     }
 
-    /// Datagrams of one message begin with the same byte, so that those of an earlier one, part
-    /// of which got lost, are told apart.
+    /// Datagrams of one message begin with the same byte, which distinguishes them from those of an
+    /// earlier, incomplete message.
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < message.len() {
             let room = message.len() - filled;
-            // Where the last part is due, the whole first part of the next message may come.
+            // Instead of a short last part, the whole first part of the next message may arrive.
             let length = if filled > 0 && room < self.max_datagram {
                 let length = self.calls.recv(&mut self.spare)?;
                 let part = &self.spare[..length];
@@ -151,8 +152,8 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
     }
 
     fn discard_pending(&mut self) -> io::Result<()> {
-        // What poll(2) shows may be a stranger's, which the socket passes over: only a call that
-        // does not wait tells whether there is something.
+        // A datagram that poll(2) reports may be from another sender, and is skipped by the socket.
+        // So only a non-blocking call knows whether there is data.
         loop {
             match self.calls.socket.recv(&mut [0], MsgFlags::MSG_DONTWAIT) {
                 Ok(_) => {}
@@ -199,7 +200,7 @@ mod tests {
     #[test]
     fn parts_of_an_earlier_message_are_thrown_away() {
         let (mut one, two) = pair(4);
-        // Of message 1 the middle got lost; message 2 is whole.
+        // The middle of message 1 is lost; message 2 is complete.
         for datagram in [&[1; 4][..], &[1; 2], &[2; 4], &[2; 4], &[2; 2]] {
             two.send(datagram).unwrap();
         }
@@ -237,7 +238,7 @@ mod tests {
         one.recv(&mut message).unwrap();
         assert_eq!(message, [5; 3]);
 
-        // The same behind the last part of a larger one.
+        // The same after the last part of a larger one.
         two.send(&[6; 64]).unwrap();
         two.send(&[6; 46]).unwrap();
         let mut message = [0; 65];
@@ -257,7 +258,7 @@ mod tests {
         for polls in [false, true] {
             let (mut one, _two) = pair(4);
             one.calls.waits.polls_to_send = polls;
-            // The other side takes only so many that nobody reads.
+            // The other side holds only a few datagrams that are not read.
             let error = loop {
                 if let Err(error) = one.send(&[1; 4]) {
                     break error;
@@ -276,7 +277,7 @@ mod tests {
         assert!(is_timeout(&one.recv(&mut [0; 1]).unwrap_err()));
     }
 
-    /// Passes over datagrams of a stranger, which begin with 0.
+    /// Skips datagrams of another sender, which begin with 0.
     struct Choosy(UnixDatagram);
 
     impl DatagramSocket for Choosy {

@@ -59,7 +59,8 @@ impl Connected for EspStream {
     }
 }
 
-/// Opens a listening socket, whose connections inherit its options; `by` is how messages name it.
+/// Opens a listening socket, whose connections inherit its options; `by` names the protocol in
+/// messages.
 pub(super) fn listen<L: AsFd>(
     context: &Context,
     bind: fn(Address) -> io::Result<L>,
@@ -75,12 +76,12 @@ pub(super) fn listen<L: AsFd>(
     Ok((listener, at_interface(&interface, port)))
 }
 
-/// An end that only connects.
+/// The endpoint of a side that only connects.
 pub(super) fn caller(context: &Context) -> Result<Endpoint> {
     Ok(at_interface(&context.ethernet()?, 0))
 }
 
-/// How to connect to a listening socket.
+/// Returns a function that connects to a listening socket.
 pub(super) fn way_to<S: AsFd + 'static>(
     context: &Context,
     server: &Endpoint,

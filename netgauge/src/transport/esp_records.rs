@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! ESP's records: each message is one, or several if it is longer than every host takes.
+//! ESP's records: each message is one record, or several if it is longer than every host takes.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;

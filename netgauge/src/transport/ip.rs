@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Between which addresses messages travel over IP: those of the control connection, or where an
-//! interface was named, that interface's, and from the leader by no other.
+//! The addresses of messages over IP: those of the control connection, or of a named interface,
+//! which the leader then uses alone.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -17,8 +17,8 @@ use crate::wire::Endpoint;
 // `ip(7)`.
 socket_option!(set BindAddressNoPort, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
 
-/// This side's address, without a port. Of a named interface it is one of the control connection's
-/// kind, if there is one.
+/// This side's address, without a port. A named interface's address is of the control connection's
+/// family, if it has one.
 pub(super) fn own_address(context: &Context) -> Result<SocketAddr> {
     let Some(name) = &context.interface else {
         let local = context
@@ -39,7 +39,7 @@ pub(super) fn own_address(context: &Context) -> Result<SocketAddr> {
     Ok(SocketAddr::new(*ip, 0))
 }
 
-/// The peer's address of this side's socket at `address`: a pair's is understood to be that of the
+/// The endpoint of this side's socket at `address`. In a pair, the peer knows the address from the
 /// control connection.
 pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
     let differs = context.interface.is_some() || context.peer.is_none();
@@ -50,7 +50,7 @@ pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
     }
 }
 
-/// Where the peer's socket is: of a pair, at an address of the same kind as this side's.
+/// The peer's address. In a pair it is of the same family as this side's.
 pub(super) fn peers_address(context: &Context, peer: &Endpoint) -> Result<SocketAddr> {
     let told = peer.ip.map(|ip| SocketAddr::new(ip, 0));
     let mut address = told
@@ -69,17 +69,16 @@ pub(super) fn peers_address(context: &Context, peer: &Endpoint) -> Result<Socket
     Ok(address)
 }
 
-/// How a socket that is to be connected goes by a named interface.
+/// How a socket that will be connected uses a named interface.
 #[derive(Clone, Debug)]
 pub(super) struct Departure {
     from: IpAddr,
-    /// The interface, unless the other end is on this host: that is reached by loopback, whatever
-    /// interface its address is of.
+    /// The interface, unless the peer is on this host: loopback reaches all addresses of this host.
     device: Option<String>,
 }
 
 impl Departure {
-    /// From whichever address of interface `name` is of the same kind as `to`.
+    /// The departure from the address of interface `name` that is of the same family as `to`.
     pub(super) fn towards(name: &str, to: IpAddr) -> Result<Self> {
         let ips = interface_ips(name)?;
         let from = ips.into_iter().find(|ip| ip.is_ipv6() == to.is_ipv6());
@@ -93,7 +92,7 @@ impl Departure {
         })
     }
 
-    /// Has `socket` send by the interface alone.
+    /// Binds `socket` to the interface.
     pub(super) fn bind_device(&self, socket: &impl AsFd) -> Result<()> {
         let Some(name) = &self.device else {
             return Ok(());
@@ -105,11 +104,11 @@ impl Departure {
             })
     }
 
-    /// Has `socket`, which is to be connected next, begin at the address and go by the interface.
+    /// Binds `socket`, which will be connected, to the address and the interface.
     pub(super) fn bind(&self, socket: &impl AsFd) -> Result<()> {
         self.bind_device(socket)?;
-        // A port is chosen when it is known to whom: otherwise every connection takes one of its
-        // own.
+        // The port is chosen when the peer is known: otherwise each connection would take a port of
+        // its own.
         setsockopt(socket, BindAddressNoPort, &1).context("IP_BIND_ADDRESS_NO_PORT")?;
         SockRef::from(socket)
             .bind(&SocketAddr::new(self.from, 0).into())
@@ -128,7 +127,7 @@ mod tests {
 
     const LO: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    /// An end whose control connection is between other addresses than loopback's first.
+    /// An end whose control connection does not have loopback's first addresses.
     fn context(role: Role, interface: Option<&str>) -> Context {
         Context {
             interface: interface.map(str::to_owned),

@@ -13,17 +13,17 @@ use super::{Context, Prepared};
 pub struct Kind {
     /// Name in option `-m`.
     pub name: &'static str,
-    /// One line for people.
+    /// A description of one line.
     pub about: &'static str,
     /// Makes this side's socket.
     pub prepare: Prepare,
-    /// Which options mean something to its sockets.
+    /// The options that apply to its sockets.
     pub takes: Takes,
-    /// Does it go by an interface that can be named?
+    /// Does it use an interface that option `--interface` can name?
     pub interface: bool,
-    /// Does it keep records apart ([`Transport::send_record`])?
+    /// Does it support records ([`Transport::send_record`](super::Transport::send_record))?
     pub records: bool,
-    /// Its means for patterns of many connections, if it can be used for these.
+    /// How patterns with many connections open them, if they can use it.
     pub streams: Option<&'static dyn StreamKind>,
     /// Can its congestion control be chosen?
     pub congestion: bool,
@@ -33,7 +33,7 @@ pub struct Kind {
 pub(super) type Prepare = fn(&Context) -> Result<Prepared>;
 
 impl Kind {
-    /// A transport that sends by a device and keeps records apart, but has no use for many
+    /// A transport that sends through a device and supports records, but not patterns with many
     /// connections.
     pub(super) const fn new(name: &'static str, about: &'static str, prepare: Prepare) -> Self {
         Self {
@@ -48,12 +48,12 @@ impl Kind {
         }
     }
 
-    /// Of these options those that mean something to this transport.
+    /// The options that apply to this transport, of those given.
     pub fn options(&self, given: &SocketOptions) -> SocketOptions {
         given.taken_by(self.takes)
     }
 
-    /// Describes the transport with these options in one line for people.
+    /// Describes the transport with these options in one line.
     pub fn describe(&self, options: &SocketOptions) -> String {
         let own = self.options(options);
         let mut text = self.about.to_owned();

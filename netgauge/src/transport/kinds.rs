@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! All transports there are.
+//! The list of all transports.
 
 use anyhow::{anyhow, bail, Context as _, Result};
 
@@ -9,7 +9,7 @@ use super::options::{SocketOptions, Taken};
 use super::streams::StreamKind;
 use super::{edp, esp, esp_records, mpi, raw, spliced, tcp, tipc, udp, unix, zero_copy};
 
-/// All kinds, in the order they are measured and listed.
+/// All kinds, in the order in which they are measured and listed.
 pub const KINDS: &[Kind] = &[
     tcp::KIND,
     udp::KIND,
@@ -26,7 +26,7 @@ pub const KINDS: &[Kind] = &[
     mpi::KIND,
 ];
 
-/// The transports of `-m all` here: all kinds, but mpi only in a job.
+/// The transports of `-m all`: all kinds, but mpi only in a job of MPI.
 pub fn all() -> Vec<&'static Kind> {
     let suits = |kind: &&Kind| kind.name != mpi::KIND.name || mpi::is_started();
     KINDS.iter().filter(suits).collect()
@@ -36,7 +36,7 @@ pub fn all() -> Vec<&'static Kind> {
 ///
 /// # Errors
 ///
-/// There is none of that name.
+/// No kind has that name.
 pub fn find(name: &str) -> Result<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
         let all = names(|_| true);
@@ -44,7 +44,7 @@ pub fn find(name: &str) -> Result<&'static Kind> {
     })
 }
 
-/// The names of these kinds, with commas between.
+/// The names of these kinds, separated by commas.
 pub fn names(which: fn(&Kind) -> bool) -> String {
     names_of(which).join(", ")
 }
@@ -54,16 +54,16 @@ fn names_of(which: impl Fn(&Kind) -> bool) -> Vec<&'static str> {
     kinds.map(|kind| kind.name).collect()
 }
 
-/// The names of the kinds that patterns with many connections can use, with commas between.
+/// The names of the kinds for patterns with many connections, separated by commas.
 pub fn stream_names() -> String {
     names(|kind| kind.streams.is_some())
 }
 
-/// How patterns with many connections use `kind`.
+/// How patterns with many connections open those of `kind`.
 ///
 /// # Errors
 ///
-/// It cannot be used for these.
+/// They cannot use it.
 pub fn stream_kind(kind: &Kind) -> Result<&'static dyn StreamKind> {
     kind.streams.with_context(|| {
         format!(
@@ -74,11 +74,11 @@ pub fn stream_kind(kind: &Kind) -> Result<&'static dyn StreamKind> {
     })
 }
 
-/// Refuses an option that means nothing to one of the transports.
+/// Refuses an option that does not apply to one of the transports.
 ///
 /// # Errors
 ///
-/// There is one; with the transports that it is for.
+/// There is such an option; the text has the transports that it is for.
 pub fn check(options: &SocketOptions, kinds: &[&Kind]) -> Result<()> {
     for (name, takes) in options.given() {
         if let Some(kind) = kinds.iter().find(|kind| !takes(&kind.takes)) {
@@ -92,7 +92,7 @@ pub fn check(options: &SocketOptions, kinds: &[&Kind]) -> Result<()> {
     Ok(())
 }
 
-/// Warnings of options that mean nothing to some of all transports.
+/// Warnings of options that do not apply to all transports.
 pub fn remarks(options: &SocketOptions) -> Vec<String> {
     options
         .given()
@@ -101,7 +101,7 @@ pub fn remarks(options: &SocketOptions) -> Vec<String> {
         .collect()
 }
 
-/// The transports that take an option, as an enumeration.
+/// The transports that take an option, as a list in words.
 fn takers(takes: Taken) -> String {
     match &names_of(|kind| takes(&kind.takes))[..] {
         [] => String::new(),

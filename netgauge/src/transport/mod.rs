@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Transports: what messages travel by.
+//! Transports: how messages travel.
 //!
-//! Adding one is a file here with a [`Kind`](kind::Kind), and its line in [`kinds::KINDS`].
+//! A new one is a file here with a [`Kind`](kind::Kind), and its line in [`kinds::KINDS`].
 
-/// Names a socket option that is an integer and that nix does not know.
+/// Declares a socket option that is an integer and that nix does not have.
 macro_rules! socket_option {
     (set $name:ident, $level:path, $option:path) => {
         socket_option!($name, $level, $option, setsockopt_impl, SetStruct);
@@ -60,27 +60,26 @@ use crate::wire::Endpoint;
 pub use options::{Calls, SocketOptions, Switch, Takes};
 pub use packets::Packets;
 
-/// A connected pair of sockets, seen from one side.
+/// One end of a connected pair of sockets.
 pub trait Transport: AsFd {
-    /// Sends one message. On a datagram transport, one that is larger than a datagram goes as
-    /// several, each of which begins with the message's first byte if the message is filled with
-    /// it.
+    /// Sends one message. A datagram transport sends a large one as several datagrams; if the
+    /// message is filled with one byte, each datagram begins with it.
     ///
-    /// A transport may send from the message's own memory after this has returned: what is changed
-    /// there before the next [`recv`](Self::recv) may travel in place of what was there.
+    /// A transport may still send from the message's memory after this returns: changes before the
+    /// next [`recv`](Self::recv) may be sent instead of the message.
     ///
     /// # Errors
     ///
     /// The socket's error. A timeout ([`is_timeout`](crate::host::is_timeout)) of a datagram
-    /// transport means that there was no room for all of it in time.
+    /// transport means that there was not enough room in time.
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
 
-    /// Sends one message whose last packet carries nothing of the next one (`MSG_EOR`). Datagrams
-    /// are like that in any case.
+    /// Sends one message, whose last packet has no data of the next one (`MSG_EOR`). For datagrams
+    /// that is always so.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send); or the transport keeps no records apart.
+    /// As [`send`](Self::send); or the transport does not support records.
     fn send_record(&mut self, message: &[u8]) -> io::Result<()> {
         match self.max_datagram() {
             Some(_) => self.send(message),
@@ -88,20 +87,20 @@ pub trait Transport: AsFd {
         }
     }
 
-    /// Receives one message that is as long as the buffer.
+    /// Receives one message of the buffer's length.
     ///
     /// # Errors
     ///
     /// The socket's error. A timeout ([`is_timeout`](crate::host::is_timeout)) of a datagram
-    /// transport means that something got lost.
+    /// transport means a loss.
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()>;
 
-    /// Bytes of the largest message that travels as one datagram; `None` for a reliable stream.
+    /// Bytes of the largest message that is one datagram; `None` for a reliable stream.
     fn max_datagram(&self) -> Option<usize> {
         None
     }
 
-    /// Packets that this side has sent so far, where the transport counts them.
+    /// Packets that this side has sent so far, if the transport counts them.
     ///
     /// # Errors
     ///
@@ -110,8 +109,8 @@ pub trait Transport: AsFd {
         Ok(None)
     }
 
-    /// Throws away what has arrived: late datagrams of an earlier series. A stream loses nothing,
-    /// so nothing of it is late.
+    /// Discards late datagrams of an earlier series. A stream loses nothing, so it has no late
+    /// data.
     ///
     /// # Errors
     ///
@@ -120,13 +119,13 @@ pub trait Transport: AsFd {
         Ok(())
     }
 
-    /// The remark on the messages sent so far, beside their times.
+    /// A remark for the report on the messages sent so far.
     fn remark(&self) -> Option<String> {
         None
     }
 }
 
-/// The error of a stream that has no packets, or none that it keeps records apart in.
+/// The error of a stream that does not support records.
 fn no_records() -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
@@ -134,10 +133,10 @@ fn no_records() -> io::Error {
     )
 }
 
-/// Connects a prepared socket to the peer's, within the context's time.
+/// Connects a prepared socket to the peer's within the context's time.
 type Open = Box<dyn FnOnce(&Endpoint) -> Result<Box<dyn Transport>>>;
 
-/// A socket that waits to be connected to the peer's.
+/// A socket that is ready to be connected to the peer's.
 pub struct Prepared {
     /// Where the peer can reach it.
     pub endpoint: Endpoint,
@@ -155,17 +154,17 @@ impl Prepared {
         }
     }
 
-    /// Connects it, within the context's time.
+    /// Connects it within the context's time.
     ///
     /// # Errors
     ///
-    /// The socket's error, or the peer did not come in time.
+    /// The socket's error, or the peer did not connect in time.
     pub fn open(self, peer: &Endpoint) -> Result<Box<dyn Transport>> {
         (self.open)(peer)
     }
 }
 
-/// Connects a prepared socket to the peer's, with these options.
+/// Connects a prepared socket to the peer's with these options.
 ///
 /// # Errors
 ///
@@ -180,7 +179,7 @@ pub fn open(
     Ok(transport)
 }
 
-/// A transport's name together with the congestion control that was chosen, if one was.
+/// A transport's name, with its congestion control if one was chosen.
 pub fn medium(transport: &str, congestion: Option<&str>) -> String {
     match congestion {
         Some(congestion) => format!("{transport} {congestion}"),
@@ -188,17 +187,17 @@ pub fn medium(transport: &str, congestion: Option<&str>) -> String {
     }
 }
 
-/// The transport of something that is called by [`medium`].
+/// The transport's name in a name made by [`medium`].
 pub fn transport_of(medium: &str) -> &str {
     medium
         .split_once(' ')
         .map_or(medium, |(transport, _)| transport)
 }
 
-/// Which side of a pair this is.
+/// The side of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The client: measures. Its stream transports connect.
+    /// The client, which measures. Its stream transports connect.
     Leader,
     /// The server. Its stream transports listen.
     Follower,
@@ -209,21 +208,21 @@ pub enum Role {
 pub struct Context {
     /// This side.
     pub role: Role,
-    /// This side's address of the control connection, if that has one.
+    /// This side's address of the control connection, if it has one.
     pub local: Option<SocketAddr>,
-    /// The peer's, if there is only one peer.
+    /// The peer's address of the control connection, if there is one peer.
     pub peer: Option<SocketAddr>,
-    /// Name of the interface to use; without one, that of `local`.
+    /// Name of the interface to use; without it, that of `local`.
     pub interface: Option<String>,
     /// Ethernet type for raw packets, host order.
     pub ethertype: u16,
-    /// How long a datagram may take before it counts as lost.
+    /// The time after which a datagram counts as lost.
     pub loss_timeout: Duration,
-    /// How long a stream may be silent, or the peer take to connect, before it is given up.
+    /// The time after which a silent stream, or a peer that does not connect, is given up.
     pub give_up: Duration,
-    /// Options of the socket; only such as mean something to it.
+    /// Options of the socket, only those that apply to it.
     pub options: SocketOptions,
-    /// Name of TCP's congestion control; without one, the system's.
+    /// Name of TCP's congestion control; without it, the system's.
     pub congestion: Option<String>,
 }
 
@@ -232,7 +231,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// It is absent or no Ethernet interface, or nothing says which.
+    /// The interface is absent or not Ethernet, or neither a name nor an address is known.
     pub fn ethernet(&self) -> Result<Interface> {
         match (&self.interface, self.local) {
             (Some(name), _) => Interface::by_name(name),
@@ -243,7 +242,7 @@ impl Context {
         }
     }
 
-    /// The context of further connections: their sockets have the system's options, and any peer.
+    /// The context of further connections: with default options, and with any peer.
     pub fn of_others(&self) -> Self {
         Self {
             peer: None,
@@ -253,7 +252,7 @@ impl Context {
     }
 }
 
-/// The peer's address of a socket with this port on an Ethernet interface.
+/// The endpoint of a socket with this port on an Ethernet interface.
 fn at_interface(interface: &Interface, port: u16) -> Endpoint {
     Endpoint {
         port,
@@ -276,7 +275,7 @@ fn peer_address(peer: &Endpoint, interface: &Interface) -> Result<Address> {
     Ok(Address::new(peer_mac(peer)?, interface.index, peer.port))
 }
 
-/// Says what to do about one kind of error.
+/// Adds a remedy to an error of a certain kind.
 fn remedied(error: io::Error, is_it: bool, remedy: impl FnOnce() -> String) -> anyhow::Error {
     let error = anyhow::Error::new(error);
     match is_it {
@@ -285,7 +284,7 @@ fn remedied(error: io::Error, is_it: bool, remedy: impl FnOnce() -> String) -> a
     }
 }
 
-/// Says what to do where a PF_ENET socket cannot be had.
+/// Explains why a PF_ENET socket cannot be opened.
 pub(crate) fn explain_family(error: io::Error) -> anyhow::Error {
     let other = [libc::ESOCKTNOSUPPORT, libc::EPROTONOSUPPORT].map(Some);
     let is_other = other.contains(&error.raw_os_error());
@@ -313,7 +312,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The context of an end whose control connection is between these addresses of loopback.
+    /// The context of an end whose control connection has these loopback addresses.
     pub(crate) fn context(role: Role, local: u8, peer: u8) -> Context {
         let address = |last| Some(SocketAddr::from(([127, 0, 0, last], 1)));
         let patience = Duration::from_secs(60);
@@ -330,7 +329,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The context of connections with others on loopback.
+    /// The context of connections on loopback.
     pub(crate) fn streams() -> Context {
         context(Role::Leader, 1, 1).of_others()
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! MPI between two ranks, over whatever Open MPI chose to carry it (Treydte 2007, figure 17).
+//! MPI between two ranks, over the network that Open MPI chose (Treydte 2007, figure 17).
 //!
-//! Client and server are the two ranks of a job that `mpirun` starts. They still meet over the
-//! control connection, so that `-m mpi,esp,tcp` measures all three in one run. Open MPI's library
-//! is loaded when it is needed, so that netgauge runs where there is none.
+//! Client and server are the two ranks of a job that `mpirun` starts. They still use the control
+//! connection, so that `-m mpi,esp,tcp` measures all three in one run. Open MPI's library is loaded
+//! on use, so netgauge runs without it.
 
 use std::cell::OnceCell;
 use std::env;
@@ -29,15 +29,14 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::new("mpi", "MPI, two ranks of a job of Open MPI", prepare)
 };
 
-/// Open MPI's library. Its ABI for what is used here has been the same since 1.7, its name since
-/// 3.0.
+/// Open MPI's library. The ABI of the calls below is unchanged since 1.7, its name since 3.0.
 const LIBRARY: &str = "libmpi.so.40";
 
-/// How to be two ranks.
+/// The remedy: how to start two ranks.
 const REMEDY: &str = "start both ends by one mpirun, the server with --once: mpirun --host A,B -n 2 sh -c \
      '[ $OMPI_COMM_WORLD_RANK = 1 ] || exec netgauge --server --once; exec netgauge -m mpi --connect A'";
 
-/// `MPI_THREAD_FUNNELED`: this transport is used by the main thread.
+/// `MPI_THREAD_FUNNELED`: only the main thread uses this transport.
 const FUNNELED: c_int = 1;
 /// The tag of messages.
 const TAG: c_int = 0;
@@ -50,7 +49,7 @@ pub(super) fn is_started() -> bool {
 }
 
 impl RankOf {
-    /// Which one this process is, as `mpirun` told it.
+    /// This process's rank, as `mpirun` set it in the environment.
     fn here() -> Result<Self> {
         let number = |name: &str| {
             let value = env::var(name).ok()?;
@@ -83,7 +82,7 @@ type ReceiveFn =
 type GetCountFn = unsafe extern "C" fn(*const Status, Handle, *mut c_int) -> c_int;
 type FinalizeFn = unsafe extern "C" fn() -> c_int;
 
-/// The calls that are used, as Open MPI's `mpi.h` declares them. The library is never unloaded.
+/// The calls in use, as Open MPI's `mpi.h` declares them. The library is never unloaded.
 struct Calls {
     world: Handle,
     byte: Handle,
@@ -96,13 +95,13 @@ struct Calls {
 }
 
 thread_local! {
-    /// The library, once this process has joined the job. It leaves at its end ([`leave`]) and
+    /// The library, once this process has joined the job. It leaves at its end ([`leave`]), and
     /// cannot join again.
     static JOINED: OnceCell<Rc<Calls>> = const { OnceCell::new() };
 }
 
-/// Leaves the job, if this thread has joined it, and waits for the other rank to do so. A process
-/// that ends without this ends the whole job, which is right where it failed.
+/// Leaves the job, if this thread has joined it, and waits until the other rank leaves. A process
+/// that ends without this ends the whole job, which is right after a failure.
 pub fn leave() {
     JOINED.with(|joined| {
         if let Some(calls) = joined.get() {
@@ -113,7 +112,7 @@ pub fn leave() {
     });
 }
 
-/// Joins the job, which waits until the other rank does the same.
+/// Joins the job, and waits until the other rank does.
 fn join() -> Result<Rc<Calls>> {
     JOINED.with(|joined| {
         if let Some(calls) = joined.get() {
@@ -130,7 +129,7 @@ fn load() -> Result<Calls> {
     // SAFETY: Open MPI's library is made to be loaded by programs, and its initialisers ask nothing
     // of them. Its components look for its symbols among the global ones.
     let library = unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_GLOBAL) }?;
-    // It has threads of its own from here on.
+    // The library has threads of its own from here on.
     let library = ManuallyDrop::new(library);
     // SAFETY: the types are those that mpi.h has for these names, and the library stays.
     let (init, version, calls) = unsafe {
@@ -167,8 +166,7 @@ fn load() -> Result<Calls> {
     })
 }
 
-/// Open MPI ends the job at an error, unless it is told otherwise; this is for the case that it
-/// was.
+/// An error, for an Open MPI that was configured not to end the job at errors.
 fn check(call: &str, status: c_int) -> io::Result<()> {
     match status {
         0 => Ok(()),
@@ -180,8 +178,8 @@ fn prepare(_: &Context) -> Result<Prepared> {
     waiting(RankOf::here()?)
 }
 
-/// A rank that has not joined yet: both have to at once, so that it is done when the peer is known
-/// to be ready.
+/// A rank that has not joined yet. Both ranks join at the same time, so this happens when the peer
+/// is known to be ready.
 fn waiting(here: RankOf) -> Result<Prepared> {
     let endpoint = Endpoint {
         mpi: Some(here.clone()),
@@ -201,12 +199,12 @@ fn waiting(here: RankOf) -> Result<Prepared> {
     }))
 }
 
-/// Messages to and from the other rank. The receiving buffer is as large as the message, or as
+/// Messages to and from the other rank. The receive buffer has the length of one message, or of
 /// several.
 struct Mpi {
     calls: Rc<Calls>,
     peer: c_int,
-    /// MPI has no descriptor to wait for or to set options of: this one takes them to no effect.
+    /// A socket that has no effect: MPI has no descriptor to wait for or to set options of.
     socket: UnixStream,
 }
 
@@ -262,7 +260,7 @@ impl Transport for Mpi {
 
 as_fd!([] Mpi, socket);
 
-/// How MPI takes a length.
+/// A length in MPI's type.
 fn length(bytes: &[u8]) -> io::Result<c_int> {
     c_int::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput.into())
 }

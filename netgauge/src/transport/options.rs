@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Options of a transport's sockets: what the client's command line says of them holds at both
-//! ends.
+//! Options of a transport's sockets. Those on the client's command line apply at both ends.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,13 +14,13 @@ use socket2::SockRef;
 
 use crate::sizes::parse_size;
 
-/// Their group in the help.
+/// The options' group in the help.
 const SOCKETS: &str = "Sockets, at both ends";
 
-/// The most that the kernel takes for a buffer: it doubles the number and keeps it in an integer.
+/// The largest buffer that the kernel takes: it keeps twice the number in an integer.
 const MOST_BUFFER: u64 = (1 << 30) - 1;
 
-/// Options of sockets. What is not given stays as the transport has it.
+/// Options of sockets. An option that is not given leaves the transport's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketOptions {
@@ -74,36 +73,36 @@ pub enum Switch {
     Off,
 }
 
-/// Calls that are made not to block.
+/// Calls that do not block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Calls {
-    /// Those that send.
+    /// Sending calls.
     Send,
-    /// Those that receive.
+    /// Receiving calls.
     Receive,
-    /// Both.
+    /// Both kinds.
     Both,
 }
 
-/// Limits the time of a connected socket's blocking calls to `most`; `None` ends the limit.
+/// Limits the time of a connected socket's blocking calls to `most`; `None` removes the limit.
 ///
 /// # Errors
 ///
-/// Those of `setsockopt`.
+/// The error of `setsockopt(2)`.
 pub(super) fn limit_calls(socket: &impl AsFd, most: Option<Duration>) -> io::Result<()> {
     let socket = SockRef::from(socket);
     socket.set_read_timeout(most)?;
     socket.set_write_timeout(most)
 }
 
-/// Which of [`SocketOptions`] mean something to a transport. `--nonblocking` and `--no-timeouts` do
-/// to all.
+/// The [`SocketOptions`] that apply to a transport. `--nonblocking` and `--no-timeouts` apply to
+/// all.
 #[derive(Clone, Copy, Debug)]
 pub struct Takes {
-    /// `--nodelay`: it would otherwise gather small writes. The name of its socket option.
+    /// `--nodelay`: the protocol gathers small writes without it. The name of its socket option.
     pub nodelay: Option<&'static str>,
-    /// `--busy-poll`: the kernel knows from which of a device's queues its packets come.
+    /// `--busy-poll`: the kernel knows the device queue that the packets arrive in.
     pub busy_poll: bool,
     /// `--send-buffer`: `SO_SNDBUF` limits it.
     pub send_buffer: bool,
@@ -112,7 +111,7 @@ pub struct Takes {
 }
 
 impl Takes {
-    /// Of sockets that take no option of the four.
+    /// For sockets that none of the four options applies to.
     pub(super) const NOTHING: Self = Self {
         nodelay: None,
         busy_poll: false,
@@ -120,7 +119,7 @@ impl Takes {
         receive_buffer: false,
     };
 
-    /// Of sockets that send at once by a device that the kernel can poll.
+    /// For sockets that send at once through a device that the kernel can poll.
     pub(super) const DEVICE: Self = Self {
         busy_poll: true,
         send_buffer: true,
@@ -129,16 +128,16 @@ impl Takes {
     };
 }
 
-/// Does a transport take some option?
+/// Does an option apply to a transport?
 pub(super) type Taken = fn(&Takes) -> bool;
 
 impl SocketOptions {
-    /// Is nothing asked for?
+    /// Is no option given?
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The options that were given, by name, with whether a kind takes them.
+    /// The given options, by name, with a function that says whether one applies to a transport.
     pub(super) fn given(&self) -> impl Iterator<Item = (&'static str, Taken)> {
         let all: [(bool, &str, Taken); 6] = [
             (self.nodelay.is_some(), "--nodelay", |t| t.nodelay.is_some()),
@@ -157,7 +156,7 @@ impl SocketOptions {
             .map(|(_, name, takes)| (name, takes))
     }
 
-    /// The options that mean something to a transport that takes these.
+    /// The options that apply to a transport with these.
     pub(super) fn taken_by(&self, takes: Takes) -> Self {
         Self {
             nodelay: self.nodelay.filter(|_| takes.nodelay.is_some()),
@@ -169,22 +168,22 @@ impl SocketOptions {
         }
     }
 
-    /// Are small writes to be sent at once?
+    /// Are small writes sent at once?
     pub(super) fn is_nodelay(&self) -> bool {
         self.nodelay != Some(Switch::Off)
     }
 
-    /// Are sending calls never to wait?
+    /// Do sending calls never wait?
     pub(super) fn polls_to_send(&self) -> bool {
         matches!(self.nonblocking, Some(Calls::Send | Calls::Both))
     }
 
-    /// Are receiving calls never to wait?
+    /// Do receiving calls never wait?
     pub(super) fn polls_to_receive(&self) -> bool {
         matches!(self.nonblocking, Some(Calls::Receive | Calls::Both))
     }
 
-    /// Removes the time limits of a connected socket's calls, if that is asked for.
+    /// Removes the time limits of a connected socket's calls, if `--no-timeouts` is given.
     ///
     /// # Errors
     ///
@@ -196,15 +195,15 @@ impl SocketOptions {
         Ok(())
     }
 
-    /// Sets what every kind of socket has: buffers and busy polling. On a socket that is to be
-    /// connected or to listen it has to be done before: TCP fixes the scale of its window then.
+    /// Sets the options of all kinds of sockets: buffers and busy polling. It is done before a
+    /// socket connects or listens: TCP chooses its window scale then.
     ///
     /// # Errors
     ///
-    /// The kernel does not grant it.
+    /// The kernel refuses an option.
     pub(super) fn apply(&self, socket: &impl AsFd) -> Result<()> {
         let options = SockRef::from(socket);
-        // Beyond the system's limits only root may go.
+        // Only root may exceed the system's limits.
         if let Some(size) = self.send_buffer {
             if setsockopt(socket, sockopt::SndBufForce, &(size as usize)).is_err() {
                 options.set_send_buffer_size(size as usize)?;
@@ -231,7 +230,7 @@ impl SocketOptions {
     }
 }
 
-/// The kernel counts its own overhead too, and reports twice what was asked for.
+/// The kernel adds its overhead, and reports twice the requested size.
 fn ensure_granted(option: &str, asked: u32, reported: usize, limit: &str) -> Result<()> {
     ensure!(
         reported / 2 >= asked as usize,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! How many packets the messages of a stream went in.
+//! The number of packets that a stream's messages took.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,7 +12,7 @@ use sockaddr_en::EspStats;
 pub struct Packets {
     /// All of them.
     pub sent: u64,
-    /// Those of them that had been sent before.
+    /// Retransmitted packets among them.
     pub resent: u64,
 }
 
@@ -27,7 +27,7 @@ impl Packets {
     }
 }
 
-/// The beginning of `struct tcp_info` (`linux/tcp.h`), as far as it is used here.
+/// The beginning of `struct tcp_info` (`linux/tcp.h`), with the fields that are used.
 #[repr(C)]
 #[derive(Default)]
 struct TcpInfo {
@@ -38,7 +38,7 @@ struct TcpInfo {
     segs_out: u32,
 }
 
-/// Those of a TCP connection, if the kernel tells.
+/// The packets of a TCP connection, if the kernel reports them.
 pub(super) fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
     let mut info = TcpInfo::default();
     let whole = size_of::<TcpInfo>() as libc::socklen_t;
@@ -57,7 +57,7 @@ pub(super) fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    // An old kernel's structure ends before the counters.
+    // An older kernel's structure ends before the counters.
     Ok((length == whole).then(|| Packets {
         sent: info.segs_out.into(),
         resent: info.total_retrans.into(),
@@ -92,7 +92,7 @@ mod tests {
             one.read_exact(&mut [0]).unwrap();
         }
         let sent = of_tcp(&one).unwrap().unwrap().since(before).sent;
-        // Acknowledgements of their own may come on top.
+        // There may be further packets that only acknowledge.
         assert!((10..=30).contains(&sent), "{sent}");
     }
 

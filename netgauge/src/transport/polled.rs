@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Calls that never wait in the socket: where one would have to, `poll(2)` waits.
+//! Calls that never wait in the socket, but in `poll(2)`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -14,10 +14,10 @@ use super::options::limit_calls;
 use super::options::SocketOptions;
 use super::Context;
 
-/// How a socket's calls wait: in the kernel, or in `poll(2)`, and for how long.
+/// Where a socket's calls wait, in the kernel or in `poll(2)`, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
-    /// No call lasts longer.
+    /// The time limit of a call.
     pub(super) most: Duration,
     /// Sending calls do not block.
     pub(super) polls_to_send: bool,
@@ -26,7 +26,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Those of a socket with these options.
+    /// For a socket with these options.
     pub(super) fn of(options: &SocketOptions, most: Duration) -> Self {
         Self {
             most,
@@ -35,18 +35,18 @@ impl Waits {
         }
     }
 
-    /// Has the blocking calls of a connected stream last no longer than its context says.
+    /// Limits the time of a connected stream's blocking calls to that of its context.
     pub(super) fn limit(socket: &impl AsFd, context: &Context) -> io::Result<Self> {
         limit_calls(socket, Some(context.give_up))?;
         Ok(Self::of(&context.options, context.give_up))
     }
 
-    /// Those of a socket whose calls block.
+    /// For a socket whose calls block.
     pub(super) fn blocking(most: Duration) -> Self {
         Self::of(&SocketOptions::default(), most)
     }
 
-    /// Makes `call`, which sends and does not block.
+    /// Makes `call`, which sends without blocking.
     pub(super) fn send<T>(
         &self,
         fd: &impl AsFd,
@@ -55,7 +55,7 @@ impl Waits {
         polled(fd, PollFlags::POLLOUT, self.most, call)
     }
 
-    /// Makes `call`, which receives and does not block.
+    /// Makes `call`, which receives without blocking.
     pub(super) fn receive<T>(
         &self,
         fd: &impl AsFd,
@@ -65,14 +65,14 @@ impl Waits {
     }
 }
 
-/// Waits until `fd` has one of `events`, or has ended or failed; what it has is empty after
+/// Waits until `fd` has one of `events`, has ended or has failed. Returns its events, none after
 /// `timeout`.
 pub(super) fn wait(fd: &impl AsFd, events: PollFlags, timeout: Duration) -> io::Result<PollFlags> {
     let deadline = Instant::now() + timeout;
     let mut fds = [PollFd::new(fd.as_fd(), events)];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        // Rounded up: a wait that ends too early would be begun again at once.
+        // Rounded up: a wait that ends too early would start again at once.
         let milliseconds = left.as_nanos().div_ceil(1_000_000);
         let left = PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX);
         match poll(&mut fds, left) {
@@ -84,8 +84,8 @@ pub(super) fn wait(fd: &impl AsFd, events: PollFlags, timeout: Duration) -> io::
     }
 }
 
-/// Makes `call`, which does not block, until it does not say `WouldBlock`, with a `poll(2)` for
-/// `events` in between. Its last word is `WouldBlock` if that took longer than `timeout`.
+/// Repeats `call`, which does not block, while it fails with `WouldBlock`, and waits for `events`
+/// in between. Fails with `WouldBlock` after `timeout`.
 fn polled<T>(
     fd: &impl AsFd,
     events: PollFlags,
@@ -103,20 +103,20 @@ fn polled<T>(
         let left = deadline
             .get_or_insert(now + timeout)
             .saturating_duration_since(now);
-        // An error that the call does not meet shows in every wait, without an end to it.
+        // An error that `call` does not return would end every wait at once, in an endless loop.
         if left.is_zero() || wait(fd, events, left)?.is_empty() {
             return Err(blocked);
         }
     }
 }
 
-/// Sends what a socket takes without waiting.
+/// Sends as much as a socket takes without waiting.
 pub(super) fn try_send(fd: &impl AsFd, data: &[u8]) -> io::Result<usize> {
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
     Ok(send(fd.as_fd().as_raw_fd(), data, flags)?)
 }
 
-/// Receives what has come already.
+/// Receives data that has arrived.
 pub(super) fn try_recv(fd: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(recv(
         fd.as_fd().as_raw_fd(),
@@ -165,7 +165,7 @@ mod tests {
         let mut calls = 0;
         let call = || -> io::Result<()> {
             calls += 1;
-            // Far more than there is time for.
+            // Far more than the time allows.
             assert!(calls < 10_000_000, "it goes on for ever");
             Err(io::ErrorKind::WouldBlock.into())
         };

@@ -25,8 +25,8 @@ pub(super) const KIND: Kind = Kind {
 
 fn prepare(context: &Context) -> Result<Prepared> {
     let interface = context.ethernet()?;
-    // Protocol 0 receives nothing until bind names the type, so no frame of another
-    // interface gets in between.
+    // Protocol 0 receives nothing until bind sets the type, so no frame of another interface is
+    // queued.
     let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(0)))
         .map_err(explain_permission)?;
     let any = link_address(context.ethertype, interface.index, MacAddr::UNSPECIFIED);
@@ -45,9 +45,8 @@ fn prepare(context: &Context) -> Result<Prepared> {
     }))
 }
 
-/// A packet socket and its peer's address. The kernel does not connect a packet socket: its filter
-/// takes only the peer's frames, so that it is read by the same call as the sockets that are
-/// connected.
+/// A packet socket and its peer's address. The kernel does not connect packet sockets, so a filter
+/// takes only the peer's frames, and the socket is read like a connected one.
 struct PacketSocket {
     socket: Socket,
     address: SockAddr,
@@ -77,8 +76,8 @@ fn link_address(ethertype: u16, interface: u32, mac: MacAddr) -> SockAddr {
     unsafe { SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as libc::socklen_t) }
 }
 
-/// A filter that takes only the frames of `sender`. Offsets from `SKF_LL_OFF` (`linux/filter.h`) on
-/// are from the Ethernet header.
+/// A filter that accepts only the frames of `sender`. Offsets from `SKF_LL_OFF` (`linux/filter.h`)
+/// are in the Ethernet header.
 fn frames_of(sender: MacAddr) -> [SockFilter; 6] {
     const SOURCE: u32 = libc::SKF_LL_OFF as u32 + 6;
     const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
@@ -121,7 +120,7 @@ mod tests {
         assert_eq!(raw.sll_ifindex, 7);
     }
 
-    /// Two frames by the loopback device, the first one of another sender.
+    /// Two frames through the loopback device, the first one from another sender.
     #[test]
     fn frames_of_other_hosts_are_not_read() {
         const TYPE: u16 = 0x4E48;

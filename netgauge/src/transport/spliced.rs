@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Streams of TCP and of ESP that send by `splice(2)`: the kernel sends the pages of a pipe, and
-//! nothing of a message is copied.
+//! copies no message.
 //!
-//! The message lies in one pipe. Each send takes references to its pages into another one
-//! (`tee(2)`), and from there into the socket. This program's messages differ in length and in
-//! their first byte, with which they are filled: when one of the two changes, the pipe is filled
-//! anew, by a copy, as is a message that is larger than a pipe. The pages of before stay as they
+//! The message is in one pipe. Each send duplicates the references to its pages into another pipe
+//! (`tee(2)`), and moves them into the socket. netgauge's messages differ only in length and in the
+//! byte that fills them. If one of the two changes, or the message is larger than the pipe, the
+//! pipe is filled again, by a copy. The old pages stay unchanged while the kernel needs them.
 //! are for as long as the kernel needs them.
 
 use std::fs::File;
@@ -54,13 +54,13 @@ struct Spliced<S> {
 struct Pipe {
     out: File,
     into: File,
-    /// Bytes that it holds.
+    /// Bytes that the pipe holds.
     size: usize,
 }
 
 impl Pipe {
     fn new() -> Result<Self> {
-        /// What a user without privileges may have.
+        /// The size that an unprivileged user may set.
         const WANTED: i32 = 1 << 20;
         const USUAL: usize = 1 << 16;
         let (out, into) = pipe().context("making a pipe")?;
@@ -82,7 +82,7 @@ struct Piped {
 }
 
 impl Piped {
-    /// Fills the pipe with another message.
+    /// Fills the pipe with a new message.
     fn fill(&mut self, message: &[u8], first: u8) -> Result<()> {
         self.pipe = Pipe::new()?;
         self.pipe.into.write_all(message)?;
@@ -94,7 +94,7 @@ impl Piped {
 impl<S: AsFd> Spliced<S> {
     fn new(stream: S, mut waits: Waits) -> Result<Self> {
         if waits.polls_to_send {
-            // splice(2) has no flag for it. Calls that receive wait by poll(2) then, too.
+            // splice(2) has no flag for it. Receiving calls then wait in poll(2) as well.
             SockRef::from(&stream.as_fd()).set_nonblocking(true)?;
             waits.polls_to_receive = true;
         }
@@ -110,14 +110,14 @@ impl<S: AsFd> Spliced<S> {
         })
     }
 
-    /// Takes the `left` bytes that the pipe for it holds into the socket; `more` follows.
+    /// Moves `left` bytes of the second pipe into the socket; `more` says whether others follow.
     fn drain(&self, mut left: usize, more: bool) -> io::Result<()> {
         let flags = if more {
             SpliceFFlags::SPLICE_F_MORE
         } else {
             SpliceFFlags::empty()
         };
-        // A call that waits by itself and is over the time it may take has nothing to wait for.
+        // A blocking call that has reached its time limit does not wait again.
         let waits = if self.waits.polls_to_send {
             self.waits
         } else {

@@ -15,12 +15,12 @@ use super::{Context, Transport};
 
 /// The socket of a connected stream.
 pub(super) trait Connected: Read + Write + AsFd + 'static {
-    /// Does its protocol keep records apart, in packets?
+    /// Does its protocol support records, as packet boundaries?
     const RECORDS: bool = false;
-    /// Bytes that one call sends at most.
+    /// The most bytes that one call sends.
     const LONGEST: usize = usize::MAX;
 
-    /// Packets that this side has sent so far, where the protocol counts them.
+    /// Packets that this side has sent so far, if the protocol counts them.
     fn packets(&self) -> io::Result<Option<Packets>> {
         Ok(None)
     }
@@ -32,7 +32,7 @@ struct Stream<S> {
     waits: Waits,
 }
 
-/// Takes a connected socket.
+/// Wraps a connected socket.
 pub(super) fn boxed<S: Connected>(socket: S, context: &Context) -> Result<Box<dyn Transport>> {
     let waits = Waits::limit(&socket, context)?;
     Ok(Box::new(Stream { socket, waits }))
@@ -61,7 +61,7 @@ impl<S: Connected> Transport for Stream<S> {
         flags.set(MsgFlags::MSG_DONTWAIT, self.waits.polls_to_send);
         let mut waits = self.waits;
         if !waits.polls_to_send {
-            // A call that waits by itself and is over the time it may take has nothing to wait for.
+            // A blocking call that has reached its time limit does not wait again.
             waits.most = Duration::ZERO;
         }
         let mut rest = message;
@@ -83,7 +83,7 @@ impl<S: Connected> Transport for Stream<S> {
     }
 }
 
-/// Fills `message`.
+/// Reads until `message` is full.
 pub(super) fn recv_exact(
     socket: &mut (impl Read + AsFd),
     message: &mut [u8],

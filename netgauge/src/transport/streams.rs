@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! How connections of a stream transport come about: the one of a pair, and the many that patterns
-//! of more than two participants use.
+//! How connections of a stream transport are opened: one for a pair, and many for patterns of more
+//! than two participants.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -22,13 +22,13 @@ pub(super) trait Protocol: Sync + fmt::Debug + 'static {
     /// A connection.
     type Stream: Connected + Send;
 
-    /// Opens a listening socket, and says where it can be reached.
+    /// Opens a listening socket, and returns its endpoint.
     fn listen(context: &Context) -> Result<(Self::Listener, Endpoint)>;
 
-    /// This end, if it only connects. What it cannot do shows here, before the peer is disturbed.
+    /// The endpoint of a side that only connects. Errors show here, before the peer is involved.
     fn caller(context: &Context) -> Result<Endpoint>;
 
-    /// Can the peer, who only connects, reach this socket?
+    /// Can the peer, which only connects, reach this socket?
     fn check_caller(_listener: &Self::Listener, _caller: &Endpoint) -> Result<()> {
         Ok(())
     }
@@ -36,17 +36,17 @@ pub(super) trait Protocol: Sync + fmt::Debug + 'static {
     /// Waits for a connection.
     fn accept(listener: &Self::Listener, context: &Context) -> Result<Self::Stream>;
 
-    /// Finds out how to connect to a listening socket.
+    /// Resolves how to connect to a listening socket.
     fn way_to(context: &Context, server: &Endpoint) -> Result<Way<Self::Stream>>;
 }
 
-/// Connects to a certain listening socket, once for each call.
+/// Connects to a certain listening socket, once per call.
 pub type Way<S> = Box<dyn Fn() -> Result<S>>;
 
 /// Makes a transport of a connection.
 type Wrap<S> = fn(S, &Context) -> Result<Box<dyn Transport>>;
 
-/// One connection with the peer, of which `wrap` makes a transport.
+/// One connection with the peer, which `wrap` makes a transport of.
 pub(super) fn pair<P: Protocol>(context: &Context, wrap: Wrap<P::Stream>) -> Result<Prepared> {
     let context = context.clone();
     if context.role == Role::Leader {
@@ -65,21 +65,21 @@ pub(super) fn pair<P: Protocol>(context: &Context, wrap: Wrap<P::Stream>) -> Res
 /// Connects to a certain listening socket, of any protocol.
 pub type Connect = Way<Box<dyn StreamSocket>>;
 
-/// A stream transport's means for patterns of many connections.
+/// How patterns of many connections open those of a stream transport.
 pub trait StreamKind: Sync + fmt::Debug {
     /// Opens a listening socket.
     ///
     /// # Errors
     ///
-    /// The socket's error, as of all these.
+    /// The socket's error.
     fn listen(&self, context: &Context) -> Result<StreamListener>;
 
-    /// Finds out how to connect to a listening socket, so that what connects has nothing left to
-    /// look up: its time is told.
+    /// Resolves how to connect to a listening socket, so that the connecting call, which is timed,
+    /// has nothing to look up.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The socket's error.
     fn way_to(&self, context: &Context, server: &Endpoint) -> Result<Connect>;
 }
 
@@ -100,10 +100,10 @@ impl<P: Protocol> StreamKind for P {
     }
 }
 
-/// A connected stream. Reading and writing block for at most the context's time, unless it is
-/// made non-blocking.
+/// A connected stream. Reading and writing block for at most the context's time, unless the stream
+/// is non-blocking.
 pub trait StreamSocket: Read + Write + AsFd + Send {
-    /// Lets calls fail with `WouldBlock` instead of waiting, or has them wait again.
+    /// Makes calls fail with `WouldBlock` instead of waiting, or wait again.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ pub trait StreamSocket: Read + Write + AsFd + Send {
 
 impl<S: Read + Write + AsFd + Send> StreamSocket for S {}
 
-/// A connection whose blocking calls last no longer than its context says.
+/// A connection whose blocking calls have the context's time limit.
 fn boxed(socket: impl StreamSocket + 'static, context: &Context) -> Result<Box<dyn StreamSocket>> {
     limit_calls(&socket, Some(context.give_up))?;
     Ok(Box::new(socket))
@@ -141,7 +141,7 @@ impl<P: Protocol> Listening for Listener<P> {
 
 /// A listening socket.
 pub struct StreamListener {
-    /// Where it can be reached.
+    /// Its endpoint.
     pub endpoint: Endpoint,
     listening: Box<dyn Listening>,
 }

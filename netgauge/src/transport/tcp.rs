@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! TCP, every write sent at once (`TCP_NODELAY`) unless the options say otherwise.
+//! TCP, which sends every write at once (`TCP_NODELAY`) by default.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -38,7 +38,7 @@ pub(super) const fn kind(name: &'static str, about: &'static str, prepare: Prepa
     }
 }
 
-/// How many connections wait to be accepted at most.
+/// The length of the accept queue.
 const BACKLOG: i32 = 1024;
 
 /// The protocol.
@@ -97,7 +97,7 @@ impl Connected for TcpStream {
     }
 }
 
-/// A socket that is to be connected or to listen. What a listener has, its connections inherit.
+/// A socket that will connect or listen. Connections inherit a listener's options.
 fn make(address: SocketAddr, context: &Context) -> Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)
         .context("making a TCP socket")?;
@@ -112,7 +112,7 @@ fn set_up(socket: Socket, context: &Context) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Chooses the congestion control; without a name, the system's stays.
+/// Sets the congestion control; without a name, the system's stays.
 fn set_congestion(socket: &Socket, name: Option<&str>) -> Result<()> {
     let Some(name) = name else { return Ok(()) };
     SockRef::from(socket)

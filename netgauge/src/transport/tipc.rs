@@ -2,9 +2,9 @@
 
 //! TIPC, the kernel's protocol for processes of a cluster (`AF_TIPC`, streams).
 //!
-//! The client connects to the identity of the server's socket, so that no name has to travel
-//! through the cluster first. Within one network namespace that needs nothing but the module;
-//! beyond it, a bearer on both sides: what TIPC calls the interface that it may use.
+//! The client connects to the identity of the server's socket, so no name has to be published in
+//! the cluster first. Within one network namespace only the module is needed; between hosts, both
+//! need a bearer, TIPC's word for an interface that it uses.
 
 use std::io;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::Context;
 use crate::wire::{Endpoint, Place, SocketId};
 
 pub(super) const KIND: Kind = Kind {
-    // Its senders are limited by the receiver's window and the link, not by SO_SNDBUF.
+    // The receiver's window and the link limit senders, not SO_SNDBUF.
     takes: Takes {
         nodelay: Some("TIPC_NODELAY"),
         receive_buffer: true,
@@ -37,7 +37,7 @@ pub(super) const KIND: Kind = Kind {
 
 /// `TIPC_SOCKET_ADDR` of `linux/tipc.h`: the address is a socket's identity.
 const SOCKET_ADDRESS: u8 = 3;
-/// `TIPC_CONN_TIMEOUT` of `linux/tipc.h`: milliseconds that connecting may take.
+/// `TIPC_CONN_TIMEOUT` of `linux/tipc.h`: the time limit of connecting, milliseconds.
 const CONNECT_TIMEOUT: libc::c_int = 130;
 /// `TIPC_NODELAY` of `linux/tipc.h`.
 const NODELAY: libc::c_int = 138;
@@ -45,8 +45,8 @@ const NODELAY: libc::c_int = 138;
 socket_option!(set ConnectTimeout, libc::SOL_TIPC, CONNECT_TIMEOUT);
 socket_option!(set Nodelay, libc::SOL_TIPC, NODELAY);
 
-/// `struct sockaddr_tipc` of `linux/tipc.h` with a socket's identity in its union, of which the
-/// last word is unused then.
+/// `struct sockaddr_tipc` of `linux/tipc.h` with a socket's identity in its union, whose last word
+/// is then unused.
 #[repr(C)]
 struct SockaddrTipc {
     family: libc::sa_family_t,
@@ -92,7 +92,7 @@ impl Protocol for Tipc {
 
     fn listen(context: &Context) -> Result<(Socket, Endpoint)> {
         let socket = make(context)?;
-        // TIPC does not look at the number: what limits it is the listener's receive buffer.
+        // TIPC ignores the number: the listener's receive buffer is the limit.
         socket.listen(1).context("listening by TIPC")?;
         let endpoint = endpoint(&socket)?;
         Ok((socket, endpoint))
@@ -108,14 +108,14 @@ impl Protocol for Tipc {
 
     fn accept(listener: &Socket, context: &Context) -> Result<Socket> {
         let (socket, _) = listener.accept()?;
-        // Unlike TCP's, these inherit nothing.
+        // TIPC's connections inherit no options.
         context.options.apply(&socket)?;
         set_nodelay(socket, context)
     }
 
     fn way_to(context: &Context, server: &Endpoint) -> Result<Way<Socket>> {
         let context = context.clone();
-        // All sockets of a node are reached alike.
+        // All sockets of a node are reachable in the same way.
         let theirs = reach(&make(&context)?, server)?;
         Ok(Box::new(move || {
             let socket = make(&context)?;
@@ -134,7 +134,7 @@ fn make(context: &Context) -> Result<Socket> {
     Ok(socket)
 }
 
-/// Where `socket` can be reached.
+/// The endpoint of `socket`.
 fn endpoint(socket: &Socket) -> Result<Endpoint> {
     Ok(Endpoint {
         place: Some(Place::here()?),
@@ -143,7 +143,7 @@ fn endpoint(socket: &Socket) -> Result<Endpoint> {
     })
 }
 
-/// Makes sure that a network leads from `socket` to `peer`: the peer's identity.
+/// Checks that a network connects `socket` with `peer`; returns the peer's identity.
 fn reach(socket: &Socket, peer: &Endpoint) -> Result<SocketId> {
     let own = SocketId::of(&socket.local_addr()?)?;
     let theirs = peer.tipc.context("the peer gave no TIPC address")?;
@@ -158,11 +158,11 @@ fn set_nodelay(socket: Socket, context: &Context) -> Result<Socket> {
     Ok(socket)
 }
 
-/// How a namespace gets a bearer.
+/// The remedy: how a namespace gets a bearer.
 const BEARER: &str = "`tipc bearer enable media eth device eth0`, with its Ethernet interface, \
                       makes TIPC use a network";
 
-/// A node without an address is one that no network leads to.
+/// Checks that both nodes have a bearer. A node without an address has none.
 fn check_bearers(own: SocketId, theirs: SocketId) -> Result<()> {
     let where_to = match (own.node, theirs.node) {
         (0, 0) => "on both hosts",
@@ -185,7 +185,7 @@ fn connect(socket: &Socket, to: SocketId, give_up: Duration) -> Result<()> {
     })
 }
 
-/// Says what to do where the kernel does not know AF_TIPC.
+/// Adds the remedy if the kernel does not know AF_TIPC.
 fn explain_family(error: io::Error) -> anyhow::Error {
     let missing = error.raw_os_error() == Some(libc::EAFNOSUPPORT);
     let error = anyhow::Error::new(error);

@@ -15,7 +15,8 @@ use super::{Context, Prepared, Role};
 
 pub(super) const KIND: Kind = Kind::new("udp", "UDP over IP", prepare);
 
-/// Largest payload of a UDP datagram over IPv4, bytes; one less header is counted over IPv6.
+/// Largest payload of a UDP datagram over IPv4, bytes; over IPv6 the limit does not count the IP
+/// header.
 const MAX_PAYLOAD: usize = 65_507;
 const UDP_HEADER: usize = 8;
 const IPV4_HEADER: usize = 20;
@@ -42,8 +43,8 @@ fn prepare(context: &Context) -> Result<Prepared> {
 
 impl DatagramSocket for UdpSocket {}
 
-/// Bytes of the largest datagram that IP need not fragment on the way to the peer, as far as the
-/// kernel knows it (`IP_MTU`, `ip(7)`).
+/// Bytes of the largest datagram that IP does not fragment on the way to the peer, by the kernel's
+/// path MTU (`IP_MTU`, `ip(7)`).
 fn max_payload(socket: &UdpSocket, is_ipv6: bool) -> io::Result<usize> {
     let (mtu, ip_header) = match is_ipv6 {
         true => (getsockopt(socket, Ipv6Mtu)?, IPV6_HEADER),
@@ -63,7 +64,7 @@ mod tests {
         one.connect(one.local_addr().unwrap()).unwrap();
         let most = max_payload(&one, false).unwrap();
         assert_eq!(one.send(&vec![0; most]).unwrap(), most);
-        // Loopback's MTU is the largest there is, so here IP's own limit bounds the payload.
+        // Loopback has the largest MTU, so IP's own limit applies here.
         assert_eq!(most, MAX_PAYLOAD);
         assert!(one.send(&vec![0; most + 1]).is_err());
     }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Local sockets (`unix(7)`, streams): what two processes of one host could reach without a
-//! network.
+//! Local sockets (`unix(7)`, streams): the limit for two processes of one host without a network.
 //!
-//! They meet at a path in the directory for temporary files, so that they may be in different
-//! network namespaces, which abstract addresses do not lead out of.
+//! They meet at a path in the directory for temporary files: other than an abstract address, it
+//! works between network namespaces.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -35,7 +34,7 @@ pub(super) const KIND: Kind = Kind {
     })
 };
 
-/// A listening socket in a directory of its own, which goes with it.
+/// A listening socket in a directory of its own, which is removed with it.
 struct Meeting {
     listener: UnixListener,
     path: String,
@@ -83,7 +82,7 @@ impl Protocol for Unix {
 
 impl Meeting {
     fn new() -> Result<Self> {
-        // Both ends need not be the same user: as with a port, whoever is on the host may connect.
+        // The ends may be different users: as with a port, each process on the host may connect.
         let directory = tempfile::Builder::new()
             .prefix("netgauge-")
             .permissions(Permissions::from_mode(0o711))
@@ -109,7 +108,7 @@ impl Meeting {
     }
 }
 
-/// This end: where it is, and where it waits if it does.
+/// This side's endpoint, with the path of its socket if it listens.
 fn endpoint(meeting: Option<&Meeting>) -> Result<Endpoint> {
     Ok(Endpoint {
         place: Some(Place::here()?),
@@ -118,12 +117,12 @@ fn endpoint(meeting: Option<&Meeting>) -> Result<Endpoint> {
     })
 }
 
-/// Where the peer waits, on this host.
+/// The path of the peer's socket, on this host.
 fn path_of(peer: &Endpoint) -> Result<&str> {
     peer.path.as_deref().context("the peer gave no path")
 }
 
-/// Connects to a meeting.
+/// Connects to a listening socket's path.
 fn meet(path: &str) -> Result<UnixStream> {
     UnixStream::connect(path)
         .map_err(|error| explain(error, path))

@@ -3,11 +3,11 @@
 //! Streams of TCP and of ESP that send from the program's own memory (`MSG_ZEROCOPY`, the kernel's
 //! `Documentation/networking/msg_zerocopy.rst`).
 //!
-//! The kernel pins the pages of a message instead of copying them, and says on the socket's error
-//! queue when it needs them no more. Until then they must not change, so before it receives, this
-//! transport waits until all that was sent has been completed: a program of its own would have to
-//! before it writes there again, and so that is part of what such sends cost. Where a device needs
-//! a copy after all, as loopback and veth do, the kernel makes one and says so.
+//! The kernel pins the pages of a message instead of copying them, and reports on the socket's
+//! error queue when it has released them. They must not change before. So this transport waits for
+//! all completions before it receives: a program has to before it writes there again, so the wait
+//! is part of the cost. For devices that need a copy, such as loopback and veth, the kernel makes
+//! one and reports that.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -30,7 +30,7 @@ use super::tcp::{self, Tcp};
 use super::{Context, Transport};
 
 pub(super) const TCP: Kind = tcp::kind("tcp-zerocopy", "TCP over IP, MSG_ZEROCOPY", |context| {
-    // Looked at before it is connected, so that nobody is disturbed where it cannot be done.
+    // Checked before it connects, so that the peer is not involved if it is not possible.
     enable(&Socket::new(Domain::IPV4, Type::STREAM, None)?)?;
     pair::<Tcp>(context, |stream, context| {
         enable(&stream)?;
@@ -62,8 +62,8 @@ const ORIGIN_ZEROCOPY: u8 = 5;
 /// `SO_EE_CODE_ZEROCOPY_COPIED` of `linux/errqueue.h`: the kernel made a copy.
 const CODE_COPIED: u8 = 1;
 
-/// Sends that may be without their completion before a sender looks for some. Each takes of the
-/// memory that a socket may have for such things, `net.core.optmem_max`.
+/// The number of sends without a completion after which a sender looks for some. Each uses memory
+/// of the socket's `net.core.optmem_max`.
 const MANY: u32 = 64;
 
 /// Room for one control message of the error queue: an error and an IPv6 address.
@@ -77,16 +77,16 @@ fn enable(socket: &impl AsFd) -> Result<()> {
 struct ZeroCopyStream<S: AsFd> {
     stream: S,
     waits: Waits,
-    /// Sends that have not been completed yet.
+    /// Sends that are not completed.
     pending: u32,
     completed: Completed,
 }
 
-/// Sends that the kernel needs no memory of any more.
+/// Completed sends, whose memory the kernel has released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Completed {
     sends: u64,
-    /// Those of them of which it made a copy all the same.
+    /// Sends among them that the kernel copied.
     copied: u64,
 }
 
@@ -100,7 +100,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
         }
     }
 
-    /// Sends what there is room for.
+    /// Sends as much as there is room for.
     fn send_some(&mut self, data: &[u8]) -> io::Result<usize> {
         let fd = self.stream.as_fd().as_raw_fd();
         let mut flags = MsgFlags::from_bits_retain(libc::MSG_ZEROCOPY) | MsgFlags::MSG_NOSIGNAL;
@@ -116,7 +116,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
                 Err(error)
                     if error.kind() == io::ErrorKind::WouldBlock && self.waits.polls_to_send =>
                 {
-                    // They would end every wait for room at once.
+                    // Queued completions would end each wait for room at once.
                     self.take_completions()?;
                     let now = Instant::now();
                     let left = deadline
@@ -126,8 +126,8 @@ impl<S: AsFd> ZeroCopyStream<S> {
                         return Err(error);
                     }
                 }
-                // No room for one more completion, or no more memory may be pinned: what has been
-                // sent gives some back.
+                // There is no room for a further completion, or the limit of pinned memory is
+                // reached: completions of earlier sends make room.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) && self.pending > 0 => {
                     self.await_completion()?;
                 }
@@ -142,7 +142,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
         }
     }
 
-    /// Takes what the error queue has.
+    /// Reads all completions from the error queue.
     fn take_completions(&mut self) -> io::Result<bool> {
         let mut any = false;
         while self.pending > 0 {
@@ -159,10 +159,10 @@ impl<S: AsFd> ZeroCopyStream<S> {
         Ok(any)
     }
 
-    /// Waits until at least one send is completed, or more if they are.
+    /// Waits until at least one send is completed.
     fn await_completion(&mut self) -> io::Result<()> {
         while !self.take_completions()? {
-            // A queued completion is an error to poll(2), which always waits for errors.
+            // poll(2) reports a queued completion as an error, and always waits for errors.
             let events = wait(&self.stream, PollFlags::empty(), self.waits.most)?;
             if events.is_empty() {
                 return Err(io::ErrorKind::TimedOut.into());
@@ -180,7 +180,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
         Ok(())
     }
 
-    /// Waits until nothing of what was sent is needed any more.
+    /// Waits until all sends are completed.
     fn settle(&mut self) -> io::Result<()> {
         while self.pending > 0 {
             self.await_completion()?;
@@ -188,8 +188,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
         Ok(())
     }
 
-    /// Breaks the connection off, so that nothing more is sent from memory that may be another's
-    /// soon.
+    /// Aborts the connection, so that the kernel no longer sends from memory that may be reused.
     fn break_off(&mut self) {
         // SAFETY: the storage is all zeros, and its first bytes are a whole generic socket address
         // without contents, whose family is AF_UNSPEC (0).
@@ -199,7 +198,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
                 size_of::<libc::sockaddr>() as libc::socklen_t,
             )
         };
-        // A connection that has ended already has nothing left to send.
+        // A connection that has ended has nothing left to send.
         let _ = SockRef::from(&self.stream.as_fd()).connect(&nobody);
         self.pending = 0;
     }
@@ -227,7 +226,7 @@ impl<S: Connected> Transport for ZeroCopyStream<S> {
     }
 
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()> {
-        // The message may be where the one before was sent from.
+        // The message may be in the memory that the previous one was sent from.
         if let Err(error) = self.settle() {
             self.break_off();
             return Err(error);
@@ -256,8 +255,8 @@ impl<S: AsFd> Drop for ZeroCopyStream<S> {
 
 as_fd!([S: AsFd] ZeroCopyStream<S>, stream);
 
-/// The next completion on a socket's error queue, if there is one: for how many sends it is, and
-/// whether the kernel had copied them.
+/// Reads the next completion from a socket's error queue, if there is one: the number of sends, and
+/// whether the kernel copied them.
 fn completion(stream: &impl AsFd) -> io::Result<Option<(u32, bool)>> {
     let mut control = [0; CONTROL_SPACE];
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
@@ -284,16 +283,17 @@ fn completion(stream: &impl AsFd) -> io::Result<Option<(u32, bool)>> {
                 _ => continue,
             };
             if report.origin == ORIGIN_ZEROCOPY {
-                // The first and the last of a run of sends, numbered from 0 on, beyond 2^32 again.
+                // The first and the last number of a range of sends. Numbers start at 0, and wrap
+                // at 2^32.
                 let sends = report.last.wrapping_sub(report.first).wrapping_add(1);
                 return Ok(Some((sends, report.code & CODE_COPIED != 0)));
             }
         }
-        // Something else that was queued there, as a timestamp or a host's refusal: not ours.
+        // Another error, such as a timestamp or an ICMP message: not a completion.
     }
 }
 
-/// What is of interest in a `struct sock_extended_err`.
+/// The fields of a `struct sock_extended_err` that are used.
 struct Report {
     origin: u8,
     code: u8,
@@ -313,7 +313,7 @@ impl From<&libc::sock_extended_err> for Report {
 }
 
 impl Report {
-    /// ESP's report, which nix does not know.
+    /// ESP's extended error, which nix does not know.
     fn of_esp(message: &UnknownCmsg) -> Option<Self> {
         let header = &message.cmsg_header;
         if (header.cmsg_level, header.cmsg_type) != (SOL_EP, EP_RECVERR) {
@@ -339,7 +339,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// A transport and what it is connected to.
+    /// A transport and its peer.
     fn pair(give_up: Duration) -> (ZeroCopyStream<TcpStream>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -376,7 +376,7 @@ mod tests {
                 }
             });
             assert!(transport.completed.sends >= 5);
-            // Loopback hands the pages to a receiver who may keep them for ever, so it copies.
+            // The receiver on loopback may keep the pages for ever, so loopback copies.
             let remark = transport.remark().unwrap();
             assert!(remark.contains("all the same"), "{remark}");
         }
@@ -407,7 +407,7 @@ mod tests {
             let error = transport.send(&vec![0; 64 << 20]).unwrap_err();
             assert!(is_timeout(&error), "{error}");
             assert_eq!(transport.pending, 0);
-            // It has been broken off.
+            // The connection was aborted.
             assert!(transport.send(&[0]).is_err());
         }
     }

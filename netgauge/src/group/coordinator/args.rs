@@ -19,16 +19,16 @@ use crate::sizes::{parse_ranges, split_unit};
 const MANY: &str =
     "Many participants (one-many, many-one, all-to-all, bisection, loaded-latency, esp-params)";
 
-/// The longest pause, milliseconds: the server gives up after a while without a byte.
+/// The longest pause, milliseconds: the server gives up after some time without data.
 const MOST_PAUSE: i64 = 1000;
 
-/// The most numbers of one range: far above what a run has time for.
+/// The most numbers in one range: far more than a run has time for.
 const MOST: u32 = 1024;
 
 /// A coordinator's options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The server's host, if the only client is to be here.
+    /// The server's host, if the only client is this host.
     pub connect: Option<String>,
     /// The port of servers that are named without one.
     pub port: u16,
@@ -42,7 +42,7 @@ pub struct Options {
     pub group: GroupArgs,
 }
 
-/// Options of patterns of more than two.
+/// Options of patterns of more than two participants.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = MANY)]
 pub struct GroupArgs {
@@ -67,16 +67,16 @@ pub struct GroupArgs {
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
 
-    /// Those on other hosts by ssh.
+    /// Options of participants on other hosts by ssh.
     #[command(flatten)]
     pub hosts: HostArgs,
 
-    /// Their work.
+    /// Options of the participants' work.
     #[command(flatten)]
     pub many: ManyArgs,
 }
 
-/// What participants do in patterns of more than two, wherever they are.
+/// What participants do in patterns of many, wherever they are.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = MANY)]
 pub struct ManyArgs {
@@ -116,22 +116,22 @@ impl GroupArgs {
     ///
     /// # Errors
     ///
-    /// It has others, or a value is wrong.
+    /// The line has other options, or a wrong value.
     pub(crate) fn parse_from<'a>(
         line: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, clap::Error> {
-        // These options exclude some of other sides, which have to exist.
+        // Some of these options conflict with two others, which have to exist.
         let others = ["server", "connect"].map(|name| clap::Arg::new(name).long(name));
         let command = Self::augment_args(Command::new("group").no_binary_name(true).args(others));
         Self::from_arg_matches(&command.try_get_matches_from(line)?)
     }
 
-    /// Refuses options of these patterns where none of them is measured; `why` goes on behind the
-    /// option's name.
+    /// Refuses options of patterns of many where no such pattern is measured; `why` follows the
+    /// option's name in the error.
     ///
     /// # Errors
     ///
-    /// There is one.
+    /// One of them is given.
     pub fn refuse(&self, why: &str) -> Result<()> {
         let many = &self.many;
         for (given, option) in [
@@ -150,11 +150,13 @@ impl GroupArgs {
         Ok(())
     }
 
-    /// The participants. `connect` is the server of option --connect, whose client is here.
+    /// The locations of the participants. With option --connect, the server is on host `connect`,
+    /// and the client here.
     ///
     /// # Errors
     ///
-    /// Nobody is named, or somebody twice who cannot be in two locations.
+    /// A server is named twice: it serves one coordinator at a time. Or the file of hosts cannot be
+    /// used.
     pub fn locations(&self, connect: Option<&str>, port: u16) -> Result<Vec<Location>> {
         if let Some(host) = connect {
             let server = Location::Server {
@@ -178,12 +180,12 @@ impl GroupArgs {
     }
 }
 
-/// Numbers from 1, ascending and each once: `1,2,4`, `1-8`, `1-8,16`.
+/// Numbers from 1, ascending and without repetition: `1,2,4`, `1-8`, `1-8,16`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbers(pub Vec<u32>);
 
 impl Numbers {
-    /// One, two, four and so on below `most`, and `most`.
+    /// The powers of two below `most`, and `most`.
     pub fn doubling(most: u32) -> Self {
         let powers = (0..u32::BITS).map(|power| 1 << power);
         let mut numbers: Vec<u32> = powers.take_while(|number| *number < most).collect();
@@ -235,7 +237,7 @@ impl FromStr for Rate {
     }
 }
 
-/// HOST, HOST:PORT, `[IPv6]:PORT`, or an IPv6 address alone.
+/// Parses HOST, HOST:PORT, `[IPv6]:PORT`, or an IPv6 address.
 fn parse_peer(text: &str, default: u16) -> Result<Location> {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),

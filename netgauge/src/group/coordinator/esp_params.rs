@@ -2,8 +2,8 @@
 
 //! Pattern esp-params (Treydte 2007, 6.2): goodput of ESP over `burst_length` and `packets_to_ack`.
 //!
-//! Where fewer packets may be under way than it takes to have one acknowledged, only the
-//! retransmission request timer moves anything: such pairs are out of range and left out.
+//! If fewer packets may be in flight than an acknowledgement needs, only the retransmission request
+//! timer makes progress. Such pairs are out of range and left out.
 
 use std::time::Duration;
 
@@ -26,16 +26,16 @@ use crate::report::Outcome;
 /// The pattern's name in option `-x`.
 pub const NAME: &str = "esp-params";
 
-/// Everything that was measured. Printed as JSON it is what programs read.
+/// The results. Programs read them as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ParamsReport {
     /// netgauge's version.
     pub netgauge: String,
     /// The pattern's name.
     pub pattern: String,
-    /// Their names, by index.
+    /// The participants' names, by index.
     pub participants: Vec<String>,
-    /// Decides on the server.
+    /// The seed of the choice of the server.
     pub seed: u64,
     /// The server's name.
     pub server: String,
@@ -43,7 +43,7 @@ pub struct ParamsReport {
     pub server_index: usize,
     /// Number of clients.
     pub clients: usize,
-    /// Bytes that each sent in a round.
+    /// Bytes that each client sent in a round.
     pub size: u64,
     /// Rate of the server's link, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,12 +52,12 @@ pub struct ParamsReport {
     pub burst_length: Vec<u32>,
     /// The values of `packets_to_ack`, ascending.
     pub packets_to_ack: Vec<u32>,
-    /// How it ended.
+    /// Success, or the error that ended the run.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// One per pair in range, in the order measured; those measured before a failure too.
+    /// One per pair in range, in the order measured, with those measured before a failure.
     pub cells: Vec<Cell>,
-    /// When, by which command, and on which hosts.
+    /// The time, the command and the hosts of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<Record>,
 }
@@ -70,18 +70,18 @@ pub struct Cell {
     pub parameters: EspParameters,
     /// Rounds measured.
     pub rounds: u32,
-    /// Rounds that broke.
+    /// Rounds that failed.
     pub errors: u32,
     /// Payload by time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_bit_per_s: Option<Goodput>,
-    /// The same as a share of the rate, if that was given.
+    /// Goodput as a share of the rate, if the rate was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
 }
 
 impl ParamsReport {
-    /// The measurement with a pair of parameters.
+    /// The cell of a pair of parameters.
     pub fn cell(&self, burst_length: u32, packets_to_ack: u32) -> Option<&Cell> {
         let wanted = EspParameters {
             burst_length,
@@ -91,9 +91,9 @@ impl ParamsReport {
     }
 }
 
-/// The pattern. What fails, or is ended by the user, is reported as failed, with the cells measured
-/// before. The parameters are restored in any case; if a participant's death ends the run, by the
-/// participants themselves.
+/// The pattern. A failure, or an interruption by the user, is reported with the cells measured
+/// before. The parameters are restored in any case; if a participant's death ends the run, the
+/// participants restore them.
 #[derive(Debug)]
 pub struct EspParams;
 
@@ -150,7 +150,7 @@ impl GroupPattern for EspParams {
     }
 }
 
-/// Of the participants in each network namespace the first.
+/// Selects the first participant in each network namespace.
 fn one_per_namespace(group: &mut Group, members: &[usize]) -> Result<Vec<usize>> {
     for who in members {
         group.order(*who, Order::Identify)?;
@@ -178,7 +178,7 @@ fn measure(
 ) -> Result<()> {
     for parameters in plan.grid.cells() {
         group.all_do(keepers, &Order::SetParameters(parameters), &Answer::Done)?;
-        // New connections, which have the parameters from the beginning.
+        // New connections have the parameters from the beginning.
         let mut mesh = Mesh::new(group, members.to_vec());
         let (row, result) = match mesh.open(&plan.media[0].opening(), Shape::Star) {
             Ok(()) => one_many(&mut mesh, plan.sizes[0], plan),
@@ -199,7 +199,7 @@ fn measure(
     Ok(())
 }
 
-/// Has those who are still there restore the parameters.
+/// Restores the parameters in the participants that still run.
 fn restore(group: &mut Group, keepers: &[usize]) -> Result<()> {
     let mut there = keepers.to_vec();
     there.retain(|who| group.is_there(*who));

@@ -12,13 +12,13 @@ use crate::summary::jain;
 pub struct Round {
     /// From the first go to the end, nanoseconds.
     pub ns: u64,
-    /// Jain's index of what had come from each client when the first one's message was complete,
-    /// or of the times at which the clients had theirs.
+    /// Jain's index of the bytes from each client when the first message was complete, or of the
+    /// times at which the clients had theirs.
     pub fairness: f64,
 }
 
 impl Round {
-    /// A round of clients that send: it ends with the last one's last byte.
+    /// A round of sending clients: it ends with the last byte of the last one.
     pub(super) fn of_senders(round: &MeshRound) -> Self {
         Self {
             ns: round.received_ns[0],
@@ -26,7 +26,7 @@ impl Round {
         }
     }
 
-    /// A round of clients that receive: it ends with the last one's word.
+    /// A round of receiving clients: it ends with the report of the last one.
     pub(super) fn of_receivers(round: &MeshRound) -> Self {
         Self {
             ns: round.ns,
@@ -35,8 +35,8 @@ impl Round {
     }
 }
 
-/// The least, the arithmetic mean, the middle one (of an even number, the mean of the two middle
-/// ones) and the greatest of values.
+/// The minimum, the arithmetic mean, the median (of an even number, the mean of the middle two) and
+/// the maximum of values.
 struct Spread {
     least: f64,
     mean: f64,
@@ -45,7 +45,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// That of these values; `None` if there are none.
+    /// Summarises values; `None` if there are none.
     fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_unstable_by(f64::total_cmp);
         let (upper, lower) = (values.len() / 2, values.len().saturating_sub(1) / 2);
@@ -58,33 +58,33 @@ impl Spread {
     }
 }
 
-/// Bit/s of so many bytes in a time.
+/// Bit/s of bytes sent in a time.
 pub fn bit_per_s(bytes: u64, ns: u64) -> f64 {
     bytes as f64 * 8e9 / ns.max(1) as f64
 }
 
-/// Payload by time, bit/s: of all clients over rounds, or what one host gets over rounds or pairs.
+/// Payload by time, bit/s: of all clients over rounds, or of one host over rounds or pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodput {
-    /// The slowest round's.
+    /// The slowest round's rate.
     pub worst: u64,
-    /// The arithmetic mean, of what one host gets.
+    /// The arithmetic mean, where the rates are those of one host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<u64>,
-    /// The middle one; of an even number, the mean of the two middle ones.
+    /// The median; of an even number, the mean of the middle two.
     pub median: u64,
-    /// The fastest round's.
+    /// The fastest round's rate.
     pub best: u64,
 }
 
 impl Goodput {
-    /// Sums up rates of rounds, bit/s; `None` if there are none.
+    /// Summarises rates of rounds, bit/s; `None` if there are none.
     pub fn of(rates: Vec<f64>) -> Option<Self> {
         let average = None;
         Self::of_hosts(rates).map(|rates| Self { average, ..rates })
     }
 
-    /// Sums up rates of hosts, bit/s; `None` if there are none.
+    /// Summarises rates of hosts, bit/s; `None` if there are none.
     pub fn of_hosts(rates: Vec<f64>) -> Option<Self> {
         let spread = Spread::of(rates)?;
         Some(Self {
@@ -95,12 +95,12 @@ impl Goodput {
         })
     }
 
-    /// The mean if there is one, else the middle one.
+    /// The mean if there is one, else the median.
     pub fn usual(&self) -> u64 {
         self.average.unwrap_or(self.median)
     }
 
-    /// As shares of `rate` bit/s: the mean's, if there is one.
+    /// Shares of `rate` bit/s: of the mean if there is one, else of all three.
     pub fn share(&self, rate: u64) -> Share {
         let of_rate = |goodput: u64| goodput as f64 / rate as f64;
         match self.average {
@@ -120,14 +120,14 @@ impl Goodput {
 pub enum Share {
     /// Of rounds.
     OfRounds {
-        /// The slowest round's.
+        /// The slowest round's share.
         worst: f64,
-        /// The middle one.
+        /// The median share.
         median: f64,
-        /// The fastest round's.
+        /// The fastest round's share.
         best: f64,
     },
-    /// A host's part, on average.
+    /// A host's average share.
     Average(f64),
 }
 
@@ -168,14 +168,14 @@ impl Share {
 /// Jain's index over rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
-    /// The least fair round's.
+    /// The least fair round's index.
     pub worst: f64,
-    /// The middle one; of an even number, the mean of the two middle ones.
+    /// The median; of an even number, the mean of the middle two.
     pub median: f64,
 }
 
 impl Fairness {
-    /// Sums up the rounds' indices; `None` if there are none.
+    /// Summarises the rounds' indices; `None` if there are none.
     pub fn of(indices: Vec<f64>) -> Option<Self> {
         let spread = Spread::of(indices)?;
         Some(Self {

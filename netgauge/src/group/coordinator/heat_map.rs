@@ -18,21 +18,21 @@ use crate::sizes::human;
 const CELL: i32 = 56;
 /// Room above the cells, for the title, pixels.
 const TOP: i32 = 64;
-/// Room to their left, for an axis, pixels.
+/// Room to the left of the cells, for an axis, pixels.
 const LEFT: i32 = 88;
-/// Room to their right, for the scale, pixels.
+/// Room to the right of the cells, for the scale, pixels.
 const RIGHT: i32 = 130;
-/// Room below them, for an axis, pixels.
+/// Room below the cells, for an axis, pixels.
 const BELOW: i32 = 72;
-/// The least width above which the title fits, beside the margins, pixels.
+/// The least width of the cells for which the title fits between the margins, pixels.
 const TITLE: i32 = 200;
 /// Width of the scale, pixels.
 const SCALE: i32 = 20;
 
-/// The level from which on a cell is so light that its text is black.
+/// The level above which a cell is so light that its text is black.
 const LIGHT: f64 = 0.6;
 
-/// The point of a text that is at its coordinates, beside [`START`].
+/// Anchors of texts in addition to [`START`]: the point of the text that its coordinates name.
 const MIDDLE: Pos = Pos {
     h_pos: HPos::Center,
     ..START
@@ -45,15 +45,15 @@ const END: Pos = Pos {
 /// The picture: the cells' values, by row and column, in the order of the axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatMap {
-    /// The line above it.
+    /// The line above the picture.
     pub title: String,
-    /// Values of `packets_to_ack`, upwards.
+    /// Values of `packets_to_ack`, from the bottom to the top.
     pub rows: Vec<u32>,
-    /// Values of `burst_length`, to the right.
+    /// Values of `burst_length`, from left to right.
     pub columns: Vec<u32>,
-    /// Median goodput in bit/s by row and column, where there is one.
+    /// Median goodput in bit/s by row and column, where it was measured.
     pub cells: Vec<Vec<Option<u64>>>,
-    /// The value that has the last colour, bit/s: the greatest.
+    /// The value of the last colour, bit/s: the maximum.
     pub most: u64,
 }
 
@@ -95,7 +95,7 @@ impl HeatMap {
         )
     }
 
-    /// A value's place between nothing and the greatest, 0 to 1.
+    /// A value as a share of the maximum, 0 to 1.
     fn level(&self, value: u64) -> f64 {
         value as f64 / self.most.max(1) as f64
     }
@@ -146,7 +146,7 @@ impl HeatMap {
         ))
     }
 
-    /// The colours from nothing, below, to the greatest value.
+    /// The colours from 0, at the bottom, to the maximum.
     fn draw_scale<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>> {
         const STEPS: i32 = 64;
         let (width, height) = self.inside();
@@ -188,7 +188,7 @@ impl Drawing for HeatMap {
     }
 }
 
-/// Mbit/s of bit/s, as much of it as fits into a cell.
+/// Mbit/s of bit/s, short enough for a cell.
 fn mbit(bit_per_s: u64) -> String {
     short(bit_per_s as f64 / 1e6, 1, 0)
 }
@@ -242,7 +242,7 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
-        // One rectangle per value; the background, the frame, and the scale's 64.
+        // One rectangle per value, for the background and for the frame, and 64 for the scale.
         assert_eq!(svg.matches("<rect").count(), 3 + 2 + 64);
     }
 

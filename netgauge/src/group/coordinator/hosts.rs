@@ -10,11 +10,11 @@ use clap::Args;
 
 use super::location::Location;
 
-/// How ssh is called: without asking for passwords, which nobody would see, and so that a host
-/// which has gone is noticed.
+/// How ssh is called. It does not ask for passwords, since no user would see that, and it notices a
+/// host that is gone.
 const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5";
 
-/// The options that name somebody whom ssh does not reach.
+/// The options that name participants which ssh does not reach.
 const OTHERS: [&str; 4] = ["server", "connect", "peers", "netns"];
 
 /// Options of participants on other hosts.
@@ -40,11 +40,11 @@ pub struct HostArgs {
 }
 
 impl HostArgs {
-    /// The hosts of the file, if there is one.
+    /// The hosts of the file, if option --hostfile names one.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or names no hosts.
+    /// The file cannot be read, or names no hosts.
     pub fn locations(&self) -> Result<Vec<Location>> {
         let Some(path) = &self.hostfile else {
             return Ok(Vec::new());
@@ -56,7 +56,7 @@ impl HostArgs {
     }
 }
 
-/// A command in words.
+/// A command, split into words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ssh(pub(super) Vec<String>);
 
@@ -67,7 +67,7 @@ fn parse_ssh(text: &str) -> Result<Ssh, String> {
     }
 }
 
-/// Reads hosts, one a line.
+/// Parses hosts, one a line.
 fn parse(text: &str, path: &Path) -> Result<Vec<String>> {
     let mut hosts = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

@@ -4,21 +4,21 @@
 
 use std::fmt;
 
-/// The participants.
+/// The location of a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A `netgauge --server` on another host, or another port.
     Server {
-        /// Its name or address.
+        /// The host's name or address.
         host: String,
-        /// Its port.
+        /// The server's port.
         port: u16,
     },
     /// A process in the network namespace of this name or path.
     Namespace(String),
     /// A process on this host, in this network namespace.
     Here,
-    /// A process on the host of this name, as ssh knows it.
+    /// A process on the host that ssh knows by this name.
     Ssh(String),
 }
 

@@ -15,7 +15,7 @@ use crate::group::net::rounds::Series;
 use crate::group::net::rpc::{RpcSeries, RpcTimes};
 use crate::signals::is_interrupted;
 
-/// How long members may take to say what they have measured when the user ends the run.
+/// How long members may take to report what they have measured when the user interrupts the run.
 const LAST_ROUNDS: Duration = Duration::from_secs(5);
 
 /// The connections of a mesh.
@@ -27,20 +27,20 @@ pub enum Shape {
     Full,
 }
 
-/// One round as all saw it.
+/// One round, as all members reported it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeshRound {
-    /// From the first go to the last member's word, by member 0's clock, nanoseconds.
+    /// From the first go to the last member's report, by member 0's clock, nanoseconds.
     pub ns: u64,
-    /// By member: from its go until it had everything, nanoseconds; 0 where it got nothing. Where
-    /// all send to member 0, its alone.
+    /// By member: from its go until it had received everything, nanoseconds; 0 where it received
+    /// nothing. Where all send to member 0, only that one's.
     pub received_ns: Vec<u64>,
     /// Where all send to member 0: how equal their shares were when it had the first message.
     pub fairness: Option<f64>,
 }
 
-/// Members who exchange messages. When it fails or has done what it is for, they have to
-/// [`leave`](Self::leave) before the next one.
+/// Members that exchange messages. After a failure, or when they are done, they have to
+/// [`leave`](Self::leave) before the next mesh.
 pub struct Mesh<'a> {
     group: &'a mut Group,
     /// By number.
@@ -48,29 +48,29 @@ pub struct Mesh<'a> {
 }
 
 impl<'a> Mesh<'a> {
-    /// A mesh of these participants; the first keeps the time.
+    /// Makes a mesh of these participants; the first keeps the time.
     pub fn new(group: &'a mut Group, members: Vec<usize>) -> Self {
         Self { group, members }
     }
 
-    /// How many there are beside member 0.
+    /// The number of members without member 0.
     pub fn clients(&self) -> usize {
         self.members.len().saturating_sub(1)
     }
 
-    /// How many there are.
+    /// The number of members.
     fn count(&self) -> Result<u16> {
         u16::try_from(self.members.len()).context("too many members")
     }
 
-    /// Has the members connect with each other.
+    /// Makes the members connect with each other.
     ///
     /// # Errors
     ///
-    /// One of them could not, or is gone; the text names it.
+    /// A member could not connect, or is gone; the text names it.
     pub fn open(&mut self, opening: &Opening, shape: Shape) -> Result<()> {
         let count = self.count()?;
-        // Of two that are connected, the one with the higher number has connected.
+        // Of two connected members, the one with the higher number connects.
         let peers = |number: u16| match shape {
             Shape::Star if number != CLOCK => (vec![CLOCK], Vec::new()),
             Shape::Star | Shape::Full => (
@@ -114,8 +114,8 @@ impl<'a> Mesh<'a> {
         self.group.all_say(&self.members, &Answer::Done, "Join")
     }
 
-    /// Has the members send to each other in rounds of one size. Those that were done are given
-    /// even if then one fails.
+    /// Makes the members send to each other in rounds of one size. Returns the rounds that were
+    /// completed even if a later one failed.
     pub fn exchange(&mut self, series: Series, flows: &Flows) -> (Vec<MeshRound>, Result<()>) {
         let mut spans = vec![Vec::new(); self.members.len()];
         let order = Order::Exchange {
@@ -127,7 +127,7 @@ impl<'a> Mesh<'a> {
                 spans[number].extend(more);
             }
         });
-        // All that is of interest of it member 0 sees.
+        // Member 0 alone measures such rounds.
         let told = match flows {
             Flows::Gather => &spans[..1],
             _ => &spans[..],
@@ -135,7 +135,8 @@ impl<'a> Mesh<'a> {
         (rounds(told), result)
     }
 
-    /// Has member 1 ask member 0, as [`exchange`](Self::exchange): what the two have measured.
+    /// Makes member 1 call member 0, as [`exchange`](Self::exchange) does; returns what both
+    /// measured.
     pub fn call(&mut self, series: RpcSeries) -> (RpcTimes, Result<()>) {
         let mut all = RpcTimes::default();
         let result = self.series(&Order::Rpc(series), |_, answer| {
@@ -149,7 +150,7 @@ impl<'a> Mesh<'a> {
         (all, result)
     }
 
-    /// Gives each this order; `take` is given what they have measured, and who.
+    /// Sends each member this order; `take` is called with a member's number and its results.
     fn series(&mut self, order: &Order, mut take: impl FnMut(usize, Answer)) -> Result<()> {
         let members = &self.members;
         let number = |who| members.iter().position(|member| *member == who);
@@ -168,17 +169,18 @@ impl<'a> Mesh<'a> {
         result.and(late)
     }
 
-    /// Has all close their connections. Who does not answer within `patience` counts as gone.
+    /// Makes all members close their connections. A member that does not answer within `patience`
+    /// counts as gone.
     ///
     /// # Errors
     ///
-    /// [`Interrupted`](crate::signals::Interrupted) by the user.
+    /// [`Interrupted`](crate::signals::Interrupted) if the user interrupts the run.
     pub fn leave(self, patience: Duration) -> Result<()> {
         dismiss(self.group, &self.members, patience, |_, _| ())
     }
 }
 
-/// Has `members` carry an order out, the first when all others are ready.
+/// Makes `members` carry an order out, the first one when all others are ready.
 fn do_series(
     group: &mut Group,
     members: &[usize],
@@ -196,8 +198,8 @@ fn do_series(
     })
 }
 
-/// Has `members` close their connections, whatever they are at; `take` is given what they still
-/// have to say. Who does not answer within `patience` counts as gone.
+/// Makes `members` stop and close their connections; `take` is called with results that they still
+/// send. A member that does not answer within `patience` counts as gone.
 fn dismiss(
     group: &mut Group,
     members: &[usize],
@@ -205,13 +207,13 @@ fn dismiss(
     take: impl FnMut(usize, Answer),
 ) -> Result<()> {
     for who in members {
-        // One that is gone has left already.
+        // A member that is gone has left already.
         let _ = group.order(*who, Order::Leave);
     }
     group.settle(members, &Answer::Left, patience, take)
 }
 
-/// The rounds of which every member has told.
+/// The rounds that every member has reported.
 fn rounds(spans: &[Vec<Span>]) -> Vec<MeshRound> {
     let count = spans.iter().map(Vec::len).min().unwrap_or(0);
     (0..count)

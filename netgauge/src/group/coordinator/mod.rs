@@ -39,11 +39,11 @@ pub trait GroupPattern: Sync + fmt::Debug {
     /// The roles of the participants.
     fn roles(&self) -> Roles;
 
-    /// How many rows will be measured.
+    /// The number of rows that will be measured.
     fn steps(&self, plan: &Plan) -> usize;
 
-    /// Measures everything that was asked for, for as long as nobody is gone and the user lets it.
-    /// A round that makes no progress for longer than `give_up` fails.
+    /// Measures everything that is planned, until a participant is gone or the user interrupts the
+    /// run. A round without progress for longer than `give_up` fails.
     fn run(
         &self,
         group: &mut Group,
@@ -53,16 +53,16 @@ pub trait GroupPattern: Sync + fmt::Debug {
     ) -> Box<dyn Results>;
 }
 
-/// Results that are written in each format.
+/// Results that can be printed in each format.
 pub trait Results {
-    /// Prints it.
+    /// Prints the results.
     ///
     /// # Errors
     ///
     /// The error of the writer.
     fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()>;
 
-    /// The failures.
+    /// The errors of failed runs.
     fn errors(&self) -> Vec<String>;
 
     /// The transports that were left out.
@@ -70,7 +70,7 @@ pub trait Results {
         &[]
     }
 
-    /// Writes it as a picture.
+    /// Draws the results as a picture.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ pub trait Results {
     #[cfg(feature = "pictures")]
     fn draw(&self, path: &Path) -> Result<()>;
 
-    /// Says that there are no pictures.
+    /// Fails: this netgauge draws no pictures.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ pub trait Results {
     }
 }
 
-/// Everything that a coordinator needs, checked before any host is disturbed.
+/// A measurement that is planned and checked before any host is disturbed.
 pub struct Coordinator {
     options: Options,
     locations: Vec<Location>,
@@ -137,12 +137,12 @@ impl Coordinator {
         &self.plan
     }
 
-    /// Measures, and prints the report; says whether everything was measured.
+    /// Measures, and prints the report. Returns whether everything was measured.
     ///
     /// # Errors
     ///
-    /// The participants cannot be brought together. [`Interrupted`] by the user, after what was
-    /// measured before has been printed.
+    /// A participant cannot be started or reached. [`Interrupted`] if the user interrupts the run,
+    /// after the results so far are printed.
     pub fn run(&self, signals: Signals) -> Result<bool> {
         let mut group = Group::gather(&self.locations, &self.options, signals)?;
         let bar = Bar::new(self.work.steps(&self.plan) as u64);
@@ -150,7 +150,7 @@ impl Coordinator {
         let report = self.work.run(&mut group, &self.plan, give_up, &bar);
         bar.finish();
         let interrupted = group.was_interrupted();
-        // Everybody has ended, and restored what is to be restored, before anything is said of it.
+        // Stops the participants, which restore ESP's parameters, before the report is printed.
         drop(group);
         let format = self.options.measuring.format;
         report
@@ -159,7 +159,7 @@ impl Coordinator {
         let plot = self.options.group.many.plot.as_deref();
         if interrupted {
             format.tell(report.left_out(), &[]);
-            // There may be nothing yet to draw.
+            // There may be no results to draw yet.
             let _ = plot.map(|path| report.draw(path));
             bail!(Interrupted);
         }

@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Patterns of many that are rounds of several sizes by several transports.
+//! Patterns of many that consist of rounds, of several sizes and by several transports.
 //!
-//! *one-many* (Treydte 2007, 2.4.4): N clients send to one server at once, which is what makes a
-//! switch's port in front of the server overflow, and shows whether the clients get equal shares.
+//! *one-many* or *incast* (Treydte 2007, 2.4.4): N clients send to one server at once. The switch's
+//! port to the server overflows; the result shows whether the clients get equal shares.
 //!
-//! *many-one*: one server sends to N clients at once. In the names it is the first who receives:
-//! one from many, or many from one. The messages leave by the server's port, which none of them has
-//! to fight others for at the switch: what is measured is how fast one host feeds many, and whether
-//! it feeds them equally.
+//! *many-one*: one server sends to N clients at once. The receiver comes first in both names: one
+//! from many, many from one. The messages share the server's port without competition at the
+//! switch. The result shows how fast one host feeds many, and whether it feeds them equally.
 //!
-//! *all-to-all*: each sends to every other one at once, as parallel programs do that transpose or
-//! sort. Every port is as busy as every other one, in both directions.
+//! *all-to-all*: each sends to every other one at once, like parallel programs that transpose or
+//! sort. Every port is equally busy in both directions.
 //!
 //! *bisection*: the participants are paired at random, and all pairs exchange messages at once,
-//! both ways. The average over many pairings is what a network really carries between one half of
-//! its hosts and the other, the effective bisection bandwidth: a network of several switches may
-//! carry less for most pairings than for the best (Hoefler, Schneider and Lumsdaine, "Multistage
-//! switches are not crossbars", 2008).
+//! both ways. The average over many pairings is the effective bisection bandwidth: what the network
+//! carries between two halves of its hosts. A network of several switches may carry less for most
+//! pairings than for the best (Hoefler, Schneider and Lumsdaine, "Multistage switches are not
+//! crossbars", 2008).
 //!
-//! *beside*: one client asks one server, while all others send to it without an end. How much
-//! longer do the questions take than without the others?
+//! *loaded-latency*: one client calls one server, while all others send to it without an end. The
+//! result shows how much longer the calls take than without the others.
 
 use std::time::Duration;
 
@@ -42,21 +41,21 @@ use crate::signals::is_interrupted;
 use crate::summary::jain;
 use crate::transport::SocketOptions;
 
-/// Measures one size. The row has what was measured even where it failed.
+/// Measures one size. If that fails, the row has what was measured before.
 type Measure = fn(&mut Mesh<'_>, u64, &Plan) -> (GroupRow, Result<()>);
 
 /// A pattern whose participants do rounds.
 #[derive(Debug)]
 pub struct Rounds {
-    /// Name in option `-x`.
+    /// The name in option `-x`.
     pub name: &'static str,
-    /// Further names that option `-x` takes, and that reports of an older netgauge have.
+    /// Further names for option `-x`, which reports of an older netgauge have as well.
     pub aliases: &'static [&'static str],
     pub(super) roles: Roles,
     /// The connections.
     shape: Shape,
     measure: Measure,
-    /// The line above its table, behind its name.
+    /// The line above its table, after its name.
     pub(super) head: &'static str,
     /// The line above its picture.
     #[cfg_attr(not(feature = "pictures"), allow(dead_code))]
@@ -111,7 +110,7 @@ pub static BISECTION: Rounds = Rounds {
     title: "in random pairs",
 };
 
-/// One client asks a server that the others stream to.
+/// One client calls a server that the others send streams to.
 pub static LOADED_LATENCY: Rounds = Rounds {
     name: pattern::LOADED_LATENCY,
     aliases: &["beside"],
@@ -123,7 +122,8 @@ pub static LOADED_LATENCY: Rounds = Rounds {
     title: "remote calls while others send",
 };
 
-/// The pattern called `name` in a report; of another netgauge's, what is most like it.
+/// The pattern of this name in a report; the most similar one for a name that only another netgauge
+/// knows.
 pub(crate) fn named(name: &str) -> &'static Rounds {
     let others = [&MANY_ONE, &ALL_TO_ALL, &BISECTION, &LOADED_LATENCY];
     let found = others
@@ -178,9 +178,9 @@ impl GroupPattern for Rounds {
 }
 
 impl Rounds {
-    /// Measures one transport with one number of clients. What fails is reported as failed, and the
-    /// rest is measured all the same, unless a participant is gone. Says whether the user has ended
-    /// it: then the report has what was measured before.
+    /// Measures one transport with one number of clients. A failure is reported, and the rest is
+    /// measured, unless a participant is gone. Returns whether the user has interrupted the run;
+    /// the report then has the results so far.
     fn add(
         &self,
         report: &mut GroupReport,
@@ -201,14 +201,15 @@ impl Rounds {
                     progress.advance(1);
                     rows.push(row);
                 });
-                // Until all have stopped, the next cannot begin.
+                // The next run cannot begin before all members have stopped.
                 result.and(mesh.leave(give_up * 2))
             }
         };
         let interrupted = result.as_ref().is_err_and(is_interrupted);
         progress.advance(plan.sizes.len().saturating_sub(rows.len()) as u64);
         let measured = report.runs.iter().any(|run| run.transport == transport);
-        // Without a row it has not been opened, and with nobody gone it is not for this time only.
+        // Without a row the transport could not be opened. All participants run, so it does not
+        // work here.
         let dispensable = medium.optional && rows.is_empty() && !interrupted && !measured;
         let outcome = match result {
             Ok(()) => Outcome::Ok,
@@ -219,7 +220,7 @@ impl Rounds {
             }
             Err(error) => Outcome::failed(&error),
         };
-        // Its sockets have no options but what they always have.
+        // The sockets have the default options.
         let run = GroupRun::new(medium.kind, &SocketOptions::default(), "", outcome, rows);
         let congestion = medium.congestion.clone();
         report.runs.push(GroupRun {
@@ -230,7 +231,7 @@ impl Rounds {
         interrupted
     }
 
-    /// The parts, for the report, and the members of the mesh.
+    /// The roles, for the report, and the members of the mesh.
     fn cast(&self, group: &Group, clients: usize, plan: &Plan) -> (Option<Cast>, Vec<usize>) {
         if self.roles == Roles::Alike {
             return (None, (0..=clients).collect());
@@ -334,7 +335,7 @@ fn all_to_all(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<
     (row, result)
 }
 
-/// Pairings of one size, each with rounds before the one that counts.
+/// Measures pairings of one size. Each has warm-up rounds before the one that counts.
 fn bisection(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>) {
     let hosts = mesh.clients() + 1;
     let series = Series {
@@ -348,7 +349,7 @@ fn bisection(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<(
         let partners = pair(hosts, &mut random);
         let (rounds, ended) = mesh.exchange(series, &Flows::Pairs(partners.clone()));
         result = ended;
-        // Of a pairing that broke off, what was to be before it may be all there is.
+        // An interrupted pairing may have warm-up rounds only.
         if let Some(round) = rounds.get(plan.warmup as usize) {
             pairings += 1;
             rates.extend(pair_rates(&partners, round, size));
@@ -363,7 +364,7 @@ fn bisection(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<(
     (row, result)
 }
 
-/// Random pairs of all; of an odd number, one pauses. Each one's partner, by number.
+/// Random pairs of all hosts, as each one's partner by number; of an odd number, one host pauses.
 fn pair(hosts: usize, random: &mut fastrand::Rng) -> Vec<Option<u16>> {
     let mut order: Vec<u16> = (0..).take(hosts).collect();
     random.shuffle(&mut order);
@@ -375,8 +376,8 @@ fn pair(hosts: usize, random: &mut fastrand::Rng) -> Vec<Option<u16>> {
     partners
 }
 
-/// Each pair's rate each way in a round: by the time of the later of the two, so that one
-/// which was told to go after its partner had sent does not make them faster than they were.
+/// Each pair's rate in each direction, by the time of the later of the two: a host that starts
+/// after its partner has sent would otherwise appear faster than it is.
 fn pair_rates(partners: &[Option<u16>], round: &MeshRound, size: u64) -> Vec<f64> {
     let pairs = partners.iter().enumerate().filter_map(|(one, partner)| {
         let other = usize::from((*partner)?);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The plan of a pattern of many, from the command line.
+//! The plan of a pattern of many, from the coordinator's options.
 
 use anyhow::{bail, ensure, Result};
 
@@ -12,19 +12,19 @@ use crate::pattern::{PatternInfo, LOADED_LATENCY};
 use crate::transport::kind::Kind;
 use crate::transport::kinds::{self, stream_kind};
 
-/// A transport, with what can be chosen of it.
+/// A transport, with its congestion control.
 #[derive(Clone, Debug)]
 pub struct Medium {
     /// The transport.
     pub kind: &'static Kind,
     /// Name of TCP's congestion control; without one, the system's.
     pub congestion: Option<String>,
-    /// Nobody asked for this one by its name: where it does not work, it is left out.
+    /// `-m all` chose this one: if it does not work, it is left out.
     pub optional: bool,
 }
 
 impl Medium {
-    /// The participants' part of it.
+    /// What the participants need to open it.
     pub fn opening(&self) -> Opening {
         Opening {
             transport: self.kind.name.to_owned(),
@@ -36,9 +36,9 @@ impl Medium {
 /// The values of ESP's two parameters, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grid {
-    /// Window during bulk transfer, packets.
+    /// The window during bulk transfer, packets.
     pub burst_length: Vec<u32>,
-    /// Packets that make an acknowledgement due.
+    /// The number of packets that make an acknowledgement due.
     pub packets_to_ack: Vec<u32>,
 }
 
@@ -56,7 +56,7 @@ impl Grid {
     }
 }
 
-/// The parts of a pattern's participants.
+/// The roles of a pattern's participants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Roles {
     /// A server and several numbers of clients.
@@ -70,30 +70,30 @@ pub enum Roles {
 /// The plan of a measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// By what the messages go.
+    /// The transports.
     pub media: Vec<Medium>,
-    /// Numbers of clients, each at least 1 and less than there are participants.
+    /// Numbers of clients, each at least 1 and below the number of participants.
     pub clients: Vec<usize>,
     /// Bytes that each client sends in a round, ascending.
     pub sizes: Vec<u64>,
-    /// Rounds per size; of a bisection, pairings.
+    /// Rounds per size; pairings, in a bisection.
     pub tests: u32,
-    /// Rounds before them that do not count.
+    /// Warm-up rounds before them.
     pub warmup: u32,
-    /// The parameters, where the pattern has any.
+    /// ESP's parameters, in pattern esp-params.
     pub grid: Grid,
-    /// Index of the server, if it is not to be drawn.
+    /// Index of the server; `None` if it is chosen at random.
     pub server: Option<usize>,
-    /// Decides on the server, or the pairs.
+    /// The seed of the choice of the server, or of the pairs.
     pub seed: u64,
-    /// The time from an answer to the next question, milliseconds.
+    /// The time from a reply to the next call, milliseconds.
     pub pause_ms: u32,
-    /// Rate of the server's link, or each host's, bit/s.
+    /// Rate of the server's link, or of each host's, bit/s.
     pub rate: Option<u64>,
 }
 
 impl Plan {
-    /// The plan of so many participants for a pattern whose participants have these parts.
+    /// Plans a measurement with a pattern of these roles and this number of participants.
     ///
     /// # Errors
     ///
@@ -222,7 +222,7 @@ fn media(options: &Options) -> Result<Vec<Medium>> {
             names.push(None);
         }
         media.extend(names.into_iter().map(|congestion| Medium {
-            // A congestion control has been asked for by its name.
+            // A transport whose congestion control is named is not optional.
             optional: all && congestion.is_none(),
             kind,
             congestion,
@@ -235,7 +235,7 @@ fn media(options: &Options) -> Result<Vec<Medium>> {
     Ok(media)
 }
 
-/// The server's index where it is fixed: that of option --connect is the first.
+/// The server's index, if the options fix it: --connect names participant 0.
 fn server(options: &Options, participants: usize) -> Result<Option<usize>> {
     let index = options.group.many.server_index;
     if let Some(index) = index {
@@ -248,11 +248,12 @@ fn server(options: &Options, participants: usize) -> Result<Option<usize>> {
     Ok(index.or(options.connect.as_ref().map(|_| 0)))
 }
 
-/// Server and clients, by index: of the first `clients + 1` participants one is
-/// drawn, the same for every transport; or a given one has the first `clients` of the others.
+/// The server and the clients, by index. Of the first `clients + 1` participants one is chosen at
+/// random, the same for every transport. A given server has the first `clients` of the others.
 pub fn cast(server: Option<usize>, seed: u64, clients: usize) -> (usize, Vec<usize>) {
     let server = server.unwrap_or_else(|| {
-        // The number of clients goes in, so that it is drawn anew for each, in any order.
+        // The number of clients changes the seed, so the choice depends on it, but not on the
+        // order.
         fastrand::Rng::with_seed(seed.wrapping_add(clients as u64)).usize(0..=clients)
     });
     let others = (0..).filter(|index| *index != server);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The forms of reports on patterns of more than two.
+//! Reports on patterns of many, in each form.
 
 use std::io::{self, Write};
 #[cfg(feature = "pictures")]
@@ -66,7 +66,7 @@ struct Line<'a> {
     rest: Rest<'a, &'a GroupRow>,
 }
 
-/// The rows, each with its run; behind those of a run that failed, its error.
+/// The rows, each with its run; after those of a failed run, its error.
 fn lines(report: &GroupReport) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
     for run in &report.runs {
@@ -117,7 +117,7 @@ fn of_goodput<'a>(
     })
 }
 
-/// The columns of the results of `rounds` among so many hosts.
+/// The columns of the results of `rounds` among this number of hosts.
 fn fields<'a>(rounds: &Rounds, hosts: usize) -> Vec<GroupField<'a>> {
     let cast = |run: &GroupRun| run.cast.clone();
     let mut fields = vec![
@@ -151,7 +151,7 @@ fn fields<'a>(rounds: &Rounds, hosts: usize) -> Vec<GroupField<'a>> {
     fields
 }
 
-/// The figures of clients and a server.
+/// The columns of patterns with clients and a server.
 fn of_clients<'a>() -> Vec<GroupField<'a>> {
     vec![
         of_goodput("worst_bit_per_s", |rates| Some(rates.worst)),
@@ -173,7 +173,7 @@ fn of_clients<'a>() -> Vec<GroupField<'a>> {
     ]
 }
 
-/// The figures of hosts that all do the same.
+/// The columns of patterns in which all hosts do the same.
 fn of_hosts<'a>() -> Vec<GroupField<'a>> {
     vec![
         of_goodput("worst_bit_per_s", |rates| Some(rates.worst)),
@@ -196,7 +196,7 @@ fn of_hosts<'a>() -> Vec<GroupField<'a>> {
     ]
 }
 
-/// The figures of remote calls, and of the streams that load the server.
+/// The columns of remote calls, and of the streams that load the server.
 fn of_loaded_latency<'a>() -> Vec<GroupField<'a>> {
     vec![
         of_calls("alone_median_ns", |calls| calls.alone_median_ns),
@@ -215,7 +215,7 @@ fn of_loaded_latency<'a>() -> Vec<GroupField<'a>> {
     ]
 }
 
-/// For people: one table of all runs, since what grows with the clients shows only there.
+/// Prints one table of all runs for people, so that the effect of the number of clients shows.
 fn group_table(report: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
     let rounds = patterns::named(&report.pattern);
     let hosts = report.participants.len().to_string();
@@ -226,7 +226,7 @@ fn group_table(report: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
     }
     let mut lines = lines(report);
     lines.retain(|line| line.rest.row().is_some());
-    // Shares of nothing are not shown, nor columns of other patterns.
+    // Without a rate there are no shares. Columns of other patterns are hidden.
     let other = match rounds.name {
         "bisection" => &["total_bit_per_s", "worst_fairness", "median_fairness"][..],
         _ => &["bisection_bit_per_s"],
@@ -259,14 +259,15 @@ fn write_errors(report: &dyn Results, out: &mut dyn Write) -> io::Result<()> {
     errors.try_for_each(|error| writeln!(out, "  FAILED: {error}"))
 }
 
-/// For programs. A run that failed ends with a line that has its error and no numbers.
+/// Prints values for programs. A run that failed ends with a line that has its error and no
+/// numbers.
 fn group_csv(report: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
     let rounds = patterns::named(&report.pattern);
     let fields = fields(rounds, report.participants.len());
     columns::write_csv(&fields, &lines(report), out)
 }
 
-/// `esp-params` for people: `burst_length` downwards, `packets_to_ack` to the right.
+/// Prints `esp-params` for people: a row per `burst_length`, a column per `packets_to_ack`.
 fn params_table(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
     let clients = match report.clients {
         1 => "one client".to_owned(),
@@ -292,7 +293,8 @@ fn params_table(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
     write_errors(report, out)
 }
 
-/// `esp-params` for programs. A run that failed ends with a line that has its error and no numbers.
+/// Prints `esp-params` for programs. A run that failed ends with a line that has its error and no
+/// numbers.
 fn params_csv(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
     type OfCell<'a> = Rest<'a, &'a Cell>;
     fn of_cell<'a, V: Into<Value>>(
@@ -344,7 +346,7 @@ pub(crate) mod samples {
         json!({"worst": median - 1_000_000, "median": median, "best": median + 2_000_000})
     }
 
-    /// One of three hosts, whose links have 200 Mbit/s.
+    /// A report of three hosts, whose links have 200 Mbit/s.
     fn of_three(pattern: &str, runs: Value) -> GroupReport {
         let report = json!({
             "netgauge": "0.1.0", "pattern": pattern, "participants": ["h0", "h1", "h2"], "seed": 7,
@@ -420,7 +422,7 @@ mod tests {
     use crate::report::record;
     use serde_json::json;
 
-    /// A report as it is printed.
+    /// The output for a report.
     fn printed<R>(report: R, print: fn(&R, &mut dyn Write) -> io::Result<()>) -> String {
         let mut out = Vec::new();
         print(&report, &mut out).unwrap();

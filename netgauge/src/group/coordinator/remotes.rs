@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The participants as their coordinator sees them: how it gets them, and hears them all at once.
+//! Participants, as their coordinator sees them: it starts or reaches them, and listens to all at
+//! once.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -18,20 +19,20 @@ use crate::machine::Machine;
 use crate::report::record::Record;
 use crate::signals::Signals;
 
-/// How long the others may take to say what they know of a failure that one has seen.
+/// How long to wait, after one participant reports a failure, for what others know of it.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// How long participants may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// One remote.
+/// A participant, with its connection.
 struct Remote {
     name: String,
     location: Location,
     control: Control,
-    /// Where the coordinator has started it.
+    /// The process, if the coordinator has started it.
     process: Option<Process>,
-    /// How it was noticed that it is no more.
+    /// Why it counts as gone, if it does.
     gone: Option<String>,
 }
 
@@ -42,25 +43,26 @@ enum Heard {
     Gone(String),
 }
 
-/// All remotes. When this is dropped they are told to end, and waited for.
+/// All participants. When this is dropped, they are made to end, and waited for.
 pub struct Group {
     remotes: Vec<Remote>,
     signals: Signals,
-    /// How long none of those who are waited for may answer.
+    /// How long to wait while no participant answers.
     patience: Duration,
 }
 
 impl Group {
-    /// Starts or reaches all of them.
+    /// Starts or reaches all participants.
     ///
     /// # Errors
     ///
-    /// One cannot be started or reached.
+    /// A participant cannot be started or reached. [`Interrupted`](crate::signals::Interrupted) if
+    /// the user interrupts that.
     pub fn gather(locations: &[Location], options: &Options, signals: Signals) -> Result<Self> {
         let mut group = Self {
             remotes: Vec::new(),
             signals,
-            // A participant that fails for lack of progress needs its own time to notice.
+            // A participant that fails for lack of progress needs `give_up` to notice that itself.
             patience: options.measuring.give_up * 3,
         };
         let mut interface = options.interface.clone();
@@ -70,7 +72,7 @@ impl Group {
                 Location::Server { host, port } => {
                     let control = reach(host, *port, options.wait, options.measuring.give_up)?;
                     if interface.is_none() {
-                        // A process here that is to talk to that server goes by the same way.
+                        // A process here reaches that server through the same interface.
                         let local = control.addresses()?.0.ip();
                         interface = Interface::by_ip(local).ok().map(|found| found.name);
                     }
@@ -86,8 +88,8 @@ impl Group {
                 }
             };
             if process.is_some() {
-                // Who is greeted ends in peace whatever happens next; where it has ended already,
-                // that is found by listening.
+                // A greeted process exits cleanly in any case. If it has ended already, `greet`
+                // reports that.
                 let _ = control.hello();
             }
             group.remotes.push(Remote {
@@ -99,7 +101,7 @@ impl Group {
             });
             group.signals.check()?;
         }
-        // All are on their way before the first is waited for.
+        // All processes are started before the first is waited for.
         for (who, location) in locations.iter().enumerate() {
             if group.remotes[who].process.is_some() {
                 group.greet(who, patience(location, options))?;
@@ -130,7 +132,7 @@ impl Group {
         }
     }
 
-    /// Has the user ended the run?
+    /// Has the user interrupted the run?
     pub fn was_interrupted(&self) -> bool {
         self.signals.came()
     }
@@ -140,13 +142,13 @@ impl Group {
         &self.remotes[who].name
     }
 
-    /// The names of all, in order.
+    /// The names of all participants, in order.
     pub fn names(&self) -> Vec<String> {
         let names = self.remotes.iter().map(|one| one.name.clone());
         names.collect()
     }
 
-    /// The record of a run of theirs that begins now.
+    /// The record of a run that begins now.
     pub fn record(&self) -> Record {
         let mut record = Record::begin();
         record.add("coordinator", Machine::here(None));
@@ -158,22 +160,22 @@ impl Group {
         record
     }
 
-    /// Is participant `who` still there, as far as is known?
+    /// Is participant `who` not known to be gone?
     pub fn is_there(&self, who: usize) -> bool {
         self.remotes[who].gone.is_none()
     }
 
-    /// Says who is no more, if anybody is.
+    /// Names the participants that are gone, if any.
     pub fn gone(&self) -> Option<String> {
         let gone: Vec<_> = self.remotes.iter().filter_map(gone_text).collect();
         (!gone.is_empty()).then(|| gone.join("; "))
     }
 
-    /// Tells participant `who` what to do.
+    /// Sends participant `who` an order.
     ///
     /// # Errors
     ///
-    /// It is gone.
+    /// The participant is gone.
     pub fn order(&mut self, who: usize, order: Order) -> Result<()> {
         let remote = &mut self.remotes[who];
         if remote.control.send(&Message::Order(order)).is_err() {
@@ -186,7 +188,7 @@ impl Group {
         }
     }
 
-    /// Has all of `whom` carry an order out that is answered with one word, `wanted`.
+    /// Makes all of `whom` carry an order out whose only answer is `wanted`.
     ///
     /// # Errors
     ///
@@ -198,7 +200,7 @@ impl Group {
         self.all_say(whom, wanted, &format!("{order:?}"))
     }
 
-    /// Waits until all of `whom` have answered `wanted` to what they were told.
+    /// Waits until all of `whom` have answered `wanted` to an order that errors call `told`.
     ///
     /// # Errors
     ///
@@ -210,13 +212,13 @@ impl Group {
         })
     }
 
-    /// Listens to `whom` until `take` has said of each that it has been told all. Who takes too
+    /// Listens to `whom` until `take` has returned `true` for each. A participant that takes too
     /// long counts as gone.
     ///
     /// # Errors
     ///
-    /// One of them has failed or is gone; the text names it.
-    /// [`Interrupted`](crate::signals::Interrupted) by the user.
+    /// A participant has failed or is gone; the text names it.
+    /// [`Interrupted`](crate::signals::Interrupted) if the user interrupts the run.
     pub fn listen(
         &mut self,
         whom: &[usize],
@@ -225,8 +227,8 @@ impl Group {
         self.listen_within(whom, Some(self.patience), take)
     }
 
-    /// As [`listen`](Self::listen), for as long as it takes: while rounds go on it is their server
-    /// that knows whether anything moves.
+    /// As [`listen`](Self::listen), but without a limit of time: during rounds, their server
+    /// notices a lack of progress.
     ///
     /// # Errors
     ///
@@ -262,9 +264,9 @@ impl Group {
         }
     }
 
-    /// Hears those who are waited for until `take` has said of each that it has been told all:
-    /// `false` if their time was over, which may begin anew with everything that is heard. Who has
-    /// not told all then counts as gone.
+    /// Listens to `waiting` until `take` has returned `true` for each. Returns `false` after
+    /// `patience`, which starts again with each message if `anew` is set; the participants that are
+    /// left then count as gone.
     fn attend(
         &mut self,
         mut waiting: Vec<usize>,
@@ -295,12 +297,13 @@ impl Group {
         Ok(true)
     }
 
-    /// Has all of `whom` answer `wanted` to the last order; `take` is given what they say before.
+    /// Waits until all of `whom` answer `wanted` to the last order; `take` is called with their
+    /// earlier answers.
     ///
     /// # Errors
     ///
-    /// [`Interrupted`](crate::signals::Interrupted) by the user. Who fails or takes longer than
-    /// `patience` counts as gone.
+    /// [`Interrupted`](crate::signals::Interrupted) if the user interrupts the run. A participant
+    /// that fails or takes longer than `patience` counts as gone.
     pub fn settle(
         &mut self,
         whom: &[usize],
@@ -320,7 +323,7 @@ impl Group {
         .map(|_| ())
     }
 
-    /// The error of one that has lost those at these places of `whom`.
+    /// The error of a participant that lost the members at these indices of `whom`.
     fn blame(&self, whom: &[usize], places: &[u16], reason: &str) -> String {
         let names: Vec<_> = places
             .iter()
@@ -333,9 +336,9 @@ impl Group {
         }
     }
 
-    /// The error for a failure that `who` told of, `first`. If it came about because somebody died,
-    /// that one's connection ends too, and is what counts. Meanwhile the first of `whom`, which is
-    /// the server, may still have something to say of what it did before.
+    /// The error for a failure that `who` reported, `first`. If the cause is a participant's death,
+    /// its connection ends too, and that is the error. The first of `whom`, which is the server,
+    /// may still send earlier results.
     fn failure(
         &mut self,
         whom: &[usize],
@@ -365,7 +368,7 @@ impl Group {
         anyhow::anyhow!(self.gone().unwrap_or(first))
     }
 
-    /// Waits until one of `whom` says something; `None` after `timeout`.
+    /// Waits until one of `whom` sends a message; `None` after `timeout`.
     fn hear(
         &mut self,
         whom: &[usize],
@@ -395,7 +398,7 @@ impl Group {
         Ok(Some((who, heard)))
     }
 
-    /// Waits until one of `whom` can be read from.
+    /// Waits until the connection of one of `whom` is readable.
     fn wait(&mut self, whom: &[usize], timeout: Option<Duration>) -> Result<Option<usize>> {
         let remotes = &self.remotes;
         let control = |who: &usize| &remotes[*who].control;
@@ -403,7 +406,7 @@ impl Group {
             return Ok(Some(*who));
         }
         let timeout = timeout.map_or(PollTimeout::NONE, |timeout| {
-            // Rounded up, so that what is left of a deadline is not spent in turns of no time.
+            // Rounded up: the rest of a deadline would otherwise be spent in polls without a wait.
             let timeout = timeout.saturating_add(Duration::from_micros(999));
             PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX)
         });
@@ -426,8 +429,8 @@ impl Group {
     }
 }
 
-/// How long a process that was started may take to answer. Only the way to another host is the
-/// user's to know; one here is slow only where everything is.
+/// How long a process that was started may take to answer. `--wait` limits it for another host,
+/// since only the user knows the way there; a process here is slow only on a busy host.
 fn patience(location: &Location, options: &Options) -> Duration {
     match location {
         Location::Ssh(_) => options.wait,
@@ -435,7 +438,7 @@ fn patience(location: &Location, options: &Options) -> Duration {
     }
 }
 
-/// The error of a process that does not answer, and what to do.
+/// The error of a process that does not answer, with a remedy.
 fn unanswered(location: &Location, patience: Duration) -> String {
     let seconds = patience.as_secs();
     match location {
@@ -457,7 +460,7 @@ impl Drop for Group {
         for remote in &self.remotes {
             remote.control.end();
         }
-        // What a participant has to restore it restores before its connection ends.
+        // A participant restores ESP's parameters before its connection ends.
         let deadline = Instant::now() + FAREWELL;
         for remote in &mut self.remotes {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -472,7 +475,7 @@ impl Drop for Group {
     }
 }
 
-/// Waits for the end of a connection, whatever else is still said on it.
+/// Waits for the end of a connection, and discards what arrives before.
 fn has_ended(control: &mut Control, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     loop {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The results of a pattern of many, but for `esp-params`, which has a
-//! [report of its own](super::esp_params::ParamsReport). Printed as JSON it is what programs read.
+//! The results of a pattern of many. `esp-params` has a [report of its
+//! own](super::esp_params::ParamsReport). Programs read both as JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,68 +12,68 @@ use crate::report::record::Record;
 pub use crate::report::Cast;
 use crate::report::{LeftOut, Run};
 
-/// Everything that was measured.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupReport {
     /// netgauge's version.
     pub netgauge: String,
     /// The pattern's name.
     pub pattern: String,
-    /// Their names, by index.
+    /// The participants' names, by index.
     pub participants: Vec<String>,
-    /// Decides on the servers, or the pairs.
+    /// The seed of the choice of the servers, or of the pairs.
     pub seed: u64,
     /// Rate of the server's link, or each host's, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bit_per_s: Option<u64>,
     /// One per transport, congestion control and number of clients, in the order measured.
     pub runs: Vec<GroupRun>,
-    /// Transports that do not work here, where all transports were asked for.
+    /// Transports that do not work here, if all transports were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
-    /// When, by which command, and on which hosts.
+    /// The time, the command and the hosts of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<Record>,
 }
 
-/// One transport, where there are clients with one number of them.
+/// One transport, with one number of clients if there are clients.
 pub type GroupRun = Run<GroupRow>;
 
-/// One size.
+/// The results for one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupRow {
     /// Bytes of each message.
     pub size: u64,
-    /// Rounds measured, or pairings, or questions.
+    /// Rounds measured, or pairings, or remote calls.
     pub rounds: u32,
-    /// Rounds that broke.
+    /// Rounds that failed.
     pub errors: u32,
-    /// With a server: payload of all by time.
+    /// With a server: payload of all clients by time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_bit_per_s: Option<Goodput>,
-    /// Without: what one host gets; of all-to-all by rounds, of a bisection by pairs.
+    /// Without a server: what one host receives, by rounds in all-to-all, by pairs in a bisection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_bit_per_s: Option<Goodput>,
-    /// The same as a share of the rate, if that was given.
+    /// The rate above as a share of the link's rate, if that was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
-    /// All-to-all: what all hosts get together, on average.
+    /// All-to-all: what all hosts receive together, on average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_bit_per_s: Option<u64>,
-    /// Bisection: what all pairs carry one way, on average.
+    /// Bisection: what all pairs carry in one direction, on average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bisection_bit_per_s: Option<u64>,
-    /// Jain's index: when one-many's first sender was done, else of the times at which the others
-    /// had everything.
+    /// Jain's index: of the bytes from each sender when the first message is complete in one-many,
+    /// otherwise of the times at which the receivers have everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
-    /// Load: how long questions took. The goodput is that of the streams.
+    /// Loaded-latency: how long calls took. The goodput is that of the streams.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub rpc: Option<RpcFigures>,
 }
 
 impl GroupRow {
-    /// Sums up rounds of `clients` clients, without the first `warmup`.
+    /// Summarises rounds of `clients` clients, without the first `warmup`.
     pub fn of_clients(
         size: u64,
         clients: usize,
@@ -90,7 +90,7 @@ impl GroupRow {
         }
     }
 
-    /// Sums up rounds by what all clients together had in each, bit/s.
+    /// Summarises rounds by the rates of all clients together, bit/s.
     pub fn of_rates(size: u64, rates: Vec<f64>, rate: Option<u64>) -> Self {
         let rounds = rates.len() as u32;
         let goodput = Goodput::of(rates);
@@ -103,7 +103,7 @@ impl GroupRow {
         }
     }
 
-    /// Sums up what hosts got by these rates, bit/s.
+    /// Summarises what hosts received by these rates, bit/s.
     pub fn of_hosts(size: u64, rounds: u32, rates: Vec<f64>, plan: &Plan) -> Self {
         let host = Goodput::of_hosts(rates);
         Self {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Where participants are, and how the coordinator starts those that no server waits for: in a
-//! network namespace, here, or on another host by ssh.
+//! Starts participants that are no servers: in a network namespace, here, or on another host by
+//! ssh.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
@@ -17,16 +17,16 @@ use super::args::Options;
 use super::location::Location;
 use crate::control::Control;
 
-/// How long a process may take to end once its connection has.
+/// How long a process may take to end after its connection has.
 const LAST_BREATH: Duration = Duration::from_secs(1);
 
-/// How often to look whether it has.
+/// The interval at which this is checked.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A shell's exit status when there is no such program.
 const NO_PROGRAM: i32 = 127;
 
-/// Arguments of a participant that is to use `interface`.
+/// Arguments of a participant that uses `interface`.
 fn arguments(options: &Options, interface: Option<&str>) -> Vec<String> {
     let mut arguments = Vec::new();
     if let Some(interface) = interface {
@@ -38,14 +38,14 @@ fn arguments(options: &Options, interface: Option<&str>) -> Vec<String> {
     arguments
 }
 
-/// Starts this program as a participant at `location` on this host; one that is in no namespace of its
-/// own uses `interface`.
+/// Starts this program as a participant at `location` on this host. It uses `interface` unless it
+/// has a namespace of its own.
 pub(super) fn start(
     location: &Location,
     interface: Option<&str>,
     options: &Options,
 ) -> Result<(Control, Process)> {
-    // The program as it was started, also where its file has been replaced meanwhile.
+    // The running program, even if its file has been replaced since then.
     let mut command = Command::new("/proc/self/exe");
     let interface = match location {
         Location::Namespace(namespace) => {
@@ -74,7 +74,7 @@ pub(super) fn start_remote(host: &str, options: &Options) -> Result<(Control, Pr
     let mut line = vec![options.group.hosts.remote_program.clone()];
     line.extend(["--participant".to_owned(), "--stdio".to_owned()]);
     line.extend(arguments(options, options.interface.as_deref()));
-    // The shell there takes it apart again.
+    // The shell there splits the line again.
     let line = shlex::try_join(line.iter().map(String::as_str))
         .context("a name for another host's shell has a zero byte")?;
     let mut command = Command::new(program);
@@ -91,15 +91,15 @@ pub(super) fn start_remote(host: &str, options: &Options) -> Result<(Control, Pr
 fn spawn(mut command: Command, name: &str) -> Result<(Control, Process)> {
     let (ours, theirs) = UnixStream::pair()?;
     let theirs = OwnedFd::from(theirs);
-    // Of its own group, so that a terminal's signal reaches the coordinator alone, which ends the
-    // others in order.
+    // A process group of its own keeps a terminal's signal away from the process: the coordinator
+    // alone handles the signal, and ends the participants in order.
     let child = command
         .stdin(Stdio::from(theirs.try_clone()?))
         .stdout(Stdio::from(theirs))
         .process_group(0)
         .spawn()
         .with_context(|| format!("starting a process for {name}"))?;
-    // The command has the other end as long as it is there.
+    // The command keeps the other end open until it is dropped.
     drop(command);
     let process = Process {
         child,
@@ -109,7 +109,7 @@ fn spawn(mut command: Command, name: &str) -> Result<(Control, Process)> {
     Ok((control, process))
 }
 
-/// Has what is said on another host appear here, with its name.
+/// Copies another host's standard error to this one's, with the host's name before each line.
 fn pass_on(host: String, stderr: ChildStderr) -> JoinHandle<()> {
     thread::spawn(move || {
         for line in BufReader::new(stderr).lines() {
@@ -122,13 +122,13 @@ fn pass_on(host: String, stderr: ChildStderr) -> JoinHandle<()> {
 /// A process that was started as a participant.
 pub(super) struct Process {
     child: Child,
-    /// Passes on what it says.
+    /// The thread that copies its standard error.
     passing: Option<JoinHandle<()>>,
 }
 
 impl Process {
-    /// Waits for the end of a process whose connection has ended, and ends it if that takes too
-    /// long. Afterwards everything is said that it had to say.
+    /// Waits for the end of a process whose connection has ended, and kills it if that takes too
+    /// long. Afterwards all of its messages are printed.
     pub(super) fn wait(&mut self) -> Option<ExitStatus> {
         let deadline = Instant::now() + LAST_BREATH;
         let status = loop {
@@ -140,7 +140,7 @@ impl Process {
             }
         };
         if let Some(passing) = self.passing.take() {
-            // Something that ssh has left running may keep it open.
+            // A process that ssh left behind may keep the pipe open.
             while !passing.is_finished() && Instant::now() < deadline {
                 thread::sleep(LOOK);
             }
@@ -148,14 +148,14 @@ impl Process {
         status
     }
 
-    /// Ends it.
+    /// Kills the process.
     pub(super) fn kill(&mut self) -> Option<ExitStatus> {
-        // One that has ended meanwhile cannot be killed, and need not be.
+        // A process that has ended cannot be killed, and need not be.
         let _ = self.child.kill();
         self.child.wait().ok()
     }
 
-    /// How it ended when its connection has, if it was not by itself.
+    /// Why a process ended whose connection has ended; `None` if it exited with 0.
     pub(super) fn end(&mut self, location: &Location) -> Option<String> {
         let status = self.wait()?;
         match (status.signal(), status.code()) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The traffic of meshes: members send to each other at once, in rounds, without blocking.
+//! Rounds of messages among the members of a mesh, over non-blocking sockets.
 //!
-//! Member 0 keeps the time. It begins a round with one byte to every other member, and each then
-//! sends its messages, a piece at a time to whoever has room, while it reads from whoever has
-//! something. Who has got and sent all says so to member 0 with one byte, unless all goes to
-//! member 0, which sees it. When the last has, the round is over: it was measured by one clock.
-//! Member 0 sends and receives like the others.
+//! Member 0 keeps the time. It begins a round with one byte to every other member. Each member then
+//! sends its messages, a piece at a time to each link that has room, and reads from each link that
+//! has data. A member that has received and sent everything reports this to member 0 with one byte;
+//! where all messages go to member 0, it sees this by itself. The round ends when the last member
+//! is done, so one clock measures it. Member 0 sends and receives like the others.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::thread;
@@ -23,25 +23,26 @@ use crate::summary::jain;
 
 /// Member 0's byte that begins a round.
 const GO: u8 = b'G';
-/// A member's byte that it has got and sent everything.
+/// A member's byte to member 0: it has received and sent everything.
 const DONE: u8 = b'D';
-/// A member's byte that it is not done, but gets on.
+/// A member's byte to member 0: it is not done, but makes progress.
 const GOING: u8 = b'S';
 
-/// Bytes that a sender of many to one sends before it lets others begin: enough packets that some
-/// still wait for ESP's or TCP's window when the rest is written, which then joins them and needs
-/// no announcement of its own.
+/// Bytes that a sender of many to one writes before it yields the processor. Some of their packets
+/// still wait for ESP's or TCP's window when the rest is written; the rest joins these and needs no
+/// announcement of its own.
 const FIRST_PIECE: usize = 16 * 1024;
 
 /// A member's view of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// From the first go to the last member's word, nanoseconds; member 0's alone is of interest.
+    /// From the first go to the last member's report, nanoseconds; only member 0's is used.
     pub round_ns: u64,
-    /// From this member's go until it had got everything, nanoseconds; 0 if it got nothing.
+    /// From this member's go until it had received everything, nanoseconds; 0 if it receives
+    /// nothing.
     pub received_ns: u64,
-    /// Member 0, where all send to it: Jain's index of what had come from each other one when the
-    /// first one's message was complete.
+    /// Member 0, where all send to it: Jain's index of the bytes that each had delivered when the
+    /// first message was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
 }
@@ -49,28 +50,28 @@ pub struct Span {
 /// The transfer that is under way on a link in one round.
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Does the other one send a message here?
+    /// Does the peer send a message to this member?
     receives: bool,
-    /// Is a message sent there?
+    /// Does this member send a message to the peer?
     sends: bool,
-    /// Bytes of its message that have come.
+    /// Bytes of the peer's message that were received.
     received: u64,
-    /// Bytes of the message there that have been written.
+    /// Bytes of this member's message that were written.
     sent: u64,
-    /// Bytes before the message.
+    /// A byte to write before the message.
     before: Option<u8>,
-    /// Bytes after it.
+    /// A byte to write after the message.
     after: Option<u8>,
-    /// Member 0: has the other one said that it is done? Others: have they said so to member 0?
+    /// Member 0: has the peer reported that it is done? Others: have they reported it to member 0?
     done: bool,
-    /// Is epoll to tell when there is room to write?
+    /// Does epoll report when there is room to write?
     wants_room: bool,
 }
 
-/// A member's part of rounds.
+/// A member that takes part in rounds.
 pub struct Exchange<'a> {
     number: u16,
-    /// All send to member 0, and to nobody else.
+    /// All send to member 0, and to no other member.
     gathers: bool,
     links: &'a mut [Link],
     states: Vec<State>,
@@ -83,20 +84,20 @@ pub struct Exchange<'a> {
     give_up: Duration,
     /// When this member began to send.
     started: Option<Instant>,
-    /// How long after that it had got everything.
+    /// The time from then until it had received everything.
     got_all: Option<Duration>,
-    /// How equal the shares were when it had got the first message.
+    /// How equal the shares were when it had received the first message.
     fairness: Option<f64>,
-    /// When member 0 heard of this member last.
+    /// When this member last sent a byte to member 0.
     last_word: Instant,
 }
 
 impl<'a> Exchange<'a> {
-    /// Gets ready for rounds of one size. A word of the coordinator on `control` will end them.
+    /// Prepares rounds of one size. Data from the coordinator on `control` interrupts them.
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// A system call failed.
     pub fn new(
         member: &'a mut Member,
         control: BorrowedFd<'_>,
@@ -133,13 +134,13 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// Does the rounds, each as soon as member 0 says go. `on_span` is given every round that was
-    /// completed.
+    /// Runs the rounds, each as soon as member 0 begins it. `on_span` is called with every round
+    /// that was completed.
     ///
     /// # Errors
     ///
-    /// [`Lost`] where another member is to blame or the time to give up passed without progress;
-    /// otherwise what the system says.
+    /// [`Lost`] if another member failed or made no progress for the time to give up; otherwise the
+    /// error of a system call.
     pub fn run(mut self, mut on_span: impl FnMut(Span)) -> Result<End> {
         for _ in 0..self.series.rounds {
             self.states.clone_from(&self.fresh);
@@ -151,7 +152,7 @@ impl<'a> Exchange<'a> {
         Ok(End::Complete)
     }
 
-    /// One round; `None` if the coordinator has something to say.
+    /// One round; `None` if the coordinator has sent something.
     fn round(&mut self) -> Result<Option<Span>> {
         (self.started, self.got_all, self.fairness) = (None, None, None);
         if self.number == CLOCK {
@@ -189,7 +190,7 @@ impl<'a> Exchange<'a> {
     fn begin(&mut self) -> Result<()> {
         self.started = Some(Instant::now());
         self.last_word = Instant::now();
-        // Everybody is told first: room for one byte there always is.
+        // All members are started first: there is always room for one byte.
         if self.number == CLOCK {
             for link in 0..self.links.len() {
                 self.states[link].before = Some(GO);
@@ -199,12 +200,12 @@ impl<'a> Exchange<'a> {
         for link in 0..self.links.len() {
             self.write(link)?;
         }
-        // What others sent may have come before the go.
+        // Others may have sent data before the go.
         self.note_all();
         Ok(())
     }
 
-    /// Is there something to be written to a link?
+    /// Is there something to write to a link?
     fn is_unsent(&self, link: usize) -> bool {
         let state = &self.states[link];
         state.before.is_some()
@@ -212,7 +213,7 @@ impl<'a> Exchange<'a> {
             || state.after.is_some()
     }
 
-    /// Is a message from there still to come?
+    /// Has the message from there not arrived completely?
     fn is_awaited(&self, link: usize) -> bool {
         let state = &self.states[link];
         state.receives && state.received < self.series.size
@@ -222,13 +223,13 @@ impl<'a> Exchange<'a> {
         (0..self.links.len()).any(|link| what(self, link))
     }
 
-    /// Has this member got and sent all?
+    /// Has this member received and sent everything?
     fn has_all(&self) -> bool {
         self.started.is_some() && !self.any(Self::is_awaited) && !self.any(Self::is_unsent)
     }
 
     fn is_over(&self) -> bool {
-        // Which includes the byte that says so to member 0, once it is to be written.
+        // That includes the report to member 0, once it is queued.
         let said = match self.number {
             CLOCK => self.gathers || self.states.iter().all(|state| state.done),
             _ => self.states.iter().any(|state| state.done),
@@ -236,7 +237,7 @@ impl<'a> Exchange<'a> {
         said && self.has_all()
     }
 
-    /// Notes when everything has come.
+    /// Records the time when everything has arrived.
     fn note_all(&mut self) {
         let receives = self.states.iter().any(|state| state.receives);
         if receives && self.got_all.is_none() && !self.any(Self::is_awaited) {
@@ -244,7 +245,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Has epoll tell of room on a link, or no longer.
+    /// Turns epoll's reports of room on a link on or off.
     fn want_room(&mut self, link: usize, wanted: bool) -> Result<()> {
         if self.states[link].wants_room != wanted {
             self.watch.want_room(link, &self.links[link], wanted)?;
@@ -253,7 +254,7 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Writes what there is room for, at most one piece of a message.
+    /// Writes as much as there is room for, at most one piece of a message.
     fn write(&mut self, link: usize) -> Result<()> {
         let begun = self.started.is_some();
         let state = &mut self.states[link];
@@ -267,7 +268,7 @@ impl<'a> Exchange<'a> {
             let rest = &self.message[state.sent as usize..];
             let most = match (self.gathers, first) {
                 (true, true) => FIRST_PIECE,
-                // There is nobody else whose turn it could be.
+                // There is no other link to serve.
                 (true, false) => rest.len(),
                 (false, _) => PIECE,
             };
@@ -291,8 +292,8 @@ impl<'a> Exchange<'a> {
         }
         let more = self.is_unsent(link) && begun;
         if self.gathers && first && more {
-            // Where senders share a processor, each would otherwise copy its whole message before
-            // the next can begin, and the first be done before the last has begun.
+            // Without this, senders that share a processor would each copy their whole message
+            // before the next one begins, and the first would be done before the last begins.
             thread::yield_now();
         }
         self.want_room(link, more)
@@ -328,7 +329,7 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Takes what is in the buffer between two places as a piece of the other one's message.
+    /// Takes a range of the buffer as a piece of the peer's message.
     fn take(&mut self, link: usize, begin: usize, end: usize) -> Result<()> {
         let received = &mut self.states[link].received;
         self.links[link].check(*received, &self.buffer[begin..end])?;
@@ -340,7 +341,7 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Takes a member's word to member 0.
+    /// Takes a report that a member sent to member 0.
     fn hear(&mut self, link: usize, word: u8) -> Result<()> {
         let is_told = self.number == CLOCK && !self.gathers;
         let state = &mut self.states[link];
@@ -352,7 +353,7 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Says to member 0 that this member is done, or that it gets on; it was woken by something.
+    /// Reports to member 0 that this member is done, or makes progress. It was woken by an event.
     fn report(&mut self) -> Result<()> {
         if self.number == CLOCK || self.started.is_none() {
             return Ok(());
@@ -368,7 +369,7 @@ impl<'a> Exchange<'a> {
             self.states[clock].after = Some(DONE);
             return self.write(clock);
         }
-        // While its message to member 0 is under way, that is word enough.
+        // While its message to member 0 is in transit, that shows progress.
         if !self.is_unsent(clock) && self.last_word.elapsed() > self.give_up / 4 {
             self.last_word = Instant::now();
             if !self.states[clock].done {
@@ -379,8 +380,8 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// How long nothing may happen. Who is to blame for a pause is best known to those who wait for
-    /// it: member 0, when it waits for words only, leaves them time to say so.
+    /// How long no event may come. The members that wait for a silent one know it best: member 0,
+    /// if it only waits for reports, leaves them time to send theirs.
     fn patience(&self) -> EpollTimeout {
         let mine = self.any(Self::is_awaited) || self.any(Self::is_unsent);
         let patience = match (self.started, self.number) {
@@ -391,7 +392,7 @@ impl<'a> Exchange<'a> {
         EpollTimeout::try_from(patience).unwrap_or(EpollTimeout::MAX)
     }
 
-    /// Nothing happened for too long.
+    /// The error after too long without an event.
     fn silence(&self) -> Lost {
         let of = |what: &dyn Fn(usize) -> bool| -> Vec<u16> {
             let links = (0..self.links.len()).filter(|link| what(*link));
@@ -411,7 +412,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Bytes that have come from each other one, with those that wait in the sockets to be read.
+    /// Bytes that have arrived from each peer, with those that are unread in its socket.
     fn arrived(&self) -> Vec<u64> {
         let links = self.links.iter().zip(&self.states);
         let arrived = links.map(|(link, state)| state.received + unread(link).unwrap_or(0));
@@ -420,7 +421,7 @@ impl<'a> Exchange<'a> {
 }
 
 nix::ioctl_read_bad!(
-    /// Asks for the number of bytes that can be read.
+    /// Gets the number of bytes that can be read.
     fionread,
     libc::FIONREAD,
     libc::c_int
@@ -476,7 +477,7 @@ mod tests {
         members
     }
 
-    /// A member's part, while nobody interrupts it.
+    /// Runs a member's rounds without an interruption.
     fn exchange(
         member: &mut Member,
         series: Series,
@@ -502,7 +503,7 @@ mod tests {
                     scope.spawn(move || {
                         let outcome = exchange(member, series, flows, GIVE_UP);
                         if outcome.0.is_err() {
-                            // As a participant does: the others hear of it.
+                            // As a participant does: the others see the end of the connections.
                             member.links.clear();
                         }
                         outcome
@@ -582,7 +583,7 @@ mod tests {
         assert!(named.contains(&vec![2]), "{named:?}");
     }
 
-    /// The answer of member 1 of two when member 0 writes this and then nothing more.
+    /// The error of member 1 of two when member 0 writes these bytes and nothing more.
     fn after(bytes: &[u8], size: u64, give_up: Duration) -> Lost {
         let mut members = members(2);
         let mut clock = members.remove(0);
@@ -610,8 +611,8 @@ mod tests {
         assert!(lost.reason.contains("no progress"), "{lost}");
     }
 
-    /// Member 0's error in a round in which two clients are to send 100,000 bytes each, and do this
-    /// instead.
+    /// Member 0's error in a round in which two clients should send 100,000 bytes each, but behave
+    /// like this.
     fn broken_by(clients: impl FnOnce(Vec<Member>) + Send, give_up: Duration) -> Lost {
         let mut members = members(3);
         let others = members.split_off(1);
@@ -622,13 +623,13 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| clients(others));
             let (end, _) = exchange(&mut members[0], series, &Flows::Gather, give_up);
-            // The clients wait for more until they hear that there is none.
+            // The clients wait for more until their connections end.
             members.clear();
             end.unwrap_err().downcast().unwrap()
         })
     }
 
-    /// A client's messages until the server ends the connection.
+    /// Sends a client's messages until the server ends the connection.
     fn good_client(mut member: Member) {
         let series = Series {
             size: 100_000,
@@ -662,7 +663,7 @@ mod tests {
                 good_client(clients.remove(0));
                 drop(silent);
             },
-            // Enough for the other one to be served on a busy machine.
+            // Enough time to serve the other one on a busy machine.
             Duration::from_secs(5),
         );
         assert_eq!(broken.members, [1]);
@@ -676,7 +677,7 @@ mod tests {
                 let message: Vec<u8> = (0..length).map(|at| pattern(number, at)).collect();
                 let mut socket = clients[0].links.remove(0).socket;
                 socket.set_nonblocking(false).unwrap();
-                // The server may have ended the connection before all of it is sent.
+                // The server may end the connection before all of it is sent.
                 let _ = socket.write_all(&message);
                 let mut rest = Vec::new();
                 let _ = socket.read_to_end(&mut rest);

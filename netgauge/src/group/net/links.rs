@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A member's connections, and waiting for them.
+//! A member's connections, and waiting for events on them.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,25 +22,25 @@ pub(super) const PIECE: usize = 64 * 1024;
 /// The epoll token of the control connection.
 const CONTROL: u64 = u64::MAX;
 
-/// Others were lost, or nothing came from some for too long.
+/// Other members failed, or some sent nothing for too long.
 #[derive(Debug, Error)]
 #[error("{reason} (members {members:?})")]
 pub struct Lost {
-    /// Their numbers.
+    /// The members' numbers.
     pub members: Vec<u16>,
-    /// The event.
+    /// The error.
     pub reason: String,
 }
 
 /// A connection with another member.
 pub struct Link {
-    /// The other one's number.
+    /// The peer's number.
     pub peer: u16,
-    /// The connection; it does not block.
+    /// The connection; it is non-blocking.
     pub socket: Box<dyn StreamSocket>,
 }
 
-/// A member and its connections, among them one with member 0; member 0 has one with everybody.
+/// A member and its connections. One of them is with member 0; member 0 has one with every member.
 pub struct Member {
     /// Its number.
     pub number: u16,
@@ -49,7 +49,7 @@ pub struct Member {
 }
 
 impl Link {
-    /// The error that says that the other one is to blame.
+    /// The error that names the peer as the cause.
     pub(super) fn lost(&self, reason: &str) -> Lost {
         Lost {
             members: vec![self.peer],
@@ -57,7 +57,7 @@ impl Link {
         }
     }
 
-    /// Reads a piece; nothing if none has come.
+    /// Reads a piece; returns 0 if no data has arrived.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Lost> {
         match self.socket.read(buffer) {
             Ok(0) => Err(self.lost("the connection ended")),
@@ -66,7 +66,7 @@ impl Link {
         }
     }
 
-    /// Writes what there is room for; nothing if there is none.
+    /// Writes as much as there is room for; returns 0 if there is none.
     pub(super) fn write(&mut self, data: &[u8]) -> Result<usize, Lost> {
         match self.socket.write(data) {
             Ok(0) => Err(self.lost("it takes nothing")),
@@ -75,13 +75,13 @@ impl Link {
         }
     }
 
-    /// Sends one byte, for which there always is room: the one before has been answered.
+    /// Sends one byte. There is always room for it: the one before has been answered.
     pub(super) fn tell(&mut self, byte: u8) -> Result<(), Lost> {
         let told = self.socket.write_all(&[byte]);
         told.map_err(|error| self.lost(&format!("sending it a byte: {error}")))
     }
 
-    /// Are both ends of a piece what the other one's message has at this offset?
+    /// Checks the first and last byte of a piece that the peer's message has at this offset.
     pub(super) fn check(&self, offset: u64, piece: &[u8]) -> Result<(), Lost> {
         let last = piece.len().saturating_sub(1);
         for place in [0, last] {
@@ -100,14 +100,14 @@ fn is_harmless(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// Waits for links, by their places, and for a word on the control connection.
+/// Waits for events on links, by their indices, and on the control connection.
 pub(super) struct Watch {
     epoll: Epoll,
     events: Vec<EpollEvent>,
 }
 
 impl Watch {
-    /// Has an eye on what can be read from all of them.
+    /// Watches all of them for data to read.
     pub(super) fn new(control: BorrowedFd<'_>, links: &[Link]) -> Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("making an epoll")?;
         let readable = |token| EpollEvent::new(EpollFlags::EPOLLIN, token);
@@ -119,7 +119,7 @@ impl Watch {
         Ok(Self { epoll, events })
     }
 
-    /// Looks for room to write to a link, too, or no longer.
+    /// Also watches a link for room to write, or stops that.
     pub(super) fn want_room(&self, place: usize, link: &Link, wanted: bool) -> Result<()> {
         let mut flags = EpollFlags::EPOLLIN;
         flags.set(EpollFlags::EPOLLOUT, wanted);
@@ -127,8 +127,8 @@ impl Watch {
         Ok(self.epoll.modify(link.socket.as_fd(), &mut event)?)
     }
 
-    /// Waits: how many links there is something to do with, none after the time; `None` if the
-    /// coordinator has something to say.
+    /// Waits for events and returns their number, 0 after the timeout; `None` if the coordinator
+    /// has sent something.
     pub(super) fn wait(
         &mut self,
         patience: impl TryInto<EpollTimeout> + Copy,
@@ -145,7 +145,7 @@ impl Watch {
         Ok((!interrupted).then_some(ready))
     }
 
-    /// The place of a link that is ready, and for what.
+    /// The index of a link that is ready, and for what.
     pub(super) fn ready(&self, number: usize) -> (usize, EpollFlags) {
         let event = self.events[number];
         (event.data() as usize, event.events())

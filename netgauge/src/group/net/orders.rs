@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The dialogue of a coordinator and a participant on the control connection.
+//! The messages between a coordinator and a participant on the control connection.
 //!
 //! ```text
 //! to member 0                 to each other one           answers
@@ -12,12 +12,12 @@
 //! Leave                       Leave                       Left
 //! ```
 //!
-//! Member 0 of a [mesh](super::mesh) keeps the time. Where there is a server, it is that one, and
-//! who only connects to it does not listen.
+//! Member 0 of a [mesh](crate::group::coordinator::mesh) keeps the time. Where there is a server,
+//! it is member 0, and members that only connect to it do not listen.
 //!
-//! In place of any of them comes `Failed`, or `Broken` where it is known whose fault it was.
-//! `Leave` may be said at any time: a participant that is busy stops, and says what it has
-//! measured.
+//! A participant may answer any order with `Failed`, or with `Broken` where it knows which member
+//! failed. The coordinator may send `Leave` at any time: a busy participant stops, and reports what
+//! it has measured.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,14 +27,14 @@ use super::rounds::Series;
 use crate::group::net::rpc::{RpcSeries, RpcTimes};
 use crate::wire::{Endpoint, Place};
 
-/// The next step of a participant.
+/// The coordinator's next order for a participant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// Open a listening socket.
     Listen(Opening),
-    /// Be connected with these others.
+    /// Connect with these other members.
     Join {
-        /// By what.
+        /// The transport.
         opening: Opening,
         /// This member's number.
         number: u16,
@@ -43,26 +43,26 @@ pub enum Order {
         /// The members that will connect.
         accept: Vec<u16>,
     },
-    /// Do these rounds, each as soon as member 0 says go.
+    /// Do these rounds; each begins when member 0 starts it.
     Exchange {
         /// The rounds.
         series: Series,
         /// Their senders and receivers.
         flows: Flows,
     },
-    /// Member 0: answer; member 1: ask; the others: send to member 0 until the last answer.
+    /// Member 0: reply to calls; member 1: call; the others: send to member 0 until the last reply.
     Rpc(RpcSeries),
     /// Close the connections.
     Leave,
-    /// Say which network namespace this is.
+    /// Report the network namespace.
     Identify,
     /// Set ESP's parameters in this network namespace.
     SetParameters(EspParameters),
-    /// Set them back to what they were before the first `SetParameters`.
+    /// Restore the values from before the first `SetParameters`.
     RestoreParameters,
 }
 
-/// The two that `esp-params` varies.
+/// The two parameters that `esp-params` varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EspParameters {
     /// Window during bulk transfer, packets.
@@ -81,8 +81,7 @@ pub struct Opening {
 }
 
 impl Order {
-    /// Is it one that goes on until others have done their part, and that a further order
-    /// interrupts?
+    /// Does it take until others have done their part, and does a further order interrupt it?
     pub fn takes_time(&self) -> bool {
         matches!(
             self,
@@ -91,20 +90,20 @@ impl Order {
     }
 }
 
-/// The outcome of an order.
+/// A participant's answer to an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
-    /// The socket waits there.
+    /// The socket listens there.
     Listening(Endpoint),
-    /// Waits for the go.
+    /// Ready for the go.
     Ready,
     /// The member's next rounds of an exchange, in the order they were done.
     Spans(Vec<Span>),
-    /// What the member knows of the questions.
+    /// What the member measured of the remote calls.
     RpcTimes(RpcTimes),
     /// The order is carried out.
     Done,
-    /// Others were lost, or nothing came from some for too long.
+    /// Other members failed, or some sent nothing for too long.
     Broken {
         /// Their numbers.
         places: Vec<u16>,
@@ -113,6 +112,6 @@ pub enum Answer {
     },
     /// The connections are closed.
     Left,
-    /// Where the participant is: ESP's parameters are a network namespace's.
+    /// The participant's network namespace, which ESP's parameters belong to.
     Identity(Place),
 }

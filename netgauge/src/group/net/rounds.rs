@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// The most bytes that a participant sends in a round: it has them in memory.
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// Messages are filled with a pattern of this period: a prime, so that no part that is lost or
-/// comes twice leaves it intact by being a round number of bytes.
+/// The period of the bytes in a message: a prime, so that a part that is lost or repeated changes
+/// the pattern even if its length is a power of two.
 const PERIOD: u64 = 251;
 
 /// Rounds of one size.
@@ -22,11 +22,11 @@ pub struct Series {
 }
 
 impl Series {
-    /// Is it one that a participant does?
+    /// Checks that a participant can do it.
     ///
     /// # Errors
     ///
-    /// Its size is none.
+    /// The size is 0 or too large.
     pub fn check(&self) -> Result<()> {
         ensure!(
             (1..=MOST_BYTES).contains(&self.size),
@@ -42,7 +42,7 @@ impl Series {
 pub enum End {
     /// All rounds were done.
     Complete,
-    /// There is something to be read on the control connection, or it has ended.
+    /// The control connection has data to read, or has ended.
     Interrupted,
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The traffic of loaded: one client asks the server while others send to it without an end.
+//! The traffic of pattern loaded-latency: one client calls the server while others send streams.
 //!
-//! The server gets the streams going with one byte to each. When something has come from all of
-//! them, it begins to count, and tells the asker to ask. A question is a message, its answer is one
-//! byte. With the last answer the server ends the streams, with one byte to each. What a stream
-//! sends are blocks, each of which begins with a byte that says whether it is the last one.
+//! The server starts the streams with one byte to each. When data has arrived from all of them, it
+//! begins to count, and starts the caller. A request is a message, its reply is one byte. With the
+//! last reply the server ends the streams, with one byte to each. A stream consists of blocks, each
+//! of which begins with a byte that tells whether it is the last one.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -20,27 +20,27 @@ use crate::host::{is_timeout, wait_readable};
 use crate::summary::{Percent, Summary};
 use crate::transport::streams::StreamSocket;
 
-/// The client that asks.
+/// The client that calls.
 const CALLER: u16 = 1;
 
-/// The server's byte that begins the questions, or a stream.
+/// The server's byte that starts the calls, or a stream.
 const GO: u8 = b'G';
-/// The server's answer to a question.
+/// The server's reply to a request.
 const REPLY: u8 = b'A';
 /// The server's byte that ends a stream.
 const ENOUGH: u8 = b'E';
 
-/// Bytes of a stream's block.
+/// Bytes of a block of a stream.
 const BLOCK: u64 = 64 << 10;
-/// The first byte of a block that is followed by another one. No byte of a message is as large.
+/// The first byte of a block that another one follows. Bytes of messages are always smaller.
 const MORE: u8 = 0xfe;
 /// The first byte of the last block.
 const LAST: u8 = 0xff;
 
-/// When so much has come from each stream, all of them are under way.
+/// When this much has arrived from each stream, all of them have started.
 const UNDER_WAY: u64 = 8 * BLOCK;
 
-/// Who sends beside the figures.
+/// The clients that send streams while the caller calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Load {
     /// No client.
@@ -49,56 +49,56 @@ pub enum Load {
     Streams,
 }
 
-/// RpcFigures of one size, and the circumstances.
+/// Calls with requests of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RpcSeries {
-    /// The figures.
+    /// The number and the size of the requests.
     pub series: Series,
-    /// Who sends beside them.
+    /// The load on the server meanwhile.
     pub load: Load,
-    /// The time from an answer to the next question, milliseconds.
+    /// The time from a reply to the next call, milliseconds.
     pub pause_ms: u32,
 }
 
 /// What a member has measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RpcTimes {
-    /// The asker: how long each question took, nanoseconds.
+    /// The caller: the time of each call, nanoseconds.
     pub times_ns: Vec<u64>,
-    /// The server: bytes that came from all streams while questions were times.
+    /// The server: bytes that arrived from all streams while calls were made.
     pub bytes: u64,
-    /// The server: how long that was, nanoseconds.
+    /// The server: the duration of that, nanoseconds.
     pub ns: u64,
-    /// The server: the longest time without anything from one of the streams meanwhile,
+    /// The server: the longest time without data from one of the streams while calls were made,
     /// nanoseconds.
     pub longest_pause_ns: u64,
 }
 
-/// How long questions took, nanoseconds.
+/// How long calls took, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RpcFigures {
-    /// Without streams: the middle one.
+    /// Without streams: the median.
     pub alone_median_ns: u64,
-    /// Without streams: what 99 % do not exceed.
+    /// Without streams: the 99th percentile.
     pub alone_p99_ns: u64,
-    /// Load them: the middle one.
+    /// With streams: the median.
     pub median_ns: u64,
-    /// Load them: what 90 % do not exceed.
+    /// With streams: the 90th percentile.
     pub p90_ns: u64,
-    /// Load them: what 99 % do not exceed.
+    /// With streams: the 99th percentile.
     pub p99_ns: u64,
-    /// Load them: the longest.
+    /// With streams: the maximum.
     pub max_ns: u64,
-    /// The median beside them by that without.
+    /// The median with streams, divided by the median without.
     pub median_slowdown: f64,
-    /// What 99 % do not exceed, by the median without.
+    /// The 99th percentile with streams, divided by the median without.
     pub p99_slowdown: f64,
-    /// The longest time that one of the streams stood still meanwhile.
+    /// The longest time in which one of the streams made no progress.
     pub longest_pause_ns: u64,
 }
 
 impl RpcFigures {
-    /// Sums times up, and has the streams' longest pause; `None` if there are no times.
+    /// Summarises times, and takes the streams' longest pause; `None` if there are no times.
     pub fn of(alone: &[u64], loaded: &[u64], longest_pause_ns: u64) -> Option<Self> {
         let percents: [Percent; 2] = ["90".parse().ok()?, "99".parse().ok()?];
         let sum_up = |times: &[u64]| Summary::with(times.to_vec(), &percents);
@@ -120,13 +120,13 @@ impl RpcFigures {
     }
 }
 
-/// A member's part: the server's if it keeps the time, the asker's, or that of a stream. `asked`
-/// has what was measured even if it is interrupted.
+/// Runs a member: the server (member 0), the caller, or a stream. `times` has what was measured
+/// even after an interruption.
 ///
 /// # Errors
 ///
-/// [`Lost`](super::links::Lost) where a client is to blame or nothing came for `give_up`; otherwise
-/// what the socket or the system says, or the server said something out of turn.
+/// [`Lost`](super::links::Lost) if a client failed or nothing arrived for `give_up`; otherwise the
+/// error of a system call, or that the server sent an unexpected byte.
 pub fn run(
     member: &mut Member,
     control: BorrowedFd<'_>,
@@ -148,7 +148,7 @@ pub fn run(
     }
 }
 
-/// The asker's part.
+/// The caller.
 fn questions(
     link: &mut Link,
     control: BorrowedFd<'_>,
@@ -178,7 +178,7 @@ fn questions(
     Ok(End::Complete)
 }
 
-/// A stream's part.
+/// A client that sends a stream.
 fn stream(link: &mut Link, control: BorrowedFd<'_>, number: u16) -> Result<End> {
     let mut block = message(number, BLOCK);
     let socket = link.socket.as_mut();
@@ -201,7 +201,7 @@ fn stream(link: &mut Link, control: BorrowedFd<'_>, number: u16) -> Result<End> 
     }
 }
 
-/// Waits for this byte of the server, as long as the coordinator has nothing to say.
+/// Waits for this byte of the server, or until the coordinator sends something.
 fn expect(socket: &mut dyn StreamSocket, control: BorrowedFd<'_>, byte: u8) -> Result<End> {
     let [data, _] = wait_readable([socket.as_fd(), control], None)?;
     if !data {
@@ -233,16 +233,16 @@ fn explain(error: io::Error, doing: &str) -> anyhow::Error {
     anyhow::Error::new(error).context(text)
 }
 
-/// What comes from a client.
+/// The data that a client sends.
 #[derive(Clone, Copy, Debug)]
 enum Incoming {
-    /// Nothing.
+    /// No data.
     Silent,
-    /// So much of a question.
+    /// The bytes of an incomplete request that have arrived.
     Request(u64),
-    /// So much of a stream, the last block of which is this.
+    /// The bytes of a stream that have arrived, and whether the current block is its last.
     Stream(u64, bool),
-    /// A stream has ended.
+    /// The end of a stream.
     Over,
 }
 
@@ -252,17 +252,17 @@ struct Server<'a> {
     incoming: Vec<Incoming>,
     buffer: Vec<u8>,
     size: u64,
-    /// RpcFigures to be answered yet.
+    /// Calls that have no reply yet.
     left: u32,
-    /// Bytes of all streams.
+    /// Bytes that arrived from all streams.
     streamed: u64,
-    /// When the asker was told to ask, and what had come from the streams by then.
+    /// When the caller was started, and how much had arrived from the streams before.
     begun: Option<(Instant, u64)>,
-    /// By client: when something came last, or the questions began.
+    /// By client: when data arrived last, or the calls began.
     heard: Vec<Instant>,
 }
 
-/// The server's part.
+/// The server.
 fn serve(
     clients: &mut [Link],
     control: BorrowedFd<'_>,
@@ -313,7 +313,7 @@ impl Server<'_> {
         self.left == 0 && self.incoming.iter().all(over)
     }
 
-    /// Has the asker ask, once all streams are under way.
+    /// Starts the caller once all streams have started.
     fn begin_in_time(&mut self) -> Result<()> {
         let waits = |incoming: &Incoming| matches!(incoming, Incoming::Stream(bytes, _) if *bytes < UNDER_WAY);
         if self.begun.is_some() || self.incoming.iter().any(waits) {
@@ -358,7 +358,7 @@ impl Server<'_> {
         }
     }
 
-    /// Something has come from a stream, or the questions are over.
+    /// Records a stream's pause: data has arrived from it, or the calls are over.
     fn note_pause(&mut self, client: usize, times: &mut RpcTimes) {
         if let Some(heard) = self.heard.get_mut(client) {
             let now = Instant::now();
@@ -411,7 +411,7 @@ impl Server<'_> {
         let after = before + read as u64;
         let first = before.next_multiple_of(BLOCK);
         if first < after {
-            // A piece is no longer than a block, so no other one begins in it.
+            // A piece is not longer than a block, so no other block begins in it.
             let mark = self.buffer[(first - before) as usize];
             ensure!(
                 [MORE, LAST].contains(&mark) && !last,
@@ -443,7 +443,7 @@ mod tests {
 
     const GIVE_UP: Duration = Duration::from_secs(10);
 
-    /// The server's member and those of so many clients, connected.
+    /// The server's member and those of its clients, connected.
     fn members(clients: u16) -> (Member, Vec<Member>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let link = |peer, socket: TcpStream| Link {
@@ -541,8 +541,8 @@ mod tests {
         };
         for member in [&mut server].into_iter().chain(&mut clients) {
             let mut times = RpcTimes::default();
-            // The server's bytes have come: the second client would stream, if nobody had something
-            // to say.
+            // The server's bytes have arrived: the second client would stream, but for the
+            // coordinator.
             let end = run(member, control.as_fd(), series, GIVE_UP, &mut times).unwrap();
             assert_eq!(end, End::Interrupted);
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A participant's part of what a coordinator wants to measure.
+//! A worker: a participant that carries a coordinator's orders out.
 
 mod parameters;
 
@@ -23,7 +23,7 @@ use crate::transport::Context;
 use crate::wire::{Endpoint, Place};
 use parameters::Parameters;
 
-/// Spans or times in one message to the coordinator, so that it stays well below the longest line.
+/// Spans or times in one message to the coordinator, which then stays well below the longest line.
 const SPANS_PER_MESSAGE: usize = 256;
 
 /// The sockets of a participant.
@@ -33,16 +33,16 @@ enum Role {
     Member(Member),
 }
 
-/// One participant.
+/// A participant's side of a measurement.
 pub struct Worker {
-    /// The orders that it was started with.
+    /// The options that it was started with.
     options: Context,
     role: Role,
     parameters: Option<Parameters>,
 }
 
 impl Worker {
-    /// One that has been told nothing yet.
+    /// A worker that has no order yet.
     pub fn new(options: Context) -> Self {
         Self {
             options,
@@ -51,17 +51,17 @@ impl Worker {
         }
     }
 
-    /// Carries an order out and tells the coordinator what came of it.
+    /// Carries an order out and sends the result to the coordinator.
     ///
     /// # Errors
     ///
-    /// The coordinator is gone.
+    /// The connection to the coordinator has ended.
     pub fn handle(&mut self, order: Order, control: &mut Control) -> Result<()> {
         let said = match self.carry_out(order, control) {
             Ok(None) => return Ok(()),
             Ok(Some(answer)) => Message::Answer(answer),
             Err(error) => {
-                // The others' ends of the connections must hear of it too.
+                // Closing the sockets makes the other members notice the failure.
                 self.role = Role::None;
                 match error.downcast::<Lost>() {
                     Ok(Lost { members, reason }) => Message::Answer(Answer::Broken {
@@ -77,8 +77,8 @@ impl Worker {
 
     /// The last answer to an order; `None` if the coordinator has interrupted it.
     fn carry_out(&mut self, order: Order, control: &mut Control) -> Result<Option<Answer>> {
-        // What takes its time ends when the descriptor shows that there is more to be read, which
-        // it does not of what was read together with the order.
+        // An order that takes time ends when the descriptor becomes readable. It does not for data
+        // that was read together with the order.
         if order.takes_time() && control.has_read_ahead() {
             return Ok(None);
         }
@@ -113,7 +113,7 @@ impl Worker {
         }))
     }
 
-    /// Sends to others, and receives from others.
+    /// Does rounds of messages.
     fn exchange(
         &mut self,
         series: Series,
@@ -129,7 +129,7 @@ impl Worker {
         ended(end)
     }
 
-    /// Asks, answers, or sends beside that.
+    /// Calls, replies, or sends a stream.
     fn call(&mut self, series: RpcSeries, control: &mut Control) -> Result<Option<Answer>> {
         let (member, give_up) = self.member(series.series)?;
         control.send(&Message::Answer(Answer::Ready))?;
@@ -146,7 +146,7 @@ impl Worker {
         ended(end)
     }
 
-    /// Sets ESP's parameters, and keeps what was there before the first time.
+    /// Sets ESP's parameters, after saving the values from before the first time.
     fn set_parameters(&mut self, values: EspParameters) -> Result<()> {
         let parameters = match &mut self.parameters {
             Some(parameters) => parameters,
@@ -162,7 +162,7 @@ impl Worker {
         }
     }
 
-    /// The side that does these rounds, and for how long traffic may stand still.
+    /// The member that does these rounds, and for how long traffic may make no progress.
     fn member(&mut self, series: Series) -> Result<(&mut Member, Duration)> {
         series.check()?;
         let Role::Member(member) = &mut self.role else {
@@ -180,7 +180,7 @@ impl Worker {
         accept: &[u16],
         control: &Control,
     ) -> Result<Option<Answer>> {
-        // Alone it would do any number of rounds in no time.
+        // A member without others would do any number of rounds in no time.
         ensure!(
             !connect.is_empty() || !accept.is_empty(),
             "nobody to be connected with"
@@ -214,7 +214,7 @@ impl Worker {
             .collect()
     }
 
-    /// Waits until these have connected; `None` if the coordinator has something to say.
+    /// Waits until these members have connected; `None` if the coordinator has sent something.
     fn accept(&self, wanted: &[u16], control: &Control) -> Result<Option<Vec<Link>>> {
         let mut links: Vec<Option<Link>> = wanted.iter().map(|_| None).collect();
         if wanted.is_empty() {
@@ -239,7 +239,7 @@ impl Worker {
             }
             let mut socket = listener.accept().context("accepting a connection")?;
             let mut number = [0; 2];
-            // A stranger is turned away; those who are wanted have yet to come.
+            // A connection from another program is closed; the expected members may still come.
             if socket.read_exact(&mut number).is_err() {
                 continue;
             }
@@ -255,8 +255,7 @@ impl Worker {
     }
 }
 
-/// Tells the coordinator what was measured. Nothing is sent while rounds go on: it would disturb
-/// them.
+/// Sends the results to the coordinator. Nothing is sent during rounds, as it would disturb them.
 fn tell<T: Clone>(control: &mut Control, all: &[T], answer: fn(Vec<T>) -> Answer) -> Result<()> {
     for some in all.chunks(SPANS_PER_MESSAGE) {
         control.send(&Message::Answer(answer(some.to_vec())))?;
@@ -272,7 +271,7 @@ fn ended(end: Result<End>) -> Result<Option<Answer>> {
     })
 }
 
-/// The transport's means for many connections.
+/// How the transport opens many connections.
 fn streams(opening: &Opening) -> Result<&'static dyn StreamKind> {
     let kind = find(&opening.transport)?;
     let streams = stream_kind(kind)?;
@@ -293,7 +292,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// A participant, and what its coordinator says to it and hears of it.
+    /// A worker, and both ends of its control connection.
     struct Pair {
         worker: Worker,
         control: Control,
@@ -306,7 +305,7 @@ mod tests {
             let control = |stream| Control::local_pair(stream, "other", Some(PATIENCE)).unwrap();
             Self {
                 worker: Worker::new(Context {
-                    // Nobody who connects is waited for here.
+                    // No test here waits for a connection.
                     give_up: Duration::from_millis(50),
                     ..crate::transport::tests::streams()
                 }),
@@ -315,7 +314,7 @@ mod tests {
             }
         }
 
-        /// Says these at once; gives what is answered, and what else the last one brings.
+        /// Sends these orders at once; returns the answers, and what else the last one causes.
         fn say(&mut self, orders: &[Order]) -> Vec<Message> {
             let mut lines = Vec::new();
             for order in orders {
@@ -378,7 +377,7 @@ mod tests {
         let accept = join(Vec::new(), vec![0]);
         assert_eq!(server.say(&[accept, Order::Leave]), left);
 
-        // The peer has ended the connection, so that who does wait for it does not wait for ever.
+        // The peer has ended the connection, so a client that does wait ends soon.
         let peer = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = Pair::new();
         let connected = client.say(&[join(vec![(0, place(&peer))], Vec::new())]);

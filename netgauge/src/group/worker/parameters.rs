@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! ESP's parameters of this network namespace, `/proc/sys/esp/*`: set for a while, then restored.
+//! ESP's parameters of this network namespace, `/proc/sys/esp/*`: set for a time, then restored.
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ use crate::group::net::orders::EspParameters;
 /// Where the parameters are.
 const DIRECTORY: &str = "/proc/sys/esp";
 
-/// Those whose ranges depend on each other: the latter two may not exceed the first.
+/// Parameters whose ranges depend on each other: the second and third may not exceed the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Values {
     burst_length: u32,
@@ -26,13 +26,13 @@ struct Values {
     initial_ack_burst_length: u32,
 }
 
-/// Where values are read and written, by name.
+/// A place where values are read and written, by name.
 trait Store {
     fn read(&self, name: &str) -> Result<u32>;
     fn write(&mut self, name: &str, value: u32) -> Result<()>;
 }
 
-/// A network namespace's, that of the thread which uses it.
+/// `/proc/sys/esp` in the network namespace of the calling thread.
 struct Sysctl;
 
 impl Store for Sysctl {
@@ -76,8 +76,8 @@ impl Values {
         })
     }
 
-    /// Writes them so that each value is in range when it is written: a longer burst first, a
-    /// shorter one last.
+    /// Writes them in an order in which each value is in range: a longer burst first, a shorter one
+    /// last.
     fn write(&self, store: &mut dyn Store) -> Result<()> {
         let grows = self.burst_length >= store.read("burst_length")?;
         if grows {
@@ -91,7 +91,7 @@ impl Values {
         Ok(())
     }
 
-    /// These with others for the two, and as much of the third as fits beside them.
+    /// These values with other parameters, and the third one lowered if it would exceed the first.
     fn with(&self, parameters: EspParameters) -> Self {
         Self {
             burst_length: parameters.burst_length,
@@ -101,11 +101,11 @@ impl Values {
     }
 }
 
-/// Values that this process has to restore before it ends: a signal may come at any time.
+/// Values that this process has to restore before it ends, at a signal as well.
 static SAVED: Mutex<Option<Values>> = Mutex::new(None);
 
 fn saved() -> MutexGuard<'static, Option<Values>> {
-    // Whoever panicked has left either something to restore or nothing.
+    // The value is valid even if a thread panicked while it held the lock.
     SAVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -115,7 +115,7 @@ fn saved() -> MutexGuard<'static, Option<Values>> {
 pub struct Parameters(());
 
 impl Parameters {
-    /// Remembers what is there now.
+    /// Saves the present values.
     ///
     /// # Errors
     ///
@@ -132,18 +132,18 @@ impl Parameters {
     ///
     /// # Errors
     ///
-    /// The kernel's error: a value is out of range, or this is not root.
+    /// The kernel's error: a value is out of range, or the process is not root.
     pub fn set(&mut self, parameters: EspParameters) -> Result<()> {
         let saved = saved();
         let before = (*saved).context("the parameters were restored already")?;
         before.with(parameters).write(&mut Sysctl)
     }
 
-    /// Restores what was there.
+    /// Restores the saved values.
     ///
     /// # Errors
     ///
-    /// The kernel's error; the text has the values that should be there.
+    /// The kernel's error; the text has the saved values.
     pub fn restore(self) -> Result<()> {
         restore()
     }
@@ -171,8 +171,8 @@ fn restore() -> Result<()> {
     })
 }
 
-/// Has a thread wait for the signals that end a process, if none does yet; it is in the namespace
-/// of the thread that starts it.
+/// Starts a thread that waits for the signals that end a process, unless one does. The thread is in
+/// the network namespace of its creator.
 fn restore_on_signals() -> Result<()> {
     static WAITING: AtomicBool = AtomicBool::new(false);
     if WAITING.swap(true, Ordering::Relaxed) {
@@ -184,7 +184,7 @@ fn restore_on_signals() -> Result<()> {
             if let Err(error) = restore() {
                 eprintln!("netgauge: {error:#}");
             }
-            // What the signal does to a process that does not handle it. It does not come back.
+            // Ends the process as the unhandled signal would. It does not return.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     });
