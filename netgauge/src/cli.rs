@@ -20,13 +20,13 @@ use crate::registry::{self, Pattern};
 use crate::server::ServerOptions;
 use crate::transport::kinds;
 
-/// Rounds before the tests, for patterns of two.
+/// Warm-up rounds of patterns of two.
 const DEFAULT_WARMUP: u32 = 10;
 
-/// Groups of options in the help; the others are in [`crate::measuring`].
+/// The heading of options in the help; other headings are in [`crate::measuring`].
 const SIDES: &str = "Two sides";
 
-/// The options that make this the side that measures.
+/// The options with which this side measures.
 const MEASURING_SIDES: [&str; 4] = ["connect", "peers", "hostfile", "netns"];
 
 const USAGE: &str = include_str!("help/usage.txt");
@@ -92,23 +92,23 @@ pub struct Cli {
           value_parser = clap::value_parser!(u16).map(measuring::seconds))]
     pub wait: Duration,
 
-    /// Those of single patterns of two.
+    /// Options of certain patterns of two.
     #[command(flatten)]
     pub pattern_args: PatternArgs,
 
-    /// Those of patterns of more than two.
+    /// Options of patterns of many.
     #[command(flatten)]
     pub group: GroupArgs,
 }
 
-/// How netgauge starts itself on a host: an option that no user gives.
+/// The internal side in the parser's list of sides: users do not choose it.
 const INTERNAL_SIDE: &str = "|--participant[=<NETNS>]";
 
 /// The options by which netgauge starts itself.
 const INTERNAL: [&str; 2] = ["--participant", "--stdio"];
 
-/// An error about a missing side names the sides that a user can choose, and a mistyped option is
-/// not taken for an internal one.
+/// Removes internal options from an error: from the list of missing sides, and from suggestions for
+/// a mistyped option.
 fn without_internal(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) {
         let named = missing
@@ -126,12 +126,12 @@ fn without_internal(mut error: clap::Error) -> clap::Error {
 }
 
 impl Cli {
-    /// The command line; a wrong one ends the program with a message.
+    /// Parses the command line; ends the program with a message if it is wrong.
     pub fn read() -> Self {
         Self::try_parse().unwrap_or_else(|error| without_internal(error).exit())
     }
 
-    /// The server's part of it.
+    /// The server's options.
     pub fn server_options(&self) -> ServerOptions {
         ServerOptions {
             interface: self.interface.clone(),
@@ -144,7 +144,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// One is unknown.
+    /// A pattern is unknown.
     pub fn patterns(&self) -> Result<Vec<&'static Pattern>> {
         if self.pattern == "all" {
             return Ok(registry::of_two().collect());
@@ -155,11 +155,11 @@ impl Cli {
             .map_err(|error| anyhow!("{error}; or of many: {}", registry::names_of_many()))
     }
 
-    /// Looks at what the server does not need of it.
+    /// Checks a server's command line.
     ///
     /// # Errors
     ///
-    /// There is something.
+    /// An option is given that a server does not have.
     pub fn check_server(&self) -> Result<()> {
         ensure!(
             self.measuring.sockets.is_default(),
@@ -169,11 +169,11 @@ impl Cli {
             .refuse("is the coordinator's to say, not a server's")
     }
 
-    /// The coordinator's part of it.
+    /// The coordinator's options.
     ///
     /// # Errors
     ///
-    /// An option of other patterns is given.
+    /// An option of patterns of two is given.
     pub fn coordinator_options(&self) -> Result<Options> {
         self.pattern_args.refuse()?;
         Ok(Options {
@@ -186,7 +186,7 @@ impl Cli {
         })
     }
 
-    /// The client's part of it, for the server on `host`.
+    /// The client's options, for the server on `host`.
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ impl Cli {
             bail!("setup makes its connections as the system does: leave options of sockets out");
         }
         if self.measuring.mode != "all" && self.pattern != "all" {
-            // Pairs that nobody named are left out, and the report says why.
+            // Without names, pairs that do not fit are left out, and the report has the reason.
             for pattern in &patterns {
                 for kind in &transports {
                     pattern.pair()?.suits(kind)?;

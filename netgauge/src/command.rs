@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Subcommands: what netgauge does other than measuring as server, client or coordinator.
+//! Subcommands: the work of netgauge other than to measure as server, client or coordinator.
 //!
-//! Adding one is a file with its arguments and its work, and a line here.
+//! A new one is a file with its arguments and its work, and an entry here.
 
 use std::process::ExitCode;
 
@@ -27,11 +27,11 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it; `whole` is the definition of the whole command line.
+    /// Runs the subcommand; `whole` is the definition of the whole command line.
     ///
     /// # Errors
     ///
-    /// The subcommand's word.
+    /// The subcommand's error.
     pub fn run(&self, whole: clap::Command) -> Result<ExitCode> {
         match self {
             #[cfg(feature = "pictures")]

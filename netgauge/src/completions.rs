@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Command};
 use clap_complete::{generate, Shell};
 
-/// The program's name, which the completions are for.
+/// The program's name in the completions.
 const PROGRAM: &str = "netgauge";
 
 const EXAMPLES: &str = include_str!("help/completions.txt");
@@ -30,13 +30,13 @@ impl CompletionsArgs {
     ///
     /// The writer's error.
     pub fn run(&self, whole: Command) -> Result<ExitCode> {
-        // Made in memory first: the generator panics where it cannot write.
+        // The script is complete before it is printed: the generator panics if it cannot write.
         let mut out = io::stdout().lock();
         match out
             .write_all(&script(self.shell, whole))
             .and_then(|()| out.flush())
         {
-            // A reader that has gone, such as `head`, has what it wanted.
+            // A reader such as `head` may close the pipe early.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 Err(error).context("writing the completions")
             }
@@ -51,8 +51,7 @@ fn script(shell: Shell, whole: Command) -> Vec<u8> {
     script
 }
 
-/// The command line without the options by which netgauge starts itself: the generators offer
-/// hidden options, too.
+/// The command line without internal options: the generators would offer hidden ones as well.
 fn without_internal(whole: &Command) -> Command {
     let options = whole.get_arguments().filter(|option| !option.is_hide_set());
     Command::new(PROGRAM)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The control connection: how two netgauges agree on what to measure.
+//! The control connection, on which two netgauges agree on what to measure.
 //!
-//! One TCP connection, one JSON object per line, one answer per question:
+//! It is a TCP connection with one JSON object per line, and one answer per question:
 //!
 //! ```text
 //! client                                  server
@@ -20,11 +20,11 @@
 //!   ... more transports ...
 //! ```
 //!
-//! In place of any answer the server may say `Failed`; then `Close` follows as ever.
+//! Instead of any answer the server may send `Failed`; `Close` follows as usual.
 //!
-//! Where more than two take part, a coordinator has such a connection to each of them, and says
-//! `Order` instead of `Open`, `Step` and `Close`; [`crate::group::net::orders`] has those. A participant
-//! that the coordinator started itself has a pair of local sockets for a connection.
+//! In patterns of many, a coordinator has such a connection to each participant, and sends `Order`
+//! instead of `Open`, `Step` and `Close`; see [`crate::group::net::orders`]. The connection to a
+//! participant that it started itself is a pair of local sockets, or ssh's pipes.
 
 use std::env;
 use std::fs::File;
@@ -46,16 +46,16 @@ use crate::machine::Machine;
 use crate::transport::SocketOptions;
 use crate::wire::Endpoint;
 
-/// Version of the messages below; both sides must have the same.
+/// Version of the messages below; both sides need the same one.
 pub const VERSION: u32 = 8;
 
-/// After how long without a sign of life the system gives the peer's host up.
+/// The time without a packet after which the peer's host counts as dead.
 const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long to wait between two attempts to reach a server that is not up yet.
+/// The time between two attempts to reach a server that is not up yet.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The longest line taken, bytes: none of the messages comes near it.
+/// The longest line that is accepted, bytes: far longer than any message.
 const LINE_LIMIT: u64 = 64 * 1024;
 
 /// One series of messages of one size.
@@ -63,16 +63,16 @@ const LINE_LIMIT: u64 = 64 * 1024;
 pub struct Step {
     /// Bytes: of one message, or of the whole stream in a bulk transfer.
     pub size: u64,
-    /// Bytes of one message of a bulk transfer; messages of a train.
+    /// Bytes of one message of a bulk transfer, or messages of a train.
     pub chunk: u32,
-    /// Messages, or transfers, if nothing is lost.
+    /// Messages, or transfers, without losses.
     pub rounds: u32,
     /// The bytes that fill the messages of a bulk transfer or a flood.
     pub tag: u8,
 }
 
 impl Step {
-    /// So many messages of one size.
+    /// A step of this many messages of one size.
     pub fn of(size: u64, rounds: u32) -> Self {
         Self {
             size,
@@ -106,49 +106,49 @@ pub enum Message {
     Hello {
         /// [`VERSION`] of the sender.
         version: u32,
-        /// Server: the host it is on.
+        /// Server: its host.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         machine: Option<Box<Machine>>,
     },
     /// Client: open a transport and get ready for a pattern.
     Open(Open),
-    /// Server: its socket waits there.
+    /// Server: its socket is ready there.
     Endpoint(Endpoint),
     /// Server: the transport is connected.
     Opened,
     /// Client: a series of messages comes next.
     Step(Step),
-    /// Server: let them come.
+    /// Server: ready for the messages.
     Ready,
     /// Client: done with this transport.
     Close,
     /// Server: the transport is closed.
     Closed,
-    /// Coordinator: what a participant is to do next.
+    /// Coordinator: the participant's next order.
     Order(Order),
-    /// Participant: what came of it.
+    /// Participant: the result of an order.
     Answer(Answer),
-    /// Server or participant: something went wrong; the text says what.
+    /// Server or participant: the error.
     Failed(String),
 }
 
-/// The peer does not answer any more or has ended.
+/// The peer does not answer, or has ended the connection.
 #[derive(Debug, Error)]
 #[error("peer {peer} is gone: {reason}")]
 pub struct PeerGone {
     /// The peer's name.
     pub peer: String,
-    /// How it was noticed.
+    /// How that was noticed.
     pub reason: String,
 }
 
-/// One end of the control connection: a connection to another host, or to another process that was
-/// there before; a pair of sockets between a coordinator and a participant that it started; or the
-/// pipes of ssh, as a participant on another host has them.
+/// One end of the control connection. It is a TCP connection to a server; a pair of sockets between
+/// a coordinator and a participant that it started; or the pipes of ssh, for a participant on
+/// another host.
 #[derive(Debug)]
 pub struct Control {
     input: BufReader<File>,
-    /// The same socket, or the other pipe.
+    /// The same socket as `input`, or the other pipe.
     output: File,
     is_socket: bool,
     name: String,
@@ -159,8 +159,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Takes a connection. `answer_timeout` bounds the wait for each message; a peer whose host
-    /// dies without a word is noticed in any case.
+    /// Wraps a TCP connection. `answer_timeout` limits the wait for each message. The death of the
+    /// peer's host is noticed in any case.
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl Control {
         })
     }
 
-    /// Takes one of a pair of local sockets, the other one being that of the process called `name`.
+    /// Wraps one of a pair of local sockets, whose other end belongs to the process called `name`.
     ///
     /// # Errors
     ///
@@ -210,8 +210,8 @@ impl Control {
         })
     }
 
-    /// Takes what leads to the process called `name` on another host, which has started this one
-    /// by ssh.
+    /// Wraps the pipes to the process called `name` on another host, which has started this one by
+    /// ssh.
     pub fn pipes(input: File, output: File, name: &str) -> Self {
         // "CLIENT PORT SERVER PORT": this host is the server.
         let local = env::var("SSH_CONNECTION").ok().and_then(|connection| {
@@ -236,17 +236,17 @@ impl Control {
         }
     }
 
-    /// This host's address towards the peer, where one is known.
+    /// This host's address towards the peer, if it is known.
     pub fn local(&self) -> Option<SocketAddr> {
         self.local
     }
 
-    /// The peer's name: its address, or what it was given.
+    /// The peer's name: its address, or the name from its constructor.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Says the first word, the server's is to be waited for.
+    /// Sends this side's greeting; [`greeted`](Self::greeted) waits for the server's.
     ///
     /// # Errors
     ///
@@ -258,7 +258,7 @@ impl Control {
         })
     }
 
-    /// Waits for the server's first word.
+    /// Waits for the server's greeting.
     ///
     /// # Errors
     ///
@@ -279,7 +279,7 @@ impl Control {
         Ok(())
     }
 
-    /// The peer's host, if it has told.
+    /// The peer's host, if the greeting described it.
     pub fn peer_machine(&self) -> Option<&Machine> {
         self.peer.as_ref()
     }
@@ -288,29 +288,28 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The connection is between processes of one host and has none.
+    /// The connection is local to a host, and has no addresses.
     pub fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
         let addresses = self.addresses;
         addresses.context("the control connection has no addresses to go by")
     }
 
-    /// Bounds the wait for each message from now on; `None` does not.
+    /// Limits the wait for each message from now on; `None` removes the limit.
     ///
     /// # Errors
     ///
     /// The option cannot be set.
     pub fn set_answer_timeout(&self, timeout: Option<Duration>) -> Result<()> {
-        // Who waits for a pipe ends with ssh.
+        // The read from a pipe ends with ssh.
         if self.is_socket {
             SockRef::from(&self.output).set_read_timeout(timeout)?;
         }
         Ok(())
     }
 
-    /// Ends this side's half of the connection: the peer has nothing to wait for any more.
+    /// Ends this side's half of the connection, so that the peer stops waiting.
     pub fn end(&self) {
-        // Where the connection has broken already, there is nothing left to end; a pipe ends with
-        // the process.
+        // A broken connection needs no end; a pipe ends with the process.
         if self.is_socket {
             let _ = SockRef::from(&self.output).shutdown(Shutdown::Write);
         }
@@ -329,11 +328,11 @@ impl Control {
             .map_err(|error| self.gone(&error).into())
     }
 
-    /// Waits for one message; `None` if the peer has ended the connection between two.
+    /// Waits for one message; `None` if the peer has ended the connection between two messages.
     ///
     /// # Errors
     ///
-    /// [`PeerGone`], or what came is not a message.
+    /// [`PeerGone`], or the line is not a message.
     pub fn receive_or_end(&mut self) -> Result<Option<Message>> {
         let mut line = Vec::new();
         let read = (&mut self.input)
@@ -355,7 +354,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// [`PeerGone`], also at the end of the connection; or what came is not a message.
+    /// [`PeerGone`], also at the end of the connection; or the line is not a message.
     pub fn receive(&mut self) -> Result<Message> {
         match self.receive_or_end()? {
             Some(message) => Ok(message),
@@ -367,7 +366,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// As [`receive`](Self::receive), and the text of `Failed`.
+    /// As [`receive`](Self::receive), or the text of `Failed`.
     pub fn answer(&mut self) -> Result<Message> {
         match self.receive()? {
             Message::Failed(text) => bail!("peer {}: {text}", self.host()),
@@ -375,7 +374,7 @@ impl Control {
         }
     }
 
-    /// Is there a message, or an end of the connection, to be read within `timeout`?
+    /// Returns whether a message, or the end of the connection, can be read within `timeout`.
     ///
     /// # Errors
     ///
@@ -388,13 +387,12 @@ impl Control {
         Ok(ready)
     }
 
-    /// Has more been read from the connection than was asked for, so that waiting on the
-    /// descriptor would tell nothing?
+    /// Is there buffered data, which waiting on the descriptor would not report?
     pub fn has_read_ahead(&self) -> bool {
         !self.input.buffer().is_empty()
     }
 
-    /// The peer's host, for messages.
+    /// The peer's host, for error messages.
     fn host(&self) -> String {
         match self.addresses {
             Some((_, peer)) => peer.ip().to_string(),
@@ -417,12 +415,12 @@ impl Control {
 
 as_fd!([] Control, input.get_ref());
 
-/// Reaches the server at `port` of `host`, trying again for `wait` while it is not up yet, and
-/// greets it. One attempt takes at most `give_up`.
+/// Connects to the server at `port` of `host` and greets it. Tries again for `wait` while it is not
+/// up yet; one attempt takes at most `give_up`.
 ///
 /// # Errors
 ///
-/// There is none, it serves somebody else, or it speaks another version of the control protocol.
+/// There is no server, it serves another client, or it has another version of the control protocol.
 pub fn reach(host: &str, port: u16, wait: Duration, give_up: Duration) -> Result<Control> {
     let deadline = Instant::now() + wait;
     let stream = loop {
@@ -438,7 +436,7 @@ pub fn reach(host: &str, port: u16, wait: Duration, give_up: Duration) -> Result
             }
         }
     };
-    // A server that has failed to open a transport needs its own time to notice.
+    // A server whose transport fails to open needs `give_up` to notice that itself.
     let patience = give_up * 3;
     let mut control = Control::new(stream, Some(patience))?;
     control.hello()?;
@@ -462,7 +460,7 @@ fn try_connect(target: (&str, u16), timeout: Duration) -> io::Result<TcpStream> 
     Err(last)
 }
 
-/// Errors that end by themselves when the other host has come up.
+/// Errors that may end when the other host comes up.
 fn may_come_up(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -474,10 +472,10 @@ fn may_come_up(error: &io::Error) -> bool {
     )
 }
 
-/// IPv4 as IPv4, also where a dual-stack socket shows it mapped into IPv6.
+/// Returns an IPv4 address as IPv4, even if a dual-stack socket shows it as a mapped IPv6 address.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
-        // Only a mapped address changes; others keep flow and scope.
+        // Mapped addresses alone change; others keep flow and scope.
         ip if ip != address.ip() => SocketAddr::new(ip, address.port()),
         _ => address,
     }
@@ -559,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_the_peer_gone_and_between_messages_it_can_be_told() {
+    fn the_end_of_a_connection_means_that_the_peer_is_gone() {
         let (mut one, other) = pair();
         drop(other);
         assert!(one.is_ready(Duration::from_secs(10)).unwrap());
@@ -575,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_an_error() {
+    fn a_line_that_is_no_message_is_an_error() {
         let (mut one, mut other) = pair();
         other.write_all(b"GET / HTTP/1.1\r\n").unwrap();
         let error = one.receive().unwrap_err();

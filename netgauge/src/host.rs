@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! This host's interfaces, and waiting for its descriptors.
+//! This host's interfaces, and waiting for descriptors.
 
 use std::io;
 use std::net::IpAddr;
@@ -27,11 +27,11 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Looks the interface called `name` up.
+    /// Looks up the interface called `name`.
     ///
     /// # Errors
     ///
-    /// There is none, or it is not an Ethernet interface.
+    /// The interface is absent, or not Ethernet.
     pub fn by_name(name: &str) -> Result<Self> {
         let index = interface_index(name)
             .with_context(|| format!("no interface `{name}`: `ip link` lists those there are"))?;
@@ -45,11 +45,11 @@ impl Interface {
         })
     }
 
-    /// Looks the interface that has address `ip` up.
+    /// Looks up the interface that has address `ip`.
     ///
     /// # Errors
     ///
-    /// There is none, or it is not an Ethernet interface.
+    /// The interface is absent, or not Ethernet.
     pub fn by_ip(ip: IpAddr) -> Result<Self> {
         let ip = ip.to_canonical();
         let name = interface_with(ip)?;
@@ -58,7 +58,7 @@ impl Interface {
     }
 }
 
-/// The IP address that an entry is about, if it is about one.
+/// The IP address of an entry, if it has one.
 fn ip_of(entry: &InterfaceAddress) -> Option<IpAddr> {
     let address = entry.address.as_ref()?;
     let v4 = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
@@ -75,8 +75,7 @@ fn interface_with(ip: IpAddr) -> Result<String> {
         .ok_or_else(|| anyhow!("no interface has address {ip}: name one with --interface"))
 }
 
-/// The name of the interface in use, of any kind: the one that was named, or that has address
-/// `local`.
+/// The name of the interface in use, of any kind: the named one, or the one with address `local`.
 pub fn interface_in_use(named: Option<&str>, local: Option<IpAddr>) -> Option<String> {
     match named {
         Some(name) => Some(name.to_owned()),
@@ -84,17 +83,17 @@ pub fn interface_in_use(named: Option<&str>, local: Option<IpAddr>) -> Option<St
     }
 }
 
-/// Is it an address of this host's?
+/// Does this host have the address?
 pub fn is_of_this_host(ip: IpAddr) -> bool {
     ip.is_loopback() || interface_with(ip).is_ok()
 }
 
-/// The IP addresses of the interface called `name`, of which there is at least one: those of IPv4,
-/// then those of IPv6 that lead beyond the link.
+/// The IP addresses of the interface called `name`, at least one: those of IPv4, then those of IPv6
+/// that are not link-local.
 ///
 /// # Errors
 ///
-/// There is no such interface, or it has no such address.
+/// The interface is absent, or has no such address.
 pub fn interface_ips(name: &str) -> Result<Vec<IpAddr>> {
     interface_index(name)
         .with_context(|| format!("no interface `{name}`: `ip link` lists those there are"))?;
@@ -108,13 +107,13 @@ pub fn interface_ips(name: &str) -> Result<Vec<IpAddr>> {
         !addresses.is_empty(),
         "interface {name} has no IP address: `ip address add` gives it one"
     );
-    // IPv4 sorts before IPv6, and each kind keeps its order.
+    // IPv4 sorts before IPv6; the order within a family stays.
     addresses.sort_by_key(IpAddr::is_ipv6);
     Ok(addresses)
 }
 
-/// Waits until one of the descriptors can be read, has ended or failed, and says which; all false
-/// after `timeout`. Without a timeout it waits as long as it takes.
+/// Waits until one of the descriptors can be read, has ended or failed. Returns which; all are
+/// false after `timeout`. `None` waits without a limit.
 ///
 /// # Errors
 ///
@@ -137,7 +136,7 @@ pub fn wait_readable<const N: usize>(
     }
 }
 
-/// Did a receiving or sending call end because its time was over?
+/// Did a receiving or sending call time out?
 pub fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `netgauge lab`: a switch and hosts on it, made of network namespaces of this machine for the
-//! length of a run.
+//! `netgauge lab`: a switch with hosts, made of network namespaces of this machine for one run.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -38,7 +37,7 @@ pub struct LabArgs {
     #[command(flatten)]
     pub measuring: Measuring,
 
-    /// What participants do.
+    /// Options of the participants' work.
     #[command(flatten)]
     pub many: ManyArgs,
 
@@ -46,7 +45,7 @@ pub struct LabArgs {
     #[arg(long, conflicts_with = "plot")]
     pub no_plot: bool,
 
-    /// What they are connected by.
+    /// The switch and the links.
     #[command(flatten, next_help_heading = "The switch")]
     pub switch: Settings,
 }
@@ -57,11 +56,11 @@ fn parse_pattern(name: &str) -> Result<&'static Pattern, String> {
 }
 
 impl LabArgs {
-    /// Makes the lab, measures in it, and takes it away.
+    /// Makes the lab, measures in it, and removes it.
     ///
     /// # Errors
     ///
-    /// Something is missing on this machine, or as the pattern itself.
+    /// This machine lacks something, or the pattern failed.
     pub fn run(&self) -> Result<ExitCode> {
         sockaddr_en::set_family(self.measuring.family);
         let options = self.options()?;
@@ -70,7 +69,7 @@ impl LabArgs {
         self.ensure_able()?;
         let mut signals = Signals::catch()?;
         let built = Temporary::up(&self.switch);
-        // A signal ends the programs that build it, too, and is the better reason.
+        // A signal ends the programs that build the lab as well, and is the better reason.
         signals.check()?;
         let lab = built.context("the lab could not be built")?;
         if self.measuring.format == Format::Table {
@@ -128,17 +127,17 @@ impl LabArgs {
         })
     }
 
-    /// Is a run without esp no use?
+    /// Is a run useless without ESP?
     fn wants_esp(&self) -> Result<bool> {
         if self.pattern.roles() == Some(Roles::Grid) {
             return Ok(true);
         }
-        // Of all transports, it is left out where it does not work.
+        // With `-m all`, ESP is left out if it does not work.
         let named = self.measuring.transports()?;
         Ok(!self.measuring.is_all() && named.iter().any(|kind| kind.name.starts_with("esp")))
     }
 
-    /// Says what is missing before anything is made.
+    /// Checks the requirements before anything is made.
     fn ensure_able(&self) -> Result<()> {
         ensure!(
             nix::unistd::geteuid().is_root(),
@@ -154,7 +153,7 @@ impl LabArgs {
     }
 }
 
-/// Prints a line of the report; whoever was to read it may be gone.
+/// Prints a line of the report; the reader may have closed the pipe.
 fn say(line: fmt::Arguments<'_>) -> Result<()> {
     writeln!(io::stdout(), "{line}").context("writing the report")
 }
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_kept() {
+    fn given_options_are_kept() {
         let lab = parse("many-one --hosts 4 --clients 3 --seed 9 --no-plot -s 1K -c 2").unwrap();
         let options = lab.options().unwrap();
         assert_eq!(options.group.many.clients, Some(Numbers(vec![3])));

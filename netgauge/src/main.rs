@@ -19,7 +19,7 @@ use netgauge::transport::mpi;
 use netgauge::watch::{Watch, INTERRUPTED};
 use netgauge::wrong_line::{is_wrong_line, wrong_line};
 
-/// Exit status of a wrong command line, as the parser has it.
+/// Exit status of a wrong command line, the same as the parser's.
 const WRONG_LINE: u8 = 2;
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The options that say what is measured and how it is reported, wherever that is.
+//! The options of what is measured and how it is reported, for all kinds of runs.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -21,19 +21,19 @@ use crate::transport::{kinds, SocketOptions};
 /// not one of the two experimental types that EDP and ESP use.
 pub const DEFAULT_ETHERTYPE: u16 = 0x4E47;
 
-/// Port on which the two sides find each other.
+/// Port of the server's control connection.
 pub const DEFAULT_PORT: u16 = 2805;
 
-/// How long to wait for a server that is not up yet, if `--wait` does not say.
+/// How long to wait for a server that is not up yet, without option `--wait`.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
-/// The word of option -m for all transports.
+/// The value of option -m for all transports.
 const ALL: &str = "all";
 
-/// The least number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).
+/// The smallest number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).
 const LEAST_ETHERTYPE: u16 = 0x0600;
 
-/// The most sizes per doubling: what is below a kilobyte then comes byte by byte.
+/// The most sizes per doubling: below a kilobyte these are all sizes.
 const MOST_GRADE: u32 = 1000;
 
 /// Groups of options in the help.
@@ -107,7 +107,7 @@ pub struct Measuring {
     #[arg(help_heading = LINKS, long, value_name = "NUMBER", default_value_t = AF_ENET)]
     pub family: u16,
 
-    /// Those of the transports' sockets.
+    /// Options of the transports' sockets.
     #[command(flatten)]
     pub sockets: SocketOptions,
 }
@@ -117,7 +117,7 @@ impl Measuring {
     ///
     /// # Errors
     ///
-    /// One is unknown.
+    /// A transport is unknown.
     pub fn transports(&self) -> Result<Vec<&'static Kind>> {
         match &self.mode[..] {
             ALL => Ok(kinds::all()),
@@ -136,7 +136,7 @@ impl Measuring {
         self.tests.map_or(pattern.tests, NonZeroU32::get)
     }
 
-    /// Does option -m ask for all transports, so that what does not work here is to be left out?
+    /// Does option -m ask for all transports, so that those that do not work here are left out?
     pub fn is_all(&self) -> bool {
         self.mode == ALL
     }
@@ -146,7 +146,7 @@ fn milliseconds(number: u32) -> Duration {
     Duration::from_millis(number.into())
 }
 
-/// A time of so many seconds.
+/// A duration in seconds.
 pub(crate) fn seconds(number: u16) -> Duration {
     Duration::from_secs(number.into())
 }

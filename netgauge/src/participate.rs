@@ -16,12 +16,12 @@ use crate::server::{converse, ServerOptions};
 /// Where `ip netns` keeps the names of network namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// Runs a process that a coordinator has started: its control connection is its standard
-/// input, or with `stdio` that and its standard output.
+/// Runs a participant that a coordinator has started. Its control connection is its standard input,
+/// or its standard input and output with `stdio`.
 ///
 /// # Errors
 ///
-/// Output that is none of netgauge's on the control connection.
+/// The control connection failed, or the coordinator does not follow the protocol.
 pub fn participate(namespace: Option<&str>, stdio: bool, options: &ServerOptions) -> Result<()> {
     const PEER: &str = "coordinator";
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
@@ -37,7 +37,7 @@ pub fn participate(namespace: Option<&str>, stdio: bool, options: &ServerOptions
         }
     }
     match converse(control, options) {
-        // What ended the coordinator it says itself.
+        // The coordinator reports itself what ended it.
         Err(error) if error.is::<PeerGone>() => Ok(()),
         ended => ended,
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub const WITHOUT: &str =
     "this netgauge draws no pictures: it was built without the cargo feature `pictures`";
 
-/// Forms of a picture, by the end of its file's name.
+/// Forms of a picture, by its file's extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// SVG.
@@ -33,11 +33,11 @@ impl Form {
     }
 }
 
-/// Reads the name of a picture's file on the command line.
+/// Parses the name of a picture's file on the command line.
 ///
 /// # Errors
 ///
-/// As [`Form::of`]; any name, if this program draws no pictures.
+/// As [`Form::of`]; every name, if this program draws no pictures.
 pub fn parse_path(text: &str) -> Result<PathBuf, String> {
     if !cfg!(feature = "pictures") {
         return Err(WITHOUT.to_owned());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The side that waits: does its part of whatever clients want to measure.
+//! The server, which does its part of what clients measure.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -17,10 +17,11 @@ use crate::registry::{self, Pattern};
 use crate::transport::kinds;
 use crate::transport::{self, Context, Role, SocketOptions, Transport};
 
-/// How often the server looks, while datagrams fail to come, whether the client has given up.
+/// The interval at which the server checks, while no datagram arrives, whether the client has given
+/// up.
 const LOOK_AROUND: Duration = Duration::from_millis(200);
 
-/// The server's orders.
+/// The server's options.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Interface; without one, that of the control connection.
@@ -31,11 +32,11 @@ pub struct ServerOptions {
     pub once: bool,
 }
 
-/// Opens the port clients come to: IPv6 and IPv4, or IPv4 where there is no IPv6.
+/// Opens the port of the control connection: for IPv6 and IPv4, or for IPv4 where there is no IPv6.
 ///
 /// # Errors
 ///
-/// The port is taken or not allowed, or the address is not of this host.
+/// The port is taken or not allowed, or this host does not have the address.
 pub fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
     let bind = |ip: IpAddr| TcpListener::bind(SocketAddr::new(ip, port));
     let listener = match address {
@@ -56,20 +57,20 @@ pub fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
     })
 }
 
-/// Serves clients, one after the other; with `once`, the first one only.
+/// Serves clients, one after the other; with `once`, only the first one.
 ///
 /// # Errors
 ///
-/// The listening socket failed; with `once`, also what ended the client's session early.
+/// The listening socket failed; with `once`, the error that ended the client's session early.
 pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
-            // The client went away before it was its turn.
+            // The client closed the connection while it waited.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => return Err(error).context("waiting for clients"),
         };
-        // Others wait while somebody is connected who does not even greet.
+        // Other clients wait while this one is connected, even before its greeting.
         let result = Control::new(stream, Some(options.give_up)).and_then(|control| {
             let peer = control.name().to_owned();
             eprintln!("netgauge: client {peer}");
@@ -83,7 +84,7 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
     }
 }
 
-/// Does what the client or coordinator at the other end says until it ends the connection.
+/// Follows the client or coordinator until it ends the connection.
 ///
 /// # Errors
 ///
@@ -113,7 +114,7 @@ pub fn converse(control: Control, options: &ServerOptions) -> Result<()> {
 struct Session {
     control: Control,
     context: Context,
-    /// The coordinator's orders.
+    /// Carries out the coordinator's orders.
     worker: Worker,
 }
 
@@ -127,7 +128,7 @@ struct Pair {
 impl Session {
     fn run(mut self) -> Result<()> {
         self.greet()?;
-        // From here on the client takes its time.
+        // From here on the client may be silent for any time.
         self.control.set_answer_timeout(None)?;
         let mut pair = None;
         while let Some(message) = self.control.receive_or_end()? {
@@ -148,7 +149,7 @@ impl Session {
                         Some(pair) => self.follow(pair, &step),
                     };
                     if let Err(error) = result {
-                        // The client's end of the transport must hear of it too.
+                        // Closing the transport makes the client's end notice the failure.
                         pair = None;
                         self.failed(&error)?;
                     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! SIGINT and SIGTERM as something that can be waited for, so that a run ends in order.
+//! SIGINT and SIGTERM as a descriptor to wait for, so that a run ends in order.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -11,12 +11,12 @@ use anyhow::{bail, Context as _, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use thiserror::Error;
 
-/// The user has ended the run with a signal.
+/// The user has interrupted the run with a signal.
 #[derive(Debug, Error)]
 #[error("interrupted")]
 pub struct Interrupted;
 
-/// Did the user end the run?
+/// Did the user interrupt the run?
 pub fn is_interrupted(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Interrupted>().is_some()
 }
@@ -33,7 +33,7 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// A system call failed.
     pub fn catch() -> Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
@@ -49,8 +49,8 @@ impl Signals {
         })
     }
 
-    /// Has one come since the last look? It is told once, so that what has to be done after it is
-    /// not interrupted by it again.
+    /// Fails if a signal has come since the last check. A signal is reported once, so that it does
+    /// not interrupt the work that follows it.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Signals {
         }
     }
 
-    /// Has one been told of?
+    /// Has a signal been reported?
     pub fn came(&self) -> bool {
         self.came
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Message sizes as option `-s` has them, and the steps of option `-g`.
+//! Message sizes in option `-s`, and the steps of option `-g`.
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -10,8 +10,8 @@ use std::str::FromStr;
 pub struct SizeSpec(Vec<(u64, u64)>);
 
 impl SizeSpec {
-    /// The sizes, ascending and each once. A range is walked geometrically with `grade` sizes per
-    /// doubling, beginning at its lower end, and always holds its upper end.
+    /// The sizes, ascending and without repetition. A range has `grade` sizes per doubling in
+    /// geometric steps from its lower end, and its upper end.
     pub fn expand(&self, grade: NonZeroU32) -> Vec<u64> {
         let mut sizes = Vec::new();
         for &(from, to) in &self.0 {
@@ -43,8 +43,8 @@ impl FromStr for SizeSpec {
     }
 }
 
-/// Reads numbers and ranges of them, separated by commas; `number` reads one, which is called
-/// `what`.
+/// Parses numbers and ranges of numbers, separated by commas; `number` parses one, and `what` is
+/// its name in errors.
 pub(crate) fn parse_ranges<T: PartialOrd>(
     text: &str,
     what: &str,
@@ -63,7 +63,7 @@ pub(crate) fn parse_ranges<T: PartialOrd>(
     text.split(',').map(range).collect()
 }
 
-/// The digits of a number, and what K, M or G behind them stands for: powers of `base`.
+/// Splits a number into its digits and the factor of a final K, M or G: a power of `base`.
 pub(crate) fn split_unit(text: &str, base: u64) -> (&str, u64) {
     let power = match text.as_bytes().last() {
         Some(b'k' | b'K') => 1,
@@ -74,7 +74,7 @@ pub(crate) fn split_unit(text: &str, base: u64) -> (&str, u64) {
     (&text[..text.len() - 1], base.pow(power))
 }
 
-/// Reads a size in bytes, with K, M or G for the powers of 1024.
+/// Parses a size in bytes, with K, M or G for powers of 1024.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let wrong =
         || format!("`{text}` is not a size: write bytes, as in 1024, 64K or 16M, at least 1");
@@ -83,14 +83,14 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         return Err(wrong());
     }
     let number: u64 = digits.parse().map_err(|_| wrong())?;
-    // 2^40 bytes: far above any run, and exact in the arithmetic of the steps.
+    // 2^40 bytes: far more than any run has, and exact in the steps' arithmetic.
     number
         .checked_mul(factor)
         .filter(|size| (1..=1 << 40).contains(size))
         .ok_or_else(wrong)
 }
 
-/// Prints a size in the largest unit that keeps it whole: `64 B`, `1 KiB`, `1500 B`.
+/// Formats a size in the largest unit that keeps it whole: `64 B`, `1 KiB`, `1500 B`.
 pub fn human(size: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     UNITS
@@ -125,7 +125,7 @@ mod tests {
     fn the_grade_is_the_number_of_sizes_per_doubling() {
         assert_eq!(expand("64-256", 2), [64, 91, 128, 181, 256]);
         assert_eq!(expand("16-32", 4), [16, 19, 23, 27, 32]);
-        // Where steps round to the same size, it comes once.
+        // Steps that round to the same size give it once.
         assert_eq!(expand("1-4", 4), [1, 2, 3, 4]);
         assert_eq!(expand("1-512", 1000), Vec::from_iter(1..=512));
     }

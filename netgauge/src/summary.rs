@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Figures of a series of measured times.
+//! Statistics of measured times, and of other samples.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,11 +8,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// By which rule samples are outliers (Tukey's fences), for people.
+/// The rule for outliers (Tukey's fences), for people.
 pub const OUTLIER_RULE: &str =
     "more than 1.5 interquartile ranges below the first or above the third quartile";
 
-/// The parts of a percent that [`Percent`] counts in.
+/// The parts of a percent that [`Percent`] counts.
 const PARTS: u32 = 1000;
 
 const FIRST_QUARTILE: Percent = Percent(25 * PARTS);
@@ -24,7 +24,7 @@ const THIRD_QUARTILE: Percent = Percent(75 * PARTS);
 pub struct Percent(u32);
 
 impl Percent {
-    /// The least of `sorted` that so many percent of them are not above: the nearest rank.
+    /// The smallest of `sorted` that this percentage does not exceed: the nearest rank.
     fn of(self, sorted: &[u64]) -> Option<u64> {
         let whole = u128::from(100 * PARTS);
         let rank = (sorted.len() as u128 * u128::from(self.0)).div_ceil(whole);
@@ -83,27 +83,27 @@ impl From<Percent> for String {
 /// A series of times in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Least.
+    /// Minimum.
     pub min: u64,
     /// Arithmetic mean, rounded down.
     pub avg: u64,
-    /// Middle one; of an even number, the mean of the two middle ones, rounded down.
+    /// Median; of an even number, the mean of the middle two, rounded down.
     pub median: u64,
-    /// Greatest.
+    /// Maximum.
     pub max: u64,
-    /// Standard deviation of a sample (by n - 1), rounded; 0 of a single one.
+    /// Standard deviation of a sample (by n - 1), rounded; 0 for a single time.
     #[serde(default)]
     pub stddev: u64,
-    /// Times that so many percent of the samples are not above (nearest rank).
+    /// Percentiles: the times that these percentages of the samples do not exceed (nearest rank).
     #[serde(default)]
     pub percentiles: BTreeMap<Percent, u64>,
-    /// How many samples are outliers, by [`OUTLIER_RULE`].
+    /// The number of outliers, by [`OUTLIER_RULE`].
     #[serde(default)]
     pub outliers: u64,
 }
 
 impl Summary {
-    /// Sums the samples up, with these percentiles; `None` if there are none.
+    /// Summarises samples, with these percentiles; `None` if there are none.
     pub fn with(mut samples: Vec<u64>, percents: &[Percent]) -> Option<Self> {
         samples.sort_unstable();
         let (&min, &max) = (samples.first()?, samples.last()?);
@@ -114,7 +114,7 @@ impl Summary {
             midpoint(samples[middle - 1], samples[middle])
         };
         let sum: u128 = samples.iter().copied().map(u128::from).sum();
-        // A mean lies between its samples, so it fits where they fit.
+        // A mean lies between its samples, so it fits their type.
         let avg = (sum / samples.len() as u128) as u64;
         let percentile = |percent: &Percent| Some((*percent, percent.of(&samples)?));
         Some(Self {
@@ -146,7 +146,7 @@ fn outliers(sorted: &[u64]) -> Option<u64> {
     let first = i128::from(FIRST_QUARTILE.of(sorted)?);
     let third = i128::from(THIRD_QUARTILE.of(sorted)?);
     let range = third - first;
-    // In halves, for the sake of the half.
+    // In halves, as the quartiles may have one.
     let inside = 2 * first - 3 * range..=2 * third + 3 * range;
     let outside = |sample: &&u64| !inside.contains(&(2 * i128::from(**sample)));
     Some(sorted.iter().filter(outside).count() as u64)
@@ -157,8 +157,8 @@ pub fn mbit_per_s(bytes: u64, nanoseconds: u64) -> f64 {
     bytes as f64 * 8_000.0 / nanoseconds.max(1) as f64
 }
 
-/// Jain's fairness index of these amounts: 1 if all are equal, 1/n if one has everything. Nothing
-/// at all is equal shares too.
+/// Jain's fairness index of amounts: 1 if all are equal, 1/n if one has everything. It is 1 as well
+/// if all are 0.
 pub fn jain(amounts: &[u64]) -> f64 {
     let sum: f64 = amounts.iter().map(|amount| *amount as f64).sum();
     let squares: f64 = amounts.iter().map(|amount| (*amount as f64).powi(2)).sum();
@@ -172,7 +172,7 @@ pub fn jain(amounts: &[u64]) -> f64 {
 pub(crate) mod tests {
     use super::*;
 
-    /// Some percentiles.
+    /// Percentiles for tests.
     pub(crate) fn percents() -> [Percent; 3] {
         ["90", "95", "99"].map(percent)
     }
@@ -262,7 +262,7 @@ pub(crate) mod tests {
             r#"{"min":7,"avg":8,"median":8,"max":9,"stddev":1,"percentiles":{"99.9":9},"outliers":0}"#
         );
         assert_eq!(serde_json::from_str::<Summary>(&json).unwrap(), summary);
-        // What an earlier netgauge has written is read too.
+        // The format of an earlier netgauge can be read as well.
         let early = r#"{"min":7,"avg":8,"median":8,"max":9}"#;
         assert_eq!(four(&serde_json::from_str(early).unwrap()), [7, 8, 8, 9]);
     }
@@ -294,12 +294,12 @@ pub(crate) mod tests {
         assert!(close(jain(&[7]), 1.0));
         assert!(close(jain(&[0, 0, 0, 9]), 0.25));
         assert!(close(jain(&[0; 3]), 1.0));
-        // k of n share equally: k/n.
+        // If k of n share equally, the index is k/n.
         let half: Vec<u64> = std::iter::repeat_n(0, 8)
             .chain(std::iter::repeat_n(1000, 8))
             .collect();
         assert!(close(jain(&half), 0.5));
-        // (1+2+3)^2 / (3 * (1+4+9)) = 36/42, whatever the unit.
+        // (1+2+3)^2 / (3 * (1+4+9)) = 36/42, in any unit.
         assert!(close(jain(&[1, 2, 3]), 36.0 / 42.0));
         assert!(close(jain(&[1 << 40, 2 << 40, 3 << 40]), 36.0 / 42.0));
     }

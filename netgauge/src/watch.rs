@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A run of two that its user may end at any time: what was measured by then is printed.
+//! A run of two that a signal may end at any time: the results so far are printed.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -17,32 +17,32 @@ use crate::report::format::Format;
 use crate::report::Report;
 use crate::signals::Signals;
 
-/// Exit status when a signal ended the run: what a shell gives for SIGINT.
+/// Exit status when a signal ended the run, as a shell gives it for SIGINT.
 pub const INTERRUPTED: u8 = 130;
 
-/// A run: how far it is, for a person who watches, and what it has measured.
+/// A run: its progress, for a person who watches, and its results so far.
 #[derive(Debug)]
 pub struct Watch {
     bar: Bar,
     state: Mutex<State>,
 }
 
-/// How far it is with what it has measured.
+/// The state of a run.
 #[derive(Debug)]
 enum State {
-    /// It goes on; a signal would print this.
+    /// It goes on; a signal would print this report.
     Running(Option<Report>),
-    /// It has its report, and prints it or has printed it.
+    /// It is complete, and prints its report or has printed it.
     Over,
 }
 
 impl Watch {
-    /// Watches a run of so many sizes. From now on SIGINT and SIGTERM end the process, with a
-    /// report in `format` of what was measured.
+    /// Watches a run of this many sizes. From now on SIGINT and SIGTERM end the process, with a
+    /// report of the results so far in `format`.
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// A system call failed.
     pub fn begin(sizes: u64, format: Format) -> Result<Arc<Self>> {
         let watch = Arc::new(Self {
             bar: Bar::new(sizes),
@@ -50,7 +50,7 @@ impl Watch {
         });
         let signals = Signals::catch()?;
         let both = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
-        // They would end calls of the one who measures, which then would look failed.
+        // Signals would interrupt calls of the measuring thread, which would then appear to fail.
         both.thread_block().context("blocking signals")?;
         let watched = Arc::clone(&watch);
         thread::Builder::new()
@@ -70,20 +70,20 @@ impl Watch {
         Ok(watch)
     }
 
-    /// The run is over: from now on a signal does not print its report a second time. A further one
-    /// still ends the process. If a signal was the first to end the run, this does not return.
+    /// Ends the watch: a signal no longer prints the report, but still ends the process. Does not
+    /// return if a signal has already ended the run.
     pub fn end(&self) {
         *self.state() = State::Over;
         self.bar.finish();
     }
 
-    /// Holds the run where it is, unless it is over.
+    /// Locks the state, unless the run is over.
     fn interrupt(&self) -> Option<MutexGuard<'_, State>> {
         let state = self.state();
         matches!(*state, State::Running(_)).then_some(state)
     }
 
-    /// Prints what was measured, and ends the process. The run is held, so that nobody else prints.
+    /// Prints the results so far, and ends the process. The lock keeps other threads from printing.
     fn exit(&self, state: &State, format: Format) -> ! {
         self.bar.finish();
         if let State::Running(Some(report)) = state {
@@ -133,7 +133,7 @@ mod tests {
         drop(held);
         watch.end();
         assert!(watch.interrupt().is_none());
-        // Nor does what is told too late bring it back.
+        // A late result does not bring it back.
         watch.measured(samples::report());
         assert!(watch.interrupt().is_none());
     }

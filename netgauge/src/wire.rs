@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Addresses of sockets as the two ends send them to each other on the control connection.
+//! Addresses of sockets, which the two ends send each other on the control connection.
 
 use std::fs;
 use std::net::IpAddr;
@@ -9,17 +9,17 @@ use std::os::unix::fs::MetadataExt;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-/// Where a transport's socket can be reached.
+/// The address of a transport's socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// Port; 0 where the transport has none, or the side only connects.
+    /// Port; 0 if the transport has none, or the side only connects.
     pub port: u16,
-    /// Ethernet address, where the transport uses one.
+    /// Ethernet address, if the transport uses one.
     pub mac: Option<String>,
-    /// IP address, where it is not understood to be that of the control connection.
+    /// IP address, if it is not that of the control connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<IpAddr>,
-    /// Where the process is, for transports within a host.
+    /// The host and network namespace of the process, for transports within a host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
     /// Path of a local socket.
@@ -43,16 +43,16 @@ pub struct SocketId {
     pub node: u32,
 }
 
-/// One of the job's two processes.
+/// One of the two processes of an MPI job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankOf {
     /// mpirun's name of the job.
     pub(crate) job: String,
-    /// 0 or 1.
+    /// The rank, 0 or 1.
     pub(crate) rank: i32,
 }
 
-/// A running kernel, and one of its network namespaces.
+/// A network namespace of a running kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// The kernel's boot identifier.
@@ -62,11 +62,11 @@ pub struct Place {
 }
 
 impl Place {
-    /// This thread's.
+    /// The namespace of this thread.
     ///
     /// # Errors
     ///
-    /// `/proc` does not tell.
+    /// `/proc` does not have it.
     pub fn here() -> Result<Self> {
         // Other threads of the process may be in other namespaces.
         let (boot, namespace) = (
@@ -79,7 +79,7 @@ impl Place {
         })
     }
 
-    /// Is the other one on the same host?
+    /// Is the other namespace on the same host?
     pub fn is_same_host(&self, other: &Self) -> bool {
         self.boot == other.boot
     }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_told_apart_and_so_are_namespaces_of_one() {
+    fn hosts_and_their_namespaces_are_distinguished() {
         let here = Place::here().unwrap();
         assert_eq!(here, Place::here().unwrap());
         let beside = Place {

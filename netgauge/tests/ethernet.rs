@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Raw Ethernet frames, and IP addresses, between the two ends of a veth pair, in a network
-//! namespace of the test's own. Needs root and the program `ip`.
+//! Raw Ethernet frames, and IP addresses, between the two ends of a veth pair in a network
+//! namespace of the test. Needs root and the program `ip`.
 
 mod common;
 
@@ -25,7 +25,8 @@ fn ip(arguments: &str) {
     );
 }
 
-/// Runs `test` in a thread with a network namespace of its own, where veth `left` leads to `right`.
+/// Runs `test` in a thread with a network namespace of its own, where veth `left` is connected to
+/// `right`.
 fn with_veth(test: impl FnOnce() + Send + 'static) {
     let thread = thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNET).expect("this test needs root, for a network namespace");
@@ -42,8 +43,8 @@ fn with_veth(test: impl FnOnce() + Send + 'static) {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-/// Measures from the pair's end `left`, the control connection on loopback; the server looks at
-/// `there`.
+/// Measures from the pair's end `left`, with the control connection on loopback; the server uses
+/// interface `there`.
 fn measure_from(there: &str, options: &str) -> Report {
     let client = format!("--interface left {options}");
     measure_with(&format!("--interface {there}"), &client, &Quiet)
@@ -56,8 +57,8 @@ fn complete(options: &str) -> Report {
     report
 }
 
-/// The same with frames. Nothing makes good a frame that a busy host dropped or took too long over;
-/// that they do come back shows in the others.
+/// As [`complete`], with frames: a busy host may drop some or delay them too long, so the run may
+/// fail. Other tests show that they return.
 fn some_come_back(options: &str, rows: usize) {
     let report = complete(options);
     assert_eq!(report.runs[0].rows.len(), rows);
@@ -67,7 +68,7 @@ fn some_come_back(options: &str, rows: usize) {
 
 #[test]
 fn frames_of_every_size_come_back() {
-    // 1500 bytes fill a frame; more go as several.
+    // 1500 bytes fill a frame; larger messages are several frames.
     with_veth(|| some_come_back("-m raw -s 1,45,46,1500,1501,65536 -c 5 --warmup 1", 6));
 }
 
@@ -99,7 +100,7 @@ fn another_ethernet_type_does_as_well() {
 #[test]
 fn a_link_that_loses_everything_ends_the_run() {
     with_veth(|| {
-        // The server looks at an interface that `left` does not lead to.
+        // The server uses an interface that `left` is not connected to.
         ip("link add elsewhere type veth peer name nowhere");
         ip("link set elsewhere up");
         ip("link set nowhere up");

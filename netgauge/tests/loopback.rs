@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Client and server in one process, over the transports that every kernel has.
+//! Client and server in one process, over the transports of every kernel.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn measure(options: &str) -> Report {
     measure_with("", options, &Quiet)
 }
 
-/// The same of a run that is complete.
+/// As [`measure`], for a run that must be complete.
 fn complete(options: &str) -> Report {
     let report = measure(options);
     assert!(report.is_complete(), "{options}: {report:?}");
@@ -92,7 +92,7 @@ fn logp_over_tcp_and_udp() {
             else {
                 panic!("{row:?}");
             };
-            // The sending call is a part of the round trip.
+            // The sending call is part of the round trip.
             assert!(0 < send_overhead_ns.min && send_overhead_ns.max < rtt_ns.max);
             assert!(0 < receive_overhead_ns.min);
             assert!(*latency_ns <= rtt_ns.median / 2);
@@ -151,7 +151,7 @@ fn a_flood_of_records_has_a_packet_for_each() {
 }
 
 #[test]
-fn what_keeps_no_records_apart_is_left_out_of_a_flood_of_them() {
+fn transports_without_records_are_left_out_of_a_flood_of_records() {
     let report = complete("-m all -x one-one,flood -s 1 -c 20 --eor");
     for name in ["unix", "tcp-zerocopy", "tcp-splice"] {
         let title = format!("{name}, flood");
@@ -176,7 +176,7 @@ fn messages_beyond_a_datagram_are_no_flood() {
     assert!(error.contains("lower -s"), "{error}");
 }
 
-/// Keeps what would be reported if the run ended, each time that it is told.
+/// Keeps the last report of the progress.
 struct Snapshots(Mutex<Vec<Report>>);
 
 impl Progress for Snapshots {
@@ -188,7 +188,7 @@ impl Progress for Snapshots {
 }
 
 #[test]
-fn an_interruption_finds_what_is_done_done() {
+fn interrupt_preserves_results() {
     let snapshots = Snapshots(Mutex::new(Vec::new()));
     measure_with("", "-m tcp,udp -s 1 -c 1 --send-buffer 64K", &snapshots);
     let snapshots = snapshots.0.into_inner().unwrap();
@@ -203,7 +203,7 @@ fn an_interruption_finds_what_is_done_done() {
     let expected: [&[(bool, usize)]; 4] = [
         &[(false, 0)],
         &[(false, 1)],
-        // Nothing is known of udp yet, but all of tcp.
+        // There are no results of udp yet, but all of tcp.
         &[(true, 1), (false, 0)],
         &[(true, 1), (false, 1)],
     ];
@@ -238,7 +238,7 @@ fn connections_are_set_up_over_tcp() {
 
 #[test]
 fn a_clean_path_loses_nothing() {
-    // However long a busy machine lets it wait.
+    // With enough time on a busy machine.
     let report = complete("-m tcp,udp -x recovery -c 50 --loss-timeout 60000");
     for run in &report.runs {
         let sizes: Vec<_> = run.rows.iter().map(|row| row.size).collect();
@@ -273,7 +273,7 @@ fn a_transport_that_fails_is_named_and_the_rest_goes_on() {
         }
     }
     let count = Count(AtomicU64::new(0));
-    // Loopback is no Ethernet device, so these two fail on the client's side, with any kernel.
+    // Loopback is no Ethernet device, so these two fail on the client's side with any kernel.
     let report = measure_with("", "-m raw,tcp,esp,udp -s 1,2 -c 1", &count);
     assert!(!report.is_complete());
     let failed: Vec<_> = report
@@ -286,13 +286,13 @@ fn a_transport_that_fails_is_named_and_the_rest_goes_on() {
         unreachable!()
     };
     assert!(error.contains("--interface"), "{error}");
-    // A watcher sees the end of the bar all the same.
+    // The bar reaches its end in any case.
     assert_eq!(count.0.into_inner(), 8);
 }
 
 #[test]
-fn a_failure_on_the_servers_side_is_told_by_the_client() {
-    // The server has been told an interface that is not there.
+fn the_client_reports_a_failure_of_the_server() {
+    // The server uses an interface that does not exist.
     let cli = parse("--server --once --interface absent0");
     let listener = server::listen(Some(Ipv4Addr::LOCALHOST.into()), 0).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -336,8 +336,8 @@ fn a_failure_on_the_servers_side_is_told_by_the_client() {
 }
 
 #[test]
-fn a_server_that_is_at_anothers_service_is_told_to_be() {
-    // A connection is made before the server takes it.
+fn a_busy_server_is_reported_as_such() {
+    // The kernel completes the connection before the server accepts it.
     let busy = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = busy.local_addr().unwrap().port();
     let give_up = Duration::from_millis(100);
@@ -354,7 +354,7 @@ fn sizes_beyond_a_pattern_are_refused_before_anything_runs() {
     assert!(error.contains("lower -s"), "{error}");
 }
 
-/// The transports that every kernel has, on one host, with other options than the default.
+/// The transports of every kernel, on one host, with options other than the default.
 #[test]
 fn every_transport_that_needs_no_module_does_every_pattern_with_options() {
     let all = "tcp,udp,unix,tcp-zerocopy,tcp-splice";
@@ -383,7 +383,7 @@ fn every_transport_that_needs_no_module_does_every_pattern_with_options() {
 }
 
 #[test]
-fn zero_copy_sends_that_were_copied_are_told() {
+fn copied_zero_copy_sends_are_reported() {
     let report = measure("-m tcp-zerocopy -s 100000 -c 2");
     let about = &report.runs[0].about;
     assert!(
@@ -393,8 +393,8 @@ fn zero_copy_sends_that_were_copied_are_told() {
 }
 
 #[test]
-fn all_transports_are_those_that_work_here_and_why_others_do_not_is_told() {
-    // On loopback those on Ethernet do not.
+fn all_transports_are_measured_or_left_out_with_a_reason() {
+    // Transports on Ethernet do not work on loopback.
     let report = complete("-m all -x one-one,bulk -s 64 -c 2 --nodelay off");
     for name in ["tcp", "udp", "unix", "tcp-zerocopy", "tcp-splice"] {
         let runs: Vec<_> = report

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The manual page has every option, subcommand, transport and pattern that there is, and no other
-//! option.
+//! The manual page has all options, subcommands, transports and patterns, and no other option.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +9,7 @@ use netgauge::cli::Cli;
 use netgauge::registry::PATTERNS;
 use netgauge::transport::kinds::KINDS;
 
-// The page has `netgauge plot` as well.
+// The page has `netgauge plot`, which needs the feature.
 #[cfg(feature = "pictures")]
 #[test]
 fn options_are_those_of_the_program() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Patterns of many participants, each a process on loopback: what is measured, and how it ends
-//! when one of them dies.
+//! Patterns of many participants, each a process on loopback: their results, and how they end when
+//! a participant dies.
 
 mod common;
 
@@ -22,12 +22,12 @@ fn servers(count: usize, arguments: &str) -> Vec<Server> {
     (0..count).map(|_| Server::start(arguments)).collect()
 }
 
-/// A coordinator of these servers, with one-many.
+/// A coordinator of these servers, for one-many.
 fn coordinator(servers: &[Server], arguments: &str) -> Command {
     coordinator_of("one-many", servers, arguments)
 }
 
-/// A coordinator of these servers, with a pattern.
+/// A coordinator of these servers, for a pattern.
 fn coordinator_of(pattern: &str, servers: &[Server], arguments: &str) -> Command {
     let names: Vec<_> = servers.iter().map(Server::name).collect();
     let mut command = netgauge(&format!("-x {pattern} --peers {}", names.join(",")));
@@ -43,20 +43,20 @@ fn begin(pattern: &str, servers: &mut [Server], arguments: &str) -> Child {
     child
 }
 
-/// Starts one-many with more to do than there ever could be time for.
+/// Starts one-many with more rounds than there is time for.
 fn endless(servers: &mut [Server]) -> Child {
     let endless = "--server-index 0 -s 64K -c 2000000000 --clients 2,3";
     begin("one-many", servers, endless)
 }
 
-/// A run failed, and says that this server was to blame: its error.
+/// Checks that a run failed, and that the error names this server.
 fn failed_by(output: &Output, said: &str) {
     assert_eq!(output.status.code(), Some(1));
     let stderr = text(&output.stderr);
     assert!(stderr.contains(said), "{said}: {stderr}");
 }
 
-/// Those that are left serve the next coordinator.
+/// Checks that the remaining servers serve the next coordinator.
 fn go_on(pattern: &str, servers: &[Server]) {
     succeed(coordinator_of(pattern, servers, "-s 1 -c 1"));
 }
@@ -82,7 +82,7 @@ fn every_number_of_clients_and_every_size_is_measured() {
     let options = "--clients 1-3 -s 1,64K,1M -c 3 --warmup 1 --rate 1G --congestion reno";
     let output = run(coordinator(&servers, &format!("{options} --format json")));
     assert!(output.status.success(), "{}", text(&output.stderr));
-    // Nobody watches, so nothing but the report is printed.
+    // Standard error is no terminal, so it has no bar.
     assert_eq!(text(&output.stderr), "");
     let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
     let names: Vec<_> = servers.iter().map(Server::name).collect();
@@ -121,7 +121,7 @@ fn every_number_of_clients_and_every_size_is_measured() {
     let csv = text(&csv.stdout);
     let (comments, lines): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
     assert_eq!(lines.len(), 1 + 3 * 3);
-    // What is known of the servers is the same, and of the coordinator less.
+    // The servers have equal facts, the coordinator has fewer.
     assert_eq!(comments.len(), 4, "{csv}");
     let table = text(&run(coordinator(&servers, options)).stdout);
     for expected in ["tcp reno", "1 MiB", "median share", "worst fairness"] {
@@ -244,8 +244,8 @@ fn a_member_that_falls_silent_is_named() {
         signal(&servers[1].process, Signal::SIGSTOP);
         let output = finish(child);
         signal(&servers[1].process, Signal::SIGCONT);
-        // Stopped before its rounds began it answers nothing, and in the midst of them sends
-        // nothing.
+        // A process that is stopped before the rounds does not answer; one that is stopped during
+        // them does not send.
         failed_by(&output, &servers[1].name());
     }
 }
@@ -274,7 +274,7 @@ fn a_coordinator_that_is_interrupted_takes_the_processes_it_started_with_it() {
     server.await_client();
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     let started = loop {
-        // The kernel lists them where it was built to; the child is there before the first round.
+        // The kernel lists children if it was built to; this one exists before the first round.
         match std::fs::read_to_string(&children) {
             Ok(text) if text.trim().is_empty() => thread::yield_now(),
             listed => break listed.unwrap().trim().to_owned(),
@@ -316,7 +316,7 @@ fn many_one_is_measured_as_one_many_is() {
 
 #[test]
 fn all_take_part_in_all_to_all_and_in_bisection() {
-    // An odd number: of a bisection, one pauses.
+    // An odd number: in a bisection, one pauses.
     let servers = servers(5, "");
     for pattern in ["all-to-all", "bisection"] {
         let options = "-s 1,256K -c 4 --seed 3 --rate 1G";
@@ -365,7 +365,7 @@ fn all_take_part_in_all_to_all_and_in_bisection() {
 #[test]
 fn a_member_that_is_killed_is_named_and_the_others_go_on_serving() {
     for pattern in ["many-one", "all-to-all", "bisection"] {
-        // Member 0 keeps the time; whoever dies is to be named.
+        // Member 0 keeps the time. Any member that dies must be named.
         for victim in [0, 2] {
             let mut servers = servers(4, "");
             let child = begin(pattern, &mut servers, "-s 64K -c 2000000000 --seed 1");
@@ -382,9 +382,9 @@ fn a_member_that_is_killed_is_named_and_the_others_go_on_serving() {
 fn a_run_that_is_interrupted_prints_what_was_measured() {
     for pattern in ["one-many", "many-one", "all-to-all", "bisection"] {
         let mut servers = servers(3, "");
-        // The first size is done before the second, which never is.
+        // The first size is complete; the second never completes.
         let child = begin(pattern, &mut servers, "-s 1,1M -c 100000 --warmup 0");
-        // Some rounds are done once the servers have used the processor for a while.
+        // Some rounds are complete once the servers have used the processor for a while.
         let ticks = |server: &Server| {
             let path = format!("/proc/{}/stat", server.process.id());
             let stat = std::fs::read_to_string(path).unwrap();
@@ -412,7 +412,7 @@ fn a_run_that_is_interrupted_prints_what_was_measured() {
     }
 }
 
-/// A file of the test's own that is removed in the end.
+/// A file of the test, which is removed at its end.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -425,13 +425,13 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A test that failed has said so already.
+        // A failed test has reported its own error.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// A coordinator of hosts by something in place of ssh: a shell here, which gets the host as $0 and
-/// the line for the shell there as $1.
+/// A coordinator with a substitute for ssh: a local shell, with the host as $0 and the remote
+/// shell's line as $1.
 fn by_ssh(hosts: &Scratch, script: &str, arguments: &str) -> Command {
     let mut command = netgauge("-m tcp --interface lo --hostfile");
     command
@@ -472,7 +472,7 @@ fn hosts_that_cannot_be_reached_are_named() {
         said.contains("node1: ssh, or netgauge there, ended with status 255"),
         "{said}"
     );
-    // It says nothing as long as nothing is said to it.
+    // It writes nothing until it receives something.
     let output = run(by_ssh(
         &hosts,
         "exec cat >/dev/null",
@@ -490,7 +490,7 @@ fn hosts_that_cannot_be_reached_are_named() {
 #[test]
 fn a_host_that_dies_is_named() {
     let hosts = Scratch::new("dying", "node0\nnode1\nnode2\n");
-    // The last one is killed after some words, in the midst of the rounds.
+    // The last one is killed after some messages, during the rounds.
     let script = "if [ $0 = node2 ]; then \
         sh -c \"echo \\$\\$; exec \\$0\" \"$1\" | { read pid; sed -u 12q; kill -9 $pid; }; \
         else exec sh -c \"$1\"; fi";
@@ -501,7 +501,7 @@ fn a_host_that_dies_is_named() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_with_what_to_do() {
+fn wrong_options_are_refused_with_a_remedy() {
     let servers = servers(2, "");
     for (arguments, status, expected) in [
         ("-m udp", 2, "tcp, esp"),
@@ -524,13 +524,13 @@ fn a_failed_transport_leaves_the_others_measured() {
     let output = run(coordinator(&servers, "-m esp,tcp -s 1 -c 1 --format json"));
     assert_eq!(output.status.code(), Some(1));
     let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
-    // Loopback is no Ethernet interface, with the module or without.
+    // Loopback is no Ethernet interface, with or without the module.
     assert!(error(&report.runs[0]).contains("127.0.0.1"));
     assert_eq!(report.runs[1].outcome, Outcome::Ok);
 }
 
 #[test]
-fn of_all_transports_those_that_do_not_work_are_left_out_and_it_is_told_why() {
+fn transports_that_do_not_work_are_left_out_with_a_reason() {
     let servers = servers(3, "");
     for (pattern, clients) in [("one-many", "--clients 1,2"), ("bisection", "")] {
         let options = format!("-m all -s 1 -c 1 {clients}");
@@ -544,7 +544,8 @@ fn of_all_transports_those_that_do_not_work_are_left_out_and_it_is_told_why() {
             assert!(runs.iter().any(|run| run["transport"] == name), "{report}");
         }
         assert!(runs.iter().all(|run| run["status"] == "ok"), "{report}");
-        // Loopback is no Ethernet interface, with the module or without; TIPC's may be there.
+        // Loopback is no Ethernet interface, with or without the module; TIPC's module may be
+        // loaded.
         let left_out = report["left_out"].as_array().unwrap();
         let esp = left_out.iter().filter(|out| out["transport"] == "esp");
         assert_eq!(esp.count(), 1, "{report}");

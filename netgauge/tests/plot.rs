@@ -34,7 +34,7 @@ const OVERHEADS: &str = r#"{
   ]
 }"#;
 
-/// A directory that goes with its owner.
+/// A directory that is removed when dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -57,12 +57,12 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What is left behind is in the directory for temporary files.
+        // A leftover is in the directory for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Draws `files` as this picture.
+/// The command that draws `files` as this picture.
 fn plot(files: &[impl AsRef<OsStr>], options: &str, picture: &str) -> Command {
     let mut command = netgauge(&format!("plot {options} -o"));
     command.arg(picture).args(files);
@@ -93,7 +93,7 @@ fn draw(directory: &Directory, files: &[impl AsRef<OsStr>], options: &str) -> St
 }
 
 #[test]
-fn what_was_measured_on_loopback_is_drawn_as_every_kind() {
+fn results_of_loopback_are_drawn_as_every_kind() {
     let directory = Directory::new("plot");
     let server = Server::start("");
     let measured = |name: &str, options: &str| {
@@ -137,7 +137,7 @@ fn what_was_measured_on_loopback_is_drawn_as_every_kind() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_refused_and_leaves_no_picture() {
+fn files_that_cannot_be_drawn_are_refused_without_a_picture() {
     let directory = Directory::new("refused");
     let picture = directory.path("picture.svg");
     let params = directory.file("params.json", PARAMS);

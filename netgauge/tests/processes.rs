@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The program itself: what it prints, how it ends, also when its peer dies.
+//! The program: its output, its exit status, and its end when the peer dies.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn one_server_serves_client_after_client_in_every_format() {
     let report: Report = serde_json::from_slice(&json.stdout).unwrap();
     assert!(report.is_complete());
     assert_eq!(report.runs.len(), 11);
-    // Both are on this host.
+    // Both ends are on this host.
     let record = report.record.unwrap();
     let device = |part: &str| {
         record.hosts[part]
@@ -42,7 +42,7 @@ fn one_server_serves_client_after_client_in_every_format() {
         "{}",
         record.command
     );
-    // Nobody watches, so nothing but the report is printed, and what is not in it.
+    // Standard error is no terminal: it has no bar, only what the report leaves out.
     let stderr = text(&json.stderr);
     assert!(
         stderr.starts_with("netgauge: left out: udp, setup: "),
@@ -53,7 +53,7 @@ fn one_server_serves_client_after_client_in_every_format() {
     let csv = run(server.client(&format!("{options} --format csv")));
     let csv = text(&csv.stdout);
     let (comments, lines): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
-    // A pattern has one kind of times, but setup two and logp four; udp has no connections to set
+    // Patterns have one kind of times; setup has two and logp four. udp has no connections to set
     // up.
     let kinds_of_times = [1, 1, 4, 1, 1, 1].map(|kinds| 4 * kinds);
     assert_eq!(lines.len(), 1 + kinds_of_times.iter().sum::<usize>());
@@ -85,7 +85,7 @@ fn a_pair_that_cannot_be_measured_is_refused_before_anything_runs() {
         ("--eor", "add -x flood"),
         ("--block 1M", "add -x bulk"),
     ] {
-        // Nobody listens there, and nobody is asked.
+        // No server listens there, and none is needed.
         let line = format!("--connect 127.0.0.1 --port 1 --wait 0 {options}");
         let output = run(netgauge(&line));
         assert_eq!(output.status.code(), Some(2), "{options}");
@@ -169,9 +169,9 @@ fn a_failed_transport_is_status_1_and_the_others_are_in_the_report() {
     );
 }
 
-/// On a terminal, standard error is beside the report, which has it already.
+/// On a terminal, standard error appears next to the report, which has the error already.
 #[test]
-fn what_the_table_says_is_not_said_again_on_a_terminal() {
+fn errors_in_the_table_are_not_repeated_on_a_terminal() {
     let server = Server::start("");
     let client = server.client("-m raw,tcp -s 8 -c 2");
     let program = client.get_program().to_str().unwrap();
@@ -185,7 +185,7 @@ fn what_the_table_says_is_not_said_again_on_a_terminal() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.matches("FAILED").count(), 1, "{said}");
     assert!(!said.contains("netgauge: raw, one-one"), "{said}");
-    // Where the table goes elsewhere, it is.
+    // If standard output is no terminal, standard error has it.
     let output = run(client);
     let stderr = text(&output.stderr);
     assert!(stderr.starts_with("netgauge: raw, one-one: "), "{stderr}");
@@ -196,11 +196,11 @@ fn what_the_table_says_is_not_said_again_on_a_terminal() {
 fn a_server_that_is_killed_is_named_and_the_client_ends() {
     for transport in ["tcp", "udp"] {
         let mut server = Server::start("");
-        // More tests than could ever be done.
+        // More tests than there is time for.
         let client = start(server.client(&format!(
             "-m {transport},tcp -s 1 -c 2000000000 --format json"
         )));
-        // Now there is somebody to die to.
+        // The client is connected now.
         server.await_client();
         server.process.kill().unwrap();
 
@@ -243,7 +243,7 @@ fn once_ends_the_server_with_its_client() {
 
 #[test]
 fn no_server_is_answered_with_how_to_start_one() {
-    // The port was free a moment ago and nobody listens on it now.
+    // The port was free before, and no process listens on it now.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -300,7 +300,7 @@ fn strangers_do_not_bring_the_server_down() {
 }
 
 #[test]
-fn one_who_connects_and_says_nothing_does_not_keep_the_others() {
+fn a_silent_connection_does_not_block_the_server() {
     let mut server = Server::start("--give-up 1");
     let mute = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     server.await_client();
@@ -318,7 +318,7 @@ fn a_wrong_command_line_is_status_2() {
         run(netgauge("--server --format xml")).status.code(),
         Some(2)
     );
-    // What the parser cannot know; nobody is asked for any of it, and nothing reported.
+    // Errors that the parser does not find. No server is contacted, and nothing is reported.
     for (line, expected) in [
         ("--connect h -x ring", "no pattern `ring`"),
         ("--connect h -m tpc", "no transport `tpc`"),
@@ -343,14 +343,14 @@ fn a_wrong_command_line_is_status_2() {
 }
 
 #[test]
-fn bash_takes_the_completions_and_offers_what_begins_so() {
+fn bash_takes_the_completions_and_offers_options_by_prefix() {
     let mut shell = Command::new("bash");
     shell.args(["--norc", "-e"]).stdin(Stdio::piped());
     let mut shell = start(shell);
     let script = succeed(netgauge("completions bash"));
     let mut stdin = shell.stdin.take().unwrap();
     stdin.write_all(&script).unwrap();
-    // What bash calls when the line is "netgauge --give-" and tab is pressed.
+    // The call of bash for the line "netgauge --give-" when tab is pressed.
     let question = "COMP_WORDS=(netgauge --give-) COMP_CWORD=1\n\
                     _netgauge netgauge --give- netgauge\necho \"${COMPREPLY[@]}\"\n";
     stdin.write_all(question.as_bytes()).unwrap();
@@ -360,7 +360,7 @@ fn bash_takes_the_completions_and_offers_what_begins_so() {
     assert_eq!(text(&output.stdout), "--give-up\n");
 }
 
-/// The process prints what it has measured, so there is nothing left to interrupt.
+/// The process prints its results, so there is nothing left to interrupt.
 #[test]
 fn a_signal_while_the_report_is_printed_does_not_print_it_again() {
     let server = Server::start("");
@@ -386,17 +386,16 @@ fn a_signal_while_the_report_is_printed_does_not_print_it_again() {
 #[test]
 fn an_interrupted_client_prints_what_it_has_measured() {
     let server = Server::start("");
-    // The first size is done at once, the second would take an hour.
+    // The first size takes no time, the second would take an hour.
     let options = "-x bulk -s 1,1G -c 1000 --warmup 0 --format json";
     let mut pause = Duration::from_millis(50);
-    // How long the first size takes cannot be heard from outside: later and later, until it has
-    // been measured.
+    // The duration of the first size is unknown, so the delay grows until that size was measured.
     loop {
         let child = start(server.client(options));
         thread::sleep(pause);
         kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
         let output = finish(child);
-        // Before it has caught signals, one kills it.
+        // A signal before the handler is installed kills the process.
         if output.status.signal() != Some(Signal::SIGINT as i32) {
             assert_eq!(output.status.code(), Some(130));
             assert_eq!(text(&output.stderr).trim(), "netgauge: interrupted");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Command lines of patterns of many, and what is planned by them.
+//! Command lines of patterns of many, and their plans.
 
 use anyhow::{bail, Result};
 use clap::Parser as _;
@@ -32,7 +32,7 @@ fn planned(line: &str) -> Plan {
 }
 
 #[test]
-fn patterns_of_two_and_of_many_are_told_apart() {
+fn patterns_of_two_and_of_many_are_distinguished() {
     let of = |line| registry::many(&parse(line).pattern).map(|one| one.map(|one| one.info.name));
     assert_eq!(of("-x one-one,bulk --connect h").unwrap(), None);
     assert_eq!(of("-x all --connect h").unwrap(), None);
@@ -103,7 +103,7 @@ fn all_are_those_that_have_streams() {
         names("-x one-many -m all --netns a,b"),
         ["tcp", "esp", "unix", "tipc"].map(|name| (name, true))
     );
-    // What is named has to work.
+    // A named transport has to work.
     assert_eq!(
         names("-x many-one -m all --congestion reno --netns a,b")[..2],
         [("tcp", false), ("esp", true)]

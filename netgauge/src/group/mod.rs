@@ -12,7 +12,7 @@
 //! coordinator                 member 0, a server or one of many     the other members
 //! patterns, esp_params        worker: listens, connects, accepts    worker: the same
 //!   mesh                        exchange::Exchange                    exchange::Exchange
-//!     remotes  --orders-->        or rpc::ask                           or rpc::ask
+//!     remotes  --orders-->        or rpc::run                           or rpc::run
 //! ```
 //!
 //! One measurement is a [mesh](coordinator::mesh): its members connect, do rounds of one or more

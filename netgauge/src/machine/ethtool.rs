@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Facts of a network device: the questions of `ethtool(8)` that need no privileges.
+//! Facts of a network device: the requests of `ethtool(8)` that need no privileges.
 //!
-//! They go by `ioctl` and not by sysfs, since that shows the devices of the network namespace that
-//! mounted it, not of the caller's.
+//! They use `ioctl` and not sysfs, which shows the devices of the network namespace that mounted
+//! it, not of the caller's.
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 
-/// Numbers of the questions (`linux/ethtool.h`).
+/// Numbers of the requests (`linux/ethtool.h`).
 const GET_DRIVER: u32 = 0x03;
 const GET_LINK: u32 = 0x4c;
 const GET_TSO: u32 = 0x1e;
 const GET_GSO: u32 = 0x23;
 const GET_GRO: u32 = 0x2b;
 
-/// Speed of a link that does not know it.
+/// The speed that a link reports if it does not know it.
 const SPEED_UNKNOWN: u32 = u32::MAX;
 
-/// The most words of a link's modes: as many as fit into the count's signed byte.
+/// The most words of a link's modes: as many as the count's signed byte allows.
 const MOST_WORDS: usize = 3 * 127;
 
-/// The questions.
+/// A request.
 ///
 /// # Safety
 ///
-/// The type is plain C data that any bytes are a value of; it begins with the question's number,
-/// and the kernel answers that question with at most as many bytes as the type has.
+/// The type is plain C data for which any bytes are a value. It begins with the request's number,
+/// and the kernel answers that request with at most as many bytes as the type has.
 unsafe trait Question {}
 
 /// `struct ethtool_drvinfo`.
@@ -45,13 +45,13 @@ struct Value {
     value: u32,
 }
 
-/// `struct ethtool_link_settings`, and the modes behind it.
+/// `struct ethtool_link_settings`, with the modes that follow it.
 #[repr(C)]
 struct Link {
     question: u32,
     speed: u32,
     others: [u8; 7],
-    /// Words of one of the three sets of modes; negative if the kernel has another number.
+    /// Words of each of the three sets of modes; negative if the kernel has another number.
     words: i8,
     more: [u8; 4],
     reserved: [u32; 7],
@@ -66,11 +66,11 @@ unsafe impl Question for Value {}
 // three times as many words as `words` says, 127 at most, for which there is room.
 unsafe impl Question for Link {}
 
-/// Asks about the device called `name`.
+/// Sends a request for the device called `name`.
 fn ask<Q: Question>(name: &str, question: &mut Q) -> io::Result<()> {
     // SAFETY: `ifreq` is plain C data for which all zero bytes are a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last byte stays zero.
+    // The last byte stays zero and terminates the name.
     if name.len() >= request.ifr_name.len() {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }
@@ -78,7 +78,7 @@ fn ask<Q: Question>(name: &str, question: &mut Q) -> io::Result<()> {
         *to = libc::c_char::from_ne_bytes([from]);
     }
     request.ifr_ifru.ifru_data = std::ptr::from_mut(question).cast();
-    // Any socket of the network namespace will do.
+    // Any socket of the network namespace serves.
     let socket = UnixDatagram::unbound()?;
     // SAFETY: the descriptor is open; the kernel reads the name in `request`, which is terminated,
     // and reads and writes through its pointer, which is to `question`: borrowed for the call, and
@@ -113,7 +113,7 @@ pub(super) fn speed(name: &str) -> Option<u32> {
         reserved: [0; 7],
         modes: [0; MOST_WORDS],
     };
-    // The first answer is how many words to ask for.
+    // The first answer has the number of words to request.
     ask(name, &mut link).ok()?;
     if link.words < 0 {
         link.words = link.words.checked_neg()?;
@@ -123,7 +123,7 @@ pub(super) fn speed(name: &str) -> Option<u32> {
     Some(link.speed).filter(|speed| ![0, SPEED_UNKNOWN].contains(speed))
 }
 
-/// The offloads that matter to the size of packets and are on.
+/// The offloads that are on, among those that change the size of packets.
 pub(super) fn offloads(name: &str) -> Option<Vec<String>> {
     let is_on = |question| {
         let mut value = Value { question, value: 0 };
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn loopback_answers_what_it_can() {
-        // It has no link to ask about, but offloads as any device.
+        // Loopback has no link settings, but offloads like other devices.
         assert_eq!(speed("lo"), None);
         assert!(offloads("lo").is_some());
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A host as far as it matters to results: kernel, processors, device, settings.
+//! A host's facts that matter to results: kernel, processors, device, settings.
 //!
-//! Facts that cannot be found out are left out.
+//! Unknown facts are left out.
 
 mod ethtool;
 
@@ -35,7 +35,7 @@ pub struct Machine {
     /// How many of them netgauge may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processors: Option<usize>,
-    /// The device by which the other host is reached.
+    /// The device that leads to the other host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<Device>,
     /// TCP's congestion control.
@@ -70,8 +70,8 @@ pub struct Device {
 }
 
 impl Machine {
-    /// This host, seen from this process's network namespace. `device` is the name of the one in
-    /// use, if there is one.
+    /// This host, in this process's network namespace. `device` is the name of the device in use,
+    /// if there is one.
     pub fn here(device: Option<&str>) -> Self {
         Self {
             netgauge: env!("CARGO_PKG_VERSION").to_owned(),
@@ -86,7 +86,7 @@ impl Machine {
         }
     }
 
-    /// All of it in short pieces, for people.
+    /// All facts as short texts for people.
     pub fn facts(&self) -> Vec<String> {
         let mut facts = Vec::new();
         facts.extend(self.host.clone());
@@ -118,7 +118,7 @@ impl Device {
         }
     }
 
-    /// All of it in short pieces, for people.
+    /// All facts as short texts for people.
     pub fn facts(&self) -> Vec<String> {
         let mut facts = vec![match &self.driver {
             Some(driver) => format!("{} ({driver})", self.name),
@@ -134,7 +134,7 @@ impl Device {
     }
 }
 
-/// A file's text without the white space around it; `None` if there is none.
+/// A file's text without surrounding white space; `None` if there is no text.
 fn read(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -149,7 +149,7 @@ fn processor() -> Option<String> {
     Some(model.trim().to_owned())
 }
 
-/// The module's version, or what stands for it where it has none.
+/// The module's version, or a substitute if it has none.
 fn module() -> Option<String> {
     let module = Path::new("/sys/module/enet");
     read(module.join("version"))
@@ -170,7 +170,7 @@ fn parameters(directory: &Path) -> BTreeMap<String, String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A host with everything.
+    /// A host with all facts.
     pub(crate) fn sample(host: &str) -> Machine {
         let machine = serde_json::json!({
             "netgauge": "0.1.0", "host": host, "kernel": "7.2.12-cloud-amd64",

@@ -12,8 +12,8 @@
 //!   trip so far, so the message is there: the time of the receiving call is o_r(s).
 //! * The leader sends a train of n messages of s bytes, and receives a byte, in the time RTT_n(s).
 //!   Each message after the first adds a gap: g(s) = (RTT_n(s) - RTT(s)) / (n - 1).
-//! * One direction takes L + g: RTT(s) = (L + g(s)) + (L + g(1)), so L = (RTT(s) - g(s) - g(1)) /
-//!   2. In this model, L begins with the sending call.
+//! * One direction takes L + g: RTT(s) = (L + g(s)) + (L + g(1)), so
+//!   L = (RTT(s) - g(s) - g(1)) / 2. In this model, L begins with the sending call.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lost_too_often_is_called_by_its_name() {
+    fn too_many_losses_name_the_lost_unit() {
         for (what, in_a_row, in_all) in [
             (
                 Lost::Message,
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_tests_takes_all_memory_beforehand() {
+    fn memory_is_reserved_for_a_limited_number_of_times() {
         assert!(times(100).capacity() >= 100);
         // Memory for all of them would be 32 GiB.
         assert!(times(u32::MAX).capacity() < 1 << 24);

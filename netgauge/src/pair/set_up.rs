@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn why_no_connection_opens_is_told() {
+    fn a_failed_connect_has_its_reason() {
         static REFUSED: Tcp = Tcp(|_, _| {
             Ok(Box::new(|| {
                 Err(io::Error::from(ErrorKind::ConnectionRefused)).context("connecting")

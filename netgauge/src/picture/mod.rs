@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Pictures: drawn by one piece of code, written as SVG or PNG.
+//! Pictures, drawn by the same code as SVG or PNG.
 //!
-//! SVG has its text as text. PNG is drawn larger and averaged down, so that edges are smooth, with
-//! a font that is part of the program: no host needs to have one.
+//! SVG contains its text as text. PNG is drawn larger and averaged, so that edges are smooth. Its
+//! font is part of the program, so no host needs one.
 
 mod scaled;
 
@@ -22,14 +22,14 @@ use scaled::Scaled;
 /// The family of all text in pictures.
 pub const FONT: &str = "sans-serif";
 
-/// Pixels of a PNG for each of the drawing's, in each direction: enough for paper.
+/// Pixels of a PNG per pixel of the drawing, in each direction: enough for paper.
 const DENSITY: u32 = 2;
-/// How many dots a pixel of the PNG is averaged from, in each direction: what [`average`] does.
+/// Dots that are averaged to one pixel of the PNG, in each direction: the factor of [`average`].
 const SMOOTHING: u32 = 2;
-/// The most pixels of a drawing that is written as PNG: a hundred times an ordinary one's.
+/// The most pixels of a drawing that is written as PNG: a hundred times those of an ordinary one.
 const MOST_PIXELS: u64 = 50_000_000;
 
-/// The point of a text that is at its coordinates.
+/// The point of a text that is at its coordinates: the left end of its middle line.
 pub const START: Pos = Pos {
     h_pos: HPos::Left,
     v_pos: VPos::Center,
@@ -41,12 +41,12 @@ pub type Area<B> = DrawingArea<B, Shift>;
 /// Errors of a backend.
 pub type Failure<B> = DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>;
 
-/// Something to draw.
+/// A drawing.
 pub trait Drawing {
     /// Its width and height, pixels.
     fn size(&self) -> (u32, u32);
 
-    /// Draws it on an area of this size.
+    /// Draws it on an area of its size.
     ///
     /// # Errors
     ///
@@ -54,11 +54,11 @@ pub trait Drawing {
     fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>>;
 }
 
-/// Writes a drawing to a file, in the form that its name says.
+/// Writes a drawing to a file, in the form that the file's extension names.
 ///
 /// # Errors
 ///
-/// It cannot be drawn or written.
+/// It cannot be drawn, or the file cannot be written.
 pub fn save(drawing: &impl Drawing, path: &Path) -> Result<()> {
     let picture = match Form::of(path) {
         Ok(Form::Svg) => svg(drawing)?.into_bytes(),
@@ -68,7 +68,7 @@ pub fn save(drawing: &impl Drawing, path: &Path) -> Result<()> {
     fs::write(path, picture).with_context(|| format!("writing {}", path.display()))
 }
 
-/// A drawing as SVG.
+/// Returns a drawing as SVG.
 ///
 /// # Errors
 ///
@@ -82,11 +82,11 @@ pub fn svg(drawing: &impl Drawing) -> Result<String> {
     Ok(text)
 }
 
-/// A drawing as PNG.
+/// Returns a drawing as PNG.
 ///
 /// # Errors
 ///
-/// It is too large, or what drawing says.
+/// It is too large, or cannot be drawn.
 pub fn png(drawing: &impl Drawing) -> Result<Vec<u8>> {
     know_font();
     let (width, height) = drawing.size();
@@ -115,7 +115,7 @@ fn draw<B: DrawingBackend>(drawing: &impl Drawing, area: &Area<B>) -> Result<()>
     result.map_err(|error| anyhow!("drawing: {error}"))
 }
 
-/// Writes a text; `place` is the point of it that is at `at`.
+/// Writes a text; `place` is its point that is at `at`.
 ///
 /// # Errors
 ///
@@ -132,16 +132,16 @@ pub fn label<B: DrawingBackend>(
     area.draw(&Text::new(text, at, style))
 }
 
-/// Tells plotters the program's font, by which it measures text, and draws it in PNG.
+/// Registers the program's font with plotters, which measures text by it and draws it in PNG.
 fn know_font() {
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| {
-        // The font is constant; were it damaged, drawing would say that there is none.
+        // The font is a constant; if it were damaged, drawing would fail for want of a font.
         let _ = plotters::style::register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
     });
 }
 
-/// Makes one pixel of a square of four dots. `width` is that of the dots, an even number.
+/// Averages squares of four dots to pixels. `width` is in dots, an even number.
 fn average(dots: &[u8], width: usize) -> Vec<u8> {
     const DOT: usize = 3;
     let mut pixels = Vec::with_capacity(dots.len() / 4);
@@ -153,7 +153,7 @@ fn average(dots: &[u8], width: usize) -> Vec<u8> {
                     + u16::from(upper[DOT + colour])
                     + u16::from(lower[colour])
                     + u16::from(lower[DOT + colour]);
-                // A mean of bytes is a byte.
+                // The mean of bytes fits a byte.
                 pixels.push((sum / 4) as u8);
             }
         }
@@ -185,7 +185,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Width, height, and the pixels of a PNG.
+    /// The width, height and pixels of a PNG.
     pub(crate) fn decode(file: &[u8]) -> (u32, u32, Vec<u8>) {
         let decoder = png::Decoder::new(std::io::Cursor::new(file));
         let mut reader = decoder.read_info().unwrap();
@@ -207,7 +207,7 @@ pub(crate) mod tests {
     fn png_is_denser_and_shows_every_element() {
         let (width, height, pixels) = decode(&png(&Sample).unwrap());
         assert_eq!((width, height), (160, 80));
-        // Where in the drawing, from left, top to right, bottom, is there a pixel like this?
+        // The bounds of the pixels with this property: left, top, right, bottom.
         let any = |from: (u32, u32), to: (u32, u32), is: fn(&[u8]) -> bool| {
             (from.1 * 2..to.1 * 2).any(|y| {
                 (from.0 * 2..to.0 * 2).any(|x| {
@@ -257,7 +257,7 @@ pub(crate) mod tests {
 
     #[test]
     fn squares_are_averaged() {
-        // Two pixels of four dots each.
+        // Two pixels, each of four dots.
         let row = [0, 0, 0, 100, 0, 0, 9, 9, 9, 9, 9, 9];
         let other = [0, 0, 0, 100, 0, 8, 9, 9, 9, 9, 9, 9];
         assert_eq!(average(&[row, other].concat(), 4), [50, 0, 2, 9, 9, 9]);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A backend that has everything drawn larger on another one, lines and text too.
+//! A backend that draws everything larger on another one, including lines and text.
 
 use plotters::prelude::*;
 use plotters_backend::{
     BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingErrorKind,
 };
 
-/// `inner`, seen as if it were smaller by a whole factor.
+/// `inner`, which appears smaller by an integer factor.
 pub(super) struct Scaled<B> {
     inner: B,
     factor: u32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Axes, logarithmic or from zero: how far they go, where they have ticks, and what is said there.
+//! Axes, logarithmic or from zero: their ranges, ticks and labels.
 
 use crate::sizes::human;
 
@@ -11,16 +11,16 @@ pub enum Unit {
     Bytes,
     /// Things, in powers of two.
     Count,
-    /// Anything else, in powers of ten.
+    /// Others, in powers of ten.
     Number,
 }
 
-/// How places on an axis go by the values.
+/// How positions on an axis depend on the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// By their logarithms: equal factors are equally long.
+    /// By their logarithms: equal factors have equal lengths.
     Logarithmic,
-    /// By the values themselves, from 0: shares of the whole can be seen.
+    /// By the values themselves, from 0: shares of the whole are visible.
     FromZero,
 }
 
@@ -29,7 +29,7 @@ pub enum Scale {
 pub struct Axis {
     /// Its label.
     pub(super) label: String,
-    /// How it goes.
+    /// The scale of its positions.
     pub(super) scale: Scale,
     unit: Unit,
     low: f64,
@@ -37,11 +37,12 @@ pub struct Axis {
     values: Vec<f64>,
 }
 
-/// The most ticks of an axis.
+/// The largest number of ticks on an axis.
 const MOST: usize = 9;
 
 impl Axis {
-    /// One from 0 to a little more than the greatest of these values. Its ticks are the library's.
+    /// An axis from 0 to a little above the greatest of these values. The library chooses its
+    /// ticks.
     pub fn from_zero(label: &str, values: impl Iterator<Item = f64>) -> Self {
         let most = values.fold(0.0, f64::max);
         Self {
@@ -54,14 +55,14 @@ impl Axis {
         }
     }
 
-    /// A logarithmic one on which these values, all above 0, have their places.
+    /// A logarithmic axis that includes these values, all above 0.
     pub fn new(label: &str, unit: Unit, values: impl Iterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.collect();
         values.sort_unstable_by(f64::total_cmp);
         values.dedup();
         let low = values.first().copied().unwrap_or(1.0);
         let high = values.last().copied().unwrap_or(1.0);
-        // A twentieth more at either end, and something at all for a single value.
+        // A twentieth more at either end, and some range for a single value.
         let room = (high / low).powf(0.05).max(1.05);
         Self {
             label: label.to_owned(),
@@ -73,17 +74,17 @@ impl Axis {
         }
     }
 
-    /// From where to where it goes.
+    /// The range.
     pub(super) fn range(&self) -> std::ops::Range<f64> {
         self.low..self.high
     }
 
-    /// A place beside that of `value` on a logarithmic axis, by a share of the axis.
+    /// The position next to that of `value` on a logarithmic axis, by a share of the axis.
     pub(super) fn beside(&self, value: f64, share: f64) -> f64 {
         value * (self.high / self.low).powf(share)
     }
 
-    /// Where a logarithmic one has ticks, ascending.
+    /// The ticks of a logarithmic axis, ascending.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let inside = |ticks: &mut dyn Iterator<Item = f64>| -> Vec<f64> {
             ticks.filter(|tick| self.range().contains(tick)).collect()
@@ -106,7 +107,7 @@ impl Axis {
             self.high.log10().ceil() as i32,
         );
         if decades < 0.8 {
-            // So narrow that it is nearly linear.
+            // The range is so narrow that the axis is nearly linear.
             let step = nice_step((self.high - self.low) / 6.0);
             let (first, last) = ((self.low / step).ceil() as i64, (self.high / step) as i64);
             return (first..=last).map(|tick| tick as f64 * step).collect();
@@ -123,7 +124,7 @@ impl Axis {
         }))
     }
 
-    /// The values, without those whose text would be in that of the one before.
+    /// The values whose labels do not overlap with that of the one before.
     fn readable(&self) -> Vec<f64> {
         let room = match self.unit {
             Unit::Bytes => 0.09,
@@ -141,7 +142,7 @@ impl Axis {
         ticks
     }
 
-    /// The text at a tick.
+    /// The label of a tick.
     pub(super) fn text(&self, tick: f64) -> String {
         match self.unit {
             Unit::Bytes => human(tick.round() as u64),
@@ -151,7 +152,7 @@ impl Axis {
     }
 }
 
-/// The least of 1, 2, 5 times a power of ten that is not below `least`.
+/// The smallest number that is 1, 2 or 5 times a power of ten and not below `least`.
 fn nice_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let parts = [1.0, 2.0, 5.0].map(|part| part * power);
@@ -161,7 +162,7 @@ fn nice_step(least: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// A number without zeros that say nothing.
+/// A number without trailing zeros.
 fn number(value: f64) -> String {
     if value >= 1000.0 {
         return format!("{value:.0}");
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_whose_texts_would_be_in_each_other_have_one_tick() {
+    fn sizes_whose_labels_would_overlap_have_one_tick() {
         let sizes = [1.0, 64.0, 1024.0, 1460.0, 65_536.0];
         assert_eq!(
             texts(Unit::Bytes, &sizes),

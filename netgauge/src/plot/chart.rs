@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Lines over a logarithmic axis. They differ by colour, dash and mark, so that they can be told
-//! apart on paper too, and a transport's line looks the same in every picture.
+//! Lines over a logarithmic axis. They differ by colour, dash and mark, so that they are distinct
+//! on paper as well. A transport's line looks the same in every picture.
 
 use std::collections::BTreeMap;
 
@@ -13,38 +13,38 @@ use super::axis::{Axis, Scale};
 use crate::picture::{self, label, Area, Drawing, Failure, FONT, START};
 use crate::transport::kinds::KINDS;
 
-/// Width of the lines' part, pixels.
+/// Width of the part with the lines, pixels.
 const WIDTH: u32 = 720;
-/// Height of the picture, if the legend needs no more, pixels.
+/// Height of the picture, unless the legend is higher, pixels.
 const HEIGHT: u32 = 480;
 /// Height of a title's line, pixels.
 const TITLE: u32 = 24;
-/// Room for the vertical axis, pixels.
+/// Width of the vertical axis, pixels.
 const LEFT: u32 = 72;
-/// Room left of that, and right of the lines, pixels.
+/// Margin left of that axis, and right of the lines, pixels.
 const MARGINS: (u32, u32) = (8, 12);
-/// Room for the horizontal axis, pixels.
+/// Height of the horizontal axis, pixels.
 const BELOW: u32 = 52;
 /// Height of an entry of the legend, pixels.
 const ENTRY: u32 = 22;
 /// Length of an entry's line, pixels.
 const STROKE: i32 = 44;
-/// Width of a letter of the legend, at most, pixels.
+/// Maximum width of a letter in the legend, pixels.
 const LETTER: usize = 8;
-/// Size of a mark, from its middle, pixels.
+/// Distance of a mark's edge from its middle, pixels.
 const MARK: i32 = 4;
-/// Parts of a circle's edge.
+/// Corners of the polygon that is drawn as a circle.
 const EDGES: u32 = 16;
 /// Half the width of a bar's end, pixels.
 const CAP: i32 = 3;
-/// How far lines with bars stand beside each other, so that none hides another one's, pixels,
+/// Horizontal distance between lines with bars, so that none hides another, pixels,
 const APART: f64 = 7.0;
-/// and all of them together, at most.
+/// and the maximum for all lines together.
 const TOGETHER: f64 = 50.0;
 
-/// Colours that those tell apart too who see few of them (Okabe and Ito, 2008), with grey in place
-/// of yellow, which does not show on white, and brown for what is no transport. In the order of the
-/// transports.
+/// Colours that people with colour blindness can distinguish (Okabe and Ito, 2008), in the order of
+/// the transports. Grey replaces yellow, which does not show on white; brown is for lines that are
+/// no transport.
 const COLOURS: [RGBColor; 9] = [
     RGBColor(0, 114, 178),
     RGBColor(0, 158, 115),
@@ -57,13 +57,13 @@ const COLOURS: [RGBColor; 9] = [
     RGBColor(140, 86, 60),
 ];
 
-/// Lengths of a dash and of the gap behind it, pixels; none is a whole line.
+/// Lengths of a dash and of the gap after it, pixels; none for a solid line.
 const DASHES: [Option<(i32, i32)>; 4] = [None, Some((10, 5)), Some((3, 4)), Some((16, 6))];
 
 const GRID: RGBColor = RGBColor(210, 210, 210);
 const GREY: RGBColor = RGBColor(90, 90, 90);
 
-/// The mark of a line's places.
+/// The mark at a line's points.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
     Circle,
@@ -82,7 +82,7 @@ const MARKS: [Mark; 5] = [
 ];
 
 impl Mark {
-    /// Its corners around its middle; the last one is the first again.
+    /// Its corners around its middle; the last one equals the first.
     fn corners(self) -> Vec<(i32, i32)> {
         let (near, far) = (MARK, MARK + 1);
         let mut corners = match self {
@@ -103,7 +103,7 @@ impl Mark {
     }
 }
 
-/// The style that tells a line from the others.
+/// The style that distinguishes a line.
 #[derive(Clone, Copy)]
 struct Style {
     colour: RGBColor,
@@ -113,9 +113,9 @@ struct Style {
 }
 
 impl Style {
-    /// That of a transport's line number `line`, where the transport is number `transport`: all of
-    /// a transport have its colour, no two of them both dash and mark in common, and those of
-    /// different transports are told apart without their colours as long as each has three.
+    /// The style of line number `line` of transport number `transport`. All lines of a transport
+    /// have its colour, and no two of them have the same dash and mark. Lines of different
+    /// transports differ without colour as long as each has at most three.
     fn of(transport: usize, line: usize) -> Self {
         let (dashes, marks) = (DASHES.len(), MARKS.len());
         Self {
@@ -144,15 +144,15 @@ impl Style {
 pub struct Line {
     /// Its name.
     pub label: String,
-    /// Its transport, by which it is told from others.
+    /// Its transport, which decides on its colour.
     pub transport: String,
-    /// Its places from left to right, in the axes' units.
+    /// Its points from left to right, in the axes' units.
     pub points: Vec<(f64, f64)>,
-    /// From where to where values went, as far as that is shown: place, least and greatest.
+    /// The ranges of its values, if they are shown: position, minimum and maximum.
     pub bars: Vec<(f64, f64, f64)>,
 }
 
-/// A height that lines are compared with.
+/// A horizontal line for comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Base {
     /// Its name.
@@ -174,7 +174,7 @@ pub struct Chart {
     pub y: Axis,
     /// The lines, in the order of the legend.
     pub lines: Vec<Line>,
-    /// The height that they are compared with.
+    /// The horizontal line for comparison.
     pub base: Option<Base>,
 }
 
@@ -184,7 +184,7 @@ impl Chart {
         TITLE * (self.notes.len() as u32 + 1) + TITLE / 2
     }
 
-    /// The legend: the lines, and the height that they are compared with.
+    /// The labels of the legend: those of the lines, and of the horizontal line.
     fn labels(&self) -> impl Iterator<Item = &str> {
         let lines = self.lines.iter().map(|line| &line.label[..]);
         lines.chain(self.base.iter().map(|base| &base.label[..]))
@@ -196,8 +196,8 @@ impl Chart {
         STROKE as u32 + 36 + (letters.max().unwrap_or(0) * LETTER) as u32
     }
 
-    /// The lines' styles: a transport's first line looks the same in every
-    /// picture, and its further ones have its colour, unless it is alone in the picture.
+    /// The lines' styles. A transport's first line looks the same in every picture. Its further
+    /// lines have its colour, unless it is the only transport in the picture.
     fn styles(&self) -> Vec<Style> {
         let kinds = KINDS.iter();
         let mut transports = kinds.map(|kind| kind.name.to_owned()).collect();
@@ -211,7 +211,7 @@ impl Chart {
             let transport = index_of(&mut transports, &line.transport);
             let count = counts.entry(transport).or_default();
             styles.push(match alone {
-                // Its first line looks as it does beside others.
+                // Its first line looks the same as with other transports.
                 true if *count > 0 => {
                     Style::of((transport + *count) % COLOURS.len(), *count / COLOURS.len())
                 }
@@ -222,7 +222,7 @@ impl Chart {
         styles
     }
 
-    /// How far beside its places line number `index` is drawn, as a share of the horizontal axis.
+    /// The horizontal shift of line number `index`, as a share of the axis.
     fn beside(&self, index: usize) -> f64 {
         if self.lines.iter().all(|line| line.bars.is_empty()) {
             return 0.0;
@@ -324,7 +324,7 @@ impl Chart {
     }
 }
 
-/// Where a name is in a list, to which it is added if it is new.
+/// The index of a name in a list, which a new name is added to.
 pub(super) fn index_of(names: &mut Vec<String>, name: &str) -> usize {
     let known = names.iter().position(|known| known == name);
     known.unwrap_or_else(|| {
@@ -407,14 +407,14 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
-        // Three lines and their entries have marks: polygons.
+        // Three lines and their legend entries have marks, which are polygons.
         assert_eq!(svg.matches("<polygon").count(), 3 * (5 + 1));
     }
 
     #[test]
     fn lines_differ_without_their_colours() {
         let without = |style: Style| (style.dash, style.mark.corners(), style.filled);
-        // Three lines of each of eight transports.
+        // Three lines for each of eight transports.
         let all = (0..24).map(|number| without(Style::of(number / 3, number % 3)));
         assert_eq!(all.collect::<BTreeSet<_>>().len(), 24);
         let one = (0..40).map(|number| without(Style::of(3, number)));
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transport_looks_the_same_whatever_is_beside_it() {
+    fn a_transport_looks_the_same_in_every_picture() {
         let looks = |names: &[&str]| -> Vec<_> {
             let mut chart = chart(names.len() as u32);
             for (line, name) in chart.lines.iter_mut().zip(names) {
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(some[2], all[place("tcp")]);
         assert!(!all.contains(&some[0]));
         assert!(some[3].0 == some[1].0 && some[3] != some[1], "{some:?}");
-        // Where there is no other one to be told from, its lines have all colours.
+        // The lines of a single transport have different colours.
         let alone = looks(&["esp"; 8]);
         assert_eq!(alone[0], all[place("esp")]);
         for (number, look) in alone.iter().enumerate() {
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_reach_from_the_least_to_the_greatest_and_stand_beside_each_other() {
+    fn bars_reach_from_the_least_to_the_greatest_and_do_not_overlap() {
         let mut chart = chart(2);
         chart.y = Axis::from_zero("rate", [10.0].into_iter());
         for line in &mut chart.lines {
@@ -464,7 +464,7 @@ mod tests {
             let RGBColor(red, green, blue) = chart.styles()[line].colour;
             format!("stroke=\"#{red:02X}{green:02X}{blue:02X}\" stroke-width=\"1\"")
         };
-        // The first line of a bar's colour is the bar itself, whose ends the axis has.
+        // The first line of a bar's colour is the bar itself; its ends have the axis's colour.
         let bar = |line: usize| -> Vec<f64> {
             let element = svg
                 .split("<polyline")

@@ -28,52 +28,52 @@ pub enum PlotKind {
     Comparison,
 }
 
-/// The word in the name of a time that is an overhead: time that a call keeps the processor.
+/// The word in the name of a time that is an overhead, in which a call occupies the processor.
 const OVERHEAD: &str = "overhead";
 
-/// The time of a whole transfer, which is no latency where there is any other.
+/// The time of a whole transfer, which is not a latency if there is another time.
 const WHOLE: &str = "total";
 
-/// The cost of all stalls together, which grows with the number of tests.
+/// The cost of all stalls, which grows with the number of tests.
 const STALLED: &str = "stalled";
 
-/// A number of the results: where it is, and of what.
+/// A number of the results, with its position and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Number {
     /// The line that it belongs to.
     pub(super) of: Origin,
     /// Bytes of the messages.
     pub(super) size: u64,
-    /// Number of clients, in patterns that have many.
+    /// Number of clients, in patterns with clients.
     pub(super) clients: Option<u64>,
-    /// The number itself.
+    /// The number.
     pub(super) value: f64,
-    /// The least and the greatest of what it stands for, where these are to be shown.
+    /// The range of the value, if it is shown.
     pub(super) ends: Option<(f64, f64)>,
 }
 
-/// The origin of a number: numbers of the same origin are on one line.
+/// The origin of a number. Numbers of the same origin are on one line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Origin {
-    /// Where its transport is in the order of the files' runs.
+    /// The index of its transport, in the order of the files' runs.
     rank: usize,
     /// The file's number.
     file: usize,
-    /// The size that is not on the horizontal axis; 0 if it is.
+    /// The size, if the horizontal axis does not show it; otherwise 0.
     aside: u64,
-    /// Its name, in parts: those that are the same everywhere need not be said.
+    /// Its name, in parts. Parts that all lines share are left out.
     parts: [String; PARTS],
 }
 
-/// Parts of a name: file, transport, pattern, which number, the size that is not on the horizontal
-/// axis.
+/// Parts of a name: file, transport, pattern, kind of number, and the size if the horizontal axis
+/// does not show it.
 const PARTS: usize = 5;
 const FILE: usize = 0;
 const TRANSPORT: usize = 1;
 const ASIDE: usize = 4;
 
 impl Origin {
-    /// An origin without a size aside: the horizontal axis shows it.
+    /// An origin whose size the horizontal axis shows.
     pub(super) fn new(rank: usize, file: usize, parts: [&str; PARTS - 1]) -> Self {
         let [of_file, transport, pattern, name] = parts.map(str::to_owned);
         Self {
@@ -85,20 +85,21 @@ impl Origin {
     }
 }
 
-/// A place of a line: across, up, and from where to where values went.
+/// A point of a line: the horizontal and the vertical position, and the range of the value.
 type Place = (f64, f64, Option<(f64, f64)>);
 
-/// Lines, and what was measured for them.
+/// Lines, with what the axis can show.
 pub(super) struct Laid {
-    /// The places of each line, from left to right.
+    /// The points of each line, from left to right.
     lines: BTreeMap<Origin, Vec<Place>>,
-    /// The numbers of clients: the horizontal axis if there are several, else sizes are.
+    /// The numbers of clients. If there are several, they are the horizontal axis; otherwise sizes
+    /// are.
     pub(super) clients: BTreeSet<u64>,
     /// The sizes.
     pub(super) sizes: BTreeSet<u64>,
 }
 
-/// The kind of picture that suits files best.
+/// The kind of picture that suits the files best.
 pub(super) fn suitable(files: &[Results]) -> PlotKind {
     let runs = files.iter().flat_map(Results::runs);
     let rows: Vec<_> = runs.flat_map(|run| &run.rows).collect();
@@ -113,11 +114,11 @@ pub(super) fn suitable(files: &[Results]) -> PlotKind {
     }
 }
 
-/// The chart of `kind`, which is none of the heat map.
+/// The chart of `kind`, which must not be the heat map.
 ///
 /// # Errors
 ///
-/// The files have nothing of this kind.
+/// The files have no results of this kind.
 pub(super) fn chart(kind: PlotKind, files: &[Results], transports: &[String]) -> Result<Chart> {
     let runs = files.iter().flat_map(Results::runs);
     let known: BTreeSet<_> = runs.map(|run| &run.transport[..]).collect();
@@ -160,7 +161,7 @@ pub(super) fn chart(kind: PlotKind, files: &[Results], transports: &[String]) ->
     Ok(chart)
 }
 
-/// The times that say how long something takes from here to there.
+/// The times from one end to the other, or back.
 fn latencies(row: &Row) -> impl Iterator<Item = (&String, &f64)> {
     let only_whole = row.times.keys().all(|name| name == WHOLE);
     row.times.iter().filter(move |(name, _)| {
@@ -172,7 +173,7 @@ fn overheads(row: &Row) -> impl Iterator<Item = (&String, &f64)> {
     row.times.iter().filter(|(name, _)| name.contains(OVERHEAD))
 }
 
-/// The throughput: there is one, so that it needs no name.
+/// The throughput. There is one kind of it, which needs no name.
 fn rates(row: &Row) -> Vec<(String, f64)> {
     Vec::from_iter(row.mbit_per_s.map(|rate| (String::new(), rate)))
 }
@@ -181,7 +182,7 @@ fn microseconds((name, nanoseconds): (&String, &f64)) -> (String, f64) {
     (name.replace('_', " "), nanoseconds / 1e3)
 }
 
-/// All numbers that `pick` finds in rows, by its names for them.
+/// All numbers that `pick` finds in rows, with its names for them.
 fn numbers(
     files: &[Results],
     transports: &[String],
@@ -211,7 +212,7 @@ fn numbers(
     numbers
 }
 
-/// Puts numbers on lines: over clients if their number differs, else over sizes.
+/// Puts numbers on lines: over clients if their numbers differ, otherwise over sizes.
 pub(super) fn lay(numbers: Vec<Number>) -> Laid {
     let mut laid = Laid {
         lines: BTreeMap::new(),
@@ -222,7 +223,7 @@ pub(super) fn lay(numbers: Vec<Number>) -> Laid {
         let x = match (laid.is_over_clients(), number.clients) {
             (false, _) => number.size,
             (true, Some(clients)) => clients,
-            // What has no clients in a file that has would be nowhere.
+            // A number without clients has no position on an axis of clients.
             (true, None) => continue,
         };
         if laid.is_over_clients() && laid.sizes.len() > 1 {
@@ -239,13 +240,13 @@ pub(super) fn lay(numbers: Vec<Number>) -> Laid {
 }
 
 impl Laid {
-    /// Is the horizontal axis that of clients?
+    /// Does the horizontal axis show clients?
     pub(super) fn is_over_clients(&self) -> bool {
         self.clients.len() > 1
     }
 
-    /// The chart of the lines, with nothing below its title; `x` is what sizes are of, if they are
-    /// not just those of messages.
+    /// The chart of the lines, without a subtitle; `x` names the sizes, if they are not those of
+    /// messages.
     pub(super) fn draw(self, title: String, x: Option<&str>, y: &str, base: Option<Base>) -> Chart {
         let (x, unit) = match self.is_over_clients() {
             true => ("clients", Unit::Count),
@@ -263,7 +264,7 @@ impl Laid {
         };
         let lines: Vec<_> = labels.into_iter().zip(self.lines).map(line).collect();
         let points = || lines.iter().flat_map(|line| &line.points);
-        // The axis reaches the base, too.
+        // The axis includes the horizontal line for comparison.
         let values = points().map(|point| point.1);
         let values = values.chain(base.iter().map(|base| base.value));
         Chart {
@@ -291,8 +292,8 @@ fn labels(origins: &[&Origin]) -> Vec<String> {
     origins.iter().map(label).collect()
 }
 
-/// Every line by the one it is compared with: of several files, the same of the first file; of
-/// one file, the same of the first transport.
+/// Pairs every line with the one that it is compared with: with several files, the same line of the
+/// first file; with one file, the same line of the first transport.
 fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart> {
     let mut laid = lay(numbers);
     let several = files.len() > 1;
@@ -300,7 +301,7 @@ fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart>
     let standard = |origin: &Origin| {
         let others = laid.lines.keys().filter(|other| {
             let same = |at: usize| at == part || origin.parts[at] == other.parts[at];
-            // Files are told apart by their number, since two may have one name.
+            // Files are distinguished by number, since two may have the same name.
             (0..PARTS).all(same) && (!several || other.file == 0)
         });
         let first = others.min_by_key(|other| other.rank);
@@ -336,7 +337,7 @@ fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart>
     Ok(chart)
 }
 
-/// Where and when the results of one file were measured.
+/// The hosts and the time of one file's results.
 fn notes(files: &[Results]) -> Vec<String> {
     let [Results {
         record: Some(record),
@@ -370,7 +371,7 @@ mod tests {
         chart.lines.iter().map(|line| &line.label[..]).collect()
     }
 
-    /// Times of everything multiplied.
+    /// A copy whose times are multiplied.
     fn slower(name: &str, factor: f64) -> Results {
         let mut results = two(name);
         let results::Measured::Runs(runs) = &mut results.measured else {
@@ -478,7 +479,7 @@ mod tests {
             run.rows.insert(1, between);
         }
         let chart = draw(PlotKind::Throughput, &[file]);
-        // By their sizes, not by what these are called.
+        // By their sizes, and not by the names of these.
         let expected = ["tcp reno, 1 KiB", "tcp reno, 8 KiB", "tcp reno, 64 KiB"];
         assert_eq!(labels_of(&chart), expected);
         assert!(chart.lines.iter().all(|line| line.transport == "tcp"));
@@ -487,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stalls_cost_together_is_no_latency() {
+    fn the_time_of_all_stalls_is_no_latency() {
         let text = r#"{"netgauge": "9", "runs": [{"transport": "tcp", "pattern": "recovery", "rows": [
             {"size": 1, "exchange_ns": {"median": 30000}, "stalls": 2, "stalled_ns": 42000000}]}]}"#;
         let chart = draw(PlotKind::Latency, &[results::tests::parsed(text)]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The picture of patterns of many: goodput over the number of clients or the size of messages, a
-//! line for each transport, with bars from the worst round to the best.
+//! The picture of patterns of many: goodput over the number of clients or the size of messages.
+//! Each transport has a line, with bars from the worst round to the best.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::picture;
 use crate::report::clients;
 use crate::sizes::human;
 
-/// Draws a report: over clients, or if there is one number of them or none, over sizes.
+/// Draws a report, over clients, or over sizes if there is only one number of clients or none.
 ///
 /// # Errors
 ///
@@ -74,14 +74,14 @@ fn chart_of(report: &GroupReport) -> Chart {
         value,
     });
     let mut chart = laid.draw(title, Some(sizes), y, base);
-    // From nothing to everything that is in it, the link's rate too.
+    // The axis reaches from 0 to the greatest value, or to the link's rate.
     let bars = chart.lines.iter().flat_map(|line| &line.bars);
     let values = bars.map(|(_, _, best)| *best).chain(rate);
     chart.y = Axis::from_zero(y, values);
     chart
 }
 
-/// The only one, if there is one.
+/// The only value, if there is exactly one.
 fn only(values: &BTreeSet<u64>) -> Option<u64> {
     values.first().copied().filter(|_| values.len() == 1)
 }
@@ -107,11 +107,11 @@ mod tests {
         report.runs.push(more);
         let chart = chart_of(&report);
         assert_eq!(chart.title, "one-many: many clients to one server");
-        // What was not measured has no line.
+        // A transport without results has no line.
         assert_eq!(names(&chart), ["tcp reno, 1 KiB", "tcp reno, 64 KiB"]);
         assert_eq!(chart.lines[0].points, [(2.0, 80.0), (8.0, 80.0)]);
         assert_eq!(chart.lines[0].bars, [(2.0, 79.0, 82.0), (8.0, 79.0, 82.0)]);
-        // The link's rate is in the picture, and so is nothing at all.
+        // The picture includes the link's rate, and 0.
         assert!(chart.y.range().start == 0.0 && chart.y.range().end > 200.0);
         let svg = picture::svg(&chart).unwrap();
         for text in [
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_do_the_same_what_a_host_gets_is_drawn() {
+    fn patterns_without_a_server_show_the_rate_of_a_host() {
         let chart = chart_of(&samples::all());
         assert_eq!(chart.title, "all-to-all: 3 hosts, each to all others");
         assert_eq!(names(&chart), ["tcp reno"]);

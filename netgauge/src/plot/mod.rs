@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Pictures of saved results, `netgauge plot`, and of what was just measured with patterns of many.
+//! Pictures of saved results (`netgauge plot`), and of results of patterns of many.
 //!
-//! The results decide on the picture, not the pattern's name: a new pattern whose
-//! rows have a size and times or throughput is drawn as it is.
+//! The results decide on the picture, and not the pattern's name: a new pattern whose rows have a
+//! size, and times or throughput, can be drawn without changes here.
 
 pub mod axis;
 pub mod chart;
@@ -59,7 +59,7 @@ impl PlotArgs {
     ///
     /// # Errors
     ///
-    /// A file is none of netgauge's or has nothing of this kind; the picture cannot be written.
+    /// A file is not netgauge's, or has no results of this kind; or the picture cannot be written.
     pub fn run(&self) -> Result<ExitCode> {
         let files = self.files.iter().map(|path| Results::read(path));
         let files: Vec<_> = files.collect::<Result<_>>()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Saved results, whatever the pattern: a run is of a transport, a row of a size, and what has a
+//! Saved results of any pattern: a run is of a transport, a row is of a size, and a field with a
 //! median is a time.
 
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ use crate::group::coordinator::esp_params::{self, ParamsReport};
 use crate::report::record::Record;
 use crate::transport;
 
-/// How a result file is made, for messages.
+/// How to make a file of results, for error messages.
 const HOW: &str = "save results with `netgauge --format json ... > FILE`";
 
-/// The contents of a file.
+/// A file of results.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Results {
-    /// Name of the file without directory and end.
+    /// Name of the file without its directory and extension.
     pub(super) name: String,
     /// The record of the results.
     pub(super) record: Option<Record>,
@@ -32,33 +32,33 @@ pub(super) struct Results {
 /// The measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Measured {
-    /// Transports, by anything.
+    /// Transports, of any pattern but esp-params.
     Runs(Vec<Run>),
     /// ESP over its parameters.
     Params(Box<ParamsReport>),
 }
 
-/// One transport with one pattern.
+/// One transport, measured with one pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Run {
     /// Transport's name, and its congestion control if one was chosen.
     pub(super) transport: String,
     /// Pattern's name.
     pub(super) pattern: String,
-    /// Number of clients, in patterns that have many.
+    /// Number of clients, in patterns with clients.
     pub(super) clients: Option<u64>,
     /// One per size.
     pub(super) rows: Vec<Row>,
 }
 
-/// One size.
+/// The results for one size.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     /// Bytes.
     pub(super) size: u64,
     /// Medians in nanoseconds, by their names without the unit.
     pub(super) times: BTreeMap<String, f64>,
-    /// Throughput, or goodput of all, or what one host gets, Mbit/s.
+    /// Throughput, goodput of all clients, or the rate of one host, Mbit/s.
     pub(super) mbit_per_s: Option<f64>,
 }
 
@@ -67,7 +67,7 @@ impl Results {
     ///
     /// # Errors
     ///
-    /// It cannot be read, or is none of netgauge's.
+    /// The file cannot be read, or is not netgauge's.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = fs::read_to_string(path).with_context(|| format!("reading {shown}"))?;
@@ -104,13 +104,13 @@ impl Results {
         };
         Ok(Self {
             name: name.to_owned(),
-            // What another netgauge has recorded otherwise is not worth failing for.
+            // The record of another version may be different, which is no error.
             record: record.and_then(|record| serde_json::from_value(record).ok()),
             measured,
         })
     }
 
-    /// The runs, if there are any.
+    /// The runs, if it has any.
     pub(super) fn runs(&self) -> &[Run] {
         match &self.measured {
             Measured::Runs(runs) => runs,
@@ -133,7 +133,7 @@ fn run(run: &Value, pattern: &str) -> Option<Run> {
 
 fn row(row: &Value) -> Option<Row> {
     let object = row.as_object()?;
-    // Axes are logarithmic.
+    // Logarithmic axes show positive values only.
     let is_positive = |value: &f64| value.is_finite() && *value > 0.0;
     let positive = |value: &Value| value.as_f64().filter(is_positive);
     let median = |value: &Value| match value {
@@ -177,7 +177,7 @@ pub(super) mod tests {
         Results::parse("file", text).unwrap()
     }
 
-    /// A file of a pattern of many.
+    /// A file of results of a pattern of many.
     pub(crate) fn of_many() -> Results {
         let text = serde_json::to_string(&many::many()).unwrap();
         Results::parse("many", &text).unwrap()
@@ -216,12 +216,12 @@ pub(super) mod tests {
         );
         assert_eq!(run.rows[1].mbit_per_s, Some(190.0));
         assert!(run.rows[1].times.is_empty());
-        // A row without numbers is a size where all rounds broke.
+        // A row without numbers is a size whose rounds all failed.
         assert_eq!(results.runs()[1].rows[0].mbit_per_s, None);
     }
 
     #[test]
-    fn patterns_in_which_all_do_the_same_have_what_a_host_gets() {
+    fn patterns_without_a_server_have_the_rate_of_a_host() {
         let text = serde_json::to_string(&many::all()).unwrap();
         let results = parsed(&text);
         let [run] = results.runs() else {
@@ -236,7 +236,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn any_pattern_is_understood_by_what_it_calls_its_numbers() {
+    fn unknown_patterns_are_read_by_the_names_of_their_numbers() {
         let text = r#"{"netgauge": "9", "runs": [
             {"transport": "esp", "pattern": "new", "rows": [
                 {"size": 8, "send_overhead_ns": {"median": 900, "mood": 1}, "gap_ns": 0, "latency_ns": 1200,
@@ -267,7 +267,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said() {
+    fn errors_of_a_file_name_the_cause() {
         for (text, expected) in [
             ("", "not a JSON object: save results"),
             ("transport,pattern,size", "not a JSON object"),

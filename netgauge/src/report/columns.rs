@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Columns: rows as tables for people and as comma-separated values (RFC 4180) for programs.
+//! Columns of tables for people, and of comma-separated values (RFC 4180) for programs.
 
 use std::io::{self, Write};
 
@@ -12,20 +12,20 @@ use crate::sizes::human;
 pub(crate) enum Value {
     /// The row has none.
     None,
-    /// A name, or an error.
+    /// A name, or an error message.
     Text(String),
-    /// A number of things, or nanoseconds.
+    /// A count, or nanoseconds.
     Count(u64),
     /// Bytes.
     Size(u64),
     /// Bit/s.
     Rate(u64),
-    /// A ratio, or a rate, with so many decimals for programs.
+    /// A ratio, or a rate, with the number of its decimals for programs.
     Decimal(f64, usize),
 }
 
 impl Value {
-    /// For people: `-` if there is none.
+    /// The text for people; `-` if there is no value.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::None => "-".to_owned(),
@@ -37,7 +37,7 @@ impl Value {
         }
     }
 
-    /// For programs: nothing if there is none.
+    /// The text for programs; empty if there is no value.
     fn exact(&self) -> String {
         match self {
             Self::None => String::new(),
@@ -47,7 +47,7 @@ impl Value {
         }
     }
 
-    /// A number with so many decimals for programs; none if it is not finite, as in JSON.
+    /// A number with this many decimals for programs; no value if it is not finite, as in JSON.
     pub(crate) fn decimal(number: f64, decimals: usize) -> Self {
         match number.is_finite() {
             true => Self::Decimal(number, decimals),
@@ -55,7 +55,7 @@ impl Value {
         }
     }
 
-    /// A rate, if there is one.
+    /// A rate, or no value.
     pub(crate) fn rate(bit_per_s: Option<u64>) -> Self {
         bit_per_s.map_or(Self::None, Self::Rate)
     }
@@ -97,13 +97,13 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
-/// A column for programs: its name, and the value of a line in it.
+/// A column for programs: its name, and a function that returns the value of a line.
 pub(crate) struct Field<'a, L> {
     pub(crate) name: String,
     pub(crate) value: Box<dyn Fn(&L) -> Value + 'a>,
 }
 
-/// A column of this name.
+/// Makes a column of this name.
 pub(crate) fn field<'a, L, V: Into<Value>>(
     name: impl Into<String>,
     value: impl Fn(&L) -> V + 'a,
@@ -114,7 +114,7 @@ pub(crate) fn field<'a, L, V: Into<Value>>(
     }
 }
 
-/// What a line has beside its run: a row, or the error of a run that failed.
+/// The part of a line that is not its run's: a row, or the error of a failed run.
 pub(crate) enum Rest<'a, T> {
     Row(T),
     Error(&'a str),
@@ -138,7 +138,7 @@ impl<T> Rest<'_, T> {
     }
 }
 
-/// The rows of a run, and behind those of one that failed its error.
+/// The rows of a run; after those of a failed run, its error.
 pub(crate) fn lines<T>(outcome: &Outcome, rows: impl IntoIterator<Item = T>) -> Vec<Rest<'_, T>> {
     let mut lines: Vec<_> = rows.into_iter().map(Rest::Row).collect();
     if let Outcome::Failed { error } = outcome {
@@ -161,10 +161,10 @@ pub(crate) fn write_csv<L>(
     table.flush()
 }
 
-/// A column of a table: its title, and the text of a row in it.
+/// A column of a table: its title, and a function that returns the text of a row.
 pub(crate) type Column<'a, R> = (String, Box<dyn Fn(&R) -> String + 'a>);
 
-/// A column with this title.
+/// Makes a column with this title.
 pub(crate) fn column<'a, R>(
     title: impl Into<String>,
     text: impl Fn(&R) -> String + 'a,
@@ -177,15 +177,14 @@ pub(crate) fn mbit(bit_per_s: u64) -> String {
     short(bit_per_s as f64 / 1e6, 2, 1)
 }
 
-/// A number with decimals as there is room for: small ones have something behind the point to tell
-/// apart.
+/// A number with as many decimals as fit: `small` below 100, else `large`.
 pub(crate) fn short(number: f64, small: usize, large: usize) -> String {
     let decimals = if number < 100.0 { small } else { large };
     format!("{number:.decimals$}")
 }
 
-/// Prints a table, unless there are no rows: the first column to the left, numbers to the right, a
-/// rule below the titles.
+/// Prints a table, unless there are no rows. The first column is aligned to the left, the others to
+/// the right; a rule is below the titles.
 pub(crate) fn write_table<R>(
     columns: &[Column<'_, R>],
     rows: &[R],

@@ -33,7 +33,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     columns::write_csv(&fields(report), &lines, out)
 }
 
-/// The kinds of times of one size.
+/// All kinds of times of one row.
 fn times_of(row: &Row) -> Vec<Times<'_>> {
     let all = row.measured.all_times().into_iter();
     all.map(|(name, times)| Times { row, name, times })
@@ -74,21 +74,21 @@ fn fields(report: &Report) -> Vec<Field<'_, Line<'_>>> {
     fields
 }
 
-/// A column of a row's number.
+/// A column with a number of the row.
 fn of_row<'a>(name: &'static str, value: impl Fn(&Row) -> Value + 'a) -> Field<'a, Line<'a>> {
     field(name, move |line: &Line<'_>| {
         line.rest.row().map(|times| value(times.row))
     })
 }
 
-/// A column of one of the numbers that sum times up.
+/// A column with a number of the summary of the times.
 fn of_times<'a>(name: &'static str, value: fn(&Summary) -> u64) -> Field<'a, Line<'a>> {
     field(name, move |line: &Line<'_>| {
         line.rest.row().map(|row| value(row.times))
     })
 }
 
-/// A column's name, and the value of a measurement in it.
+/// A column's name, and a function that returns its value.
 type Number = (&'static str, fn(&Measured) -> Value);
 
 /// The patterns' numbers other than times.

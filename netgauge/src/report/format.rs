@@ -21,10 +21,10 @@ impl Report {
     }
 }
 
-/// Prints a report in one form.
+/// A function that prints a report in one form.
 type Print<R> = fn(&R, &mut dyn Write) -> io::Result<()>;
 
-/// Prints a report with its record, which JSON has in it.
+/// Prints a report with its record, which is part of the report in JSON.
 pub(crate) fn write<R: Serialize>(
     report: &R,
     record: Option<&Record>,
@@ -60,8 +60,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// Says on standard error what was left out and what failed, unless whoever sees that sees it
-    /// in this report as well.
+    /// Prints on standard error what was left out and what failed, unless the report shows it in
+    /// the same place.
     pub fn tell(self, left_out: &[LeftOut], errors: &[String]) {
         if self != Self::Table {
             left_out.iter().for_each(|out| eprintln!("netgauge: {out}"));

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Measurements of the patterns of one size: times, and numbers of their own.
+//! What the patterns measure for one size: times, and other numbers.
 
 use serde::{Deserialize, Serialize};
 
 use crate::summary::Summary;
 
-/// A pattern's measurement of one size. As JSON, its fields stand beside the row's.
+/// A pattern's results for one size. In JSON, its fields are among the row's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Measured {
     /// Pattern one-one.
     HalfRoundTrip {
-        /// Half of the time from sending a message to having it back, nanoseconds.
+        /// Half of the time from sending a message to receiving it back, nanoseconds.
         half_rtt_ns: Summary,
     },
     /// Pattern bulk.
     Bulk {
         /// Time of a transfer, nanoseconds.
         total_ns: Summary,
-        /// The median's share of each byte, nanoseconds.
+        /// The median divided by the number of bytes, nanoseconds.
         ns_per_byte: f64,
     },
     /// Pattern logp: the parameters of the P-LogP model.
     LogP {
         /// o_s: time in the call that sends a message, nanoseconds.
         send_overhead_ns: Summary,
-        /// o_r: time in the call that receives a message that has come, nanoseconds.
+        /// o_r: time in the call that receives a message which has arrived, nanoseconds.
         receive_overhead_ns: Summary,
-        /// g: time by which messages follow each other at least, nanoseconds.
+        /// g: the least time between successive messages, nanoseconds.
         gap_ns: Summary,
-        /// Time from sending a message to having the answer of one byte, nanoseconds.
+        /// Time from sending a message to receiving the answer of one byte, nanoseconds.
         rtt_ns: Summary,
-        /// L: what the gaps do not account for in one way, nanoseconds.
+        /// L: the time of one direction without the gaps, nanoseconds.
         latency_ns: u64,
     },
     /// Pattern flood.
@@ -41,7 +41,7 @@ pub enum Measured {
         send_overhead_ns: Summary,
         /// Messages that arrived, per second.
         messages_per_s: f64,
-        /// Packets that the sender sent for a message, where the transport counts them.
+        /// Packets that the sender sent per message, if the transport counts them.
         packets_per_message: Option<f64>,
     },
     /// Pattern setup.
@@ -55,26 +55,26 @@ pub enum Measured {
     },
     /// Pattern recovery.
     Recovery {
-        /// Time from sending a message to having the answer, nanoseconds.
+        /// Time from sending a message to receiving the answer, nanoseconds.
         exchange_ns: Summary,
         /// Exchanges that took much longer than the median.
         stalls: u32,
-        /// How much longer those took than the median, in all, nanoseconds.
+        /// The time of all stalls beyond the median, nanoseconds.
         stalled_ns: u64,
-        /// Share of the exchanges of which nothing came back; streams lose none.
+        /// Share of the exchanges without an answer; `None` for streams, which lose none.
         lost_share: Option<f64>,
-        /// Packets that the sender sent again, where the transport counts them.
+        /// Packets that the sender retransmitted, if the transport counts them.
         packets_resent: Option<u64>,
     },
 }
 
 impl Measured {
-    /// The times that the pattern is about, nanoseconds.
+    /// The pattern's main times, nanoseconds.
     pub fn times(&self) -> &Summary {
         self.subject().1
     }
 
-    /// These times with their heading, for people.
+    /// The main times, with their heading for people.
     pub(super) fn subject(&self) -> (&'static str, &Summary) {
         match self {
             Self::HalfRoundTrip { half_rtt_ns } => ("half round trip", half_rtt_ns),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The results, and the [forms](format) they are printed in.
+//! The results, and the [forms](mod@format) they are printed in.
 
 pub(crate) mod columns;
 mod csv;
@@ -22,33 +22,32 @@ use crate::summary::Percent;
 use crate::transport::kind::Kind;
 use crate::transport::{self, SocketOptions};
 
-/// Everything one client measured. Printed as JSON it is what programs read.
+/// The results of a client. Programs read them as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// netgauge's version.
     pub netgauge: String,
     /// The server's address.
     pub peer: String,
-    /// When, by which command, and on which hosts.
+    /// The time, the command and the hosts of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<Record>,
     /// One per pattern and transport, in the order measured.
     pub runs: Vec<Run>,
-    /// Transports that do not work here or cannot be measured, where all transports or patterns
-    /// were asked for.
+    /// What was left out, if all transports or all patterns were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
 
-/// A transport that does not work here, or that a pattern has no use for.
+/// A transport that does not work here, or that a pattern cannot measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// Its name.
+    /// The transport's name.
     pub transport: String,
-    /// The pattern's name, if it would do for others.
+    /// The pattern's name, if the transport works with others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// Why, and what to do to have it.
+    /// The reason, and the remedy.
     pub reason: String,
 }
 
@@ -59,7 +58,7 @@ impl fmt::Display for LeftOut {
 }
 
 impl LeftOut {
-    /// A transport that does not work here for this reason, or does not with one pattern.
+    /// A transport that was left out for this reason, with one pattern or with all.
     pub(crate) fn new(kind: &Kind, pattern: Option<&str>, reason: &anyhow::Error) -> Self {
         Self {
             transport: kind.name.to_owned(),
@@ -68,12 +67,12 @@ impl LeftOut {
         }
     }
 
-    /// Does it say that `kind` does not work here?
+    /// Does it say that `kind` works with no pattern here?
     pub(crate) fn is_of(&self, kind: &Kind) -> bool {
         self.pattern.is_none() && self.transport == kind.name
     }
 
-    /// The name of the part that was left out.
+    /// The name of what was left out.
     pub fn title(&self) -> String {
         match &self.pattern {
             None => self.transport.clone(),
@@ -83,7 +82,7 @@ impl LeftOut {
 }
 
 impl Report {
-    /// A report with nothing measured yet.
+    /// A report without runs.
     pub fn new(peer: SocketAddr, record: Record) -> Self {
         Self {
             netgauge: env!("CARGO_PKG_VERSION").to_owned(),
@@ -94,18 +93,18 @@ impl Report {
         }
     }
 
-    /// Was everything measured that was asked for and can be?
+    /// Were all runs successful?
     pub fn is_complete(&self) -> bool {
         self.runs.iter().all(|run| run.outcome == Outcome::Ok)
     }
 
-    /// The errors of runs that failed, with what they were; of those in a row that failed alike,
+    /// The errors of failed runs, with the runs' names; of successive runs with the same error,
     /// once.
     pub fn errors(&self) -> Vec<String> {
         errors(&self.runs)
     }
 
-    /// Which percentiles there are of any times.
+    /// The percentiles of all times in the report.
     fn percents(&self) -> BTreeSet<Percent> {
         let rows = self.runs.iter().flat_map(|run| &run.rows);
         let percents = rows.flat_map(|row| row.measured.times().percentiles.keys());
@@ -113,26 +112,26 @@ impl Report {
     }
 }
 
-/// One transport, measured with one pattern; where there are clients, with one number of them.
+/// One transport, measured with one pattern, and with one number of clients if there are clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run<R = Row> {
     /// Transport's name.
     pub transport: String,
-    /// One line on the transport.
+    /// A description of the transport in one line.
     pub about: String,
-    /// Pattern's name, where a report may have several.
+    /// Pattern's name, if the report may have several.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pattern: String,
-    /// Name of TCP's congestion control, where one was chosen.
+    /// Name of TCP's congestion control, if one was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
-    /// The parts of many participants, where not all did the same.
+    /// The server and its clients, in a pattern of many with these roles.
     #[serde(flatten)]
     pub cast: Option<Cast>,
-    /// How it ended.
+    /// Success, or the error that ended the run.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// One per size, ascending; those measured before a failure too.
+    /// One per size, ascending, with those measured before a failure.
     pub rows: Vec<R>,
 }
 
@@ -148,7 +147,7 @@ pub struct Cast {
 }
 
 impl<R> Run<R> {
-    /// The run of `kind`, whose sockets had these options, with the pattern of this name.
+    /// A run of `kind` with these options of its sockets, and with the pattern of this name.
     pub fn new(
         kind: &Kind,
         sockets: &SocketOptions,
@@ -167,7 +166,7 @@ impl<R> Run<R> {
         }
     }
 
-    /// The transport, with what was chosen of it.
+    /// The transport's name, with its congestion control if one was chosen.
     pub fn medium(&self) -> String {
         transport::medium(&self.transport, self.congestion.as_deref())
     }
@@ -180,7 +179,7 @@ impl<R> Run<R> {
         parts.join(", ")
     }
 
-    /// Did both fail for the same reason before there was anything to report?
+    /// Did both fail with the same error and without a row?
     fn failed_like(&self, other: &Self) -> bool {
         let empty = self.rows.is_empty() && other.rows.is_empty();
         empty && self.outcome != Outcome::Ok && self.outcome == other.outcome
@@ -197,17 +196,17 @@ pub(crate) fn clients(count: usize) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome {
-    /// Every size was measured.
+    /// All sizes were measured.
     Ok,
-    /// It failed.
+    /// An error ended the run.
     Failed {
-        /// The error, and what to do.
+        /// The error, and the remedy.
         error: String,
     },
 }
 
 impl Outcome {
-    /// It failed for this reason.
+    /// The outcome of a run that failed with this error.
     pub(crate) fn failed(error: &anyhow::Error) -> Self {
         let error = format!("{error:#}");
         Self::Failed { error }
@@ -220,7 +219,7 @@ fn titles<R>(runs: &[Run<R>]) -> String {
     titles.join("; ")
 }
 
-/// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
+/// The errors of failed runs, with the runs' names; of successive runs with the same error, once.
 pub(crate) fn errors<R>(runs: &[Run<R>]) -> Vec<String> {
     let alike = runs.chunk_by(Run::failed_like);
     let failed = alike.filter_map(|runs| match &runs[0].outcome {
@@ -230,18 +229,18 @@ pub(crate) fn errors<R>(runs: &[Run<R>]) -> Vec<String> {
     failed.collect()
 }
 
-/// One size.
+/// The results for one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Bytes, of a message or of a bulk transfer.
     pub size: u64,
     /// Tests measured.
     pub tests: u32,
-    /// Tests repeated because something got lost; of patterns that repeat nothing, those lost.
+    /// Tests repeated after a loss; in patterns that repeat none, tests lost.
     pub lost: u32,
-    /// Throughput in 10^6 bit/s: the size in one direction, by the median.
+    /// Throughput in 10^6 bit/s: the size divided by the median, in one direction.
     pub mbit_per_s: f64,
-    /// The pattern's own numbers.
+    /// The pattern's results.
     #[serde(flatten)]
     pub measured: Measured,
 }
@@ -251,7 +250,7 @@ pub(crate) mod samples {
     use super::*;
     use crate::summary::{tests::percents, Summary};
 
-    /// One with these four, and others behind them.
+    /// A summary with these four, and others derived from them.
     pub(crate) fn summary([min, avg, median, max]: [u64; 4]) -> Summary {
         let above = |(percent, distance)| (percent, max - distance);
         Summary {
@@ -294,7 +293,7 @@ pub(crate) mod samples {
         }
     }
 
-    /// Two transports measured, one failed, and one measured in bulk.
+    /// A report of two measured transports, a failed one, and one measured with bulk.
     pub(crate) fn report() -> Report {
         let rows = |base| {
             [1, 64, 1024, 65_536]
@@ -381,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_is_in_every_form() {
+    fn the_record_is_in_every_form_of_a_report() {
         let mut report = samples::report();
         report.record = Some(record::tests::sample());
         let printed = |format| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The record of results, so that they can be understood and measured again: when, by
-//! which command, on which hosts.
+//! The record of a run, by which its results can be understood and repeated: the time, the command
+//! and the hosts.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -12,38 +12,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 
-/// Columns that a table's head takes at most.
+/// The width of a table's head, columns.
 const WIDTH: usize = 98;
-/// Columns that hosts' names take at most before what is said of them.
+/// The width of hosts' names up to which the facts stand next to them, columns.
 const BESIDE: usize = 16;
 
 /// The record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {
-    /// When it began: UTC, as RFC 3339 has it.
+    /// When the run began: UTC, in the format of RFC 3339.
     pub started: String,
-    /// The command line, as a shell would take it.
+    /// The command line, quoted for a shell.
     pub command: String,
-    /// The hosts, by what they were there for.
+    /// The hosts, by their roles or names.
     pub hosts: BTreeMap<String, Machine>,
 }
 
 impl Record {
-    /// One that begins now, of this process.
+    /// The record of a run of this process that begins now.
     pub fn begin() -> Self {
         let arguments: Vec<_> = env::args_os()
             .map(|argument| argument.to_string_lossy().into_owned())
             .collect();
         Self {
             started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-            // No argument has a NUL, which is all that could not be quoted.
+            // An argument has no NUL, which is the only character that cannot be quoted.
             command: shlex::try_join(arguments.iter().map(String::as_str)).unwrap_or_default(),
             hosts: BTreeMap::new(),
         }
     }
 
-    /// Adds a host that was there as `part`.
+    /// Adds a host with the role or name `part`.
     pub fn add(&mut self, part: &str, machine: Machine) {
         self.hosts.insert(part.to_owned(), machine);
     }
@@ -52,7 +52,7 @@ impl Record {
     pub(crate) fn write_head(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}: {}", self.started, self.command)?;
         for (parts, machine) in self.alike() {
-            // A few names stand before what is said of them, more of them above it.
+            // Few names stand next to the facts, more names above them.
             let names = parts.join(" ");
             let beside = names.len() <= BESIDE;
             if !beside {
@@ -69,7 +69,8 @@ impl Record {
         writeln!(out)
     }
 
-    /// The hosts, those together of which the same is known, as network namespaces of one.
+    /// The hosts, with those together that have equal facts, such as network namespaces of one
+    /// host.
     fn alike(&self) -> Vec<(Vec<String>, &Machine)> {
         let mut alike: Vec<(Vec<String>, &Machine)> = Vec::new();
         for (part, machine) in &self.hosts {
@@ -84,7 +85,7 @@ impl Record {
     /// Prints it as comments above comma-separated values.
     pub(crate) fn write_comments(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut comment = |name: &str, text: &str| {
-            // What comes next in the file is no comment.
+            // A line break would end the comment.
             writeln!(out, "# {name}: {}", text.replace(['\n', '\r'], " "))
         };
         comment("started", &self.started)?;
@@ -96,7 +97,7 @@ impl Record {
     }
 }
 
-/// Puts pieces into lines of at most `width` columns, with commas between.
+/// Joins pieces with commas, in lines of at most `width` columns.
 fn wrap(pieces: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for (number, piece) in pieces.iter().enumerate() {
@@ -116,7 +117,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::machine;
 
-    /// One of two hosts.
+    /// A record of two hosts.
     pub(crate) fn sample() -> Record {
         let mut record = Record {
             started: "2026-11-21T16:00:00Z".to_owned(),
@@ -135,7 +136,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_head_is_wrapped_and_says_who_is_who() {
+    fn a_head_is_wrapped_and_names_the_hosts() {
         let text = printed(|out| sample().write_head(out));
         let expected = "\
 client  node0, Linux 7.2.12-cloud-amd64, 2 x Sample CPU, eth0 (virtio_net), MTU 1500, 10000 Mbit/s,
@@ -154,7 +155,7 @@ server  node1, Linux";
     }
 
     #[test]
-    fn hosts_of_which_the_same_is_known_are_together() {
+    fn hosts_with_equal_facts_are_together() {
         let mut record = Record::default();
         for number in 0..20 {
             record.add(&format!("host{number:02}"), machine::tests::sample("node0"));

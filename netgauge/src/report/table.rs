@@ -23,7 +23,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                 writeln!(out, "{}: {} ({})", run.transport, run.about, run.pattern)?;
                 write_rows(&run.rows, &percents, out)?;
             }
-            // They all failed for the same reason, as all do whose peer is gone.
+            // They all failed with the same error, for example because the peer is gone.
             runs => writeln!(out, "{}", titles(runs))?,
         }
         if let Outcome::Failed { error } = &alike[0].outcome {
@@ -37,7 +37,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             .iter()
             .filter(|other| other.pattern == run.pattern);
         let runs: Vec<_> = same.collect();
-        // A pattern's first run stands for all.
+        // Each pattern is compared once, at its first run.
         if runs.len() > 1 && ptr::eq(runs[0], run) {
             write_comparison(&run.pattern, &runs, out)?;
         }
@@ -87,7 +87,7 @@ fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -
     }));
     columns.push(column("Mbit/s", throughput));
     let mut own = own_columns(&first.measured);
-    // More of them would make the lines too long.
+    // Several further columns have a table of their own, as the lines would become too long.
     if own.len() == 1 {
         columns.append(&mut own);
     }
@@ -101,7 +101,7 @@ fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -
     Ok(())
 }
 
-/// The columns that a pattern has beside its times, of which it shows the median.
+/// The columns of a pattern's further numbers; of times they have the median.
 fn own_columns(measured: &Measured) -> Vec<Column<'static, Row>> {
     let own: &[Own] = match measured {
         Measured::HalfRoundTrip { .. } => &[],
@@ -181,7 +181,7 @@ fn own_columns(measured: &Measured) -> Vec<Column<'static, Row>> {
     columns.collect()
 }
 
-/// A column's title, its decimals, and the number of a row in it.
+/// A column's title, its decimals, and a function that returns its number.
 type Own = (&'static str, usize, fn(&Measured) -> Option<f64>);
 
 /// Microseconds of nanoseconds.
@@ -189,7 +189,7 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// A number in five digits if it has decimals: enough to tell it from the next, and narrow.
+/// A number with at most five digits: precise enough, and narrow.
 fn five_digits(number: f64) -> String {
     let decimals = match number {
         ..1e3 => 2,
@@ -200,12 +200,12 @@ fn five_digits(number: f64) -> String {
 }
 
 fn throughput(row: &Row) -> String {
-    // Small messages have little of it, and large ones no use for decimals.
+    // Small messages have low throughput, large ones need no decimals.
     short(row.mbit_per_s, 2, 0)
 }
 
-/// One line per transport: times at the usual sizes, the pattern's own columns, and throughput at
-/// the largest.
+/// Prints one line per transport: times at certain sizes, the pattern's own columns, and throughput
+/// at the largest size.
 fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Result<()> {
     let rows = || runs.iter().flat_map(|run| &run.rows);
     let (Some(smallest), Some(largest)) = (
@@ -215,10 +215,10 @@ fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Re
         return Ok(());
     };
     let bulk = matches!(smallest.measured, Measured::Bulk { .. });
-    // What a byte costs is known best of the most bytes; other columns are about messages.
+    // The cost of a byte is most precise at the largest size; other columns are about messages.
     let own_size = if bulk { largest } else { smallest.size };
     let own = own_columns(&smallest.measured);
-    // Where there are several, they are all about one size, and the lines long enough without it.
+    // Several columns are all about one size, which would make each title too long.
     let (at_size, rest) = match own.len() {
         0 | 1 => (format!(" at {}", human(own_size)), String::new()),
         _ => (String::new(), format!("; the rest at {}", human(own_size))),
@@ -243,7 +243,7 @@ fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Re
     writeln!(out)
 }
 
-/// A column that has of each run the text of one size.
+/// A column that shows each run's text for one size.
 fn at(size: u64, (title, text): Column<'_, Row>) -> Column<'_, &Run> {
     column(title, move |run: &&Run| {
         let row = run.rows.iter().find(|row| row.size == size);
@@ -293,13 +293,13 @@ esp: about esp (one-one)
     }
 
     #[test]
-    fn what_fails_alike_is_told_once() {
+    fn equal_failures_are_reported_once() {
         let gone = || Outcome::Failed {
             error: "the peer is gone".to_owned(),
         };
         let failed = |transport| samples::run(transport, "one-one", gone(), Vec::new());
         let mut report = samples::report();
-        // One that got somewhere stays apart, and one that failed for another reason.
+        // A run with rows stays apart, and so does one with another error.
         report.runs[0].outcome = gone();
         report.runs.splice(1..2, [failed("udp"), failed("raw")]);
         let text = printed(&report);
@@ -334,7 +334,7 @@ Comparison (one-one): half round trip, median, and throughput
   esp     failed      failed       failed            failed
 ";
         assert!(text.contains(expected), "{text}");
-        // One transport alone has nothing to be compared with.
+        // A single transport has no comparison.
         assert!(!text.contains("Comparison (bulk)"), "{text}");
     }
 

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_an_earlier_message_are_thrown_away() {
+    fn parts_of_an_earlier_message_are_discarded() {
         let (mut one, two) = pair(4);
         // The middle of message 1 is lost; message 2 is complete.
         for datagram in [&[1; 4][..], &[1; 2], &[2; 4], &[2; 4], &[2; 2]] {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_whose_last_part_got_lost_costs_the_next_one_nothing() {
+    fn the_loss_of_a_last_part_does_not_affect_the_next_message() {
         let (mut one, two) = pair(4);
         for datagram in [&[1; 4][..], &[1; 4], &[2; 4], &[2; 4], &[2; 2]] {
             two.send(datagram).unwrap();
@@ -294,7 +294,7 @@ mod tests {
     as_fd!([] Choosy, 0);
 
     #[test]
-    fn a_strangers_datagram_is_nothing_to_discard() {
+    fn datagrams_of_other_senders_are_not_discarded_as_pending() {
         let (one, two) = UnixDatagram::pair().unwrap();
         let mut one = Datagrams::new(Choosy(one), 4, Duration::from_millis(20)).unwrap();
         for datagram in [[0; 4], [1; 4], [0; 4]] {

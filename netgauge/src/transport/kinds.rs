@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_to_a_transport_is_refused_with_those_that_it_is_for() {
+    fn inapplicable_options_are_refused_with_the_transports_they_are_for() {
         let check = |line, names| super::check(&parse(line).unwrap(), &kinds(names));
         assert!(check(
             "-N both",
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn of_all_transports_each_gets_what_is_for_it_and_that_is_said() {
+    fn with_all_transports_each_gets_the_options_that_apply_to_it() {
         let options = parse("--nodelay off --send-buffer 5000 -N send").unwrap();
         let remarks = super::remarks(&options);
         assert_eq!(remarks.len(), 2, "{remarks:?}");

@@ -147,16 +147,17 @@ fn load() -> Result<Calls> {
         (init, version, calls)
     };
     let (mut text, mut length) = ([0; LONGEST_VERSION], 0);
-    // SAFETY: the library writes a string of at most MPI_MAX_LIBRARY_VERSION_STRING bytes, its end
-    // among them, which is how long the array is.
+    // SAFETY: the library writes a terminated string of at most MPI_MAX_LIBRARY_VERSION_STRING
+    // bytes with its NUL, and the array has that length.
     check("MPI_Get_library_version", unsafe {
         version(text.as_mut_ptr(), &mut length)
     })?;
-    // SAFETY: the array is as long as both are told, and was zeroed: it has an end.
+    // SAFETY: the string in the array is terminated: the library writes its NUL, and the array was
+    // zeroed before.
     let text = unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy();
     let mut granted = 0;
-    // SAFETY: the standard allows a null for each of the two arguments of main; `granted` takes an
-    // integer.
+    // SAFETY: the standard allows null for each of main's two arguments; `granted` is an integer
+    // that lives until the call returns.
     check("MPI_Init_thread", unsafe {
         init(ptr::null_mut(), ptr::null_mut(), FUNNELED, &mut granted)
     })?;
@@ -270,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_mpirun_did_not_start_is_told_how() {
+    fn a_process_without_mpirun_gets_the_remedy() {
         assert!(!is_started());
         let error = RankOf::here().unwrap_err().to_string();
         assert!(error.contains("mpirun --host"), "{error}");

@@ -313,7 +313,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_socket_gets_what_was_asked_for_and_what_it_does_not_get_is_told() {
+    fn a_socket_gets_its_options_or_an_error() {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let options = parse("--send-buffer 6000 --receive-buffer 7000 --busy-poll 0").unwrap();
         options.apply(&socket).unwrap();

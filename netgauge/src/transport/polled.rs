@@ -134,7 +134,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn what_would_block_is_done_once_the_peer_has_made_room() {
+    fn a_call_that_would_block_succeeds_when_the_peer_makes_room() {
         let (one, mut two) = UnixStream::pair().unwrap();
         let message = vec![7; 4 << 20];
         let patience = Duration::from_secs(60);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_never_succeeds_is_given_up_though_there_is_always_an_event() {
+    fn a_call_that_never_succeeds_times_out_despite_events() {
         let (one, two) = UnixStream::pair().unwrap();
         drop(two);
         let mut calls = 0;
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_a_timeout_and_an_end_is_told() {
+    fn silence_is_a_timeout_and_the_end_is_reported() {
         let (one, two) = UnixStream::pair().unwrap();
         let mut byte = [0];
         let short = Duration::from_millis(5);

@@ -7,7 +7,6 @@
 //! (`tee(2)`), and moves them into the socket. netgauge's messages differ only in length and in the
 //! byte that fills them. If one of the two changes, or the message is larger than the pipe, the
 //! pipe is filled again, by a copy. The old pages stay unchanged while the kernel needs them.
-//! are for as long as the kernel needs them.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Runs of the program, in processes of their own or in that of the test.
+//! Runs of the program, in processes or in the test's process.
 
-// Each test program takes in all of this and uses what it needs.
+// Each test program includes this file, and uses only parts of it.
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader};
@@ -22,10 +22,10 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 
-/// Bounds every wait; far above what anything here takes.
+/// Limits every wait; far longer than anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The program with these arguments.
+/// The command of the program with these arguments.
 pub fn netgauge(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_netgauge"));
     command
@@ -42,7 +42,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it, and waits until it listens.
+    /// Starts a server, and waits until it listens.
     pub fn start(arguments: &str) -> Self {
         let mut process = netgauge("--server --listen 127.0.0.1 --port 0")
             .args(arguments.split_whitespace())
@@ -72,7 +72,7 @@ impl Server {
         assert!(line.contains("client 127.0.0.1"), "{line}");
     }
 
-    /// A client of it, to be run.
+    /// The command of a client of this server.
     pub fn client(&self, arguments: &str) -> Command {
         let mut client = netgauge("--connect 127.0.0.1");
         client
@@ -84,14 +84,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Waits for a process to end, killing it when patience is over. What it prints is taken meanwhile:
-/// it may be more than a pipe holds.
+/// Waits for a process to end, and kills it after [`PATIENCE`]. The output is read at the same
+/// time: a pipe may not hold all of it.
 pub fn finish(child: Child) -> Output {
     let pid = Pid::from_raw(child.id() as i32);
     let (sender, receiver) = mpsc::channel();
@@ -105,7 +105,7 @@ pub fn finish(child: Child) -> Output {
     }
 }
 
-/// Starts a process, whose output is kept.
+/// Starts a process, and captures its output.
 pub fn start(mut command: Command) -> Child {
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
@@ -116,7 +116,7 @@ pub fn run(command: Command) -> Output {
     finish(start(command))
 }
 
-/// Runs a process that has to succeed: what it prints.
+/// Runs a process that has to succeed, and returns its output.
 pub fn succeed(command: Command) -> Vec<u8> {
     let output = run(command);
     let stderr = text(&output.stderr);
@@ -124,12 +124,12 @@ pub fn succeed(command: Command) -> Vec<u8> {
     output.stdout
 }
 
-/// Runs a process that has to succeed: the report that it prints as JSON.
+/// Runs a process that has to succeed, and returns the report that it prints as JSON.
 pub fn report<R: DeserializeOwned>(command: Command) -> R {
     serde_json::from_slice(&succeed(command)).unwrap()
 }
 
-/// Measures on loopback: a server for one client with these options, and a client with those.
+/// Measures on loopback, with these options of a server for one client, and of the client.
 pub fn measure_with(server: &str, client: &str, progress: &dyn Progress) -> Report {
     let listener = server::listen(Some(Ipv4Addr::LOCALHOST.into()), 0).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -141,13 +141,13 @@ pub fn measure_with(server: &str, client: &str, progress: &dyn Progress) -> Repo
     report
 }
 
-/// A command line.
+/// Parses a command line.
 pub fn parse(arguments: &str) -> Cli {
     let words = arguments.split_whitespace();
     Cli::parse_from(["netgauge"].into_iter().chain(words))
 }
 
-/// A process's output.
+/// Decodes a process's output.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_gets_has_an_average_beside_the_median() {
+    fn rates_of_hosts_have_an_average_and_a_median() {
         let rate = Goodput::of_hosts(vec![4.0, 1.0, 10.0, 1.0]).unwrap();
         let expected = Goodput {
             worst: 1,

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_named_with_its_line() {
+    fn a_wrong_host_is_reported_with_its_line() {
         for (text, expected) in [
             ("node0\nnode1 slots=2\n", "hosts:2: `slots=2` after `node1`"),
             (
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn ssh_is_words_as_a_shell_has_them() {
+    fn ssh_is_split_into_words_as_by_a_shell() {
         let ssh = |text| parse_ssh(text).map(|ssh| ssh.0);
         assert_eq!(ssh("ssh -p 2222").unwrap(), ["ssh", "-p", "2222"]);
         assert_eq!(ssh("'my ssh' -v").unwrap(), ["my ssh", "-v"]);

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_counts_when_all_have_told_of_it() {
+    fn a_round_counts_when_all_members_have_reported_it() {
         let span = |round_ns, received_ns| Span {
             round_ns,
             received_ns,

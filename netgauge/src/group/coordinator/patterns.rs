@@ -392,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_has_a_partner_but_the_odd_one() {
+    fn each_host_has_a_partner_but_the_odd_one() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut odd_ones = std::collections::BTreeSet::new();
         for hosts in [2, 3, 8, 33] {

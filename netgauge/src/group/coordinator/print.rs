@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_alike_is_told_once() {
+    fn equal_failures_are_reported_once() {
         let mut report = samples::many();
         let mut run = report.runs.pop().unwrap();
         run.rows.clear();

@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn all_get_everything_of_all_whatever_the_size_and_whoever_sends() {
+    fn messages_of_any_size_arrive_in_all_flows() {
         let pairs = Flows::Pairs(vec![None, Some(3), None, Some(1)]);
         let mut members = members(4);
         for size in [1, 1000, 1 << 20] {
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_unread_counts_as_arrived() {
+    fn unread_bytes_count_as_arrived() {
         let mut members = members(2);
         let mut sender = members.remove(1).links.remove(0);
         let receiver = &members[0].links[0];
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sent_is_noticed() {
+    fn wrong_bytes_and_too_many_are_noticed() {
         let wrong = [GO, pattern(1, 0)];
         assert!(after(&wrong, 2, GIVE_UP)
             .reason
@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_names_who_is_waited_for() {
+    fn a_silent_member_is_named() {
         let lost = after(&[GO], 2, Duration::from_millis(50));
         assert_eq!(lost.members, [CLOCK]);
         assert!(lost.reason.contains("no progress"), "{lost}");
@@ -691,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_on_the_control_connection_interrupts() {
+    fn control_data_interrupts_a_round() {
         for (number, flows) in [(0, Flows::All), (1, Flows::All), (0, Flows::Gather)] {
             let mut members = members(2);
             let (control, coordinator) = UnixStream::pair().unwrap();

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_sends_another_gets() {
+    fn each_flow_has_a_sender_and_a_receiver() {
         let pairs = Flows::Pairs(vec![Some(2), None, Some(0), Some(4), Some(3)]);
         let (gather, scatter) = (Flows::Gather, Flows::Scatter);
         for (flows, total) in [(gather, 4), (scatter, 4), (Flows::All, 20), (pairs, 4)] {

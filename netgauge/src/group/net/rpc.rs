@@ -54,7 +54,7 @@ pub enum Load {
 pub struct RpcSeries {
     /// The number and the size of the requests.
     pub series: Series,
-    /// The load on the server meanwhile.
+    /// The load on the server during the calls.
     pub load: Load,
     /// The time from a reply to the next call, milliseconds.
     pub pause_ms: u32,
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_on_the_control_connection_interrupts_all() {
+    fn control_data_interrupts_all_members() {
         let (mut server, mut clients) = members(2);
         let (control, mut coordinator) = UnixStream::pair().unwrap();
         std::io::Write::write_all(&mut coordinator, b"x").unwrap();

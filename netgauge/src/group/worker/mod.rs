@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_to_leave_in_the_same_breath_leaves_at_once() {
+    fn leave_in_the_same_segment_interrupts_at_once() {
         let left = [Message::Answer(Answer::Left)];
         let series = Series { size: 1, rounds: 1 };
 
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_all_memory_is_refused() {
+    fn sizes_beyond_memory_are_refused() {
         let peer = TcpListener::bind("127.0.0.1:0").unwrap();
         for size in [0, u64::MAX] {
             let series = Series {
