@@ -58,13 +58,13 @@ pub struct Scenario {
     pub deadline: Duration,
     /// It needs a guest whose clock counts instructions. In other guests a processor may be away
     /// for longer than the protocol's timers wait, and emulated switches do not keep their rates.
-    pub counted: bool,
+    pub needs_icount: bool,
     /// It needs a kernel with fault injection for allocations.
-    pub starved: bool,
+    pub needs_faults: bool,
     /// It needs two network cards with the driver igb, on one wire.
-    pub cards: bool,
+    pub needs_cards: bool,
     /// It needs a guest with four processors.
-    pub wide: bool,
+    pub needs_smp: bool,
     /// Its work.
     pub body: Body,
 }
@@ -75,14 +75,6 @@ impl Scenario {
     /// A scenario about the whole guest.
     pub const fn guest(name: &'static str, body: fn() -> Outcome) -> Self {
         Self::new(name, Body::Guest(body))
-    }
-
-    /// A scenario about the whole guest, on a kernel with fault injection for allocations.
-    pub const fn starved(name: &'static str, body: fn() -> Outcome) -> Self {
-        Self {
-            starved: true,
-            ..Self::guest(name, body).within(240)
-        }
     }
 
     /// A scenario on two hosts joined by a cable.
@@ -104,10 +96,10 @@ impl Scenario {
         Self {
             name,
             deadline: DEADLINE,
-            counted: false,
-            starved: false,
-            cards: false,
-            wide: false,
+            needs_icount: false,
+            needs_faults: false,
+            needs_cards: false,
+            needs_smp: false,
             body,
         }
     }
@@ -121,23 +113,34 @@ impl Scenario {
     }
 
     /// The same in a guest whose clock counts instructions.
-    pub const fn counted(self) -> Self {
+    pub const fn needs_icount(self) -> Self {
         Self {
-            counted: true,
+            needs_icount: true,
+            ..self
+        }
+    }
+
+    /// The same on a kernel with fault injection for allocations.
+    pub const fn needs_faults(self) -> Self {
+        Self {
+            needs_faults: true,
             ..self
         }
     }
 
     /// The same in a guest with four processors.
-    pub const fn wide(self) -> Self {
-        Self { wide: true, ..self }
+    pub const fn needs_smp(self) -> Self {
+        Self {
+            needs_smp: true,
+            ..self
+        }
     }
 
     /// The same in a guest with two network cards, and four processors.
-    pub const fn cards(self) -> Self {
+    pub const fn needs_cards(self) -> Self {
         Self {
-            cards: true,
-            wide: true,
+            needs_cards: true,
+            needs_smp: true,
             ..self
         }
     }
@@ -145,7 +148,7 @@ impl Scenario {
 
 /// Defines `ALL`, the list of a file's scenarios. A line names a constructor of [`Scenario`] and
 /// the scenario; the function has the same name unless another is given: `direct edp_to_itself;`,
-/// `guest esp_random_loss = random_loss, within(120), counted;`
+/// `guest esp_random_loss = random_loss, within(120), needs_icount;`
 ///
 /// [`Scenario`]: crate::harness::Scenario
 #[macro_export]
@@ -273,7 +276,7 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     let flags = nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK;
     let (reader, writer) = pipe2(flags).context("pipe")?;
     std::io::stdout().flush()?;
-    patience::clock_counts(scenario.counted);
+    patience::clock_counts(scenario.needs_icount);
     // SAFETY: This process has a single thread here, so the child may run any code.
     let child = match unsafe { fork() }.context("fork")? {
         ForkResult::Child => {

@@ -81,27 +81,27 @@ fn judge(
     let mut part = Part::new("scenarios");
     let Sorted {
         free,
-        wide,
-        counted,
+        smp,
+        icount,
         left_out,
         wire,
     } = Sorted::of(layout, names)?;
     part.left_out = left_out;
     let guests = wanted.unwrap_or(GUESTS).max(1).min(free.len());
-    let [widened, counting] = [&wide, &counted].map(|names| usize::from(!names.is_empty()));
+    let [widened, counting] = [&smp, &icount].map(|names| usize::from(!names.is_empty()));
     step::say(&format!(
         "running {} scenarios in {guests} guests, {} in {widened} with four processors, and {} in {counting} \
          whose clock counts instructions, with {}",
         free.len(),
-        wide.len(),
-        counted.len(),
+        smp.len(),
+        icount.len(),
         layout.release
     ));
-    let awaited = [&free[..], &wide, &counted].concat();
+    let awaited = [&free[..], &smp, &icount].concat();
     let results = Mutex::new(Scenarios::awaiting(awaited));
     // Taken from the end, where the long scenarios are, so that no guest is still running one when
     // the others are done.
-    let [free, wide, counted] = [free, wide, counted].map(|names| Work {
+    let [free, smp, icount] = [free, smp, icount].map(|names| Work {
         waiting: Mutex::new(names),
         results: &results,
     });
@@ -110,12 +110,12 @@ fn judge(
     let then = (wanted.is_none() && layout.purpose != Purpose::Debug).then_some(&free);
     let kinds = [
         (guests, "", (Clock::Free(2), None), &free, None),
-        (widened, "-wide", (Clock::Free(4), Some(wire)), &wide, then),
+        (widened, "-smp", (Clock::Free(4), Some(wire)), &smp, then),
         (
             counting,
-            "-counted",
+            "-icount",
             (Clock::Instructions, None),
-            &counted,
+            &icount,
             then,
         ),
     ];
@@ -164,9 +164,9 @@ struct Sorted {
     /// Scenarios for any guest.
     free: Vec<String>,
     /// Scenarios that need four processors.
-    wide: Vec<String>,
+    smp: Vec<String>,
     /// Scenarios that need a clock that counts instructions.
-    counted: Vec<String>,
+    icount: Vec<String>,
     /// Scenarios that do not run, as this kernel does not support their guests.
     left_out: Vec<String>,
     /// The network cards of guests with four processors.
@@ -184,16 +184,16 @@ impl Sorted {
         let cards = amd64 && initramfs::has_module(layout, "igb")?;
         let mut left_out: Vec<String> = Vec::new();
         for (cannot, kind, reason) in [
-            (debug, "--counted", "they judge times and counts of instructions, which this kernel multiplies"),
-            (!debug, "--starved", "they have allocations fail, which takes the kernel of test-debug"),
+            (debug, "--needs-icount", "they judge times and counts of instructions, which this kernel multiplies"),
+            (!debug, "--needs-faults", "they have allocations fail, which takes the kernel of test-debug"),
             (
                 !amd64 || layout.is_realtime(),
-                "--counted",
+                "--needs-icount",
                 "they judge times and counts of instructions, which their limits are not for",
             ),
             (
                 !cards,
-                "--cards",
+                "--needs-cards",
                 "they need QEMU's network cards igb, which are for amd64, and a kernel with their driver",
             ),
         ] {
@@ -206,18 +206,18 @@ impl Sorted {
                 left_out.extend(these);
             }
         }
-        let [mut wide, mut counted] = [
-            list(layout, names, &["--wide"])?,
-            list(layout, names, &["--counted"])?,
+        let [mut smp, mut icount] = [
+            list(layout, names, &["--needs-smp"])?,
+            list(layout, names, &["--needs-icount"])?,
         ];
-        for names in [&mut free, &mut wide, &mut counted] {
+        for names in [&mut free, &mut smp, &mut icount] {
             names.retain(|name| !left_out.contains(name));
         }
-        free.retain(|name| !counted.contains(name) && !wide.contains(name));
+        free.retain(|name| !icount.contains(name) && !smp.contains(name));
         Ok(Self {
             free,
-            wide,
-            counted,
+            smp,
+            icount,
             left_out,
             wire: if cards {
                 Wire::Cards {

@@ -11,7 +11,7 @@ use guest::tun::{Carries, Tun};
 
 scenarios! {
     direct device_that_is_held_beyond_its_end_spares_the_next_owner_of_its_index = repeated;
-    direct device_events_cost_the_same_with_2000_connections_by_another_device = unrelated, within(120), counted;
+    direct device_events_cost_the_same_with_2000_connections_by_another_device = unrelated, within(120), needs_icount;
 }
 
 /// The kernel repeats the unregister notification every second while there is a reference to the

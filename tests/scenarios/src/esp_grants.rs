@@ -8,10 +8,10 @@ use guest::prelude::*;
 use guest::station::Station;
 
 scenarios! {
-    direct esp_grants_are_made_use_of = sender, counted;
+    direct esp_grants_are_made_use_of = sender, needs_icount;
     direct esp_grants_are_not_for_a_sender_with_a_fixed_window = fixed;
-    direct esp_grants_follow_the_rate = receiver, counted;
-    direct esp_buffers_grow_with_the_window = buffers, counted;
+    direct esp_grants_follow_the_rate = receiver, needs_icount;
+    direct esp_buffers_grow_with_the_window = buffers, needs_icount;
 }
 
 /// The options of a station with the module's defaults.

@@ -11,7 +11,7 @@ use guest::prelude::*;
 
 scenarios! {
     direct mapped_connect_that_sleeps_ends_by_disconnecting = in_connect;
-    direct mapped_socket_disconnected_while_it_goes_to_tcp_stays_closed = while_it_goes_to_tcp, within(120), wide;
+    direct mapped_socket_disconnected_while_it_goes_to_tcp_stays_closed = while_it_goes_to_tcp, within(120), needs_smp;
 }
 
 /// The address `AF_UNSPEC`, which disconnects a socket.

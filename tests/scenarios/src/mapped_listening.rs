@@ -21,9 +21,9 @@ scenarios! {
     direct mapped_listener_that_is_destroyed_takes_no_esp = destroyed;
     direct mapped_accept_that_sleeps_ends_when_the_listener_is_destroyed = destroyed_in_accept;
     direct mapped_child_of_a_destroyed_listener_is_reset = destroyed_above_a_child;
-    direct mapped_listener_shut_down_while_it_begins_takes_no_esp = shut_down_early, within(120), wide;
+    direct mapped_listener_shut_down_while_it_begins_takes_no_esp = shut_down_early, within(120), needs_smp;
     direct mapped_accept_that_slept_before_esp_listened_takes_esp = slept_before;
-    direct mapped_syn_that_changes_takes_no_place_for_good = changing_syn, within(120), wide;
+    direct mapped_syn_that_changes_takes_no_place_for_good = changing_syn, within(120), needs_smp;
     direct mapped_listener_is_of_the_control_group_of_its_socket = control_group;
 }
 

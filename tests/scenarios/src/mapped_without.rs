@@ -14,8 +14,8 @@ use guest::prelude::*;
 use guest::relay::Mode;
 
 scenarios! {
-    guest mapped_first_connection_to_a_host_without_the_module_is_not_late = first_connection, within(120), counted;
-    guest mapped_connections_to_a_host_that_loses_the_module = lost, within(120), counted;
+    guest mapped_first_connection_to_a_host_without_the_module_is_not_late = first_connection, within(120), needs_icount;
+    guest mapped_connections_to_a_host_that_loses_the_module = lost, within(120), needs_icount;
 }
 
 /// The Ethernet type of IPv4.

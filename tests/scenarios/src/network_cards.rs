@@ -10,10 +10,10 @@ use guest::netns::finish;
 use guest::prelude::*;
 
 scenarios! {
-    guest igb_carries_both_protocols = carries, cards;
-    guest igb_spreads_connections_over_its_transmit_queues = spreads, cards;
-    guest igb_steers_connections_to_four_processors = steers, cards;
-    guest esp_connections_have_checksums_from_10_gigabits_on = by_speed, wide;
+    guest igb_carries_both_protocols = carries, needs_cards;
+    guest igb_spreads_connections_over_its_transmit_queues = spreads, needs_cards;
+    guest igb_steers_connections_to_four_processors = steers, needs_cards;
+    guest esp_connections_have_checksums_from_10_gigabits_on = by_speed, needs_smp;
 }
 
 const PORT: u16 = 890;

@@ -8,7 +8,7 @@ use guest::processor::{run_on, taken_in};
 
 scenarios! {
     direct esp_connections_spread_over_processors = spread;
-    direct esp_connections_spread_over_four_processors = four, wide;
+    direct esp_connections_spread_over_four_processors = four, needs_smp;
     direct esp_connections_stay_on_one_processor_without_steering = together;
 }
 

@@ -10,8 +10,8 @@ use guest::prelude::*;
 use guest::switch::Switch;
 
 scenarios! {
-    guest switch_drops_frames_beyond_its_buffer = buffer, counted;
-    guest switch_loses_frames_at_random = loss, counted;
+    guest switch_drops_frames_beyond_its_buffer = buffer, needs_icount;
+    guest switch_loses_frames_at_random = loss, needs_icount;
     guest switch_prints_into_a_closed_pipe_without_a_panic = closed_pipe;
 }
 

@@ -25,16 +25,16 @@ struct Options {
     list: bool,
     /// With --list: only those that need a guest whose clock counts instructions.
     #[arg(long, requires = "list")]
-    counted: bool,
+    needs_icount: bool,
     /// With --list: only those that need a kernel that lets allocations fail.
-    #[arg(long, requires = "list", conflicts_with = "counted")]
-    starved: bool,
+    #[arg(long, requires = "list", conflicts_with = "needs_icount")]
+    needs_faults: bool,
     /// With --list: only those that need two network cards with the driver igb.
-    #[arg(long, requires = "list", conflicts_with_all = ["counted", "starved"])]
-    cards: bool,
+    #[arg(long, requires = "list", conflicts_with_all = ["needs_icount", "needs_faults"])]
+    needs_cards: bool,
     /// With --list: only those that need a guest with four processors.
-    #[arg(long, requires = "list", conflicts_with_all = ["counted", "starved", "cards"])]
-    wide: bool,
+    #[arg(long, requires = "list", conflicts_with_all = ["needs_icount", "needs_faults", "needs_cards"])]
+    needs_smp: bool,
     /// Play a short story of both protocols instead, and print its frames in hexadecimal.
     #[arg(long, conflicts_with = "list")]
     capture: bool,
@@ -165,10 +165,10 @@ fn main() -> ExitCode {
     };
     if options.list {
         let wanted = |scenario: &&Scenario| {
-            (scenario.counted || !options.counted)
-                && (scenario.starved || !options.starved)
-                && (scenario.cards || !options.cards)
-                && (scenario.wide || !options.wide)
+            (scenario.needs_icount || !options.needs_icount)
+                && (scenario.needs_faults || !options.needs_faults)
+                && (scenario.needs_cards || !options.needs_cards)
+                && (scenario.needs_smp || !options.needs_smp)
         };
         for scenario in chosen.into_iter().filter(wanted) {
             println!("{}", scenario.name);
@@ -220,10 +220,10 @@ mod tests {
         let of = |shard| {
             select(&Options {
                 list: true,
-                counted: false,
-                starved: false,
-                cards: false,
-                wide: false,
+                needs_icount: false,
+                needs_faults: false,
+                needs_cards: false,
+                needs_smp: false,
                 scale: None,
                 capture: false,
                 fuzz_calls: None,

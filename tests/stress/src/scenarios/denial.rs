@@ -12,24 +12,24 @@ use crate::denial::{judge, make, Attack};
 use guest::prelude::*;
 
 scenarios! {
-    direct dos_syns_from_nowhere = |lab| bounded(lab, &SYNS), counted, within(120);
-    direct dos_syns_of_mapped_connections = |lab| bounded(lab, &MAPPED_SYNS), counted, within(120);
-    direct dos_syns_of_mapped_connections_from_strangers = |lab| bounded(lab, &FOREIGN_SYNS), counted, within(120);
-    direct dos_packets_for_nobody = |lab| bounded(lab, &STRAYS), counted, within(120);
-    direct dos_guessed_acknowledgements = |lab| bounded(lab, &FORGED), counted, within(120);
-    direct dos_guessed_requests = |lab| bounded(lab, &GUESSED_REQUESTS), counted, within(120);
-    direct dos_requests_by_a_peer = |lab| bounded(lab, &REQUESTS), counted, within(120);
-    direct dos_datagrams_for_nobody = |lab| bounded(lab, &EDP_NOBODY), counted, within(120);
-    direct dos_datagrams_unread = |lab| bounded(lab, &EDP_UNREAD), counted, within(120);
-    direct dos_echo_requests = |lab| bounded(lab, &ECHOES), counted, within(120);
-    direct dos_a_peer_without_a_window = |lab| bounded(lab, &WINDOWLESS), counted, within(120);
-    direct dos_connections_unread = |lab| bounded(lab, &UNREAD), counted, within(120);
-    direct dos_announcers_that_fall_silent = |lab| bounded(lab, &SILENT), counted, within(120);
-    direct dos_announcers_again_and_again = |lab| bounded(lab, &TEASING), counted, within(120);
-    direct dos_blind_resets_need_the_exact_number = |lab| guessed(lab, Aim::Reset), counted, within(400);
-    direct dos_blind_data_need_both_numbers = |lab| guessed(lab, Aim::Inject), counted, within(400);
-    direct dos_blind_acknowledgements_need_both_numbers = |lab| guessed(lab, Aim::Free), counted, within(400);
-    direct dos_blind_packets_do_not_slow_a_stream_down = slowed, counted, within(400);
+    direct dos_syns_from_nowhere = |lab| bounded(lab, &SYNS), needs_icount, within(120);
+    direct dos_syns_of_mapped_connections = |lab| bounded(lab, &MAPPED_SYNS), needs_icount, within(120);
+    direct dos_syns_of_mapped_connections_from_strangers = |lab| bounded(lab, &FOREIGN_SYNS), needs_icount, within(120);
+    direct dos_packets_for_nobody = |lab| bounded(lab, &STRAYS), needs_icount, within(120);
+    direct dos_guessed_acknowledgements = |lab| bounded(lab, &FORGED), needs_icount, within(120);
+    direct dos_guessed_requests = |lab| bounded(lab, &GUESSED_REQUESTS), needs_icount, within(120);
+    direct dos_requests_by_a_peer = |lab| bounded(lab, &REQUESTS), needs_icount, within(120);
+    direct dos_datagrams_for_nobody = |lab| bounded(lab, &EDP_NOBODY), needs_icount, within(120);
+    direct dos_datagrams_unread = |lab| bounded(lab, &EDP_UNREAD), needs_icount, within(120);
+    direct dos_echo_requests = |lab| bounded(lab, &ECHOES), needs_icount, within(120);
+    direct dos_a_peer_without_a_window = |lab| bounded(lab, &WINDOWLESS), needs_icount, within(120);
+    direct dos_connections_unread = |lab| bounded(lab, &UNREAD), needs_icount, within(120);
+    direct dos_announcers_that_fall_silent = |lab| bounded(lab, &SILENT), needs_icount, within(120);
+    direct dos_announcers_again_and_again = |lab| bounded(lab, &TEASING), needs_icount, within(120);
+    direct dos_blind_resets_need_the_exact_number = |lab| guessed(lab, Aim::Reset), needs_icount, within(400);
+    direct dos_blind_data_need_both_numbers = |lab| guessed(lab, Aim::Inject), needs_icount, within(400);
+    direct dos_blind_acknowledgements_need_both_numbers = |lab| guessed(lab, Aim::Free), needs_icount, within(400);
+    direct dos_blind_packets_do_not_slow_a_stream_down = slowed, needs_icount, within(400);
 }
 
 /// Makes all attacks with guessed numbers that have the same goal.

@@ -17,13 +17,13 @@ use guest::prelude::*;
 use guest::zero_copy;
 
 scenarios! {
-    starved memory_fails_in_socket_bind_and_listen = beginning;
-    starved memory_fails_in_connect_and_accept = joining;
-    starved memory_fails_in_stream_calls = stream_calls;
-    starved memory_fails_in_datagram_calls = datagram_calls;
-    starved memory_fails_in_calls_with_large_packets = large_packets;
-    starved memory_fails_in_options_and_files = options_and_files;
-    starved memory_fails_in_shutdown_and_close = ending;
+    guest memory_fails_in_socket_bind_and_listen = beginning, within(240), needs_faults;
+    guest memory_fails_in_connect_and_accept = joining, within(240), needs_faults;
+    guest memory_fails_in_stream_calls = stream_calls, within(240), needs_faults;
+    guest memory_fails_in_datagram_calls = datagram_calls, within(240), needs_faults;
+    guest memory_fails_in_calls_with_large_packets = large_packets, within(240), needs_faults;
+    guest memory_fails_in_options_and_files = options_and_files, within(240), needs_faults;
+    guest memory_fails_in_shutdown_and_close = ending, within(240), needs_faults;
 }
 
 /// Runs `work` on two hosts, where allocations `within` a scope fail. Verifies that it leaves

@@ -14,9 +14,9 @@ use guest::memory::{in_turn, Injection, Trial, Within};
 use guest::prelude::*;
 
 scenarios! {
-    starved memory_fails_in_new_namespaces = namespaces;
-    starved memory_fails_when_devices_change = devices, within(290);
-    starved memory_fails_when_the_module_starts = start;
+    guest memory_fails_in_new_namespaces = namespaces, within(240), needs_faults;
+    guest memory_fails_when_devices_change = devices, within(290), needs_faults;
+    guest memory_fails_when_the_module_starts = start, within(240), needs_faults;
 }
 
 /// Gives the thread a new network namespace.

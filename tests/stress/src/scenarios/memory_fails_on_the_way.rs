@@ -11,13 +11,13 @@ use guest::memory::{in_turn, insist, Injection, Within};
 use guest::prelude::*;
 
 scenarios! {
-    starved memory_fails_during_connections = connections, within(290);
-    starved memory_fails_during_connections_with_large_packets = large, within(290);
-    starved memory_fails_during_connections_with_checksums = summed, within(290);
-    starved memory_fails_during_refusals = refusals;
-    starved memory_fails_during_datagrams_and_echoes = datagrams;
-    starved memory_fails_and_an_announcement_is_repeated = announcement;
-    starved memory_fails_often_under_load = load;
+    guest memory_fails_during_connections = connections, within(290), needs_faults;
+    guest memory_fails_during_connections_with_large_packets = large, within(290), needs_faults;
+    guest memory_fails_during_connections_with_checksums = summed, within(290), needs_faults;
+    guest memory_fails_during_refusals = refusals, within(240), needs_faults;
+    guest memory_fails_during_datagrams_and_echoes = datagrams, within(240), needs_faults;
+    guest memory_fails_and_an_announcement_is_repeated = announcement, within(240), needs_faults;
+    guest memory_fails_often_under_load = load, within(240), needs_faults;
 }
 
 /// The preparation of a conversation that needs none.
