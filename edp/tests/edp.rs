@@ -46,7 +46,7 @@ fn every_field_has_its_place() {
 }
 
 #[test]
-fn a_sum_follows_the_payload_that_has_one() {
+fn a_checksum_follows_the_payload() {
     let plain = wire::Header {
         src: 1,
         dst: 2,
@@ -80,7 +80,7 @@ fn the_largest_datagram_is_what_the_device_and_the_length_field_allow() {
 }
 
 #[test]
-fn a_request_is_answered_to_its_asker() {
+fn an_echo_reply_goes_to_the_requester() {
     let asked = wire::Header {
         src: 700,
         dst: 0,
@@ -129,7 +129,7 @@ fn only_sockets_that_share_an_interface_exclude_each_other() {
 }
 
 #[test]
-fn a_port_is_shared_when_both_say_so_and_nobody_listens() {
+fn a_port_is_shared_if_both_agree_and_neither_listens() {
     let (shy, free) = (claim(0, false, false), claim(0, true, false));
     assert!(ports::conflicts(shy, free));
     assert!(ports::conflicts(free, shy));

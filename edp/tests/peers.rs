@@ -37,7 +37,7 @@ const LARGE: Answer = Answer {
 };
 
 #[test]
-fn a_peer_that_takes_mapped_connections_is_asked_again_once_it_is_doubted() {
+fn a_mapped_peer_is_queried_again_once_its_answer_is_invalidated() {
     let mut bucket = Bucket::default();
     let p = peer(1);
     bucket.look_up(&p, START, || nonce(7));
@@ -64,7 +64,7 @@ fn a_peer_that_takes_mapped_connections_is_asked_again_once_it_is_doubted() {
 }
 
 #[test]
-fn a_peer_is_asked_once_and_its_answer_counts_for_a_minute() {
+fn a_peer_is_queried_once_and_its_answer_is_valid_for_a_minute() {
     let mut bucket = Bucket::default();
     let p = peer(1);
     assert_eq!(
@@ -85,7 +85,7 @@ fn a_peer_is_asked_once_and_its_answer_counts_for_a_minute() {
 }
 
 #[test]
-fn a_peer_of_interest_is_asked_again_before_its_answer_expires() {
+fn a_peer_in_use_is_queried_again_before_its_answer_expires() {
     let mut bucket = Bucket::default();
     let p = peer(1);
     bucket.look_up(&p, START, || nonce(7));
@@ -115,7 +115,7 @@ fn a_peer_of_interest_is_asked_again_before_its_answer_expires() {
 }
 
 #[test]
-fn only_the_asked_peer_answers_by_the_asked_device_with_the_nonce_and_once() {
+fn only_the_queried_peer_answers_once_by_its_device_with_the_nonce() {
     let mut bucket = Bucket::default();
     let p = peer(1);
     assert!(!bucket.on_answer(&p, START, nonce(7), &takes(Some(100))));
@@ -131,7 +131,7 @@ fn only_the_asked_peer_answers_by_the_asked_device_with_the_nonce_and_once() {
 }
 
 #[test]
-fn a_silent_peer_is_asked_again_after_a_while() {
+fn a_silent_peer_is_queried_again_after_a_while() {
     let mut bucket = Bucket::default();
     let p = peer(1);
     bucket.look_up(&p, START, || nonce(7));
@@ -148,7 +148,7 @@ fn a_silent_peer_is_asked_again_after_a_while() {
 }
 
 #[test]
-fn a_peer_without_a_place_is_not_asked() {
+fn a_peer_without_an_entry_is_not_queried() {
     let mut bucket = Bucket::default();
     for number in 0..4 {
         let known = bucket.look_up(&peer(number), START, || nonce(7));
@@ -171,7 +171,7 @@ fn a_peer_without_a_place_is_not_asked() {
 }
 
 #[test]
-fn peers_behind_a_device_that_is_gone_are_forgotten() {
+fn peers_of_a_removed_device_are_forgotten() {
     let mut bucket = Bucket::default();
     let elsewhere = Peer {
         ifindex: 4,

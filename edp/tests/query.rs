@@ -113,7 +113,7 @@ fn unknown_options_are_skipped_and_broken_ones_end_the_list() {
 }
 
 #[test]
-fn a_burst_leaves_at_once_and_then_one_in_an_interval() {
+fn a_burst_is_answered_at_once_and_then_one_per_interval() {
     let (mut due, mut left) = (0, 0);
     let now = 7 * rate::INTERVAL;
     for _ in 0..5_000 {
@@ -140,7 +140,7 @@ proptest! {
     })]
 
     #[test]
-    fn what_a_host_tells_is_read(
+    fn an_answer_is_read_as_it_was_written(
         numbers in any::<(u16, u16, u16, u16, u16)>(),
         nonce in any::<[u8; 4]>(),
     ) {

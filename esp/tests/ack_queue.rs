@@ -130,7 +130,7 @@ fn all_but_one_wait_and_leave_in_order() {
 }
 
 #[test]
-fn who_ends_lets_the_next_one_go() {
+fn a_connection_that_ends_gives_the_next_one_its_turn() {
     let mut device = Device::with(3);
     device.ask(1, 0);
     device.ask(2, 0);
@@ -180,7 +180,7 @@ fn a_slow_sender_has_its_turn_but_not_for_long() {
 }
 
 #[test]
-fn the_first_turn_of_a_transmission_is_given_beside_a_long_one() {
+fn first_turns_are_given_concurrently_with_long_ones() {
     let mut device = Device::with(18);
     device.announce(17, false, 0);
     device.take_turns(3, 0);
@@ -194,7 +194,7 @@ fn the_first_turn_of_a_transmission_is_given_beside_a_long_one() {
 }
 
 #[test]
-fn only_one_first_turn_is_given_beside_a_long_one() {
+fn only_one_first_turn_is_concurrent() {
     let mut device = Device::with(4);
     device.announce(2, false, 0);
     device.announce(3, false, 0);
@@ -262,7 +262,7 @@ fn a_host_with_many_connections_has_as_many_turns_as_one_with_one() {
 }
 
 #[test]
-fn announcements_again_and_again_take_no_turns_from_other_hosts() {
+fn repeated_announcements_take_no_turns_from_other_hosts() {
     const ANNOUNCERS: usize = 32;
     let mut hosts = vec![1; ANNOUNCERS];
     hosts.push(2);
@@ -287,7 +287,7 @@ fn announcements_again_and_again_take_no_turns_from_other_hosts() {
 }
 
 #[test]
-fn a_host_that_lets_its_turns_pass_holds_nobody_up_again() {
+fn a_host_with_unused_turns_does_not_delay_others_again() {
     const ANNOUNCERS: usize = 8;
     let mut device = Device::on(&[1, 1, 1, 1, 1, 1, 1, 1, 2]);
     let mut now = 0;
@@ -317,7 +317,7 @@ fn a_host_that_lets_its_turns_pass_holds_nobody_up_again() {
 }
 
 #[test]
-fn hosts_without_trust_have_turns_like_others_when_they_use_them() {
+fn untrusted_hosts_that_use_their_turns_have_as_many_as_others() {
     let mut device = Device::with(3);
     // Two fall silent in their turns, and come back.
     for id in 1..3 {
@@ -346,7 +346,7 @@ fn hosts_without_trust_have_turns_like_others_when_they_use_them() {
 }
 
 #[test]
-fn priorities_go_first_and_nobody_waits_for_ever() {
+fn priorities_go_first_and_no_class_starves() {
     let mut device = Device::with(6);
     for (id, priority) in [(0, 7), (1, 7), (2, 6), (3, 1)] {
         device.slots[id].set_priority(priority);
@@ -405,7 +405,7 @@ proptest! {
     /// Whatever comes, nobody waits longer than [`HOLD`] behind a departure,
     /// and when all but the silent ones keep asking, all of these get turns.
     #[test]
-    fn nobody_waits_for_ever(
+    fn waiting_connections_get_turns_in_bounded_time(
         senders in 2..8_usize,
         silent in 0..3_usize,
         hosts in prop::collection::vec(0..8_u64, 8),
@@ -448,7 +448,7 @@ proptest! {
 }
 
 #[test]
-fn a_sender_kept_waiting_sends_nothing_again() {
+fn a_waiting_sender_retransmits_nothing() {
     let mut pair = Pair::established();
     pair.sides[B].device.held = true;
     pair.send(A, &bytes(3_000, 1));
@@ -492,7 +492,7 @@ fn a_lost_hold_is_repeated_when_its_packet_is() {
 }
 
 #[test]
-fn a_permission_lost_for_good_is_asked_for() {
+fn a_sender_probes_for_a_lost_window_update() {
     // The receiver was full; the acknowledgement that makes room is lost, and
     // nothing is under way that would bring another.
     let mut pair = Pair::with_config(Config {
@@ -539,7 +539,7 @@ fn a_request_waits_while_the_port_is_busy() {
 }
 
 #[test]
-fn a_window_update_lost_behind_an_end_is_asked_for() {
+fn a_sender_probes_for_a_window_update_lost_after_txf() {
     // Found by the model checker: both packets were reported by holds, so no
     // timer runs at either side, and one more waits for the window.
     let mut pair = Pair::with_config(Config {
@@ -562,7 +562,7 @@ fn a_window_update_lost_behind_an_end_is_asked_for() {
 }
 
 #[test]
-fn a_turn_after_a_silence_asks_for_what_was_lost() {
+fn a_turn_after_a_silence_requests_lost_packets() {
     let mut pair = Pair::established();
     pair.sides[B].device.held = true;
     pair.lose(A, 1);
@@ -582,7 +582,7 @@ fn a_turn_after_a_silence_asks_for_what_was_lost() {
 }
 
 #[test]
-fn a_request_in_line_outlives_the_packet_that_comes_again() {
+fn a_waiting_request_survives_the_retransmission_of_its_packet() {
     // Found by the simulation: the sender's timer fills the hole's first number
     // while the request waits, and what was thrown away behind it is asked for
     // all the same.
@@ -617,7 +617,7 @@ fn a_link_slower_than_the_request_timer_is_learnt() {
 }
 
 #[test]
-fn a_turn_that_comes_after_the_end_says_nothing() {
+fn a_turn_after_the_end_sends_nothing() {
     let mut pair = Pair::established();
     pair.sides[B].device.held = true;
     pair.send(A, &bytes(3_000, 1));

@@ -123,7 +123,7 @@ fn both_sides_may_close_at_once() {
 }
 
 #[test]
-fn any_packet_of_the_end_may_be_lost_or_come_twice() {
+fn any_packet_of_the_close_may_be_lost_or_duplicated() {
     for fate in [Fate::Lose, Fate::Twice, Fate::Late(MS)] {
         for (side, nth) in [(A, 0), (A, 1), (B, 0), (B, 1)] {
             for simultaneous in [false, true] {
@@ -144,7 +144,7 @@ fn any_packet_of_the_end_may_be_lost_or_come_twice() {
 }
 
 #[test]
-fn the_end_behind_data_survives_a_loss_and_a_packet_that_comes_twice_or_late() {
+fn a_fin_after_data_survives_loss_duplication_and_delay() {
     let packets = || {
         [A, B]
             .into_iter()
@@ -180,7 +180,7 @@ fn the_end_behind_data_survives_a_loss_and_a_packet_that_comes_twice_or_late() {
 }
 
 #[test]
-fn the_last_acknowledgement_leaves_after_the_end() {
+fn the_last_acknowledgement_is_sent_after_the_close() {
     let mut pair = in_state(State::FinWait2);
     pair.restart_log();
     pair.close(B);
@@ -211,7 +211,7 @@ fn a_reset_ends_every_state() {
 }
 
 #[test]
-fn data_that_the_other_side_never_acknowledged_makes_a_reset_a_failure() {
+fn a_reset_with_unacknowledged_data_is_a_failure() {
     let mut pair = Pair::established();
     pair.close(B);
     pair.settle();
@@ -225,7 +225,7 @@ fn data_that_the_other_side_never_acknowledged_makes_a_reset_a_failure() {
 }
 
 #[test]
-fn a_host_that_never_had_what_it_resets_makes_a_failure() {
+fn a_reset_by_a_host_that_never_had_the_data_is_a_failure() {
     // The peer's end is long past and forgotten. What meets it for the first time is lost.
     let mut pair = Pair::established();
     pair.close(B);
@@ -269,7 +269,7 @@ fn a_reset_ends_a_half_open_child() {
 }
 
 #[test]
-fn a_reset_outside_the_window_is_nothing() {
+fn a_reset_outside_the_window_is_ignored() {
     for state in [
         State::Established,
         State::FinWait1,
@@ -415,7 +415,7 @@ fn a_sender_that_vanishes_in_the_middle_is_noticed() {
 }
 
 #[test]
-fn data_after_long_silence_does_not_find_the_peer_gone() {
+fn data_after_long_silence_does_not_time_out() {
     let mut pair = Pair::established();
     pair.run_for(29 * S);
     pair.lose_matching(A, 3, |_| true);
@@ -426,7 +426,7 @@ fn data_after_long_silence_does_not_find_the_peer_gone() {
 }
 
 #[test]
-fn data_after_silence_starts_the_watch_anew() {
+fn data_after_silence_restarts_the_liveness_timer() {
     let mut pair = Pair::established();
     pair.run_for(20 * S);
     pair.send(A, b"after twenty seconds");
@@ -435,7 +435,7 @@ fn data_after_silence_starts_the_watch_anew() {
 }
 
 #[test]
-fn a_machine_that_slept_does_not_think_its_peers_gone() {
+fn a_suspended_machine_keeps_its_connections() {
     let mut pair = Pair::established();
     pair.send(A, b"x");
     pair.now += 3_600 * S;
@@ -446,7 +446,7 @@ fn a_machine_that_slept_does_not_think_its_peers_gone() {
 }
 
 #[test]
-fn an_orphan_waits_for_the_end_only_so_long() {
+fn an_orphan_waits_for_the_fin_for_a_bounded_time() {
     let mut pair = Pair::established();
     pair.close(A);
     let now = pair.now;
@@ -512,7 +512,7 @@ fn an_orphan_delivers_what_was_queued() {
 }
 
 /// A side whose socket is closed, with bytes that the other one has no room for.
-fn orphan_of_one_that_does_not_read() -> Pair {
+fn orphan_whose_peer_does_not_read() -> Pair {
     let mut pair = Pair::established();
     pair.sides[B].reads = false;
     pair.sides[B].limit = 5 * pair.sides[B].packet_cost();
@@ -525,7 +525,7 @@ fn orphan_of_one_that_does_not_read() -> Pair {
 
 #[test]
 fn an_orphan_waits_for_a_slow_reader_for_some_minutes() {
-    let mut pair = orphan_of_one_that_does_not_read();
+    let mut pair = orphan_whose_peer_does_not_read();
     pair.run_for(290 * S);
     pair.sides[B].reads = true;
     pair.read(B);
@@ -537,8 +537,8 @@ fn an_orphan_waits_for_a_slow_reader_for_some_minutes() {
 }
 
 #[test]
-fn an_orphan_does_not_wait_for_ever_for_one_that_never_reads() {
-    let mut pair = orphan_of_one_that_does_not_read();
+fn an_orphan_does_not_wait_for_ever_for_a_peer_that_never_reads() {
+    let mut pair = orphan_whose_peer_does_not_read();
     let now = pair.now;
     pair.run_until(|p| p.sides[A].closed);
     assert_eq!(pair.sides[A].failed, Some(Failure::TimedOut));
@@ -546,7 +546,7 @@ fn an_orphan_does_not_wait_for_ever_for_one_that_never_reads() {
 }
 
 #[test]
-fn two_orphans_that_were_set_apart_do_not_keep_each_other_alive() {
+fn desynchronised_orphans_do_not_keep_each_other_alive() {
     let mut pair = Pair::established();
     // A neighbour ends each side's stream in its name. What that side then sends under the same
     // number is taken for a repetition, and its own end, one number later, comes behind the end.

@@ -96,12 +96,12 @@ fn a_cookie_lasts_for_an_epoch_at_least_and_two_at_most() {
 }
 
 #[test]
-fn a_syn_that_comes_again_gets_the_same_number() {
+fn a_retransmitted_syn_gets_the_same_number() {
     assert_eq!(cookie(), CLIENT.cookie(&syn(), NOW + 1_000_000, hash));
 }
 
 #[test]
-fn all_that_names_the_connection_counts() {
+fn a_cookie_depends_on_all_that_identifies_the_connection() {
     let packet = first(cookie(), 1000);
     let others = [
         (
@@ -155,7 +155,7 @@ fn all_that_names_the_connection_counts() {
 }
 
 #[test]
-fn packets_that_answer_nothing_are_none() {
+fn packets_without_a_cookie_are_no_answers() {
     let packet = first(cookie(), 0);
     for bits in [
         flags::SYN,
@@ -189,7 +189,7 @@ fn a_guess_is_right_once_in_2_to_the_15_times_or_14() {
 }
 
 #[test]
-fn packets_behind_a_lost_first_one_are_known_for_its_clients() {
+fn packets_after_a_lost_first_one_are_recognised() {
     for lost in 1..32 {
         let packet = first(cookie(), 1000);
         let seq = packet.seq.add(lost);
@@ -199,7 +199,7 @@ fn packets_behind_a_lost_first_one_are_known_for_its_clients() {
 }
 
 #[test]
-fn a_client_that_has_the_servers_end_is_behind_no_cookie() {
+fn the_ends_of_short_connections_match_no_cookie() {
     // Of all ends of short connections: the acknowledgement counts the server's data and its FIN.
     let mut known = 0;
     for sent in 0..30 {
@@ -253,7 +253,7 @@ fn only_clients_that_tell_version_and_window_get_cookies() {
 
 /// A client, the answer that nobody keeps, and a connection made of the client's data.
 #[test]
-fn data_makes_the_forgotten_connection() {
+fn data_after_a_cookie_makes_the_connection() {
     let mut client = Connection::new(50_000, 2_805, Config::default());
     client.connect(Seq(ISN), NOW);
     let Some(Transmit::Control { header: syn, .. }) = client.poll_transmit(NOW, &mut |_| 0) else {

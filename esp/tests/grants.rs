@@ -122,7 +122,7 @@ fn a_loss_bounds_the_windows_that_follow() {
 }
 
 #[test]
-fn nobody_who_has_not_told_gets_a_grant() {
+fn a_peer_without_the_option_gets_no_grant() {
     for side in [A, B] {
         let mut pair = Pair::new();
         pair.sides[side].tells = true;
@@ -153,7 +153,7 @@ fn fix(pair: &mut Pair, fixed: Config) {
 }
 
 #[test]
-fn a_receiver_whose_window_is_fixed_gives_the_sender_its_own_back() {
+fn a_receiver_with_fixed_windows_grants_the_sender_its_own() {
     let mut pair = telling(US / 10, Config::default());
     let fixed = Config {
         burst_length_max: 21,
@@ -176,7 +176,7 @@ fn a_receiver_whose_window_is_fixed_gives_the_sender_its_own_back() {
 }
 
 #[test]
-fn a_receiver_whose_window_is_fixed_acknowledges_as_if_it_had_granted_none() {
+fn a_receiver_with_fixed_windows_acknowledges_as_without_grants() {
     let fixed = Config {
         burst_length: 64,
         burst_length_max: 64,
@@ -207,7 +207,7 @@ fn a_lone_sender_begins_with_a_whole_burst_once_it_was_granted_that() {
 }
 
 #[test]
-fn a_lost_announcement_halves_what_may_come_unscheduled() {
+fn a_lost_announcement_halves_the_unscheduled_packets() {
     let mut pair = telling(US, Config::default());
     send(&mut pair, 30);
     pair.restart_log();
@@ -233,7 +233,7 @@ fn a_lost_announcement_halves_what_may_come_unscheduled() {
 }
 
 #[test]
-fn what_may_come_unscheduled_is_shared() {
+fn unscheduled_packets_are_shared() {
     let mut queue = AckQueue::default();
     let mut slots = [Slot::default(); 6];
     let now = 5 * S;

@@ -41,7 +41,7 @@ fn any_packet_of_the_handshake_may_be_lost() {
 }
 
 #[test]
-fn any_packet_of_the_handshake_may_come_twice() {
+fn any_packet_of_the_handshake_may_be_duplicated() {
     for (side, nth) in [(A, 0), (B, 0), (A, 1)] {
         let mut pair = Pair::new();
         pair.fate(side, nth, Fate::Twice);
@@ -198,7 +198,7 @@ fn syns_that_cross_open_one_connection() {
 }
 
 #[test]
-fn any_packets_of_a_crossed_handshake_may_be_lost_or_come_twice() {
+fn any_packets_of_a_crossed_handshake_may_be_lost_or_duplicated() {
     // The first packets of both, five in all: passed, lost or doubled.
     for fates in 0..3_usize.pow(5) {
         let mut pair = crossed_with_fates(fates);
@@ -301,7 +301,7 @@ fn a_connection_closed_before_it_is_open_ends_cleanly() {
 }
 
 #[test]
-fn closing_an_unanswered_connection_is_the_end_of_it() {
+fn closing_an_unanswered_connection_ends_it() {
     let mut pair = Pair::new();
     pair.connect();
     pair.close(A);
@@ -351,7 +351,7 @@ fn a_host_that_was_restarted_connects_again() {
 }
 
 #[test]
-fn a_forged_syn_is_answered_once_and_disturbs_nobody() {
+fn a_forged_syn_is_answered_once_and_has_no_effect() {
     let mut pair = Pair::established();
     // With packets of both sides in flight, some of them lost, and without any.
     for (busy, losses) in [(false, 0), (true, 0), (true, 5)] {

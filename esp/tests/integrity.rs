@@ -93,7 +93,7 @@ fn a_stale_acknowledgement_frees_nothing_that_the_peer_lacks() {
 }
 
 #[test]
-fn data_acknowledges_if_its_sender_has_told_its_version() {
+fn data_needs_an_ack_if_its_sender_has_a_version() {
     for tells in [false, true] {
         let mut pair = if tells { told() } else { Pair::established() };
         let data = Header {
@@ -154,7 +154,7 @@ fn a_reset_ends_a_connection_with_the_exact_number_only() {
 }
 
 #[test]
-fn a_reset_names_a_packet_that_may_have_caused_it() {
+fn a_reset_counts_only_if_a_packet_may_have_caused_it() {
     for (bits, packets, names) in [
         (flags::RST, 0, 2),
         (flags::RST, 5, 4),
@@ -224,7 +224,7 @@ fn an_abort_behind_lost_data_ends_the_connection_in_a_round_trip() {
 }
 
 #[test]
-fn a_restarted_host_that_never_had_the_data_is_no_clean_end() {
+fn a_reset_by_a_restarted_host_without_the_data_is_no_clean_end() {
     let mut pair = told();
     pair.close(B);
     pair.settle();

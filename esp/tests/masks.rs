@@ -202,7 +202,7 @@ fn both_ends_count_the_wraps_of_both_directions_alike() {
 }
 
 #[test]
-fn data_of_an_earlier_wrap_fails_its_sum() {
+fn data_of_an_earlier_wrap_fails_its_checksum() {
     let mut wire = Wire::new([100, 200], BOTH);
     wire.send(0, 1);
     let (stale, mask) = wire.last(0, is_data);
@@ -215,7 +215,7 @@ fn data_of_an_earlier_wrap_fails_its_sum() {
 }
 
 #[test]
-fn an_acknowledgement_of_an_earlier_wrap_fails_its_sum() {
+fn an_acknowledgement_of_an_earlier_wrap_fails_its_checksum() {
     let mut wire = Wire::new([100, 200], BOTH);
     wire.send(0, 40);
     let (stale, mask) = wire.last(1, |header| !is_data(header));
@@ -227,7 +227,7 @@ fn an_acknowledgement_of_an_earlier_wrap_fails_its_sum() {
 }
 
 #[test]
-fn a_packet_of_an_earlier_connection_fails_its_sum() {
+fn a_packet_of_an_earlier_connection_fails_its_checksum() {
     let mut old = Wire::new([100, 200], BOTH);
     old.send(0, 1);
     let (stale, mask) = old.last(0, is_data);
@@ -332,7 +332,7 @@ fn a_restarted_host_answers_packets_of_its_forgotten_connection() {
 }
 
 #[test]
-fn two_syns_that_cross_tell_both_nonces() {
+fn crossed_syns_exchange_both_nonces() {
     let mut ends = [End::client(100, BOTH[0]), End::client(200, BOTH[1])];
     let mut on_their_way: [Vec<(Packet, Options)>; 2] = Default::default();
     for step in 0..12 {
@@ -376,7 +376,7 @@ fn a_syn_ack_can_be_refused_by_a_host_that_has_forgotten_its_syn() {
 /// A client that takes the SYN|ACK of a cookie, which tells no nonce, though a second SYN of it has
 /// made a child.
 #[test]
-fn a_client_that_a_cookie_has_answered_has_no_masks() {
+fn a_client_with_a_cookie_has_no_masks() {
     let mut client = End::client(100, BOTH[0]);
     let (syn, _) = client.sends(0)[0];
     let mut child = End::child(&syn, &client.tells(), 200, BOTH[1]);

@@ -26,7 +26,7 @@ fn options_are_as_documented() {
 }
 
 #[test]
-fn nothing_tells_nothing() {
+fn an_empty_payload_has_no_options() {
     assert_eq!(Options::parse(&[]), Options::default());
     assert_eq!(Options::parse(&[4]), Options::default());
 }
@@ -121,7 +121,7 @@ fn an_option_of_another_length_ends_the_list() {
 }
 
 #[test]
-fn of_an_option_that_comes_twice_the_last_one_counts() {
+fn the_last_of_repeated_options_counts() {
     let bytes = [4, 2, 0x05, 0xd1, 4, 2, 0x23, 0x1d];
     assert_eq!(Options::parse(&bytes).largest_payload, Some(8989));
 }
@@ -200,7 +200,7 @@ fn unequal(tells: bool) -> u64 {
 }
 
 #[test]
-fn a_window_that_was_told_is_acknowledged_in_time() {
+fn an_advertised_window_is_acknowledged_in_time() {
     let [told, learned] = [true, false].map(unequal);
     assert!(told < MS, "{told} ns");
     assert!(

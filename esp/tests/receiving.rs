@@ -87,7 +87,7 @@ fn two_holes_bring_two_requests() {
 }
 
 #[test]
-fn a_lost_request_is_repeated_when_the_timer_has_asked() {
+fn a_lost_request_is_repeated_after_a_probe() {
     let mut pair = Pair::established();
     let start = pair.now;
     pair.lose(A, 3);
@@ -127,7 +127,7 @@ fn probes(pair: &Pair) -> Vec<Header> {
 }
 
 #[test]
-fn what_is_late_is_probed_for_and_not_sent_again() {
+fn late_packets_are_probed_for_and_not_retransmitted() {
     let mut pair = Pair::established();
     // A hundred times what the handshake has measured: all probes are too early.
     pair.latency = 2 * MS;
@@ -164,7 +164,7 @@ fn a_lost_tail_is_found_though_probes_and_answers_are_lost() {
 }
 
 #[test]
-fn a_timer_slower_than_the_signs_of_life_does_not_leave_a_lost_request_unnoticed() {
+fn liveness_probes_reveal_a_lost_request() {
     let mut pair = Pair::with_config(Config {
         round_trip_time: 1_000_000,
         ..Config::default()
@@ -297,7 +297,7 @@ fn a_small_packet_does_not_fill_what_a_burst_of_full_ones_needs() {
 }
 
 #[test]
-fn a_slow_reader_loses_nothing_and_has_nothing_sent_again() {
+fn a_slow_reader_causes_no_loss_and_no_retransmission() {
     let mut pair = sleeping(40);
     pair.send(A, &bytes(20_000, 1));
     let mut rounds = 0;
@@ -350,7 +350,7 @@ fn a_reader_that_sleeps_for_minutes_keeps_the_connection() {
 }
 
 #[test]
-fn a_lost_window_update_is_made_good() {
+fn a_lost_window_update_is_repeated() {
     let mut pair = sleeping(25);
     pair.send(A, &bytes(4_000, 1));
     pair.run_for(100 * MS);
@@ -380,7 +380,7 @@ fn small_messages_do_not_overrun_a_sleeping_reader() {
 }
 
 #[test]
-fn a_sender_with_a_larger_burst_finds_no_room_and_is_asked_later() {
+fn packets_beyond_the_room_are_requested_later() {
     let mut pair = Pair::new();
     pair.sides[A].config.burst_length = 100;
     pair.sides[B].config.burst_length = 4;
@@ -612,7 +612,7 @@ fn wrong_packets_are_dropped_and_counted() {
 }
 
 #[test]
-fn data_that_acknowledges_nothing_is_taken() {
+fn data_without_an_ack_is_taken() {
     // A thesis' sender sets ACK only when an acknowledgement is pending.
     let mut pair = Pair::established();
     let seq = pair.sides[A].conn().first_unacked();
@@ -691,7 +691,7 @@ fn data_beyond_every_window_is_dropped() {
 }
 
 #[test]
-fn messages_without_room_are_asked_for_when_there_is_some() {
+fn dropped_messages_are_requested_once_there_is_room() {
     let mut pair = Pair::new();
     pair.sides[A].config.burst_length = 100;
     pair.sides[B].config.burst_length = 4;
@@ -713,7 +713,7 @@ fn messages_without_room_are_asked_for_when_there_is_some() {
 }
 
 #[test]
-fn the_request_timer_starts_anew_when_congestion_ends() {
+fn the_request_timer_restarts_when_congestion_ends() {
     let mut pair = sleeping(25);
     for nth in 9..20 {
         pair.lose(A, nth);
@@ -730,7 +730,7 @@ fn the_request_timer_starts_anew_when_congestion_ends() {
 }
 
 #[test]
-fn request_timeouts_start_anew_after_progress() {
+fn request_timeouts_restart_after_progress() {
     let mut pair = Pair::established();
     pair.lose_matching(B, 5, |h| h.has(flags::RRQ));
     let lose_tail = |pair: &mut Pair| {

@@ -101,7 +101,7 @@ fn the_option_is_as_documented() {
 }
 
 #[test]
-fn both_ends_learn_what_the_other_takes() {
+fn both_ends_learn_the_others_longest_record() {
     let mut pair = pair();
     pair.sides[A].records = Some(100_000);
     pair.sides[B].records = Some(70_000);
@@ -135,7 +135,7 @@ fn a_records_first_packet_has_txs_and_its_last_one_txf() {
 }
 
 #[test]
-fn a_part_of_a_record_is_not_there_to_be_read() {
+fn an_incomplete_record_cannot_be_read() {
     let mut pair = established();
     pair.lose_matching(A, 1, |header| header.flags == ENDS);
     assert!(send(&mut pair, A, &bytes(200, 1)));
@@ -343,7 +343,7 @@ fn a_flood_of_short_records_is_held_up_by_a_full_buffer() {
 }
 
 #[test]
-fn nothing_is_no_record() {
+fn an_empty_record_is_not_sent() {
     let mut pair = established();
     assert!(!send(&mut pair, A, &[]));
     assert_eq!(pair.sides[A].to_send(), 0);
@@ -379,7 +379,7 @@ proptest! {
     /// Whatever packets come with numbers that are right: nothing panics, and what is there to be
     /// read is whole.
     #[test]
-    fn a_hostile_peer_gets_no_part_of_a_record_read(
+    fn a_hostile_peer_cannot_have_a_part_of_a_record_read(
         packets in prop::collection::vec(
             (prop_oneof![Just(DATA), Just(STARTS), Just(ENDS), Just(WHOLE), any::<u8>()], 0..100_usize),
             1..60),

@@ -34,7 +34,7 @@ fn since(pair: &Pair, at: u64) -> Vec<Header> {
 }
 
 #[test]
-fn what_waits_behind_the_window_is_cut_without_a_pause() {
+fn unsent_packets_are_split_without_a_pause() {
     let mut pair = told();
     pair.sides[A].mss = 30;
     pair.send(A, &bytes(90, 1));
@@ -51,7 +51,7 @@ fn what_waits_behind_the_window_is_cut_without_a_pause() {
 }
 
 #[test]
-fn packets_on_their_way_that_arrive_need_no_question() {
+fn packets_in_flight_that_arrive_need_no_skip() {
     let mut pair = told();
     pair.send(A, &bytes(5000, 1));
     let then = pair.now;
@@ -64,7 +64,7 @@ fn packets_on_their_way_that_arrive_need_no_question() {
 }
 
 #[test]
-fn packets_that_no_longer_fit_are_cut_and_sent_anew() {
+fn packets_that_no_longer_fit_are_split_and_retransmitted() {
     let mut pair = told();
     // The receiver's device is the smaller one first: all that is sent is lost.
     narrow(&mut pair, 60);
@@ -80,7 +80,7 @@ fn packets_that_no_longer_fit_are_cut_and_sent_anew() {
 }
 
 #[test]
-fn what_the_receiver_has_is_not_sent_again() {
+fn received_packets_are_not_retransmitted() {
     let mut pair = told();
     let silent = Rc::new(Cell::new(true));
     let until = silent.clone();
@@ -109,7 +109,7 @@ fn what_the_receiver_has_is_not_sent_again() {
 }
 
 #[test]
-fn the_end_of_the_stream_follows_what_was_cut() {
+fn the_fin_follows_the_split_packets() {
     let mut pair = told();
     narrow(&mut pair, 60);
     pair.send(A, &bytes(180, 1));
@@ -125,7 +125,7 @@ fn the_end_of_the_stream_follows_what_was_cut() {
 }
 
 #[test]
-fn data_the_other_way_goes_on_meanwhile() {
+fn data_in_the_other_direction_continues() {
     let mut pair = told();
     narrow(&mut pair, 60);
     pair.sides[B].mss = 60;
@@ -140,7 +140,7 @@ fn data_the_other_way_goes_on_meanwhile() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_noticed_all_the_same() {
+fn a_dead_peer_is_noticed_during_a_pause() {
     let mut pair = told();
     pair.send(A, &bytes(1000, 1));
     pair.cut(A);
@@ -196,7 +196,7 @@ fn a_device_that_shrinks_at_any_time_loses_no_byte() {
 }
 
 #[test]
-fn frames_from_before_the_cut_alter_no_byte_however_late_they_come() {
+fn late_frames_from_before_the_split_alter_no_byte() {
     for delay in [100 * US, 50 * MS, 600 * MS, 3 * S] {
         for first in 0..25 {
             let mut pair = told();
@@ -224,7 +224,7 @@ fn frames_from_before_the_cut_alter_no_byte_however_late_they_come() {
 }
 
 #[test]
-fn a_long_way_alters_no_byte() {
+fn a_long_path_alters_no_byte() {
     // Frames from before and after the cut are in flight together, and acknowledgements of earlier
     // ones.
     for latency in [200 * MS, 300 * MS, 600 * MS, S] {
@@ -261,7 +261,7 @@ fn a_number_is_used_for_one_packet_only() {
 }
 
 #[test]
-fn only_the_answer_to_the_skip_tells_what_has_arrived() {
+fn only_the_answer_to_a_skip_acknowledges() {
     let mut pair = told();
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));
@@ -291,7 +291,7 @@ fn both_ends_may_skip_at_once() {
 }
 
 #[test]
-fn a_connection_ends_rather_than_use_numbers_again_with_a_peer_that_takes_no_skips() {
+fn a_connection_ends_rather_than_reuse_numbers_if_the_peer_accepts_no_skips() {
     // What is in flight may arrive.
     let mut pair = Pair::established();
     pair.send(A, &bytes(5000, 1));

@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn packets_that_join_are_cut_into_the_same_again(
+    fn merged_packets_are_split_into_the_same_again(
         seq in any::<u16>(),
         bits in prop_oneof![Just(0), Just(flags::TXS), any::<u8>()],
         others in prop::collection::vec(
@@ -362,7 +362,7 @@ impl WriteQueue for Records {
 proptest! {
     /// However packets are joined, a buffer has those of one record.
     #[test]
-    fn records_that_come_in_runs_are_those_that_were_sent(
+    fn records_that_arrive_in_runs_are_those_that_were_sent(
         records in prop::collection::vec((1..12_u16, 1..=SIZE), 1..20),
         cuts in prop::collection::vec(prop::bool::weighted(0.2), 240),
     ) {
@@ -404,7 +404,7 @@ proptest! {
 
     /// Runs leave with the flags of their records, also when they are retransmitted.
     #[test]
-    fn records_that_leave_in_runs_leave_as_their_packets_do(
+    fn records_sent_in_runs_are_sent_as_their_packets(
         records in prop::collection::vec((1..12_u16, 1..=SIZE), 1..20),
         most in 2..44_u16,
         acks in prop::collection::vec((0..20_u16, any::<bool>()), 1..40),

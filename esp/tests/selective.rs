@@ -72,7 +72,7 @@ fn options_tell_whether_requests_may_name_packets() {
 }
 
 #[test]
-fn a_packet_that_three_others_overtake_costs_nothing() {
+fn a_packet_overtaken_by_three_others_costs_nothing() {
     for places in 1..=3 {
         let mut pair = selective();
         // A packet takes a microsecond on the wire.
@@ -89,7 +89,7 @@ fn a_packet_that_three_others_overtake_costs_nothing() {
 }
 
 #[test]
-fn needless_requests_make_the_receiver_wait_longer() {
+fn spurious_requests_make_the_receiver_wait_longer() {
     let mut pair = selective();
     pair.spacing = US / 4;
     // Twenty packets overtake each late one, which comes before a retransmission could.
@@ -118,7 +118,7 @@ fn needless_requests_make_the_receiver_wait_longer() {
 }
 
 #[test]
-fn without_it_a_packet_that_is_overtaken_is_requested() {
+fn without_the_option_an_overtaken_packet_is_requested() {
     let mut pair = established([true, false]);
     send_with(&mut pair, 60, |n| match n {
         25 => Fate::Late(US + US / 2),
@@ -204,7 +204,7 @@ fn a_missing_packet_is_requested_after_a_quarter_of_the_round_trip() {
 }
 
 #[test]
-fn both_ends_must_have_it() {
+fn both_ends_must_support_named_requests() {
     for ends in [[false, false], [false, true], [true, false]] {
         let mut pair = established(ends);
         send_with(&mut pair, 60, |n| match n {
@@ -397,7 +397,7 @@ fn request(pair: &mut Pair, seq: u16, named: [u8; MISSING_MOST]) {
 }
 
 #[test]
-fn numbers_that_have_not_left_are_ignored() {
+fn unsent_numbers_are_ignored() {
     let mut pair = sender();
     let seq = pair.sides[B].conn().next_number().0;
     pair.run_for(MS);
@@ -649,7 +649,7 @@ fn many_random_schedules_alter_no_byte() {
 /// The way back is out for longer than the receiver asks again for what it has named; then the
 /// answer to a probe shows that all of it is missing.
 #[test]
-fn a_stream_goes_on_after_the_way_back_was_out() {
+fn a_stream_survives_an_outage_of_the_reverse_path() {
     for silent in [10, 20, 40] {
         let mut pair = selective();
         let first = pair.sides[A].conn().next_number();

@@ -92,7 +92,7 @@ fn nothing_is_delayed_for_a_small_write() {
 }
 
 #[test]
-fn what_leaves_last_is_finished_though_the_call_had_more() {
+fn the_last_packet_sent_has_txf_even_if_the_call_has_more() {
     // S6: a call that could queue only a part releases the hold; the rest then
     // is a transmission of its own.
     let mut pair = Pair::established();
@@ -231,7 +231,7 @@ fn a_sleeping_reader_acknowledges_at_once() {
 }
 
 #[test]
-fn a_lost_single_message_is_sent_again_by_the_timer() {
+fn a_lost_single_message_is_retransmitted_by_the_timer() {
     let mut pair = Pair::established();
     pair.lose(A, 0);
     pair.send(A, b"once more");
@@ -275,7 +275,7 @@ fn a_row_of_lost_messages_costs_one_timeout() {
 }
 
 #[test]
-fn a_lost_announcement_is_sent_again() {
+fn a_lost_announcement_is_retransmitted() {
     for initial in [0, 1] {
         let config = Config {
             initial_ack_burst_length: initial,
@@ -313,7 +313,7 @@ fn a_lost_final_acknowledgement_is_repeated_for_the_duplicate() {
 }
 
 #[test]
-fn a_request_sends_again_from_the_missing_packet_on() {
+fn a_request_retransmits_from_the_missing_packet_on() {
     // S8.
     let mut pair = Pair::established();
     pair.lose(A, 5);
@@ -340,7 +340,7 @@ fn a_request_sends_again_from_the_missing_packet_on() {
 }
 
 #[test]
-fn a_request_that_comes_twice_is_followed_once() {
+fn a_duplicated_request_is_followed_once() {
     let count = |twice: bool| {
         let mut pair = Pair::established();
         pair.latency = 100 * US;
@@ -363,7 +363,7 @@ fn a_request_that_comes_twice_is_followed_once() {
 }
 
 #[test]
-fn a_request_that_crossed_its_packet_is_not_followed() {
+fn a_request_that_crosses_its_packet_is_ignored() {
     // A busy sender finds two packets waiting: an acknowledgement of all it sent, and the request
     // that the receiver made when nothing more came. The first lets packets go, and it is these
     // that the second asks for.
@@ -395,7 +395,7 @@ fn a_request_that_crossed_its_packet_is_not_followed() {
 }
 
 #[test]
-fn the_cursor_names_the_packet_that_leaves_next() {
+fn the_cursor_is_the_next_packet_sent() {
     let mut pair = Pair::established();
     let first = pair.sides[A].conn().cursor();
     pair.send(A, &bytes(500, 1));
@@ -410,7 +410,7 @@ fn the_cursor_names_the_packet_that_leaves_next() {
 }
 
 #[test]
-fn the_write_queue_is_bounded_by_what_numbers_can_tell_apart() {
+fn the_sequence_numbers_bound_the_write_queue() {
     let mut pair = Pair::established();
     pair.cut(A);
     let conn = pair.sides[A].conn();
@@ -453,7 +453,7 @@ fn the_round_trip_is_learnt() {
 }
 
 #[test]
-fn a_lost_final_acknowledgement_of_a_long_message_is_missed_soon() {
+fn a_lost_final_acknowledgement_of_a_long_message_is_noticed_soon() {
     let mut pair = Pair::established();
     let first = pair.sides[A].conn().first_unacked();
     pair.lose_matching(B, 1, move |h| h.ack == first.add(15));
@@ -493,7 +493,7 @@ fn timeout_of(pair: &mut Pair) -> u64 {
 }
 
 #[test]
-fn timeouts_start_anew_after_progress() {
+fn timeouts_restart_after_progress() {
     let mut pair = Pair::established();
     pair.lose_matching(A, 6, |h| h.len > 0);
     pair.send(A, b"hard to deliver");
@@ -502,7 +502,7 @@ fn timeouts_start_anew_after_progress() {
 }
 
 #[test]
-fn packets_sent_again_measure_no_round_trip() {
+fn retransmissions_measure_no_round_trip() {
     let mut pair = Pair::new();
     pair.latency = 30 * MS;
     let mut pair = pair.establish();
@@ -558,7 +558,7 @@ fn delayed_acknowledgements_measure_no_round_trip() {
 }
 
 #[test]
-fn a_smaller_window_does_not_stop_what_is_on_its_way() {
+fn a_smaller_window_does_not_stop_packets_in_flight() {
     let mut pair = Pair::established();
     pair.send(A, &bytes(6_000, 1));
     pair.run_for(100 * US);

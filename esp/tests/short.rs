@@ -41,7 +41,7 @@ fn a_first_announcement_to_a_crowded_host_is_short_and_nothing_follows_it() {
 }
 
 #[test]
-fn a_sender_with_fixed_windows_announces_as_ever() {
+fn a_sender_with_fixed_windows_has_no_short_announcements() {
     let fixed = Config {
         burst_length_max: 21,
         ..Config::default()
@@ -66,7 +66,7 @@ fn a_transmission_with_a_short_announcement_arrives_whole_without_a_request() {
 }
 
 #[test]
-fn a_short_announcement_that_is_lost_leaves_again() {
+fn a_lost_short_announcement_is_retransmitted() {
     let mut pair = pair(true, Config::default());
     pair.lose_matching(A, 1, |header| header.has(flags::TXS));
     pair.send(A, &bytes(2_000, 1));

@@ -108,7 +108,7 @@ fn numbers_wrap_with_losses_too() {
 }
 
 #[test]
-fn a_clean_wire_needs_no_resends_in_either_direction() {
+fn a_clean_wire_needs_no_retransmissions() {
     let mut pair = Pair::established();
     let mut rng = fastrand::Rng::with_seed(1);
     converse(&mut pair, [300_000, 200_000], 5_000, &mut rng);
