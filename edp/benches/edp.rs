@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the decisions of EDP cost, without kernel and network.
+//! The cost of EDP's decisions, without kernel and network.
 
 // `criterion_group!` makes a function without a description.
 #![allow(missing_docs)]
@@ -39,7 +39,7 @@ fn header(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A port for a program that does not care, while the first ports from the offset on are taken.
+/// Autobinds a port while the first ports from the offset on are taken.
 fn port(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("edp/port");
     for taken in [0, 1_000] {

@@ -19,7 +19,7 @@ fn header() -> impl Strategy<Value = wire::Header> {
     })
 }
 
-/// Bytes of payload and sum.
+/// Bytes of payload and checksum.
 fn end(header: &wire::Header) -> usize {
     usize::from(header.len) + wire::checksum_len(header.has_checksum)
 }
@@ -141,7 +141,7 @@ fn a_port_is_shared_if_both_agree_and_neither_listens() {
     ));
 }
 
-/// Picks as a caller would that has given out `taken`.
+/// Picks a port while those in `taken` are in use.
 fn pick(offset: u16, taken: &HashSet<u16>) -> Option<u16> {
     ports::pick(offset, |from| {
         (from..=u16::MAX).find(|p| !taken.contains(p))
@@ -249,7 +249,7 @@ proptest! {
         }
     }
 
-    /// A free port is found wherever the search begins.
+    /// The search finds a free port from any offset.
     #[test]
     fn a_free_port_is_found_from_everywhere(
         offset in any::<u16>(),

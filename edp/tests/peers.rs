@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cache of other hosts' answers, and when it asks them.
+//! The cache of other hosts' answers, and when it queries them.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ fn nonce(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// The answer of a host that tells this as its largest datagram.
+/// The answer of a host with this largest datagram.
 fn takes(largest_datagram: Option<u16>) -> Capabilities {
     Capabilities {
         largest_datagram,
@@ -58,7 +58,7 @@ fn a_mapped_peer_is_queried_again_once_its_answer_is_invalidated() {
     assert_eq!(bucket.answer_of(&p, START), None);
     let known = bucket.look_up(&p, START, || nonce(9));
     assert_eq!(known, Known::Query(nonce(9)));
-    // A query that is in flight is not doubted.
+    // Invalidation does not affect a query in flight.
     bucket.invalidate(&p);
     assert!(bucket.on_answer(&p, START, nonce(9), &answer));
 }
@@ -95,7 +95,7 @@ fn a_peer_in_use_is_queried_again_before_its_answer_expires() {
     assert_eq!(look_up(old - 1, 8), Known::Answer(LARGE, None));
     assert_eq!(look_up(old, 8), Known::Answer(LARGE, Some(nonce(8))));
     assert_eq!(look_up(old + 1, 9), Known::Answer(LARGE, None));
-    // A peer without an answer is asked now and then, and its last answer counts to its end.
+    // A silent peer is queried now and then, and its last answer is valid until it expires.
     let again = old + QUERY_INTERVAL + SILENCE_BACKOFF;
     assert_eq!(look_up(again - 1, 9), Known::Answer(LARGE, None));
     assert_eq!(look_up(again, 9), Known::Answer(LARGE, Some(nonce(9))));
@@ -107,7 +107,7 @@ fn a_peer_in_use_is_queried_again_before_its_answer_expires() {
     );
     assert!(bucket.on_answer(&p, again, nonce(9), &takes(Some(100))));
     assert_eq!(bucket.largest(&p, again + ANSWER_LIFETIME - 1), Some(100));
-    // A doubt takes the answer back, and the query of a moment ago is the one that counts.
+    // Invalidation removes the answer; the pending query remains.
     bucket.look_up(&p, again + REFRESH_AFTER, || nonce(10));
     bucket.invalidate(&p);
     let known = bucket.look_up(&p, again + REFRESH_AFTER, || nonce(11));
@@ -137,7 +137,7 @@ fn a_silent_peer_is_queried_again_after_a_while() {
     bucket.look_up(&p, START, || nonce(7));
     let end = START + QUERY_INTERVAL + SILENCE_BACKOFF;
     assert_eq!(bucket.look_up(&p, end - 1, || nonce(8)), Known::Nothing);
-    // A late answer still counts; one that is later than the next query does not.
+    // A late answer is accepted, but not after the next query.
     let mut late = bucket;
     assert!(late.on_answer(&p, end - 1, nonce(7), &takes(Some(100))));
     assert!(!bucket.on_answer(&p, end, nonce(7), &takes(Some(100))));
@@ -158,7 +158,7 @@ fn a_peer_without_an_entry_is_not_queried() {
         bucket.look_up(&peer(9), START + 1, || nonce(7)),
         Known::Nothing
     );
-    // An answer stays for longer than a silent peer.
+    // An entry with an answer outlasts one of a silent peer.
     assert!(bucket.on_answer(&peer(0), START, nonce(7), &takes(Some(100))));
     let later = START + QUERY_INTERVAL;
     for number in 10..13 {
@@ -193,9 +193,8 @@ proptest! {
         ..ProptestConfig::with_cases(300)
     })]
 
-    /// The cache asks a peer once a second at most, whatever datagrams leave and whatever answers
-    /// come. It gives a peer's limit if that peer told it in the last minute, in answer to the last
-    /// query.
+    /// The cache queries a peer at most once a second, whatever is sent and answered. A limit that
+    /// it returns is the peer's answer to the last query, and at most a minute old.
     #[test]
     fn queries_are_rare_and_limits_are_the_peers_own(
         steps in prop::collection::vec((0u8..8, 0u64..700_000_000, any::<u16>(), any::<bool>(), any::<bool>()), 1..300),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queries, their answers, and how many of them leave.
+//! Queries, their answers, and the rate limit of answers.
 
 use edp::query::{self, flags, Capabilities, Host};
 use edp::{echo, rate, wire};
@@ -56,7 +56,7 @@ fn a_query_is_its_type_and_a_nonce_and_whatever_follows() {
 
 #[test]
 fn an_answer_is_no_longer_than_its_query_on_the_wire() {
-    // Ethernet pads what is behind its header to 46 bytes.
+    // Ethernet pads what follows its header to 46 bytes.
     let asked = wire::Header {
         src: 0,
         dst: 0,
@@ -126,7 +126,7 @@ fn a_burst_is_answered_at_once_and_then_one_per_interval() {
     assert_eq!(rate::admit(due, now + rate::INTERVAL - 1), None);
     let next = rate::admit(due, now + rate::INTERVAL).unwrap();
     assert_eq!(rate::admit(next, now + rate::INTERVAL), None);
-    // After a pause there is a burst again, and no more than that.
+    // After a pause there may be another burst, but no more.
     let later = now + 100 * rate::BURST * rate::INTERVAL;
     let again = rate::admit(due, later).unwrap();
     assert_eq!(again, later + rate::INTERVAL);
@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(told.packets_to_ack, Some(packets_to_ack));
     }
 
-    /// Options that stand in front of more bytes mean what they mean alone.
+    /// Options have the same meaning with more bytes after them.
     #[test]
     fn any_bytes_are_options(front in prop::collection::vec(any::<u8>(), 0..40)) {
         let answer = [&[query::ANSWER, 1, 2, 3, 4], &front[..]].concat();
@@ -171,7 +171,7 @@ proptest! {
         prop_assert!(told.packets_to_ack.is_some());
     }
 
-    /// In any time no more leave than a burst and what the rate allows.
+    /// In any interval no more answers are sent than a burst and what the rate allows.
     #[test]
     fn the_rate_holds_over_any_time(steps in prop::collection::vec(0u64..5_000_000, 1..400)) {
         let (mut due, mut now, mut left) = (0, 1, 0);

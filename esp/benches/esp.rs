@@ -25,7 +25,7 @@ const BURST: u16 = 21;
 const STEP: Nanos = 1_000;
 const PORTS: [u16; 2] = [49_152, 2_805];
 
-/// One end, whose host has no other.
+/// One end, the only one of its host.
 struct End {
     socket: Socket<Span>,
     device: Device,
@@ -49,7 +49,7 @@ impl End {
         }
     }
 
-    /// A message of full packets is written.
+    /// Writes a message of full packets.
     fn write(&mut self, packets: u16, now: Nanos) {
         let message = Span {
             first: self.written,
@@ -60,7 +60,7 @@ impl End {
         assert_eq!(len as u64, message.len);
     }
 
-    /// A packet arrives, and its data is read at once by a reader that does not sleep.
+    /// Processes a packet. The reader reads its data at once and does not sleep.
     fn take(&mut self, packet: &Packet<Span>, now: Nanos) -> Outcome {
         let outcome = self.receive(0, packet, now);
         if outcome.deliver {
@@ -189,7 +189,7 @@ fn halves(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(u64::from(BURST)));
 
     let mut pair = Pair::connected();
-    // What a receiver that follows says to a burst.
+    // The acknowledgements that a receiver sends for a burst.
     let peer = |pair: &mut Pair, ack| {
         Packet::control(Header {
             src: PORTS[1],
@@ -262,8 +262,8 @@ fn halves(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Senders that have announced something ask for their turns, one after the
-/// other, and get them in that order.
+/// Senders with an announced transmission request turns one after the other, and get them in that
+/// order.
 fn ack_queue(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("esp/ack_queue");
     for (senders, hosts) in [(2_usize, 2_usize), (32, 32), (32, 1), (1_024, 1_024)] {

@@ -199,7 +199,7 @@ impl Liveness {
         self.probe
     }
 
-    /// Whether a probe is due. The next call says no.
+    /// Takes the pending probe: returns whether there was one.
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {
         core::mem::take(&mut self.probe)

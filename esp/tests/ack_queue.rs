@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The order of many senders, and what one of them sees while others have the
-//! turn.
+//! The order of many senders, and the behaviour of one that waits while others have the turn.
 
 use std::collections::VecDeque;
 
@@ -10,7 +9,7 @@ use esp::{flags, AckQueue, Config, Demand, Nanos, Slot, Verdict};
 use esp_testkit::pair::{bytes, Pair, A, B, MS, S, US};
 use proptest::prelude::*;
 
-/// A receiving device with its lists, as a caller keeps them.
+/// A receiving device with its lists, as a caller would have them.
 #[derive(Default)]
 struct Device {
     queue: AckQueue,
@@ -20,13 +19,13 @@ struct Device {
 }
 
 impl Device {
-    /// Senders that have announced something, each on a host of its own.
+    /// Creates senders with an announced transmission, each on its own host.
     fn with(senders: usize) -> Self {
         let hosts: Vec<_> = (0..senders as u64).collect();
         Self::on(&hosts)
     }
 
-    /// Senders that have announced something, on these hosts.
+    /// Creates senders with an announced transmission, on these hosts.
     fn on(hosts: &[u64]) -> Self {
         let mut device = Self {
             slots: hosts.iter().map(|host| Slot::of(*host)).collect(),
@@ -57,7 +56,7 @@ impl Device {
         self.serve(now);
     }
 
-    /// A sender announces a transmission, and asks for its first turn.
+    /// A sender announces a transmission and requests its first turn.
     fn begin(&mut self, id: usize, now: Nanos) {
         self.demand(id, Demand::First, now);
         self.serve(now);
@@ -88,12 +87,13 @@ impl Device {
         assert_eq!(listed, self.queue.waiting() as usize);
     }
 
-    /// How often a sender had the turn.
+    /// How many turns a sender has had.
     fn turns(&self, id: usize) -> usize {
         self.left.iter().filter(|left| **left == id).count()
     }
 
-    /// All that have announced something and do not wait ask in turn, so many times.
+    /// All senders with an announced transmission that do not wait request turns, one after the
+    /// other.
     fn take_turns(&mut self, rounds: usize, now: Nanos) {
         for _ in 0..rounds {
             for id in 0..self.slots.len() {
@@ -123,8 +123,8 @@ fn all_but_one_wait_and_leave_in_order() {
             device.ask(id, round);
         }
     }
-    // The fourth to ask lets the first go; from then on each that asks lets
-    // the one before it go.
+    // The fourth request gives the first sender its turn; each later one gives the next sender its
+    // turn.
     assert_eq!(device.left[..5], [0, 1, 2, 3, 0]);
     assert_eq!(device.queue.waiting(), 3);
 }
@@ -159,7 +159,7 @@ fn a_silent_sender_delays_the_others_once() {
     }
     assert_eq!(device.left, [1, 2, 3, 1, 2, 3], "without another delay");
     assert_eq!(device.queue.overruns(), 1);
-    // It is heard of again, and has its turn beside the others, whom it does not delay again.
+    // It sends again, and has its turn concurrently with the others, which it does not delay again.
     device.ask(0, IDLE + 2);
     assert_eq!(device.left[6..], [0]);
     device.ask(3, IDLE + 3);
@@ -187,7 +187,7 @@ fn first_turns_are_given_concurrently_with_long_ones() {
     device.left.clear();
     device.begin(17, 0);
     assert_eq!(device.left, [17]);
-    // That was its turn in this round: it has the next ones as all others have.
+    // That was its turn in this round. It has the next ones as all others.
     device.ask(17, 0);
     device.take_turns(2, 0);
     assert!(device.turns(17) <= 3, "{:?}", device.left);
@@ -205,7 +205,7 @@ fn only_one_first_turn_is_concurrent() {
     assert_eq!(device.left, [2]);
     device.announce(2, false, 0);
     assert_eq!(device.left, [2, 3]);
-    // One that falls silent delays the others' first turns as long as anybody.
+    // A sender that falls silent delays the others' first turns as long as in any turn.
     device.begin(2, 0);
     device.serve(IDLE - 1);
     assert_eq!(device.turns(2), 1);
@@ -248,7 +248,7 @@ fn a_host_with_many_connections_has_as_many_turns_as_one_with_one() {
             (all * 9 / 20..=all * 11 / 20).contains(&one),
             "{connections}: {one} of {all}"
         );
-        // and all of its connections have their turns
+        // and all of its connections get turns
         device.left.clear();
         device.take_turns(10 * connections, 0);
         for id in 0..connections {
@@ -319,7 +319,7 @@ fn a_host_with_unused_turns_does_not_delay_others_again() {
 #[test]
 fn untrusted_hosts_that_use_their_turns_have_as_many_as_others() {
     let mut device = Device::with(3);
-    // Two fall silent in their turns, and come back.
+    // Two fall silent in their turns, and later send again.
     for id in 1..3 {
         device.ask(id, 0);
     }
@@ -363,8 +363,7 @@ fn priorities_go_first_and_no_class_starves() {
 }
 
 proptest! {
-    /// Whatever comes, nobody's turn passes more often than there are classes and connections of
-    /// hosts before it.
+    /// A waiting connection gets its turn within a bounded number of turns.
     #[test]
     fn waits_are_bounded(
         script in prop::collection::vec((0..12_usize, 0..4_u8), 1..2_000),
@@ -402,8 +401,8 @@ proptest! {
         }
     }
 
-    /// Whatever comes, nobody waits longer than [`HOLD`] behind a departure,
-    /// and when all but the silent ones keep asking, all of these get turns.
+    /// In any schedule no connection waits longer than [`HOLD`] after a turn was given. If all but
+    /// the silent senders keep requesting turns, all of these get them.
     #[test]
     fn waiting_connections_get_turns_in_bounded_time(
         senders in 2..8_usize,
@@ -453,7 +452,7 @@ fn a_waiting_sender_retransmits_nothing() {
     pair.sides[B].device.held = true;
     pair.send(A, &bytes(3_000, 1));
     pair.run_for(S);
-    // The announcement and what may follow it, once; their receipt is reported.
+    // The announcement and unscheduled packets are sent once; a hold reports their receipt.
     assert_eq!(pair.data_sent(A).len(), 2);
     assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
     let holds = pair.sent_by(B, |s| s.header.flags == flags::ACK | flags::TXS);
@@ -493,8 +492,8 @@ fn a_lost_hold_is_repeated_when_its_packet_is() {
 
 #[test]
 fn a_sender_probes_for_a_lost_window_update() {
-    // The receiver was full; the acknowledgement that makes room is lost, and
-    // nothing is under way that would bring another.
+    // The receiver was full. The acknowledgement that opens the window is lost, and no packet is in
+    // flight that would cause another.
     let mut pair = Pair::with_config(Config {
         burst_length: 4,
         packets_to_ack: 2,
@@ -527,7 +526,7 @@ fn a_request_waits_while_the_port_is_busy() {
     let start = pair.now;
     let asked = |p: &Pair| p.log.iter().any(|s| s.header.has(flags::RRQ));
     while !asked(&pair) {
-        // The wire brings packets of others until 5 ms are over.
+        // Packets of others arrive for 5 ms.
         let at = pair.now.min(start + 5 * MS);
         pair.sides[B].device.note_arrival(at);
         pair.run_for(100 * US);
@@ -540,8 +539,8 @@ fn a_request_waits_while_the_port_is_busy() {
 
 #[test]
 fn a_sender_probes_for_a_window_update_lost_after_txf() {
-    // Found by the model checker: both packets were reported by holds, so no
-    // timer runs at either side, and one more waits for the window.
+    // Found by the model checker: holds reported both packets, so neither side runs a timer, and
+    // one more packet waits for the window.
     let mut pair = Pair::with_config(Config {
         burst_length: 2,
         packets_to_ack: 1,
@@ -583,9 +582,8 @@ fn a_turn_after_a_silence_requests_lost_packets() {
 
 #[test]
 fn a_waiting_request_survives_the_retransmission_of_its_packet() {
-    // Found by the simulation: the sender's timer fills the hole's first number
-    // while the request waits, and what was thrown away behind it is asked for
-    // all the same.
+    // Found by the simulation: the sender's timer fills the first number of the hole while the
+    // request waits. The packets that were dropped behind it are still requested.
     let mut pair = Pair::established();
     pair.lose(A, 0);
     pair.lose_matching(B, 2, |h| h.has(flags::RRQ));
@@ -604,8 +602,8 @@ fn a_waiting_request_survives_the_retransmission_of_its_packet() {
 
 #[test]
 fn a_link_slower_than_the_request_timer_is_learnt() {
-    // A packet takes four times the timer's least time, and no packet is lost:
-    // each needless request would bring a burst again.
+    // A packet takes four times the timer's minimum, and none is lost: each spurious request would
+    // cause a retransmitted burst.
     let mut pair = Pair::new();
     pair.spacing = 4 * MS;
     let mut pair = pair.establish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ends of connections: clean, by reset, and by silence.
+//! Closing of connections: clean, by reset, and by timeout.
 
 use esp::{flags, DropReason, Failure, Header, State};
 use esp_testkit::pair::*;
@@ -14,10 +14,10 @@ fn assert_clean(pair: &Pair) {
     pair.assert_intact();
 }
 
-/// Brings a pair into the state that side A then has.
+/// Creates a pair whose side A is in `state`.
 fn in_state(state: State) -> Pair {
     if matches!(state, State::SynSent | State::SynReceived) {
-        // B is the side in SynReceived: A's view is made B's by the tests.
+        // B is the side in SynReceived; the tests swap the sides.
         let mut pair = Pair::new();
         pair.connect();
         if state == State::SynReceived {
@@ -201,7 +201,7 @@ fn a_reset_ends_every_state() {
         assert_eq!(pair.sides[A].conn().failure(), Some(Failure::Reset));
         assert_eq!(pair.sides[A].conn().deadline(), None);
     }
-    // All that was sent is acknowledged but the FIN: that was the peer forgetting.
+    // Everything but the FIN is acknowledged: the peer has forgotten the connection.
     for state in [Closing, LastAck] {
         let mut pair = in_state(state);
         pair.abort(B);
@@ -226,7 +226,7 @@ fn a_reset_with_unacknowledged_data_is_a_failure() {
 
 #[test]
 fn a_reset_by_a_host_that_never_had_the_data_is_a_failure() {
-    // The peer's end is long past and forgotten. What meets it for the first time is lost.
+    // The peer has long forgotten the connection. Data that it gets for the first time is lost.
     let mut pair = Pair::established();
     pair.close(B);
     pair.settle();
@@ -243,7 +243,7 @@ fn a_reset_by_a_host_that_never_had_the_data_is_a_failure() {
 
 #[test]
 fn a_lost_last_acknowledgement_of_data_and_end_is_no_failure() {
-    // The peer got everything, said so, and forgot the connection.
+    // The peer got and acknowledged everything, and forgot the connection.
     let mut pair = Pair::established();
     pair.close(B);
     pair.settle();
@@ -298,7 +298,7 @@ fn a_reset_outside_the_window_is_ignored() {
 
 #[test]
 fn a_peer_that_forgot_the_connection_resets_it() {
-    // Its host was restarted: whatever is sent there is answered with RST.
+    // Its host was restarted, and answers everything with RST.
     for congested in [false, true] {
         let mut pair = Pair::established();
         if congested {
@@ -388,8 +388,7 @@ fn a_vanished_peer_is_noticed_in_every_state() {
 
 #[test]
 fn a_peer_that_vanishes_from_a_full_window_is_noticed() {
-    // Neither end of the transmission is outstanding, so no retransmission
-    // timer runs.
+    // Neither TXS nor TXF is outstanding, so no retransmission timer runs.
     let mut pair = Pair::established();
     pair.sides[B].reads = false;
     pair.sides[B].limit = 25 * pair.sides[B].packet_cost();
@@ -511,7 +510,7 @@ fn an_orphan_delivers_what_was_queued() {
     pair.assert_intact();
 }
 
-/// A side whose socket is closed, with bytes that the other one has no room for.
+/// An orphan with data for which its peer has no room.
 fn orphan_whose_peer_does_not_read() -> Pair {
     let mut pair = Pair::established();
     pair.sides[B].reads = false;
@@ -548,8 +547,8 @@ fn an_orphan_does_not_wait_for_ever_for_a_peer_that_never_reads() {
 #[test]
 fn desynchronised_orphans_do_not_keep_each_other_alive() {
     let mut pair = Pair::established();
-    // A neighbour ends each side's stream in its name. What that side then sends under the same
-    // number is taken for a repetition, and its own end, one number later, comes behind the end.
+    // A third host forges a FIN of each side. The data that a side then sends with the same number
+    // looks like a duplicate, and its own FIN, one number later, arrives after the end.
     for (from, to) in [(A, B), (B, A)] {
         let header = Header {
             src: PORTS[from],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SYN cookies: which packets a listener that keeps nothing takes for an answer to
-//! its SYN|ACK, and what becomes of them.
+//! SYN cookies: which packets a listener without state accepts as an answer to its SYN|ACK, and the
+//! connections that result.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -15,7 +15,7 @@ const CLIENT: Client = Client {
 const NOW: u64 = 1_000_000_000_000;
 const ISN: u16 = 0xfffe;
 
-/// Keyed by nothing: the secret is the caller's.
+/// Without a key: the secret belongs to the caller.
 fn hash(words: [u64; 3]) -> u64 {
     let mut hasher = DefaultHasher::new();
     words.hash(&mut hasher);
@@ -200,7 +200,7 @@ fn packets_after_a_lost_first_one_are_recognised() {
 
 #[test]
 fn the_ends_of_short_connections_match_no_cookie() {
-    // Of all ends of short connections: the acknowledgement counts the server's data and its FIN.
+    // For all ends of short connections, the acknowledgement includes the server's data and FIN.
     let mut known = 0;
     for sent in 0..30 {
         for received in 1..1_000 {
@@ -225,7 +225,7 @@ fn a_cookies_mark_is_its_own() {
     let packet = first(cookie(), 10);
     let mark = CLIENT.mark(&syn(), &packet, hash);
     assert!(mark.0 < MARKS && mark.1 != 0);
-    // A copy, or any first packet with the same numbers, has the same one.
+    // A copy, or any first packet with the same numbers, has the same mark.
     assert_eq!(CLIENT.mark(&syn(), &first(cookie(), 0), hash), mark);
     let other = Header {
         ack: packet.ack.add(1),
@@ -251,7 +251,7 @@ fn only_clients_that_tell_version_and_window_get_cookies() {
     assert!(!suits(&Options::default()));
 }
 
-/// A client, the answer that nobody keeps, and a connection made of the client's data.
+/// A client gets a cookie, and its data makes the connection.
 #[test]
 fn data_after_a_cookie_makes_the_connection() {
     let mut client = Connection::new(50_000, 2_805, Config::default());
@@ -284,7 +284,7 @@ fn data_after_a_cookie_makes_the_connection() {
     let outcome = server.on_packet(&data, room(), NOW);
     assert!(outcome.established && outcome.deliver, "{outcome:?}");
     assert_eq!(server.state(), State::Established);
-    // Its SYN|ACK was sent long ago; the data is acknowledged.
+    // Its SYN|ACK counts as sent; the data is acknowledged.
     server.flush_ack();
     let mut acknowledged = false;
     while let Some(transmit) = server.poll_transmit(NOW, &mut |_| 0) {

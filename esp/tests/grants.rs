@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Windows that the receiver grants: what stands on the wire, how they follow the rate, and what
-//! comes unscheduled.
+//! Granted windows: their wire format, how they follow the rate, and unscheduled packets.
 
 use esp::ack_queue::{LAPSE, UNSCHEDULED};
 use esp::{flags, AckQueue, Config, Header, Nanos, Slot};
@@ -12,7 +11,7 @@ use proptest::prelude::*;
 /// The flags of an acknowledgement with a grant.
 const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
 
-/// A pair whose sides tell that they take grants; a packet has the wire for `spacing`.
+/// A pair whose sides accept grants. Each packet occupies the wire for `spacing`.
 fn telling(spacing: Nanos, config: Config) -> Pair {
     let mut pair = Pair::with_config(config);
     pair.spacing = spacing;
@@ -22,13 +21,13 @@ fn telling(spacing: Nanos, config: Config) -> Pair {
     pair.establish()
 }
 
-/// What B has granted so far, start and window.
+/// The grants that B has sent so far: start and window.
 fn grants(pair: &Pair) -> Vec<[u8; 2]> {
     let all = pair.sent_by(B, |sent| sent.header.is_grant());
     all.iter().map(|header| header.len.to_be_bytes()).collect()
 }
 
-/// A sends so many packets, and all arrive.
+/// A sends packets, and all arrive.
 fn send(pair: &mut Pair, packets: usize) {
     let before = pair.sides[B].received.len();
     pair.send(A, &bytes(100 * packets, 1));
@@ -36,7 +35,7 @@ fn send(pair: &mut Pair, packets: usize) {
     pair.settle();
 }
 
-/// The most packets that A had in flight between two acknowledgements.
+/// The maximum number of packets that A had in flight between two acknowledgements.
 fn largest_burst(pair: &Pair) -> usize {
     let (mut most, mut burst) = (0, 0);
     for sent in &pair.log {
@@ -98,7 +97,7 @@ fn a_window_fits_the_receive_buffer() {
 #[test]
 fn a_loss_bounds_the_windows_that_follow() {
     let mut pair = telling(US / 10, Config::default());
-    // A ring on the path has room for so many between two acknowledgements.
+    // A ring on the path has room for this many packets between two acknowledgements.
     let (room, mut queued) = (200, 0);
     pair.rule(move |from, _, header| {
         queued = match (from, header.has(flags::ACK)) {
@@ -139,8 +138,8 @@ fn a_peer_without_the_option_gets_no_grant() {
     }
 }
 
-/// The receiver B of a pair whose windows have grown gets these parameters; the first packet that
-/// tells A is lost.
+/// Gives the receiver B of a pair with grown windows these parameters. The first packet that
+/// carries them to A is lost.
 fn fix(pair: &mut Pair, fixed: Config) {
     send(pair, 5_000);
     assert!(largest_burst(pair) > 100);
@@ -291,7 +290,7 @@ fn a_share_lapses_after_a_second_or_two() {
     assert_eq!(queue.share(&mut busy, begin + LAPSE), 0);
     assert_eq!(queue.share(&mut busy, begin + 2 * LAPSE - 1), 0);
     assert_eq!(queue.share(&mut busy, begin + 2 * LAPSE), 42);
-    // The idle connection has nothing left that others could get.
+    // The idle connection has no share left to return.
     let before = queue.clone();
     queue.release(&mut idle);
     assert_eq!(queue, before);
@@ -327,7 +326,7 @@ proptest! {
             let sum: u32 = counted.map(|(_, share, _)| u32::from(*share)).sum();
             prop_assert!(sum <= UNSCHEDULED.into());
         }
-        // Nothing is lost of what is given back, or lapses.
+        // Shares that were returned or lapsed are free again.
         for (id, (slot, ..)) in slots.iter_mut().enumerate() {
             if id % 2 == 0 {
                 queue.release(slot);

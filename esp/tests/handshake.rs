@@ -86,7 +86,7 @@ fn a_half_open_child_is_given_up() {
     pair.cut(A);
     pair.run_until(|p| p.sides[B].closed);
     assert_eq!(pair.sides[B].failed, Some(Failure::TimedOut));
-    // The first one and four repetitions by the timer; the rest answers SYNs.
+    // The first SYN|ACK and four retransmissions; the rest answers SYNs.
     let syn_acks = pair.sent_by(B, |s| s.header.has(flags::SYN));
     assert_eq!(syn_acks.len(), 5, "{pair:?}");
 }
@@ -149,7 +149,7 @@ fn syn_sent_believes_only_an_answer_to_its_syn() {
         let outcome = pair.receive(A, &header, &[]);
         assert_eq!(outcome.drop, Some(reason), "{header:?}");
         assert_eq!(pair.sides[A].state(), State::SynSent);
-        // An acknowledgement of something else is of a connection that is forgotten here.
+        // Another acknowledgement number belongs to a forgotten connection.
         let resets = reason == DropReason::BadAck && !header.has(flags::RST);
         let sent = pair.sent_by(A, |_| true);
         assert_eq!(sent.len(), usize::from(resets), "{header:?}: {sent:?}");
@@ -199,7 +199,7 @@ fn syns_that_cross_open_one_connection() {
 
 #[test]
 fn any_packets_of_a_crossed_handshake_may_be_lost_or_duplicated() {
-    // The first packets of both, five in all: passed, lost or doubled.
+    // Each of the first five packets of both sides is delivered, lost or duplicated.
     for fates in 0..3_usize.pow(5) {
         let mut pair = crossed_with_fates(fates);
         pair.run_until(|p| p.sides[A].established && p.sides[B].established);
@@ -353,7 +353,7 @@ fn a_host_that_was_restarted_connects_again() {
 #[test]
 fn a_forged_syn_is_answered_once_and_has_no_effect() {
     let mut pair = Pair::established();
-    // With packets of both sides in flight, some of them lost, and without any.
+    // With packets of both sides in flight, some of them lost, and with none.
     for (busy, losses) in [(false, 0), (true, 0), (true, 5)] {
         if busy {
             pair.lose_matching(A, losses, |h| h.len > 0);

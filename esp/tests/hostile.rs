@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that no peer sends, and calls in any order: nothing panics, nothing
-//! corrupts what the true peer sends.
+//! Packets that no peer sends, and calls in any order, cause no panic and do not corrupt the true
+//! peer's data.
 
 use esp::{flags, Config, Connection, Header, Room, Seq, State};
 use esp_testkit::pair::*;
 use proptest::prelude::*;
 
-/// A packet whose numbers lie this far from those that the receiver expects.
+/// A forged packet, whose numbers differ this much from the expected ones.
 #[derive(Clone, Copy, Debug)]
 struct Forged {
     seq: u16,
@@ -28,10 +28,8 @@ fn forged() -> impl Strategy<Value = Forged> {
 }
 
 impl Forged {
-    /// The packet as put on the wire towards `to`. What a neighbour forges with
-    /// the right numbers is no question of this protocol, such packets end or
-    /// fill any stream that is not authenticated: so of each kind one number is
-    /// wrong, the other may be right.
+    /// Returns the packet sent to `to`. A forged packet with the right numbers can end or fill any
+    /// stream that is not authenticated. So each kind has one wrong number; the other may be right.
     fn towards(self, pair: &mut Pair, to: usize) -> Header {
         let seq = pair.sides[1 - to].conn().cursor();
         let ack = pair.sides[to].conn().first_unacked();
@@ -53,7 +51,7 @@ impl Forged {
     }
 }
 
-/// One thing that can happen to an engine.
+/// An event of an engine.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Segment(Header, Room),
@@ -136,7 +134,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What must hold of an engine at all times.
+/// Checks the invariants of an engine.
 fn check(conn: &mut Connection, queued: &mut u32, now: u64) -> Result<(), TestCaseError> {
     let mut sent = 0u32;
     while conn.poll_transmit(now, &mut |_| 0xff).is_some() {
@@ -222,7 +220,7 @@ proptest! {
         }
     }
 
-    /// Forged packets between those of the true peer.
+    /// Forged packets arrive between those of the true peer.
     #[test]
     fn forged_packets_alter_no_byte(
         forged in prop::collection::vec((forged(), any::<bool>(), 1usize..12), 1..60),

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Stale and forged packets: the numbers with which they count.
+//! Stale and forged packets: which numbers are accepted.
 
 use esp::{flags, Connection, DropReason, Failure, Header, Outcome, Seq, State};
 use esp_testkit::pair::*;
 
-/// The window that both sides tell.
+/// The window that both sides advertise.
 const WINDOW: u16 = 21;
 
-/// A pair whose sides have told version and window.
+/// A pair whose sides have advertised version and window.
 fn told() -> Pair {
     let mut pair = Pair::new();
     for side in &mut pair.sides {
@@ -29,15 +29,15 @@ fn next_from(pair: &mut Pair, from: usize, flags: u8) -> Header {
     }
 }
 
-/// What a connection makes of a packet, which it forgets again.
+/// The connection and its outcome after a packet, on a copy.
 fn tried(pair: &mut Pair, at: usize, header: &Header) -> (Connection, Outcome) {
     let mut conn = pair.sides[at].conn().clone();
     let outcome = conn.on_packet(header, pair.sides[at].room(), pair.now);
     (conn, outcome)
 }
 
-/// Of all numbers of a packet those that `counts` holds for, as distances: how many, the least and
-/// the largest.
+/// The numbers of a packet for which `counts` holds: how many, and the least and the largest
+/// distance.
 fn numbers(header: Header, mut counts: impl FnMut(&Header) -> bool) -> (usize, i32, i32) {
     let found: Vec<i32> = (-0x8000..0x8000)
         .filter(|distance| {
@@ -164,7 +164,7 @@ fn a_reset_counts_only_if_a_packet_may_have_caused_it() {
         let mut pair = told();
         pair.cut(A);
         if packets > 0 {
-            // The announcement and one more leave.
+            // The announcement and one more packet are sent.
             pair.send(A, &bytes(100 * packets, 1));
         }
         let reset = next_from(&mut pair, B, bits);
@@ -231,7 +231,7 @@ fn a_reset_by_a_restarted_host_without_the_data_is_no_clean_end() {
     pair.lose_matching(A, 2, |_| true);
     pair.send(A, b"all of it");
     pair.close(A);
-    // Its SYN comes before anything is retransmitted. It answers the challenge ACK.
+    // Its SYN arrives before any retransmission. It answers the challenge ACK.
     pair.sides[B].conn = None;
     pair.sides[B].listens = false;
     pair.sides[B].isn = Seq(7);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Masks of sums: which packets have which, and which packets fail their sum for it.
+//! Checksum masks: which packets have which mask, and which packets fail their checksum.
 
 use esp::options::{NONCE_LEN, OPTIONS_LEN};
 use esp::{flags, reset_for, Config, Connection, Header, Options, Outcome, Room, Seq, Transmit};
 
-/// A packet and its mask, as the wire has them.
+/// A packet on the wire and its mask.
 type Packet = (Header, u32);
 
 const MS: u64 = 1_000_000;
@@ -36,7 +36,7 @@ impl End {
         Self { conn, taken: 0 }
     }
 
-    /// The child of a listener that a SYN with `told` makes.
+    /// A listener's child for a SYN with the options `told`.
     fn child(syn: &Header, told: &Options, isn: u16, nonce: Option<u32>) -> Self {
         let mut conn = Connection::accept(2, syn, Seq(isn), Config::default(), 0);
         if let Some(nonce) = nonce {
@@ -46,7 +46,7 @@ impl End {
         Self { conn, taken: 0 }
     }
 
-    /// All that it sends now.
+    /// Returns everything that the end sends now.
     fn sends(&mut self, now: u64) -> Vec<Packet> {
         let mut flags = |_: Seq| flags::TXS | flags::TXF;
         let mut sent = Vec::new();
@@ -61,7 +61,7 @@ impl End {
         sent
     }
 
-    /// The options of its SYN or SYN|ACK.
+    /// The options of this end's SYN or SYN|ACK.
     fn tells(&self) -> Options {
         let mut bytes = Options::emit(1489, &Config::default()).to_vec();
         bytes.extend(
@@ -73,7 +73,7 @@ impl End {
         Options::parse(&bytes)
     }
 
-    /// Takes a packet in; `None` if it has failed its sum.
+    /// Processes a packet; `None` if its checksum is wrong.
     fn takes(&mut self, (header, mask): Packet, told: &Options, now: u64) -> Option<Outcome> {
         if !self.conn.takes_mask(&header, mask) {
             return None;
@@ -88,11 +88,11 @@ impl End {
     }
 }
 
-/// Two ends on a wire that loses nothing and takes no time.
+/// Two ends on a wire without losses and latency.
 struct Wire {
     ends: [End; 2],
     now: u64,
-    /// All that was sent, by sender.
+    /// All packets sent, by sender.
     log: [Vec<Packet>; 2],
 }
 
@@ -111,7 +111,7 @@ impl Wire {
         wire
     }
 
-    /// Has both ends send until neither has more.
+    /// Lets both ends send until neither has more.
     fn settle(&mut self) {
         loop {
             let mut quiet = true;
@@ -176,7 +176,8 @@ fn a_nonce_is_an_option_of_four_bytes() {
 
 #[test]
 fn masks_are_as_documented() {
-    // Computed by another program from docs/protocol.md, of the last packets of client and server.
+    // Another program computed these from docs/protocol.md, for the last packets of client and
+    // server.
     let last = |wire: &Wire| [0, 1].map(|from| wire.last(from, |_| true).1);
     for (from, packets, masks) in [
         (0, 1, [0x0f22_1ade, 0x6114_e9ef]),
@@ -234,7 +235,7 @@ fn a_packet_of_an_earlier_connection_fails_its_checksum() {
     for nonces in [
         [BOTH[0], Some(1)],
         [Some(1), BOTH[1]],
-        // The other way round.
+        // The same with swapped nonces.
         [BOTH[1], BOTH[0]],
     ] {
         let mut new = Wire::new([100, 200], nonces);
@@ -280,7 +281,7 @@ fn a_handshake_has_no_masks() {
 
 #[test]
 fn the_reset_of_a_host_that_has_forgotten_has_the_mask_of_what_it_answers() {
-    // Of the last number before a wrap, of the first one behind it, and of others.
+    // For the last number before a wrap, the first one after it, and others.
     for isn in [100, 0xfffb, 0xfffc, 0xfffd] {
         let mut wire = Wire::new([isn, 200], BOTH);
         wire.send(0, 3);
@@ -296,7 +297,7 @@ fn the_reset_of_a_host_that_has_forgotten_has_the_mask_of_what_it_answers() {
     }
     let mut wire = Wire::new([100, 200], BOTH);
     wire.send(0, 3);
-    // That of a peer which gives up has one.
+    // The RST of a peer that gives up has a mask.
     let reset = wire.ends[1].conn.abort().expect("the peer knows of it");
     let mask = wire.ends[1].conn.mask(&reset);
     assert!(!wire.ends[0].conn.takes_mask(&reset, 0));
@@ -317,7 +318,7 @@ fn a_restarted_host_answers_packets_of_its_forgotten_connection() {
     assert!(reset.has(flags::RST));
     assert!(old.ends[1].conn.takes_mask(&reset, echo));
     assert!(!old.ends[1].conn.takes_mask(&reset, 0));
-    // But a RST or SYN|ACK with a wrong sum is none.
+    // But a RST or SYN|ACK with a wrong checksum is dropped.
     for kind in [flags::RST, flags::SYN] {
         let flags = kind | flags::ACK;
         let ack = Seq(301);
@@ -334,20 +335,21 @@ fn a_restarted_host_answers_packets_of_its_forgotten_connection() {
 #[test]
 fn crossed_syns_exchange_both_nonces() {
     let mut ends = [End::client(100, BOTH[0]), End::client(200, BOTH[1])];
-    let mut on_their_way: [Vec<(Packet, Options)>; 2] = Default::default();
+    let mut in_flight: [Vec<(Packet, Options)>; 2] = Default::default();
     for step in 0..12 {
         let now = step * MS;
         for from in 0..2 {
             let told = ends[from].tells();
             let mut sent: Vec<_> = ends[from].sends(now);
-            // Both ends of one connection, though the harness has them call the same way.
+            // Both ends connect with the same ports in the harness; make them ends of one
+            // connection.
             for (header, _) in &mut sent {
                 (header.src, header.dst) = if from == 0 { (1, 2) } else { (2, 1) };
             }
-            on_their_way[1 - from].extend(sent.into_iter().map(|packet| (packet, told)));
+            in_flight[1 - from].extend(sent.into_iter().map(|packet| (packet, told)));
         }
         for to in 0..2 {
-            for (packet, told) in std::mem::take(&mut on_their_way[to]) {
+            for (packet, told) in std::mem::take(&mut in_flight[to]) {
                 assert!(ends[to].takes(packet, &told, now).is_some(), "{packet:x?}");
             }
         }
@@ -373,8 +375,8 @@ fn a_syn_ack_can_be_refused_by_a_host_that_has_forgotten_its_syn() {
     assert!(outcome.expect("taken").failed.is_some());
 }
 
-/// A client that takes the SYN|ACK of a cookie, which tells no nonce, though a second SYN of it has
-/// made a child.
+/// A client accepts the SYN|ACK of a cookie, which has no nonce, although its second SYN made a
+/// child.
 #[test]
 fn a_client_with_a_cookie_has_no_masks() {
     let mut client = End::client(100, BOTH[0]);
@@ -386,7 +388,7 @@ fn a_client_with_a_cookie_has_no_masks() {
     assert_eq!(child.sends(0).len(), 1);
     let answer = client.sends(0)[0];
     assert_eq!(answer.1, 0);
-    // A packet that does not answer the SYN|ACK tells nothing.
+    // A packet that does not answer the SYN|ACK has no effect.
     let (header, _) = answer;
     let ack = header.ack.add(1);
     assert!(!child.conn.takes_mask(&Header { ack, ..header }, 0));

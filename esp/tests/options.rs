@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the sides tell each other in SYN and SYN|ACK.
+//! The options of SYN and SYN|ACK.
 
 use esp::options::{InternetEnd, Mapped, Options, Window, MAPPED_LEN, OPTIONS_LEN, OPTIONS_MAX};
 use esp::{flags, Config, Header, Seq, State};
@@ -52,7 +52,7 @@ fn the_ends_of_a_mapped_connection_are_as_documented() {
     let mut longer = [&bytes[..], &[0]].concat();
     longer[1] = 37;
     assert_eq!(Options::parse(&longer).mapped, None);
-    // A SYN has them behind the others.
+    // In a SYN they follow the other options.
     let all = [&Options::emit(1489, &Config::default())[..], &bytes].concat();
     assert!(all.len() <= OPTIONS_MAX);
     let told = Options::parse(&all);
@@ -180,8 +180,8 @@ fn a_syn_may_have_options_and_a_fin_or_reset_no_payload() {
     }
 }
 
-/// A receiver that acknowledges every 32 packets, and a sender whose window is 8: how long a stream
-/// takes.
+/// How long a stream takes if its sender has a window of 8 and its receiver acknowledges every 32
+/// packets.
 fn unequal(tells: bool) -> u64 {
     let mut pair = Pair::new();
     pair.sides[A].tells = tells;

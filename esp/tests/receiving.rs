@@ -60,7 +60,7 @@ fn the_final_acknowledgement_waits_for_data_to_carry_it() {
 
 #[test]
 fn one_request_per_hole() {
-    // R1: the rest of the burst behind the hole brings none.
+    // R1: the rest of the burst behind the hole causes no request.
     let mut pair = Pair::established();
     pair.lose(A, 3);
     pair.send(A, &bytes(2_000, 1));
@@ -105,7 +105,7 @@ fn a_lost_request_is_repeated_after_a_probe() {
 
 #[test]
 fn a_lost_tail_is_found_by_the_timers_probe() {
-    // R4: nothing behind the hole would reveal it.
+    // R4: no packet behind the hole reveals it.
     let mut pair = Pair::established();
     let start = pair.now;
     for nth in 15..20 {
@@ -119,7 +119,7 @@ fn a_lost_tail_is_found_by_the_timers_probe() {
     pair.assert_intact();
 }
 
-/// B, which sends no data, asked A whether what it expects is lost.
+/// The probes of B, which sends no data, for its expected packet.
 fn probes(pair: &Pair) -> Vec<Header> {
     let conn = pair.sides[B].conn.as_ref().expect("a connection");
     let next = conn.first_unacked();
@@ -129,7 +129,7 @@ fn probes(pair: &Pair) -> Vec<Header> {
 #[test]
 fn late_packets_are_probed_for_and_not_retransmitted() {
     let mut pair = Pair::established();
-    // A hundred times what the handshake has measured: all probes are too early.
+    // A hundred times the round trip of the handshake: all probes are too early.
     pair.latency = 2 * MS;
     pair.send(A, &bytes(20_000, 1));
     pair.settle();
@@ -137,7 +137,7 @@ fn late_packets_are_probed_for_and_not_retransmitted() {
     assert!(!probes(&pair).is_empty());
     assert_eq!(pair.sides[B].conn().stats.arq_tx, 0);
     assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
-    // The round trip is learned.
+    // The receiver has learned the round trip.
     pair.restart_log();
     pair.send(A, &bytes(20_000, 2));
     pair.settle();
@@ -153,7 +153,7 @@ fn a_lost_tail_is_found_though_probes_and_answers_are_lost() {
     pair.send(A, &bytes(2_000, 1));
     pair.run_until(|p| !probes(p).is_empty());
     let start = pair.now;
-    // The answer to the first probe, the second probe, and the answer to the third.
+    // Lost are the answer to the first probe, the second probe, and the answer to the third.
     pair.lose_matching(B, 1, |h| !h.has(flags::RRQ));
     pair.lose_matching(A, 2, |h| h.len == 0);
     pair.run_until(|p| p.sides[B].received.len() == 2_000);
@@ -211,8 +211,7 @@ fn an_acknowledgement_reveals_that_data_before_it_is_lost() {
     let start = pair.now;
     pair.lose(A, 0);
     pair.send(A, b"lost");
-    // B announces something; A's acknowledgement bears the number behind the
-    // lost packet.
+    // B announces a transmission; A's acknowledgement has the number after the lost packet.
     pair.send(B, &bytes(2_000, 1));
     pair.run_until(|p| p.sides[B].received == b"lost");
     assert!(pair.now - start < MS, "before A's timeout");
@@ -248,7 +247,7 @@ fn acknowledgements_are_never_acknowledged() {
 
 #[test]
 fn without_room_for_a_burst_acknowledgements_are_withheld() {
-    // R3: 25 packets of room, so from the fifth on a burst does not fit.
+    // R3: room for 25 packets, so from the fifth on a burst does not fit.
     let mut pair = sleeping(25);
     pair.send(A, &bytes(10_000, 1));
     pair.run_for(900 * MS);
@@ -256,7 +255,7 @@ fn without_room_for_a_burst_acknowledgements_are_withheld() {
     let sent = pair.data_sent(A).len();
     assert_eq!(sent, 22, "what was granted, and nothing again");
     assert!(pair.sides[B].drops.is_empty());
-    // The reader comes back.
+    // The reader reads again.
     pair.sides[B].reads = true;
     pair.read(B);
     pair.settle();
@@ -268,7 +267,7 @@ fn without_room_for_a_burst_acknowledgements_are_withheld() {
 
 #[test]
 fn a_buffer_smaller_than_a_burst_has_room_while_a_quarter_of_it_is_in_use() {
-    // R3: 8 packets of room for bursts of 21.
+    // R3: room for 8 packets, with bursts of 21.
     let mut pair = sleeping(8);
     let withheld: Vec<bool> = (0..3)
         .map(|_| {
@@ -282,7 +281,8 @@ fn a_buffer_smaller_than_a_burst_has_room_while_a_quarter_of_it_is_in_use() {
 
 #[test]
 fn a_small_packet_does_not_fill_what_a_burst_of_full_ones_needs() {
-    // Behind seven full packets: room for a burst of 21, and for a small one but no full one more.
+    // After seven full packets there is room for a burst of 21 and a small packet, but for no other
+    // full one.
     for (arriving, withheld) in [(None, true), (Some(50), false)] {
         let mut pair = sleeping(28);
         pair.sides[B].limit += 60;
@@ -312,7 +312,7 @@ fn a_slow_reader_causes_no_loss_and_no_retransmission() {
     assert_eq!(pair.sides[B].conn().stats.pkt_rx_drop, 0);
     assert_eq!(pair.sides[B].conn().stats.arq_tx, 0);
     assert!(pair.sides[B].most_queued <= pair.sides[B].limit);
-    // The end of the message may be asked after, by the sender's timer.
+    // The sender's timer may retransmit the end of the message.
     let twice = pair.data_sent(A).len() - 200;
     assert!(twice <= 8, "{twice}");
 }
@@ -341,7 +341,7 @@ fn a_reader_that_sleeps_for_minutes_keeps_the_connection() {
     assert_eq!(pair.sides[B].conn().stats.pkt_rx_drop, 0);
     let limit = pair.sides[B].limit + 22 * pair.sides[B].packet_cost();
     assert!(pair.sides[B].most_queued <= limit, "at most a burst more");
-    // One sign of life a second, and the announcement's timer.
+    // One probe per second, and the announcement's timer.
     assert!(pair.log.len() < 1_400, "{}", pair.log.len());
     pair.sides[B].reads = true;
     pair.read(B);
@@ -401,8 +401,7 @@ fn packets_beyond_the_room_are_requested_later() {
 
 #[test]
 fn a_large_burst_does_not_outgrow_a_small_buffer() {
-    // Messages of one packet are acknowledged by holds, so their sender goes on to the end of its
-    // window.
+    // Holds acknowledge messages of one packet, so their sender continues to the end of its window.
     for (limit, most) in [(6, 6 + 64), (100, 100 + 100), (5_000, 5_000)] {
         let mut pair = Pair::new();
         for side in &mut pair.sides {
@@ -627,7 +626,7 @@ fn data_without_an_ack_is_taken() {
             dst: PORTS[B],
             len: 1,
             seq: seq.add(n),
-            // Not to be looked at.
+            // Must be ignored.
             ack: Seq(12_345),
             flags: marks,
         };
@@ -642,7 +641,7 @@ fn data_without_an_ack_is_taken() {
         .map(|h| seq.distance(h.ack))
         .collect();
     assert_eq!(acks[..3], [1, 11, 21]);
-    // They are a sign of life.
+    // They show that the peer is alive.
     for n in 30..60 {
         pair.run_for(10 * S);
         let header = Header {
@@ -673,7 +672,7 @@ fn data_beyond_every_window_is_dropped() {
         ack: una,
         flags: flags::ACK | if n == 0 { flags::TXS } else { 0 },
     };
-    // No acknowledgement opens a window: this sender goes on all the same.
+    // No acknowledgement opens a window, but this sender continues anyway.
     for n in 0..40_000 {
         let outcome = pair.receive(B, &header(n), b"x");
         let beyond = n >= 0x7fff;
@@ -683,7 +682,7 @@ fn data_beyond_every_window_is_dropped() {
         }
     }
     assert!(pair.sides[B].conn().stats.pkt_rx_drop > 0);
-    // The turn comes, and the stream goes on where it was.
+    // The turn comes, and the stream continues.
     pair.sides[B].device.held = false;
     pair.sides[B].conn().take_turn();
     pair.transmit(B);

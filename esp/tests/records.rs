@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records: each arrives whole, once and in order; the two ends agree on them; and a peer that
+//! Records: each arrives whole, once and in order; both ends must support them; and a peer that
 //! breaks the rules ends the connection.
 
 use esp::options::{Options, OPTIONS_LEN, OPTIONS_MAX, RECORDS_LEN};
@@ -14,7 +14,7 @@ const STARTS: u8 = flags::ACK | flags::TXS;
 const ENDS: u8 = flags::ACK | flags::TXF;
 const WHOLE: u8 = flags::ACK | flags::TXS | flags::TXF;
 
-/// Two sides whose connections have records; they read none by themselves.
+/// Two sides with records, which they do not read on their own.
 fn pair() -> Pair {
     let mut pair = Pair::new();
     for side in &mut pair.sides {
@@ -35,7 +35,7 @@ fn send(pair: &mut Pair, from: usize, record: &[u8]) -> bool {
     pair.send_record(from, record.to_vec().into(), now)
 }
 
-/// Reads all records that are there.
+/// Reads all queued records.
 fn read(pair: &mut Pair, at: usize) -> Vec<Vec<u8>> {
     let mut records = Vec::new();
     let now = pair.now;
@@ -46,8 +46,8 @@ fn read(pair: &mut Pair, at: usize) -> Vec<Vec<u8>> {
     records
 }
 
-/// Sends records of these lengths from A to B while the pair runs, and fails unless they arrive as
-/// they are.
+/// Sends records of these lengths from A to B while the pair runs, and fails unless they arrive
+/// unchanged.
 fn converse(pair: &mut Pair, lengths: &[usize], pause: u64) {
     let sent: Vec<_> = (0u64..)
         .zip(lengths)
@@ -84,7 +84,7 @@ fn the_option_is_as_documented() {
     }
     assert_eq!(Options::parse(&[9, 3, 1, 2, 3]).records, None);
     assert_eq!(Options::parse(&[9, 5, 1, 2, 3, 4, 5]).records, None);
-    // Every host takes records of that length.
+    // Every host accepts records of that length.
     let short = Options::emit_records(7);
     assert_eq!(Options::parse(&short).records, Some(LEAST_RECORD));
     assert_eq!(largest_record(0), LEAST_RECORD);
@@ -165,8 +165,7 @@ fn a_record_longer_than_the_receive_buffer_arrives() {
                 }
             });
         }
-        // The first one is not read before the second is sent: there is no room for that until
-        // then.
+        // The second record is sent only after the first was read: before, there is no room for it.
         let records = [bytes(60_000, 1), bytes(50_000, 2)];
         for record in &records {
             assert!(send(&mut pair, A, record));
@@ -259,7 +258,7 @@ fn a_peer_that_does_not_know_records_is_refused() {
     assert_eq!((sent[0].seq, sent[0].ack), (answer.ack, Seq(8)));
 }
 
-/// B gets these packets in a row, with the right numbers, each with so many bytes.
+/// B gets these packets in a row, with the right numbers: flags and bytes of each.
 fn hostile(packets: &[(u8, usize)]) -> Pair {
     let mut pair = established();
     let seq = pair.sides[A].conn().cursor();
@@ -376,8 +375,7 @@ proptest! {
         converse(&mut pair, &lengths, pause * US);
     }
 
-    /// Whatever packets come with numbers that are right: nothing panics, and what is there to be
-    /// read is whole.
+    /// Any packets with the right numbers cause no panic, and only whole records can be read.
     #[test]
     fn a_hostile_peer_cannot_have_a_part_of_a_record_read(
         packets in prop::collection::vec(

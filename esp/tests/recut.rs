@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that become too large for the device under the stream.
+//! Packets of a stream that become too large for the device.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use esp::{flags, Failure, Header, State};
 use esp_testkit::pair::*;
 
-/// Everything larger than `most` is lost, from either side.
+/// Makes the wire lose all packets of both sides that are larger than `most`.
 fn narrow(pair: &mut Pair, most: u16) {
     pair.rule(move |_, _, header| {
         if header.payload() > most {
@@ -19,7 +19,7 @@ fn narrow(pair: &mut Pair, most: u16) {
     });
 }
 
-/// A pair whose sides take skips.
+/// A pair whose sides accept skips.
 fn told() -> Pair {
     let mut pair = Pair::new();
     for side in &mut pair.sides {
@@ -28,7 +28,7 @@ fn told() -> Pair {
     pair.establish()
 }
 
-/// The data that A sent from `at` on.
+/// The data packets that A sent from the time `at` on.
 fn since(pair: &Pair, at: u64) -> Vec<Header> {
     pair.sent_by(A, |sent| sent.at >= at && sent.is_data())
 }
@@ -38,7 +38,8 @@ fn unsent_packets_are_split_without_a_pause() {
     let mut pair = told();
     pair.sides[A].mss = 30;
     pair.send(A, &bytes(90, 1));
-    // The announcement and one more were sent, both small; larger ones join the one that waits.
+    // The announcement and one more packet were sent, both small; larger writes are appended to the
+    // one that waits.
     pair.sides[A].mss = 100;
     pair.send(A, &bytes(900, 2));
     let then = pair.now;
@@ -66,7 +67,7 @@ fn packets_in_flight_that_arrive_need_no_skip() {
 #[test]
 fn packets_that_no_longer_fit_are_split_and_retransmitted() {
     let mut pair = told();
-    // The receiver's device is the smaller one first: all that is sent is lost.
+    // The receiver's MTU shrinks first: all packets are lost.
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));
     pair.run_for(50 * MS);
@@ -173,7 +174,7 @@ fn a_device_that_shrinks_at_any_time_loses_no_byte() {
         pair.send(A, &bytes(6000, round));
         pair.send(B, &bytes(1500, !round));
         pair.run_for(first * US);
-        // The receiver's end may be the first, and takes nothing large any more.
+        // The receiver's MTU may shrink first, so that it drops large packets.
         if round % 2 == 0 {
             narrow(&mut pair, 64);
             pair.run_for(round * 500 * US);
@@ -225,8 +226,8 @@ fn late_frames_from_before_the_split_alter_no_byte() {
 
 #[test]
 fn a_long_path_alters_no_byte() {
-    // Frames from before and after the cut are in flight together, and acknowledgements of earlier
-    // ones.
+    // Frames from before and after the split are in flight together, with acknowledgements of
+    // earlier ones.
     for latency in [200 * MS, 300 * MS, 600 * MS, S] {
         for part in 0..24 {
             let mut pair = told();
@@ -266,7 +267,8 @@ fn only_the_answer_to_a_skip_acknowledges() {
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));
     pair.run_for(50 * MS);
-    // The first answers are lost. What else B sends acknowledges all that left: it has skipped it.
+    // The first answers are lost. B's other packets acknowledge everything sent, because B has
+    // skipped it.
     pair.lose_matching(B, 3, Header::is_skipped);
     pair.shrink(A, 60);
     pair.send(B, &bytes(40, 2));
@@ -292,13 +294,13 @@ fn both_ends_may_skip_at_once() {
 
 #[test]
 fn a_connection_ends_rather_than_reuse_numbers_if_the_peer_accepts_no_skips() {
-    // What is in flight may arrive.
+    // Packets in flight may arrive.
     let mut pair = Pair::established();
     pair.send(A, &bytes(5000, 1));
     pair.shrink(A, 60);
     pair.settle();
     pair.assert_intact();
-    // What is lost never can.
+    // Lost packets cannot.
     let mut pair = Pair::established();
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));
@@ -317,7 +319,7 @@ fn skipped_numbers_are_not_acknowledged_by_data_of_a_congested_receiver() {
         let mut pair = told();
         pair.sides[B].reads = false;
         pair.sides[B].limit = 1_200;
-        // The receiver has so many packets and no room soon; what comes behind is lost.
+        // The receiver has this many packets and soon no room; later packets are lost.
         let mut passed = 0;
         pair.rule(move |from, _, header| {
             passed += usize::from(from == A && header.payload() > 60);
@@ -330,7 +332,7 @@ fn skipped_numbers_are_not_acknowledged_by_data_of_a_congested_receiver() {
         pair.send(A, &bytes(3_000, 1));
         pair.run_for(MS);
         pair.shrink(A, 60);
-        // The receiver's answers to the skip are lost, and meanwhile it sends data.
+        // The receiver's answers to the skip are lost while it sends data.
         pair.lose_matching(B, 3, Header::is_skipped);
         pair.run_until(|pair| pair.sent_by(A, |sent| sent.header.is_skip()).len() > 1);
         pair.send(B, b"from the congested side");

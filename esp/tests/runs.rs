@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A run of packets is its packets: an engine that takes or sends several at once is afterwards in
-//! the very state of one that took or sent them one by one.
+//! A run of packets is equivalent to its packets: an engine that receives or sends several at once
+//! is afterwards in exactly the state of one that received or sent them one by one.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ const COST: u32 = 300;
 const OURS: u16 = 7;
 const PEERS: u16 = 9;
 
-/// A write queue whose packets left with these flags, and leave in runs of at most `most`.
+/// A write queue whose packets were sent with these flags, and form runs of at most `most`.
 #[derive(Clone)]
 struct Kept {
     flags: HashMap<u16, u8>,
@@ -31,7 +31,7 @@ impl WriteQueue for Kept {
     }
 
     fn run(&mut self, seq: Seq) -> u16 {
-        // Runs end at the same places wherever they begin, as with buffers of `most` packets.
+        // Runs end at multiples of `most` wherever they begin, as with buffers of `most` packets.
         self.most - seq.0 % self.most
     }
 }
@@ -50,7 +50,7 @@ impl Kept {
     }
 }
 
-/// What an engine sends, packet by packet.
+/// Returns what an engine sends, packet by packet.
 fn drain(conn: &mut Connection, queue: &mut Kept, now: Nanos) -> Vec<(Header, bool)> {
     let mut sent = Vec::new();
     while let Some(next) = conn.poll_transmit(now, queue) {
@@ -93,7 +93,8 @@ fn header(seq: Seq, ack: Seq, bits: u8) -> Header {
     }
 }
 
-/// A connection that a peer has opened, whose numbers start at 65,500 here and at 65,480 there.
+/// A connection that the peer opened. Numbers start at 65,500 on this side and at 65,480 on the
+/// peer's.
 fn established(config: Config) -> Connection {
     let syn = header(Seq(65_480), Seq(0), flags::SYN);
     let mut conn = Connection::accept(OURS, &syn, Seq(65_500), config, 0);
@@ -105,10 +106,10 @@ fn established(config: Config) -> Connection {
     conn
 }
 
-/// A run that arrives.
+/// An arriving run.
 #[derive(Clone, Debug)]
 struct Arrival {
-    /// Its first number, from the expected one.
+    /// The distance of its first number from the expected one.
     from: i16,
     count: u16,
     flags: u8,
@@ -132,14 +133,14 @@ fn arrival() -> impl Strategy<Value = Arrival> {
     )
 }
 
-/// What is done with a sender.
+/// An action on a sender.
 #[derive(Clone, Debug)]
 enum Deed {
-    /// So many packets are queued.
+    /// Packets are queued.
     Queue(u16),
-    /// The last one is held back, or not.
+    /// The last packet is withheld, or not.
     Hold(bool),
-    /// So many more are acknowledged, with these flags beside ACK.
+    /// More packets are acknowledged, with these flags in addition to ACK.
     Acknowledge(u16, u8),
     /// Time passes, and timers expire.
     Wait(Nanos),
@@ -288,7 +289,8 @@ proptest! {
     }
 }
 
-/// The message is there: the acknowledgement that would let the rest of it go can wait for data.
+/// The whole message has arrived, so the acknowledgement that would open its window can wait for
+/// data.
 #[test]
 fn a_message_that_arrives_whole_is_acknowledged_with_the_answer() {
     let mut conn = established(Config::default());
@@ -309,7 +311,8 @@ fn a_message_that_arrives_whole_is_acknowledged_with_the_answer() {
     assert_eq!((sent.len(), sent[0].0.ack), (1, Seq(65_483)));
 }
 
-/// The packets of records of so many packets each, of which the last has `last` bytes.
+/// The packets of these records. Each record is given by its number of packets and the bytes of the
+/// last one.
 fn packets_of(records: &[(u16, u16)], mut seq: Seq) -> Vec<Header> {
     let mut packets = Vec::new();
     for (count, last) in records {
@@ -330,7 +333,7 @@ fn packets_of(records: &[(u16, u16)], mut seq: Seq) -> Vec<Header> {
     packets
 }
 
-/// A write queue with records of so many packets each, the first of which has this number.
+/// A write queue with these records, the first of which has the number `seq`.
 fn queue_of(records: &[(u16, u16)], most: u16) -> Records {
     let packets = packets_of(records, Seq(65_501));
     let bounds = packets.iter().map(|packet| {
@@ -343,7 +346,7 @@ fn queue_of(records: &[(u16, u16)], most: u16) -> Records {
     })
 }
 
-/// A queue whose runs end with records.
+/// A write queue whose runs end with records.
 struct Records(Kept);
 
 impl WriteQueue for Records {
@@ -360,7 +363,7 @@ impl WriteQueue for Records {
 }
 
 proptest! {
-    /// However packets are joined, a buffer has those of one record.
+    /// However packets are merged, a buffer has those of one record only.
     #[test]
     fn records_that_arrive_in_runs_are_those_that_were_sent(
         records in prop::collection::vec((1..12_u16, 1..=SIZE), 1..20),
@@ -402,7 +405,7 @@ proptest! {
         prop_assert_eq!(whole, lengths.collect::<Vec<_>>());
     }
 
-    /// Runs leave with the flags of their records, also when they are retransmitted.
+    /// Runs have the flags of their records, also in retransmissions.
     #[test]
     fn records_sent_in_runs_are_sent_as_their_packets(
         records in prop::collection::vec((1..12_u16, 1..=SIZE), 1..20),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that are kept behind a hole, requests that name the missing ones, and retransmissions of
-//! these alone.
+//! Selective retransmission: packets kept behind a hole, requests that name the missing ones, and
+//! retransmissions of only these.
 
 use esp::{flags, Config, DropReason, Failure, Header, Options, Room, Seq, State, MISSING_MOST};
 use esp_testkit::pair::{bytes, Fate, Pair, A, B, MS, PORTS, S, US};
@@ -17,7 +17,7 @@ fn config() -> Config {
     }
 }
 
-/// Two ends that tell options, and keep packets behind holes or do not.
+/// Two ends with options, each of which supports selective retransmission or not.
 fn pair_of(selective: [bool; 2]) -> Pair {
     let mut pair = Pair::new();
     for (side, selective) in pair.sides.iter_mut().zip(selective) {
@@ -27,7 +27,7 @@ fn pair_of(selective: [bool; 2]) -> Pair {
     pair
 }
 
-/// An open connection between two such ends, which has a window of some packets.
+/// An open connection between two such ends, with a window of some packets.
 fn established(selective: [bool; 2]) -> Pair {
     pair_of(selective).establish()
 }
@@ -36,8 +36,8 @@ fn selective() -> Pair {
     established([true; 2])
 }
 
-/// Sends a message whose packets from A meet their fate by number, counted from 0, when they leave
-/// first.
+/// Sends a message from A. `fate` decides on the first transmission of each packet, by its number
+/// from 0.
 fn send_with(pair: &mut Pair, packets: usize, fate: impl Fn(usize) -> Fate + 'static) {
     let first = pair.sides[A].conn().next_number();
     let mut left = vec![false; packets];
@@ -54,7 +54,7 @@ fn send_with(pair: &mut Pair, packets: usize, fate: impl Fn(usize) -> Fate + 'st
     pair.assert_intact();
 }
 
-/// Requests of B, with what they name.
+/// The requests of B that name packets.
 fn requests(pair: &Pair) -> Vec<Header> {
     pair.sent_by(B, |sent| sent.header.is_request())
 }
@@ -92,7 +92,7 @@ fn a_packet_overtaken_by_three_others_costs_nothing() {
 fn spurious_requests_make_the_receiver_wait_longer() {
     let mut pair = selective();
     pair.spacing = US / 4;
-    // Twenty packets overtake each late one, which comes before a retransmission could.
+    // Twenty packets overtake each late one, which arrives before a retransmission could.
     let needless = |pair: &mut Pair, seed| {
         let before = pair.sides[B].conn().stats.arq_tx;
         let mut n = 0;
@@ -191,7 +191,7 @@ fn a_request_that_is_lost_is_repeated() {
 #[test]
 fn a_missing_packet_is_requested_after_a_quarter_of_the_round_trip() {
     let mut pair = selective();
-    // Two packets come behind it: too few to show a loss at once.
+    // Two packets arrive after it: too few to show a loss at once.
     send_with(&mut pair, 21, |n| match n {
         18 => Fate::Lose,
         _ => Fate::Pass,
@@ -285,7 +285,7 @@ fn records_keep_their_bounds_behind_a_hole() {
 #[test]
 fn data_with_an_older_acknowledgement_is_taken() {
     let mut pair = selective();
-    // B sends as well, so that each of A's packets acknowledges more than the one before.
+    // B sends as well, so each of A's packets acknowledges more than the one before.
     pair.rule(|from, n, header| {
         if from == A && header.payload() > 0 && n % 6 == 0 {
             Fate::Late(2 * US + US / 2)
@@ -372,7 +372,7 @@ fn an_aborted_connection_keeps_nothing() {
     assert!(!pair.sides[B].conn().keeps());
 }
 
-/// A sender of 10 packets in flight, to which requests come that nothing called for.
+/// A sender with 10 packets in flight, which gets unprovoked requests.
 fn sender() -> Pair {
     let mut pair = selective();
     pair.cut(A);
@@ -629,7 +629,7 @@ fn skipped_numbers_are_not_acknowledged_by_data_of_a_congested_receiver() {
     run(65_215);
 }
 
-/// Half a million, or as many as `SCHEDULES` says from `FIRST` on.
+/// Runs half a million schedules, or `SCHEDULES` from `FIRST` on.
 #[test]
 #[ignore = "takes minutes"]
 fn many_random_schedules_alter_no_byte() {
@@ -646,8 +646,8 @@ fn many_random_schedules_alter_no_byte() {
     println!("{count} schedules");
 }
 
-/// The way back is out for longer than the receiver asks again for what it has named; then the
-/// answer to a probe shows that all of it is missing.
+/// The reverse path is down for longer than the receiver repeats requests. Then the answer to a
+/// probe shows that all of the named packets are missing.
 #[test]
 fn a_stream_survives_an_outage_of_the_reverse_path() {
     for silent in [10, 20, 40] {

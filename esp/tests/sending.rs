@@ -7,7 +7,7 @@ use esp_testkit::pair::*;
 
 const TX: u8 = flags::TXS | flags::TXF;
 
-/// TXS and TXF of the data packets that A sent first, in order.
+/// TXS and TXF of A's data packets, without retransmissions, in order.
 fn marks(pair: &Pair) -> Vec<u8> {
     pair.data_sent(A).iter().map(|h| h.flags & TX).collect()
 }
@@ -35,8 +35,8 @@ fn a_message_starts_with_txs_and_ends_with_txf() {
 
 #[test]
 fn a_message_joins_one_that_waits() {
-    // S4: the window holds the first message's tail back; the second one's
-    // packets follow without a TXS of their own.
+    // S4: the tail of the first message waits for the window; the packets of the second one follow
+    // without a TXS.
     let mut pair = Pair::established();
     pair.send(A, &bytes(400, 1));
     assert_eq!(pair.data_sent(A).len(), 2, "announcement and one more");
@@ -93,8 +93,8 @@ fn nothing_is_delayed_for_a_small_write() {
 
 #[test]
 fn the_last_packet_sent_has_txf_even_if_the_call_has_more() {
-    // S6: a call that could queue only a part releases the hold; the rest then
-    // is a transmission of its own.
+    // S6: a call that could queue only a part releases the last packet; the rest is then a
+    // transmission of its own.
     let mut pair = Pair::established();
     pair.send(A, &bytes(200, 1));
     pair.settle();
@@ -157,7 +157,7 @@ fn the_announcement_opens_as_much_as_configured() {
 fn the_window_is_a_burst_once_the_announcement_is_acknowledged() {
     let mut pair = Pair::established();
     pair.send(A, &bytes(10_000, 1));
-    // No further acknowledgement than that of the announcement.
+    // Only the announcement is acknowledged.
     let first = pair.data_sent(A)[0].seq;
     pair.lose_matching(B, usize::MAX, move |h| h.ack != first.add(1));
     pair.run_for(300 * US);
@@ -175,7 +175,7 @@ fn at_any_time_less_than_a_burst_is_unacknowledged() {
         ..Config::default()
     };
     let mut pair = Pair::with_config(config).establish();
-    // Every message announces itself; together they obey the window.
+    // Every message announces itself; together they keep to the window.
     for i in 0..200 {
         pair.send(A, &[i; 3]);
     }
@@ -207,14 +207,14 @@ fn a_dialogue_needs_no_acknowledgements_of_its_own() {
         let want = (usize::from(round) + 1) * 10;
         pair.run_until(|p| p.sides[B].received.len() == want);
         pair.send(B, &[!round; 10]);
-        // Who has answered goes on to wait for the next question.
+        // The side that answered waits for the next message.
         pair.sleep(B);
         pair.run_until(|p| p.sides[A].received.len() == want);
     }
     pair.assert_intact();
     assert_eq!(pair.log.len(), 200, "{pair:?}");
     assert_eq!(pair.log.iter().filter(|s| s.is_pure_ack()).count(), 0);
-    // Only the very last packet is left to be acknowledged by itself.
+    // Only the very last packet needs an acknowledgement of its own.
     pair.settle();
     assert_eq!(pair.log.len(), 201);
 }
@@ -327,7 +327,7 @@ fn a_request_retransmits_from_the_missing_packet_on() {
     assert!(requests[0].has(flags::ACK));
     assert_eq!(pair.sides[B].conn().stats.arq_tx, 1);
     assert_eq!(pair.sides[B].conn().stats.seq_lost, 1);
-    // The resends carry what the packets carried first.
+    // Retransmissions have the flags of the first transmission.
     for header in pair.data_sent(A) {
         let at = first.distance(header.seq);
         let marks = match at {
@@ -364,9 +364,9 @@ fn a_duplicated_request_is_followed_once() {
 
 #[test]
 fn a_request_that_crosses_its_packet_is_ignored() {
-    // A busy sender finds two packets waiting: an acknowledgement of all it sent, and the request
-    // that the receiver made when nothing more came. The first lets packets go, and it is these
-    // that the second asks for.
+    // A busy sender processes two packets at once: an acknowledgement of everything it sent, and
+    // the request that the receiver made when nothing more arrived. The first one causes new
+    // packets to be sent, and the request names exactly these.
     let mut pair = Pair::established();
     pair.latency = 100 * US;
     let mut answers = 0;
@@ -436,7 +436,7 @@ fn nothing_can_be_queued_behind_the_end() {
 
 #[test]
 fn the_round_trip_is_learnt() {
-    // With 30 ms one way nothing is sent again for want of patience.
+    // With 30 ms in each direction, no timeout is too short.
     let mut pair = Pair::new();
     pair.latency = 30 * MS;
     let mut pair = pair.establish();
@@ -466,8 +466,8 @@ fn a_lost_final_acknowledgement_of_a_long_message_is_noticed_soon() {
 
 #[test]
 fn a_lost_request_for_messages_costs_one_timeout() {
-    // The others arrived, too early: when the first is there, the receiver
-    // says so at once, for it knows that there are more.
+    // The other messages arrived too early. When the first one arrives, the receiver acknowledges
+    // it at once, because it knows that there are more.
     let mut pair = Pair::established();
     let start = pair.now;
     pair.lose(A, 0);
@@ -480,7 +480,7 @@ fn a_lost_request_for_messages_costs_one_timeout() {
     assert!(pair.now - start < 11 * MS, "{}", pair.now - start);
 }
 
-/// How long A's next message, lost once, takes to be sent again.
+/// The time until A's next message, which is lost once, is retransmitted.
 fn timeout_of(pair: &mut Pair) -> u64 {
     pair.restart_log();
     pair.lose_matching(A, 1, |h| h.len > 0);
@@ -516,7 +516,7 @@ fn retransmissions_measure_no_round_trip() {
 
 #[test]
 fn a_round_trip_that_varies_is_no_loss() {
-    // Every other one takes more than twice as long as the handshake.
+    // Every second round trip takes more than twice as long as the handshake.
     let mut pair = Pair::new();
     pair.latency = 10 * MS;
     let mut pair = pair.establish();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Announcements that are short, since many others announce theirs at the same receiver.
+//! Short announcements, to a receiver with many senders.
 
 use esp::ack_queue::SHORT;
 use esp::{flags, Config};
 use esp_testkit::pair::*;
 
-/// A pair whose side B tells that many connections send to it, if `crowded`.
+/// A pair whose side B advertises that many connections send to it, if `crowded`.
 fn pair(crowded: bool, config: Config) -> Pair {
     let mut pair = Pair::with_config(config);
     for side in &mut pair.sides {
@@ -16,7 +16,7 @@ fn pair(crowded: bool, config: Config) -> Pair {
     pair.establish()
 }
 
-/// What A sends before B answers, bytes of each packet, of a message of so many packets.
+/// The packets that A sends of a message before B answers, as bytes of each.
 fn before_an_answer(pair: &mut Pair, packets: usize) -> Vec<u16> {
     pair.restart_log();
     pair.cut(B);

@@ -35,8 +35,7 @@ fn converse(pair: &mut Pair, amounts: [usize; 2], most: usize, rng: &mut fastran
                 pair.sleep(from);
             }
         }
-        // Programs are never slower than timers here, or timers would be all
-        // that is tested.
+        // Programs are never slower than timers here; otherwise only timers would be tested.
         pair.run_for(rng.u64(1..200) * US);
         if idle && pair.sides.iter().all(|s| s.closed) {
             break;
@@ -159,7 +158,7 @@ proptest! {
         ..ProptestConfig::with_cases(150)
     })]
 
-    /// Faults from the first SYN on, a clean wire behind them.
+    /// The wire has faults from the first SYN on, and later none.
     #[test]
     fn no_finite_pattern_of_faults_hangs_or_alters(
         from_a in prop::collection::vec(fate(), 0..60),
@@ -173,7 +172,7 @@ proptest! {
         pair.rule(move |from, n, _| fates[from].get(n).copied().unwrap_or(Fate::Pass));
         pair.connect();
         while !(pair.sides[A].established && pair.sides[B].established) {
-            // Ten lost SYNs in a row are a peer that is not there.
+            // Ten lost SYNs in a row look like an absent peer.
             if pair.sides.iter().any(|s| s.closed) {
                 return Ok(());
             }
@@ -183,7 +182,7 @@ proptest! {
         converse(&mut pair, [amounts.0, amounts.1], most, &mut rng);
     }
 
-    /// Any two configurations, buffers and wires go together.
+    /// Any two configurations, buffers and wires work together.
     #[test]
     fn any_two_hosts_understand_each_other(
         configs in [config(), config()],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hosts whose parameters differ: the sender's window is smaller than what the
-//! receiver takes before it acknowledges.
+//! Hosts whose parameters differ: the sender's window is smaller than the packets after which the
+//! receiver acknowledges.
 
 use esp::Config;
 use esp_testkit::pair::*;
@@ -23,7 +23,7 @@ fn unequal(burst: u16, to_ack: u16) -> Pair {
     pair.establish()
 }
 
-/// Microseconds that a message of so many packets takes.
+/// The time that a message takes, in microseconds.
 fn duration(pair: &mut Pair, packets: usize) -> u64 {
     let (start, before) = (pair.now, pair.sides[B].received.len());
     pair.send(A, &bytes(100 * packets, 1));
@@ -46,8 +46,7 @@ fn a_window_smaller_than_packets_to_ack_does_not_stop_the_stream() {
     ] {
         let mut pair = unequal(burst, to_ack);
         let took = duration(&mut pair, 4_000);
-        // What a receiver with the sender's parameters takes, or one that acknowledges every
-        // packet.
+        // The time with a receiver that has the sender's parameters, or acknowledges every packet.
         let mut equal = unequal(burst, burst.div_ceil(2));
         let best = duration(&mut equal, 4_000);
         assert!(
@@ -61,7 +60,7 @@ fn a_window_smaller_than_packets_to_ack_does_not_stop_the_stream() {
     }
 }
 
-/// How long B was idle before each of its probes, in microseconds.
+/// How long B waited before each of its probes, in microseconds.
 fn waits(pair: &Pair) -> Vec<u64> {
     let next = pair.sides[B]
         .conn
@@ -88,13 +87,13 @@ fn every_wait_for_a_small_window_takes_the_configured_time() {
         let mut pair = unequal(burst, to_ack);
         duration(&mut pair, 20_000);
         let waits = waits(&pair);
-        // Two waits prove the window, one of each 256 windows proves it again.
+        // Two waits prove the window, and one in 256 windows proves it again.
         let most = 3 + 20_000 / (256 * usize::from(burst));
         assert!(
             (2..=most).contains(&waits.len()),
             "{burst} against {to_ack}: {waits:?}"
         );
-        // The first one may come before any round trip was measured.
+        // The first wait may precede any measured round trip.
         assert!(
             waits[1..].iter().all(|wait| (150..250).contains(wait)),
             "{waits:?}"

@@ -63,7 +63,7 @@ impl Station {
         }
     }
 
-    /// Puts a packet on the wire, with what its sender adds to the engine's.
+    /// Puts a packet of the engine on the wire, with payload and checksum.
     fn put(&mut self, header: Header, payload: Vec<u8>, sum: bool) {
         let len = payload.len() as u16;
         let mut packet = Header { len, ..header }.with_checksum(sum).emit().to_vec();
@@ -115,7 +115,7 @@ impl Station {
         self.now = until;
     }
 
-    /// Does what a line says, or compares.
+    /// Executes a line, or compares with it.
     fn line(&mut self, line: &str) {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         match verb {

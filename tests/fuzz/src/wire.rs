@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Headers: what is read is what is written, and what is answered.
+//! Headers are read as they were written; echo, queries, RST and options.
 
 use edp::peers::{Bucket, Known, Peer, QUERY_INTERVAL};
 use edp::ports::{self, DYNAMIC, REGISTERED};
@@ -11,7 +11,7 @@ use esp::flags;
 /// EDP's header, its echo, queries and their answers, and the choice of a port.
 ///
 /// # Panics
-/// When something does not hold, as all targets.
+/// If a property does not hold, as for all targets.
 pub fn edp_wire(data: &[u8]) {
     let Some(header) = edp::wire::Header::parse(data) else {
         assert!(data.len() < edp::wire::HEADER_LEN);
@@ -36,7 +36,7 @@ pub fn edp_wire(data: &[u8]) {
             (reply.src, reply.dst, reply.len, reply.has_checksum),
             (0, header.src, header.len, header.has_checksum)
         );
-        // Not even a host that takes the reply for a request answers it.
+        // A reply that is taken for a request is not answered either.
         assert_eq!(echo::reply_to(&reply, Some(echo::REQUEST)), None);
     }
     let room = u32::from(header.src);
@@ -48,7 +48,7 @@ pub fn edp_wire(data: &[u8]) {
     free_port(header.src, following);
 }
 
-/// A query is answered by a message that is no query; what an answer tells is told again.
+/// The answer to a query is no query, and an answer is read as it was written.
 fn control_message(header: &wire::Header, payload: &[u8]) {
     if let Some(nonce) = query::nonce_of_query(payload) {
         assert!(payload.len() >= query::QUERY_LEN && query::query(nonce) == payload[..5]);
@@ -80,7 +80,7 @@ fn control_message(header: &wire::Header, payload: &[u8]) {
     assert_eq!(same.window, Some((burst_length, initial_ack_burst_length)));
 }
 
-/// Peers are sent to, and answer, rightly or not: each three bytes are one step.
+/// Datagrams are sent to peers, which answer correctly or not. Three bytes are one step.
 fn peers(steps: &[u8]) {
     let mut bucket = Bucket::default();
     let mut asked = [(0, [0; 4]); 8];
@@ -110,7 +110,7 @@ fn peers(steps: &[u8]) {
     }
 }
 
-/// Queries come after pauses of a byte each, in tenths of milliseconds.
+/// Queries arrive after pauses of one byte each, in tenths of a millisecond.
 fn rates(pauses: &[u8]) {
     let (mut due, mut now, mut left) = (0, 1, 0);
     for pause in pauses {
@@ -123,7 +123,8 @@ fn rates(pauses: &[u8]) {
     assert!(left <= rate::BURST + now / rate::INTERVAL);
 }
 
-/// Ports are taken by runs, each of two bytes: so many are free, then so many are not.
+/// Ports are free or taken in runs: of two bytes each, the first counts free ports, the second
+/// taken ones.
 fn free_port(rover: u16, runs: &[u8]) {
     let mut taken = vec![false; 1 << 16];
     let mut at = usize::from(rover);
@@ -149,7 +150,7 @@ fn free_port(rover: u16, runs: &[u8]) {
 /// ESP's header, the RST that answers it, and the options of a SYN.
 ///
 /// # Panics
-/// When something does not hold, as all targets.
+/// If a property does not hold, as for all targets.
 pub fn esp_wire(data: &[u8]) {
     let Some(header) = esp::Header::parse(data) else {
         assert!(data.len() < esp::HEADER_LEN);
@@ -173,7 +174,7 @@ pub fn esp_wire(data: &[u8]) {
             assert_eq!((reset.src, reset.dst), (header.dst, header.src));
             assert_eq!(reset.has_checksum(), header.has_checksum());
             assert_eq!(esp::reset_for(&reset), None, "no reset is answered");
-            // One of the two numbers is what the peer believes it by.
+            // The peer accepts the RST by one of its two numbers.
             if header.has(flags::ACK) {
                 assert_eq!(reset.seq, header.ack);
             } else {
@@ -186,7 +187,7 @@ pub fn esp_wire(data: &[u8]) {
     assert!(esp::mss(u32::from(header.src)) <= u32::from(header.src));
 }
 
-/// What is read is in its range, and what is written of it is read again.
+/// Options that are read are in range, and are read again as they were written.
 fn options(data: &[u8]) {
     let told = esp::Options::parse(data);
     assert!(told.largest_payload.is_none_or(|payload| payload >= 57));
