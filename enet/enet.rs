@@ -7,6 +7,9 @@
 //! memory or clocks. The files here own buffers, locks, timers and wake-ups, and move the bytes.
 //! `rust/` has the unsafe code for that.
 
+// Types that only mark variance are longer than it likes.
+#![allow(clippy::type_complexity)]
+
 use kernel::prelude::*;
 
 #[path = "../edp/src/lib.rs"]

@@ -140,11 +140,10 @@ impl<P: Protocol> Map<P> {
         for (word, value) in entry.key.iter().zip(key) {
             word.store(*value, Relaxed);
         }
+        let (table, link) = (self.table.get(), entry.head.get());
         // SAFETY: The table is initialized; the link is that of a valid socket that was in no
         // table, and `member` keeps others from using it from now on.
-        let result =
-            to_result(unsafe { bindings::rhashtable_insert(self.table.get(), entry.head.get()) });
-        match result {
+        match to_result(unsafe { bindings::rhashtable_insert(table, link) }) {
             Ok(()) => {
                 // The map's reference.
                 forget(held);

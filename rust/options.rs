@@ -117,7 +117,7 @@ pub(crate) struct IntArgument(UserPtr);
 
 impl IntArgument {
     pub(super) fn new(argument: c_ulong) -> Self {
-        IntArgument(UserPtr::from_addr(argument as usize))
+        IntArgument(UserPtr::from_addr(argument))
     }
 
     /// Writes the result.

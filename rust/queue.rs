@@ -92,17 +92,17 @@ impl Queue {
     /// Returns the buffer at the head.
     #[inline]
     pub(crate) fn first(&self) -> Option<&Buffer> {
-        // SAFETY: As in `iter`.
-        self.next(self.head())
-            .map(|skb| unsafe { Buffer::from_raw(skb) })
+        let skb = self.next(self.head())?;
+        // SAFETY: The buffer is in the queue, which is borrowed: it stays there, unchanged.
+        Some(unsafe { Buffer::from_raw(skb) })
     }
 
     /// Returns the buffer at the head, for writing.
     #[inline]
     pub(crate) fn first_mut(&mut self) -> Option<&mut Buffer> {
+        let skb = self.next(self.head())?;
         // SAFETY: The buffer is in the queue, which is borrowed exclusively.
-        self.next(self.head())
-            .map(|skb| unsafe { Buffer::from_raw_mut(skb) })
+        Some(unsafe { Buffer::from_raw_mut(skb) })
     }
 
     /// Returns the buffer at the tail, for writing.
@@ -141,9 +141,10 @@ impl Queue {
         follows: impl Fn(&Buffer) -> bool,
     ) {
         let head = self.head();
-        // SAFETY: Head and buffers make a ring; the queue is borrowed exclusively.
-        let before =
-            |skb: *mut bindings::sk_buff| unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.prev };
+        let before = |skb: *mut bindings::sk_buff| {
+            // SAFETY: Head and buffers make a ring; the queue is borrowed exclusively.
+            unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.prev }
+        };
         let mut place = before(head);
         // SAFETY: What is not the head is a buffer of this queue.
         while place != head && !follows(unsafe { Buffer::from_raw(place) }) {

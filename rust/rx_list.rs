@@ -35,9 +35,10 @@ impl Run {
         let Ok(size) = u16::try_from(len) else {
             return Err(skb);
         };
-        // SAFETY: The buffer is ours, so its head may be reallocated.
-        let is_linear =
-            |skb: &mut Skb| unsafe { bindings::pskb_may_pull(skb.as_ptr(), P::HEADER_LEN as u32) };
+        let is_linear = |skb: &mut Skb| {
+            // SAFETY: The buffer is ours, so its head may be reallocated.
+            unsafe { bindings::pskb_may_pull(skb.as_ptr(), P::HEADER_LEN as u32) }
+        };
         if !P::begins(header, len) || !is_linear(&mut skb) {
             return Err(skb);
         }

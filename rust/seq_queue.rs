@@ -177,9 +177,9 @@ impl<N: Sequenced> SeqQueue<N> {
     /// Returns the buffer with the number `number`.
     #[inline]
     pub(crate) fn seek(&mut self, number: u16) -> Option<&mut Buffer> {
+        let skb = self.find(number)?;
         // SAFETY: A buffer of the queue, which is borrowed exclusively.
-        self.find(number)
-            .map(|skb| unsafe { Buffer::from_raw_mut(skb) })
+        Some(unsafe { Buffer::from_raw_mut(skb) })
     }
 
     /// Returns a cursor at the buffer with the number `number`.

@@ -510,9 +510,10 @@ impl Buffer {
     /// Returns `false` without memory.
     #[cold]
     pub(super) fn make_headroom(&mut self, headroom: usize) -> bool {
-        // SAFETY: The buffer is borrowed exclusively: its head may be replaced by a larger one.
-        u32::try_from(headroom)
-            .is_ok_and(|headroom| unsafe { bindings::skb_cow_head(self.as_ptr(), headroom) == 0 })
+        u32::try_from(headroom).is_ok_and(|headroom| {
+            // SAFETY: The buffer is borrowed exclusively: its head may be replaced by a larger one.
+            unsafe { bindings::skb_cow_head(self.as_ptr(), headroom) == 0 }
+        })
     }
 }
 

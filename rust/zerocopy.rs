@@ -203,7 +203,7 @@ impl Buffer {
     /// Returns the notice that the buffer refers to, or null.
     #[inline]
     fn notice(&self) -> *mut bindings::ubuf_info {
-        if !self.has_page_flag(bindings::SKBFL_ZEROCOPY_ENABLE as u32) {
+        if !self.has_page_flag(bindings::SKBFL_ZEROCOPY_ENABLE) {
             return ptr::null_mut();
         }
         // SAFETY: The buffer is valid.
@@ -238,7 +238,7 @@ impl Buffer {
     /// pages without one. Further pages may be added afterwards.
     #[inline]
     pub(super) fn hold_pages(&mut self) {
-        if self.has_page_flag(bindings::SKBFL_MANAGED_FRAG_REFS as u32) {
+        if self.has_page_flag(bindings::SKBFL_MANAGED_FRAG_REFS) {
             // SAFETY: The buffer is borrowed exclusively.
             unsafe { bindings::skb_zcopy_downgrade_managed(self.as_ptr()) };
         }

@@ -114,7 +114,7 @@ fn plan<M: Mapped>(
     }
     let section = rcu::Read::enter();
     let device = Device::find(sock.net(), hop.ifindex, &section);
-    if !device.is_some_and(|device| usable(device).is_ok()) {
+    if device.is_none_or(|device| usable(device).is_err()) {
         return Err(Statistic::MappedTcpRoute);
     }
     let known = net_state.edp_peers.look_up(&peer);

@@ -35,9 +35,12 @@ impl<M: Streams> NewStream<'_, M> {
 
     /// Returns the number of the descriptor's inode, once it has a connection.
     pub(crate) fn inode(&self) -> Option<u64> {
-        // SAFETY: The descriptor is ours, and so is its socket, if there is one.
-        self.is_used()
-            .then(|| unsafe { RawSock::from_raw((*self.socket).sk) }.inode())
+        if !self.is_used() {
+            return None;
+        }
+        // SAFETY: The descriptor is ours, and so is its socket, which is there.
+        let sock = unsafe { RawSock::from_raw((*self.socket).sk) };
+        Some(sock.inode())
     }
 
     /// Accepts one of TCP's connections; returns `false` if there is none.
