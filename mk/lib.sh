@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
+# The scripts that source it use its variables.
+# shellcheck shell=bash disable=SC2034
+#
 # Functions of the build scripts: messages, steps that log, disk checks. Sourced by bash scripts
 # that set -euo pipefail.
 
