@@ -5,19 +5,19 @@
 //! Options take the place of the payload, without a sequence number:
 //!
 //! ```text
-//! type (1 byte)  length of the value (1 byte)  value, big-endian
-//!            1                              1  version of the protocol
-//!            4                              2  most payload of one packet, bytes
-//!            5                              4  burst_length, initial_ack_burst_length
-//!            7                              1  the largest window that its receiver can grant, 0 for none
-//!            8                             36  source and destination of a mapped connection (SYN only):
-//!                                              IPv6 address and port, of IPv4 the mapped address
-//!            9                              4  the connection has records: the longest one that is taken, bytes
-//!           10                              2  capabilities of the connection: bit 0, it takes skips; bit 1,
-//!                                              requests that name packets; bit 2, its announcements are
-//!                                              short when it is granted none behind them; bit 3, many send
-//!                                              to it: they are short before it grants anything
-//!           11                              4  a nonce for the masks of sums
+//! type  length  value, big-endian; type and length are a byte each
+//!    1       1  version of the protocol
+//!    4       2  most payload of one packet, bytes
+//!    5       4  burst_length, initial_ack_burst_length
+//!    7       1  the largest window that its receiver can grant, 0 for none
+//!    8      36  source and destination of a mapped connection (SYN only):
+//!               IPv6 address and port, of IPv4 the mapped address
+//!    9       4  the connection has records: the longest one that is taken, bytes
+//!   10       2  capabilities of the connection: bit 0, it takes skips; bit 1,
+//!               requests that name packets; bit 2, its announcements are
+//!               short when it is granted none behind them; bit 3, many send
+//!               to it: they are short before it grants anything
+//!   11       4  a nonce for the masks of sums
 //! ```
 //!
 //! The types are shared with answers on EDP's port 0, which have more of them.

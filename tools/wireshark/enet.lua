@@ -202,7 +202,7 @@ local function add_payload(tree, tvb, header, length, summed, fields, experts, m
     end
 end
 
--- EDP -------------------------------------------------------------------------------------------------
+-- EDP ---------------------------------------------------------------------------------------------
 
 local edp = Proto("enet_edp", "Ethernet Datagram Protocol")
 
@@ -220,7 +220,7 @@ edp_experts.control = ProtoExpert.new("enet_edp.control.unknown", "Unknown contr
     expert.group.PROTOCOL, expert.severity.WARN)
 edp.experts = edp_experts
 
--- Streams ---------------------------------------------------------------------------------------------
+-- Streams -----------------------------------------------------------------------------------------
 
 -- Conversations of each protocol by their two ends, numbered in order of appearance.
 local streams = {}
@@ -296,7 +296,7 @@ function edp.dissector(tvb, pinfo, root)
     return tvb:captured_len()
 end
 
--- ESP -------------------------------------------------------------------------------------------------
+-- ESP ---------------------------------------------------------------------------------------------
 
 local esp = Proto("enet_esp", "Ethernet Streaming Protocol")
 

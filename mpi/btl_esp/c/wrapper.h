@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The parts of Open MPI that the component uses: bindgen reads this header, and shims.c includes it. */
+/*
+ * The parts of Open MPI that the component uses: bindgen reads this header, and shims.c includes
+ * it.
+ */
 #include "opal_config.h"
 
 #include "opal/class/opal_bitmap.h"

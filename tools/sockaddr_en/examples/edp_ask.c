@@ -62,7 +62,10 @@ static int socket_to(const char *text)
 	return fd;
 }
 
-/* Waits for the answer to question `number` until `deadline`; returns its bytes, or -1 if none came. */
+/*
+ * Waits for the answer to question `number` until `deadline`; returns its bytes, or -1 if none
+ * came.
+ */
 static ssize_t answer_to(int fd, uint32_t number, char *answer, size_t size, long long deadline)
 {
 	for (;;) {

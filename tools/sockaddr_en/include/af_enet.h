@@ -37,13 +37,18 @@
 /* with SOCK_STREAM, and with SOCK_SEQPACKET for records: each receive returns one send */
 #define EPPROTO_ESP 0 /* Ethernet Streaming Protocol */
 
-/* with SOCK_STREAM of AF_INET and AF_INET6: streams that the module serves; all calls act as TCP's */
+/*
+ * with SOCK_STREAM of AF_INET and AF_INET6: streams that the module serves; all calls act as TCP's
+ */
 #define IPPROTO_ENET 259
 
 /* sen_ifindex in bind: receive on every interface */
 #define ENET_INTERFACE_ANY 0
 
-/* Option of both protocols, numbered as SO_ZEROCOPY: uint32_t, read and write: 1 to honour MSG_ZEROCOPY */
+/*
+ * Option of both protocols, numbered as SO_ZEROCOPY: uint32_t, read and write: 1 to honour
+ * MSG_ZEROCOPY
+ */
 #define EP_SO_ZEROCOPY 60
 /* Options of a SOCK_DGRAM socket */
 #define EDP_SO_MTU 1   /* uint32_t: the largest datagram, bytes */

@@ -47,7 +47,10 @@ static inline int en_hex(char digit)
 	return place ? (int)(place - digits) : -1;
 }
 
-/* Reads the decimal digits up to `end` as a number of at most `most`; returns 1, or 0 if they are none. */
+/*
+ * Reads the decimal digits up to `end` as a number of at most `most`; returns 1, or 0 if they are
+ * none.
+ */
 static inline int en_number(const char *text, const char *end, unsigned long long most,
 			    unsigned long long *number)
 {
@@ -107,8 +110,8 @@ static inline int en_interface(const char *text, const char *end, uint32_t *inde
 }
 
 /*
- * Reads an address from text. Returns 1; 0 if the text is no address; or -1 with errno ENODEV if this
- * network namespace has no interface of that name.
+ * Reads an address from text. Returns 1; 0 if the text is no address; or -1 with errno ENODEV if
+ * this network namespace has no interface of that name.
  */
 static inline int en_pton(const char *text, struct sockaddr_en *address)
 {
@@ -306,7 +309,10 @@ static inline int en_neighbour(const struct sockaddr *ip, struct sockaddr_en *ad
 	return found;
 }
 
-/* Sends a packet to `ip`, so that the kernel resolves its Ethernet address. Returns 1, or -1 with errno. */
+/*
+ * Sends a packet to `ip`, so that the kernel resolves its Ethernet address. Returns 1, or -1 with
+ * errno.
+ */
 static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct sockaddr_en *address)
 {
 	static const struct timespec pause = { 0, 20 * 1000 * 1000 };
