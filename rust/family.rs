@@ -676,7 +676,7 @@ unsafe extern "C" fn recvmsg<P: Operations>(
 
 /// Ignores `SO_RCVLOWAT` on a socket whose messages keep their boundaries: a message is either
 /// there or not.
-unsafe extern "C" fn leave_rcvlowat(_sk: *mut bindings::sock, _mark: c_int) -> c_int {
+extern "C" fn leave_rcvlowat(_sk: *mut bindings::sock, _mark: c_int) -> c_int {
     0
 }
 

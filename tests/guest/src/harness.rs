@@ -158,8 +158,8 @@ macro_rules! scenarios {
     };
 }
 
-/// Defines `ALL`, a list of items of a type. A line's first word is a constructor of the type, which
-/// takes the item's name and function; words behind a comma are methods.
+/// Defines `ALL`, a list of items of a type. A line's first word is a constructor of the type,
+/// which takes the item's name and function; words behind a comma are methods.
 #[macro_export]
 macro_rules! table {
     ($type:ty: $($constructor:ident $name:ident $(= $body:expr)? $(, $also:ident $(($($argument:tt)*))?)*;)*) => {

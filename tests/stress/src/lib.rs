@@ -4,7 +4,8 @@
 //! of traffic, floods, thousands of connections, allocations that fail.
 //!
 //! Each campaign has a module, and a short form among the [scenarios](all). `make fuzz-frames`,
-//! `make fuzz-calls`, `make faults`, `make endurance`, `make dos` and `make scale` run the long ones.
+//! `make fuzz-calls`, `make faults`, `make endurance`, `make dos` and `make scale` run the long
+//! ones.
 
 pub mod call_fuzz;
 pub mod denial;
