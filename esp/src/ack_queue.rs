@@ -478,6 +478,19 @@ impl AckQueue {
         }
     }
 
+    /// Moves a connection that has left this `list` of the backlog to another list.
+    #[inline]
+    fn move_from_backlog(&mut self, slot: &mut Slot, list: List) -> List {
+        self.to_move = self.to_move.saturating_sub(1);
+        if list != self.backlog(0) {
+            self.current_backlog ^= 1;
+        }
+        let list = self.choose_list(slot, false, true);
+        self.join(list);
+        slot.position = Position::Waiting(list);
+        list
+    }
+
     /// Returns the place of a connection that leaves a list without a turn.
     #[inline]
     fn return_place(&mut self, host: u64, list: List) {

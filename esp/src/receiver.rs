@@ -8,8 +8,9 @@
 //! * An acknowledgement has one of three urgencies. It is sent *now* if it opens a window that the
 //!   sender waits for (announcement, `packets_to_ack`) or answers a packet (duplicate, FIN). The
 //!   last acknowledgement of a transmission opens no window. It is *delayed*, for data to carry it,
-//!   until the reader is about to sleep or [`ACK_DELAY`] has passed. So a dialogue needs no
-//!   acknowledgements of its own. While the receiver is congested (R3), both are *withheld*.
+//!   until the reader is about to sleep or [`ACK_DELAY`](super::timers::ACK_DELAY) has passed. So a
+//!   dialogue needs no acknowledgements of its own. While the receiver is congested (R3), both are
+//!   *withheld*.
 //! * While a transmission is announced, an acknowledgement that opens its window needs a *turn*,
 //!   which the caller gives ([`ack_queue`](super::ack_queue)). Data carries new acknowledgement
 //!   numbers unless the connection waits for a turn. These do not replace a turn: the connection
@@ -29,7 +30,7 @@
 //! * An empty packet carries the number of the next packet that takes one. If this reveals a new
 //!   hole, the receiver requests it as well.
 
-use super::ack_queue::{Samples, SHORT};
+use super::ack_queue::Samples;
 use super::config::{Config, LARGEST_WINDOW};
 use super::masks::Wrapped;
 use super::options::Options;
@@ -37,12 +38,13 @@ use super::outcome::{DropReason, Room};
 use super::peer_window::PeerWindow;
 use super::rtt::Rtt;
 use super::seq::Seq;
-use super::timers::{Nanos, ACK_DELAY};
-use super::wire::{flags, Grant, Header, HOLD};
+use super::timers::Nanos;
+use super::wire::{flags, Header, HOLD};
 use grants::Grants;
 use out_of_order::OutOfOrder;
 use probing::{Probing, Timed};
 
+mod acks;
 mod delay_based;
 mod grants;
 mod numbers;
@@ -395,13 +397,7 @@ impl Receiver {
         if let Some(timed) = self.timed.filter(|t| t.seq.before(self.expected)) {
             measured = self.measure(timed, now);
         }
-        let mut flags = header.flags;
-        if skip > 0 {
-            flags &= !flags::TXS;
-        }
-        if taken < new {
-            flags &= !flags::TXF;
-        }
+        let flags = flags_of_part(header.flags, skip > 0, taken < new);
         self.schedule_ack(header, count, flags, measured, config, now);
         if self.is_receiving() && !self.is_delivering() {
             let payload = if taken == count {
@@ -436,67 +432,6 @@ impl Receiver {
             self.on_late_packet(probing, now);
         }
         self.last_progress = now;
-    }
-
-    /// Schedules the acknowledgement of data just taken (R2).
-    #[inline]
-    fn schedule_ack(
-        &mut self,
-        header: &Header,
-        count: u16,
-        flags: u8,
-        measured: bool,
-        config: &Config,
-        now: Nanos,
-    ) {
-        let starts = flags & flags::TXS != 0;
-        let ends = flags & flags::TXF != 0;
-        if ends {
-            self.incoming = Incoming::Idle;
-            // The program may not have written the next transmission yet.
-            self.timed = None;
-            if starts && count > 1 {
-                self.forget_samples(measured);
-            }
-        } else if starts {
-            self.forget_samples(measured);
-            self.begin(header);
-        }
-        self.unreported |= starts || ends;
-        // Packets after the end of this message are missing. An acknowledgement makes the sender
-        // continue at once.
-        let out_of_order = ends && self.expected.before(self.seen);
-        let filled = self.take_hole_filled();
-        if (starts && !ends)
-            || out_of_order
-            || filled
-            || self.since_ack >= self.packets_to_ack(config)
-        {
-            self.due = Due::Now;
-        } else if ends && self.due == Due::Not {
-            self.due = Due::At(now.saturating_add(ACK_DELAY));
-        }
-    }
-
-    /// Begins a transmission of more than this packet.
-    #[inline(never)]
-    fn begin(&mut self, header: &Header) {
-        self.before_ack = 0;
-        self.incoming = Incoming::Transmission;
-        self.announced = Some(header.seq);
-        self.short_announcement = self.grants.are_short() && usize::from(header.len) <= SHORT;
-        self.allowed = self.last_advertised;
-    }
-
-    /// How many packets make an acknowledgement due.
-    #[inline]
-    fn packets_to_ack(&self, config: &Config) -> u16 {
-        let near = || self.immediate_turn && self.senders <= 1 && self.grants.is_near();
-        let least = self.peer.packets_to_ack(near, config);
-        if !self.is_long() {
-            return least;
-        }
-        self.grants.packets_to_ack(self.peer.window(config), least)
     }
 
     /// Processes a packet that takes no number. With an earlier number it is a probe; a later
@@ -658,20 +593,6 @@ impl Receiver {
         self.grants.max_in_flight(config)
     }
 
-    /// Whether an acknowledgement waits for data to carry it.
-    #[inline]
-    pub(super) fn waits_for_data(&self) -> bool {
-        self.due != Due::Not
-    }
-
-    /// Sends a delayed acknowledgement without waiting for data.
-    #[inline]
-    pub(super) fn flush(&mut self) {
-        if self.due != Due::Not {
-            self.due = Due::Now;
-        }
-    }
-
     /// Whether no acknowledgement, request or probe is due.
     #[inline]
     pub(super) fn has_nothing_to_send(&self) -> bool {
@@ -681,110 +602,19 @@ impl Receiver {
             && self.turn != Turn::Granted
             && self.probing.is_none()
     }
+}
 
-    /// The acknowledgement number of a packet sent now.
-    #[inline]
-    pub(super) fn ack_number(&self, kind: AckKind) -> Seq {
-        if kind == AckKind::Carried && !self.is_open() {
-            self.last_advertised
-        } else {
-            self.expected
-        }
+/// The flags of a part of a run: without TXS if it lacks the first packet, and without TXF if it
+/// lacks the last.
+#[inline(always)]
+const fn flags_of_part(mut flags: u8, lacks_first: bool, lacks_last: bool) -> u8 {
+    if lacks_first {
+        flags &= !flags::TXS;
     }
-
-    /// Whether a request, or the answer to a skip, is due.
-    #[inline]
-    pub(super) fn has_request_to_send(&self) -> bool {
-        match self.request {
-            Request::Not => false,
-            Request::Probed => self.is_open(),
-            Request::Skipped => true,
-            Request::Hole => self.is_open() && !self.wants_turn(),
-        }
+    if lacks_last {
+        flags &= !flags::TXF;
     }
-
-    /// The acknowledgement that is due, in a packet of its own unless data carries it.
-    #[inline]
-    pub(super) fn ack_to_send(&self) -> Option<AckKind> {
-        let due = self.due == Due::Now;
-        if self.is_open() {
-            let leaves = self.answer || (due && !self.wants_turn());
-            leaves.then_some(AckKind::Ack)
-        } else {
-            (self.answer || (due && self.unreported)).then_some(AckKind::Hold)
-        }
-    }
-
-    /// Returns the grant that an acknowledgement of this kind carries if it is sent now.
-    #[inline]
-    pub(super) fn grant(&mut self, kind: AckKind, config: &Config) -> Option<Grant> {
-        if kind != AckKind::Ack || !self.is_open() {
-            return None;
-        }
-        if self.turn == Turn::Granted {
-            self.grants.adapt(
-                self.announced.is_some(),
-                self.immediate_turn,
-                self.senders,
-                config,
-            );
-        }
-        let (grant, window) = self.grants.grant(config)?;
-        if config.is_adaptive() {
-            self.peer.grant(window);
-        } else {
-            self.peer.end_grants(window);
-        }
-        Some(grant)
-    }
-
-    /// Notes that a packet with [`ack_number`](Self::ack_number) was sent.
-    #[inline(always)]
-    pub(super) fn on_ack_sent(&mut self, kind: AckKind, config: &Config, now: Nanos) {
-        if kind == AckKind::Request {
-            self.request = Request::Not;
-        }
-        if kind == AckKind::Hold {
-            self.answer = false;
-            self.unreported = false;
-            return;
-        }
-        if !self.is_open() {
-            return;
-        }
-        self.answer = false;
-        self.unreported = false;
-        self.last_progress = now;
-        self.time(kind, config, now);
-        self.last_advertised = self.expected;
-        self.announced = None;
-        if self.is_receiving() {
-            let allowed = self.last_advertised.add(self.peer.window(config));
-            if self.allowed.before(allowed) {
-                self.allowed = allowed;
-            }
-        }
-        if !self.is_receiving() || self.turn == Turn::Granted || kind == AckKind::Request {
-            self.before_ack = self.before_ack.saturating_add(self.since_ack);
-            self.since_ack = 0;
-            self.due = Due::Not;
-            self.turn = Turn::Not;
-        }
-    }
-
-    /// When the delayed acknowledgement is due.
-    #[inline]
-    pub(super) fn ack_timer(&self) -> Option<Nanos> {
-        match self.due {
-            Due::At(at) if !self.congested || self.unreported => Some(at),
-            _ => None,
-        }
-    }
-
-    /// Handles the expired timer of the delayed acknowledgement.
-    pub(super) fn on_ack_timer(&mut self) {
-        self.due = Due::Now;
-    }
+    flags
 }
 
 /// Whether the receiver is congested (R3): the receive queue with `more` bytes added has no room

@@ -70,6 +70,20 @@ pub(super) struct Outgoing {
     pub(super) resend: bool,
 }
 
+impl Outgoing {
+    /// The FIN.
+    #[inline]
+    const fn fin(seq: Seq, resend: bool) -> Self {
+        Self {
+            seq,
+            count: 1,
+            kind: Kind::Fin,
+            flags: 0,
+            resend,
+        }
+    }
+}
+
 /// What an acknowledgement covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Acked {
@@ -465,13 +479,7 @@ impl Sender {
         if self.next.before(ack) {
             self.next = ack;
         }
-        if let Some(timed) = self.timed.filter(|t| t.seq.before(ack)) {
-            let elapsed = now.saturating_sub(timed.sent_at);
-            // The peer may have delayed the answer, for data to carry it.
-            let delay = if timed.delayable { ACK_DELAY } else { 0 };
-            rtt.sample_between(elapsed.saturating_sub(delay), elapsed);
-            self.timed = None;
-        }
+        self.measure(ack, rtt, now);
         self.last_txf = self.last_txf.filter(|s| !s.before(ack));
         self.recover = self.recover.filter(|r| ack.before(*r));
         self.resend_first = self.recover.is_some();
@@ -488,5 +496,17 @@ impl Sender {
             .needs_timer()
             .then(|| now.saturating_add(self.timeout(config, rtt)));
         acked
+    }
+
+    /// Ends a round-trip measurement whose packet `ack` acknowledges.
+    #[inline(always)]
+    fn measure(&mut self, ack: Seq, rtt: &mut Rtt, now: Nanos) {
+        if let Some(timed) = self.timed.filter(|t| t.seq.before(ack)) {
+            let elapsed = now.saturating_sub(timed.sent_at);
+            // The peer may have delayed the answer, for data to carry it.
+            let delay = if timed.delayable { ACK_DELAY } else { 0 };
+            rtt.sample_between(elapsed.saturating_sub(delay), elapsed);
+            self.timed = None;
+        }
     }
 }

@@ -55,16 +55,7 @@ impl NextTurn<'_> {
         queue.leave(list);
         let mut epoch = queue.epoch;
         match self.step {
-            Step::Move => {
-                queue.to_move = queue.to_move.saturating_sub(1);
-                if list != queue.backlog(0) {
-                    queue.current_backlog ^= 1;
-                }
-                let list = queue.choose_list(slot, false, true);
-                queue.join(list);
-                slot.position = Position::Waiting(list);
-                return Some(list);
-            }
+            Step::Move => return Some(queue.move_from_backlog(slot, list)),
             Step::Concurrent => {
                 // Concurrent turns do not count: the connection is overdue from the start.
                 epoch = epoch.wrapping_sub(1);

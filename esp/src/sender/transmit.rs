@@ -61,13 +61,7 @@ impl Sender {
                 self.first_data(seq, room, config, queue)?
             }
         } else if seq == self.tail && self.fin {
-            Outgoing {
-                seq,
-                count: 1,
-                kind: Kind::Fin,
-                flags: 0,
-                resend: false,
-            }
+            Outgoing::fin(seq, false)
         } else {
             return None;
         };
@@ -195,13 +189,7 @@ impl Sender {
         self.timed = None;
         self.note_repeat();
         if self.fin && seq == self.tail {
-            return Outgoing {
-                seq,
-                count: 1,
-                kind: Kind::Fin,
-                flags: 0,
-                resend: true,
-            };
+            return Outgoing::fin(seq, true);
         }
         let (count, flags) = self.retransmit_run(seq, room, queue);
         Outgoing {

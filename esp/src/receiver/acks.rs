@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Acknowledgements of taken data (R2): when they are due, in which packets they are sent, and the
+//! grants that they carry.
+
+use super::super::ack_queue::SHORT;
+use super::super::config::Config;
+use super::super::seq::Seq;
+use super::super::timers::{Nanos, ACK_DELAY};
+use super::super::wire::{flags, Grant, Header};
+use super::{AckKind, Due, Incoming, Receiver, Request, Turn};
+
+impl Receiver {
+    /// Schedules the acknowledgement of data just taken (R2).
+    #[inline]
+    pub(super) fn schedule_ack(
+        &mut self,
+        header: &Header,
+        count: u16,
+        flags: u8,
+        measured: bool,
+        config: &Config,
+        now: Nanos,
+    ) {
+        let starts = flags & flags::TXS != 0;
+        let ends = flags & flags::TXF != 0;
+        if ends {
+            self.incoming = Incoming::Idle;
+            // The program may not have written the next transmission yet.
+            self.timed = None;
+            if starts && count > 1 {
+                self.forget_samples(measured);
+            }
+        } else if starts {
+            self.forget_samples(measured);
+            self.begin(header);
+        }
+        self.unreported |= starts || ends;
+        // Packets after the end of this message are missing. An acknowledgement makes the sender
+        // continue at once.
+        let out_of_order = ends && self.expected.before(self.seen);
+        let filled = self.take_hole_filled();
+        if (starts && !ends)
+            || out_of_order
+            || filled
+            || self.since_ack >= self.packets_to_ack(config)
+        {
+            self.due = Due::Now;
+        } else if ends && self.due == Due::Not {
+            self.due = Due::At(now.saturating_add(ACK_DELAY));
+        }
+    }
+
+    /// Begins a transmission of more than this packet.
+    #[inline(never)]
+    fn begin(&mut self, header: &Header) {
+        self.before_ack = 0;
+        self.incoming = Incoming::Transmission;
+        self.announced = Some(header.seq);
+        self.short_announcement = self.grants.are_short() && usize::from(header.len) <= SHORT;
+        self.allowed = self.last_advertised;
+    }
+
+    /// How many packets make an acknowledgement due.
+    #[inline]
+    fn packets_to_ack(&self, config: &Config) -> u16 {
+        let near = || self.immediate_turn && self.senders <= 1 && self.grants.is_near();
+        let least = self.peer.packets_to_ack(near, config);
+        if !self.is_long() {
+            return least;
+        }
+        self.grants.packets_to_ack(self.peer.window(config), least)
+    }
+
+    /// Whether an acknowledgement waits for data to carry it.
+    #[inline]
+    pub(in super::super) fn waits_for_data(&self) -> bool {
+        self.due != Due::Not
+    }
+
+    /// Sends a delayed acknowledgement without waiting for data.
+    #[inline]
+    pub(in super::super) fn flush(&mut self) {
+        if self.due != Due::Not {
+            self.due = Due::Now;
+        }
+    }
+
+    /// The acknowledgement number of a packet sent now.
+    #[inline]
+    pub(in super::super) fn ack_number(&self, kind: AckKind) -> Seq {
+        if kind == AckKind::Carried && !self.is_open() {
+            self.last_advertised
+        } else {
+            self.expected
+        }
+    }
+
+    /// Whether a request, or the answer to a skip, is due.
+    #[inline]
+    pub(in super::super) fn has_request_to_send(&self) -> bool {
+        match self.request {
+            Request::Not => false,
+            Request::Probed => self.is_open(),
+            Request::Skipped => true,
+            Request::Hole => self.is_open() && !self.wants_turn(),
+        }
+    }
+
+    /// The acknowledgement that is due, in a packet of its own unless data carries it.
+    #[inline]
+    pub(in super::super) fn ack_to_send(&self) -> Option<AckKind> {
+        let due = self.due == Due::Now;
+        if self.is_open() {
+            let leaves = self.answer || (due && !self.wants_turn());
+            leaves.then_some(AckKind::Ack)
+        } else {
+            (self.answer || (due && self.unreported)).then_some(AckKind::Hold)
+        }
+    }
+
+    /// Returns the grant that an acknowledgement of this kind carries if it is sent now.
+    #[inline]
+    pub(in super::super) fn grant(&mut self, kind: AckKind, config: &Config) -> Option<Grant> {
+        if kind != AckKind::Ack || !self.is_open() {
+            return None;
+        }
+        if self.turn == Turn::Granted {
+            self.grants.adapt(
+                self.announced.is_some(),
+                self.immediate_turn,
+                self.senders,
+                config,
+            );
+        }
+        let (grant, window) = self.grants.grant(config)?;
+        if config.is_adaptive() {
+            self.peer.grant(window);
+        } else {
+            self.peer.end_grants(window);
+        }
+        Some(grant)
+    }
+
+    /// Notes that a packet with [`ack_number`](Self::ack_number) was sent.
+    #[inline(always)]
+    pub(in super::super) fn on_ack_sent(&mut self, kind: AckKind, config: &Config, now: Nanos) {
+        if kind == AckKind::Request {
+            self.request = Request::Not;
+        }
+        if kind == AckKind::Hold {
+            self.answer = false;
+            self.unreported = false;
+            return;
+        }
+        if !self.is_open() {
+            return;
+        }
+        self.answer = false;
+        self.unreported = false;
+        self.last_progress = now;
+        self.time(kind, config, now);
+        self.last_advertised = self.expected;
+        self.announced = None;
+        if self.is_receiving() {
+            let allowed = self.last_advertised.add(self.peer.window(config));
+            if self.allowed.before(allowed) {
+                self.allowed = allowed;
+            }
+        }
+        if !self.is_receiving() || self.turn == Turn::Granted || kind == AckKind::Request {
+            self.before_ack = self.before_ack.saturating_add(self.since_ack);
+            self.since_ack = 0;
+            self.due = Due::Not;
+            self.turn = Turn::Not;
+        }
+    }
+
+    /// When the delayed acknowledgement is due.
+    #[inline]
+    pub(in super::super) fn ack_timer(&self) -> Option<Nanos> {
+        match self.due {
+            Due::At(at) if !self.congested || self.unreported => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Handles the expired timer of the delayed acknowledgement.
+    pub(in super::super) fn on_ack_timer(&mut self) {
+        self.due = Due::Now;
+    }
+}
