@@ -85,7 +85,8 @@ fn read(text: &str, over_tcp: bool) -> Result<Gets> {
     let numbers: Vec<f64> = numbers
         .map(|number| number.trim_matches('"').parse().context("not a number"))
         .collect::<Result<_>>()?;
-    // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
+    // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms",
+    // "p99_latency_ms","max_latency_ms"
     let [per_second, _, _, _, _, p99_ms, _] = numbers[..] else {
         bail!("another report of redis-benchmark's");
     };
