@@ -185,7 +185,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn what_waits_for_turns_is_slow() {
+    fn delayed_pieces_of_work_show_slowness() {
         assert_eq!(slowness_of(&[MS; 10]), 100);
         let mut pieces = [MS; 10];
         pieces[4] = 31 * MS;
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_idle_counts_in_full() {
+    fn idle_time_counts_in_full() {
         assert_eq!(counted(1000 * MS, Duration::ZERO, 400), 1000 * MS);
         assert_eq!(counted(1000 * MS, 500 * MS, 400), 625 * MS);
         assert_eq!(counted(1000 * MS, 2000 * MS, 400), 250 * MS);

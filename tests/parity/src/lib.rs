@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn each_other_value_is_found() {
+    fn differing_values_are_found() {
         let (a, b) = (
             notes(&[("x", "1"), ("y", "2")]),
             notes(&[("x", "1"), ("y", "3")]),
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn another_way_is_an_error() {
+    fn traces_with_other_labels_are_an_error() {
         let (a, b) = (notes(&[("x", "1")]), notes(&[("y", "1")]));
         assert!(differing(&a, &b).is_err());
         assert!(differing(&a, &[]).is_err());

@@ -546,7 +546,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_formula_sums_up_what_the_thesis_sums_up() {
+    fn the_formula_equals_the_thesis_sum() {
         for (loss, packets) in [(0.02_f64, 1), (0.02, 8), (0.3, 5)] {
             let terms =
                 (0..packets).map(|whole| (1.0 - loss).powi(whole) * loss.powi(packets - whole));

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn topics_are_measured_over_what_can_do_them() {
+    fn topics_are_measured_over_transports_that_support_them() {
         let all = |topic: Topic| OTHERS.iter().filter(|one| topic.suits(**one)).count();
         assert_eq!(all(Topic::Dialogue), 5);
         assert_eq!(all(Topic::LargeDialogue), 2);

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_for_turns_gets_a_share() {
+    fn the_share_is_run_time_of_runnable_time() {
         let before = Turns {
             ran: 10,
             waited: 100,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_turns() {
+    fn own_run_time_grows() {
         let before = Turns::of(std::process::id());
         let started = Instant::now();
         while started.elapsed() < Duration::from_millis(20) {}

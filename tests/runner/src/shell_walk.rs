@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_what_the_blocks_have() {
+    fn steps_come_from_the_sections_shell_blocks() {
         let page = "\
 ### Elsewhere
 ```sh

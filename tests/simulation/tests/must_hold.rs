@@ -174,7 +174,7 @@ fn senders_that_do_not_start_together_are_scheduled_as_well() {
 }
 
 #[test]
-fn nothing_is_asked_for_that_is_not_lost() {
+fn no_retransmission_is_requested_without_a_loss() {
     let links = [
         (GIGABIT, 128 << 10, (21, 10, 1)),
         (10 * GIGABIT, 256 << 10, (64, 32, 1)),

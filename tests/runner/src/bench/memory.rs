@@ -494,7 +494,7 @@ mod tests {
                     {"address": 8192, "name": "rep movsq", "steps": 20}]}"#;
 
     #[test]
-    fn a_unit_has_what_the_longer_run_has_more_divided_by_the_units() {
+    fn figures_are_the_difference_of_two_runs_by_unit() {
         let more = counts(AFTER).beyond(&counts(BEFORE), 10.0);
         assert_eq!(more.numbers, [2000.0, 600.0, 400.0, 20.0, 62.0, 10.0, 0.0]);
         let steps: Vec<_> = more.strings.values().copied().collect();
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_says_something_else_is_seen() {
+    fn a_deviating_clock_is_noticed() {
         assert!(row("tcp", 10.0, 2000.0).deviation().abs() < TOLERANCE);
         assert!(row("tcp", 10.0, 2050.0).deviation() < -TOLERANCE_OF_FIGURES);
         assert!(row("tcp", 10.0, 1950.0).deviation() > TOLERANCE_OF_FIGURES);

@@ -104,7 +104,7 @@ mod tests {
     use crate::profile::Place;
 
     #[test]
-    fn what_the_longer_run_has_more_is_divided_by_where_it_was_executed() {
+    fn extra_instructions_of_the_longer_run_are_shared_by_context() {
         let at = |address, softirq| Place { address, softirq };
         let kernel = 0xffff_ffff_8100_0000;
         let short = Counts::from([(at(1, false), 10), (at(kernel, false), 100)]);

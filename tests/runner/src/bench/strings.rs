@@ -69,7 +69,7 @@ mod tests {
     const GOOD: &str = "memset 0.177\nmemcpy 0.374\nclear_user 0.188\ncopy_to_user 0.125\ncopy_from_user 0.125\nclear_page 0.918\n";
 
     #[test]
-    fn loops_are_good_and_steps_of_a_byte_are_not() {
+    fn bytewise_string_instructions_fail() {
         judge(GOOD).unwrap();
         for (good, bad) in [
             ("memset 0.177", "memset 1.001"),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_is_not_good() {
+    fn a_missing_cost_fails() {
         let error = judge(&GOOD.replace("memcpy", "memcopy")).unwrap_err();
         assert!(error.to_string().contains("no cost of memcpy"), "{error}");
     }

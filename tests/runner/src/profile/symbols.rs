@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_the_name_before_it() {
+    fn an_address_belongs_to_the_symbol_below_it() {
         let lines = [
             "ffffffff81000000 T start",
             "ffffffff81000100 t alias",

@@ -309,7 +309,7 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
     }
 
     #[test]
-    fn what_the_handler_of_softirqs_calls_is_told_apart_until_it_returns() {
+    fn softirq_code_is_counted_until_its_handler_returns() {
         let expected = |next: u64, softirq: bool| {
             Counts::from([
                 (place(CODE + 0x3000, false), 1),

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_cut_brings_is_excused() {
+    fn only_errors_of_a_cut_link_are_excused() {
         let breaks = Breaks::default();
         assert!(breaks.count(Stage::Connecting, &error(libc::ETIMEDOUT)));
         assert!(breaks.count(Stage::Connected, &error(libc::EPIPE)));

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn waves_are_no_trend_and_leaks_are() {
+    fn waves_are_no_leak_and_steady_growth_is() {
         assert!(samples(|index| 20_000 * (index % 7)).trend().is_ok());
         // Memory that is allocated once and kept is not a leak.
         assert!(samples(|index| 90_000 * i64::from(index > 50))
