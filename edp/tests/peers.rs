@@ -24,7 +24,7 @@ fn nonce(number: u32) -> [u8; 4] {
 }
 
 /// The answer of a host with this largest datagram.
-fn takes(largest_datagram: Option<u16>) -> Capabilities {
+fn answer_with(largest_datagram: Option<u16>) -> Capabilities {
     Capabilities {
         largest_datagram,
         ..Capabilities::default()
@@ -43,7 +43,7 @@ fn a_mapped_peer_is_queried_again_once_its_answer_is_invalidated() {
     bucket.look_up(&p, START, || nonce(7));
     let answer = Capabilities {
         flags: Some(flags::ESP | flags::MAPPED),
-        ..takes(Some(100))
+        ..answer_with(Some(100))
     };
     assert!(bucket.on_answer(&p, START, nonce(7), &answer));
     let told = Answer {
@@ -73,7 +73,7 @@ fn a_peer_is_queried_once_and_its_answer_is_valid_for_a_minute() {
     );
     assert_eq!(bucket.look_up(&p, START + 1, || nonce(8)), Known::Nothing);
     assert_eq!(bucket.largest(&p, START + 1), None);
-    assert!(bucket.on_answer(&p, START + 2, nonce(7), &takes(Some(1_494))));
+    assert!(bucket.on_answer(&p, START + 2, nonce(7), &answer_with(Some(1_494))));
     assert_eq!(
         bucket.look_up(&p, START + 3, || nonce(8)),
         Known::Answer(LARGE, None)
@@ -89,7 +89,7 @@ fn a_peer_in_use_is_queried_again_before_its_answer_expires() {
     let mut bucket = Bucket::default();
     let p = peer(1);
     bucket.look_up(&p, START, || nonce(7));
-    assert!(bucket.on_answer(&p, START, nonce(7), &takes(Some(1_494))));
+    assert!(bucket.on_answer(&p, START, nonce(7), &answer_with(Some(1_494))));
     let old = START + REFRESH_AFTER;
     let mut look_up = |now, number| bucket.look_up(&p, now, || nonce(number));
     assert_eq!(look_up(old - 1, 8), Known::Answer(LARGE, None));
@@ -99,13 +99,13 @@ fn a_peer_in_use_is_queried_again_before_its_answer_expires() {
     let again = old + QUERY_INTERVAL + SILENCE_BACKOFF;
     assert_eq!(look_up(again - 1, 9), Known::Answer(LARGE, None));
     assert_eq!(look_up(again, 9), Known::Answer(LARGE, Some(nonce(9))));
-    assert!(!bucket.on_answer(&p, again, nonce(8), &takes(None)));
+    assert!(!bucket.on_answer(&p, again, nonce(8), &answer_with(None)));
     let mut silent = bucket;
     assert_eq!(
         silent.look_up(&p, START + ANSWER_LIFETIME, || nonce(9)),
         Known::Query(nonce(9))
     );
-    assert!(bucket.on_answer(&p, again, nonce(9), &takes(Some(100))));
+    assert!(bucket.on_answer(&p, again, nonce(9), &answer_with(Some(100))));
     assert_eq!(bucket.largest(&p, again + ANSWER_LIFETIME - 1), Some(100));
     // Invalidation removes the answer; the pending query remains.
     bucket.look_up(&p, again + REFRESH_AFTER, || nonce(10));
@@ -118,15 +118,15 @@ fn a_peer_in_use_is_queried_again_before_its_answer_expires() {
 fn only_the_queried_peer_answers_once_by_its_device_with_the_nonce() {
     let mut bucket = Bucket::default();
     let p = peer(1);
-    assert!(!bucket.on_answer(&p, START, nonce(7), &takes(Some(100))));
+    assert!(!bucket.on_answer(&p, START, nonce(7), &answer_with(Some(100))));
     bucket.look_up(&p, START, || nonce(7));
     let elsewhere = Peer { ifindex: 4, ..p };
-    assert!(!bucket.on_answer(&p, START, nonce(8), &takes(Some(100))));
-    assert!(!bucket.on_answer(&peer(2), START, nonce(7), &takes(Some(100))));
-    assert!(!bucket.on_answer(&elsewhere, START, nonce(7), &takes(Some(100))));
+    assert!(!bucket.on_answer(&p, START, nonce(8), &answer_with(Some(100))));
+    assert!(!bucket.on_answer(&peer(2), START, nonce(7), &answer_with(Some(100))));
+    assert!(!bucket.on_answer(&elsewhere, START, nonce(7), &answer_with(Some(100))));
     assert_eq!(bucket.largest(&p, START), None);
-    assert!(bucket.on_answer(&p, START, nonce(7), &takes(Some(100))));
-    assert!(!bucket.on_answer(&p, START, nonce(7), &takes(Some(200))));
+    assert!(bucket.on_answer(&p, START, nonce(7), &answer_with(Some(100))));
+    assert!(!bucket.on_answer(&p, START, nonce(7), &answer_with(Some(200))));
     assert_eq!(bucket.largest(&p, START), Some(100));
 }
 
@@ -139,11 +139,11 @@ fn a_silent_peer_is_queried_again_after_a_while() {
     assert_eq!(bucket.look_up(&p, end - 1, || nonce(8)), Known::Nothing);
     // A late answer is accepted, but not after the next query.
     let mut late = bucket;
-    assert!(late.on_answer(&p, end - 1, nonce(7), &takes(Some(100))));
-    assert!(!bucket.on_answer(&p, end, nonce(7), &takes(Some(100))));
+    assert!(late.on_answer(&p, end - 1, nonce(7), &answer_with(Some(100))));
+    assert!(!bucket.on_answer(&p, end, nonce(7), &answer_with(Some(100))));
     assert_eq!(bucket.look_up(&p, end, || nonce(8)), Known::Query(nonce(8)));
-    assert!(!bucket.on_answer(&p, end, nonce(7), &takes(Some(100))));
-    assert!(bucket.on_answer(&p, end, nonce(8), &takes(None)));
+    assert!(!bucket.on_answer(&p, end, nonce(7), &answer_with(Some(100))));
+    assert!(bucket.on_answer(&p, end, nonce(8), &answer_with(None)));
     assert_eq!(bucket.largest(&p, end), Some(u16::MAX));
 }
 
@@ -159,7 +159,7 @@ fn a_peer_without_an_entry_is_not_queried() {
         Known::Nothing
     );
     // An entry with an answer outlasts one of a silent peer.
-    assert!(bucket.on_answer(&peer(0), START, nonce(7), &takes(Some(100))));
+    assert!(bucket.on_answer(&peer(0), START, nonce(7), &answer_with(Some(100))));
     let later = START + QUERY_INTERVAL;
     for number in 10..13 {
         let known = bucket.look_up(&peer(number), later, || nonce(8));
@@ -179,7 +179,7 @@ fn peers_of_a_removed_device_are_forgotten() {
     };
     for p in [peer(1), elsewhere] {
         bucket.look_up(&p, START, || nonce(7));
-        bucket.on_answer(&p, START, nonce(7), &takes(Some(100)));
+        bucket.on_answer(&p, START, nonce(7), &answer_with(Some(100)));
     }
     bucket.forget(3);
     assert_eq!(bucket.largest(&peer(1), START), None);
@@ -219,7 +219,7 @@ proptest! {
             if answers {
                 let (_, last) = asked.get(&number).copied().unwrap_or_default();
                 let used = if right { last } else { nonce(u32::MAX) };
-                if bucket.on_answer(&p, now, used, &takes(Some(largest))) {
+                if bucket.on_answer(&p, now, used, &answer_with(Some(largest))) {
                     prop_assert!(right);
                     told.insert(number, (now, largest));
                     prop_assert_eq!(bucket.largest(&p, now), Some(largest));

@@ -23,8 +23,9 @@
 //! The types are shared with answers on EDP's port 0, which have more of them.
 //!
 //! A receiver skips unknown types. An option that is truncated, or has another length than listed,
-//! ends the list. If a side omits an option, the receiver of its SYN assumes that the side has the
-//! receiver's own value.
+//! ends the list. If a side omits its payload limit or its window, the receiver of its SYN assumes
+//! its own values. Without the other options the side has no grants, records, capabilities or
+//! nonce.
 
 use super::config::{Config, LARGEST_WINDOW};
 use super::records::LEAST_RECORD;

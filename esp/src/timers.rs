@@ -124,7 +124,8 @@ const LEAST_INTERVALS: Nanos = 15;
 /// Silence before the first probe of a peer that owes no answer.
 const IDLE_FIRST: Nanos = 30 * SECOND;
 
-/// The minimum configurable user timeout.
+/// Lower bound of the patience from which the probe interval is computed, so that it is at least a
+/// millisecond.
 const LEAST_PATIENCE: Nanos = 15 * MILLISECOND;
 
 /// How a silent peer is probed.

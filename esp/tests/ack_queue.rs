@@ -51,7 +51,7 @@ impl Device {
         self.serve(now);
     }
 
-    fn ask(&mut self, id: usize, now: Nanos) {
+    fn request_turn(&mut self, id: usize, now: Nanos) {
         self.demand(id, Demand::Turn, now);
         self.serve(now);
     }
@@ -98,7 +98,7 @@ impl Device {
         for _ in 0..rounds {
             for id in 0..self.slots.len() {
                 if self.slots[id].is_scheduled() && !self.slots[id].is_waiting() {
-                    self.ask(id, now);
+                    self.request_turn(id, now);
                 }
             }
         }
@@ -109,7 +109,7 @@ impl Device {
 fn a_single_sender_never_waits() {
     let mut device = Device::with(1);
     for now in 0..5 {
-        device.ask(0, now);
+        device.request_turn(0, now);
     }
     assert_eq!(device.left, [0; 5]);
     assert_eq!(device.queue.deadline(), None);
@@ -120,7 +120,7 @@ fn all_but_one_wait_and_leave_in_order() {
     let mut device = Device::with(4);
     for round in 0..3 {
         for id in 0..4 {
-            device.ask(id, round);
+            device.request_turn(id, round);
         }
     }
     // The fourth request gives the first sender its turn; each later one gives the next sender its
@@ -132,8 +132,8 @@ fn all_but_one_wait_and_leave_in_order() {
 #[test]
 fn a_connection_that_ends_gives_the_next_one_its_turn() {
     let mut device = Device::with(3);
-    device.ask(1, 0);
-    device.ask(2, 0);
+    device.request_turn(1, 0);
+    device.request_turn(2, 0);
     assert!(device.left.is_empty());
     device.announce(0, false, 0);
     assert_eq!(device.left, [1]);
@@ -146,7 +146,7 @@ fn a_connection_that_ends_gives_the_next_one_its_turn() {
 fn a_silent_sender_delays_the_others_once() {
     let mut device = Device::with(4);
     for id in 1..4 {
-        device.ask(id, 0);
+        device.request_turn(id, 0);
     }
     assert!(device.left.is_empty());
     assert_eq!(device.queue.deadline(), Some(IDLE));
@@ -155,21 +155,21 @@ fn a_silent_sender_delays_the_others_once() {
     device.serve(IDLE);
     assert_eq!(device.left, [1]);
     for id in [1, 2, 3, 1, 2] {
-        device.ask(id, IDLE + 1);
+        device.request_turn(id, IDLE + 1);
     }
     assert_eq!(device.left, [1, 2, 3, 1, 2, 3], "without another delay");
     assert_eq!(device.queue.overruns(), 1);
     // It sends again, and has its turn concurrently with the others, which it does not delay again.
-    device.ask(0, IDLE + 2);
+    device.request_turn(0, IDLE + 2);
     assert_eq!(device.left[6..], [0]);
-    device.ask(3, IDLE + 3);
+    device.request_turn(3, IDLE + 3);
     assert_eq!(device.left[7..], [1]);
 }
 
 #[test]
 fn a_slow_sender_has_its_turn_but_not_for_long() {
     let mut device = Device::with(2);
-    device.ask(1, 0);
+    device.request_turn(1, 0);
     let mut now = 0;
     while device.left.is_empty() {
         now += MS;
@@ -188,7 +188,7 @@ fn first_turns_are_given_concurrently_with_long_ones() {
     device.begin(17, 0);
     assert_eq!(device.left, [17]);
     // That was its turn in this round. It has the next ones as all others.
-    device.ask(17, 0);
+    device.request_turn(17, 0);
     device.take_turns(2, 0);
     assert!(device.turns(17) <= 3, "{:?}", device.left);
 }
@@ -276,7 +276,7 @@ fn repeated_announcements_take_no_turns_from_other_hosts() {
             }
         }
         if !device.slots[ANNOUNCERS].is_waiting() {
-            device.ask(ANNOUNCERS, 0);
+            device.request_turn(ANNOUNCERS, 0);
         }
     }
     let (stream, all) = (device.turns(ANNOUNCERS), device.left.len());
@@ -306,7 +306,7 @@ fn a_host_with_unused_turns_does_not_delay_others_again() {
                 device.serve(now);
             } else {
                 now += 100 * US;
-                device.ask(ANNOUNCERS, now);
+                device.request_turn(ANNOUNCERS, now);
             }
         }
         (device.turns(ANNOUNCERS), now - before)
@@ -321,7 +321,7 @@ fn untrusted_hosts_that_use_their_turns_have_as_many_as_others() {
     let mut device = Device::with(3);
     // Two fall silent in their turns, and later send again.
     for id in 1..3 {
-        device.ask(id, 0);
+        device.request_turn(id, 0);
     }
     device.serve(IDLE);
     device.serve(2 * IDLE);
@@ -329,7 +329,7 @@ fn untrusted_hosts_that_use_their_turns_have_as_many_as_others() {
     for round in 0..20 {
         for id in 0..3 {
             if !device.slots[id].is_waiting() {
-                device.ask(id, 2 * IDLE + round);
+                device.request_turn(id, 2 * IDLE + round);
             }
         }
     }
@@ -384,7 +384,7 @@ proptest! {
                 1 => device.begin(id, 0),
                 _ => {
                     if device.slots[id].is_scheduled() {
-                        device.ask(id, 0);
+                        device.request_turn(id, 0);
                     }
                 }
             }
@@ -422,7 +422,7 @@ proptest! {
                 0 => device.announce(id, false, now),
                 1 => device.announce(id, true, now),
                 2 => device.begin(id, now),
-                _ if device.slots[id].is_scheduled() => device.ask(id, now),
+                _ if device.slots[id].is_scheduled() => device.request_turn(id, now),
                 _ => {}
             }
         }
@@ -434,7 +434,7 @@ proptest! {
         let until = now + 3 * HOLD;
         while now < until {
             for id in silent..senders {
-                device.ask(id, now);
+                device.request_turn(id, now);
             }
             device.serve(now);
             now += MS;

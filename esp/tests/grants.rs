@@ -12,7 +12,7 @@ use proptest::prelude::*;
 const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
 
 /// A pair whose sides accept grants. Each packet occupies the wire for `spacing`.
-fn telling(spacing: Nanos, config: Config) -> Pair {
+fn with_grants(spacing: Nanos, config: Config) -> Pair {
     let mut pair = Pair::with_config(config);
     pair.spacing = spacing;
     for side in &mut pair.sides {
@@ -70,7 +70,7 @@ fn a_grant_is_an_empty_packet() {
 #[test]
 fn windows_follow_the_rate_within_their_bounds() {
     for (spacing, least, most) in [(50 * US, 21, 21), (2 * US, 40, 60), (US / 10, 255, 255)] {
-        let mut pair = telling(spacing, Config::default());
+        let mut pair = with_grants(spacing, Config::default());
         send(&mut pair, 20_000);
         let windows: Vec<_> = grants(&pair).iter().map(|[_, window]| *window).collect();
         let later = &windows[windows.len() / 2..];
@@ -85,7 +85,7 @@ fn windows_follow_the_rate_within_their_bounds() {
 
 #[test]
 fn a_window_fits_the_receive_buffer() {
-    let mut pair = telling(US / 10, Config::default());
+    let mut pair = with_grants(US / 10, Config::default());
     // of 200 bytes for each packet
     pair.sides[B].limit = 200 * 90;
     send(&mut pair, 5_000);
@@ -96,7 +96,7 @@ fn a_window_fits_the_receive_buffer() {
 
 #[test]
 fn a_loss_bounds_the_windows_that_follow() {
-    let mut pair = telling(US / 10, Config::default());
+    let mut pair = with_grants(US / 10, Config::default());
     // A ring on the path has room for this many packets between two acknowledgements.
     let (room, mut queued) = (200, 0);
     pair.rule(move |from, _, header| {
@@ -153,7 +153,7 @@ fn fix(pair: &mut Pair, fixed: Config) {
 
 #[test]
 fn a_receiver_with_fixed_windows_grants_the_sender_its_own() {
-    let mut pair = telling(US / 10, Config::default());
+    let mut pair = with_grants(US / 10, Config::default());
     let fixed = Config {
         burst_length_max: 21,
         ..Config::default()
@@ -182,9 +182,9 @@ fn a_receiver_with_fixed_windows_acknowledges_as_without_grants() {
         packets_to_ack: 32,
         ..Config::default()
     };
-    let mut never = telling(US / 10, Config::default());
+    let mut never = with_grants(US / 10, Config::default());
     never.sides[B].set_config(fixed);
-    let mut pair = telling(US / 10, Config::default());
+    let mut pair = with_grants(US / 10, Config::default());
     fix(&mut pair, fixed);
     let [acks, as_never] = [&mut pair, &mut never].map(|pair| {
         send(pair, 2_000);
@@ -195,7 +195,7 @@ fn a_receiver_with_fixed_windows_acknowledges_as_without_grants() {
 
 #[test]
 fn a_lone_sender_begins_with_a_whole_burst_once_it_was_granted_that() {
-    let mut pair = telling(US, Config::default());
+    let mut pair = with_grants(US, Config::default());
     send(&mut pair, 30);
     assert_eq!(grants(&pair).last().map(|[start, _]| *start), Some(42));
     pair.restart_log();
@@ -207,7 +207,7 @@ fn a_lone_sender_begins_with_a_whole_burst_once_it_was_granted_that() {
 
 #[test]
 fn a_lost_announcement_halves_the_unscheduled_packets() {
-    let mut pair = telling(US, Config::default());
+    let mut pair = with_grants(US, Config::default());
     send(&mut pair, 30);
     pair.restart_log();
     let mut left = 15;

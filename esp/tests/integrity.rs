@@ -9,7 +9,7 @@ use esp_testkit::pair::*;
 const WINDOW: u16 = 21;
 
 /// A pair whose sides have advertised version and window.
-fn told() -> Pair {
+fn with_options() -> Pair {
     let mut pair = Pair::new();
     for side in &mut pair.sides {
         side.tells = true;
@@ -56,7 +56,7 @@ fn numbers(header: Header, mut counts: impl FnMut(&Header) -> bool) -> (usize, i
 
 #[test]
 fn an_empty_packets_number_is_within_two_windows_of_the_expected_one() {
-    let mut pair = told();
+    let mut pair = with_options();
     pair.cut(A);
     pair.send(A, &bytes(2_000, 1));
     let ack = next_from(&mut pair, B, flags::ACK);
@@ -75,7 +75,7 @@ fn an_empty_packets_number_is_within_two_windows_of_the_expected_one() {
 
 #[test]
 fn a_stale_acknowledgement_frees_nothing_that_the_peer_lacks() {
-    let mut pair = told();
+    let mut pair = with_options();
     // Four of a window arrive.
     pair.lose_matching(A, 17, |header| header.seq.distance(Seq(65_535)) > 0x8000);
     pair.send(A, &bytes(2_100, 1));
@@ -95,7 +95,11 @@ fn a_stale_acknowledgement_frees_nothing_that_the_peer_lacks() {
 #[test]
 fn data_needs_an_ack_if_its_sender_has_a_version() {
     for tells in [false, true] {
-        let mut pair = if tells { told() } else { Pair::established() };
+        let mut pair = if tells {
+            with_options()
+        } else {
+            Pair::established()
+        };
         let data = Header {
             len: 5,
             ..next_from(&mut pair, A, flags::TXS | flags::TXF)
@@ -110,7 +114,7 @@ fn data_needs_an_ack_if_its_sender_has_a_version() {
 
 #[test]
 fn a_number_beyond_two_windows_requests_nothing() {
-    let mut pair = told();
+    let mut pair = with_options();
     let data = Header {
         len: 5,
         ..next_from(&mut pair, A, flags::ACK)
@@ -129,7 +133,7 @@ fn a_number_beyond_two_windows_requests_nothing() {
 fn a_reset_ends_a_connection_with_the_exact_number_only() {
     for bits in [flags::RST, flags::RST | flags::ACK] {
         for busy in [false, true] {
-            let mut pair = told();
+            let mut pair = with_options();
             pair.cut(A);
             if busy {
                 pair.send(A, &bytes(2_000, 1));
@@ -161,7 +165,7 @@ fn a_reset_counts_only_if_a_packet_may_have_caused_it() {
         (flags::RST | flags::ACK, 0, 1),
         (flags::RST | flags::ACK, 5, 3),
     ] {
-        let mut pair = told();
+        let mut pair = with_options();
         pair.cut(A);
         if packets > 0 {
             // The announcement and one more packet are sent.
@@ -179,7 +183,7 @@ fn a_reset_counts_only_if_a_packet_may_have_caused_it() {
 
 #[test]
 fn forged_resets_cause_two_challenges_a_second() {
-    let mut pair = told();
+    let mut pair = with_options();
     let forged = next_from(&mut pair, A, flags::RST);
     let start = pair.now;
     for i in 0..10_000 {
@@ -198,7 +202,7 @@ fn forged_resets_cause_two_challenges_a_second() {
 
 #[test]
 fn a_host_that_forgot_the_connection_ends_it_whatever_was_in_flight() {
-    let mut pair = told();
+    let mut pair = with_options();
     pair.send(B, b"on its way");
     pair.send(A, b"acknowledges none of that");
     pair.sides[B].conn = None;
@@ -211,7 +215,7 @@ fn a_host_that_forgot_the_connection_ends_it_whatever_was_in_flight() {
 
 #[test]
 fn an_abort_behind_lost_data_ends_the_connection_in_a_round_trip() {
-    let mut pair = told();
+    let mut pair = with_options();
     pair.lose_matching(B, 2, |header| header.len > 0);
     pair.send(B, &bytes(200, 1));
     pair.abort(B);
@@ -225,7 +229,7 @@ fn an_abort_behind_lost_data_ends_the_connection_in_a_round_trip() {
 
 #[test]
 fn a_reset_by_a_restarted_host_without_the_data_is_no_clean_end() {
-    let mut pair = told();
+    let mut pair = with_options();
     pair.close(B);
     pair.settle();
     pair.lose_matching(A, 2, |_| true);

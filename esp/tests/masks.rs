@@ -47,7 +47,7 @@ impl End {
     }
 
     /// Returns everything that the end sends now.
-    fn sends(&mut self, now: u64) -> Vec<Packet> {
+    fn send_all(&mut self, now: u64) -> Vec<Packet> {
         let mut flags = |_: Seq| flags::TXS | flags::TXF;
         let mut sent = Vec::new();
         while let Some(next) = self.conn.poll_transmit(now, &mut flags) {
@@ -62,7 +62,7 @@ impl End {
     }
 
     /// The options of this end's SYN or SYN|ACK.
-    fn tells(&self) -> Options {
+    fn options(&self) -> Options {
         let mut bytes = Options::emit(1489, &Config::default()).to_vec();
         bytes.extend(
             self.conn
@@ -74,7 +74,7 @@ impl End {
     }
 
     /// Processes a packet; `None` if its checksum is wrong.
-    fn takes(&mut self, (header, mask): Packet, told: &Options, now: u64) -> Option<Outcome> {
+    fn receive(&mut self, (header, mask): Packet, told: &Options, now: u64) -> Option<Outcome> {
         if !self.conn.takes_mask(&header, mask) {
             return None;
         }
@@ -100,8 +100,8 @@ impl Wire {
     /// A connection from `isns[0]` to `isns[1]`.
     fn new(isns: [u16; 2], nonces: [Option<u32>; 2]) -> Self {
         let mut client = End::client(isns[0], nonces[0]);
-        let syn = client.sends(0)[0];
-        let child = End::child(&syn.0, &client.tells(), isns[1], nonces[1]);
+        let syn = client.send_all(0)[0];
+        let child = End::child(&syn.0, &client.options(), isns[1], nonces[1]);
         let mut wire = Self {
             ends: [client, child],
             now: 0,
@@ -116,11 +116,11 @@ impl Wire {
         loop {
             let mut quiet = true;
             for from in 0..2 {
-                let told = self.ends[from].tells();
-                for packet in self.ends[from].sends(self.now) {
+                let told = self.ends[from].options();
+                for packet in self.ends[from].send_all(self.now) {
                     quiet = false;
                     self.log[from].push(packet);
-                    let taken = self.ends[1 - from].takes(packet, &told, self.now);
+                    let taken = self.ends[1 - from].receive(packet, &told, self.now);
                     assert!(taken.is_some(), "{packet:x?} of {from} fails its sum");
                 }
             }
@@ -210,7 +210,7 @@ fn data_of_an_earlier_wrap_fails_its_checksum() {
     wire.send(0, 65_535);
     assert!(!wire.ends[1].conn.takes_mask(&stale, mask));
     wire.ends[0].conn.enqueue(1);
-    let (fresh, mask) = wire.ends[0].sends(wire.now)[0];
+    let (fresh, mask) = wire.ends[0].send_all(wire.now)[0];
     assert_eq!(fresh, stale, "the very same header is due");
     assert!(wire.ends[1].conn.takes_mask(&fresh, mask));
 }
@@ -266,7 +266,7 @@ fn without_a_nonce_of_one_end_no_packet_has_a_mask() {
         wire.send(0, 40);
         wire.send(1, 40);
         assert!(wire.log.iter().flatten().all(|(_, mask)| *mask == 0));
-        let told = nonces[0].is_some() || wire.ends[1].tells().nonce.is_none();
+        let told = nonces[0].is_some() || wire.ends[1].options().nonce.is_none();
         assert!(told, "a SYN|ACK answers a SYN without a nonce by none");
     }
 }
@@ -310,11 +310,11 @@ fn a_restarted_host_answers_packets_of_its_forgotten_connection() {
     old.send(1, 1);
     let (stale, mask) = old.last(1, is_data);
     let mut client = End::client(300, Some(5));
-    assert_eq!(client.sends(0).len(), 1);
+    assert_eq!(client.send_all(0).len(), 1);
     assert!(client
-        .takes((stale, mask), &Options::default(), 0)
+        .receive((stale, mask), &Options::default(), 0)
         .is_some());
-    let (reset, echo) = client.sends(0)[0];
+    let (reset, echo) = client.send_all(0)[0];
     assert!(reset.has(flags::RST));
     assert!(old.ends[1].conn.takes_mask(&reset, echo));
     assert!(!old.ends[1].conn.takes_mask(&reset, 0));
@@ -339,8 +339,8 @@ fn crossed_syns_exchange_both_nonces() {
     for step in 0..12 {
         let now = step * MS;
         for from in 0..2 {
-            let told = ends[from].tells();
-            let mut sent: Vec<_> = ends[from].sends(now);
+            let told = ends[from].options();
+            let mut sent: Vec<_> = ends[from].send_all(now);
             // Both ends connect with the same ports in the harness; make them ends of one
             // connection.
             for (header, _) in &mut sent {
@@ -350,7 +350,10 @@ fn crossed_syns_exchange_both_nonces() {
         }
         for to in 0..2 {
             for (packet, told) in std::mem::take(&mut in_flight[to]) {
-                assert!(ends[to].takes(packet, &told, now).is_some(), "{packet:x?}");
+                assert!(
+                    ends[to].receive(packet, &told, now).is_some(),
+                    "{packet:x?}"
+                );
             }
         }
         if step == 5 {
@@ -367,11 +370,11 @@ fn crossed_syns_exchange_both_nonces() {
 #[test]
 fn a_syn_ack_can_be_refused_by_a_host_that_has_forgotten_its_syn() {
     let mut client = End::client(100, BOTH[0]);
-    let (syn, _) = client.sends(0)[0];
-    let mut child = End::child(&syn, &client.tells(), 200, BOTH[1]);
-    let (answer, mask) = child.sends(0)[0];
+    let (syn, _) = client.send_all(0)[0];
+    let mut child = End::child(&syn, &client.options(), 200, BOTH[1]);
+    let (answer, mask) = child.send_all(0)[0];
     let reset = reset_for(&answer).expect("a SYN|ACK is answered");
-    let outcome = child.takes((reset, mask), &Options::default(), 0);
+    let outcome = child.receive((reset, mask), &Options::default(), 0);
     assert!(outcome.expect("taken").failed.is_some());
 }
 
@@ -380,19 +383,23 @@ fn a_syn_ack_can_be_refused_by_a_host_that_has_forgotten_its_syn() {
 #[test]
 fn a_client_with_a_cookie_has_no_masks() {
     let mut client = End::client(100, BOTH[0]);
-    let (syn, _) = client.sends(0)[0];
-    let mut child = End::child(&syn, &client.tells(), 200, BOTH[1]);
+    let (syn, _) = client.send_all(0)[0];
+    let mut child = End::child(&syn, &client.options(), 200, BOTH[1]);
     let cookie = esp::cookie::answer_to(&syn, Seq(200));
-    assert!(client.takes((cookie, 0), &Options::default(), 0).is_some());
+    assert!(client
+        .receive((cookie, 0), &Options::default(), 0)
+        .is_some());
     assert!(!client.conn.has_masks());
-    assert_eq!(child.sends(0).len(), 1);
-    let answer = client.sends(0)[0];
+    assert_eq!(child.send_all(0).len(), 1);
+    let answer = client.send_all(0)[0];
     assert_eq!(answer.1, 0);
     // A packet that does not answer the SYN|ACK has no effect.
     let (header, _) = answer;
     let ack = header.ack.add(1);
     assert!(!child.conn.takes_mask(&Header { ack, ..header }, 0));
     assert!(child.conn.has_masks());
-    let outcome = child.takes(answer, &Options::default(), 0).expect("taken");
+    let outcome = child
+        .receive(answer, &Options::default(), 0)
+        .expect("taken");
     assert!(outcome.established && !child.conn.has_masks());
 }

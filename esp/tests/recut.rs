@@ -20,7 +20,7 @@ fn narrow(pair: &mut Pair, most: u16) {
 }
 
 /// A pair whose sides accept skips.
-fn told() -> Pair {
+fn with_options() -> Pair {
     let mut pair = Pair::new();
     for side in &mut pair.sides {
         side.tells = true;
@@ -35,7 +35,7 @@ fn since(pair: &Pair, at: u64) -> Vec<Header> {
 
 #[test]
 fn unsent_packets_are_split_without_a_pause() {
-    let mut pair = told();
+    let mut pair = with_options();
     pair.sides[A].mss = 30;
     pair.send(A, &bytes(90, 1));
     // The announcement and one more packet were sent, both small; larger writes are appended to the
@@ -53,7 +53,7 @@ fn unsent_packets_are_split_without_a_pause() {
 
 #[test]
 fn packets_in_flight_that_arrive_need_no_skip() {
-    let mut pair = told();
+    let mut pair = with_options();
     pair.send(A, &bytes(5000, 1));
     let then = pair.now;
     pair.shrink(A, 60);
@@ -66,7 +66,7 @@ fn packets_in_flight_that_arrive_need_no_skip() {
 
 #[test]
 fn packets_that_no_longer_fit_are_split_and_retransmitted() {
-    let mut pair = told();
+    let mut pair = with_options();
     // The receiver's MTU shrinks first: all packets are lost.
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));
@@ -82,7 +82,7 @@ fn packets_that_no_longer_fit_are_split_and_retransmitted() {
 
 #[test]
 fn received_packets_are_not_retransmitted() {
-    let mut pair = told();
+    let mut pair = with_options();
     let silent = Rc::new(Cell::new(true));
     let until = silent.clone();
     pair.rule(move |from, _, _| {
@@ -111,7 +111,7 @@ fn received_packets_are_not_retransmitted() {
 
 #[test]
 fn the_fin_follows_the_split_packets() {
-    let mut pair = told();
+    let mut pair = with_options();
     narrow(&mut pair, 60);
     pair.send(A, &bytes(180, 1));
     pair.close(A);
@@ -127,7 +127,7 @@ fn the_fin_follows_the_split_packets() {
 
 #[test]
 fn data_in_the_other_direction_continues() {
-    let mut pair = told();
+    let mut pair = with_options();
     narrow(&mut pair, 60);
     pair.sides[B].mss = 60;
     pair.send(A, &bytes(1000, 1));
@@ -142,7 +142,7 @@ fn data_in_the_other_direction_continues() {
 
 #[test]
 fn a_dead_peer_is_noticed_during_a_pause() {
-    let mut pair = told();
+    let mut pair = with_options();
     pair.send(A, &bytes(1000, 1));
     pair.cut(A);
     pair.cut(B);
@@ -153,7 +153,7 @@ fn a_dead_peer_is_noticed_during_a_pause() {
 #[test]
 fn a_device_that_shrinks_at_any_time_loses_no_byte() {
     for round in 0..300u64 {
-        let mut pair = told();
+        let mut pair = with_options();
         // Losses here and there, in both directions.
         let mut state = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut random = move || {
@@ -200,7 +200,7 @@ fn a_device_that_shrinks_at_any_time_loses_no_byte() {
 fn late_frames_from_before_the_split_alter_no_byte() {
     for delay in [100 * US, 50 * MS, 600 * MS, 3 * S] {
         for first in 0..25 {
-            let mut pair = told();
+            let mut pair = with_options();
             let mut packets = 0;
             pair.rule(move |from, _, header| {
                 if from != A || header.payload() <= 60 {
@@ -230,7 +230,7 @@ fn a_long_path_alters_no_byte() {
     // earlier ones.
     for latency in [200 * MS, 300 * MS, 600 * MS, S] {
         for part in 0..24 {
-            let mut pair = told();
+            let mut pair = with_options();
             pair.latency = latency;
             pair.send(A, &bytes(20_000, 1));
             pair.run_for(latency / 4 * part);
@@ -244,7 +244,7 @@ fn a_long_path_alters_no_byte() {
 
 #[test]
 fn a_number_is_used_for_one_packet_only() {
-    let mut pair = told();
+    let mut pair = with_options();
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));
     pair.run_for(50 * MS);
@@ -263,7 +263,7 @@ fn a_number_is_used_for_one_packet_only() {
 
 #[test]
 fn only_the_answer_to_a_skip_acknowledges() {
-    let mut pair = told();
+    let mut pair = with_options();
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));
     pair.run_for(50 * MS);
@@ -281,7 +281,7 @@ fn only_the_answer_to_a_skip_acknowledges() {
 
 #[test]
 fn both_ends_may_skip_at_once() {
-    let mut pair = told();
+    let mut pair = with_options();
     narrow(&mut pair, 60);
     pair.send(A, &bytes(3000, 1));
     pair.send(B, &bytes(3000, 2));
@@ -316,7 +316,7 @@ fn a_connection_ends_rather_than_reuse_numbers_if_the_peer_accepts_no_skips() {
 #[test]
 fn skipped_numbers_are_not_acknowledged_by_data_of_a_congested_receiver() {
     for taken in 4..12 {
-        let mut pair = told();
+        let mut pair = with_options();
         pair.sides[B].reads = false;
         pair.sides[B].limit = 1_200;
         // The receiver has this many packets and soon no room; later packets are lost.

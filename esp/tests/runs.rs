@@ -135,7 +135,7 @@ fn arrival() -> impl Strategy<Value = Arrival> {
 
 /// An action on a sender.
 #[derive(Clone, Debug)]
-enum Deed {
+enum Action {
     /// Packets are queued.
     Queue(u16),
     /// The last packet is withheld, or not.
@@ -146,14 +146,14 @@ enum Deed {
     Wait(Nanos),
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
-        3 => (1..50_u16).prop_map(Deed::Queue),
-        1 => any::<bool>().prop_map(Deed::Hold),
-        4 => (0..30_u16).prop_map(|n| Deed::Acknowledge(n, 0)),
-        1 => (0..30_u16).prop_map(|n| Deed::Acknowledge(n, flags::TXS)),
-        1 => (0..30_u16).prop_map(|n| Deed::Acknowledge(n, flags::RRQ)),
-        2 => (0..60_000_000_u64).prop_map(Deed::Wait),
+        3 => (1..50_u16).prop_map(Action::Queue),
+        1 => any::<bool>().prop_map(Action::Hold),
+        4 => (0..30_u16).prop_map(|n| Action::Acknowledge(n, 0)),
+        1 => (0..30_u16).prop_map(|n| Action::Acknowledge(n, flags::TXS)),
+        1 => (0..30_u16).prop_map(|n| Action::Acknowledge(n, flags::RRQ)),
+        2 => (0..60_000_000_u64).prop_map(Action::Wait),
     ]
 }
 
@@ -245,7 +245,7 @@ proptest! {
 
     #[test]
     fn a_run_sent_at_once_is_its_packets_sent_one_by_one(
-        deeds in prop::collection::vec(deed(), 1..60),
+        deeds in prop::collection::vec(action(), 1..60),
         most in 2..44_u16,
         burst_length in 1..50_u16,
         initial_ack_burst_length in 0..5_u16,
@@ -256,24 +256,24 @@ proptest! {
         let (mut by_run, mut by_one) = (Kept::of(most), Kept::of(1));
         let mut now = 100;
         let mut high = Seq(65_501);
-        for deed in deeds {
+        for action in deeds {
             now += 1;
             for conn in [&mut runs, &mut singles] {
-                match deed {
-                    Deed::Queue(packets) => conn.enqueue(packets),
-                    Deed::Hold(hold) => conn.hold_last(hold),
-                    Deed::Acknowledge(packets, bits) => {
+                match action {
+                    Action::Queue(packets) => conn.enqueue(packets),
+                    Action::Hold(hold) => conn.hold_last(hold),
+                    Action::Acknowledge(packets, bits) => {
                         let there = conn.first_unacked().distance(high);
                         let ack = conn.first_unacked().add(packets.min(there));
                         let peers = header(Seq(65_481), ack, flags::ACK | bits);
                         let _ = conn.on_packet(&peers, room(0, 1_000_000, 0), now);
                     }
-                    Deed::Wait(time) => {
+                    Action::Wait(time) => {
                         let _ = conn.on_deadline(0, now + time);
                     }
                 }
             }
-            if let Deed::Wait(time) = deed {
+            if let Action::Wait(time) = action {
                 now += time;
             }
             let sent = drain(&mut runs, &mut by_run, now);

@@ -8,7 +8,7 @@ use esp_testkit::pair::*;
 const TX: u8 = flags::TXS | flags::TXF;
 
 /// TXS and TXF of A's data packets, without retransmissions, in order.
-fn marks(pair: &Pair) -> Vec<u8> {
+fn txs_txf(pair: &Pair) -> Vec<u8> {
     pair.data_sent(A).iter().map(|h| h.flags & TX).collect()
 }
 
@@ -17,7 +17,7 @@ fn a_message_of_one_packet_carries_both_marks() {
     let mut pair = Pair::established();
     pair.send(A, b"one");
     pair.settle();
-    assert_eq!(marks(&pair), [TX]);
+    assert_eq!(txs_txf(&pair), [TX]);
     pair.assert_intact();
 }
 
@@ -26,10 +26,10 @@ fn a_message_starts_with_txs_and_ends_with_txf() {
     let mut pair = Pair::established();
     pair.send(A, &bytes(450, 1));
     pair.settle();
-    assert_eq!(marks(&pair), [flags::TXS, 0, 0, 0, flags::TXF]);
+    assert_eq!(txs_txf(&pair), [flags::TXS, 0, 0, 0, flags::TXF]);
     pair.send(A, &bytes(200, 2));
     pair.settle();
-    assert_eq!(marks(&pair)[5..], [flags::TXS, flags::TXF]);
+    assert_eq!(txs_txf(&pair)[5..], [flags::TXS, flags::TXF]);
     pair.assert_intact();
 }
 
@@ -42,7 +42,7 @@ fn a_message_joins_one_that_waits() {
     assert_eq!(pair.data_sent(A).len(), 2, "announcement and one more");
     pair.send(A, &bytes(200, 2));
     pair.settle();
-    assert_eq!(marks(&pair), [flags::TXS, 0, 0, 0, 0, flags::TXF]);
+    assert_eq!(txs_txf(&pair), [flags::TXS, 0, 0, 0, 0, flags::TXF]);
     pair.assert_intact();
 }
 
@@ -86,7 +86,7 @@ fn nothing_is_delayed_for_a_small_write() {
     for _ in 0..5 {
         pair.send(A, b"x");
     }
-    assert_eq!(marks(&pair), [TX; 5], "each left at once");
+    assert_eq!(txs_txf(&pair), [TX; 5], "each left at once");
     pair.settle();
     pair.assert_intact();
 }
@@ -100,7 +100,7 @@ fn the_last_packet_sent_has_txf_even_if_the_call_has_more() {
     pair.settle();
     pair.send(A, &bytes(100, 2));
     pair.settle();
-    assert_eq!(marks(&pair), [flags::TXS, flags::TXF, TX]);
+    assert_eq!(txs_txf(&pair), [flags::TXS, flags::TXF, TX]);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_lost_single_message_is_retransmitted_by_the_timer() {
     pair.send(A, b"once more");
     pair.settle();
     pair.assert_intact();
-    assert_eq!(marks(&pair), [TX, TX], "with the marks it had");
+    assert_eq!(txs_txf(&pair), [TX, TX], "with the marks it had");
     assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 1);
     let waited = pair.log[1].at - pair.log[0].at;
     assert!((5 * MS..=10 * MS).contains(&waited), "{waited}");

@@ -34,9 +34,9 @@ const SPAN: Nanos = 100 * MICROSECOND;
 /// Several senders share [`SPAN`] equally, but each has at least this.
 const LEAST_SPAN: Nanos = 12 * MICROSECOND;
 
-/// A turn ends when its remaining packets arrive within this time, which covers the time until the
-/// next sender's first packets arrive. More packets would wait in the port, ahead of unscheduled
-/// ones.
+/// A turn may end once its remaining packets arrive within this time, which covers the time until
+/// the next sender's first packets arrive. More packets would wait in the port, ahead of
+/// unscheduled ones.
 const HANDOVER: Nanos = 300 * MICROSECOND;
 
 /// Packets that a switch and a sender store before they forward the first one.

@@ -82,7 +82,7 @@ impl Device {
         self.lists.iter().any(|list| list.contains(&id))
     }
 
-    fn ask(&mut self, id: usize, demand: Demand) {
+    fn request_turn(&mut self, id: usize, demand: Demand) {
         let was_empty = self.waiting() == 0;
         match self.update(id, demand) {
             Verdict::Turn => {}
@@ -124,13 +124,13 @@ impl Device {
                 let id = usize::from(id) % SENDERS;
                 // A waiting sender has requested its turn before.
                 if self.slots[id].is_scheduled() && !self.slots[id].is_waiting() {
-                    self.ask(id, Demand::Turn);
+                    self.request_turn(id, Demand::Turn);
                 }
             }
             Event::Begin(id) => {
                 let id = usize::from(id) % SENDERS;
                 if !self.slots[id].is_waiting() {
-                    self.ask(id, Demand::First);
+                    self.request_turn(id, Demand::First);
                 }
             }
             Event::Prefer(id, priority) => {
