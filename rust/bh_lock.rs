@@ -28,7 +28,7 @@ struct Locked<T> {
 
 // SAFETY: The data is reached through the lock only.
 unsafe impl<T: Send> Send for BhLock<T> {}
-// SAFETY: As above.
+// SAFETY: The data is reached through the lock only.
 unsafe impl<T: Send> Sync for BhLock<T> {}
 
 impl<T> BhLock<T> {

@@ -120,7 +120,8 @@ impl Buffer {
     #[inline(never)]
     pub(crate) fn mask_behind(&self, len: usize) -> Option<u32> {
         self.span(len, CHECKSUM_LEN)?;
-        // SAFETY: The buffer is valid and borrowed; as much data as that is there.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed; as much data as
+        // that is there.
         unsafe { mask(self.as_ptr(), 0, len as u32) }
     }
 }

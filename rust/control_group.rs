@@ -14,7 +14,8 @@ impl RawSock {
     /// it.
     pub(crate) fn is_in_group(&self, id: u64) -> bool {
         (0..c_int::MAX)
-            // SAFETY: The socket is valid and has its control group, whose numbers are not zero.
+            // SAFETY: By the invariant of `RawSock`, the socket is valid and has its control group,
+            // whose numbers are not zero.
             .map(|level| unsafe { bindings::sk_group_at(self.as_ptr(), level) })
             .take_while(|group| *group != 0)
             .any(|group| group == id)
@@ -35,7 +36,7 @@ impl RawSock {
     /// Returns whether the socket's control group has BPF programs attached that see the packets or
     /// calls of IP.
     pub(super) fn is_filtered_by_group(&self) -> bool {
-        // SAFETY: The socket is valid and has its control group.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid and has its control group.
         unsafe { bindings::cgroup_filters_inet(self.as_ptr()) }
     }
 

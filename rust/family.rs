@@ -182,7 +182,7 @@ impl<P: Operations> Vtable<P> {
         // `ops.owner`: a connection that only waits for its peer's close must not block module
         // exit, which ends it.
 
-        // SAFETY: As above.
+        // SAFETY: The table consists of numbers and pointers, of which zero is a value.
         let mut ops: bindings::proto_ops = unsafe { mem::zeroed() };
         ops.release = Some(release::<P>);
         ops.bind = Some(bind::<P>);
@@ -342,7 +342,7 @@ pub(crate) struct FamilyRegistration<F: Family> {
 
 // SAFETY: The table is only read after registration.
 unsafe impl<F: Family> Send for FamilyRegistration<F> {}
-// SAFETY: As above.
+// SAFETY: The table is only read after registration.
 unsafe impl<F: Family> Sync for FamilyRegistration<F> {}
 
 impl<F: Family> FamilyRegistration<F> {

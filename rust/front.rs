@@ -159,7 +159,8 @@ impl<P: Protocol> Sock<P> {
         }
         let n = c_int::try_from(n).unwrap_or(c_int::MAX);
         let back = if peeked { -n } else { n };
-        // SAFETY: The socket is valid; the function does nothing when the offset is off.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid; the function does nothing
+        // when the offset is off.
         unsafe { bindings::sk_peek_offset_bwd(sk, back) };
     }
 }

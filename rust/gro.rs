@@ -94,7 +94,7 @@ impl Joining {
             if self.0.sum(0) == 0 {
                 break;
             }
-            // SAFETY: As above.
+            // SAFETY: Called without locks, in a task, which may sleep.
             unsafe {
                 bindings::poll_holders();
                 bindings::schedule_timeout_uninterruptible(1);
@@ -341,7 +341,7 @@ unsafe fn common_mask(
         checksum::mask(skb, at, (*skb).len.checked_sub(around)?)
     };
     let mask = of_packet(skb)?;
-    // SAFETY: As above.
+    // SAFETY: The caller's promise; `held` was taken by this module, so its notes are ours.
     let first = unsafe {
         if (*notes(held)).count == 1 {
             of_packet(held)?

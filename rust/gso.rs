@@ -78,7 +78,7 @@ pub(super) fn cut(
     features: bindings::netdev_features_t,
 ) -> *mut bindings::sk_buff {
     let (size, all) = (usize::from(size), whole.len());
-    // SAFETY: The buffer is valid and borrowed.
+    // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed.
     if size == 0 || !unsafe { bindings::skb_is_usual_run(whole.as_ptr()) } {
         return ptr::null_mut();
     }

@@ -424,6 +424,6 @@ unsafe fn attach<P: Operations>(socket: *mut bindings::socket, companion: &Sock<
 
 /// Detaches a companion from the descriptor's wait queue.
 fn detach<P: Operations>(companion: &Sock<P>) {
-    // SAFETY: The socket is valid; the function may be called again.
+    // SAFETY: By the invariant of `RawSock`, the socket is valid; the function may be called again.
     unsafe { bindings::sock_orphan(companion.as_ptr()) };
 }

@@ -12,7 +12,7 @@ pub(super) struct Listed<T>(Pin<KBox<UnsafeCell<T>>>);
 // SAFETY: Nothing but the address can be had of it, and nothing runs when it goes: `new` takes no
 // others.
 unsafe impl<T> Send for Listed<T> {}
-// SAFETY: As above.
+// SAFETY: Only the address can be had of it.
 unsafe impl<T> Sync for Listed<T> {}
 
 impl<T> Listed<T> {

@@ -75,7 +75,7 @@ pub(crate) struct Map<P: Protocol> {
 
 // SAFETY: The kernel's functions lock what they change.
 unsafe impl<P: Protocol> Send for Map<P> {}
-// SAFETY: As above.
+// SAFETY: The kernel's functions lock what they change.
 unsafe impl<P: Protocol> Sync for Map<P> {}
 
 impl<P: Protocol> Map<P> {

@@ -47,7 +47,7 @@ impl Buffer {
     #[cold]
     #[inline(never)]
     pub(crate) fn mask_of_run(&self) -> u32 {
-        // SAFETY: The buffer is valid and borrowed.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed.
         unsafe { of_run(self.as_ptr()) }
     }
 

@@ -62,7 +62,7 @@ impl Buffer {
     fn contents_within(&self, around: u32) -> Contents {
         /// Marks packets that are the buffers of a list, each of its own size.
         const BY_FRAGS: u16 = bindings::GSO_BY_FRAGS as u16;
-        // SAFETY: The buffer is valid and borrowed.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed.
         let (size, kind) = unsafe {
             let shared = self.shared();
             ((*shared).gso_size, (*shared).gso_type & !around)

@@ -28,7 +28,7 @@ pub(crate) struct OwnedTimer<T: Expire> {
 
 // SAFETY: Timers may be started and cancelled by anyone at any time; the value is `Send`.
 unsafe impl<T: Expire> Send for OwnedTimer<T> {}
-// SAFETY: As above; the value is `Sync`.
+// SAFETY: Any context may start and cancel the timer at any time; the value is `Sync`.
 unsafe impl<T: Expire> Sync for OwnedTimer<T> {}
 
 impl<T: Expire> OwnedTimer<T> {

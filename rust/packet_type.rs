@@ -79,7 +79,7 @@ impl<H: Handler> Registration<H> {
         // SAFETY: The core passes a reference to a buffer, and calls handlers with a device that is
         // valid meanwhile.
         if let Some(skb) = unsafe { own(skb) } {
-            // SAFETY: As above, for the device that it passes.
+            // SAFETY: The core calls handlers with a device that is valid meanwhile.
             unsafe { Self::receive(skb, dev) };
         }
         0

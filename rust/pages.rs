@@ -67,7 +67,7 @@ impl Buffer {
     /// Returns the number of page references in the buffer.
     #[inline]
     pub(crate) fn fragments(&self) -> usize {
-        // SAFETY: The buffer is valid and borrowed.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed.
         unsafe { (*self.shared()).nr_frags.into() }
     }
 
@@ -76,7 +76,8 @@ impl Buffer {
         let end = offset.saturating_add(len);
         let (mut start, mut count) = (0_usize, 0_usize);
         for i in 0..self.fragments() {
-            // SAFETY: The buffer is valid and borrowed; a fragment below the count is initialised.
+            // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed; a fragment
+            // below the count is initialised.
             let frag = unsafe {
                 (*ptr::addr_of!((*self.shared()).frags)
                     .cast::<bindings::skb_frag_t>()
@@ -94,7 +95,8 @@ impl Buffer {
 
     /// Returns the bytes of the first page fragment of the buffer, 0 if there is none.
     pub(super) fn first_fragment_len(&self) -> u32 {
-        // SAFETY: The buffer is valid and borrowed; a fragment below the count is initialised.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed; a fragment below
+        // the count is initialised.
         unsafe {
             let info = self.shared();
             if (*info).nr_frags == 0 {
@@ -136,15 +138,16 @@ impl Buffer {
         if msg.flags() & MSG_SPLICE_PAGES != 0 {
             return self.append_spliced(msg, len);
         }
-        // SAFETY: The socket is valid. The result is null, or the page fragment of the task that
-        // runs this: only its own calls use that, and none of them comes in between, since sockets
-        // that memory reclaim uses are marked to yield null here.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The result is null, or the
+        // page fragment of the task that runs this: only its own calls use that, and none of them
+        // comes in between, since sockets that memory reclaim uses are marked to yield null here.
         let Some(pages) = (unsafe { bindings::sk_task_frag(sock.as_ptr()).as_mut() }) else {
             return Ok(0);
         };
         let mut taken = 0_usize;
         while taken < len {
-            // SAFETY: As above.
+            // SAFETY: `pages` is the page fragment of the task that runs this, which nothing else
+            // uses during the call.
             if !unsafe { ring.refill(pages, sock.send_limit()) } {
                 return if taken > 0 { Ok(taken) } else { Err(ENOBUFS) };
             }
@@ -204,8 +207,8 @@ impl Buffer {
     #[inline]
     fn place_for(&self, page: *mut bindings::page, offset: u32) -> Option<Place> {
         let count = self.fragments();
-        // SAFETY: The buffer is valid and borrowed, and the function looks at the last fragment
-        // only.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed, and the function
+        // looks at the last fragment only.
         let joins = unsafe {
             bindings::skb_can_coalesce(self.as_ptr(), count as c_int, page, offset as c_int)
         };
@@ -306,7 +309,7 @@ impl Buffer {
     #[inline]
     fn is_paged(&self) -> bool {
         let skb = self.as_ptr();
-        // SAFETY: The buffer is valid.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid.
         unsafe { (*skb).len == (*skb).data_len && (*self.shared()).frag_list.is_null() }
     }
 }

@@ -84,8 +84,8 @@ impl RawSock {
     /// The destination is not on a local Ethernet, or its Ethernet address is unknown.
     pub(crate) fn next_hop(&self, from: [u8; 4], to: [u8; 4], port: u16) -> Result<Hop, NoHop> {
         let mut source = u32::from_ne_bytes(from);
-        // SAFETY: The socket is valid; the function asks for generic fields of it only, and returns
-        // a route that is ours, or an error.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid; the function asks for generic
+        // fields of it only, and returns a route that is ours, or an error.
         let route = unsafe {
             bindings::route_output(
                 self.as_ptr(),

@@ -69,8 +69,8 @@ impl Run {
             return Err(skb);
         };
         self.held.count = self.held.count.wrapping_add(1);
-        // SAFETY: As above, and nothing has changed but bytes of the header. The reference to the
-        // second buffer, whose payload has moved, is given away.
+        // SAFETY: The buffer has a linear header that nobody shares; `join` has changed bytes of it
+        // only. The reference to the second buffer, whose payload has moved, is given away.
         unsafe {
             let took_head = gro::append(first, other, way, len as u32);
             bindings::kfree_skb_partial(skb.into_raw(), took_head);

@@ -168,7 +168,7 @@ impl<N: Sequenced> SeqQueue<N> {
                 self.place = skb;
                 return Some(skb);
             }
-            // SAFETY: As above.
+            // SAFETY: By the type invariant, `skb` is a buffer of this queue, which is borrowed.
             skb = unsafe { next(skb) };
         }
         None

@@ -87,9 +87,9 @@ impl RawSock {
     /// `SO_PRIORITY`.
     #[inline]
     pub(crate) fn priority(&self) -> u32 {
-        // SAFETY: The socket is valid for the borrow. Another task may set the field meanwhile: it
-        // is an aligned word, which is read by a single load, as the core reads it without the
-        // lock.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid for the borrow. Another task
+        // may set the field meanwhile: it is an aligned word, which is read by a single load, as
+        // the core reads it without the lock.
         unsafe { ptr::read_volatile(field!(self, sk_priority)) }
     }
 

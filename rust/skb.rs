@@ -75,6 +75,11 @@ type Offset = bindings::sk_buff_data_t;
 ///
 /// The type has no size in Rust: it marks the address of a C structure. So `mem::swap` and the like
 /// move nothing, and a `&mut Buffer` cannot take a buffer out of its queue.
+///
+/// # Invariants
+///
+/// A reference is the address of a valid `sk_buff`, which is not freed during the borrow. A `&mut`
+/// is the only access to its descriptor.
 #[repr(C)]
 pub(crate) struct Buffer {
     _opaque: [u8; 0],
@@ -109,7 +114,8 @@ impl Buffer {
     /// Returns the structure that the buffer shares with its clones.
     #[inline]
     pub(super) fn shared(&self) -> *mut bindings::skb_shared_info {
-        // SAFETY: The buffer is valid; the structure lies behind its memory.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid; the structure lies behind its
+        // memory.
         unsafe {
             (*self.as_ptr())
                 .head
@@ -208,7 +214,8 @@ impl Buffer {
     /// Returns a second descriptor of the same data.
     #[inline]
     pub(crate) fn try_clone(&self, context: Context) -> Option<Skb> {
-        // SAFETY: The buffer is valid; the result is null or a reference for us.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid; the result is null or a
+        // reference for us.
         unsafe { Skb::from_raw(bindings::skb_clone(self.as_ptr(), context.gfp())) }
     }
 
@@ -221,7 +228,8 @@ impl Buffer {
     /// Returns whether the buffer has, or had, a clone. For most buffers this needs no call.
     #[inline]
     fn may_be_cloned(&self) -> bool {
-        // SAFETY: The buffer is valid, and borrowed: nobody clones it meanwhile.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid, and borrowed: nobody clones it
+        // meanwhile.
         unsafe { bindings::sk_buff::cloned_raw(self.as_ptr()) != 0 }
     }
 
@@ -229,7 +237,8 @@ impl Buffer {
     /// written.
     #[inline]
     pub(crate) fn is_cloned(&self) -> bool {
-        // SAFETY: The buffer is valid. The bit is set once there is, or was, a clone.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid. The bit is set once there is,
+        // or was, a clone.
         unsafe { self.may_be_cloned() && bindings::skb_cloned(self.as_ptr()) != 0 }
     }
 
@@ -257,7 +266,8 @@ impl Buffer {
     #[inline]
     pub(crate) fn tailroom(&self) -> usize {
         let skb = self.as_ptr();
-        // SAFETY: The buffer is valid. One with pages has no room that counts.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid. One with pages has no room
+        // that counts.
         unsafe {
             if (*skb).data_len == 0 {
                 (*skb).end.wrapping_sub((*skb).tail) as usize
@@ -271,7 +281,7 @@ impl Buffer {
     #[inline]
     pub(crate) fn headroom(&self) -> usize {
         let skb = self.as_ptr();
-        // SAFETY: The buffer is valid; its data start in its memory.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid; its data start in its memory.
         unsafe { ((*skb).data as usize).wrapping_sub((*skb).head as usize) }
     }
 
@@ -360,7 +370,7 @@ impl Buffer {
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let skb = self.as_ptr();
-        // SAFETY: The buffer is valid.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid.
         let shared = unsafe {
             bindings::sk_buff::nohdr_raw(skb) != 0
                 || self.may_be_cloned() && bindings::skb_header_cloned(skb) != 0
@@ -395,7 +405,7 @@ impl Buffer {
     /// has given up the right to its headroom.
     #[inline]
     pub(crate) fn with_header(&self, header: &[u8], context: Context) -> Option<Skb> {
-        // SAFETY: The buffer is valid.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid.
         let yields = unsafe { bindings::sk_buff::nohdr_raw(self.as_ptr()) != 0 };
         if self.is_cloned() {
             let mut copy = self.copy(context)?;
@@ -620,9 +630,9 @@ impl Skb {
     #[inline]
     pub(super) fn alloc_charged(sock: &RawSock, headroom: usize, size: usize) -> Option<Self> {
         let whole = fragment_size(headroom, size)?;
-        // SAFETY: The socket is valid. The result is null, or the page fragment of the task that
-        // runs this: only its own calls use that, and none of them comes in between, since sockets
-        // that memory reclaim uses are marked to yield null here.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The result is null, or the
+        // page fragment of the task that runs this: only its own calls use that, and none of them
+        // comes in between, since sockets that memory reclaim uses are marked to yield null here.
         let pages = unsafe { bindings::sk_task_frag(sock.as_ptr()).as_mut() }?;
         // Rounding up does not exceed the page, whose size is a multiple of the alignment.
         pages.offset = pages.offset.wrapping_add(FRAGMENT_ALIGN - 1) & !(FRAGMENT_ALIGN - 1);
@@ -688,7 +698,8 @@ impl Skb {
     /// Returns the bytes that the buffer has for headers and linear data.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
-        // SAFETY: The buffer is valid; its end is stored as a distance from its start.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid; its end is stored as a
+        // distance from its start.
         unsafe { (*self.as_ptr()).end as usize }
     }
 

@@ -85,7 +85,7 @@ impl SkbPool {
     fn pop(&mut self) -> Option<Skb> {
         // SAFETY: By the invariant null, or a buffer whose reference becomes ours.
         let skb = unsafe { Skb::from_raw(self.first) }?;
-        // SAFETY: As above. A buffer on no list has no neighbours.
+        // SAFETY: The buffer is ours, and on no list: its link is the pool's to use.
         unsafe {
             let next = ptr::addr_of_mut!((*skb.as_ptr()).__bindgen_anon_1.__bindgen_anon_1.next);
             self.first = mem::replace(&mut *next, ptr::null_mut());

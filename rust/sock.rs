@@ -97,6 +97,11 @@ pub(crate) fn task_is_exiting() -> bool {
 }
 
 /// A socket of any protocol.
+///
+/// # Invariants
+///
+/// A reference is to a valid `struct sock`, which is not freed during the borrow: its owner holds a
+/// reference to the socket, or is in a read section that the memory outlives.
 #[repr(transparent)]
 pub(crate) struct RawSock(UnsafeCell<bindings::sock>);
 
@@ -208,7 +213,7 @@ impl RawSock {
     /// Returns the memory of packets that devices hold, in bytes.
     #[inline]
     pub(crate) fn in_devices(&self) -> u32 {
-        // SAFETY: The socket is valid.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid.
         unsafe { bindings::sk_wmem_alloc_get(self.as_ptr()).max(0) as u32 }
     }
 
@@ -242,7 +247,8 @@ impl RawSock {
     /// Makes receive flow steering direct the socket's packets to the current processor.
     #[inline]
     pub(crate) fn record_flow(&self) {
-        // SAFETY: The socket is valid; the function writes to the core's table only.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid; the function writes to the
+        // core's table only.
         unsafe { bindings::sk_record_flow(self.as_ptr()) };
     }
 
@@ -256,19 +262,19 @@ impl RawSock {
     /// Counts a packet that the socket had to drop.
     #[inline]
     pub(crate) fn count_drop(&self) {
-        // SAFETY: The socket is valid.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid.
         unsafe { bindings::sk_drops_inc(self.as_ptr()) };
     }
 
     /// Returns how many packets the socket had to drop.
     pub(crate) fn drops(&self) -> u32 {
-        // SAFETY: The socket is valid.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid.
         unsafe { bindings::sk_drops_read(self.as_ptr()) as u32 }
     }
 
     /// Returns the inode number of the descriptor, 0 if there is none.
     pub(crate) fn inode(&self) -> u64 {
-        // SAFETY: The socket is valid.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid.
         unsafe { bindings::sock_ino(self.as_ptr()) }
     }
 
@@ -283,6 +289,11 @@ impl RawSock {
 
 /// A socket of protocol `P`. A reference is valid as long as the object it was borrowed from holds
 /// the socket.
+///
+/// # Invariants
+///
+/// `raw` is a valid socket that was allocated by the table of `P`, with these fields behind it, and
+/// initialized. `state` is reached by the holder of the socket lock only.
 #[repr(C)]
 pub(crate) struct Sock<P: Protocol> {
     raw: RawSock,
@@ -423,7 +434,8 @@ impl<P: Protocol> Sock<P> {
     /// still keeps its memory.
     #[inline]
     pub(crate) fn try_hold(&self) -> Option<SockRef<P>> {
-        // SAFETY: The socket is valid. A reference is made of what was just taken.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. A reference is made of what
+        // was just taken.
         unsafe { bindings::sock_tryhold(self.as_ptr()).then(|| SockRef::from_raw(self.as_ptr())) }
     }
 
@@ -527,6 +539,10 @@ impl<P: Protocol> Drop for SockRef<P> {
 
 /// Everything that the socket lock guards, borrowed from a guard: the state, and a stream's receive
 /// queue.
+///
+/// # Invariants
+///
+/// The lock of `sock` is held during the borrow, and `self` is the only way to what it guards.
 pub(crate) struct Locked<'a, P: Protocol> {
     sock: &'a Sock<P>,
     /// The protocol's state.
@@ -602,6 +618,10 @@ impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
 }
 
 /// A socket locked by the calling task. Dropping it processes the packets that came since.
+///
+/// # Invariants
+///
+/// The calling task owns the socket lock until the guard is dropped.
 pub(crate) struct Guard<'a, P: Protocol>(&'a Sock<P>, NotThreadSafe);
 
 impl<'a, P: Protocol> Guard<'a, P> {
@@ -653,6 +673,10 @@ impl<P: Protocol> Drop for Guard<'_, P> {
 }
 
 /// A socket whose spin lock is held in softirq context; a task may still own the socket.
+///
+/// # Invariants
+///
+/// The spin lock is held until the guard is dropped. `owned` says whether a task owns the socket.
 pub(crate) struct BhGuard<'a, P: Protocol> {
     sock: &'a Sock<P>,
     /// Whether a task owns it, which cannot change while the spin lock is held.

@@ -45,14 +45,14 @@ impl Pipe<'_> {
     ) -> Result<usize> {
         skb.span(offset, len).ok_or(EFAULT)?;
         let sock = sock.as_ptr();
-        // SAFETY: The socket is valid. The result is the page fragment of the task that runs this,
-        // or null.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The result is the page
+        // fragment of the task that runs this, or null.
         if unsafe { bindings::sk_task_frag(sock) }.is_null() {
             return Err(EOPNOTSUPP);
         }
-        // SAFETY: The buffer is valid, and the span lies in its data; the function only reads them,
-        // and takes references to pages. The pipe is the call's. Copies go to the task's page
-        // fragment, which only its own calls use.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid, and the span lies in its data;
+        // the function only reads them, and takes references to pages. The pipe is the call's.
+        // Copies go to the task's page fragment, which only its own calls use.
         let put = unsafe {
             bindings::skb_splice_bits(
                 skb.as_ptr(),

@@ -221,7 +221,7 @@ impl Buffer {
 
     /// Returns whether a timestamp is requested.
     pub(crate) fn is_stamped(&self) -> bool {
-        // SAFETY: The buffer is valid and borrowed.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed.
         unsafe { bindings::skb_is_stamped(self.as_ptr()) }
     }
 
@@ -240,7 +240,8 @@ impl Buffer {
 
     /// Reports that the peer has acknowledged the buffer, if that was requested.
     pub(crate) fn report_acknowledged<P: Protocol>(&self, sock: &Sock<P>) {
-        // SAFETY: The buffer is valid. The reporter is the socket, or one that it holds.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid. The reporter is the socket, or
+        // one that it holds.
         unsafe { bindings::skb_report_acked(self.as_ptr(), sock.reporter()) };
     }
 }

@@ -57,8 +57,8 @@ unsafe impl Link for LookupLink {
     }
 }
 
-// SAFETY: As above. The core declares the node as one of a list that ends with null; the two kinds
-// have the same layout.
+// SAFETY: The core leaves the node to the protocol. It declares the node as one of a list that ends
+// with null; the two kinds have the same layout.
 unsafe impl Link for PortLink {
     const OFFSET: usize = offset_of!(bindings::sock, __sk_common.__bindgen_anon_4.skc_bind_node);
 
@@ -128,7 +128,7 @@ pub(crate) struct Table<P: Protocol, L: Link> {
 
 // SAFETY: Buckets are changed under `lock` and read under RCU.
 unsafe impl<P: Protocol, L: Link> Send for Table<P, L> {}
-// SAFETY: As above.
+// SAFETY: Buckets are changed under `lock` and read under RCU.
 unsafe impl<P: Protocol, L: Link> Sync for Table<P, L> {}
 
 /// The sockets of a bucket, the latest first.

@@ -121,7 +121,7 @@ pub(super) unsafe extern "C" fn release_cb<P: Protocol>(sk: *mut bindings::sock)
     // SAFETY: The caller's promise.
     let sock = unsafe { Sock::<P>::from_raw(sk) };
     if sock.timer_missed.load(Relaxed) || P::awaits_release(sock.shared()) {
-        // SAFETY: As above.
+        // SAFETY: The caller's promise: the lock is held and bottom halves are disabled.
         unsafe { catch_up(sock) };
     }
 }

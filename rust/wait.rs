@@ -131,15 +131,16 @@ impl<P: Protocol> Call<'_, P> {
     /// Returns whether a reader should poll the device before it sleeps (`SO_BUSY_POLL`).
     #[inline]
     pub(crate) fn polls_device(&self) -> bool {
-        // SAFETY: The socket is valid; also looks at the calling task's signals.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid; also looks at the calling
+        // task's signals.
         unsafe { bindings::sk_can_busy_loop(self.as_ptr()) }
     }
 
     /// Processes frames from the device queue that the last packet came by: once, or until a packet
     /// is in the receive queue or the time of `SO_BUSY_POLL` has elapsed.
     pub(crate) fn poll_device(&self, once: bool) {
-        // SAFETY: The socket is valid. The function finds the device's queue by its number, and
-        // keeps it meanwhile.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The function finds the
+        // device's queue by its number, and keeps it meanwhile.
         unsafe { bindings::sk_busy_loop(self.as_ptr(), once.into()) };
     }
 

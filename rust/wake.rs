@@ -17,7 +17,7 @@ use kernel::ffi::{c_int, c_uint};
 impl RawSock {
     /// Wakes tasks that wait for an error.
     pub(crate) fn wake_error(&self) {
-        // SAFETY: The socket is valid; its callbacks are the core's.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid; its callbacks are the core's.
         unsafe { bindings::sk_error_report(self.as_ptr()) };
     }
 
@@ -65,7 +65,7 @@ impl RawSock {
     }
 
     fn signal(&self, how: c_uint, band: c_uint) {
-        // SAFETY: The socket is valid.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid.
         unsafe { bindings::sk_wake_async(self.as_ptr(), how as c_int, band as c_int) };
     }
 
@@ -77,7 +77,8 @@ impl RawSock {
 
     /// Wakes writers, and signals `SIGIO` owners, as the send buffer has room.
     pub(super) fn signal_write_space(&self) {
-        // SAFETY: The socket is valid; the helpers look whether it has a wait queue.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid; the helpers look whether it
+        // has a wait queue.
         unsafe {
             bindings::sk_wake(
                 self.as_ptr(),

@@ -196,7 +196,7 @@ impl Buffer {
     /// Returns whether the buffer has one of these flags (`SKBFL_*`).
     #[inline]
     fn has_page_flag(&self, flags: u32) -> bool {
-        // SAFETY: The buffer is valid and borrowed.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed.
         u32::from(unsafe { (*self.shared()).flags }) & flags != 0
     }
 
@@ -206,7 +206,7 @@ impl Buffer {
         if !self.has_page_flag(bindings::SKBFL_ZEROCOPY_ENABLE) {
             return ptr::null_mut();
         }
-        // SAFETY: The buffer is valid.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid.
         unsafe { bindings::skb_notice(self.as_ptr()) }
     }
 

@@ -100,7 +100,7 @@ impl<'a, P: Protocol> Call<'a, P> {
 
     /// Returns the descriptor's state.
     pub(crate) fn state(&self) -> SocketState {
-        // SAFETY: As above.
+        // SAFETY: The call holds the descriptor.
         match unsafe { state_cell(self.socket) }.load(Ordering::Relaxed) {
             bindings::socket_state_SS_UNCONNECTED => SocketState::Unconnected,
             bindings::socket_state_SS_CONNECTING => SocketState::Connecting,
@@ -153,7 +153,7 @@ impl<'a, P: Protocol> Deref for Closing<'a, P> {
 
 impl<P: Protocol> Drop for Closing<'_, P> {
     fn drop(&mut self) {
-        // SAFETY: The socket is valid, and its last call is here.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid, and its last call is here.
         unsafe { bindings::sock_orphan(self.0.sock.as_ptr()) };
     }
 }

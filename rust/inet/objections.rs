@@ -49,8 +49,9 @@ unsafe fn has_option_of_tcp(sock: &RawSock) -> bool {
 /// Without an IP packet, no function of the core finds the policy that selects an address.
 fn has_policy(sock: &RawSock, direction: Direction) -> bool {
     let direction = direction as c_int;
-    // SAFETY: The socket is valid and holds its namespace, the direction is one that policies are
-    // counted by; single loads, of pointers that are not followed.
+    // SAFETY: By the invariant of `RawSock`, the socket is valid and holds its namespace, the
+    // direction is one that policies are counted by; single loads, of pointers that are not
+    // followed.
     unsafe {
         bindings::sk_has_xfrm(sock.as_ptr(), direction)
             || bindings::net_has_xfrm(bindings::sock_net(sock.as_ptr()), direction)

@@ -202,7 +202,7 @@ impl<M: Streams> Prepared<M> {
         }
         // SAFETY: This is the only registration there ever is.
         unsafe { tables.fill(AF_INET, protocol, module)? };
-        // SAFETY: As above.
+        // SAFETY: This is the only registration there ever is.
         let has_inet6 = match unsafe { tables.fill(AF_INET6.into(), protocol, module) } {
             Ok(()) => true,
             Err(error) if error == EAFNOSUPPORT => false,
@@ -236,7 +236,8 @@ impl<M: Streams> Prepared<M> {
             _streams: PhantomData,
         };
         if self.has_inet6 {
-            // SAFETY: As above.
+            // SAFETY: The table is complete, and static. The value is gone after this, so it is
+            // registered once.
             let result = to_result(unsafe {
                 bindings::inet6_register(&raw mut (*tables.inet6.get()).switch)
             });
@@ -387,7 +388,8 @@ unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socket) -> c_int
         // is closed.
         M::Protocol::release(unsafe { Closing::of(&companion.sock, socket) });
         detach(&companion.sock);
-        // SAFETY: As above. TCP's socket may outlive the module.
+        // SAFETY: The descriptor is there until this call returns. TCP's socket may outlive the
+        // module.
         unsafe { StreamCall::<M>::new(socket) }.set_served(false);
     }
     // SAFETY: The socket, if there is one, is TCP's, and all of the families release it alike:
@@ -684,7 +686,7 @@ unsafe extern "C" fn sendmsg<M: Streams>(
     let (call, flags) = unsafe { (StreamCall::<M>::new(socket), (*message).msg_flags as c_int) };
     let timeout = call.sock().send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     match awaited(&call, timeout) {
-        // SAFETY: As above.
+        // SAFETY: The message is that of the call, which goes on.
         Ok(Some(companion)) => count(unsafe {
             M::Protocol::send(&call.on(companion), &mut Message::from_raw(message), len)
         }),
@@ -711,7 +713,7 @@ unsafe extern "C" fn recvmsg<M: Streams>(
     let timeout = call.sock().receive_timeout(flags & uapi::MSG_DONTWAIT != 0);
     match awaited(&call, timeout) {
         Ok(Some(companion)) => {
-            // SAFETY: As above, with the call's own message.
+            // SAFETY: The message is that of the call, which goes on.
             let mut message = unsafe { Message::from_raw(message) };
             let result = M::Protocol::receive(&call.on(companion), &mut message, len, flags);
             companion.sock.show_arrival();
@@ -767,7 +769,7 @@ unsafe extern "C" fn splice_read<M: Streams>(
         )
     };
     match awaited(&call, call.sock().receive_timeout(nonblocking)) {
-        // SAFETY: As above, with the call's own pipe.
+        // SAFETY: The call goes on, on `socket` with its file, and the pipe is its own.
         Ok(Some(companion)) => unsafe {
             splice_by(&call.on(companion), socket, position, pipe, len, flags)
         },
