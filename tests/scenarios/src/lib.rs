@@ -8,6 +8,8 @@
 
 mod bad_input;
 mod busy_polling;
+#[cfg(target_arch = "x86_64")]
+mod compat;
 mod device_changes;
 mod device_events;
 mod device_kinds;
@@ -44,6 +46,8 @@ mod esp_vanish;
 mod examples;
 mod flow_control;
 mod hostile_frames;
+#[cfg(target_arch = "x86_64")]
+mod ia32;
 mod isolation;
 mod joining;
 mod large_packets;
@@ -98,6 +102,8 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_checksum::ALL,
         esp_masks::ALL,
         esp_calls::ALL,
+        #[cfg(target_arch = "x86_64")]
+        compat::ALL,
         mapped_tcp::ALL,
         mapped_esp::ALL,
         mapped_listening::ALL,
