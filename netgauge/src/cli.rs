@@ -2,13 +2,15 @@
 
 //! The command line.
 
+use std::env;
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure, Result};
 use clap::builder::TypedValueParser as _;
 use clap::error::{ContextKind, ContextValue};
-use clap::{ArgGroup, Parser};
+use clap::{ArgGroup, CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::command::Command;
 use crate::group::coordinator::args::{GroupArgs, Options};
@@ -16,6 +18,7 @@ use crate::measuring::{self, Measuring, DEFAULT_PORT};
 use crate::pair::args::PatternArgs;
 use crate::pair::client::{ClientOptions, Planned};
 use crate::pair::Plan;
+use crate::pattern_command;
 use crate::registry::{self, Pattern};
 use crate::server::ServerOptions;
 use crate::transport::kinds;
@@ -128,7 +131,22 @@ fn without_internal(mut error: clap::Error) -> clap::Error {
 impl Cli {
     /// Parses the command line; ends the program with a message if it is wrong.
     pub fn read() -> Self {
-        Self::try_parse().unwrap_or_else(|error| without_internal(error).exit())
+        let line = env::args_os().collect();
+        Self::parse_line(line).unwrap_or_else(|error| without_internal(error).exit())
+    }
+
+    /// Parses a command line, in which a pattern may be a subcommand.
+    ///
+    /// # Errors
+    ///
+    /// The line is wrong, or asks for help.
+    pub fn parse_line(line: Vec<OsString>) -> Result<Self, clap::Error> {
+        let Some(pattern) = pattern_command::named(&line) else {
+            return Self::try_parse_from(line);
+        };
+        let mut command = pattern_command::command(Self::command(), pattern);
+        let matches = command.try_get_matches_from_mut(pattern_command::spelt_out(line))?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
 
     /// The server's options.
@@ -255,7 +273,6 @@ mod tests {
     use super::*;
     use crate::measuring::DEFAULT_ETHERTYPE;
     use clap::error::ErrorKind;
-    use clap::CommandFactory;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(std::iter::once("netgauge").chain(line.split_whitespace()))
@@ -301,6 +318,36 @@ mod tests {
         assert!(parse("--server").unwrap().command.is_none());
         assert!(parse("--server completions bash").is_err());
         assert!(parse("completions bash --server").is_err());
+    }
+
+    #[test]
+    fn a_pattern_is_a_subcommand() {
+        let line = |text: &str| text.split_whitespace().map(OsString::from).collect();
+        let parse = |text| Cli::parse_line(line(text));
+        let cli = parse("netgauge flood --eor --connect h -m tcp").unwrap();
+        assert_eq!(cli.pattern, "flood");
+        assert!(cli.pattern_args.eor && cli.command.is_none());
+        let cli = parse("netgauge incast --clients 1,2 --netns a,b,c").unwrap();
+        let pattern = registry::many(&cli.pattern).unwrap().unwrap();
+        assert_eq!(pattern.info.name, "one-many");
+        // The options of others are refused, as with -x.
+        let cli = parse("netgauge one-one --block 1M --connect h").unwrap();
+        let error = cli.client_options("h").err().unwrap().to_string();
+        assert!(
+            error.contains("--block is an option of pattern bulk"),
+            "{error}"
+        );
+        let error = parse("netgauge flood -x bulk --connect h").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ArgumentConflict);
+        let help = parse("netgauge flood --help").unwrap_err().to_string();
+        assert!(
+            help.contains("Usage: netgauge flood --connect <HOST>"),
+            "{help}"
+        );
+        assert!(
+            !help.contains("--block") && !help.contains("completions"),
+            "{help}"
+        );
     }
 
     #[test]

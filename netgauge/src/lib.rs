@@ -44,6 +44,7 @@ pub mod measuring;
 pub mod pair;
 pub mod participate;
 pub mod pattern;
+pub mod pattern_command;
 #[cfg(feature = "pictures")]
 pub mod picture;
 pub mod picture_file;
