@@ -116,8 +116,8 @@ pub fn nonce_of_query(payload: &[u8]) -> Option<Nonce> {
     }
 }
 
-/// The header of the answer to a query with the header `query`. A query may come from
-/// port 0, since nothing answers an answer.
+/// The header of the answer to a query with the header `query`. Queries from port 0 are answered
+/// too, since answers are never answered.
 pub const fn answer_to(query: &Header) -> Header {
     Header {
         src: 0,

@@ -17,7 +17,7 @@
 //! * There is no TIME-WAIT. The side that acknowledges the other's FIN last forgets the connection.
 //!   If that acknowledgement is lost, the FIN is retransmitted, finds no socket and is answered
 //!   with RST. So once the peer's FIN has arrived and ours was sent, a RST is a clean end in two
-//!   cases. Either only our FIN is unacknowledged. Or the RST comes from a host that does not know
+//!   cases: if only our FIN is unacknowledged, or if the RST comes from a host that does not know
 //!   the connection ([`reset_for`](super::reset_for)), not from a peer that gives up, and that host
 //!   may have received everything. It may if we have retransmitted or probed since our FIN was
 //!   first sent, or if the RST answers the FIN, which may have been duplicated, and no packet
