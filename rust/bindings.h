@@ -5,6 +5,7 @@
  * that get bindings.
  */
 #include <linux/crc32c.h>
+#include <linux/errqueue.h>
 #include <linux/etherdevice.h>
 #include <linux/hrtimer.h>
 #include <linux/if_arp.h>
@@ -44,8 +45,6 @@ static const gfp_t ENET_GFP_TASK __maybe_unused = GFP_KERNEL_ACCOUNT;
 static const __u32 ENET_STAMP_STAGES __maybe_unused = SOF_TIMESTAMPING_TX_RECORD_MASK;
 static const __u32 ENET_STAMP_NUMBERS __maybe_unused = SOF_TIMESTAMPING_OPT_ID;
 static const __u32 ENET_STAMP_CHOSEN __maybe_unused = SOCKCM_FLAG_TS_OPT_ID;
-static const __u32 ENET_STAMP_ALONE __maybe_unused = SOF_TIMESTAMPING_OPT_TSONLY;
-static const __u32 ENET_STAMP_STATS __maybe_unused = SOF_TIMESTAMPING_OPT_STATS;
 static const __u32 ENET_SOCK_MIN_SNDBUF __maybe_unused = SOCK_MIN_SNDBUF;
 static const __u32 ENET_SOCK_MIN_RCVBUF __maybe_unused = SOCK_MIN_RCVBUF;
 /*

@@ -70,6 +70,7 @@ H(void, sk_error_report, (struct sock *sk), sk_error_report(sk))
 H(struct net *, sock_net, (const struct sock *sk), return sock_net(sk))
 H(void, sk_drops_inc, (struct sock *sk), sk_drops_inc(sk))
 H(int, sk_drops_read, (struct sock *sk), return sk_drops_read(sk))
+H(void, sock_recv_timestamp, (struct msghdr *msg, struct sock *sk, struct sk_buff *skb), sock_recv_timestamp(msg, sk, skb))
 H(void, sock_recv_cmsgs, (struct msghdr *msg, struct sock *sk, struct sk_buff *skb), sock_recv_cmsgs(msg, sk, skb))
 H(void, sock_prot_inuse_add, (struct net *net, struct proto *prot, int val), sock_prot_inuse_add(net, prot, val))
 H(int, sk_wmem_alloc_get, (const struct sock *sk), return sk_wmem_alloc_get(sk))
@@ -237,6 +238,7 @@ H(bool, skb_is_stamped, (const struct sk_buff *skb), return skb_shinfo(skb)->tx_
 H(void, skb_pass_stamp, (struct sk_buff *to, const struct sk_buff *from), skb_shinfo(to)->tx_flags |= skb_shinfo(from)->tx_flags & SKBTX_ANY_TSTAMP; skb_shinfo(to)->tskey = skb_shinfo(from)->tskey)
 H(void, skb_hand_on_stamp, (struct sk_buff *to, struct sk_buff *from), skb_shinfo(to)->tx_flags = skb_shinfo(from)->tx_flags & SKBTX_ANY_TSTAMP; skb_shinfo(to)->tskey = skb_shinfo(from)->tskey; TCP_SKB_CB(to)->txstamp_ack = TCP_SKB_CB(from)->txstamp_ack; skb_shinfo(from)->tx_flags = 0; TCP_SKB_CB(from)->txstamp_ack = 0)
 H(void, skb_report_acked, (struct sk_buff *skb, struct sock *sk), if (TCP_SKB_CB(skb)->txstamp_ack) __skb_tstamp_tx(skb, NULL, NULL, sk, SCM_TSTAMP_ACK))
+H(const struct sock_extended_err *, skb_report, (struct sk_buff *skb), return &SKB_EXT_ERR(skb)->ee)
 /* Takes the timestamps of the queueing discipline and of the driver. */
 H(void, skb_stamp_inside, (struct sk_buff *skb), if (likely(!(skb_shinfo(skb)->tx_flags & SKBTX_ANY_TSTAMP))) return; __skb_tstamp_tx(skb, NULL, NULL, skb->sk, SCM_TSTAMP_SCHED); skb_tx_timestamp(skb))
 

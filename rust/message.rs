@@ -7,18 +7,32 @@
 use super::{
     bindings,
     family::ADDRESS_LEN,
-    skb::Buffer,
+    skb::{Buffer, Skb},
     sock::{Protocol, RawSock, Sock},
     zerocopy::Notice,
 };
 use crate::net::errno::prelude::*;
-use core::{marker::PhantomData, mem::MaybeUninit, ptr, slice};
+use core::{
+    marker::PhantomData,
+    mem::{self, MaybeUninit},
+    ptr, slice,
+};
 use kernel::ffi::c_int;
 
 /// Up to this many bytes are copied by way of the stack. The kernel checks every copy from or to a
 /// user whose length varies (`CONFIG_HARDENED_USERCOPY`): a check of the stack takes far less time
 /// than a search for the slab of a heap object.
 pub(super) const SHORT: usize = 64;
+
+/// Bytes of the longest address in a report, that of IPv6.
+const ADDRESS: usize = mem::size_of::<bindings::sockaddr_in6>();
+
+/// The data of the control message with a report.
+#[repr(C)]
+struct Report {
+    error: bindings::sock_extended_err,
+    offender: [u8; ADDRESS],
+}
 
 /// Priority, mark and send time of a send call's frames: from its control messages, or else from
 /// the socket's options.
@@ -194,6 +208,9 @@ impl Message<'_> {
     /// bytes of the packet that it is about, and the error as a control message `kind` of `level`.
     /// Returns the bytes delivered.
     ///
+    /// No header is read in the packet. A companion's reports have the form of TCP's, in which the
+    /// address of an offender follows the error; there is none, so it is zeroes.
+    ///
     /// # Errors
     ///
     /// `EAGAIN` if there is no report, `EFAULT` if the packet could not be written.
@@ -205,13 +222,35 @@ impl Message<'_> {
         level: c_int,
         kind: c_int,
     ) -> Result<usize> {
-        let len = c_int::try_from(len).unwrap_or(c_int::MAX);
-        let (level, kind) = sock.report_kind(level, kind);
-        // SAFETY: Socket and message are valid for the receive call that runs, and the queue has a
-        // lock of its own.
-        let code =
-            unsafe { bindings::sock_recv_errqueue(sock.as_ptr(), self.raw, len, level, kind) };
-        usize::try_from(code).map_err(|_| Error::from_errno(code))
+        let (level, kind, address) = sock.report_kind(level, kind);
+        // SAFETY: The socket is valid, and the queue has a lock of its own. The result is null, or a
+        // buffer that is ours.
+        let report = unsafe { Skb::from_raw(bindings::sock_dequeue_err_skb(sock.as_ptr())) };
+        let report = report.ok_or(EAGAIN)?;
+        let copied = report.len().min(len);
+        self.put(&report, 0, copied)?;
+        // SAFETY: A buffer of an error queue has the error in its control block. The message is that
+        // of the running call, and the record is longer than any address.
+        unsafe {
+            let record = Report {
+                error: ptr::read(bindings::skb_report(report.as_ptr())),
+                offender: [0; ADDRESS],
+            };
+            let size = mem::size_of_val(&record.error).saturating_add(address.min(ADDRESS));
+            if copied < report.len() {
+                (*self.raw).msg_flags |= bindings::MSG_TRUNC;
+            }
+            bindings::sock_recv_timestamp(self.raw, sock.as_ptr(), report.as_ptr());
+            bindings::put_cmsg(
+                self.raw,
+                level,
+                kind,
+                size as c_int,
+                ptr::from_ref(&record).cast_mut().cast(),
+            );
+            (*self.raw).msg_flags |= bindings::MSG_ERRQUEUE;
+        }
+        Ok(copied)
     }
 
     /// Delivers the timestamp of `skb`, if the user asked for it.

@@ -9,14 +9,14 @@
 //! [`net/core/skbuff.c`](srctree/net/core/skbuff.c) (`__skb_tstamp_tx`)
 
 use super::{
-    bindings::{self, ENET_STAMP_ALONE, ENET_STAMP_CHOSEN, ENET_STAMP_NUMBERS, ENET_STAMP_STATS},
+    bindings::{self, ENET_STAMP_CHOSEN, ENET_STAMP_NUMBERS},
     message::Message,
     skb::{Buffer, Skb},
     sock::{field, Protocol, RawSock, Sock},
 };
 use crate::net::errno::prelude::*;
 use core::{
-    ptr,
+    mem, ptr,
     sync::atomic::{AtomicI32, Ordering::Relaxed},
 };
 use kernel::ffi::c_int;
@@ -182,31 +182,27 @@ impl RawSock {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Returns the level and type of the control message with a report: a companion uses those of
-    /// the socket in front of it.
-    pub(super) fn report_kind(&self, level: c_int, kind: c_int) -> (c_int, c_int) {
+    /// Returns the level and type of the control message with a report, and the bytes of its
+    /// offender's address. A companion's are those of the socket in front of it, whose reports have
+    /// room for an address of its family.
+    pub(super) fn report_kind(&self, level: c_int, kind: c_int) -> (c_int, c_int, usize) {
         const AF_INET6: u16 = bindings::AF_INET6 as u16;
         let Some(front) = self.tcp_front() else {
-            return (level, kind);
+            return (level, kind, 0);
         };
-        let (level, kind) = match front.family() {
-            AF_INET6 => (bindings::SOL_IPV6, bindings::IPV6_RECVERR),
-            _ => (bindings::SOL_IP, bindings::IP_RECVERR),
+        let (level, kind, address) = match front.family() {
+            AF_INET6 => (
+                bindings::SOL_IPV6,
+                bindings::IPV6_RECVERR,
+                mem::size_of::<bindings::sockaddr_in6>(),
+            ),
+            _ => (
+                bindings::SOL_IP,
+                bindings::IP_RECVERR,
+                mem::size_of::<bindings::sockaddr_in>(),
+            ),
         };
-        (level as c_int, kind as c_int)
-    }
-
-    /// Returns the socket that gets the reports: for a companion the one in front of it, whose
-    /// program then gets the reports that TCP gives. But TCP's functions would look for an IP
-    /// header in a report with the packet, and for TCP's statistics: such reports stay with the
-    /// companion.
-    fn reporter(&self) -> *mut bindings::sock {
-        let flags = self.stamp_flags() & (ENET_STAMP_ALONE | ENET_STAMP_STATS);
-        if flags == ENET_STAMP_ALONE {
-            self.front()
-        } else {
-            self.as_ptr()
-        }
+        (level as c_int, kind as c_int, address)
     }
 }
 
@@ -240,9 +236,8 @@ impl Buffer {
 
     /// Reports that the peer has acknowledged the buffer, if that was requested.
     pub(crate) fn report_acknowledged<P: Protocol>(&self, sock: &Sock<P>) {
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid. The reporter is the socket, or
-        // one that it holds.
-        unsafe { bindings::skb_report_acked(self.as_ptr(), sock.reporter()) };
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid, and so is the borrowed socket.
+        unsafe { bindings::skb_report_acked(self.as_ptr(), sock.as_ptr()) };
     }
 }
 
@@ -250,12 +245,15 @@ impl Skb {
     /// Makes `sock` the owner, until the frame has been sent or is received on this host: the
     /// socket that gets the reports. A socket whose last reference is gone becomes no owner, nor
     /// does any while the module is unloaded. Call this before the frame gets its class.
+    ///
+    /// A companion's reports never go to the socket in front of it. Whatever queues a report decides
+    /// by the owner's flags at that time whether it has the frame, and TCP's functions would read
+    /// fields of IP's header in that.
     pub(crate) fn set_owner<P: Protocol>(&mut self, sock: &Sock<P>) {
         if let Some(held) = sock.try_hold().filter(|held| P::vtable().pin(held)) {
             // SAFETY: The buffer is ours. A socket with a reference can own more, and is freed
-            // after what it owns: the module is there until then. The reporter is it, or one that
-            // it has a reference to.
-            unsafe { bindings::skb_set_owner_w(self.as_ptr(), held.reporter()) };
+            // after what it owns: the module is there until then.
+            unsafe { bindings::skb_set_owner_w(self.as_ptr(), held.as_ptr()) };
         }
     }
 }

@@ -724,8 +724,8 @@ unsafe extern "C" fn recvmsg<M: Streams>(
     }
 }
 
-/// Receives a report of the error queue: TCP's socket has those about zero-copy sends, where
-/// programs expect them, and the companion has its own.
+/// Receives a report of an error queue: TCP's socket has those about zero-copy sends, which have no
+/// packet; the companion has those about its frames.
 fn receive_report<M: Streams>(
     call: &StreamCall<'_, M>,
     message: *mut bindings::msghdr,

@@ -57,6 +57,8 @@ pub struct Report {
     pub times: [bool; 3],
     /// Bytes of the packet.
     pub length: usize,
+    /// Bytes of the offender's address, and whether one of them is set.
+    pub offender: (usize, bool),
     /// `msg_flags`.
     pub flags: i32,
 }
@@ -103,7 +105,7 @@ pub fn report(socket: &Socket, time: Duration) -> Result<Option<Report>> {
     let wanted = [(SOL_SOCKET, libc::SO_TIMESTAMPING), kind];
     same([kind_of(times), kind_of(about)], wanted, "control messages")?;
     // struct sock_extended_err: errno, origin, type, code, padding, info, data.
-    let about = about.data.first_chunk::<16>().context("too short")?;
+    let (about, offender) = about.data.split_first_chunk::<16>().context("too short")?;
     let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| about[at + i]));
     ensure!(
         word(0) == libc::ENOMSG as u32 && about[4] == ORIGIN && about[5..8] == [0; 3],
@@ -115,6 +117,7 @@ pub fn report(socket: &Socket, time: Duration) -> Result<Option<Report>> {
         number: word(12),
         times: of_now(&times.data),
         length,
+        offender: (offender.len(), offender.iter().any(|byte| *byte != 0)),
         flags,
     }))
 }

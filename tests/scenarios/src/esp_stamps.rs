@@ -4,13 +4,16 @@
 
 use io_uring::{opcode, types::Fd};
 
-use guest::address::{internet6, EP_SO_ZEROCOPY, ESP_SO_CHECKSUM, IPPROTO_ENET};
-use guest::mapped::{dial, is_esp, known, listener, MAPPED};
+use guest::address::{internet, internet6, EP_SO_ZEROCOPY, ESP_SO_CHECKSUM, IPPROTO_ENET};
+use guest::control::receive_with_control;
+use guest::mapped::{is_esp, known, listener, stream, MAPPED};
 use guest::prelude::*;
 use guest::stamps::{
-    report, reports, set, OPT_ID, OPT_TSONLY, SOFTWARE, TX_ACK, TX_SCHED, TX_SOFTWARE,
+    report, reports, set, OPT_CMSG, OPT_ID, OPT_TSONLY, SOFTWARE, TX_ACK, TX_SCHED, TX_SOFTWARE,
 };
 use guest::uring::Ring;
+
+use crate::error_queue::{has_etf, want_reports, ETF};
 
 scenarios! {
     direct esp_stamps_of_packets_that_are_cut = cut;
@@ -250,39 +253,85 @@ fn records_by_uring(lab: &Lab) -> Outcome {
     eventually("an acknowledgement", || Ok(ask(&client, 1)? == 0))
 }
 
+/// Two mapped sockets with a connection of ESP. The client is of `family`.
+fn mapped_pair(lab: &Lab, family: i32, port: u16) -> Result<(Socket, Socket)> {
+    let listener = listener(&lab.b, MAPPED, port, 4)?;
+    let client = stream(&lab.a, family, IPPROTO_ENET)?;
+    let mut address = [0; 16];
+    address[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 2]);
+    client.connect_bytes(&match family {
+        libc::AF_INET6 => internet6(address, port),
+        _ => internet([10, 0, 0, 2], port),
+    })?;
+    let (server, _) = listener.accept(0)?;
+    ensure!(is_esp(&client), "TCP carries the connection");
+    Ok((client, server))
+}
+
 fn ipv6(lab: &Lab) -> Outcome {
     lab.calm()?;
     known(lab)?;
-    let listener = listener(&lab.b, MAPPED, 219, 4)?;
-    let made = lab
-        .a
-        .namespace
-        .within(|| Socket::new(libc::AF_INET6, libc::SOCK_STREAM, IPPROTO_ENET))?;
-    let client = made?;
-    let mut address = [0; 16];
-    address[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 2]);
-    client.connect_bytes(&internet6(address, 219))?;
-    let (server, _) = listener.accept(0)?;
-    ensure!(is_esp(&client), "TCP carries the connection");
+    let (client, server) = mapped_pair(lab, libc::AF_INET6, 219)?;
     many(&client, &server)
 }
 
-/// The report has a frame of ESP, which lacks the fields of IP's control messages.
+/// A report may have a frame of ESP, which lacks the fields of IP's control messages. The option may
+/// change between the send and the report.
 fn with_packets(lab: &Lab) -> Outcome {
-    const OPT_CMSG: u32 = 1 << 10;
+    const LENGTH: usize = 14 + 11 + 3;
     lab.calm()?;
     known(lab)?;
-    let listener = listener(&lab.b, MAPPED, 220, 4)?;
-    let client = dial(&lab.a, MAPPED, 220)?;
-    let (server, _) = listener.accept(0)?;
-    ensure!(is_esp(&client), "TCP carries the connection");
-    for option in [libc::IP_PKTINFO, libc::IP_RECVTTL, libc::IP_RECVTOS] {
-        client.set_int_option(libc::SOL_IP, option, 1)?;
+    for (family, port, address) in [(libc::AF_INET, 220, 16), (libc::AF_INET6, 221, 28)] {
+        let (client, server) = mapped_pair(lab, family, port)?;
+        for option in [libc::IP_PKTINFO, libc::IP_RECVTTL, libc::IP_RECVTOS] {
+            client.set_int_option(libc::SOL_IP, option, 1)?;
+        }
+        let stage = TX_SOFTWARE | SOFTWARE | OPT_ID | OPT_CMSG;
+        let line = ["netem", "delay", "300ms"];
+        for late in [false, true] {
+            if late {
+                lab.a.queue("add", &line)?;
+                set(&client, stage | OPT_TSONLY)?;
+            } else {
+                set(&client, stage)?;
+            }
+            client.send_all(b"abc")?;
+            set(&client, stage)?;
+            let found = report(&client, patience())?.context("a report")?;
+            same(found.stage, "sent", "a report")?;
+            same(found.length, LENGTH, "bytes of the frame")?;
+            same(found.offender, (address, false), "the offender")?;
+            receives(&server, b"abc")?;
+        }
+        lab.a.queue("del", &[])?;
+        while report(&client, Duration::ZERO)?.is_some() {}
+        set(&client, stage | OPT_TSONLY)?;
+        client.send_all(b"abc")?;
+        let found = report(&client, patience())?.context("a report")?;
+        same((found.stage, found.length), ("sent", 0), "a report")?;
+        same(found.offender, (address, false), "the offender")?;
+        receives(&server, b"abc")?;
+        refused_by_discipline(lab, &client, &server)?;
     }
-    set(&client, TX_SOFTWARE | SOFTWARE | OPT_ID | OPT_CMSG)?;
+    Ok(())
+}
+
+/// The queueing discipline reports a frame that it does not send, whatever the socket's flags.
+fn refused_by_discipline(lab: &Lab, client: &Socket, server: &Socket) -> Outcome {
+    if !has_etf()? {
+        return Ok(());
+    }
+    want_reports(client)?;
+    lab.a.queue("add", &ETF)?;
     client.send_all(b"abc")?;
-    receives(&server, b"abc")?;
-    let found = report(&client, patience())?.context("a report")?;
-    same((found.stage, found.number), ("sent", 2), "a report")?;
-    same(found.length, 14 + 11 + 3, "bytes of the frame")
+    await_events(client, libc::POLLIN)?;
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    let (_, _, control) = receive_with_control(client, flags, 512)?;
+    let kinds = [libc::IP_RECVERR, libc::IPV6_RECVERR];
+    let about = control.iter().find(|one| kinds.contains(&one.kind));
+    let about = &about.context("a report")?.data;
+    same(about.get(4), Some(&6), "SO_EE_ORIGIN_TXTIME")?;
+    ensure!(about[16..].iter().all(|byte| *byte == 0), "{about:?}");
+    lab.a.queue("del", &[])?;
+    comes_next(server, b"abc")
 }
