@@ -221,8 +221,12 @@ impl RawSock {
 impl<P: Protocol> Sock<P> {
     /// Copies the options of `front`, whose companion this is. Returns a changed `SO_RCVLOWAT`,
     /// which the protocol applies.
+    ///
+    /// The core wakes writers when it raises `SO_SNDBUF` of `front`, which is too early: a writer
+    /// may have run since, found the limit unchanged here, and gone back to sleep.
     pub(super) fn adopt_options(&self, front: &RawSock) -> Option<c_int> {
-        let _guard = self.lock();
+        let mut guard = self.lock();
+        let before = self.send_limit();
         // SAFETY: The lock is held.
         unsafe {
             self.copy_options(front);
@@ -235,6 +239,9 @@ impl<P: Protocol> Sock<P> {
             // of its own.
             let limit = ptr::read_volatile(field!(front, sk_max_pacing_rate));
             ptr::write_volatile(field!(self, sk_pacing_rate), limit);
+        }
+        if self.send_limit() > before {
+            guard.locked().wake_writers();
         }
         // SAFETY: Single loads.
         let (mark, own) = unsafe {

@@ -56,6 +56,7 @@ mod lifetimes;
 mod macsec;
 mod manual;
 mod mapped_attempts;
+mod mapped_buffers;
 mod mapped_disconnecting;
 mod mapped_esp;
 mod mapped_listening;
@@ -110,6 +111,7 @@ pub fn all() -> Vec<&'static Scenario> {
         mapped_attempts::ALL,
         mapped_disconnecting::ALL,
         mapped_objections::ALL,
+        mapped_buffers::ALL,
         mapped_options::ALL,
         mapped_without::ALL,
         enet_run::ALL,

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Buffers of mapped sockets: a send buffer that grows.
+
+use guest::mapped::{dial, is_esp, known, listener, MAPPED};
+use guest::prelude::*;
+use guest::priority::first_of_all;
+use guest::processor::run_on;
+use guest::transfer::fill;
+
+scenarios! {
+    direct mapped_writer_continues_when_its_send_buffer_grows = larger_buffer;
+}
+
+/// A connection by ESP: client and server.
+fn pair(lab: &Lab, port: u16) -> Result<[Socket; 2]> {
+    let listener = listener(&lab.b, MAPPED, port, 4)?;
+    let client = dial(&lab.a, MAPPED, port)?;
+    let (server, _) = listener.accept(0)?;
+    ensure!(is_esp(&client) && is_esp(&server), "TCP carries it");
+    Ok([client, server])
+}
+
+/// The number of the calling thread.
+fn own_number() -> i32 {
+    // SAFETY: The call has no arguments and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// The writer has a higher priority than the thread that raises the limit, on the same processor: it
+/// runs as soon as anything wakes it.
+fn larger_buffer(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let [client, server] = pair(lab, 872)?;
+    server.set_so(libc::SO_RCVBUF, 0)?;
+    client.set_so(libc::SO_SNDBUF, 0)?;
+    fill(&client)?;
+    let number = AtomicUsize::new(0);
+    beside(
+        || {
+            run_on(0)?;
+            first_of_all()?;
+            number.store(own_number() as usize, Ordering::Relaxed);
+            client.send(&[1; 1000], 0)?;
+            Ok(())
+        },
+        || {
+            run_on(0)?;
+            eventually("the writer sleeps", || {
+                let path = format!("/proc/self/task/{}/stat", number.load(Ordering::Relaxed));
+                Ok(fs::read_to_string(path).is_ok_and(|stat| stat.contains(") S ")))
+            })?;
+            client.set_so(libc::SO_SNDBUF, 200_000)?;
+            Ok(())
+        },
+    )?;
+    Ok(())
+}
