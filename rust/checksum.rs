@@ -26,6 +26,13 @@ pub(crate) const CHECKSUM_LEN: usize = 4;
 unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     let mut crc = !0;
     let mut done = 0;
+    // SAFETY: The caller's promise.
+    let linear = unsafe { Buffer::from_raw(skb) }.head();
+    let end = from.wrapping_add(len) as usize;
+    if let Some(bytes) = linear.get(from as usize..end) {
+        // SAFETY: The function reads the bytes that are borrowed.
+        return !unsafe { bindings::crc32c(crc, bytes.as_ptr().cast(), bytes.len()) };
+    }
     // SAFETY: The caller's promise. All zeroes is a state; the first function fills it in. Each
     // block that the second one returns is readable until it is called again. It is called until
     // there is none, so that no page stays mapped.
@@ -99,6 +106,35 @@ pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -
         }
         let gfp = Context::Softirq.gfp();
         bindings::pskb_expand_head(skb, 0, CHECKSUM_LEN as c_int, gfp) == 0 && buffer.put(&bytes)
+    }
+}
+
+impl Buffer {
+    /// Returns a clone of the data with `header` in front and the checksum of both behind them,
+    /// `mask` added, as [`with_header`](Self::with_header) does. Returns `None` also without
+    /// tailroom for the checksum, if the data are not linear, or if a clone shares them.
+    ///
+    /// The checksum is in the memory behind this buffer's data, which does not become longer while a
+    /// clone shares it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn with_header_and_sum(
+        &self,
+        header: &[u8],
+        mask: u32,
+        context: Context,
+    ) -> Option<Skb> {
+        if self.is_cloned() || self.tailroom() < CHECKSUM_LEN {
+            return None;
+        }
+        let mut clone = self.with_header(header, context)?;
+        // SAFETY: The clone is ours, and its data linear, since there is tailroom. No other clone
+        // uses what is behind the data, and this buffer is borrowed.
+        unsafe {
+            let bytes = sum(clone.as_ptr(), 0, clone.len() as u32) ^ mask;
+            clone.extend(&bytes.to_be_bytes());
+        }
+        Some(clone)
     }
 }
 

@@ -60,14 +60,16 @@ impl Drop for Page {
     }
 }
 
-/// A queue of filled pages, oldest first.
+/// The filled pages that a stream keeps.
 pub(crate) struct PageRing(Option<KBox<Filled>>);
 
-/// The entries that are not empty are the `count` ones from `first` on, wrapping.
+/// The pages are the first `count` entries; the others are empty.
 struct Filled {
     pages: [Option<Page>; MOST],
-    first: usize,
     count: usize,
+    /// The entry that the next search begins with. Pages mostly lose their other references in the
+    /// order in which they were filled.
+    next: usize,
 }
 
 impl PageRing {
@@ -86,7 +88,8 @@ impl PageRing {
 
     /// Makes `pages` offer bytes that are free to be written: the rest of its page, a page of the
     /// ring without other references, or a new page. A page that is full is added to the ring,
-    /// which keeps `bytes` at most. Returns `false` without memory. The task may sleep.
+    /// which keeps twice `bytes` at most: what is in flight, and as much again with the receiver, if
+    /// that is on this host, or free. Returns `false` without memory. The task may sleep.
     ///
     /// # Safety
     ///
@@ -104,51 +107,47 @@ impl PageRing {
         unsafe { bindings::skb_page_frag_refill(1, pages, Context::Task.gfp()) }
     }
 
-    /// Keeps a full page, and returns the oldest page if that has no other references.
+    /// Keeps a full page, and returns a page that has no other references. A page that has some is
+    /// not replaced by the full one: that would free each page just before its turn as soon as more
+    /// is in flight than the ring holds.
     fn exchange(&mut self, full: Page, bytes: u32) -> Option<Page> {
-        let most = bytes.checked_div(full.size).unwrap_or(0) as usize;
+        let most = bytes.saturating_mul(2).checked_div(full.size).unwrap_or(0) as usize;
         if self.0.is_none() && most > 0 {
             self.0 = Filled::new();
         }
-        let filled = self.0.as_deref_mut()?;
-        while filled.count >= most.min(MOST) {
-            filled.pop()?;
-        }
-        filled.push(full);
-        filled.oldest().filter(|page| page.is_ours())?;
-        filled.pop()
+        self.0.as_deref_mut()?.exchange(full, most)
     }
 }
 
 impl Filled {
-    /// Creates an empty queue; `None` without memory.
+    /// Creates a store without pages; returns `None` without memory.
     fn new() -> Option<KBox<Self>> {
         let filled = Filled {
             pages: [const { None }; MOST],
-            first: 0,
             count: 0,
+            next: 0,
         };
         KBox::new(filled, GFP_KERNEL_ACCOUNT).ok()
     }
 
-    fn oldest(&self) -> Option<&Page> {
-        self.pages.get(self.first)?.as_ref()
-    }
-
-    /// Adds a page as the newest, if there is room.
-    fn push(&mut self, page: Page) {
-        let behind = self.first.wrapping_add(self.count) % MOST;
-        if let Some(place @ None) = self.pages.get_mut(behind) {
-            *place = Some(page);
+    fn exchange(&mut self, full: Page, most: usize) -> Option<Page> {
+        while self.count > most {
+            self.count = self.count.wrapping_sub(1);
+            self.pages.get_mut(self.count)?.take();
+        }
+        for step in 0..self.count {
+            let index = self.next.wrapping_add(step);
+            let index = index.checked_sub(self.count).unwrap_or(index);
+            let page = self.pages.get_mut(index)?.as_mut()?;
+            if page.is_ours() {
+                self.next = index.wrapping_add(1);
+                return Some(core::mem::replace(page, full));
+            }
+        }
+        if self.count < most.min(MOST) {
+            *self.pages.get_mut(self.count)? = Some(full);
             self.count = self.count.wrapping_add(1);
         }
-    }
-
-    /// Removes the oldest page.
-    fn pop(&mut self) -> Option<Page> {
-        let page = self.pages.get_mut(self.first)?.take()?;
-        self.first = self.first.wrapping_add(1) % MOST;
-        self.count = self.count.wrapping_sub(1);
-        Some(page)
+        None
     }
 }

@@ -429,12 +429,23 @@ impl Buffer {
         if !self.takes(bytes.len()) {
             return false;
         }
-        // SAFETY: The tailroom was just checked, and nobody else has it.
+        // SAFETY: The tailroom was just checked, and no clone shares it.
+        unsafe { self.extend(bytes) };
+        true
+    }
+
+    /// Appends `bytes` to the linear data.
+    ///
+    /// # Safety
+    ///
+    /// There is so much [`tailroom`](Self::tailroom), and no other descriptor uses it.
+    #[inline(always)]
+    pub(super) unsafe fn extend(&mut self, bytes: &[u8]) {
+        // SAFETY: The caller's promise.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.end(), bytes.len());
             self.grow(bytes.len());
         }
-        true
     }
 
     /// Appends `len` bytes of `from`, from `offset` on. Returns `false` if either is too short, or

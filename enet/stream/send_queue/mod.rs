@@ -223,6 +223,7 @@ impl Sending {
     }
 
     /// Returns the bytes of a packet's checksum, 0 without checksums.
+    #[inline]
     fn checksum_len(&self) -> usize {
         if self.with_checksum {
             CHECKSUM_LEN
@@ -421,10 +422,11 @@ impl Sending {
             take
         };
         let headroom = self.headroom.saturating_add(HEADER_LEN);
+        let room = size.saturating_add(self.checksum_len());
         let mut skb = self
             .skb_pool
-            .take(headroom, size)
-            .or_else(|| Skb::alloc(headroom, size, Context::Task))
+            .take(headroom, room)
+            .or_else(|| Skb::alloc(headroom, room, Context::Task))
             .ok_or(ENOBUFS)?;
         skb.put_from(msg, take)?;
         skb.release_header();
@@ -486,7 +488,15 @@ impl Sending {
                 .with_header(&header.with_checksum(false).emit(), Context::Softirq)
                 .ok_or(ENOBUFS);
         }
-        if !clones || self.with_checksum && count == 1 {
+        let single = self.with_checksum && count == 1;
+        if single && clones {
+            let header = header.with_checksum(true).emit();
+            if let Some(mut skb) = kept.with_header_and_sum(&header, mask, Context::Softirq) {
+                kept.pass_stamp(&mut skb);
+                return Ok(skb);
+            }
+        }
+        if single || !clones {
             return self.copy(header, mask);
         }
         let mut skb = kept
@@ -501,8 +511,9 @@ impl Sending {
         Ok(skb)
     }
 
-    /// Returns as [`packets`](Self::packets) one packet outside of stores that must not be a clone,
-    /// since a clone has no room of its own for a checksum.
+    /// Returns as [`packets`](Self::packets) one packet outside of stores, in memory of its own: a
+    /// tunnel's headers do not fit in front of it, or an earlier clone still has its checksum behind
+    /// it.
     #[cold]
     #[inline(never)]
     fn copy(&mut self, header: Header, mask: u32) -> Result<Skb> {
