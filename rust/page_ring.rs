@@ -13,8 +13,8 @@ use super::{bindings, skb::Context};
 use crate::net::errno::prelude::*;
 use core::ptr::{self, NonNull};
 
-/// Most pages that one stream keeps: 1 MiB for pages of 32 KiB.
-const MOST: usize = 32;
+/// Most pages that one stream keeps: 4 MiB for pages of 32 KiB.
+const MOST: usize = 128;
 
 /// A reference to a page, possibly one of a higher order, of `size` bytes.
 struct Page {
@@ -135,6 +135,7 @@ impl Filled {
             self.count = self.count.wrapping_sub(1);
             self.pages.get_mut(self.count)?.take();
         }
+        self.next = self.next.min(self.count);
         for step in 0..self.count {
             let index = self.next.wrapping_add(step);
             let index = index.checked_sub(self.count).unwrap_or(index);
