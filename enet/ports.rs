@@ -9,7 +9,7 @@ use crate::{
         bh_lock::BhLock,
         random,
         sock::{Protocol, RawSock, Sock, TcpState},
-        table::{Link, Table},
+        table::{Link, Table, TableGuard},
     },
 };
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering::Relaxed};
@@ -121,8 +121,8 @@ impl Binding {
         self.lapsed.store(true, Relaxed);
     }
 
-    /// Forgets a released port; the socket is in no table.
-    pub(crate) fn clear(&self) {
+    /// Forgets a released port; the socket is in no table, which is locked.
+    fn clear(&self) {
         self.port.store(0, Relaxed);
         self.ifindex.store(0, Relaxed);
     }
@@ -292,14 +292,36 @@ pub(crate) fn allowed(sock: &RawSock, port: u16) -> Result {
     }
 }
 
-/// Releases the socket's port, if it has one.
+/// Releases the socket's port, if it has one. The binding keeps its number.
 pub(crate) fn give_back<P: Protocol, L: Link>(
     ports: &Ports<P, L>,
     sock: &Sock<P>,
     binding: &Binding,
     of: impl Fn(&Sock<P>) -> &Binding,
 ) {
+    release(ports, &ports.sockets.lock(), sock, binding, of);
+}
+
+/// Releases the socket's port, if it has one, and lets the socket take another. Both happen with
+/// the table locked: a socket that had taken a port in between would be in the table without one.
+pub(crate) fn forget<P: Protocol, L: Link>(
+    ports: &Ports<P, L>,
+    sock: &Sock<P>,
+    binding: &Binding,
+    of: impl Fn(&Sock<P>) -> &Binding,
+) {
     let guard = ports.sockets.lock();
+    release(ports, &guard, sock, binding, of);
+    binding.clear();
+}
+
+fn release<P: Protocol, L: Link>(
+    ports: &Ports<P, L>,
+    guard: &TableGuard<'_, P, L>,
+    sock: &Sock<P>,
+    binding: &Binding,
+    of: impl Fn(&Sock<P>) -> &Binding,
+) {
     let port = binding.port();
     let held = guard.remove(sock);
     if held.is_some() && !guard.any(port.into(), |other| of(other).port() == port) {

@@ -102,7 +102,7 @@ fn push(sock: &Sock<Edp>, pending: &mut Option<Pending>) -> Result {
     let with_checksum = sock.shared().sums.load(Relaxed);
     fits(device, len, with_checksum)?;
     fits_peer(device, &to, len, with_checksum)?;
-    if !skb.push(&Edp::header(sock, &to, len, with_checksum).emit()) {
+    if !skb.push(&Edp::header(sock, &to, len, with_checksum)?.emit()) {
         return Err(ENOBUFS);
     }
     if with_checksum && !skb.append_sum(0) {

@@ -76,14 +76,40 @@ pub(super) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
     })
 }
 
+/// How often a datagram gets a port while other threads dissolve the socket's association.
+const BINDINGS: usize = 16;
+
 impl Edp {
-    pub(super) fn bind_free_port(sock: &Sock<Self>) -> Result {
-        match Self::take_port(sock, 0, INTERFACE_ANY) {
-            // Another thread has already bound the socket.
-            Err(e) if e == EINVAL => Ok(()),
-            Err(e) if e == EADDRINUSE => Err(EAGAIN),
-            result => result,
+    /// Returns the local port, a free one for a socket that has none. It is never 0, the control
+    /// port, even if another thread releases the port meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if no port is free, or if other threads release each.
+    #[inline]
+    pub(super) fn own_port(sock: &Sock<Self>) -> Result<u16> {
+        match sock.shared().binding.port() {
+            0 => Self::bind_free_port(sock),
+            port => Ok(port),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bind_free_port(sock: &Sock<Self>) -> Result<u16> {
+        for _ in 0..BINDINGS {
+            match Self::take_port(sock, 0, INTERFACE_ANY) {
+                // Another thread has bound the socket.
+                Err(e) if e == EINVAL => {}
+                Err(e) if e == EADDRINUSE => return Err(EAGAIN),
+                result => result?,
+            }
+            let port = sock.shared().binding.port();
+            if port != 0 {
+                return Ok(port);
+            }
+        }
+        Err(EAGAIN)
     }
 
     pub(super) fn take_port(sock: &Sock<Self>, port: u16, ifindex: u32) -> Result {
@@ -98,8 +124,9 @@ impl Edp {
         )
     }
 
+    /// Releases the port, which the socket does not have any more.
     pub(super) fn give_port_back(sock: &Sock<Self>) {
-        ports::give_back(
+        ports::forget(
             &NetState::of(sock.net()).edp_ports,
             sock,
             &sock.shared().binding,
@@ -130,26 +157,28 @@ impl Edp {
         if to.mac.is_group() {
             return Err(EACCES);
         }
-        if binding.port() == 0 {
-            Self::bind_free_port(sock)?;
-        }
+        Self::own_port(sock)?;
         Ok(device)
     }
 
     /// Returns the header of a datagram with `len` bytes of payload, and a checksum after them if
     /// `with_checksum`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`own_port`](Self::own_port).
     pub(super) fn header(
         sock: &Sock<Self>,
         to: &Address,
         len: usize,
         with_checksum: bool,
-    ) -> edp::wire::Header {
-        edp::wire::Header {
-            src: sock.shared().binding.port(),
+    ) -> Result<edp::wire::Header> {
+        Ok(edp::wire::Header {
+            src: Self::own_port(sock)?,
             dst: to.port,
             len: len as u16,
             has_checksum: with_checksum,
-        }
+        })
     }
 
     /// Returns the destination of a datagram of `len` bytes, whether it has a checksum, and the
@@ -176,7 +205,7 @@ impl Edp {
         // The calls below may sleep: for buffer space, and for the user's memory.
         let room = edp::wire::HEADER_LEN + len + checksum_len(with_checksum);
         let mut skb = sock.alloc_send(headroom, room, nonblocking)?;
-        if !skb.put(&Self::header(sock, &to, len, with_checksum).emit()) {
+        if !skb.put(&Self::header(sock, &to, len, with_checksum)?.emit()) {
             return Err(ENOBUFS);
         }
         skb.put_from(msg, len)?;

@@ -96,7 +96,6 @@ impl Operations for Edp {
             // Release an autobound port.
             if !shared.binding.is_asked_for() {
                 Self::give_port_back(sock);
-                shared.binding.clear();
             }
             return Ok(());
         }
@@ -109,9 +108,7 @@ impl Operations for Edp {
         if peer.mac.is_group() {
             return Err(EACCES);
         }
-        if shared.binding.port() == 0 {
-            Self::bind_free_port(sock)?;
-        }
+        Self::own_port(sock)?;
         shared.peer.set(&peer);
         sock.set_tcp_state(TcpState::Established);
         Ok(())

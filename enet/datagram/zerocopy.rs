@@ -60,7 +60,7 @@ pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
 impl Datagram {
     /// Returns the whole datagram: in `skb`, or in a buffer with a copy of it.
     fn fill(&self, sock: &Sock<Edp>, mut skb: Skb, msg: &mut Message<'_>) -> Result<Skb> {
-        let header = Edp::header(sock, &self.to, self.len, self.with_checksum).emit();
+        let header = Edp::header(sock, &self.to, self.len, self.with_checksum)?.emit();
         if !skb.put(&header) {
             return Err(ENOBUFS);
         }
