@@ -154,7 +154,8 @@ impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
     pub(crate) fn next_datagram(&self, flags: c_int) -> Result<Option<(Received<'_>, usize)>> {
         let mut code: c_int = 0;
         let mut offset: c_int = if flags & uapi::MSG_PEEK != 0 {
-            c_int::try_from(self.peek_offset()).unwrap_or(c_int::MAX)
+            // With an offset, even of 0, the function passes over empty datagrams seen before.
+            self.peek_offset().map_or(-1, |offset| offset as c_int)
         } else {
             0
         };

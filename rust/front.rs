@@ -141,11 +141,13 @@ impl<P: Protocol> Sock<P> {
         unsafe { bindings::sk_show_arrival(self.front(), self.as_ptr()) };
     }
 
-    /// Returns `SO_PEEK_OFF`: where `MSG_PEEK` starts reading, in bytes from the head of the queue.
+    /// Returns `SO_PEEK_OFF`: where `MSG_PEEK` starts reading, in bytes from the head of the queue;
+    /// `None` if it is off.
     #[inline]
-    pub(crate) fn peek_offset(&self) -> usize {
+    pub(crate) fn peek_offset(&self) -> Option<u32> {
         // SAFETY: A single load, as the core does it; negative is off.
-        unsafe { ptr::read_volatile(&raw const (*self.front()).sk_peek_off).max(0) as usize }
+        let offset = unsafe { ptr::read_volatile(&raw const (*self.front()).sk_peek_off) };
+        offset.try_into().ok()
     }
 
     /// Moves `SO_PEEK_OFF`, if it is on: forward by the `n` bytes that a peek returned, or back by

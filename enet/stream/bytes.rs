@@ -399,7 +399,7 @@ pub(super) fn receive(
     let mut timeout = sock.receive_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut progress = Progress {
         copied: 0,
-        offset: sock.peek_offset(),
+        offset: sock.peek_offset().unwrap_or(0) as usize,
         target: sock.low_water(flags & uapi::MSG_WAITALL != 0, len),
         len,
         flags,
