@@ -111,7 +111,11 @@ shell:
 shell-walk:
 	@mk/shell walk
 
-test dos manual python misuses dissector: runner
+test: runner
+	@mk/lint kernel
+	@$(run-guests) $@
+
+dos manual python misuses dissector: runner
 	@$(run-guests) $@
 
 bench: runner

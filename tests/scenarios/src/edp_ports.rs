@@ -11,6 +11,7 @@ scenarios! {
     direct edp_and_esp_have_ports_of_their_own = protocols;
     direct edp_does_not_send_by_another_interface = other_interface;
     direct edp_port_changes_do_not_hide_other_sockets = port_changes, within(150);
+    direct edp_never_sends_from_port_0_while_another_thread_disconnects = disconnected_while_sending, within(120), needs_smp;
 }
 
 /// A second device on host a, with its index.
@@ -107,4 +108,31 @@ fn port_changes(lab: &Lab) -> Outcome {
     ensure!(moved(), "the other socket did not move: {seen:?}");
     let missed = lab.a.counter("EdpInNoSocket")?;
     same(missed, 0, &format!("missed of {datagrams} datagrams"))
+}
+
+/// A port that is taken between the two steps of its release would be lost: the socket would stay in
+/// the table without one, and send from port 0, the control port.
+fn disconnected_while_sending(lab: &Lab) -> Outcome {
+    let (there, unspecified) = (lab.a.to_nobody(1), [0; 16]);
+    let calls = 200 / factor().min(4);
+    for _ in 0..200 {
+        let socket = lab.a.edp()?;
+        let disconnects = || {
+            for _ in 0..calls {
+                socket.connect_bytes(&unspecified)?;
+            }
+            Ok(())
+        };
+        let sends = || {
+            for _ in 0..calls {
+                socket.send_to(b"x", 0, &there)?;
+            }
+            Ok(())
+        };
+        beside(disconnects, sends)?;
+        socket.send_to(b"x", 0, &there)?;
+        let port = socket.local_address()?.port;
+        ensure!(port != 0, "a socket sends without a port");
+    }
+    Ok(())
 }

@@ -8,6 +8,7 @@ use crate::prelude::*;
 behaviours! {
     connected_datagrams datagram_peek_leaves_the_first;
     connected_datagrams datagram_peek_at_a_part;
+    connected_datagrams datagram_peek_at_an_empty_one;
     connected_datagrams datagram_peek_offset_moves_on;
     connected_datagrams datagram_peek_offset_and_lengths;
 }
@@ -36,6 +37,17 @@ fn datagram_peek_at_a_part(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.see("peek for the length", b.receive(&mut room, PEEK | TRUNC));
     trace.see("with no room", b.receive(&mut [], PEEK | TRUNC));
     trace.receive("it is whole", &b, 100, 0);
+    Ok(())
+}
+
+fn datagram_peek_at_an_empty_one(trace: &Trace, (a, b): Pair) -> Outcome {
+    deliver(&a, &b, b"")?;
+    deliver(&a, &b, b"behind")?;
+    for _ in 0..3 {
+        trace.receive("peek at the empty one", &b, 100, PEEK | NOW);
+    }
+    trace.receive("receive it", &b, 100, NOW);
+    trace.receive("receive the one behind", &b, 100, NOW);
     Ok(())
 }
 
