@@ -279,7 +279,7 @@ impl Streams for Mapped {
         // `listen` may have been called again.
         let _decision = companion.record.decide();
         if companion.record.phase() == Phase::Listening && !is_listener(call) {
-            socket::stop_twin(companion.sock());
+            socket::stop_as_companion(companion.sock());
             companion.record.set_phase(Phase::Tcp);
             call.set_asked(false);
         }

@@ -317,6 +317,25 @@ fn is_connected(state: u8) -> bool {
 
 /// Listens as the companion of a TCP socket, for which the caller created the socket of `call`.
 pub(crate) fn listen_as_companion(call: &Call<'_, Esp>, backlog: u32) -> Result {
+    let front = call.sock().shared().front.as_ref().ok_or(EINVAL)?;
+    start_listening(call, backlog, |sock| {
+        outcome::set_state(sock, TcpState::Listen);
+        let listeners = NetState::of(sock.net()).mapped_listeners.lock();
+        listeners.insert(front.own.port.into(), sock)
+    })
+}
+
+/// Makes the socket a listener: `list` sets its state, and puts it where packets find it. Only
+/// changes the backlog if it is a listener.
+///
+/// # Errors
+///
+/// `EINVAL` if the socket has a connection, `ENOMEM`, and those of `list`.
+fn start_listening(
+    call: &Call<'_, Esp>,
+    backlog: u32,
+    list: impl FnOnce(&Sock<Esp>) -> Result,
+) -> Result {
     let sock = call.sock();
     let mut guard = call.lock();
     let esp = guard.locked();
@@ -325,19 +344,14 @@ pub(crate) fn listen_as_companion(call: &Call<'_, Esp>, backlog: u32) -> Result 
         sock.backlog_limit().store(backlog, Relaxed);
         return Ok(());
     }
-    let front = sock.shared().front.as_ref().ok_or(EINVAL)?;
     if sock.tcp_state() != TcpState::Close as u8 {
         return Err(EINVAL);
     }
     let queue = accept::Queue::new(call.hold(), backlog)?;
-    let net_state = NetState::of(sock.net());
-    outcome::set_state(sock, TcpState::Listen);
-    let listed = net_state
-        .mapped_listeners
-        .lock()
-        .insert(front.own.port.into(), sock);
-    if let Err(e) = listed {
-        outcome::set_state(sock, TcpState::Close);
+    if let Err(e) = list(sock) {
+        if sock.tcp_state() == TcpState::Listen as u8 {
+            outcome::set_state(sock, TcpState::Close);
+        }
         drop(queue.lock().close());
         return Err(e);
     }
@@ -347,7 +361,7 @@ pub(crate) fn listen_as_companion(call: &Call<'_, Esp>, backlog: u32) -> Result 
 }
 
 /// Ends [`listen_as_companion`].
-pub(crate) fn stop_twin(sock: &Sock<Esp>) {
+pub(crate) fn stop_as_companion(sock: &Sock<Esp>) {
     let mut guard = sock.lock();
     Esp::stop_listening(&mut guard);
 }
@@ -571,43 +585,23 @@ impl Operations for Esp {
     }
 
     fn listen(call: &Call<'_, Self>, backlog: u32) -> Result {
-        let sock = call.sock();
-        let mut guard = call.lock();
-        let esp = guard.locked();
-        if let Some(queue) = esp.state.listening() {
-            accept::set_backlog(queue, backlog);
-            sock.backlog_limit().store(backlog, Relaxed);
-            return Ok(());
-        }
-        if sock.tcp_state() != TcpState::Close as u8 || call.state() != SocketState::Unconnected {
-            return Err(EINVAL);
-        }
-        let queue = accept::Queue::new(call.hold(), backlog)?;
-        if !sock.shared().binding.is_taken() {
-            if let Err(e) = Self::take_port(sock, 0, INTERFACE_ANY) {
-                drop(queue.lock().close());
-                return Err(e);
+        start_listening(call, backlog, |sock| {
+            if call.state() != SocketState::Unconnected {
+                return Err(EINVAL);
             }
-        }
-        let net_state = NetState::of(sock.net());
-        let listening = ports::listen(
-            &net_state.esp_ports,
-            sock,
-            |sock| &sock.shared().binding,
-            || outcome::set_state(sock, TcpState::Listen),
-        )
-        .and_then(|()| {
+            if !sock.shared().binding.is_taken() {
+                Self::take_port(sock, 0, INTERFACE_ANY)?;
+            }
+            let net_state = NetState::of(sock.net());
+            ports::listen(
+                &net_state.esp_ports,
+                sock,
+                |sock| &sock.shared().binding,
+                || outcome::set_state(sock, TcpState::Listen),
+            )?;
             let port = sock.shared().binding.port();
             net_state.esp_listeners.lock().insert(port.into(), sock)
-        });
-        if let Err(e) = listening {
-            outcome::set_state(sock, TcpState::Close);
-            drop(queue.lock().close());
-            return Err(e);
-        }
-        esp.state.role = Role::Listener(queue);
-        sock.backlog_limit().store(backlog, Relaxed);
-        Ok(())
+        })
     }
 
     fn shutdown(call: &Call<'_, Self>, halves: u8) -> Result {
