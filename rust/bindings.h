@@ -42,6 +42,7 @@
 static const gfp_t ENET_GFP_ATOMIC __maybe_unused = GFP_ATOMIC;
 /* A task's allocations are charged to its memory cgroup, as in AF_UNIX. */
 static const gfp_t ENET_GFP_TASK __maybe_unused = GFP_KERNEL_ACCOUNT;
+static const gfp_t ENET_GFP_ACCOUNT __maybe_unused = __GFP_ACCOUNT;
 static const __u32 ENET_STAMP_STAGES __maybe_unused = SOF_TIMESTAMPING_TX_RECORD_MASK;
 static const __u32 ENET_STAMP_NUMBERS __maybe_unused = SOF_TIMESTAMPING_OPT_ID;
 static const __u32 ENET_STAMP_CHOSEN __maybe_unused = SOCKCM_FLAG_TS_OPT_ID;

@@ -10,7 +10,7 @@ use super::{
     bindings,
     message::Message,
     options::{OptionBuffer, OptionValue},
-    skb::{Context, Skb},
+    skb::Skb,
     sock::{Protocol, RawSock, Sock, SockRef},
     softirq::Softirq,
     splice::Pipe,
@@ -322,7 +322,7 @@ unsafe fn set_up<P: Operations>(
     unsafe {
         (*sk).sk_protocol = protocol as u16;
         // For the buffers that the core allocates in send calls.
-        (*sk).sk_allocation = Context::Task.gfp();
+        (*sk).sk_allocation = bindings::ENET_GFP_TASK;
         (*sk).sk_backlog_rcv = Some(backlog::<P>);
         Sock::<P>::init(sk, shared, state);
     }

@@ -12,6 +12,7 @@
 
 use super::{
     bindings, queue,
+    skb::{Context, Flags},
     sock::{field, Protocol, RawSock, Sock},
     uapi,
 };
@@ -23,7 +24,7 @@ use core::{
         Ordering::{Acquire, Relaxed, Release},
     },
 };
-use kernel::ffi::c_int;
+use kernel::ffi::{c_int, c_long};
 
 fn set(cell: &AtomicI32, error: Error) {
     cell.store(-error.to_errno(), Relaxed);
@@ -61,6 +62,38 @@ impl<P: Protocol> Sock<P> {
         }
         // SAFETY: A companion holds the socket in front of it until its own end.
         Some(unsafe { RawSock::from_raw(front) })
+    }
+
+    /// Returns how a call on the socket allocates memory: as the user of the socket in front says.
+    /// A user in the kernel sets that on the socket that it knows.
+    #[inline]
+    pub(crate) fn task_context(&self) -> Context {
+        // SAFETY: A single load of a field of a valid socket.
+        let flags = unsafe { ptr::read_volatile(&raw const (*self.front()).sk_allocation) };
+        Context::Task(Flags::of_socket(flags))
+    }
+
+    /// Returns the page fragment of the running task. Null if the user of the socket in front has
+    /// marked that as one that memory reclaim uses: then an outer call of the same task may be
+    /// using the fragment.
+    #[inline]
+    pub(super) fn task_pages(&self) -> *mut bindings::page_frag {
+        // SAFETY: The socket is valid.
+        unsafe { bindings::sk_task_frag(self.front()) }
+    }
+
+    /// Returns `SO_RCVTIMEO` in jiffies, 0 for a call that must not block.
+    #[inline]
+    pub(crate) fn receive_timeout(&self, nonblocking: bool) -> c_long {
+        // SAFETY: The socket is valid for the borrow.
+        unsafe { RawSock::from_raw(self.front()) }.receive_timeout(nonblocking)
+    }
+
+    /// Returns `SO_SNDTIMEO` in jiffies, 0 for a call that must not block.
+    #[inline]
+    pub(crate) fn send_timeout(&self, nonblocking: bool) -> c_long {
+        // SAFETY: The socket is valid for the borrow.
+        unsafe { RawSock::from_raw(self.front()) }.send_timeout(nonblocking)
     }
 
     /// Returns the pending error.

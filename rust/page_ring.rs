@@ -95,24 +95,30 @@ impl PageRing {
     ///
     /// `pages` has a reference to its page, or no page, and no one else uses it during the call.
     #[inline]
-    pub(super) unsafe fn refill(&mut self, pages: &mut bindings::page_frag, bytes: u32) -> bool {
+    pub(super) unsafe fn refill(
+        &mut self,
+        pages: &mut bindings::page_frag,
+        bytes: u32,
+        context: Context,
+    ) -> bool {
         if !pages.page.is_null() && pages.offset >= pages.size {
             // SAFETY: As promised.
             let full = unsafe { Page::take(pages) };
-            if let Some(next) = full.and_then(|full| self.exchange(full, bytes)) {
+            if let Some(next) = full.and_then(|full| self.exchange(full, bytes, context)) {
                 next.give(pages);
             }
         }
         // SAFETY: As promised, also of the page that `pages` may have got.
-        unsafe { bindings::skb_page_frag_refill(1, pages, Context::Task.gfp()) }
+        unsafe { bindings::skb_page_frag_refill(1, pages, context.gfp()) }
     }
 
     /// Keeps a full page, and returns a page that has no other references. A page that has some is
     /// not replaced by the full one: that would free each page just before its turn as soon as more
-    /// is in flight than the ring holds.
-    fn exchange(&mut self, full: Page, bytes: u32) -> Option<Page> {
+    /// is in flight than the ring holds. A ring is created by a socket with the usual flags only.
+    fn exchange(&mut self, full: Page, bytes: u32, context: Context) -> Option<Page> {
         let most = bytes.saturating_mul(2).checked_div(full.size).unwrap_or(0) as usize;
-        if self.0.is_none() && most > 0 {
+        let usual = matches!(context, Context::Task(flags) if flags.is_default());
+        if self.0.is_none() && most > 0 && usual {
             self.0 = Filled::new();
         }
         self.0.as_deref_mut()?.exchange(full, most)

@@ -14,7 +14,7 @@ use super::{
     message::Message,
     page_ring::PageRing,
     skb::{Buffer, Context, Skb},
-    sock::RawSock,
+    sock::{Protocol, Sock},
 };
 use crate::net::errno::prelude::*;
 use core::ptr;
@@ -121,10 +121,10 @@ impl Buffer {
     /// If nothing was appended: `EFAULT` for bytes that cannot be read, `ENOBUFS` without memory.
     /// Even then the memory of the buffer may have grown.
     #[inline]
-    pub(crate) fn append(
+    pub(crate) fn append<P: Protocol>(
         &mut self,
         ring: &mut PageRing,
-        sock: &RawSock,
+        sock: &Sock<P>,
         msg: &mut Message<'_>,
         len: usize,
     ) -> Result<usize> {
@@ -138,17 +138,17 @@ impl Buffer {
         if msg.flags() & MSG_SPLICE_PAGES != 0 {
             return self.append_spliced(msg, len);
         }
-        // SAFETY: By the invariant of `RawSock`, the socket is valid. The result is null, or the
-        // page fragment of the task that runs this: only its own calls use that, and none of them
-        // comes in between, since sockets that memory reclaim uses are marked to yield null here.
-        let Some(pages) = (unsafe { bindings::sk_task_frag(sock.as_ptr()).as_mut() }) else {
+        // SAFETY: The result is null, or the page fragment of the task that runs this: only its own
+        // calls use that, and none of them comes in between, since the function yields null for a
+        // socket that memory reclaim uses.
+        let Some(pages) = (unsafe { sock.task_pages().as_mut() }) else {
             return Ok(0);
         };
         let mut taken = 0_usize;
         while taken < len {
             // SAFETY: `pages` is the page fragment of the task that runs this, which nothing else
             // uses during the call.
-            if !unsafe { ring.refill(pages, sock.send_limit()) } {
+            if !unsafe { ring.refill(pages, sock.send_limit(), sock.task_context()) } {
                 return if taken > 0 { Ok(taken) } else { Err(ENOBUFS) };
             }
             let bindings::page_frag { page, offset, size } = *pages;

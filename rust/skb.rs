@@ -4,7 +4,13 @@
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
-use super::{bindings, device::Mac, message, sock::RawSock, trace::DropReason};
+use super::{
+    bindings,
+    device::Mac,
+    message,
+    sock::{Protocol, RawSock, Sock},
+    trace::DropReason,
+};
 use crate::net::errno::prelude::*;
 use core::{
     marker::{PhantomData, PhantomPinned},
@@ -16,11 +22,28 @@ use core::{
 };
 use kernel::{ffi::c_int, page::PAGE_SIZE};
 
+/// The flags with which a call on a socket allocates memory: [`Sock::task_context`].
+#[derive(Clone, Copy)]
+pub(crate) struct Flags(bindings::gfp_t);
+
+impl Flags {
+    #[inline]
+    pub(super) const fn of_socket(flags: bindings::gfp_t) -> Self {
+        Flags(flags | bindings::ENET_GFP_ACCOUNT)
+    }
+
+    /// Returns whether the socket's user has left the flags as they are by default.
+    pub(super) const fn is_default(self) -> bool {
+        self.0 == bindings::ENET_GFP_TASK
+    }
+}
+
 /// The context in which memory is allocated.
 #[derive(Clone, Copy)]
 pub(crate) enum Context {
-    /// A task that may sleep, and whose memory cgroup is charged.
-    Task,
+    /// A call on a socket, whose user says whether it may sleep. The memory cgroup of its task is
+    /// charged.
+    Task(Flags),
     /// A softirq, or code with bottom halves disabled or a lock held.
     Softirq,
 }
@@ -29,7 +52,7 @@ impl Context {
     #[inline]
     pub(super) const fn gfp(self) -> bindings::gfp_t {
         match self {
-            Context::Task => bindings::ENET_GFP_TASK,
+            Context::Task(flags) => flags.0,
             Context::Softirq => bindings::ENET_GFP_ATOMIC,
         }
     }
@@ -639,16 +662,20 @@ impl Skb {
     /// of the running task's page, which is charged to the task's memory cgroup. `None` also on a
     /// socket that must not use that page. The task may sleep.
     #[inline]
-    pub(super) fn alloc_charged(sock: &RawSock, headroom: usize, size: usize) -> Option<Self> {
+    pub(super) fn alloc_charged<P: Protocol>(
+        sock: &Sock<P>,
+        headroom: usize,
+        size: usize,
+    ) -> Option<Self> {
         let whole = fragment_size(headroom, size)?;
-        // SAFETY: By the invariant of `RawSock`, the socket is valid. The result is null, or the
-        // page fragment of the task that runs this: only its own calls use that, and none of them
-        // comes in between, since sockets that memory reclaim uses are marked to yield null here.
-        let pages = unsafe { bindings::sk_task_frag(sock.as_ptr()).as_mut() }?;
+        // SAFETY: The result is null, or the page fragment of the task that runs this: only its own
+        // calls use that, and none of them comes in between, since the function yields null for a
+        // socket that memory reclaim uses.
+        let pages = unsafe { sock.task_pages().as_mut() }?;
         // Rounding up does not exceed the page, whose size is a multiple of the alignment.
         pages.offset = pages.offset.wrapping_add(FRAGMENT_ALIGN - 1) & !(FRAGMENT_ALIGN - 1);
         // SAFETY: The fragment has a reference to its page, or no page.
-        if !unsafe { bindings::skb_page_frag_refill(whole, pages, Context::Task.gfp()) } {
+        if !unsafe { bindings::skb_page_frag_refill(whole, pages, sock.task_context().gfp()) } {
             return None;
         }
         // SAFETY: From its offset on the page is the task's alone, and has `whole` bytes, since

@@ -5,7 +5,11 @@
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_splice_bits`),
 //! [`include/linux/pipe_fs_i.h`](srctree/include/linux/pipe_fs_i.h)
 
-use super::{bindings, skb::Buffer, sock::RawSock};
+use super::{
+    bindings,
+    skb::Buffer,
+    sock::{Protocol, Sock},
+};
 use crate::net::errno::prelude::*;
 use core::marker::PhantomData;
 use kernel::ffi::{c_int, c_uint};
@@ -36,18 +40,15 @@ impl Pipe<'_> {
     ///
     /// `EAGAIN` if the pipe is full, `EPIPE` if it has no reader. `EFAULT` if the buffer has fewer
     /// bytes. `EOPNOTSUPP` on a socket that must not use the task's pages.
-    pub(crate) fn put(
+    pub(crate) fn put<P: Protocol>(
         &mut self,
-        sock: &RawSock,
+        sock: &Sock<P>,
         skb: &Buffer,
         offset: usize,
         len: usize,
     ) -> Result<usize> {
         skb.span(offset, len).ok_or(EFAULT)?;
-        let sock = sock.as_ptr();
-        // SAFETY: By the invariant of `RawSock`, the socket is valid. The result is the page
-        // fragment of the task that runs this, or null.
-        if unsafe { bindings::sk_task_frag(sock) }.is_null() {
+        if sock.task_pages().is_null() {
             return Err(EOPNOTSUPP);
         }
         // SAFETY: By the invariant of `Buffer`, the buffer is valid, and the span lies in its data;
@@ -56,7 +57,7 @@ impl Pipe<'_> {
         let put = unsafe {
             bindings::skb_splice_bits(
                 skb.as_ptr(),
-                sock,
+                sock.as_ptr(),
                 offset as c_uint,
                 self.raw,
                 len as c_uint,

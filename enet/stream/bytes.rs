@@ -14,7 +14,7 @@ use crate::{
         family::Call,
         message::Message,
         namespace::PerNet,
-        skb::{Buffer, Context, Skb},
+        skb::{Buffer, Skb},
         sock::{Guard, Sock, TcpState},
         stamps::Wish,
         timer, uapi,
@@ -339,9 +339,9 @@ struct Progress {
 impl Progress {
     /// Keeps a packet for its timestamp.
     #[inline]
-    fn touch(&mut self, skb: &Buffer) {
+    fn touch(&mut self, sock: &Sock<Esp>, skb: &Buffer) {
         if self.times && skb.has_time() {
-            self.last = skb.try_clone(Context::Task);
+            self.last = skb.try_clone(sock.task_context());
         }
     }
 
@@ -550,7 +550,7 @@ fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
         let bytes: Unread = skb.note();
         let there = bytes.len();
         let copied = copy(sock, msg, skb, bytes.start as usize, there, progress)?;
-        progress.touch(skb);
+        progress.touch(sock, skb);
         sock.shared().unread.sub(copied);
         if copied == there {
             if let Some(skb) = esp.receive_queue().pop() {
@@ -584,7 +584,7 @@ fn peek(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
             there.saturating_sub(skipped),
             progress,
         )?;
-        progress.touch(skb);
+        progress.touch(sock, skb);
     }
     Ok(())
 }

@@ -17,7 +17,6 @@
 use super::{
     super::{
         bindings, rcu,
-        skb::Context,
         sock::{field, Sock},
     },
     Operations, Protocol, RawSock, Vtable,
@@ -53,7 +52,7 @@ impl<P: Protocol> Vtable<P> {
             bindings::sk_alloc(
                 net,
                 (*self.ops.get()).family,
-                Context::Task.gfp(),
+                bindings::ENET_GFP_TASK,
                 self.proto.get(),
                 kern.into(),
             )

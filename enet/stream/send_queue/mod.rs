@@ -26,6 +26,7 @@ use crate::{
         uapi,
     },
     skb_cb::TxCb,
+    stream::sock::Esp,
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -295,7 +296,7 @@ impl Sending {
     #[inline]
     pub(super) fn take(
         &mut self,
-        sock: &RawSock,
+        sock: &Sock<Esp>,
         unacknowledged: &Unacknowledged,
         engine: &mut Connection,
         msg: &mut Message<'_>,
@@ -331,7 +332,7 @@ impl Sending {
     #[inline]
     fn extend_last(
         &mut self,
-        sock: &RawSock,
+        sock: &Sock<Esp>,
         engine: &mut Connection,
         msg: &mut Message<'_>,
         rest: usize,
@@ -387,13 +388,13 @@ impl Sending {
     #[inline(never)]
     fn append_store(
         &mut self,
-        sock: &RawSock,
+        sock: &Sock<Esp>,
         engine: &mut Connection,
         msg: &mut Message<'_>,
         rest: usize,
     ) -> Result<usize> {
         let headroom = self.headroom.saturating_add(HEADER_LEN);
-        let mut store = Skb::store(headroom, Context::Task).ok_or(ENOBUFS)?;
+        let mut store = Skb::store(headroom, sock.task_context()).ok_or(ENOBUFS)?;
         store.release_header();
         self.admit(sock, engine, &mut store, 0);
         let taken = fill(sock, &mut self.pages, &mut store, engine, msg, rest);
@@ -409,7 +410,7 @@ impl Sending {
     #[inline]
     fn append(
         &mut self,
-        sock: &RawSock,
+        sock: &Sock<Esp>,
         engine: &mut Connection,
         msg: &mut Message<'_>,
         rest: usize,
@@ -426,7 +427,7 @@ impl Sending {
         let mut skb = self
             .skb_pool
             .take(headroom, room)
-            .or_else(|| Skb::alloc(headroom, room, Context::Task))
+            .or_else(|| Skb::alloc(headroom, room, sock.task_context()))
             .ok_or(ENOBUFS)?;
         skb.put_from(msg, take)?;
         skb.release_header();
@@ -724,7 +725,7 @@ impl esp::WriteQueue for Sending {
 /// and the numbers permit, and tells the engine of the packets. Returns the number of bytes taken.
 #[inline(never)]
 fn fill(
-    sock: &RawSock,
+    sock: &Sock<Esp>,
     pages: &mut PageRing,
     store: &mut Buffer,
     engine: &mut Connection,

@@ -10,11 +10,11 @@ use crate::{
     net::{
         message::Message,
         seq_queue::SeqQueue,
-        skb::{Buffer, Context, Skb},
-        sock::RawSock,
+        skb::{Buffer, Skb},
+        sock::{RawSock, Sock},
     },
     skb_cb::TxCb,
-    stream::send_queue::Unacknowledged,
+    stream::{send_queue::Unacknowledged, sock::Esp},
 };
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -35,7 +35,7 @@ impl Sending {
     /// `EFAULT`; `ENOBUFS` without memory.
     pub(in crate::stream) fn take_record(
         &mut self,
-        sock: &RawSock,
+        sock: &Sock<Esp>,
         unacknowledged: &Unacknowledged,
         engine: &mut Connection,
         msg: &mut Message<'_>,
@@ -64,7 +64,7 @@ impl Sending {
     /// Builds the buffers of a record. Returns their number of packets.
     fn make_record(
         &mut self,
-        sock: &RawSock,
+        sock: &Sock<Esp>,
         engine: &mut Connection,
         msg: &mut Message<'_>,
         len: usize,
@@ -77,7 +77,7 @@ impl Sending {
         while rest > 0 {
             let mut buffer = match self.store_of_record(sock, msg, rest)? {
                 Some(store) => store,
-                None => self.packet_of_record(msg, rest.min(mss))?,
+                None => self.packet_of_record(sock, msg, rest.min(mss))?,
             };
             buffer.release_header();
             rest = rest.saturating_sub(buffer.len());
@@ -107,7 +107,7 @@ impl Sending {
     /// can have stores.
     fn store_of_record(
         &mut self,
-        sock: &RawSock,
+        sock: &Sock<Esp>,
         msg: &mut Message<'_>,
         rest: usize,
     ) -> Result<Option<Skb>> {
@@ -116,19 +116,24 @@ impl Sending {
             return Ok(None);
         }
         let headroom = self.headroom.saturating_add(HEADER_LEN);
-        let mut store = Skb::store(headroom, Context::Task).ok_or(ENOBUFS)?;
+        let mut store = Skb::store(headroom, sock.task_context()).ok_or(ENOBUFS)?;
         let most = (MOST_IN_RUN / mss.max(1)).max(1).saturating_mul(mss);
         let taken = store.append(&mut self.pages, sock, msg, rest.min(most))?;
         Ok((taken > 0).then_some(store))
     }
 
     /// Builds a packet with the first `size` bytes.
-    fn packet_of_record(&mut self, msg: &mut Message<'_>, size: usize) -> Result<Skb> {
+    fn packet_of_record(
+        &mut self,
+        sock: &Sock<Esp>,
+        msg: &mut Message<'_>,
+        size: usize,
+    ) -> Result<Skb> {
         let headroom = self.headroom.saturating_add(HEADER_LEN);
         let mut packet = self
             .skb_pool
             .take(headroom, size)
-            .or_else(|| Skb::alloc(headroom, size, Context::Task))
+            .or_else(|| Skb::alloc(headroom, size, sock.task_context()))
             .ok_or(ENOBUFS)?;
         packet.put_from(msg, size)?;
         Ok(packet)

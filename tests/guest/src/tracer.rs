@@ -14,6 +14,8 @@ pub const TRACEFS: &str = "/sys/kernel/tracing";
 /// A trace event.
 #[derive(Clone)]
 pub struct Event {
+    /// The task that it happened in: its name and number, "name-1".
+    pub task: String,
     /// Its name, without the system.
     pub name: String,
     /// Its printed text, and the text's fields by name.
@@ -36,7 +38,7 @@ impl Event {
     /// Parses a line of `trace` or of trace-cmd's output: `task-1 [000] ..s. 12.3456: name:
     /// key=value key=value`.
     pub fn parse(line: &str) -> Option<Self> {
-        let (_, event) = line
+        let (task, event) = line
             .match_indices(": ")
             .map(|(at, colon)| (&line[..at], &line[at + colon.len()..]))
             .find(|(before, _)| {
@@ -51,7 +53,9 @@ impl Event {
                 fields.insert(key.to_owned(), value.to_owned());
             }
         }
+        let task = task.split_once(" [").map_or(task, |(task, _)| task);
         Some(Self {
+            task: task.trim().to_owned(),
             name: name.to_owned(),
             text: text.trim().to_owned(),
             fields,
@@ -145,7 +149,10 @@ mod tests {
         let line = "  scenarios-77  [000] ..s1.   12.345678: esp_drop: skaddr=0000000012ab ino=0 \
                     peer=02:00:00:00:00:01 flags=ACK|TXS reason=no-socket";
         let event = Event::parse(line).expect("an event");
-        assert_eq!(event.name, "esp_drop");
+        assert_eq!(
+            (event.task.as_str(), event.name.as_str()),
+            ("scenarios-77", "esp_drop")
+        );
         assert!(event.has(&[("peer", "02:00:00:00:00:01"), ("reason", "no-socket")]));
         assert_eq!(event.get("flags"), "ACK|TXS");
         assert_eq!(event.get("absent"), "");

@@ -86,6 +86,7 @@ const WELCOME: &[&str] = &[
     "ip_gre",
     "ipvlan",
     "mpls_gso",
+    "nbd",
     "net_failover",
     "nlmon",
     "overlay",
