@@ -112,6 +112,12 @@ H(void, sk_inherit_txtime, (struct sock *to, const struct sock *from), to->sk_tx
 H(u32, tcp_user_timeout, (const struct sock *sk), return READ_ONCE(inet_csk(sk)->icsk_user_timeout))
 H(bool, tcp_has_child, (const struct sock *sk), return inet_sk_state_load(sk) != TCP_LISTEN || !reqsk_queue_empty(&inet_csk(sk)->icsk_accept_queue))
 H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tcp_sk(sk)->rx_opt.user_mss || rcu_access_pointer(inet_sk(sk)->inet_opt) || TCP_KEYS(sk))
+/*
+ * Whether a user in the kernel has attached to the socket; a map from which programs select among
+ * listeners is none, as long as they do not.
+ */
+H(bool, sk_has_user, (const struct sock *sk), const uintptr_t user = (uintptr_t)READ_ONCE(*(void *const *)&sk->sk_user_data); return user && !(user & SK_USER_DATA_BPF))
+H(bool, sk_wakes_readers_alike, (const struct sock *a, const struct sock *b), return READ_ONCE(a->sk_data_ready) == READ_ONCE(b->sk_data_ready))
 H(bool, inet_v6only, (const struct sock *sk), return ipv6_only_sock(sk))
 H(u16, inet_own_end, (const struct sock *sk, u8 *address), struct in6_addr own = {}; if (sk->sk_family == AF_INET6) own = *inet6_rcv_saddr(sk); else ipv6_addr_set_v4mapped(inet_sk(sk)->inet_rcv_saddr, &own); memcpy(address, &own, sizeof(own)); return READ_ONCE(inet_sk(sk)->inet_num))
 H(int, inet_write_name, (void *name, bool v6, const u8 *address, u16 port), if (v6) { struct sockaddr_in6 sin6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) }; memcpy(&sin6.sin6_addr, address, 16); memcpy(name, &sin6, sizeof(sin6)); return sizeof(sin6); } struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = htons(port) }; memcpy(&sin.sin_addr, address + 12, 4); memcpy(name, &sin, sizeof(sin)); return sizeof(sin))

@@ -93,7 +93,7 @@ fn plan<M: Mapped>(
     }
     if let Some(objection) = call.objection() {
         return Err(match objection {
-            Objection::Option => Statistic::MappedTcpOption,
+            Objection::Option | Objection::User => Statistic::MappedTcpOption,
             Objection::Group => Statistic::MappedTcpGroup,
             Objection::Policy => Statistic::MappedTcpRoute,
         });

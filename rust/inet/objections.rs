@@ -24,6 +24,8 @@ pub(crate) enum Objection {
     Group,
     /// IPsec policies exist, of the namespace or of the socket.
     Policy,
+    /// A user in the kernel has attached to the socket.
+    User,
 }
 
 /// The direction of the packets that an IPsec policy is for.
@@ -69,6 +71,10 @@ unsafe fn objection(sock: &RawSock) -> Option<Objection> {
     if unsafe { has_option_of_tcp(sock) } {
         return Some(Objection::Option);
     }
+    // SAFETY: A single load of a field of a valid socket.
+    if unsafe { bindings::sk_has_user(sock.as_ptr()) } {
+        return Some(Objection::User);
+    }
     if sock.is_filtered_by_group() {
         return Some(Objection::Group);
     }
@@ -94,14 +100,22 @@ impl<P: Operations> Sock<P> {
     /// listener in front of it. That listener would get it, as far as devices, VRFs
     /// (`net.ipv4.tcp_l3mdev_accept`) and BPF programs choose, and there is no objection to a
     /// companion. IPsec counts for both directions, since no route back has been looked up.
+    ///
+    /// A user in the kernel that has taken over the listener, as the NFS server does, has exchanged
+    /// its callbacks, and a companion calls its own only: that user would never accept the
+    /// connection. Calling the exchanged ones instead needs the lock of TCP's socket, under which
+    /// such users detach.
     pub(crate) fn may_take_for_front(&self, device: &Device, _section: &rcu::Read) -> bool {
         let Some(front) = self.tcp_front() else {
             return false;
         };
+        // SAFETY: Single loads of fields of valid sockets. A companion has the core's callback.
+        let usual = unsafe { bindings::sk_wakes_readers_alike(front.as_ptr(), self.as_ptr()) };
         // SAFETY: What is in front of a companion is TCP's, which holds its namespace. The device
         // is valid, and in a read section.
         unsafe {
-            bindings::sk_hears_device(front.as_ptr(), device.as_ptr())
+            usual
+                && bindings::sk_hears_device(front.as_ptr(), device.as_ptr())
                 && !bindings::sk_group_has_program(front.as_ptr())
                 && !bindings::net_looks_up_by_program(bindings::sock_net(front.as_ptr()))
                 && objection(front).is_none()
