@@ -114,8 +114,8 @@ impl Buffer {
     /// `mask` added, as [`with_header`](Self::with_header) does. Returns `None` also without
     /// tailroom for the checksum, if the data are not linear, or if a clone shares them.
     ///
-    /// The checksum is in the memory behind this buffer's data, which does not become longer while a
-    /// clone shares it.
+    /// The checksum is in the memory behind this buffer's data, which does not become longer while
+    /// a clone shares it.
     #[cold]
     #[inline(never)]
     pub(crate) fn with_header_and_sum(

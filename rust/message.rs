@@ -223,14 +223,14 @@ impl Message<'_> {
         kind: c_int,
     ) -> Result<usize> {
         let (level, kind, address) = sock.report_kind(level, kind);
-        // SAFETY: The socket is valid, and the queue has a lock of its own. The result is null, or a
-        // buffer that is ours.
+        // SAFETY: The socket is valid, and the queue has a lock of its own. The result is null, or
+        // a buffer that is ours.
         let report = unsafe { Skb::from_raw(bindings::sock_dequeue_err_skb(sock.as_ptr())) };
         let report = report.ok_or(EAGAIN)?;
         let copied = report.len().min(len);
         self.put(&report, 0, copied)?;
-        // SAFETY: A buffer of an error queue has the error in its control block. The message is that
-        // of the running call, and the record is longer than any address.
+        // SAFETY: A buffer of an error queue has the error in its control block. The message is
+        // that of the running call, and the record is longer than any address.
         unsafe {
             let record = Report {
                 error: ptr::read(bindings::skb_report(report.as_ptr())),

@@ -88,8 +88,8 @@ impl PageRing {
 
     /// Makes `pages` offer bytes that are free to be written: the rest of its page, a page of the
     /// ring without other references, or a new page. A page that is full is added to the ring,
-    /// which keeps twice `bytes` at most: what is in flight, and as much again with the receiver, if
-    /// that is on this host, or free. Returns `false` without memory. The task may sleep.
+    /// which keeps twice `bytes` at most: what is in flight, and as much again with the receiver,
+    /// if that is on this host, or free. Returns `false` without memory. The task may sleep.
     ///
     /// # Safety
     ///

@@ -246,9 +246,9 @@ impl Skb {
     /// socket that gets the reports. A socket whose last reference is gone becomes no owner, nor
     /// does any while the module is unloaded. Call this before the frame gets its class.
     ///
-    /// A companion's reports never go to the socket in front of it. Whatever queues a report decides
-    /// by the owner's flags at that time whether it has the frame, and TCP's functions would read
-    /// fields of IP's header in that.
+    /// A companion's reports never go to the socket in front of it. Whatever queues a report
+    /// decides by the owner's flags at that time whether it has the frame, and TCP's functions
+    /// would read fields of IP's header in that.
     pub(crate) fn set_owner<P: Protocol>(&mut self, sock: &Sock<P>) {
         if let Some(held) = sock.try_hold().filter(|held| P::vtable().pin(held)) {
             // SAFETY: The buffer is ours. A socket with a reference can own more, and is freed

@@ -513,8 +513,8 @@ impl Sending {
     }
 
     /// Returns as [`packets`](Self::packets) one packet outside of stores, in memory of its own: a
-    /// tunnel's headers do not fit in front of it, or an earlier clone still has its checksum behind
-    /// it.
+    /// tunnel's headers do not fit in front of it, or an earlier clone still has its checksum
+    /// behind it.
     #[cold]
     #[inline(never)]
     fn copy(&mut self, header: Header, mask: u32) -> Result<Skb> {

@@ -110,8 +110,8 @@ fn port_changes(lab: &Lab) -> Outcome {
     same(missed, 0, &format!("missed of {datagrams} datagrams"))
 }
 
-/// A port that is taken between the two steps of its release would be lost: the socket would stay in
-/// the table without one, and send from port 0, the control port.
+/// A port that is taken between the two steps of its release would be lost: the socket would stay
+/// in the table without one, and send from port 0, the control port.
 fn disconnected_while_sending(lab: &Lab) -> Outcome {
     let (there, unspecified) = (lab.a.to_nobody(1), [0; 16]);
     let calls = 200 / factor().min(4);

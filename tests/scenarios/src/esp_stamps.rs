@@ -275,8 +275,8 @@ fn ipv6(lab: &Lab) -> Outcome {
     many(&client, &server)
 }
 
-/// A report may have a frame of ESP, which lacks the fields of IP's control messages. The option may
-/// change between the send and the report.
+/// A report may have a frame of ESP, which lacks the fields of IP's control messages. The option
+/// may change between the send and the report.
 fn with_packets(lab: &Lab) -> Outcome {
     const LENGTH: usize = 14 + 11 + 3;
     lab.calm()?;
