@@ -225,3 +225,20 @@ impl Session {
         self.control.send(&Message::Failed(format!("{error:#}")))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_address_is_blamed_and_not_the_port() {
+        // From a block for documentation, which no interface has.
+        let foreign = Some(IpAddr::from([192, 0, 2, 1]));
+        let error = format!("{:#}", listen(foreign, 0).unwrap_err());
+        assert!(
+            error.contains("no interface here has this address"),
+            "{error}"
+        );
+        assert!(!error.contains("--port"), "{error}");
+    }
+}

@@ -26,7 +26,6 @@ use crate::{
         uapi,
     },
     skb_cb::TxCb,
-    stream::sock::Esp,
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -296,7 +295,7 @@ impl Sending {
     #[inline]
     pub(super) fn take(
         &mut self,
-        sock: &Sock<Esp>,
+        sock: &Sock<impl Protocol>,
         unacknowledged: &Unacknowledged,
         engine: &mut Connection,
         msg: &mut Message<'_>,
@@ -332,7 +331,7 @@ impl Sending {
     #[inline]
     fn extend_last(
         &mut self,
-        sock: &Sock<Esp>,
+        sock: &Sock<impl Protocol>,
         engine: &mut Connection,
         msg: &mut Message<'_>,
         rest: usize,
@@ -388,7 +387,7 @@ impl Sending {
     #[inline(never)]
     fn append_store(
         &mut self,
-        sock: &Sock<Esp>,
+        sock: &Sock<impl Protocol>,
         engine: &mut Connection,
         msg: &mut Message<'_>,
         rest: usize,
@@ -410,7 +409,7 @@ impl Sending {
     #[inline]
     fn append(
         &mut self,
-        sock: &Sock<Esp>,
+        sock: &Sock<impl Protocol>,
         engine: &mut Connection,
         msg: &mut Message<'_>,
         rest: usize,
@@ -725,7 +724,7 @@ impl esp::WriteQueue for Sending {
 /// and the numbers permit, and tells the engine of the packets. Returns the number of bytes taken.
 #[inline(never)]
 fn fill(
-    sock: &Sock<Esp>,
+    sock: &Sock<impl Protocol>,
     pages: &mut PageRing,
     store: &mut Buffer,
     engine: &mut Connection,

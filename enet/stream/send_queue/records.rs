@@ -11,10 +11,10 @@ use crate::{
         message::Message,
         seq_queue::SeqQueue,
         skb::{Buffer, Skb},
-        sock::{RawSock, Sock},
+        sock::{Protocol, RawSock, Sock},
     },
     skb_cb::TxCb,
-    stream::{send_queue::Unacknowledged, sock::Esp},
+    stream::send_queue::Unacknowledged,
 };
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -35,7 +35,7 @@ impl Sending {
     /// `EFAULT`; `ENOBUFS` without memory.
     pub(in crate::stream) fn take_record(
         &mut self,
-        sock: &Sock<Esp>,
+        sock: &Sock<impl Protocol>,
         unacknowledged: &Unacknowledged,
         engine: &mut Connection,
         msg: &mut Message<'_>,
@@ -64,7 +64,7 @@ impl Sending {
     /// Builds the buffers of a record. Returns their number of packets.
     fn make_record(
         &mut self,
-        sock: &Sock<Esp>,
+        sock: &Sock<impl Protocol>,
         engine: &mut Connection,
         msg: &mut Message<'_>,
         len: usize,
@@ -107,7 +107,7 @@ impl Sending {
     /// can have stores.
     fn store_of_record(
         &mut self,
-        sock: &Sock<Esp>,
+        sock: &Sock<impl Protocol>,
         msg: &mut Message<'_>,
         rest: usize,
     ) -> Result<Option<Skb>> {
@@ -125,7 +125,7 @@ impl Sending {
     /// Builds a packet with the first `size` bytes.
     fn packet_of_record(
         &mut self,
-        sock: &Sock<Esp>,
+        sock: &Sock<impl Protocol>,
         msg: &mut Message<'_>,
         size: usize,
     ) -> Result<Skb> {

@@ -274,8 +274,7 @@ impl Commands {
         self.guest.monitor()
     }
 
-    /// Connects to the plugin that counts, in a guest booted with
-    /// [`Clock::Watched`](super::qemu::Clock::Watched).
+    /// Connects to the plugin that counts, in a guest booted with [`Clock::Watched`].
     ///
     /// # Errors
     /// If the plugin does not answer.
