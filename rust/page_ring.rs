@@ -61,13 +61,9 @@ impl Drop for Page {
 }
 
 /// The filled pages that a stream keeps.
-pub(crate) struct PageRing(Option<KBox<Filled>>);
-
-/// The pages are the first `count` entries; the others are empty.
-struct Filled {
-    pages: [Option<Page>; MOST],
-    count: usize,
-    /// The entry that the next search begins with. Pages mostly lose their other references in the
+pub(crate) struct PageRing {
+    pages: KVec<Page>,
+    /// The page that the next search begins with. Pages mostly lose their other references in the
     /// order in which they were filled.
     next: usize,
 }
@@ -75,14 +71,17 @@ struct Filled {
 impl PageRing {
     /// Creates an empty ring, which needs no memory.
     pub(crate) const fn new() -> Self {
-        PageRing(None)
+        PageRing {
+            pages: KVec::new(),
+            next: 0,
+        }
     }
 
     /// Frees all pages.
     #[inline]
     pub(crate) fn free(&mut self) {
-        if self.0.is_some() {
-            self.0 = None;
+        if self.pages.capacity() > 0 {
+            *self = Self::new();
         }
     }
 
@@ -114,46 +113,29 @@ impl PageRing {
 
     /// Keeps a full page, and returns a page that has no other references. A page that has some is
     /// not replaced by the full one: that would free each page just before its turn as soon as more
-    /// is in flight than the ring holds. A ring is created by a socket with the usual flags only.
+    /// is in flight than the ring holds. A socket whose user in the kernel limits allocations has
+    /// no ring.
     fn exchange(&mut self, full: Page, bytes: u32, context: Context) -> Option<Page> {
+        if !matches!(context, Context::Task(flags) if flags.is_default()) {
+            return None;
+        }
         let most = bytes.saturating_mul(2).checked_div(full.size).unwrap_or(0) as usize;
-        let usual = matches!(context, Context::Task(flags) if flags.is_default());
-        if self.0.is_none() && most > 0 && usual {
-            self.0 = Filled::new();
-        }
-        self.0.as_deref_mut()?.exchange(full, most)
-    }
-}
-
-impl Filled {
-    /// Creates a store without pages; returns `None` without memory.
-    fn new() -> Option<KBox<Self>> {
-        let filled = Filled {
-            pages: [const { None }; MOST],
-            count: 0,
-            next: 0,
-        };
-        KBox::new(filled, GFP_KERNEL_ACCOUNT).ok()
-    }
-
-    fn exchange(&mut self, full: Page, most: usize) -> Option<Page> {
-        while self.count > most {
-            self.count = self.count.wrapping_sub(1);
-            self.pages.get_mut(self.count)?.take();
-        }
-        self.next = self.next.min(self.count);
-        for step in 0..self.count {
+        let most = most.min(MOST);
+        self.pages.truncate(most);
+        let count = self.pages.len();
+        self.next = self.next.min(count);
+        for step in 0..count {
             let index = self.next.wrapping_add(step);
-            let index = index.checked_sub(self.count).unwrap_or(index);
-            let page = self.pages.get_mut(index)?.as_mut()?;
+            let index = index.checked_sub(count).unwrap_or(index);
+            let page = self.pages.get_mut(index)?;
             if page.is_ours() {
                 self.next = index.wrapping_add(1);
                 return Some(core::mem::replace(page, full));
             }
         }
-        if self.count < most.min(MOST) {
-            *self.pages.get_mut(self.count)? = Some(full);
-            self.count = self.count.wrapping_add(1);
+        if count < most {
+            // Without memory for its entry the page is freed.
+            let _ = self.pages.push(full, GFP_KERNEL_ACCOUNT);
         }
         None
     }
