@@ -16,6 +16,10 @@ use core::ptr::{self, NonNull};
 /// Most pages that one stream keeps: 4 MiB for pages of 32 KiB.
 const MOST: usize = 128;
 
+/// Pages that a search looks at. One that has to look further rarely finds any: pages become free in
+/// order.
+const SEARCH: usize = 8;
+
 /// A reference to a page, possibly one of a higher order, of `size` bytes.
 struct Page {
     page: NonNull<bindings::page>,
@@ -124,7 +128,7 @@ impl PageRing {
         self.pages.truncate(most);
         let count = self.pages.len();
         self.next = self.next.min(count);
-        for step in 0..count {
+        for step in 0..count.min(SEARCH) {
             let index = self.next.wrapping_add(step);
             let index = index.checked_sub(count).unwrap_or(index);
             let page = self.pages.get_mut(index)?;
@@ -136,6 +140,10 @@ impl PageRing {
         if count < most {
             // Without memory for its entry the page is freed.
             let _ = self.pages.push(full, GFP_KERNEL_ACCOUNT);
+        } else {
+            // Pages that a receiver keeps do not hide those behind them for ever.
+            let next = self.next.wrapping_add(SEARCH);
+            self.next = next.checked_sub(count).unwrap_or(next).min(count);
         }
         None
     }
