@@ -23,13 +23,13 @@ use crate::registry::{self, Pattern};
 use crate::server::ServerOptions;
 use crate::transport::kinds;
 
-/// Warm-up rounds of patterns of two.
+/// Warm-up rounds of patterns between two hosts.
 const DEFAULT_WARMUP: u32 = 10;
 
-/// The heading of options in the help; other headings are in [`crate::measuring`].
+/// The heading of this file's options in the help; other headings are in [`crate::measuring`].
 const SIDES: &str = "Two sides";
 
-/// The options with which this side measures.
+/// The options that make this netgauge the side that measures.
 const MEASURING_SIDES: [&str; 4] = ["connect", "peers", "hostfile", "netns"];
 
 const USAGE: &str = include_str!("help/usage.txt");
@@ -95,11 +95,11 @@ pub struct Cli {
           value_parser = clap::value_parser!(u16).map(measuring::seconds))]
     pub wait: Duration,
 
-    /// Options of certain patterns of two.
+    /// Options that only some patterns between two hosts have.
     #[command(flatten)]
     pub pattern_args: PatternArgs,
 
-    /// Options of patterns of many.
+    /// Options of patterns between more than two hosts.
     #[command(flatten)]
     pub group: GroupArgs,
 }
@@ -158,7 +158,7 @@ impl Cli {
         }
     }
 
-    /// The patterns of two that option -x names.
+    /// The patterns between two hosts that option -x names.
     ///
     /// # Errors
     ///
@@ -225,7 +225,8 @@ impl Cli {
             bail!("setup makes its connections as the system does: leave options of sockets out");
         }
         if self.measuring.mode != "all" && self.pattern != "all" {
-            // Without names, pairs that do not fit are left out, and the report has the reason.
+            // Without names, a transport and a pattern that do not fit are left out, and the report
+            // has the reason.
             for pattern in &patterns {
                 for kind in &transports {
                     pattern.pair()?.suits(kind)?;
@@ -330,7 +331,7 @@ mod tests {
         let cli = parse("netgauge incast --clients 1,2 --netns a,b,c").unwrap();
         let pattern = registry::many(&cli.pattern).unwrap().unwrap();
         assert_eq!(pattern.info.name, "one-many");
-        // The options of others are refused, as with -x.
+        // Options of other patterns are refused, as with -x.
         let cli = parse("netgauge one-one --block 1M --connect h").unwrap();
         let error = cli.client_options("h").err().unwrap().to_string();
         assert!(

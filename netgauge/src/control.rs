@@ -46,7 +46,7 @@ use crate::machine::Machine;
 use crate::transport::SocketOptions;
 use crate::wire::Endpoint;
 
-/// Version of the messages below; both sides need the same one.
+/// Version of the messages below; both sides need the same version.
 pub const VERSION: u32 = 8;
 
 /// The time without a packet after which the peer's host counts as dead.
@@ -58,14 +58,14 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The longest line that is accepted, bytes: far longer than any message.
 const LINE_LIMIT: u64 = 64 * 1024;
 
-/// One series of messages of one size.
+/// A series of messages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Bytes: of one message, or of the whole stream in a bulk transfer.
+    /// Bytes of a message, or of the whole stream in a bulk transfer.
     pub size: u64,
-    /// Bytes of one message of a bulk transfer, or messages of a train.
+    /// Bytes of a message of a bulk transfer; number of messages of a train.
     pub chunk: u32,
-    /// Messages, or transfers, without losses.
+    /// Number of messages or transfers, not counting repetitions after a loss.
     pub rounds: u32,
     /// The bytes that fill the messages of a bulk transfer or a flood.
     pub tag: u8,
@@ -104,15 +104,15 @@ pub struct Open {
 pub enum Message {
     /// Both: the first message.
     Hello {
-        /// [`VERSION`] of the sender.
+        /// The sender's [`VERSION`].
         version: u32,
-        /// Server: its host.
+        /// The sender's host, if the sender is a server.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         machine: Option<Box<Machine>>,
     },
     /// Client: open a transport and get ready for a pattern.
     Open(Open),
-    /// Server: its socket is ready there.
+    /// Server: the address of its socket, which is ready.
     Endpoint(Endpoint),
     /// Server: the transport is connected.
     Opened,
@@ -138,7 +138,7 @@ pub enum Message {
 pub struct PeerGone {
     /// The peer's name.
     pub peer: String,
-    /// How that was noticed.
+    /// The sign that the peer is gone, for the user.
     pub reason: String,
 }
 
@@ -148,11 +148,11 @@ pub struct PeerGone {
 #[derive(Debug)]
 pub struct Control {
     input: BufReader<File>,
-    /// The same socket as `input`, or the other pipe.
+    /// For writing: the same socket as `input`, or the other pipe.
     output: File,
     is_socket: bool,
     name: String,
-    /// This side's address and the peer's.
+    /// This side's address and the peer's, if the connection has addresses.
     addresses: Option<(SocketAddr, SocketAddr)>,
     local: Option<SocketAddr>,
     peer: Option<Machine>,
@@ -300,7 +300,7 @@ impl Control {
     ///
     /// The option cannot be set.
     pub fn set_answer_timeout(&self, timeout: Option<Duration>) -> Result<()> {
-        // The read from a pipe ends with ssh.
+        // Reads from a pipe need no limit: they end with ssh.
         if self.is_socket {
             SockRef::from(&self.output).set_read_timeout(timeout)?;
         }
@@ -309,7 +309,8 @@ impl Control {
 
     /// Ends this side's half of the connection, so that the peer stops waiting.
     pub fn end(&self) {
-        // A broken connection needs no end; a pipe ends with the process.
+        // A connection that is broken fails here, which needs no report; a pipe ends with the
+        // process.
         if self.is_socket {
             let _ = SockRef::from(&self.output).shutdown(Shutdown::Write);
         }
@@ -387,12 +388,12 @@ impl Control {
         Ok(ready)
     }
 
-    /// Is there buffered data, which waiting on the descriptor would not report?
+    /// Whether data is buffered that waiting on the descriptor would not report.
     pub fn has_read_ahead(&self) -> bool {
         !self.input.buffer().is_empty()
     }
 
-    /// The peer's host, for error messages.
+    /// The peer's name without its port, for error messages.
     fn host(&self) -> String {
         match self.addresses {
             Some((_, peer)) => peer.ip().to_string(),
@@ -415,8 +416,8 @@ impl Control {
 
 as_fd!([] Control, input.get_ref());
 
-/// Connects to the server at `port` of `host` and greets it. Tries again for `wait` while it is not
-/// up yet; one attempt takes at most `give_up`.
+/// Connects to the server at `port` of `host` and greets it. While the server is not up yet, tries
+/// again for `wait`; each attempt takes at most `give_up`.
 ///
 /// # Errors
 ///
@@ -460,7 +461,7 @@ fn try_connect(target: (&str, u16), timeout: Duration) -> io::Result<TcpStream> 
     Err(last)
 }
 
-/// Errors that may end when the other host comes up.
+/// Whether the error may end when the other host comes up.
 fn may_come_up(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -475,7 +476,7 @@ fn may_come_up(error: &io::Error) -> bool {
 /// Returns an IPv4 address as IPv4, even if a dual-stack socket shows it as a mapped IPv6 address.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
-        // Mapped addresses alone change; others keep flow and scope.
+        // Only mapped addresses change; others keep flow and scope.
         ip if ip != address.ip() => SocketAddr::new(ip, address.port()),
         _ => address,
     }

@@ -16,9 +16,9 @@ use sockaddr_en::{interface_index, interface_mac, interface_mtu, MacAddr};
 /// An Ethernet interface of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Name.
+    /// The interface's name.
     pub name: String,
-    /// Number.
+    /// The interface's index.
     pub index: u32,
     /// Ethernet address.
     pub mac: MacAddr,
@@ -83,7 +83,7 @@ pub fn interface_in_use(named: Option<&str>, local: Option<IpAddr>) -> Option<St
     }
 }
 
-/// Does this host have the address?
+/// Whether this host has the address.
 pub fn is_of_this_host(ip: IpAddr) -> bool {
     ip.is_loopback() || interface_with(ip).is_ok()
 }
@@ -112,8 +112,8 @@ pub fn interface_ips(name: &str) -> Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
-/// Waits until one of the descriptors can be read, has ended or failed. Returns which; all are
-/// false after `timeout`. `None` waits without a limit.
+/// Waits until one of the descriptors can be read, has ended or failed. Returns a flag per
+/// descriptor; all are false after `timeout`. `None` waits without a limit.
 ///
 /// # Errors
 ///
@@ -136,7 +136,7 @@ pub fn wait_readable<const N: usize>(
     }
 }
 
-/// Did a receiving or sending call time out?
+/// Whether a receiving or sending call timed out.
 pub fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -69,7 +69,8 @@ impl LabArgs {
         self.ensure_able()?;
         let mut signals = Signals::catch()?;
         let built = Temporary::up(&self.switch);
-        // A signal ends the programs that build the lab as well, and is the better reason.
+        // A signal also ends the programs that build the lab; the signal is the better reason to
+        // report.
         signals.check()?;
         let lab = built.context("the lab could not be built")?;
         if self.measuring.format == Format::Table {
@@ -127,7 +128,7 @@ impl LabArgs {
         })
     }
 
-    /// Is a run useless without ESP?
+    /// Whether the run needs ESP, for its pattern or for a transport that `-m` names.
     fn wants_esp(&self) -> Result<bool> {
         if self.pattern.roles() == Some(Roles::Grid) {
             return Ok(true);

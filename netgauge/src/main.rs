@@ -58,7 +58,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         (Some((info, Kind::Group(work))), _) => coordinate(cli, info, work),
         (_, Some(host)) => measure(cli, host),
         (_, None) => {
-            // A name that no pattern has is reported as such.
+            // Reports a name that no pattern has.
             cli.patterns().map_err(wrong_line)?;
             Err(wrong_line(anyhow!(
                 "{} is measured between two: name the server with --connect, or with -x one of {}",

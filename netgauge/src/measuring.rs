@@ -136,7 +136,8 @@ impl Measuring {
         self.tests.map_or(pattern.tests, NonZeroU32::get)
     }
 
-    /// Does option -m ask for all transports, so that those that do not work here are left out?
+    /// Whether option -m names all transports, so that the run leaves out those that do not work
+    /// here.
     pub fn is_all(&self) -> bool {
         self.mode == ALL
     }

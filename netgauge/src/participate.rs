@@ -16,8 +16,8 @@ use crate::server::{converse, ServerOptions};
 /// Where `ip netns` keeps the names of network namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// Runs a participant that a coordinator has started. Its control connection is its standard input,
-/// or its standard input and output with `stdio`.
+/// Runs a participant that a coordinator has started. The control connection is standard input, or
+/// standard input and output with `stdio`.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub fn participate(namespace: Option<&str>, stdio: bool, options: &ServerOptions
         }
     }
     match converse(control, options) {
-        // The coordinator reports itself what ended it.
+        // The coordinator reports why it ended.
         Err(error) if error.is::<PeerGone>() => Ok(()),
         ended => ended,
     }

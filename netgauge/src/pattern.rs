@@ -10,15 +10,15 @@ pub const LOADED_LATENCY: &str = "loaded-latency";
 /// A pattern's facts that the command line and reports use.
 #[derive(Debug)]
 pub struct PatternInfo {
-    /// Name in option `-x`, and in reports.
+    /// The pattern's name in option `-x`, and in reports.
     pub name: &'static str,
-    /// Further names that option `-x` takes for it.
+    /// Further names of the pattern for option `-x`.
     pub aliases: &'static [&'static str],
     /// Sizes, as ranges from smallest to largest, if option `-s` names none.
     pub(crate) sizes: &'static [(u64, u64)],
     /// Tests per size, if option `-c` names no number.
     pub tests: u32,
-    /// The largest size that it takes, bytes.
+    /// The largest size that the pattern takes, bytes.
     pub most: u64,
 }
 
@@ -28,7 +28,7 @@ impl PatternInfo {
         SizeSpec::from(self.sizes)
     }
 
-    /// Is `name` its name or an alias?
+    /// Whether `name` is the pattern's name or an alias.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)
     }

@@ -11,10 +11,10 @@ use crate::group::coordinator::plan::Roles;
 use crate::pattern::LOADED_LATENCY;
 use crate::registry::{self, Pattern};
 
-/// Options of all patterns of two, by identifier.
+/// Options of all patterns between two hosts, by identifier.
 const PAIR: &[&str] = &["percentiles", "loss_timeout", "ethertype"];
 
-/// Options of the transports' sockets, which patterns of two set.
+/// Options of the transports' sockets, which patterns between two hosts set.
 const SOCKETS: &[&str] = &[
     "nodelay",
     "busy_poll",
@@ -24,7 +24,7 @@ const SOCKETS: &[&str] = &[
     "no_timeouts",
 ];
 
-/// Options of all patterns of many.
+/// Options of all patterns between more than two hosts.
 const GROUP: &[&str] = &[
     "peers",
     "netns",
@@ -45,13 +45,13 @@ const FEW: &[&str] = &["eor", "block", "congestion", "pause", "burst", "ack"];
 /// Options that the subcommand of a pattern replaces, and those of a server.
 const OTHERS: &[&str] = &["pattern", "server", "once", "listen"];
 
-/// The options that only some patterns have, of those that `pattern` has.
+/// The options that `pattern` has and some other patterns do not.
 fn own_options(pattern: &Pattern) -> Vec<&'static str> {
     let name = pattern.info.name;
     let parts: &[&[&str]] = match (pattern.roles(), name) {
         (None, "flood") => &[PAIR, SOCKETS, &["eor"]],
         (None, "bulk") => &[PAIR, SOCKETS, &["block"]],
-        // Its connections have the system's options.
+        // The connections of this pattern have the system's socket options.
         (None, "setup") => &[PAIR],
         (None, _) => &[PAIR, SOCKETS],
         (Some(Roles::Clients), LOADED_LATENCY) => &[GROUP, CLIENTS, &["congestion", "pause"]],
@@ -78,13 +78,14 @@ pub fn named(line: &[OsString]) -> Option<&'static Pattern> {
         .find(|pattern| pattern.info.is_called(name))
 }
 
-/// The line with option `-x` before the pattern's name.
+/// Returns the line with option `-x` inserted before the pattern's name.
 pub fn spelt_out(mut line: Vec<OsString>) -> Vec<OsString> {
     line.insert(1, "-x".into());
     line
 }
 
-/// `whole`, the definition of the command line, as that of the subcommand of `pattern`.
+/// Turns `whole`, the definition of the command line, into the definition of the subcommand of
+/// `pattern`.
 pub fn command(whole: Command, pattern: &Pattern) -> Command {
     let (name, foreign) = (pattern.info.name, foreign_options(pattern));
     let sides = match pattern.roles() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub const WITHOUT: &str =
     "this netgauge draws no pictures: it was built without the cargo feature `pictures`";
 
-/// Forms of a picture, by its file's extension.
+/// Forms of a picture, by the extension of the file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// SVG.

@@ -8,12 +8,12 @@ use crate::report::Report;
 
 /// Receives the progress of a run.
 pub trait Progress {
-    /// A transport is measured with a pattern from now on.
+    /// The run measures a transport with a pattern from now on.
     fn begin(&self, _transport: &str, _pattern: &str) {}
     /// This many more sizes are done.
     fn advance(&self, _sizes: u64) {}
-    /// The report as it would be if the run ended now. Patterns of two send it at the beginning of
-    /// each run, and after each size.
+    /// The report as it would be if the run ended now. Patterns between two hosts send it at the
+    /// beginning of each run, and after each size.
     fn measured(&self, _so_far: Report) {}
 }
 
@@ -31,7 +31,7 @@ pub struct Bar(ProgressBar);
 impl Bar {
     /// A bar for so many sizes in all.
     pub fn new(sizes: u64) -> Self {
-        // The template is a constant; if it were wrong, the plain bar would do.
+        // The template is a constant; if it were wrong, the plain bar would be shown.
         let style = ProgressStyle::with_template("{msg:14} {bar:40} {pos}/{len} sizes")
             .unwrap_or_else(|_| ProgressStyle::default_bar());
         Self(ProgressBar::new(sizes).with_style(style))

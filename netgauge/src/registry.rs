@@ -22,9 +22,9 @@ use crate::pattern::PatternInfo;
 /// A pattern of communication.
 #[derive(Debug)]
 pub struct Pattern {
-    /// Its name and defaults.
+    /// The pattern's name and defaults.
     pub info: PatternInfo,
-    /// Its work.
+    /// The pattern's work.
     pub kind: Kind,
 }
 
@@ -74,10 +74,10 @@ pub static PATTERNS: [Pattern; 12] = [
     },
 ];
 
-/// Sizes of most patterns of many.
+/// Sizes of most patterns between more than two hosts, bytes: ranges from smallest to largest.
 const SIZES: &[(u64, u64)] = &[(64 << 10, 64 << 10), (256 << 10, 256 << 10)];
 
-/// A pattern of two, with its sizes, the tests per size, and the largest size it takes.
+/// A pattern between two hosts, with its sizes, the tests per size, and the largest size it takes.
 const fn pair(
     name: &'static str,
     sizes: &'static [(u64, u64)],
@@ -97,7 +97,7 @@ const fn pair(
     }
 }
 
-/// A pattern of many whose participants do rounds.
+/// A pattern between more than two hosts whose participants do rounds.
 const fn group(rounds: &'static Rounds, sizes: &'static [(u64, u64)], tests: u32) -> Pattern {
     Pattern {
         info: PatternInfo {
@@ -112,7 +112,7 @@ const fn group(rounds: &'static Rounds, sizes: &'static [(u64, u64)], tests: u32
 }
 
 impl Pattern {
-    /// The participants' roles, in a pattern of many.
+    /// The participants' roles, in a pattern between more than two hosts.
     pub fn roles(&self) -> Option<Roles> {
         match self.kind {
             Kind::Pair(_) => None,
@@ -148,19 +148,19 @@ impl Pattern {
     }
 }
 
-/// The patterns of two.
+/// The patterns between two hosts.
 pub fn of_two() -> impl Iterator<Item = &'static Pattern> {
     let patterns = PATTERNS.iter();
     patterns.filter(|pattern| pattern.roles().is_none())
 }
 
-/// The patterns of more than two.
+/// The patterns between more than two hosts.
 pub fn of_many() -> impl Iterator<Item = &'static Pattern> {
     let patterns = PATTERNS.iter();
     patterns.filter(|pattern| pattern.roles().is_some())
 }
 
-/// The names of patterns of more than two, for people.
+/// The names of patterns between more than two hosts, separated by commas, for error messages.
 pub fn names_of_many() -> String {
     names(of_many())
 }
@@ -170,7 +170,7 @@ fn names(patterns: impl Iterator<Item = &'static Pattern>) -> String {
     names.join(", ")
 }
 
-/// Finds a pattern of two by a name.
+/// Finds a pattern between two hosts by a name.
 ///
 /// # Errors
 ///
@@ -185,7 +185,8 @@ pub fn find(name: &str) -> Result<&'static Pattern> {
     })
 }
 
-/// The pattern of many that option -x names; `None` if it names patterns of two.
+/// The pattern between more than two hosts that option -x names; `None` if it names patterns
+/// between two.
 ///
 /// # Errors
 ///

@@ -24,11 +24,11 @@ const LOOK_AROUND: Duration = Duration::from_millis(200);
 /// The server's options.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Interface; without one, that of the control connection.
+    /// Name of the interface to use; without a name, the interface of the control connection.
     pub interface: Option<String>,
-    /// How long a stream may be silent before it is given up.
+    /// The time after which a silent stream is given up.
     pub give_up: Duration,
-    /// End after one client.
+    /// The server ends after one client.
     pub once: bool,
 }
 
@@ -66,7 +66,7 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
-            // The client closed the connection while it waited.
+            // The client closed the connection while it was in the accept queue.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => return Err(error).context("waiting for clients"),
         };

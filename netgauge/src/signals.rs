@@ -16,12 +16,12 @@ use thiserror::Error;
 #[error("interrupted")]
 pub struct Interrupted;
 
-/// Did the user interrupt the run?
+/// Whether the error says that the user interrupted the run.
 pub fn is_interrupted(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Interrupted>().is_some()
 }
 
-/// Catches SIGINT and SIGTERM; after the first, another one ends the process at once.
+/// Catches SIGINT and SIGTERM; a second signal ends the process at once.
 #[derive(Debug)]
 pub struct Signals {
     reader: UnixStream,
@@ -29,7 +29,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches them from now on.
+    /// Catches the signals from now on.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Signals {
         }
     }
 
-    /// Has a signal been reported?
+    /// Whether [`check`](Self::check) has reported a signal.
     pub fn came(&self) -> bool {
         self.came
     }

@@ -83,7 +83,8 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         return Err(wrong());
     }
     let number: u64 = digits.parse().map_err(|_| wrong())?;
-    // 2^40 bytes: far more than any run has, and exact in the steps' arithmetic.
+    // The limit, 2^40 bytes, is far more than any run has, and exact in the arithmetic of the
+    // steps.
     number
         .checked_mul(factor)
         .filter(|size| (1..=1 << 40).contains(size))
@@ -125,7 +126,7 @@ mod tests {
     fn the_grade_is_the_number_of_sizes_per_doubling() {
         assert_eq!(expand("64-256", 2), [64, 91, 128, 181, 256]);
         assert_eq!(expand("16-32", 4), [16, 19, 23, 27, 32]);
-        // Steps that round to the same size give it once.
+        // Steps that round to the same size yield that size once.
         assert_eq!(expand("1-4", 4), [1, 2, 3, 4]);
         assert_eq!(expand("1-512", 1000), Vec::from_iter(1..=512));
     }

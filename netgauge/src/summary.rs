@@ -24,7 +24,8 @@ const THIRD_QUARTILE: Percent = Percent(75 * PARTS);
 pub struct Percent(u32);
 
 impl Percent {
-    /// The smallest of `sorted` that this percentage does not exceed: the nearest rank.
+    /// Returns the smallest of `sorted` that this percentage of them does not exceed: the nearest
+    /// rank.
     fn of(self, sorted: &[u64]) -> Option<u64> {
         let whole = u128::from(100 * PARTS);
         let rank = (sorted.len() as u128 * u128::from(self.0)).div_ceil(whole);
@@ -114,7 +115,7 @@ impl Summary {
             midpoint(samples[middle - 1], samples[middle])
         };
         let sum: u128 = samples.iter().copied().map(u128::from).sum();
-        // A mean lies between its samples, so it fits their type.
+        // A mean lies between the smallest and the largest sample, so it fits their type.
         let avg = (sum / samples.len() as u128) as u64;
         let percentile = |percent: &Percent| Some((*percent, percent.of(&samples)?));
         Some(Self {
@@ -146,7 +147,7 @@ fn outliers(sorted: &[u64]) -> Option<u64> {
     let first = i128::from(FIRST_QUARTILE.of(sorted)?);
     let third = i128::from(THIRD_QUARTILE.of(sorted)?);
     let range = third - first;
-    // In halves, as the quartiles may have one.
+    // All doubled: the fences, 1.5 ranges outside the quartiles, may have a half.
     let inside = 2 * first - 3 * range..=2 * third + 3 * range;
     let outside = |sample: &&u64| !inside.contains(&(2 * i128::from(**sample)));
     Some(sorted.iter().filter(outside).count() as u64)
@@ -172,7 +173,7 @@ pub fn jain(amounts: &[u64]) -> f64 {
 pub(crate) mod tests {
     use super::*;
 
-    /// Percentiles for tests.
+    /// The 90th, 95th and 99th percentiles, as tests use them.
     pub(crate) fn percents() -> [Percent; 3] {
         ["90", "95", "99"].map(percent)
     }
@@ -199,7 +200,8 @@ pub(crate) mod tests {
 
     #[test]
     fn the_deviation_is_that_of_a_sample() {
-        // Squares of the distances from 5: 9 + 1 + 1 + 1 + 0 + 0 + 4 + 16 = 32, by 7.
+        // The squares of the distances from 5 are 9 + 1 + 1 + 1 + 0 + 0 + 4 + 16 = 32; 32 / 7 =
+        // 4.57.
         assert_eq!(of(&[2, 4, 4, 4, 5, 5, 7, 9]).stddev, 2);
         let thousands = [2, 4, 4, 4, 5, 5, 7, 9].map(|sample| sample * 1000);
         assert_eq!(of(&thousands).stddev, 2138);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A run of two that a signal may end at any time: the results so far are printed.
+//! A run between two hosts that a signal may end at any time: the results so far are printed.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -30,9 +30,9 @@ pub struct Watch {
 /// The state of a run.
 #[derive(Debug)]
 enum State {
-    /// It goes on; a signal would print this report.
+    /// The run goes on; a signal would print this report.
     Running(Option<Report>),
-    /// It is complete, and prints its report or has printed it.
+    /// The run is complete, and prints its report or has printed it.
     Over,
 }
 
@@ -133,7 +133,7 @@ mod tests {
         drop(held);
         watch.end();
         assert!(watch.interrupt().is_none());
-        // A late result does not bring it back.
+        // A result that comes after the end does not restart the run.
         watch.measured(samples::report());
         assert!(watch.interrupt().is_none());
     }

@@ -16,7 +16,7 @@ pub struct Endpoint {
     pub port: u16,
     /// Ethernet address, if the transport uses one.
     pub mac: Option<String>,
-    /// IP address, if it is not that of the control connection.
+    /// IP address, if it differs from the address of the control connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<IpAddr>,
     /// The host and network namespace of the process, for transports within a host.
@@ -79,7 +79,7 @@ impl Place {
         })
     }
 
-    /// Is the other namespace on the same host?
+    /// Whether the other namespace is on the same host.
     pub fn is_same_host(&self, other: &Self) -> bool {
         self.boot == other.boot
     }

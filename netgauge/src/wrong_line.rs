@@ -4,7 +4,7 @@
 
 use thiserror::Error;
 
-/// The command line is wrong, which only its parts together show. Nothing was started.
+/// The command line is wrong, although each of its options is right. No process was started.
 #[derive(Debug, Error)]
 #[error("{0:#}")]
 struct WrongLine(anyhow::Error);
@@ -14,7 +14,7 @@ pub fn wrong_line(error: anyhow::Error) -> anyhow::Error {
     anyhow::Error::new(WrongLine(error))
 }
 
-/// Is the error one of the command line?
+/// Whether the error is about the command line.
 pub fn is_wrong_line(error: &anyhow::Error) -> bool {
     error.is::<WrongLine>()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Command lines of patterns of many, and their plans.
+//! Command lines of patterns between more than two hosts, and the plans that they result in.
 
 use anyhow::{bail, Result};
 use clap::Parser as _;

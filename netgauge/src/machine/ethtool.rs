@@ -45,13 +45,14 @@ struct Value {
     value: u32,
 }
 
-/// `struct ethtool_link_settings`, with the modes that follow it.
+/// `struct ethtool_link_settings`, with the sets of modes that follow it.
 #[repr(C)]
 struct Link {
     question: u32,
     speed: u32,
     others: [u8; 7],
-    /// Words of each of the three sets of modes; negative if the kernel has another number.
+    /// Number of words of each of the three sets of modes. If the kernel has another number, it
+    /// answers with that, negated.
     words: i8,
     more: [u8; 4],
     reserved: [u32; 7],
@@ -70,7 +71,7 @@ unsafe impl Question for Link {}
 fn ask<Q: Question>(name: &str, question: &mut Q) -> io::Result<()> {
     // SAFETY: `ifreq` is plain C data for which all zero bytes are a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last byte stays zero and terminates the name.
+    // The copy leaves the last byte zero, which terminates the name.
     if name.len() >= request.ifr_name.len() {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }
@@ -78,7 +79,7 @@ fn ask<Q: Question>(name: &str, question: &mut Q) -> io::Result<()> {
         *to = libc::c_char::from_ne_bytes([from]);
     }
     request.ifr_ifru.ifru_data = std::ptr::from_mut(question).cast();
-    // Any socket of the network namespace serves.
+    // Any socket of the network namespace can send the request.
     let socket = UnixDatagram::unbound()?;
     // SAFETY: the descriptor is open; the kernel reads the name in `request`, which is terminated,
     // and reads and writes through its pointer, which is to `question`: borrowed for the call, and

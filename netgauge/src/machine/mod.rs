@@ -21,24 +21,24 @@ const ESP_PARAMETERS: &str = "/proc/sys/esp";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
-    /// Version of its netgauge.
+    /// Version of netgauge on the host.
     pub netgauge: String,
-    /// Its name.
+    /// The host's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Release of its kernel.
+    /// Release of the host's kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// Model of its processors.
+    /// Model of the host's processors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processor: Option<String>,
-    /// How many of them netgauge may use.
+    /// Number of processors that netgauge may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processors: Option<usize>,
-    /// The device that leads to the other host.
+    /// The host's device that leads to the other host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<Device>,
-    /// TCP's congestion control.
+    /// TCP's congestion control on the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
     /// Version of the module `enet`, if it is loaded.
@@ -53,25 +53,25 @@ pub struct Machine {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Device {
-    /// Its name.
+    /// The device's name.
     pub name: String,
-    /// Its driver.
+    /// The device's driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// Payload of its largest frame, bytes.
+    /// Payload of the device's largest frame, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
-    /// Speed of its link, Mbit/s.
+    /// Speed of the device's link, Mbit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mbit_per_s: Option<u32>,
-    /// Which of tso, gso and gro are on.
+    /// The names of the offloads that are on, of tso, gso and gro.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offloads: Option<Vec<String>>,
 }
 
 impl Machine {
-    /// This host, in this process's network namespace. `device` is the name of the device in use,
-    /// if there is one.
+    /// Returns the facts of this host, as this process's network namespace has them. `device` is
+    /// the name of the device in use, if there is one.
     pub fn here(device: Option<&str>) -> Self {
         Self {
             netgauge: env!("CARGO_PKG_VERSION").to_owned(),
@@ -86,7 +86,7 @@ impl Machine {
         }
     }
 
-    /// All facts as short texts for people.
+    /// The host's facts as short texts for people.
     pub fn facts(&self) -> Vec<String> {
         let mut facts = Vec::new();
         facts.extend(self.host.clone());
@@ -118,7 +118,7 @@ impl Device {
         }
     }
 
-    /// All facts as short texts for people.
+    /// The device's facts as short texts for people.
     pub fn facts(&self) -> Vec<String> {
         let mut facts = vec![match &self.driver {
             Some(driver) => format!("{} ({driver})", self.name),
@@ -170,7 +170,7 @@ fn parameters(directory: &Path) -> BTreeMap<String, String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A host with all facts.
+    /// Returns a host with all facts.
     pub(crate) fn sample(host: &str) -> Machine {
         let machine = serde_json::json!({
             "netgauge": "0.1.0", "host": host, "kernel": "7.2.12-cloud-amd64",

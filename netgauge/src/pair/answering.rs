@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Messages that are answered after the last one of several: the exchange of three patterns.
+//! An exchange, as one-one, logp and recovery use it: the leader sends one or several messages, and
+//! the follower answers the last one.
 //!
 //! A message is filled with the number of its exchange, which identifies late ones.
 
@@ -50,7 +51,7 @@ pub(super) fn answer_messages(
     let (mut message, mut answer) = (vec![0; size], vec![0; answer]);
     let (mut answered, mut came, mut tag) = (0, 0, None);
     loop {
-        // If an answer is lost, its messages come again.
+        // If an answer is lost, the leader sends its messages again.
         if answered >= rounds && (link.is_reliable() || link.wait_for_control()?) {
             return Ok(());
         }
@@ -63,7 +64,7 @@ pub(super) fn answer_messages(
         }
         came += 1;
         if came == count {
-            // An answer of the message's length is the message itself, and takes no time to make.
+            // An answer as long as a message is the message itself, which takes no time to make.
             if size != answer.len() {
                 answer.fill(message[0]);
                 link.reply(&answer)?;

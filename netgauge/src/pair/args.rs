@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Options of patterns of two.
+//! Options of patterns between two hosts.
 
 use anyhow::{bail, ensure, Result};
 use clap::Args;
@@ -13,7 +13,7 @@ use crate::transport::kinds;
 /// The longest write to a stream: both sides hold it in memory.
 pub(super) const MOST_BLOCK: usize = 64 << 20;
 
-/// Options that only some patterns of two have.
+/// Options that only some patterns between two hosts have.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatternArgs {
     /// flood: end a record with each message (MSG_EOR), so that no two share a packet
@@ -51,7 +51,7 @@ impl PatternArgs {
         Ok(())
     }
 
-    /// Refuses the options where only patterns of many are measured.
+    /// Refuses the options if only patterns between more than two hosts are measured.
     ///
     /// # Errors
     ///

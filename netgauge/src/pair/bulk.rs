@@ -19,12 +19,12 @@ use crate::transport::Transport;
 
 /// Bytes of one write to a stream without option `--block`, and of the largest datagram.
 const BLOCK: usize = 64 * 1024;
-/// Datagrams that the receiver confirms together, with one byte.
+/// Number of datagrams that the receiver confirms together, with one byte.
 const CREDIT: u64 = 16;
-/// Datagrams that may be unconfirmed.
+/// Number of datagrams that may be unconfirmed.
 const WINDOW: u64 = 2 * CREDIT;
 
-/// The pattern.
+/// The pattern `bulk`, described above.
 #[derive(Debug)]
 pub(crate) struct Bulk;
 
@@ -97,7 +97,7 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     Ok(plan.row(size, losses.total, median, measured))
 }
 
-/// One stream, split into messages of `chunk` bytes; the last one may be shorter.
+/// A stream, split into messages of `chunk` bytes; the last one may be shorter.
 struct Transfer {
     size: u64,
     chunk: usize,
@@ -144,7 +144,7 @@ impl Transfer {
             if !link.receive(&mut buffer[..length])? {
                 return Ok(false);
             }
-            // A late datagram of an abandoned transfer.
+            // This is a late datagram of an abandoned transfer.
             if buffer[0] != self.tag {
                 continue;
             }

@@ -30,9 +30,9 @@ pub struct ClientOptions {
     pub wait: Duration,
     /// Transports to measure, in this order.
     pub transports: Vec<&'static Kind>,
-    /// Patterns to measure each with, and how.
+    /// Patterns to measure each transport with, and how.
     pub patterns: Vec<Planned>,
-    /// Interface; without one, that of the control connection.
+    /// Name of the interface to use; without a name, the interface of the control connection.
     pub interface: Option<String>,
     /// Limits, and options of sockets.
     pub measuring: Measuring,
@@ -41,11 +41,11 @@ pub struct ClientOptions {
 /// A pattern that is to be measured.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// Its name and limits.
+    /// The pattern's name and limits.
     pub pattern: &'static PatternInfo,
-    /// Its work.
+    /// The pattern's work.
     pub work: &'static dyn PairPattern,
-    /// How it is measured.
+    /// Sizes, tests and options of the measurement.
     pub plan: Plan,
 }
 
@@ -126,9 +126,9 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
 struct Client<'a> {
     control: Control,
     options: &'a ClientOptions,
-    /// Why nothing more can be measured, if the peer is gone.
+    /// The reason why nothing more can be measured, if the peer is gone.
     gone: Option<String>,
-    /// Both ends of the present transport are open.
+    /// Whether both ends of the present transport are open.
     opened: bool,
     /// The remark of the last transport.
     remark: Option<String>,
@@ -230,7 +230,7 @@ impl Client<'_> {
             options: kind.options(&measuring.sockets),
             congestion: None,
         };
-        // A failure of this does not involve the peer.
+        // The peer has no part in a failure of this call.
         let prepared = (kind.prepare)(&context)?;
         let streams = Streams::of(kind, &context);
         self.control.send(&Message::Open(Open {
@@ -243,7 +243,7 @@ impl Client<'_> {
         let result = self.open_and_lead(prepared, &context.options, streams, planned, rows);
         match result {
             Err(error) if is_peer_gone(&error) => Err(error),
-            // The results count even if the peer dies while it closes.
+            // The results count even if the peer dies while the transport is closed.
             result => self.close().and(result),
         }
     }

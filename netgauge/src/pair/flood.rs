@@ -21,13 +21,13 @@ use crate::transport::Transport;
 /// Bytes that the follower reads from a stream with one call, at most.
 const BLOCK: usize = 64 * 1024;
 
-/// The pattern.
+/// The pattern `flood`, described above.
 #[derive(Debug)]
 pub(crate) struct Flood;
 
 impl PairPattern for Flood {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
-        // Requests for the tally have the other half of the tags.
+        // The tags of requests for the tally are the complements of these.
         let mut tags = (1..=u8::MAX / 2).cycle();
         for &size in &plan.sizes {
             if let Some(most) = link.transport.max_datagram() {
@@ -77,7 +77,8 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
         };
         // A message that finds no room is counted as lost.
         unsent.judge(link, sent)?;
-        // The clock is read once per message, so that its cost is in the time once.
+        // One reading of the clock per message ends a message's time and begins the next, so each
+        // time has the cost of one reading.
         let now = Instant::now();
         times.push(now.duration_since(last).as_nanos() as u64);
         last = now;
@@ -111,9 +112,9 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
 
 /// The follower's count of a flood.
 struct Tally {
-    /// Messages that arrived.
+    /// Number of messages that arrived.
     came: u32,
-    /// From the first datagram to the last.
+    /// Time from the first datagram to the last.
     time: Duration,
 }
 
@@ -187,7 +188,8 @@ fn follow_datagrams(link: &mut Link<'_>, step: &Step) -> Result<()> {
     let (mut came, mut asked) = (0, false);
     let (mut first, mut last) = (None, None);
     loop {
-        // A check takes time, which a flood does not leave.
+        // The control connection is polled only once the tally was asked for: during the flood,
+        // that would slow down the receiver.
         if asked && link.wait_for_control()? {
             return Ok(());
         }

@@ -26,14 +26,14 @@ use crate::control::Step;
 use crate::report::{Measured, Row};
 use crate::summary::Summary;
 
-/// Messages of a train.
+/// Number of messages in a train.
 const TRAIN: u32 = 16;
-/// Datagrams of a train whose messages are several datagrams each.
+/// Number of datagrams in a train whose messages are several datagrams each.
 const TRAIN_DATAGRAMS: usize = 64;
 /// The value of `Step::chunk` if the follower sends the long message.
 const BACKWARD: u32 = 0;
 
-/// The pattern.
+/// The pattern `logp`, described above.
 #[derive(Debug)]
 pub(crate) struct LogP;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! All patterns over datagrams, some of which are lost in both directions.
+//! All patterns between two hosts over datagrams, some of which are lost in both directions.
 
 use std::cell::Cell;
 use std::io;
@@ -78,7 +78,7 @@ fn follow(pattern: &Pattern, mut transport: Datagrams<Lossy>, mut control: Contr
     }
 }
 
-/// Measures over a pair whose sides drop one of every `periods` datagrams.
+/// Measures over a pair whose sides each drop one of every `periods` datagrams. Returns the rows.
 fn measure(
     pattern: &'static Pattern,
     sizes: &[u64],
@@ -87,8 +87,8 @@ fn measure(
 ) -> Vec<Row> {
     let (one, two) = UnixDatagram::pair().unwrap();
     let (mut control, other) = controls();
-    // The follower's time may be shorter than the leader's, as in the server, or longer, as a user
-    // may choose. A test without losses has so much time that a busy host causes none.
+    // The follower's time limit may be shorter than the leader's, as in the server, or longer, as a
+    // user may choose. In a test without losses it is so long that a busy host causes none.
     let look_around = match periods {
         [u32::MAX, u32::MAX] => timeout,
         _ => Duration::from_millis(60),
@@ -127,13 +127,13 @@ fn patterns() -> impl Iterator<Item = &'static Pattern> {
     of_two().filter(suits)
 }
 
-/// The losses for a pattern: a size, and how often each side drops a datagram. Messages of the
-/// second size are several datagrams, so more of them lose one.
+/// Returns the losses to test a pattern with: a size, and the periods at which the two sides drop a
+/// datagram. Messages of the second size are several datagrams, so more of them lose one.
 fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
     match pattern {
-        // Its messages are single datagrams.
+        // Messages of a flood are single datagrams.
         "flood" => vec![(1, [9, 7])],
-        // Some trains have to arrive completely.
+        // The periods are long enough that some trains arrive completely.
         "logp" => vec![(1, [67, 7]), (350, [131, 37])],
         _ => vec![(1, [9, 7]), (350, [31, 37])],
     }
@@ -143,7 +143,7 @@ fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
 fn lost_datagrams_are_counted() {
     for pattern in patterns() {
         for (size, periods) in losses_for(pattern.info.name) {
-            // A train takes time on a busy host.
+            // A train takes more time on a busy host.
             let timeouts: &[u64] = if pattern.info.name == "logp" {
                 &[200]
             } else {
@@ -164,7 +164,7 @@ fn without_loss_none_is_counted() {
     for pattern in patterns() {
         let sizes: &[u64] = match pattern.info.name {
             "flood" => &[1, 100],
-            // Bulk: several windows, and a last datagram that is shorter.
+            // For bulk: several windows, and a last datagram that is shorter.
             _ => &[1, 350, 12_345],
         };
         let patience = Duration::from_secs(60);

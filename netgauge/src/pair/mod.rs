@@ -34,7 +34,7 @@ use args::PatternArgs;
 
 /// The work of a client and a server.
 pub trait PairPattern: Sync + fmt::Debug {
-    /// Checks that it can measure this kind of transport.
+    /// Checks that the pattern can measure this kind of transport.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ pub struct Plan {
     pub warmup: u32,
     /// The percentiles of the times to report.
     pub percentiles: Vec<Percent>,
-    /// Options of certain patterns.
+    /// Options that only some patterns have.
     pub args: PatternArgs,
 }
 
@@ -139,17 +139,17 @@ fn times(tests: u32) -> Vec<u64> {
     Vec::with_capacity(tests.min(RESERVED) as usize)
 }
 
-/// What patterns need that open connections of their own.
+/// What a pattern needs to open connections of its own.
 #[derive(Clone, Debug)]
 pub struct Streams {
     /// How to open connections.
     pub kind: &'static dyn StreamKind,
-    /// The options of their sockets.
+    /// Options and addresses of the connections' sockets.
     pub context: Context,
 }
 
 impl Streams {
-    /// The needs of patterns over `kind`; `None` if it is no stream transport.
+    /// Returns the needs of patterns over `kind`; `None` if `kind` is no stream transport.
     pub fn of(kind: &'static Kind, context: &Context) -> Option<Self> {
         kind.streams.map(|kind| Self {
             kind,
@@ -158,7 +158,7 @@ impl Streams {
     }
 }
 
-/// How long to wait for the peer's message about a failure that this side saw first.
+/// The time to wait for the peer's message about a failure that this side saw first.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// A connected pair: the transport, and the control connection.
@@ -182,12 +182,12 @@ impl Link<'_> {
         Ok(self.transport.discard_pending()?)
     }
 
-    /// Is the transport lossless?
+    /// Whether the transport is lossless.
     fn is_reliable(&self) -> bool {
         self.transport.max_datagram().is_none()
     }
 
-    /// Does an error mean a loss, or a lack of room?
+    /// Whether an error means a loss, or a lack of room.
     fn is_loss(&self, error: &io::Error) -> bool {
         is_timeout(error) && !self.is_reliable()
     }
@@ -206,8 +206,8 @@ impl Link<'_> {
         }
     }
 
-    /// Sends an answer of the follower. One that finds no room in time is lost like any other, and
-    /// the leader counts it.
+    /// Sends an answer of the follower. An answer that finds no room in time is lost like any
+    /// other, and the leader counts it.
     fn reply(&mut self, answer: &[u8]) -> io::Result<()> {
         match self.transport.send(answer) {
             Err(error) if self.is_loss(&error) => Ok(()),
@@ -228,7 +228,8 @@ impl Link<'_> {
         std::os::fd::AsFd::as_fd(&*self.control)
     }
 
-    /// The error of a failed call on the transport, with the peer's message on it if there is one.
+    /// Returns the error of a failed call on the transport, with the peer's message about it if
+    /// there is one.
     fn explain(&mut self, error: io::Error) -> anyhow::Error {
         let seen = match is_timeout(&error) {
             true => anyhow!("nothing came for too long: is the link up?"),
@@ -237,7 +238,7 @@ impl Link<'_> {
         self.told_or(seen)
     }
 
-    /// The peer's message on a failure, or this side's error.
+    /// Returns the peer's message about a failure, or this side's error.
     fn told_or(&mut self, seen: anyhow::Error) -> anyhow::Error {
         if !self.control.is_ready(LAST_WORD).unwrap_or(false) {
             return seen;
@@ -263,7 +264,7 @@ impl Link<'_> {
 enum Lost {
     /// A message, or its answer.
     Message,
-    /// One of several messages that are answered together.
+    /// A train of messages that are answered together.
     Train,
     /// A large message that is several datagrams.
     Transfer,
@@ -281,7 +282,7 @@ impl Losses {
     /// The number of successive losses that ends the run.
     const IN_A_ROW: u32 = 5;
 
-    /// Counts lost messages.
+    /// Counts lost messages in a step of `tests` tests.
     fn new(tests: u32) -> Self {
         Self::of(Lost::Message, tests)
     }
@@ -343,7 +344,7 @@ impl Losses {
     }
 }
 
-/// Did the run end because the peer is gone?
+/// Whether the run ended because the peer is gone.
 pub fn is_peer_gone(error: &anyhow::Error) -> bool {
     error.downcast_ref::<PeerGone>().is_some()
 }
@@ -387,7 +388,7 @@ mod tests {
     #[test]
     fn memory_is_reserved_for_a_limited_number_of_times() {
         assert!(times(100).capacity() >= 100);
-        // Memory for all of them would be 32 GiB.
+        // Memory for all times would be 32 GiB.
         assert!(times(u32::MAX).capacity() < 1 << 24);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Ping-pong of a client and a server: a message goes and comes back. Half of that time is the time
-//! of one direction.
+//! Ping-pong of a client and a server: the server sends each message back. Half of the round trip
+//! is the time of one direction.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use super::{Link, Losses, PairPattern, Plan};
 use crate::control::Step;
 use crate::report::{Measured, Row};
 
-/// The pattern.
+/// The pattern `one-one`, described above.
 #[derive(Debug)]
 pub(crate) struct OneOne;
 

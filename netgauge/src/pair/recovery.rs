@@ -16,15 +16,15 @@ use super::{Link, PairPattern, Plan};
 use crate::control::Step;
 use crate::report::{Measured, Row};
 
-/// A stall takes this many times the median,
+/// A stall takes more than this many times the median,
 const STALL_FACTOR: u64 = 4;
-/// and is at least this much longer, nanoseconds.
+/// and is longer than the median by more than this, nanoseconds.
 const STALL_LEAST: u64 = 1_000_000;
 /// The number of successive losses after which the link counts as down. It is larger than in other
-/// patterns, as this one measures losses.
+/// patterns, as this pattern measures losses.
 const LOST_IN_A_ROW: u32 = 20;
 
-/// The pattern.
+/// The pattern `recovery`, described above.
 #[derive(Debug)]
 pub(crate) struct Recovery;
 
@@ -58,8 +58,8 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     Ok(plan.row(size, lost, median, measured))
 }
 
-/// The times of exchanges, the number of lost ones, and the number of packets that were
-/// retransmitted.
+/// Returns the times of exchanges, nanoseconds, the number of lost exchanges, and the number of
+/// packets that were retransmitted, if the transport counts them.
 fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u32, Option<u64>)> {
     let rounds = plan.rounds();
     link.begin(Step::of(size, rounds))?;
@@ -100,7 +100,7 @@ fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u
     Ok((times, lost, resent))
 }
 
-/// The number of stalls in the times, and their time beyond the median.
+/// The number of stalls in the times, and the sum of their times beyond the median, nanoseconds.
 fn stalls(times: &[u64], median: u64) -> (u32, u64) {
     let limit = (median.saturating_mul(STALL_FACTOR)).max(median.saturating_add(STALL_LEAST));
     let stalls = times.iter().filter(|time| **time > limit);
@@ -117,9 +117,9 @@ mod tests {
     fn a_stall_is_long_by_the_median_and_by_the_clock() {
         const MS: u64 = 1_000_000;
         assert_eq!(stalls(&[10_000; 9], 10_000), (0, 0));
-        // Many times the median, but shorter than a timer.
+        // Many times the median, but the difference is shorter than a timer.
         assert_eq!(stalls(&[10_000, 900_000], 10_000), (0, 0));
-        // As long as a timer, but short compared with an exchange here.
+        // The difference is as long as a timer, but short compared with an exchange.
         assert_eq!(stalls(&[100 * MS, 130 * MS], 100 * MS), (0, 0));
         let times = [10_000, 10_000 + 2 * MS, 10_000 + 40 * MS];
         assert_eq!(stalls(&times, 10_000), (2, 42 * MS));

@@ -17,7 +17,7 @@ use crate::transport::kind::Kind;
 use crate::transport::kinds::stream_names;
 use crate::transport::streams::{StreamListener, StreamSocket};
 
-/// The pattern.
+/// The pattern `setup`, described above.
 #[derive(Debug)]
 pub(crate) struct SetUp;
 
@@ -114,7 +114,7 @@ fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> 
     Ok(plan.row(size, 0, per_connection, measured))
 }
 
-/// The error of a connection that could not be opened.
+/// Returns the error of a connection that could not be opened.
 fn explain(link: &mut Link<'_>, error: anyhow::Error) -> anyhow::Error {
     let cause = error.downcast_ref::<io::Error>();
     match cause.and_then(io::Error::raw_os_error) {
@@ -162,7 +162,7 @@ mod tests {
         Streams { kind, context }
     }
 
-    /// Calls `what` with a link whose transport is not used.
+    /// Calls `what` with a link whose transport is not used. Returns its result.
     fn with_link<T>(
         control: &mut Control,
         kind: &'static dyn StreamKind,
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// TCP with another function that resolves the way to a listener.
+    /// A kind of stream: TCP's, with another function that resolves the address of a listener.
     #[derive(Debug)]
     struct Tcp(fn(&Context, &Endpoint) -> Result<Connect>);
 
@@ -229,11 +229,13 @@ mod tests {
         drop(leader);
         follower.join().unwrap();
         assert_eq!(rows.len(), 2);
-        // Once for each size's listener, for any number of connections.
+        // The address is resolved once per listener, of which each size has one, for any number of
+        // connections.
         assert_eq!(FOUND.load(Ordering::Relaxed), 2);
     }
 
-    /// The leader's error if connecting fails like this and the follower has sent this message.
+    /// Returns the leader's error if connecting by `kind` fails, and the follower has sent the
+    /// message `said`.
     fn failure(kind: &'static dyn StreamKind, said: Option<&str>) -> String {
         let (mut leader, mut follower) = controls();
         follower.send(&Message::Ready).unwrap();

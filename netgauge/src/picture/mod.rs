@@ -26,10 +26,11 @@ pub const FONT: &str = "sans-serif";
 const DENSITY: u32 = 2;
 /// Dots that are averaged to one pixel of the PNG, in each direction: the factor of [`average`].
 const SMOOTHING: u32 = 2;
-/// The most pixels of a drawing that is written as PNG: a hundred times those of an ordinary one.
+/// The most pixels of a drawing that is written as PNG: a hundred times as many as an ordinary one
+/// has.
 const MOST_PIXELS: u64 = 50_000_000;
 
-/// The point of a text that is at its coordinates: the left end of its middle line.
+/// Anchor of a text: its coordinates name the left end of its middle line.
 pub const START: Pos = Pos {
     h_pos: HPos::Left,
     v_pos: VPos::Center,
@@ -43,10 +44,10 @@ pub type Failure<B> = DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>;
 
 /// A drawing.
 pub trait Drawing {
-    /// Its width and height, pixels.
+    /// The drawing's width and height, pixels.
     fn size(&self) -> (u32, u32);
 
-    /// Draws it on an area of its size.
+    /// Draws on an area of the drawing's size.
     ///
     /// # Errors
     ///
@@ -136,7 +137,7 @@ pub fn label<B: DrawingBackend>(
 fn know_font() {
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| {
-        // The font is a constant; if it were damaged, drawing would fail for want of a font.
+        // The font is a constant; without it, drawing would fail and report that.
         let _ = plotters::style::register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
     });
 }
@@ -166,7 +167,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::picture_file::parse_path;
 
-    /// A black rectangle in the left half, a text, a line and a circle.
+    /// A drawing: a black rectangle in the left half, a text, a line and a circle.
     struct Sample;
 
     impl Drawing for Sample {
@@ -185,7 +186,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The width, height and pixels of a PNG.
+    /// Returns the width, height and pixels of a PNG.
     pub(crate) fn decode(file: &[u8]) -> (u32, u32, Vec<u8>) {
         let decoder = png::Decoder::new(std::io::Cursor::new(file));
         let mut reader = decoder.read_info().unwrap();
@@ -207,7 +208,7 @@ pub(crate) mod tests {
     fn png_is_denser_and_shows_every_element() {
         let (width, height, pixels) = decode(&png(&Sample).unwrap());
         assert_eq!((width, height), (160, 80));
-        // The bounds of the pixels with this property: left, top, right, bottom.
+        // These are the bounds of the pixels with this property: left, top, right, bottom.
         let any = |from: (u32, u32), to: (u32, u32), is: fn(&[u8]) -> bool| {
             (from.1 * 2..to.1 * 2).any(|y| {
                 (from.0 * 2..to.0 * 2).any(|x| {
@@ -257,7 +258,7 @@ pub(crate) mod tests {
 
     #[test]
     fn squares_are_averaged() {
-        // Two pixels, each of four dots.
+        // A row of two pixels, each of four dots.
         let row = [0, 0, 0, 100, 0, 0, 9, 9, 9, 9, 9, 9];
         let other = [0, 0, 0, 100, 0, 8, 9, 9, 9, 9, 9, 9];
         assert_eq!(average(&[row, other].concat(), 4), [50, 0, 2, 9, 9, 9]);

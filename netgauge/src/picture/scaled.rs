@@ -7,7 +7,7 @@ use plotters_backend::{
     BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingErrorKind,
 };
 
-/// `inner`, which appears smaller by an integer factor.
+/// Wraps the backend `inner`, which appears smaller by an integer factor.
 pub(super) struct Scaled<B> {
     inner: B,
     factor: u32,

@@ -9,9 +9,9 @@ use crate::sizes::human;
 pub enum Unit {
     /// Bytes, in powers of two.
     Bytes,
-    /// Things, in powers of two.
+    /// Numbers of things, in powers of two.
     Count,
-    /// Others, in powers of ten.
+    /// Other numbers, in powers of ten.
     Number,
 }
 
@@ -27,9 +27,9 @@ pub enum Scale {
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// Its label.
+    /// The axis's label.
     pub(super) label: String,
-    /// The scale of its positions.
+    /// How positions on the axis depend on the values.
     pub(super) scale: Scale,
     unit: Unit,
     low: f64,
@@ -62,7 +62,7 @@ impl Axis {
         values.dedup();
         let low = values.first().copied().unwrap_or(1.0);
         let high = values.last().copied().unwrap_or(1.0);
-        // A twentieth more at either end, and some range for a single value.
+        // Adds a twentieth of the axis at either end, and gives a single value some range.
         let room = (high / low).powf(0.05).max(1.05);
         Self {
             label: label.to_owned(),
@@ -74,12 +74,13 @@ impl Axis {
         }
     }
 
-    /// The range.
+    /// The values at both ends.
     pub(super) fn range(&self) -> std::ops::Range<f64> {
         self.low..self.high
     }
 
-    /// The position next to that of `value` on a logarithmic axis, by a share of the axis.
+    /// The value whose position is next to that of `value` on a logarithmic axis, by a share of the
+    /// axis's length.
     pub(super) fn beside(&self, value: f64, share: f64) -> f64 {
         value * (self.high / self.low).powf(share)
     }
@@ -107,7 +108,7 @@ impl Axis {
             self.high.log10().ceil() as i32,
         );
         if decades < 0.8 {
-            // The range is so narrow that the axis is nearly linear.
+            // On so narrow a range the axis is nearly linear.
             let step = nice_step((self.high - self.low) / 6.0);
             let (first, last) = ((self.low / step).ceil() as i64, (self.high / step) as i64);
             return (first..=last).map(|tick| tick as f64 * step).collect();
@@ -124,7 +125,7 @@ impl Axis {
         }))
     }
 
-    /// The values whose labels do not overlap with that of the one before.
+    /// The values that get a label: each whose label does not overlap with the previous one shown.
     fn readable(&self) -> Vec<f64> {
         let room = match self.unit {
             Unit::Bytes => 0.09,

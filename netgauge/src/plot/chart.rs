@@ -21,13 +21,13 @@ const HEIGHT: u32 = 480;
 const TITLE: u32 = 24;
 /// Width of the vertical axis, pixels.
 const LEFT: u32 = 72;
-/// Margin left of that axis, and right of the lines, pixels.
+/// Margin left of the vertical axis, and right of the lines, pixels.
 const MARGINS: (u32, u32) = (8, 12);
 /// Height of the horizontal axis, pixels.
 const BELOW: u32 = 52;
 /// Height of an entry of the legend, pixels.
 const ENTRY: u32 = 22;
-/// Length of an entry's line, pixels.
+/// Length of the line in a legend's entry, pixels.
 const STROKE: i32 = 44;
 /// Maximum width of a letter in the legend, pixels.
 const LETTER: usize = 8;
@@ -82,7 +82,7 @@ const MARKS: [Mark; 5] = [
 ];
 
 impl Mark {
-    /// Its corners around its middle; the last one equals the first.
+    /// The mark's corners around its middle, pixels; the last one equals the first.
     fn corners(self) -> Vec<(i32, i32)> {
         let (near, far) = (MARK, MARK + 1);
         let mut corners = match self {
@@ -142,35 +142,35 @@ impl Style {
 /// A line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Its name.
+    /// The line's name.
     pub label: String,
-    /// Its transport, which decides on its colour.
+    /// The name of the line's transport, which decides on its colour.
     pub transport: String,
-    /// Its points from left to right, in the axes' units.
+    /// The line's points from left to right, in the axes' units.
     pub points: Vec<(f64, f64)>,
-    /// The ranges of its values, if they are shown: position, minimum and maximum.
+    /// The ranges of the line's values, if they are shown: position, minimum and maximum.
     pub bars: Vec<(f64, f64, f64)>,
 }
 
 /// A horizontal line for comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Base {
-    /// Its name.
+    /// The line's name.
     pub label: String,
-    /// Its value.
+    /// The line's value, in the vertical axis's unit.
     pub value: f64,
 }
 
-/// The picture.
+/// The picture: titles, axes, lines and a legend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// Its title.
+    /// The picture's title.
     pub title: String,
     /// The lines below the title.
     pub notes: Vec<String>,
     /// The horizontal axis.
     pub x: Axis,
-    /// The vertical one.
+    /// The vertical axis.
     pub y: Axis,
     /// The lines, in the order of the legend.
     pub lines: Vec<Line>,
@@ -211,7 +211,7 @@ impl Chart {
             let transport = index_of(&mut transports, &line.transport);
             let count = counts.entry(transport).or_default();
             styles.push(match alone {
-                // Its first line looks the same as with other transports.
+                // The first line of a transport looks the same as with other transports.
                 true if *count > 0 => {
                     Style::of((transport + *count) % COLOURS.len(), *count / COLOURS.len())
                 }
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn lines_differ_without_their_colours() {
         let without = |style: Style| (style.dash, style.mark.corners(), style.filled);
-        // Three lines for each of eight transports.
+        // Eight transports have three lines each.
         let all = (0..24).map(|number| without(Style::of(number / 3, number % 3)));
         assert_eq!(all.collect::<BTreeSet<_>>().len(), 24);
         let one = (0..40).map(|number| without(Style::of(3, number)));
@@ -464,7 +464,8 @@ mod tests {
             let RGBColor(red, green, blue) = chart.styles()[line].colour;
             format!("stroke=\"#{red:02X}{green:02X}{blue:02X}\" stroke-width=\"1\"")
         };
-        // The first line of a bar's colour is the bar itself; its ends have the axis's colour.
+        // The first stroke of a bar's colour is the bar itself; the bar's ends have the axis's
+        // colour.
         let bar = |line: usize| -> Vec<f64> {
             let element = svg
                 .split("<polyline")

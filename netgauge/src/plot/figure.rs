@@ -31,22 +31,22 @@ pub enum PlotKind {
 /// The word in the name of a time that is an overhead, in which a call occupies the processor.
 const OVERHEAD: &str = "overhead";
 
-/// The time of a whole transfer, which is not a latency if there is another time.
+/// The name of the time of a whole transfer, which is not a latency if there is another time.
 const WHOLE: &str = "total";
 
-/// The cost of all stalls, which grows with the number of tests.
+/// The name of the cost of all stalls, which grows with the number of tests.
 const STALLED: &str = "stalled";
 
 /// A number of the results, with its position and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Number {
-    /// The line that it belongs to.
+    /// The origin, which decides on the line of the number.
     pub(super) of: Origin,
     /// Bytes of the messages.
     pub(super) size: u64,
     /// Number of clients, in patterns with clients.
     pub(super) clients: Option<u64>,
-    /// The number.
+    /// The number, in the unit of the vertical axis.
     pub(super) value: f64,
     /// The range of the value, if it is shown.
     pub(super) ends: Option<(f64, f64)>,
@@ -55,13 +55,13 @@ pub(super) struct Number {
 /// The origin of a number. Numbers of the same origin are on one line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Origin {
-    /// The index of its transport, in the order of the files' runs.
+    /// The index of the transport, in the order of the files' runs.
     rank: usize,
-    /// The file's number.
+    /// The index of the file.
     file: usize,
-    /// The size, if the horizontal axis does not show it; otherwise 0.
+    /// The size, bytes, if the horizontal axis does not show it; otherwise 0.
     aside: u64,
-    /// Its name, in parts. Parts that all lines share are left out.
+    /// The line's name, in parts. Parts that all lines share are left out.
     parts: [String; PARTS],
 }
 
@@ -88,14 +88,14 @@ impl Origin {
 /// A point of a line: the horizontal and the vertical position, and the range of the value.
 type Place = (f64, f64, Option<(f64, f64)>);
 
-/// Lines, with what the axis can show.
+/// The points of all lines, with what the axis can show.
 pub(super) struct Laid {
-    /// The points of each line, from left to right.
+    /// Each line's points, from left to right.
     lines: BTreeMap<Origin, Vec<Place>>,
-    /// The numbers of clients. If there are several, they are the horizontal axis; otherwise sizes
-    /// are.
+    /// The numbers of clients. If there are several, they are the horizontal axis; otherwise the
+    /// sizes are.
     pub(super) clients: BTreeSet<u64>,
-    /// The sizes.
+    /// The sizes, bytes.
     pub(super) sizes: BTreeSet<u64>,
 }
 
@@ -173,7 +173,7 @@ fn overheads(row: &Row) -> impl Iterator<Item = (&String, &f64)> {
     row.times.iter().filter(|(name, _)| name.contains(OVERHEAD))
 }
 
-/// The throughput. There is one kind of it, which needs no name.
+/// The throughput, which needs no name, as there is one kind of it.
 fn rates(row: &Row) -> Vec<(String, f64)> {
     Vec::from_iter(row.mbit_per_s.map(|rate| (String::new(), rate)))
 }
@@ -182,7 +182,7 @@ fn microseconds((name, nanoseconds): (&String, &f64)) -> (String, f64) {
     (name.replace('_', " "), nanoseconds / 1e3)
 }
 
-/// All numbers that `pick` finds in rows, with its names for them.
+/// All numbers that `pick` finds in rows, with the names that it gives them.
 fn numbers(
     files: &[Results],
     transports: &[String],
@@ -223,7 +223,7 @@ pub(super) fn lay(numbers: Vec<Number>) -> Laid {
         let x = match (laid.is_over_clients(), number.clients) {
             (false, _) => number.size,
             (true, Some(clients)) => clients,
-            // A number without clients has no position on an axis of clients.
+            // On an axis of clients, a number without clients has no position.
             (true, None) => continue,
         };
         if laid.is_over_clients() && laid.sizes.len() > 1 {
@@ -240,7 +240,7 @@ pub(super) fn lay(numbers: Vec<Number>) -> Laid {
 }
 
 impl Laid {
-    /// Does the horizontal axis show clients?
+    /// Whether the horizontal axis shows clients.
     pub(super) fn is_over_clients(&self) -> bool {
         self.clients.len() > 1
     }
@@ -301,7 +301,7 @@ fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart>
     let standard = |origin: &Origin| {
         let others = laid.lines.keys().filter(|other| {
             let same = |at: usize| at == part || origin.parts[at] == other.parts[at];
-            // Files are distinguished by number, since two may have the same name.
+            // Files are compared by number, since two may have the same name.
             (0..PARTS).all(same) && (!several || other.file == 0)
         });
         let first = others.min_by_key(|other| other.rank);
@@ -371,7 +371,7 @@ mod tests {
         chart.lines.iter().map(|line| &line.label[..]).collect()
     }
 
-    /// A copy whose times are multiplied.
+    /// The results of [`two`], with all times multiplied by `factor`.
     fn slower(name: &str, factor: f64) -> Results {
         let mut results = two(name);
         let results::Measured::Runs(runs) = &mut results.measured else {
@@ -479,7 +479,7 @@ mod tests {
             run.rows.insert(1, between);
         }
         let chart = draw(PlotKind::Throughput, &[file]);
-        // By their sizes, and not by the names of these.
+        // The lines are sorted by size, not by the sizes' names.
         let expected = ["tcp reno, 1 KiB", "tcp reno, 8 KiB", "tcp reno, 64 KiB"];
         assert_eq!(labels_of(&chart), expected);
         assert!(chart.lines.iter().all(|line| line.transport == "tcp"));

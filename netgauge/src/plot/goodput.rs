@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The picture of patterns of many: goodput over the number of clients or the size of messages.
-//! Each transport has a line, with bars from the worst round to the best.
+//! The picture of patterns between more than two hosts: goodput over the number of clients or the
+//! size of messages. Each transport has a line, with bars from the worst round to the best.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Pictures of saved results (`netgauge plot`), and of results of patterns of many.
+//! Pictures of saved results (`netgauge plot`), and of results of patterns between more than two
+//! hosts.
 //!
 //! The results decide on the picture, and not the pattern's name: a new pattern whose rows have a
 //! size, and times or throughput, can be drawn without changes here.

@@ -47,14 +47,14 @@ pub(super) struct Run {
     pub(super) pattern: String,
     /// Number of clients, in patterns with clients.
     pub(super) clients: Option<u64>,
-    /// One per size.
+    /// A row per size.
     pub(super) rows: Vec<Row>,
 }
 
 /// The results for one size.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
-    /// Bytes.
+    /// The size, bytes.
     pub(super) size: u64,
     /// Medians in nanoseconds, by their names without the unit.
     pub(super) times: BTreeMap<String, f64>,
@@ -110,7 +110,7 @@ impl Results {
         })
     }
 
-    /// The runs, if it has any.
+    /// The runs; none in results of `esp-params`.
     pub(super) fn runs(&self) -> &[Run] {
         match &self.measured {
             Measured::Runs(runs) => runs,
@@ -163,7 +163,7 @@ pub(super) mod tests {
     use crate::report::format::Format;
     use crate::report::{record, samples};
 
-    /// A file of a client's results.
+    /// Returns a file of a client's results.
     pub(crate) fn two(name: &str) -> Results {
         let mut report = samples::report();
         report.record = Some(record::tests::sample());
@@ -172,12 +172,12 @@ pub(super) mod tests {
         Results::parse(name, std::str::from_utf8(&text).unwrap()).unwrap()
     }
 
-    /// A file of this text.
+    /// Returns a file with this text.
     pub(crate) fn parsed(text: &str) -> Results {
         Results::parse("file", text).unwrap()
     }
 
-    /// A file of results of a pattern of many.
+    /// Returns a file of results of a pattern between more than two hosts.
     pub(crate) fn of_many() -> Results {
         let text = serde_json::to_string(&many::many()).unwrap();
         Results::parse("many", &text).unwrap()

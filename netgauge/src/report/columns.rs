@@ -10,17 +10,17 @@ use crate::sizes::human;
 /// The value of a row in a column.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
-    /// The row has none.
+    /// The row has no value in this column.
     None,
-    /// A name, or an error message.
+    /// A text: a name, or an error message.
     Text(String),
     /// A count, or nanoseconds.
     Count(u64),
-    /// Bytes.
+    /// A size, bytes.
     Size(u64),
-    /// Bit/s.
+    /// A rate, bit/s.
     Rate(u64),
-    /// A ratio, or a rate, with the number of its decimals for programs.
+    /// A ratio, or a rate in another unit, with the number of its decimals for programs.
     Decimal(f64, usize),
 }
 
@@ -114,14 +114,14 @@ pub(crate) fn field<'a, L, V: Into<Value>>(
     }
 }
 
-/// The part of a line that is not its run's: a row, or the error of a failed run.
+/// The part of a line that is not common to its run: a row, or the error of a failed run.
 pub(crate) enum Rest<'a, T> {
     Row(T),
     Error(&'a str),
 }
 
 impl<T> Rest<'_, T> {
-    /// The row, if it is one.
+    /// The row, if the line has one.
     pub(crate) fn row(&self) -> Option<&T> {
         match self {
             Self::Row(row) => Some(row),
@@ -129,7 +129,7 @@ impl<T> Rest<'_, T> {
         }
     }
 
-    /// The error, if it is one.
+    /// The error, if the line has one.
     pub(crate) fn error(&self) -> Option<&str> {
         match self {
             Self::Row(_) => None,
@@ -172,12 +172,12 @@ pub(crate) fn column<'a, R>(
     (title.into(), Box::new(text))
 }
 
-/// Mbit/s of bit/s.
+/// Formats a rate in bit/s as Mbit/s.
 pub(crate) fn mbit(bit_per_s: u64) -> String {
     short(bit_per_s as f64 / 1e6, 2, 1)
 }
 
-/// A number with as many decimals as fit: `small` below 100, else `large`.
+/// Formats a number with as many decimals as fit: `small` below 100, else `large`.
 pub(crate) fn short(number: f64, small: usize, large: usize) -> String {
     let decimals = if number < 100.0 { small } else { large };
     format!("{number:.decimals$}")

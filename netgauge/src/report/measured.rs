@@ -39,9 +39,9 @@ pub enum Measured {
     Flood {
         /// Time in the call that sends a message, nanoseconds.
         send_overhead_ns: Summary,
-        /// Messages that arrived, per second.
+        /// Number of messages that arrived, per second.
         messages_per_s: f64,
-        /// Packets that the sender sent per message, if the transport counts them.
+        /// Number of packets that the sender sent per message, if the transport counts them.
         packets_per_message: Option<f64>,
     },
     /// Pattern setup.
@@ -50,20 +50,20 @@ pub enum Measured {
         connect_ns: Summary,
         /// Time of a connection from connecting to closing, nanoseconds.
         connection_ns: Summary,
-        /// Connections opened, used and closed, per second.
+        /// Number of connections opened, used and closed, per second.
         connections_per_s: f64,
     },
     /// Pattern recovery.
     Recovery {
         /// Time from sending a message to receiving the answer, nanoseconds.
         exchange_ns: Summary,
-        /// Exchanges that took much longer than the median.
+        /// Number of exchanges that took much longer than the median.
         stalls: u32,
         /// The time of all stalls beyond the median, nanoseconds.
         stalled_ns: u64,
         /// Share of the exchanges without an answer; `None` for streams, which lose none.
         lost_share: Option<f64>,
-        /// Packets that the sender retransmitted, if the transport counts them.
+        /// Number of packets that the sender retransmitted, if the transport counts them.
         packets_resent: Option<u64>,
     },
 }

@@ -32,9 +32,9 @@ pub struct Report {
     /// The time, the command and the hosts of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<Record>,
-    /// One per pattern and transport, in the order measured.
+    /// A run per pattern and transport, in the order measured.
     pub runs: Vec<Run>,
-    /// What was left out, if all transports or all patterns were asked for.
+    /// Transports that were left out, if all transports or all patterns were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
@@ -67,7 +67,7 @@ impl LeftOut {
         }
     }
 
-    /// Does it say that `kind` works with no pattern here?
+    /// Whether `kind` was left out of all patterns, as it does not work here.
     pub(crate) fn is_of(&self, kind: &Kind) -> bool {
         self.pattern.is_none() && self.transport == kind.name
     }
@@ -93,7 +93,7 @@ impl Report {
         }
     }
 
-    /// Were all runs successful?
+    /// Whether all runs were successful.
     pub fn is_complete(&self) -> bool {
         self.runs.iter().all(|run| run.outcome == Outcome::Ok)
     }
@@ -125,13 +125,13 @@ pub struct Run<R = Row> {
     /// Name of TCP's congestion control, if one was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
-    /// The server and its clients, in a pattern of many with these roles.
+    /// The server and its clients, in a pattern between more than two hosts with these roles.
     #[serde(flatten)]
     pub cast: Option<Cast>,
     /// Success, or the error that ended the run.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// One per size, ascending, with those measured before a failure.
+    /// A row per size, ascending, with those measured before a failure.
     pub rows: Vec<R>,
 }
 
@@ -179,14 +179,14 @@ impl<R> Run<R> {
         parts.join(", ")
     }
 
-    /// Did both fail with the same error and without a row?
+    /// Whether both runs failed with the same error and without a row.
     fn failed_like(&self, other: &Self) -> bool {
         let empty = self.rows.is_empty() && other.rows.is_empty();
         empty && self.outcome != Outcome::Ok && self.outcome == other.outcome
     }
 }
 
-/// A number of clients in words.
+/// Formats a number of clients in words.
 pub(crate) fn clients(count: usize) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} client{s}")
@@ -232,11 +232,11 @@ pub(crate) fn errors<R>(runs: &[Run<R>]) -> Vec<String> {
 /// The results for one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Bytes, of a message or of a bulk transfer.
+    /// Bytes of a message, or of a bulk transfer.
     pub size: u64,
-    /// Tests measured.
+    /// Number of tests measured.
     pub tests: u32,
-    /// Tests repeated after a loss; in patterns that repeat none, tests lost.
+    /// Number of tests repeated after a loss; in patterns that repeat none, tests lost.
     pub lost: u32,
     /// Throughput in 10^6 bit/s: the size divided by the median, in one direction.
     pub mbit_per_s: f64,
@@ -250,7 +250,7 @@ pub(crate) mod samples {
     use super::*;
     use crate::summary::{tests::percents, Summary};
 
-    /// A summary with these four, and others derived from them.
+    /// Returns a summary with these four values, and others derived from them, nanoseconds.
     pub(crate) fn summary([min, avg, median, max]: [u64; 4]) -> Summary {
         let above = |(percent, distance)| (percent, max - distance);
         Summary {
@@ -293,7 +293,7 @@ pub(crate) mod samples {
         }
     }
 
-    /// A report of two measured transports, a failed one, and one measured with bulk.
+    /// Returns a report of two measured transports, a failed one, and one measured with bulk.
     pub(crate) fn report() -> Report {
         let rows = |base| {
             [1, 64, 1024, 65_536]

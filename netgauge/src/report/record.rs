@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 
-/// The width of a table's head, columns.
+/// The width of the record above a table, columns.
 const WIDTH: usize = 98;
 /// The width of hosts' names up to which the facts stand next to them, columns.
 const BESIDE: usize = 16;
 
-/// The record.
+/// The record of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {
@@ -37,7 +37,7 @@ impl Record {
             .collect();
         Self {
             started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-            // An argument has no NUL, which is the only character that cannot be quoted.
+            // shlex fails only on a NUL, which an argument cannot have.
             command: shlex::try_join(arguments.iter().map(String::as_str)).unwrap_or_default(),
             hosts: BTreeMap::new(),
         }
@@ -48,11 +48,11 @@ impl Record {
         self.hosts.insert(part.to_owned(), machine);
     }
 
-    /// Prints it as the head of a table.
+    /// Prints the record above a table.
     pub(crate) fn write_head(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}: {}", self.started, self.command)?;
         for (parts, machine) in self.alike() {
-            // Few names stand next to the facts, more names above them.
+            // A few names stand next to the facts, more names above them.
             let names = parts.join(" ");
             let beside = names.len() <= BESIDE;
             if !beside {
@@ -69,8 +69,7 @@ impl Record {
         writeln!(out)
     }
 
-    /// The hosts, with those together that have equal facts, such as network namespaces of one
-    /// host.
+    /// The hosts, grouped by equal facts, as network namespaces of one host have them.
     fn alike(&self) -> Vec<(Vec<String>, &Machine)> {
         let mut alike: Vec<(Vec<String>, &Machine)> = Vec::new();
         for (part, machine) in &self.hosts {
@@ -82,7 +81,7 @@ impl Record {
         alike
     }
 
-    /// Prints it as comments above comma-separated values.
+    /// Prints the record as comments above comma-separated values.
     pub(crate) fn write_comments(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut comment = |name: &str, text: &str| {
             // A line break would end the comment.
@@ -117,7 +116,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::machine;
 
-    /// A record of two hosts.
+    /// Returns a record of two hosts.
     pub(crate) fn sample() -> Record {
         let mut record = Record {
             started: "2026-11-21T16:00:00Z".to_owned(),

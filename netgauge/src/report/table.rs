@@ -23,7 +23,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                 writeln!(out, "{}: {} ({})", run.transport, run.about, run.pattern)?;
                 write_rows(&run.rows, &percents, out)?;
             }
-            // They all failed with the same error, for example because the peer is gone.
+            // All of these runs failed with the same error, for example because the peer is gone.
             runs => writeln!(out, "{}", titles(runs))?,
         }
         if let Outcome::Failed { error } = &alike[0].outcome {
@@ -51,7 +51,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// One line per size.
+/// Prints a line per size.
 fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -> io::Result<()> {
     let Some(first) = rows.first() else {
         return Ok(());
@@ -87,7 +87,7 @@ fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -
     }));
     columns.push(column("Mbit/s", throughput));
     let mut own = own_columns(&first.measured);
-    // Several further columns have a table of their own, as the lines would become too long.
+    // Several further columns have a table of their own, as one table would be too wide.
     if own.len() == 1 {
         columns.append(&mut own);
     }
@@ -101,7 +101,7 @@ fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -
     Ok(())
 }
 
-/// The columns of a pattern's further numbers; of times they have the median.
+/// The columns of a pattern's further numbers; for times, the median.
 fn own_columns(measured: &Measured) -> Vec<Column<'static, Row>> {
     let own: &[Own] = match measured {
         Measured::HalfRoundTrip { .. } => &[],
@@ -184,7 +184,7 @@ fn own_columns(measured: &Measured) -> Vec<Column<'static, Row>> {
 /// A column's title, its decimals, and a function that returns its number.
 type Own = (&'static str, usize, fn(&Measured) -> Option<f64>);
 
-/// Microseconds of nanoseconds.
+/// Converts nanoseconds to microseconds.
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
@@ -200,7 +200,7 @@ fn five_digits(number: f64) -> String {
 }
 
 fn throughput(row: &Row) -> String {
-    // Small messages have low throughput, large ones need no decimals.
+    // The low throughput of small messages needs decimals, the high one of large messages does not.
     short(row.mbit_per_s, 2, 0)
 }
 
@@ -218,7 +218,7 @@ fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Re
     // The cost of a byte is most precise at the largest size; other columns are about messages.
     let own_size = if bulk { largest } else { smallest.size };
     let own = own_columns(&smallest.measured);
-    // Several columns are all about one size, which would make each title too long.
+    // One note names the size of several columns, as each title would become too long with it.
     let (at_size, rest) = match own.len() {
         0 | 1 => (format!(" at {}", human(own_size)), String::new()),
         _ => (String::new(), format!("; the rest at {}", human(own_size))),
@@ -299,7 +299,7 @@ esp: about esp (one-one)
         };
         let failed = |transport| samples::run(transport, "one-one", gone(), Vec::new());
         let mut report = samples::report();
-        // A run with rows stays apart, and so does one with another error.
+        // A run with rows, or with another error, is not joined with others.
         report.runs[0].outcome = gone();
         report.runs.splice(1..2, [failed("udp"), failed("raw")]);
         let text = printed(&report);
@@ -334,7 +334,7 @@ Comparison (one-one): half round trip, median, and throughput
   esp     failed      failed       failed            failed
 ";
         assert!(text.contains(expected), "{text}");
-        // A single transport has no comparison.
+        // The only transport in bulk has no comparison.
         assert!(!text.contains("Comparison (bulk)"), "{text}");
     }
 

@@ -61,7 +61,7 @@ impl<S: DatagramSocket> Calls<S> {
 pub(crate) struct Datagrams<S> {
     calls: Calls<S>,
     max_datagram: usize,
-    /// A datagram, if the rest of the message is shorter than one.
+    /// Receives a datagram if the rest of the message is shorter than one.
     spare: Vec<u8>,
 }
 
@@ -120,7 +120,8 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
         let mut filled = 0;
         while filled < message.len() {
             let room = message.len() - filled;
-            // Instead of a short last part, the whole first part of the next message may arrive.
+            // The first part of the next message may arrive instead of a short last part, and is
+            // longer.
             let length = if filled > 0 && room < self.max_datagram {
                 let length = self.calls.recv(&mut self.spare)?;
                 let part = &self.spare[..length];
@@ -152,8 +153,8 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
     }
 
     fn discard_pending(&mut self) -> io::Result<()> {
-        // A datagram that poll(2) reports may be from another sender, and is skipped by the socket.
-        // So only a non-blocking call knows whether there is data.
+        // poll(2) also reports datagrams of other senders, which the socket skips. So only a
+        // non-blocking call knows whether there is data.
         loop {
             match self.calls.socket.recv(&mut [0], MsgFlags::MSG_DONTWAIT) {
                 Ok(_) => {}
@@ -238,7 +239,7 @@ mod tests {
         one.recv(&mut message).unwrap();
         assert_eq!(message, [5; 3]);
 
-        // The same after the last part of a larger one.
+        // The same happens after the last part of a message of several datagrams.
         two.send(&[6; 64]).unwrap();
         two.send(&[6; 46]).unwrap();
         let mut message = [0; 65];
@@ -258,7 +259,7 @@ mod tests {
         for polls in [false, true] {
             let (mut one, _two) = pair(4);
             one.calls.waits.polls_to_send = polls;
-            // The other side holds only a few datagrams that are not read.
+            // The peer's socket holds only a few unread datagrams.
             let error = loop {
                 if let Err(error) = one.send(&[1; 4]) {
                     break error;

@@ -26,7 +26,7 @@ pub(super) const KIND: Kind = Kind {
     )
 };
 
-/// The protocol.
+/// The protocol ESP.
 #[derive(Debug)]
 pub(super) struct Esp;
 

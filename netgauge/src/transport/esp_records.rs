@@ -25,7 +25,7 @@ pub(super) const KIND: Kind = Kind::new(
     |context| pair::<ByRecords>(context, stream::boxed),
 );
 
-/// The protocol.
+/// The protocol ESP, read and written by records.
 #[derive(Debug)]
 struct ByRecords;
 

@@ -50,7 +50,7 @@ pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
     }
 }
 
-/// The peer's address. In a pair it is of the same family as this side's.
+/// The peer's address. In a pair, both addresses have the same family.
 pub(super) fn peers_address(context: &Context, peer: &Endpoint) -> Result<SocketAddr> {
     let told = peer.ip.map(|ip| SocketAddr::new(ip, 0));
     let mut address = told
@@ -69,16 +69,17 @@ pub(super) fn peers_address(context: &Context, peer: &Endpoint) -> Result<Socket
     Ok(address)
 }
 
-/// How a socket that will be connected uses a named interface.
+/// The address and the interface of a socket that will be connected through a named interface.
 #[derive(Clone, Debug)]
 pub(super) struct Departure {
     from: IpAddr,
-    /// The interface, unless the peer is on this host: loopback reaches all addresses of this host.
+    /// The interface's name; `None` if the peer is on this host, as loopback reaches all addresses
+    /// of this host.
     device: Option<String>,
 }
 
 impl Departure {
-    /// The departure from the address of interface `name` that is of the same family as `to`.
+    /// The departure to `to` through interface `name`, from its address of the same family.
     pub(super) fn towards(name: &str, to: IpAddr) -> Result<Self> {
         let ips = interface_ips(name)?;
         let from = ips.into_iter().find(|ip| ip.is_ipv6() == to.is_ipv6());
@@ -107,8 +108,8 @@ impl Departure {
     /// Binds `socket`, which will be connected, to the address and the interface.
     pub(super) fn bind(&self, socket: &impl AsFd) -> Result<()> {
         self.bind_device(socket)?;
-        // The port is chosen when the peer is known: otherwise each connection would take a port of
-        // its own.
+        // The kernel chooses the port when the peer is known: otherwise each connection would take
+        // a port of its own.
         setsockopt(socket, BindAddressNoPort, &1).context("IP_BIND_ADDRESS_NO_PORT")?;
         SockRef::from(socket)
             .bind(&SocketAddr::new(self.from, 0).into())

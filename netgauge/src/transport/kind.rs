@@ -17,15 +17,16 @@ pub struct Kind {
     pub about: &'static str,
     /// Makes this side's socket.
     pub prepare: Prepare,
-    /// The options that apply to its sockets.
+    /// The options that apply to the transport's sockets.
     pub takes: Takes,
-    /// Does it use an interface that option `--interface` can name?
+    /// Whether the transport uses an interface that option `--interface` can name.
     pub interface: bool,
-    /// Does it support records ([`Transport::send_record`](super::Transport::send_record))?
+    /// Whether the transport supports records
+    /// ([`Transport::send_record`](super::Transport::send_record)).
     pub records: bool,
-    /// How patterns with many connections open them, if they can use it.
+    /// How patterns with many connections open them; `None` if they cannot use the transport.
     pub streams: Option<&'static dyn StreamKind>,
-    /// Can its congestion control be chosen?
+    /// Whether the transport's congestion control can be chosen.
     pub congestion: bool,
 }
 

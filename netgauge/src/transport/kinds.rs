@@ -59,7 +59,7 @@ pub fn stream_names() -> String {
     names(|kind| kind.streams.is_some())
 }
 
-/// How patterns with many connections open those of `kind`.
+/// Returns how patterns with many connections open those of `kind`.
 ///
 /// # Errors
 ///

@@ -138,7 +138,7 @@ type Open = Box<dyn FnOnce(&Endpoint) -> Result<Box<dyn Transport>>>;
 
 /// A socket that is ready to be connected to the peer's.
 pub struct Prepared {
-    /// Where the peer can reach it.
+    /// The address at which the peer reaches the socket.
     pub endpoint: Endpoint,
     open: Open,
 }
@@ -154,7 +154,7 @@ impl Prepared {
         }
     }
 
-    /// Connects it within the context's time.
+    /// Connects the socket within the context's time.
     ///
     /// # Errors
     ///
@@ -206,11 +206,12 @@ pub enum Role {
 /// The options of a transport's socket.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// This side.
+    /// The side of the pair that the socket is for.
     pub role: Role,
-    /// This side's address of the control connection, if it has one.
+    /// This side's address on the control connection, if that has addresses.
     pub local: Option<SocketAddr>,
-    /// The peer's address of the control connection, if there is one peer.
+    /// The peer's address on the control connection; `None` if that has none, or the context is for
+    /// connections with any peer ([`of_others`](Self::of_others)).
     pub peer: Option<SocketAddr>,
     /// Name of the interface to use; without it, that of `local`.
     pub interface: Option<String>,

@@ -43,7 +43,7 @@ const TAG: c_int = 0;
 /// `MPI_MAX_LIBRARY_VERSION_STRING`.
 const LONGEST_VERSION: usize = 256;
 
-/// Has `mpirun` started this process?
+/// Whether `mpirun` has started this process.
 pub(super) fn is_started() -> bool {
     env::var_os("OMPI_COMM_WORLD_SIZE").is_some()
 }
@@ -95,13 +95,13 @@ struct Calls {
 }
 
 thread_local! {
-    /// The library, once this process has joined the job. It leaves at its end ([`leave`]), and
-    /// cannot join again.
+    /// The library, once this process has joined the job. The process leaves the job at its end
+    /// ([`leave`]), and cannot join again.
     static JOINED: OnceCell<Rc<Calls>> = const { OnceCell::new() };
 }
 
-/// Leaves the job, if this thread has joined it, and waits until the other rank leaves. A process
-/// that ends without this ends the whole job, which is right after a failure.
+/// Leaves the job, if this thread has joined it, and waits until the other rank leaves. If a
+/// process ends without this call, the whole job ends, which is right after a failure.
 pub fn leave() {
     JOINED.with(|joined| {
         if let Some(calls) = joined.get() {
@@ -179,8 +179,8 @@ fn prepare(_: &Context) -> Result<Prepared> {
     waiting(RankOf::here()?)
 }
 
-/// A rank that has not joined yet. Both ranks join at the same time, so this happens when the peer
-/// is known to be ready.
+/// Returns a rank that joins the job when it is opened: both ranks join at the same time, so the
+/// peer has to be ready.
 fn waiting(here: RankOf) -> Result<Prepared> {
     let endpoint = Endpoint {
         mpi: Some(here.clone()),
@@ -261,7 +261,7 @@ impl Transport for Mpi {
 
 as_fd!([] Mpi, socket);
 
-/// A length in MPI's type.
+/// Converts a length to MPI's type.
 fn length(bytes: &[u8]) -> io::Result<c_int> {
     c_int::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput.into())
 }

@@ -51,8 +51,8 @@ pub struct SocketOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nonblocking: Option<Calls>,
 
-    /// Do not limit the time of blocking calls (SO_RCVTIMEO, SO_SNDTIMEO): such a limit is a kernel
-    /// timer in each call that waits, and part of its time; a lost datagram or a silent peer then
+    /// Do not set SO_RCVTIMEO and SO_SNDTIMEO: with them the kernel arms a timer in each call that
+    /// waits, which adds to the measured time. Without them, a lost datagram or a silent peer
     /// blocks the run
     #[arg(help_heading = SOCKETS, long, conflicts_with = "nonblocking")]
     #[serde(skip_serializing_if = "is_false")]
@@ -111,7 +111,7 @@ pub struct Takes {
 }
 
 impl Takes {
-    /// For sockets that none of the four options applies to.
+    /// The sockets take none of the four options.
     pub(super) const NOTHING: Self = Self {
         nodelay: None,
         busy_poll: false,
@@ -119,7 +119,7 @@ impl Takes {
         receive_buffer: false,
     };
 
-    /// For sockets that send at once through a device that the kernel can poll.
+    /// The sockets send at once through a device that the kernel can poll.
     pub(super) const DEVICE: Self = Self {
         busy_poll: true,
         send_buffer: true,
@@ -128,16 +128,17 @@ impl Takes {
     };
 }
 
-/// Does an option apply to a transport?
+/// Returns whether an option applies to a transport.
 pub(super) type Taken = fn(&Takes) -> bool;
 
 impl SocketOptions {
-    /// Is no option given?
+    /// Whether no option is given.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The given options, by name, with a function that says whether one applies to a transport.
+    /// The given options: the name of each, with a function that returns whether it applies to a
+    /// transport.
     pub(super) fn given(&self) -> impl Iterator<Item = (&'static str, Taken)> {
         let all: [(bool, &str, Taken); 6] = [
             (self.nodelay.is_some(), "--nodelay", |t| t.nodelay.is_some()),
@@ -156,7 +157,7 @@ impl SocketOptions {
             .map(|(_, name, takes)| (name, takes))
     }
 
-    /// The options that apply to a transport with these.
+    /// The given options, of those that apply to a transport with `takes`.
     pub(super) fn taken_by(&self, takes: Takes) -> Self {
         Self {
             nodelay: self.nodelay.filter(|_| takes.nodelay.is_some()),
@@ -168,17 +169,17 @@ impl SocketOptions {
         }
     }
 
-    /// Are small writes sent at once?
+    /// Whether small writes are sent at once.
     pub(super) fn is_nodelay(&self) -> bool {
         self.nodelay != Some(Switch::Off)
     }
 
-    /// Do sending calls never wait?
+    /// Whether sending calls are non-blocking, and wait in `poll(2)`.
     pub(super) fn polls_to_send(&self) -> bool {
         matches!(self.nonblocking, Some(Calls::Send | Calls::Both))
     }
 
-    /// Do receiving calls never wait?
+    /// Whether receiving calls are non-blocking, and wait in `poll(2)`.
     pub(super) fn polls_to_receive(&self) -> bool {
         matches!(self.nonblocking, Some(Calls::Receive | Calls::Both))
     }
@@ -195,8 +196,8 @@ impl SocketOptions {
         Ok(())
     }
 
-    /// Sets the options of all kinds of sockets: buffers and busy polling. It is done before a
-    /// socket connects or listens: TCP chooses its window scale then.
+    /// Sets the options of all kinds of sockets: buffers and busy polling. This has to precede
+    /// connecting or listening, when TCP chooses its window scale.
     ///
     /// # Errors
     ///

@@ -10,9 +10,9 @@ use sockaddr_en::EspStats;
 /// Packets that one side of a connection has sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
-    /// All of them.
+    /// Number of packets sent, including retransmitted ones.
     pub sent: u64,
-    /// Retransmitted packets among them.
+    /// Number of packets retransmitted.
     pub resent: u64,
 }
 
@@ -92,7 +92,7 @@ mod tests {
             one.read_exact(&mut [0]).unwrap();
         }
         let sent = of_tcp(&one).unwrap().unwrap().since(before).sent;
-        // There may be further packets that only acknowledge.
+        // TCP may send further packets that only acknowledge.
         assert!((10..=30).contains(&sent), "{sent}");
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Calls that never wait in the socket, but in `poll(2)`.
+//! Calls that never block in the socket, but wait in `poll(2)`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -17,16 +17,16 @@ use super::Context;
 /// Where a socket's calls wait, in the kernel or in `poll(2)`, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
-    /// The time limit of a call.
+    /// The time limit of a call that waits.
     pub(super) most: Duration,
-    /// Sending calls do not block.
+    /// Whether sending calls are non-blocking, and wait in `poll(2)`.
     pub(super) polls_to_send: bool,
-    /// Receiving calls do not block.
+    /// Whether receiving calls are non-blocking, and wait in `poll(2)`.
     pub(super) polls_to_receive: bool,
 }
 
 impl Waits {
-    /// For a socket with these options.
+    /// The calls of a socket with these options wait here, for `most` at most.
     pub(super) fn of(options: &SocketOptions, most: Duration) -> Self {
         Self {
             most,
@@ -35,13 +35,14 @@ impl Waits {
         }
     }
 
-    /// Limits the time of a connected stream's blocking calls to that of its context.
+    /// Sets the timeouts of a connected stream's blocking calls to `context.give_up`. Returns where
+    /// its calls wait.
     pub(super) fn limit(socket: &impl AsFd, context: &Context) -> io::Result<Self> {
         limit_calls(socket, Some(context.give_up))?;
         Ok(Self::of(&context.options, context.give_up))
     }
 
-    /// For a socket whose calls block.
+    /// All calls block, for `most` at most.
     pub(super) fn blocking(most: Duration) -> Self {
         Self::of(&SocketOptions::default(), most)
     }
@@ -72,7 +73,7 @@ pub(super) fn wait(fd: &impl AsFd, events: PollFlags, timeout: Duration) -> io::
     let mut fds = [PollFd::new(fd.as_fd(), events)];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        // Rounded up: a wait that ends too early would start again at once.
+        // Rounded up: a wait that ends before the deadline would be repeated at once.
         let milliseconds = left.as_nanos().div_ceil(1_000_000);
         let left = PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX);
         match poll(&mut fds, left) {
@@ -110,7 +111,7 @@ fn polled<T>(
     }
 }
 
-/// Sends as much as a socket takes without waiting.
+/// Sends as many bytes as the socket takes without waiting.
 pub(super) fn try_send(fd: &impl AsFd, data: &[u8]) -> io::Result<usize> {
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
     Ok(send(fd.as_fd().as_raw_fd(), data, flags)?)
@@ -165,7 +166,7 @@ mod tests {
         let mut calls = 0;
         let call = || -> io::Result<()> {
             calls += 1;
-            // Far more than the time allows.
+            // Waiting calls are far fewer than this in the time limit.
             assert!(calls < 10_000_000, "it goes on for ever");
             Err(io::ErrorKind::WouldBlock.into())
         };

@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(raw.sll_ifindex, 7);
     }
 
-    /// Two frames through the loopback device, the first one from another sender.
+    /// Sends two frames through the loopback device, the first one from another sender.
     #[test]
     fn frames_of_other_hosts_are_not_read() {
         const TYPE: u16 = 0x4E48;

@@ -53,13 +53,13 @@ struct Spliced<S> {
 struct Pipe {
     out: File,
     into: File,
-    /// Bytes that the pipe holds.
+    /// Number of bytes that the pipe can hold.
     size: usize,
 }
 
 impl Pipe {
     fn new() -> Result<Self> {
-        /// The size that an unprivileged user may set.
+        /// The largest size of a pipe that an unprivileged user may set, bytes.
         const WANTED: i32 = 1 << 20;
         const USUAL: usize = 1 << 16;
         let (out, into) = pipe().context("making a pipe")?;
@@ -73,7 +73,7 @@ impl Pipe {
     }
 }
 
-/// A message in a pipe.
+/// A pipe that holds a message.
 struct Piped {
     pipe: Pipe,
     length: usize,
@@ -81,7 +81,7 @@ struct Piped {
 }
 
 impl Piped {
-    /// Fills the pipe with a new message.
+    /// Replaces the pipe by one that holds `message`, whose first byte is `first`.
     fn fill(&mut self, message: &[u8], first: u8) -> Result<()> {
         self.pipe = Pipe::new()?;
         self.pipe.into.write_all(message)?;
@@ -93,7 +93,8 @@ impl Piped {
 impl<S: AsFd> Spliced<S> {
     fn new(stream: S, mut waits: Waits) -> Result<Self> {
         if waits.polls_to_send {
-            // splice(2) has no flag for it. Receiving calls then wait in poll(2) as well.
+            // splice(2) has no flag for non-blocking sockets. Receiving calls then wait in poll(2)
+            // as well.
             SockRef::from(&stream.as_fd()).set_nonblocking(true)?;
             waits.polls_to_receive = true;
         }
@@ -109,7 +110,8 @@ impl<S: AsFd> Spliced<S> {
         })
     }
 
-    /// Moves `left` bytes of the second pipe into the socket; `more` says whether others follow.
+    /// Moves `left` bytes from the second pipe into the socket; `more` says whether further bytes
+    /// of the message follow.
     fn drain(&self, mut left: usize, more: bool) -> io::Result<()> {
         let flags = if more {
             SpliceFFlags::SPLICE_F_MORE

@@ -15,7 +15,7 @@ use super::{Context, Transport};
 
 /// The socket of a connected stream.
 pub(super) trait Connected: Read + Write + AsFd + 'static {
-    /// Does its protocol support records, as packet boundaries?
+    /// Whether the protocol supports records, as packet boundaries.
     const RECORDS: bool = false;
     /// The most bytes that one call sends.
     const LONGEST: usize = usize::MAX;

@@ -25,10 +25,11 @@ pub(super) trait Protocol: Sync + fmt::Debug + 'static {
     /// Opens a listening socket, and returns its endpoint.
     fn listen(context: &Context) -> Result<(Self::Listener, Endpoint)>;
 
-    /// The endpoint of a side that only connects. Errors show here, before the peer is involved.
+    /// Returns the endpoint of a side that only connects. An error shows here, before the peer is
+    /// involved.
     fn caller(context: &Context) -> Result<Endpoint>;
 
-    /// Can the peer, which only connects, reach this socket?
+    /// Checks that the peer, which only connects, can reach this socket.
     fn check_caller(_listener: &Self::Listener, _caller: &Endpoint) -> Result<()> {
         Ok(())
     }
@@ -36,7 +37,7 @@ pub(super) trait Protocol: Sync + fmt::Debug + 'static {
     /// Waits for a connection.
     fn accept(listener: &Self::Listener, context: &Context) -> Result<Self::Stream>;
 
-    /// Resolves how to connect to a listening socket.
+    /// Resolves the address of a listening socket, and returns a function that connects to it.
     fn way_to(context: &Context, server: &Endpoint) -> Result<Way<Self::Stream>>;
 }
 
@@ -46,7 +47,7 @@ pub type Way<S> = Box<dyn Fn() -> Result<S>>;
 /// Makes a transport of a connection.
 type Wrap<S> = fn(S, &Context) -> Result<Box<dyn Transport>>;
 
-/// One connection with the peer, which `wrap` makes a transport of.
+/// Prepares a transport over one connection with the peer; `wrap` makes it of the connection.
 pub(super) fn pair<P: Protocol>(context: &Context, wrap: Wrap<P::Stream>) -> Result<Prepared> {
     let context = context.clone();
     if context.role == Role::Leader {
@@ -65,7 +66,7 @@ pub(super) fn pair<P: Protocol>(context: &Context, wrap: Wrap<P::Stream>) -> Res
 /// Connects to a certain listening socket, of any protocol.
 pub type Connect = Way<Box<dyn StreamSocket>>;
 
-/// How patterns of many connections open those of a stream transport.
+/// How patterns between more than two hosts open connections of a stream transport.
 pub trait StreamKind: Sync + fmt::Debug {
     /// Opens a listening socket.
     ///
@@ -74,8 +75,8 @@ pub trait StreamKind: Sync + fmt::Debug {
     /// The socket's error.
     fn listen(&self, context: &Context) -> Result<StreamListener>;
 
-    /// Resolves how to connect to a listening socket, so that the connecting call, which is timed,
-    /// has nothing to look up.
+    /// Resolves the address of a listening socket, and returns a function that connects to it. The
+    /// connecting call, which is timed, then has nothing to look up.
     ///
     /// # Errors
     ///
@@ -103,7 +104,7 @@ impl<P: Protocol> StreamKind for P {
 /// A connected stream. Reading and writing block for at most the context's time, unless the stream
 /// is non-blocking.
 pub trait StreamSocket: Read + Write + AsFd + Send {
-    /// Makes calls fail with `WouldBlock` instead of waiting, or wait again.
+    /// Sets whether calls fail with `WouldBlock` instead of waiting.
     ///
     /// # Errors
     ///
@@ -141,7 +142,7 @@ impl<P: Protocol> Listening for Listener<P> {
 
 /// A listening socket.
 pub struct StreamListener {
-    /// Its endpoint.
+    /// The address of the socket.
     pub endpoint: Endpoint,
     listening: Box<dyn Listening>,
 }

@@ -38,10 +38,10 @@ pub(super) const fn kind(name: &'static str, about: &'static str, prepare: Prepa
     }
 }
 
-/// The length of the accept queue.
+/// The length of the accept queue, connections.
 const BACKLOG: i32 = 1024;
 
-/// The protocol.
+/// The protocol TCP.
 #[derive(Debug)]
 pub(super) struct Tcp;
 
@@ -97,7 +97,7 @@ impl Connected for TcpStream {
     }
 }
 
-/// A socket that will connect or listen. Connections inherit a listener's options.
+/// Makes a socket that will connect or listen. Connections inherit a listener's options.
 fn make(address: SocketAddr, context: &Context) -> Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)
         .context("making a TCP socket")?;

@@ -82,7 +82,7 @@ impl SocketId {
     }
 }
 
-/// The protocol.
+/// The protocol TIPC.
 #[derive(Debug)]
 struct Tipc;
 
@@ -158,7 +158,7 @@ fn set_nodelay(socket: Socket, context: &Context) -> Result<Socket> {
     Ok(socket)
 }
 
-/// The remedy: how a namespace gets a bearer.
+/// The remedy for a namespace without a bearer, for error messages.
 const BEARER: &str = "`tipc bearer enable media eth device eth0`, with its Ethernet interface, \
                       makes TIPC use a network";
 

@@ -41,7 +41,7 @@ struct Meeting {
     _directory: TempDir,
 }
 
-/// The protocol.
+/// The protocol of local sockets.
 #[derive(Debug)]
 struct Unix;
 
@@ -82,7 +82,8 @@ impl Protocol for Unix {
 
 impl Meeting {
     fn new() -> Result<Self> {
-        // The ends may be different users: as with a port, each process on the host may connect.
+        // The ends may belong to different users: as at a port, each process on the host may
+        // connect.
         let directory = tempfile::Builder::new()
             .prefix("netgauge-")
             .permissions(Permissions::from_mode(0o711))

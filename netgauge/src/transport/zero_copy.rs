@@ -30,7 +30,7 @@ use super::tcp::{self, Tcp};
 use super::{Context, Transport};
 
 pub(super) const TCP: Kind = tcp::kind("tcp-zerocopy", "TCP over IP, MSG_ZEROCOPY", |context| {
-    // Checked before it connects, so that the peer is not involved if it is not possible.
+    // Tries the option before connecting, so that the peer has no part in the failure.
     enable(&Socket::new(Domain::IPV4, Type::STREAM, None)?)?;
     pair::<Tcp>(context, |stream, context| {
         enable(&stream)?;
@@ -77,7 +77,7 @@ fn enable(socket: &impl AsFd) -> Result<()> {
 struct ZeroCopyStream<S: AsFd> {
     stream: S,
     waits: Waits,
-    /// Sends that are not completed.
+    /// Number of sends that are not completed.
     pending: u32,
     completed: Completed,
 }
@@ -86,7 +86,7 @@ struct ZeroCopyStream<S: AsFd> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Completed {
     sends: u64,
-    /// Sends among them that the kernel copied.
+    /// Number of completed sends that the kernel copied.
     copied: u64,
 }
 
@@ -100,7 +100,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
         }
     }
 
-    /// Sends as much as there is room for.
+    /// Sends as many bytes as there is room for.
     fn send_some(&mut self, data: &[u8]) -> io::Result<usize> {
         let fd = self.stream.as_fd().as_raw_fd();
         let mut flags = MsgFlags::from_bits_retain(libc::MSG_ZEROCOPY) | MsgFlags::MSG_NOSIGNAL;
@@ -198,7 +198,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
                 size_of::<libc::sockaddr>() as libc::socklen_t,
             )
         };
-        // A connection that has ended has nothing left to send.
+        // This fails if the connection has ended, and then there is nothing left to send.
         let _ = SockRef::from(&self.stream.as_fd()).connect(&nobody);
         self.pending = 0;
     }
@@ -226,7 +226,7 @@ impl<S: Connected> Transport for ZeroCopyStream<S> {
     }
 
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()> {
-        // The message may be in the memory that the previous one was sent from.
+        // The previous message, which may be in the same memory, has to be sent before this one.
         if let Err(error) = self.settle() {
             self.break_off();
             return Err(error);
@@ -339,7 +339,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// A transport and its peer.
+    /// Returns a transport and its peer.
     fn pair(give_up: Duration) -> (ZeroCopyStream<TcpStream>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

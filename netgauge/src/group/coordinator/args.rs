@@ -120,7 +120,7 @@ impl GroupArgs {
     pub(crate) fn parse_from<'a>(
         line: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, clap::Error> {
-        // Some of these options conflict with two others, which have to exist.
+        // Some of these options conflict with `server` and `connect`, which clap needs to know.
         let others = ["server", "connect"].map(|name| clap::Arg::new(name).long(name));
         let command = Self::augment_args(Command::new("group").no_binary_name(true).args(others));
         Self::from_arg_matches(&command.try_get_matches_from(line)?)

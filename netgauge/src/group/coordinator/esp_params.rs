@@ -55,7 +55,7 @@ pub struct ParamsReport {
     /// Success, or the error that ended the run.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// One per pair in range, in the order measured, with those measured before a failure.
+    /// A cell per pair in range, in the order measured, with those measured before a failure.
     pub cells: Vec<Cell>,
     /// The time, the command and the hosts of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,11 +68,11 @@ pub struct Cell {
     /// The pair.
     #[serde(flatten)]
     pub parameters: EspParameters,
-    /// Rounds measured.
+    /// Number of rounds measured.
     pub rounds: u32,
-    /// Rounds that failed.
+    /// Number of rounds that failed.
     pub errors: u32,
-    /// Payload by time.
+    /// Payload of all clients by time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_bit_per_s: Option<Goodput>,
     /// Goodput as a share of the rate, if the rate was given.

@@ -10,7 +10,7 @@ use crate::summary::jain;
 /// One round of a server and its clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
-    /// From the first go to the end, nanoseconds.
+    /// From the byte that starts the first member to the end, nanoseconds.
     pub ns: u64,
     /// Jain's index of the bytes from each client when the first message was complete, or of the
     /// times at which the clients had theirs.
@@ -58,22 +58,22 @@ impl Spread {
     }
 }
 
-/// Bit/s of bytes sent in a time.
+/// The rate at which `bytes` were sent in `ns` nanoseconds, bit/s.
 pub fn bit_per_s(bytes: u64, ns: u64) -> f64 {
     bytes as f64 * 8e9 / ns.max(1) as f64
 }
 
-/// Payload by time, bit/s: of all clients over rounds, or of one host over rounds or pairs.
+/// Payload by time, bit/s: rates of rounds with all clients together, or rates of single hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodput {
-    /// The slowest round's rate.
+    /// The slowest round's rate, bit/s.
     pub worst: u64,
-    /// The arithmetic mean, where the rates are those of one host.
+    /// The arithmetic mean, bit/s, where the rates are those of single hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<u64>,
-    /// The median; of an even number, the mean of the middle two.
+    /// The median, bit/s; of an even number, the mean of the middle two.
     pub median: u64,
-    /// The fastest round's rate.
+    /// The fastest round's rate, bit/s.
     pub best: u64,
 }
 
@@ -95,7 +95,7 @@ impl Goodput {
         })
     }
 
-    /// The mean if there is one, else the median.
+    /// The mean if there is one, else the median, bit/s.
     pub fn usual(&self) -> u64 {
         self.average.unwrap_or(self.median)
     }
@@ -118,7 +118,7 @@ impl Goodput {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Share {
-    /// Of rounds.
+    /// For rates of rounds.
     OfRounds {
         /// The slowest round's share.
         worst: f64,
@@ -132,7 +132,7 @@ pub enum Share {
 }
 
 impl Share {
-    /// The slowest round's share, of rounds.
+    /// The slowest round's share; `None` for a host's average.
     pub fn worst(&self) -> Option<f64> {
         match self {
             Self::OfRounds { worst, .. } => Some(*worst),
@@ -140,7 +140,7 @@ impl Share {
         }
     }
 
-    /// The median share, of rounds.
+    /// The median share of the rounds; `None` for a host's average.
     pub fn median(&self) -> Option<f64> {
         match self {
             Self::OfRounds { median, .. } => Some(*median),
@@ -148,7 +148,7 @@ impl Share {
         }
     }
 
-    /// The fastest round's share, of rounds.
+    /// The fastest round's share; `None` for a host's average.
     pub fn best(&self) -> Option<f64> {
         match self {
             Self::OfRounds { best, .. } => Some(*best),
@@ -156,7 +156,7 @@ impl Share {
         }
     }
 
-    /// A host's average share.
+    /// A host's average share; `None` for shares of rounds.
     pub fn average(&self) -> Option<f64> {
         match self {
             Self::OfRounds { .. } => None,

@@ -32,7 +32,7 @@ const SCALE: i32 = 20;
 /// The level above which a cell is so light that its text is black.
 const LIGHT: f64 = 0.6;
 
-/// Anchors of texts in addition to [`START`]: the point of the text that its coordinates name.
+/// Anchors of texts in addition to [`START`]: the point of a text that lies at its coordinates.
 const MIDDLE: Pos = Pos {
     h_pos: HPos::Center,
     ..START
@@ -188,7 +188,7 @@ impl Drawing for HeatMap {
     }
 }
 
-/// Mbit/s of bit/s, short enough for a cell.
+/// Formats a rate in bit/s as Mbit/s, short enough for a cell.
 fn mbit(bit_per_s: u64) -> String {
     short(bit_per_s as f64 / 1e6, 1, 0)
 }

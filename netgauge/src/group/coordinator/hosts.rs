@@ -10,8 +10,8 @@ use clap::Args;
 
 use super::location::Location;
 
-/// How ssh is called. It does not ask for passwords, since no user would see that, and it notices a
-/// host that is gone.
+/// The command that calls ssh. Without a user to answer, ssh does not ask for passwords; it notices
+/// a host that is gone.
 const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5";
 
 /// The options that name participants which ssh does not reach.

@@ -21,21 +21,23 @@ const LAST_ROUNDS: Duration = Duration::from_secs(5);
 /// The connections of a mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Each with member 0.
+    /// Each member with member 0.
     Star,
-    /// Each with every other one.
+    /// Each member with every other one.
     Full,
 }
 
-/// One round, as all members reported it.
+/// A round, as all members reported it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeshRound {
-    /// From the first go to the last member's report, by member 0's clock, nanoseconds.
+    /// From the byte that starts the first member to the last member's report, by member 0's clock,
+    /// nanoseconds.
     pub ns: u64,
-    /// By member: from its go until it had received everything, nanoseconds; 0 where it received
-    /// nothing. Where all send to member 0, only that one's.
+    /// By member: from its start until it had received everything, nanoseconds; 0 where it received
+    /// nothing. If all send to member 0, only member 0's time.
     pub received_ns: Vec<u64>,
-    /// Where all send to member 0: how equal their shares were when it had the first message.
+    /// If all send to member 0: Jain's index of the bytes from each when the first message was
+    /// complete.
     pub fairness: Option<f64>,
 }
 
@@ -43,12 +45,12 @@ pub struct MeshRound {
 /// [`leave`](Self::leave) before the next mesh.
 pub struct Mesh<'a> {
     group: &'a mut Group,
-    /// By number.
+    /// The participants' indices, by member number.
     members: Vec<usize>,
 }
 
 impl<'a> Mesh<'a> {
-    /// Makes a mesh of these participants; the first keeps the time.
+    /// Makes a mesh of these participants; the first one is member 0, which keeps the time.
     pub fn new(group: &'a mut Group, members: Vec<usize>) -> Self {
         Self { group, members }
     }
@@ -127,7 +129,7 @@ impl<'a> Mesh<'a> {
                 spans[number].extend(more);
             }
         });
-        // Member 0 alone measures such rounds.
+        // Only member 0 measures rounds in which all send to it.
         let told = match flows {
             Flows::Gather => &spans[..1],
             _ => &spans[..],
@@ -135,8 +137,8 @@ impl<'a> Mesh<'a> {
         (rounds(told), result)
     }
 
-    /// Makes member 1 call member 0, as [`exchange`](Self::exchange) does; returns what both
-    /// measured.
+    /// Makes member 1 call member 0, as [`exchange`](Self::exchange) does. Returns the results of
+    /// both.
     pub fn call(&mut self, series: RpcSeries) -> (RpcTimes, Result<()>) {
         let mut all = RpcTimes::default();
         let result = self.series(&Order::Rpc(series), |_, answer| {
@@ -150,7 +152,7 @@ impl<'a> Mesh<'a> {
         (all, result)
     }
 
-    /// Sends each member this order; `take` is called with a member's number and its results.
+    /// Sends each member this order; calls `take` with each member's number and results.
     fn series(&mut self, order: &Order, mut take: impl FnMut(usize, Answer)) -> Result<()> {
         let members = &self.members;
         let number = |who| members.iter().position(|member| *member == who);
@@ -198,7 +200,7 @@ fn do_series(
     })
 }
 
-/// Makes `members` stop and close their connections; `take` is called with results that they still
+/// Makes `members` stop and close their connections; calls `take` with results that they still
 /// send. A member that does not answer within `patience` counts as gone.
 fn dismiss(
     group: &mut Group,
@@ -207,7 +209,7 @@ fn dismiss(
     take: impl FnMut(usize, Answer),
 ) -> Result<()> {
     for who in members {
-        // A member that is gone has left already.
+        // This fails for a member that is gone, which has closed its connections already.
         let _ = group.order(*who, Order::Leave);
     }
     group.settle(members, &Answer::Left, patience, take)

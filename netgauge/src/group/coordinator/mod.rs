@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The coordinator of a pattern of many: from its options to the report.
+//! The coordinator of a pattern between more than two hosts: from its options to the report.
 
 pub mod args;
 pub mod esp_params;
@@ -65,7 +65,7 @@ pub trait Results {
     /// The errors of failed runs.
     fn errors(&self) -> Vec<String>;
 
-    /// The transports that were left out.
+    /// The transports that were left out, with the reasons.
     fn left_out(&self) -> &[LeftOut] {
         &[]
     }
@@ -78,7 +78,7 @@ pub trait Results {
     #[cfg(feature = "pictures")]
     fn draw(&self, path: &Path) -> Result<()>;
 
-    /// Fails: this netgauge draws no pictures.
+    /// Returns an error: this netgauge was built without pictures.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl Coordinator {
         let plot = self.options.group.many.plot.as_deref();
         if interrupted {
             format.tell(report.left_out(), &[]);
-            // There may be no results to draw yet.
+            // Without results there is no picture to draw.
             let _ = plot.map(|path| report.draw(path));
             bail!(Interrupted);
         }

@@ -41,7 +41,7 @@ use crate::signals::is_interrupted;
 use crate::summary::jain;
 use crate::transport::SocketOptions;
 
-/// Measures one size. If that fails, the row has what was measured before.
+/// Measures one size. After a failure, the row has the results measured before it.
 type Measure = fn(&mut Mesh<'_>, u64, &Plan) -> (GroupRow, Result<()>);
 
 /// A pattern whose participants do rounds.
@@ -49,20 +49,21 @@ type Measure = fn(&mut Mesh<'_>, u64, &Plan) -> (GroupRow, Result<()>);
 pub struct Rounds {
     /// The name in option `-x`.
     pub name: &'static str,
-    /// Further names for option `-x`, which reports of an older netgauge have as well.
+    /// Further names of the pattern for option `-x`, which reports of an older netgauge have as
+    /// well.
     pub aliases: &'static [&'static str],
     pub(super) roles: Roles,
-    /// The connections.
+    /// The connections between the members.
     shape: Shape,
     measure: Measure,
-    /// The line above its table, after its name.
+    /// The line above the pattern's table, after its name.
     pub(super) head: &'static str,
-    /// The line above its picture.
+    /// The line above the pattern's picture.
     #[cfg_attr(not(feature = "pictures"), allow(dead_code))]
     pub(crate) title: &'static str,
 }
 
-/// N clients to one server.
+/// N clients send to one server.
 pub static ONE_MANY: Rounds = Rounds {
     name: "one-many",
     aliases: &["incast"],
@@ -74,7 +75,7 @@ pub static ONE_MANY: Rounds = Rounds {
     title: "many clients to one server",
 };
 
-/// One server to N clients.
+/// One server sends to N clients.
 pub static MANY_ONE: Rounds = Rounds {
     name: "many-one",
     aliases: &[],
@@ -86,7 +87,7 @@ pub static MANY_ONE: Rounds = Rounds {
     title: "one server to many clients",
 };
 
-/// Each to all others.
+/// Each member sends to all others.
 pub static ALL_TO_ALL: Rounds = Rounds {
     name: "all-to-all",
     aliases: &[],
@@ -98,7 +99,7 @@ pub static ALL_TO_ALL: Rounds = Rounds {
     title: "each to all others",
 };
 
-/// Each to one other, in random pairs.
+/// Each member exchanges messages with one other, in random pairs.
 pub static BISECTION: Rounds = Rounds {
     name: "bisection",
     aliases: &[],
@@ -122,8 +123,8 @@ pub static LOADED_LATENCY: Rounds = Rounds {
     title: "remote calls while others send",
 };
 
-/// The pattern of this name in a report; the most similar one for a name that only another netgauge
-/// knows.
+/// Returns the pattern of this name in a report. For a name that only another netgauge knows,
+/// returns the most similar pattern.
 pub(crate) fn named(name: &str) -> &'static Rounds {
     let others = [&MANY_ONE, &ALL_TO_ALL, &BISECTION, &LOADED_LATENCY];
     let found = others
@@ -201,15 +202,15 @@ impl Rounds {
                     progress.advance(1);
                     rows.push(row);
                 });
-                // The next run cannot begin before all members have stopped.
+                // All members have to stop before the next run begins.
                 result.and(mesh.leave(give_up * 2))
             }
         };
         let interrupted = result.as_ref().is_err_and(is_interrupted);
         progress.advance(plan.sizes.len().saturating_sub(rows.len()) as u64);
         let measured = report.runs.iter().any(|run| run.transport == transport);
-        // Without a row the transport could not be opened. All participants run, so it does not
-        // work here.
+        // Without a row the transport could not be opened. As all participants run, the transport
+        // does not work here.
         let dispensable = medium.optional && rows.is_empty() && !interrupted && !measured;
         let outcome = match result {
             Ok(()) => Outcome::Ok,
@@ -335,7 +336,7 @@ fn all_to_all(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<
     (row, result)
 }
 
-/// Measures pairings of one size. Each has warm-up rounds before the one that counts.
+/// Measures pairings of one size. Each pairing has warm-up rounds before the round that counts.
 fn bisection(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>) {
     let hosts = mesh.clients() + 1;
     let series = Series {

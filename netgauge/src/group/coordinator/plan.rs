@@ -19,12 +19,12 @@ pub struct Medium {
     pub kind: &'static Kind,
     /// Name of TCP's congestion control; without one, the system's.
     pub congestion: Option<String>,
-    /// `-m all` chose this one: if it does not work, it is left out.
+    /// `-m all` chose this transport: if it does not work, it is left out.
     pub optional: bool,
 }
 
 impl Medium {
-    /// What the participants need to open it.
+    /// What the participants need to open the transport.
     pub fn opening(&self) -> Opening {
         Opening {
             transport: self.kind.name.to_owned(),
@@ -61,7 +61,7 @@ impl Grid {
 pub enum Roles {
     /// A server and several numbers of clients.
     Clients,
-    /// All do the same.
+    /// All participants do the same.
     Alike,
     /// A server and one number of clients, over ESP's parameters.
     Grid,
@@ -78,7 +78,7 @@ pub struct Plan {
     pub sizes: Vec<u64>,
     /// Rounds per size; pairings, in a bisection.
     pub tests: u32,
-    /// Warm-up rounds before them.
+    /// Warm-up rounds before the tests of each size, or of each pairing.
     pub warmup: u32,
     /// ESP's parameters, in pattern esp-params.
     pub grid: Grid,

@@ -106,7 +106,7 @@ fn of_calls<'a, V: Into<Value>>(
     })
 }
 
-/// A column of one of the rates that sum goodput up.
+/// A column of one of the rates that summarise goodput.
 fn of_goodput<'a>(
     name: &'static str,
     rate: impl Fn(&Goodput) -> Option<u64> + 'a,
@@ -422,7 +422,7 @@ mod tests {
     use crate::report::record;
     use serde_json::json;
 
-    /// The output for a report.
+    /// The output of `print` for a report.
     fn printed<R>(report: R, print: fn(&R, &mut dyn Write) -> io::Result<()>) -> String {
         let mut out = Vec::new();
         print(&report, &mut out).unwrap();

@@ -19,7 +19,7 @@ use crate::machine::Machine;
 use crate::report::record::Record;
 use crate::signals::Signals;
 
-/// How long to wait, after one participant reports a failure, for what others know of it.
+/// After one participant reports a failure, the time to wait for what others report of it.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// How long participants may take to end.
@@ -32,7 +32,7 @@ struct Remote {
     control: Control,
     /// The process, if the coordinator has started it.
     process: Option<Process>,
-    /// Why it counts as gone, if it does.
+    /// The reason why the participant counts as gone, if it does.
     gone: Option<String>,
 }
 
@@ -43,7 +43,7 @@ enum Heard {
     Gone(String),
 }
 
-/// All participants. When this is dropped, they are made to end, and waited for.
+/// All participants. Drop ends them, and waits for them.
 pub struct Group {
     remotes: Vec<Remote>,
     signals: Signals,
@@ -72,7 +72,7 @@ impl Group {
                 Location::Server { host, port } => {
                     let control = reach(host, *port, options.wait, options.measuring.give_up)?;
                     if interface.is_none() {
-                        // A process here reaches that server through the same interface.
+                        // Processes on this host use the interface that leads to this server.
                         let local = control.addresses()?.0.ip();
                         interface = Interface::by_ip(local).ok().map(|found| found.name);
                     }
@@ -132,7 +132,7 @@ impl Group {
         }
     }
 
-    /// Has the user interrupted the run?
+    /// Whether the user has interrupted the run.
     pub fn was_interrupted(&self) -> bool {
         self.signals.came()
     }
@@ -160,7 +160,7 @@ impl Group {
         record
     }
 
-    /// Is participant `who` not known to be gone?
+    /// Whether participant `who` does not count as gone.
     pub fn is_there(&self, who: usize) -> bool {
         self.remotes[who].gone.is_none()
     }
@@ -227,8 +227,8 @@ impl Group {
         self.listen_within(whom, Some(self.patience), take)
     }
 
-    /// As [`listen`](Self::listen), but without a limit of time: during rounds, their server
-    /// notices a lack of progress.
+    /// As [`listen`](Self::listen), but without a time limit: during rounds, the members themselves
+    /// notice a lack of progress.
     ///
     /// # Errors
     ///
@@ -429,8 +429,9 @@ impl Group {
     }
 }
 
-/// How long a process that was started may take to answer. `--wait` limits it for another host,
-/// since only the user knows the way there; a process here is slow only on a busy host.
+/// The time that a process which was started may take to answer. `--wait` limits it for another
+/// host, as only the user knows the network to that host; a process on this host is slow only if
+/// the host is busy.
 fn patience(location: &Location, options: &Options) -> Duration {
     match location {
         Location::Ssh(_) => options.wait,

@@ -26,9 +26,9 @@ pub struct GroupReport {
     /// Rate of the server's link, or each host's, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bit_per_s: Option<u64>,
-    /// One per transport, congestion control and number of clients, in the order measured.
+    /// A run per transport, congestion control and number of clients, in the order measured.
     pub runs: Vec<GroupRun>,
-    /// Transports that do not work here, if all transports were asked for.
+    /// Transports that do not work here, if `-m` names all transports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
     /// The time, the command and the hosts of the run.
@@ -42,32 +42,33 @@ pub type GroupRun = Run<GroupRow>;
 /// The results for one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupRow {
-    /// Bytes of each message.
+    /// Bytes of a message.
     pub size: u64,
-    /// Rounds measured, or pairings, or remote calls.
+    /// Number of rounds, pairings or remote calls measured.
     pub rounds: u32,
-    /// Rounds that failed.
+    /// Number of rounds that failed.
     pub errors: u32,
-    /// With a server: payload of all clients by time.
+    /// With a server: payload of all clients by time, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_bit_per_s: Option<Goodput>,
-    /// Without a server: what one host receives, by rounds in all-to-all, by pairs in a bisection.
+    /// Without a server: what one host receives, bit/s, by rounds in all-to-all, by pairs in a
+    /// bisection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_bit_per_s: Option<Goodput>,
-    /// The rate above as a share of the link's rate, if that was given.
+    /// The rate above as a share of the link's rate, if a rate was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
-    /// All-to-all: what all hosts receive together, on average.
+    /// All-to-all: what all hosts receive together, on average, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_bit_per_s: Option<u64>,
-    /// Bisection: what all pairs carry in one direction, on average.
+    /// Bisection: what all pairs carry in one direction, on average, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bisection_bit_per_s: Option<u64>,
     /// Jain's index: of the bytes from each sender when the first message is complete in one-many,
     /// otherwise of the times at which the receivers have everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
-    /// Loaded-latency: how long calls took. The goodput is that of the streams.
+    /// Loaded-latency: the times of calls, nanoseconds. The goodput is that of the streams.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub rpc: Option<RpcFigures>,
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Starts participants that are no servers: in a network namespace, here, or on another host by
-//! ssh.
+//! Starts participants other than servers: in a network namespace, here, or on another host by ssh.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
@@ -20,7 +19,7 @@ use crate::control::Control;
 /// How long a process may take to end after its connection has.
 const LAST_BREATH: Duration = Duration::from_secs(1);
 
-/// The interval at which this is checked.
+/// The interval at which [`Process::wait`] looks whether the process has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A shell's exit status when there is no such program.
@@ -45,7 +44,7 @@ pub(super) fn start(
     interface: Option<&str>,
     options: &Options,
 ) -> Result<(Control, Process)> {
-    // The running program, even if its file has been replaced since then.
+    // The file of the running program, even if its name has been given to another file since.
     let mut command = Command::new("/proc/self/exe");
     let interface = match location {
         Location::Namespace(namespace) => {
@@ -61,8 +60,8 @@ pub(super) fn start(
     spawn(command, &location.to_string())
 }
 
-/// Starts netgauge as a participant on another host. Its control connection is that program's
-/// standard input and output.
+/// Starts a participant on another host through ssh. The control connection is ssh's standard input
+/// and output, which it passes to the participant.
 pub(super) fn start_remote(host: &str, options: &Options) -> Result<(Control, Process)> {
     let (program, own) = options
         .group
@@ -122,7 +121,7 @@ fn pass_on(host: String, stderr: ChildStderr) -> JoinHandle<()> {
 /// A process that was started as a participant.
 pub(super) struct Process {
     child: Child,
-    /// The thread that copies its standard error.
+    /// The thread that copies the process's standard error.
     passing: Option<JoinHandle<()>>,
 }
 
@@ -150,12 +149,12 @@ impl Process {
 
     /// Kills the process.
     pub(super) fn kill(&mut self) -> Option<ExitStatus> {
-        // A process that has ended cannot be killed, and need not be.
+        // This fails if the process has ended, and then need not be done.
         let _ = self.child.kill();
         self.child.wait().ok()
     }
 
-    /// Why a process ended whose connection has ended; `None` if it exited with 0.
+    /// The reason why a process ended whose connection has ended; `None` if it exited with 0.
     pub(super) fn end(&mut self, location: &Location) -> Option<String> {
         let status = self.wait()?;
         match (status.signal(), status.code()) {

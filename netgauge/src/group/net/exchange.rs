@@ -21,11 +21,11 @@ use super::links::{Link, Lost, Member, Watch, CLOCK, PIECE};
 use super::rounds::{message, End, Series};
 use crate::summary::jain;
 
-/// Member 0's byte that begins a round.
+/// Member 0's byte to another member: the round begins.
 const GO: u8 = b'G';
 /// A member's byte to member 0: it has received and sent everything.
 const DONE: u8 = b'D';
-/// A member's byte to member 0: it is not done, but makes progress.
+/// A member's byte to member 0: it makes progress, but is not done.
 const GOING: u8 = b'S';
 
 /// Bytes that a sender of many to one writes before it yields the processor. Some of their packets
@@ -36,23 +36,24 @@ const FIRST_PIECE: usize = 16 * 1024;
 /// A member's view of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// From the first go to the last member's report, nanoseconds; only member 0's is used.
+    /// From the byte that starts the first member to the last member's report, nanoseconds; only
+    /// member 0's value is used.
     pub round_ns: u64,
-    /// From this member's go until it had received everything, nanoseconds; 0 if it receives
+    /// From this member's start until it had received everything, nanoseconds; 0 if it receives
     /// nothing.
     pub received_ns: u64,
-    /// Member 0, where all send to it: Jain's index of the bytes that each had delivered when the
+    /// Member 0, if all send to it: Jain's index of the bytes that each had delivered when the
     /// first message was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
 }
 
-/// The transfer that is under way on a link in one round.
+/// The transfer on a link in the present round.
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Does the peer send a message to this member?
+    /// Whether the peer sends a message to this member.
     receives: bool,
-    /// Does this member send a message to the peer?
+    /// Whether this member sends a message to the peer.
     sends: bool,
     /// Bytes of the peer's message that were received.
     received: u64,
@@ -62,16 +63,17 @@ struct State {
     before: Option<u8>,
     /// A byte to write after the message.
     after: Option<u8>,
-    /// Member 0: has the peer reported that it is done? Others: have they reported it to member 0?
+    /// Member 0: whether the peer has reported that it is done. Others: whether this member has
+    /// reported to member 0.
     done: bool,
-    /// Does epoll report when there is room to write?
+    /// Whether epoll reports when there is room to write.
     wants_room: bool,
 }
 
 /// A member that takes part in rounds.
 pub struct Exchange<'a> {
     number: u16,
-    /// All send to member 0, and to no other member.
+    /// Whether all members send to member 0, and to no other member.
     gathers: bool,
     links: &'a mut [Link],
     states: Vec<State>,
@@ -84,9 +86,9 @@ pub struct Exchange<'a> {
     give_up: Duration,
     /// When this member began to send.
     started: Option<Instant>,
-    /// The time from then until it had received everything.
+    /// The time from `started` until this member had received everything.
     got_all: Option<Duration>,
-    /// How equal the shares were when it had received the first message.
+    /// Jain's index of the bytes from each member when the first message was complete.
     fairness: Option<f64>,
     /// When this member last sent a byte to member 0.
     last_word: Instant,
@@ -190,7 +192,7 @@ impl<'a> Exchange<'a> {
     fn begin(&mut self) -> Result<()> {
         self.started = Some(Instant::now());
         self.last_word = Instant::now();
-        // All members are started first: there is always room for one byte.
+        // Member 0 starts all members before it sends data. There is always room for one byte.
         if self.number == CLOCK {
             for link in 0..self.links.len() {
                 self.states[link].before = Some(GO);
@@ -200,12 +202,12 @@ impl<'a> Exchange<'a> {
         for link in 0..self.links.len() {
             self.write(link)?;
         }
-        // Others may have sent data before the go.
+        // Other members may have sent data before this member was started.
         self.note_all();
         Ok(())
     }
 
-    /// Is there something to write to a link?
+    /// Whether a link has something left to write.
     fn is_unsent(&self, link: usize) -> bool {
         let state = &self.states[link];
         state.before.is_some()
@@ -213,7 +215,7 @@ impl<'a> Exchange<'a> {
             || state.after.is_some()
     }
 
-    /// Has the message from there not arrived completely?
+    /// Whether the peer's message has not arrived completely.
     fn is_awaited(&self, link: usize) -> bool {
         let state = &self.states[link];
         state.receives && state.received < self.series.size
@@ -223,13 +225,13 @@ impl<'a> Exchange<'a> {
         (0..self.links.len()).any(|link| what(self, link))
     }
 
-    /// Has this member received and sent everything?
+    /// Whether this member has received and sent everything.
     fn has_all(&self) -> bool {
         self.started.is_some() && !self.any(Self::is_awaited) && !self.any(Self::is_unsent)
     }
 
     fn is_over(&self) -> bool {
-        // That includes the report to member 0, once it is queued.
+        // The queued report to member 0 is part of what has to be sent.
         let said = match self.number {
             CLOCK => self.gathers || self.states.iter().all(|state| state.done),
             _ => self.states.iter().any(|state| state.done),
@@ -268,7 +270,7 @@ impl<'a> Exchange<'a> {
             let rest = &self.message[state.sent as usize..];
             let most = match (self.gathers, first) {
                 (true, true) => FIRST_PIECE,
-                // There is no other link to serve.
+                // With a single link, no other one has to wait for its turn.
                 (true, false) => rest.len(),
                 (false, _) => PIECE,
             };
@@ -329,7 +331,7 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Takes a range of the buffer as a piece of the peer's message.
+    /// Processes a range of the buffer, which is a piece of the peer's message.
     fn take(&mut self, link: usize, begin: usize, end: usize) -> Result<()> {
         let received = &mut self.states[link].received;
         self.links[link].check(*received, &self.buffer[begin..end])?;
@@ -341,7 +343,7 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Takes a report that a member sent to member 0.
+    /// Processes the byte by which a member reports to member 0.
     fn hear(&mut self, link: usize, word: u8) -> Result<()> {
         let is_told = self.number == CLOCK && !self.gathers;
         let state = &mut self.states[link];
@@ -369,7 +371,7 @@ impl<'a> Exchange<'a> {
             self.states[clock].after = Some(DONE);
             return self.write(clock);
         }
-        // While its message to member 0 is in transit, that shows progress.
+        // A message that is on its way to member 0 shows progress itself.
         if !self.is_unsent(clock) && self.last_word.elapsed() > self.give_up / 4 {
             self.last_word = Instant::now();
             if !self.states[clock].done {
@@ -380,8 +382,9 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// How long no event may come. The members that wait for a silent one know it best: member 0,
-    /// if it only waits for reports, leaves them time to send theirs.
+    /// The time limit of a wait for events. Member 0, if it only waits for reports, waits longer
+    /// than others: the members that wait for a silent one know it best, and need time to report
+    /// it.
     fn patience(&self) -> EpollTimeout {
         let mine = self.any(Self::is_awaited) || self.any(Self::is_unsent);
         let patience = match (self.started, self.number) {
@@ -421,13 +424,13 @@ impl<'a> Exchange<'a> {
 }
 
 nix::ioctl_read_bad!(
-    /// Gets the number of bytes that can be read.
+    /// Makes a function for `FIONREAD`, which returns the number of bytes that can be read.
     fionread,
     libc::FIONREAD,
     libc::c_int
 );
 
-/// Bytes that can be read from a link without waiting, if that is known.
+/// Bytes that can be read from a link without waiting; `None` if the kernel does not report it.
 fn unread(link: &Link) -> Option<u64> {
     let mut bytes = 0;
     // SAFETY: the call writes one int through its argument, which is a live one, and keeps no
@@ -450,7 +453,7 @@ mod tests {
 
     const GIVE_UP: Duration = Duration::from_secs(20);
 
-    /// Members, each connected with every other one.
+    /// Returns `count` members, each connected with every other one.
     fn members(count: u16) -> Vec<Member> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut members: Vec<_> = (0..count)
@@ -477,7 +480,7 @@ mod tests {
         members
     }
 
-    /// Runs a member's rounds without an interruption.
+    /// Runs a member's rounds without an interruption. Returns its spans, or its error.
     fn exchange(
         member: &mut Member,
         series: Series,
@@ -490,7 +493,7 @@ mod tests {
         (exchange.run(|span| spans.push(span)), spans)
     }
 
-    /// Each member's outcome.
+    /// Runs the rounds of all members in threads. Returns each member's outcome.
     fn exchange_all(
         members: &mut [Member],
         series: Series,
@@ -503,7 +506,8 @@ mod tests {
                     scope.spawn(move || {
                         let outcome = exchange(member, series, flows, GIVE_UP);
                         if outcome.0.is_err() {
-                            // As a participant does: the others see the end of the connections.
+                            // Closes the connections, as a participant does, so that the others
+                            // notice the end.
                             member.links.clear();
                         }
                         outcome
@@ -583,7 +587,7 @@ mod tests {
         assert!(named.contains(&vec![2]), "{named:?}");
     }
 
-    /// The error of member 1 of two when member 0 writes these bytes and nothing more.
+    /// Returns the error of member 1 of two if member 0 writes these bytes and nothing more.
     fn after(bytes: &[u8], size: u64, give_up: Duration) -> Lost {
         let mut members = members(2);
         let mut clock = members.remove(0);
@@ -611,8 +615,8 @@ mod tests {
         assert!(lost.reason.contains("no progress"), "{lost}");
     }
 
-    /// Member 0's error in a round in which two clients should send 100,000 bytes each, but behave
-    /// like this.
+    /// Returns member 0's error in a round in which two clients should send 100,000 bytes each, but
+    /// behave as `clients` does.
     fn broken_by(clients: impl FnOnce(Vec<Member>) + Send, give_up: Duration) -> Lost {
         let mut members = members(3);
         let others = members.split_off(1);
@@ -623,7 +627,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| clients(others));
             let (end, _) = exchange(&mut members[0], series, &Flows::Gather, give_up);
-            // The clients wait for more until their connections end.
+            // The clients wait for more data until the server's connections end.
             members.clear();
             end.unwrap_err().downcast().unwrap()
         })
@@ -677,7 +681,7 @@ mod tests {
                 let message: Vec<u8> = (0..length).map(|at| pattern(number, at)).collect();
                 let mut socket = clients[0].links.remove(0).socket;
                 socket.set_nonblocking(false).unwrap();
-                // The server may end the connection before all of it is sent.
+                // This fails if the server ends the connection before all is sent.
                 let _ = socket.write_all(&message);
                 let mut rest = Vec::new();
                 let _ = socket.read_to_end(&mut rest);

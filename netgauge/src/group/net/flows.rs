@@ -9,18 +9,19 @@ use super::links::CLOCK;
 /// Senders and receivers of a round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Flows {
-    /// Every other one to member 0.
+    /// Every other member sends to member 0.
     Gather,
-    /// Member 0 to every other one.
+    /// Member 0 sends to every other member.
     Scatter,
-    /// Each to every other one.
+    /// Each member sends to every other one.
     All,
-    /// Each to its partner, by number; one may have none.
+    /// Each member sends to its partner; the list has the partners by member number, and one member
+    /// may have none.
     Pairs(Vec<Option<u16>>),
 }
 
 impl Flows {
-    /// Does `from` send to `to`?
+    /// Whether member `from` sends to member `to`.
     pub(super) fn lead(&self, from: u16, to: u16) -> bool {
         from != to
             && match self {

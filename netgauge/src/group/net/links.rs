@@ -36,20 +36,20 @@ pub struct Lost {
 pub struct Link {
     /// The peer's number.
     pub peer: u16,
-    /// The connection; it is non-blocking.
+    /// The connection, which is non-blocking.
     pub socket: Box<dyn StreamSocket>,
 }
 
 /// A member and its connections. One of them is with member 0; member 0 has one with every member.
 pub struct Member {
-    /// Its number.
+    /// The member's number.
     pub number: u16,
-    /// Its connections.
+    /// The member's connections.
     pub links: Vec<Link>,
 }
 
 impl Link {
-    /// The error that names the peer as the cause.
+    /// Returns the error that names the peer as its cause.
     pub(super) fn lost(&self, reason: &str) -> Lost {
         Lost {
             members: vec![self.peer],
@@ -75,7 +75,7 @@ impl Link {
         }
     }
 
-    /// Sends one byte. There is always room for it: the one before has been answered.
+    /// Sends one byte. There is always room for it: the peer has answered the byte before it.
     pub(super) fn tell(&mut self, byte: u8) -> Result<(), Lost> {
         let told = self.socket.write_all(&[byte]);
         told.map_err(|error| self.lost(&format!("sending it a byte: {error}")))
@@ -95,7 +95,7 @@ impl Link {
     }
 }
 
-/// Errors after which a non-blocking socket is tried again when epoll says so.
+/// Whether a non-blocking socket is tried again after this error, when epoll reports an event.
 fn is_harmless(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
@@ -107,7 +107,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches all of them for data to read.
+    /// Watches all links for data to read.
     pub(super) fn new(control: BorrowedFd<'_>, links: &[Link]) -> Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("making an epoll")?;
         let readable = |token| EpollEvent::new(EpollFlags::EPOLLIN, token);
@@ -145,7 +145,7 @@ impl Watch {
         Ok((!interrupted).then_some(ready))
     }
 
-    /// The index of a link that is ready, and for what.
+    /// Returns the index of a link that is ready, and the events that it is ready for.
     pub(super) fn ready(&self, number: usize) -> (usize, EpollFlags) {
         let event = self.events[number];
         (event.data() as usize, event.events())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The network of a measurement among many: the orders that set it up, and the traffic in it.
+//! The network of a measurement between more than two hosts: the orders that set it up, and its
+//! traffic.
 
 pub mod exchange;
 pub mod flows;

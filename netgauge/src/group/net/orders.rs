@@ -38,7 +38,7 @@ pub enum Order {
         opening: Opening,
         /// This member's number.
         number: u16,
-        /// The members to connect to, and where.
+        /// The members to connect to, with the addresses of their sockets.
         connect: Vec<(u16, Endpoint)>,
         /// The members that will connect.
         accept: Vec<u16>,
@@ -47,7 +47,7 @@ pub enum Order {
     Exchange {
         /// The rounds.
         series: Series,
-        /// Their senders and receivers.
+        /// The senders and receivers of the rounds.
         flows: Flows,
     },
     /// Member 0: reply to calls; member 1: call; the others: send to member 0 until the last reply.
@@ -81,7 +81,8 @@ pub struct Opening {
 }
 
 impl Order {
-    /// Does it take until others have done their part, and does a further order interrupt it?
+    /// Whether the order takes until other members have done their part, and a further order
+    /// interrupts it.
     pub fn takes_time(&self) -> bool {
         matches!(
             self,
@@ -93,11 +94,11 @@ impl Order {
 /// A participant's answer to an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
-    /// The socket listens there.
+    /// The address of the socket, which listens.
     Listening(Endpoint),
-    /// Ready for the go.
+    /// Ready for member 0's start of the rounds.
     Ready,
-    /// The member's next rounds of an exchange, in the order they were done.
+    /// The results of the member's next rounds of an exchange, in the order they were done.
     Spans(Vec<Span>),
     /// What the member measured of the remote calls.
     RpcTimes(RpcTimes),
@@ -105,7 +106,7 @@ pub enum Answer {
     Done,
     /// Other members failed, or some sent nothing for too long.
     Broken {
-        /// Their numbers.
+        /// The members' numbers.
         places: Vec<u16>,
         /// The error.
         reason: String,

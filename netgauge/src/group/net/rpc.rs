@@ -25,7 +25,7 @@ const CALLER: u16 = 1;
 
 /// The server's byte that starts the calls, or a stream.
 const GO: u8 = b'G';
-/// The server's reply to a request.
+/// The server's byte that answers a request.
 const REPLY: u8 = b'A';
 /// The server's byte that ends a stream.
 const ENOUGH: u8 = b'E';
@@ -37,7 +37,7 @@ const MORE: u8 = 0xfe;
 /// The first byte of the last block.
 const LAST: u8 = 0xff;
 
-/// When this much has arrived from each stream, all of them have started.
+/// Bytes from each stream after which all of them have started.
 const UNDER_WAY: u64 = 8 * BLOCK;
 
 /// The clients that send streams while the caller calls.
@@ -65,11 +65,11 @@ pub struct RpcSeries {
 pub struct RpcTimes {
     /// The caller: the time of each call, nanoseconds.
     pub times_ns: Vec<u64>,
-    /// The server: bytes that arrived from all streams while calls were made.
+    /// The server: bytes that arrived from all streams during the calls.
     pub bytes: u64,
-    /// The server: the duration of that, nanoseconds.
+    /// The server: the duration of the calls, nanoseconds.
     pub ns: u64,
-    /// The server: the longest time without data from one of the streams while calls were made,
+    /// The server: the longest time without data from one of the streams during the calls,
     /// nanoseconds.
     pub longest_pause_ns: u64,
 }
@@ -93,7 +93,7 @@ pub struct RpcFigures {
     pub median_slowdown: f64,
     /// The 99th percentile with streams, divided by the median without.
     pub p99_slowdown: f64,
-    /// The longest time in which one of the streams made no progress.
+    /// The longest time in which one of the streams made no progress, nanoseconds.
     pub longest_pause_ns: u64,
 }
 
@@ -148,7 +148,7 @@ pub fn run(
     }
 }
 
-/// The caller.
+/// Runs the caller.
 fn questions(
     link: &mut Link,
     control: BorrowedFd<'_>,
@@ -178,7 +178,7 @@ fn questions(
     Ok(End::Complete)
 }
 
-/// A client that sends a stream.
+/// Runs a client that sends a stream.
 fn stream(link: &mut Link, control: BorrowedFd<'_>, number: u16) -> Result<End> {
     let mut block = message(number, BLOCK);
     let socket = link.socket.as_mut();
@@ -248,7 +248,7 @@ enum Incoming {
 
 struct Server<'a> {
     clients: &'a mut [Link],
-    /// By client.
+    /// What each client sends, by its index.
     incoming: Vec<Incoming>,
     buffer: Vec<u8>,
     size: u64,
@@ -256,13 +256,13 @@ struct Server<'a> {
     left: u32,
     /// Bytes that arrived from all streams.
     streamed: u64,
-    /// When the caller was started, and how much had arrived from the streams before.
+    /// When the caller was started, and the bytes that had arrived from the streams before.
     begun: Option<(Instant, u64)>,
-    /// By client: when data arrived last, or the calls began.
+    /// By client: when its last data arrived, or when the calls began.
     heard: Vec<Instant>,
 }
 
-/// The server.
+/// Runs the server.
 fn serve(
     clients: &mut [Link],
     control: BorrowedFd<'_>,
@@ -443,7 +443,7 @@ mod tests {
 
     const GIVE_UP: Duration = Duration::from_secs(10);
 
-    /// The server's member and those of its clients, connected.
+    /// Returns the server's member and its clients', connected.
     fn members(clients: u16) -> (Member, Vec<Member>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let link = |peer, socket: TcpStream| Link {
@@ -541,8 +541,8 @@ mod tests {
         };
         for member in [&mut server].into_iter().chain(&mut clients) {
             let mut times = RpcTimes::default();
-            // The server's bytes have arrived: the second client would stream, but for the
-            // coordinator.
+            // The server's bytes have arrived, so the second client would stream if the coordinator
+            // had not sent a message.
             let end = run(member, control.as_fd(), series, GIVE_UP, &mut times).unwrap();
             assert_eq!(end, End::Interrupted);
         }

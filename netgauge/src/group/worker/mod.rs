@@ -23,7 +23,8 @@ use crate::transport::Context;
 use crate::wire::{Endpoint, Place};
 use parameters::Parameters;
 
-/// Spans or times in one message to the coordinator, which then stays well below the longest line.
+/// The number of spans or times in one message to the coordinator, which then stays well below the
+/// longest line.
 const SPANS_PER_MESSAGE: usize = 256;
 
 /// The sockets of a participant.
@@ -35,7 +36,7 @@ enum Role {
 
 /// A participant's side of a measurement.
 pub struct Worker {
-    /// The options that it was started with.
+    /// The options that the worker was started with.
     options: Context,
     role: Role,
     parameters: Option<Parameters>,
@@ -129,7 +130,7 @@ impl Worker {
         ended(end)
     }
 
-    /// Calls, replies, or sends a stream.
+    /// Runs this member's part of the calls: it calls, replies, or sends a stream.
     fn call(&mut self, series: RpcSeries, control: &mut Control) -> Result<Option<Answer>> {
         let (member, give_up) = self.member(series.series)?;
         control.send(&Message::Answer(Answer::Ready))?;
@@ -180,7 +181,7 @@ impl Worker {
         accept: &[u16],
         control: &Control,
     ) -> Result<Option<Answer>> {
-        // A member without others would do any number of rounds in no time.
+        // Rounds of a member without others would take no time, and their number has no limit.
         ensure!(
             !connect.is_empty() || !accept.is_empty(),
             "nobody to be connected with"
@@ -255,7 +256,7 @@ impl Worker {
     }
 }
 
-/// Sends the results to the coordinator. Nothing is sent during rounds, as it would disturb them.
+/// Sends the results to the coordinator after the rounds, which messages would disturb.
 fn tell<T: Clone>(control: &mut Control, all: &[T], answer: fn(Vec<T>) -> Answer) -> Result<()> {
     for some in all.chunks(SPANS_PER_MESSAGE) {
         control.send(&Message::Answer(answer(some.to_vec())))?;
@@ -263,7 +264,7 @@ fn tell<T: Clone>(control: &mut Control, all: &[T], answer: fn(Vec<T>) -> Answer
     Ok(())
 }
 
-/// The last answer to an order to do rounds.
+/// The last answer to an order for rounds.
 fn ended(end: Result<End>) -> Result<Option<Answer>> {
     Ok(match end? {
         End::Complete => Some(Answer::Done),
@@ -305,7 +306,7 @@ mod tests {
             let control = |stream| Control::local_pair(stream, "other", Some(PATIENCE)).unwrap();
             Self {
                 worker: Worker::new(Context {
-                    // No test here waits for a connection.
+                    // Short, as no test here waits for a connection.
                     give_up: Duration::from_millis(50),
                     ..crate::transport::tests::streams()
                 }),
@@ -314,7 +315,8 @@ mod tests {
             }
         }
 
-        /// Sends these orders at once; returns the answers, and what else the last one causes.
+        /// Sends these orders at once. Returns the answers, and the further messages that the last
+        /// order causes.
         fn say(&mut self, orders: &[Order]) -> Vec<Message> {
             let mut lines = Vec::new();
             for order in orders {
@@ -344,7 +346,7 @@ mod tests {
         }
     }
 
-    /// Where `listener` is.
+    /// Returns the address of `listener`.
     fn place(listener: &TcpListener) -> Endpoint {
         let address = listener.local_addr().unwrap();
         Endpoint {
@@ -377,7 +379,7 @@ mod tests {
         let accept = join(Vec::new(), vec![0]);
         assert_eq!(server.say(&[accept, Order::Leave]), left);
 
-        // The peer has ended the connection, so a client that does wait ends soon.
+        // The peer's connection has ended, so even a client that waits ends soon.
         let peer = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = Pair::new();
         let connected = client.say(&[join(vec![(0, place(&peer))], Vec::new())]);

@@ -76,7 +76,7 @@ impl Values {
         })
     }
 
-    /// Writes them in an order in which each value is in range: a longer burst first, a shorter one
+    /// Writes the values in an order in which each is in range: a longer burst first, a shorter one
     /// last.
     fn write(&self, store: &mut dyn Store) -> Result<()> {
         let grows = self.burst_length >= store.read("burst_length")?;
@@ -184,7 +184,7 @@ fn restore_on_signals() -> Result<()> {
             if let Err(error) = restore() {
                 eprintln!("netgauge: {error:#}");
             }
-            // Ends the process as the unhandled signal would. It does not return.
+            // This call does not return: it ends the process as the unhandled signal would.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     });
