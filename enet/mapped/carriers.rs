@@ -3,7 +3,7 @@
 //! The protocol that carries each mapped socket's connection, and why.
 //!
 //! TCP's tables lack this information, so it is kept here by the descriptor's inode, from the
-//! decision until the descriptor is closed.
+//! decision until the descriptor is closed or disconnected.
 
 use crate::net::errno::prelude::*;
 use crate::{esp, statistics::Statistic};

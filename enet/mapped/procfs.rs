@@ -73,7 +73,8 @@ impl Show for MappedFile {
             place.next_part();
         }
         let connections = &NetState::of(net).mapped_connections;
-        // Inode numbers of sockets have 32 bits; the first is 1.
+        // The position is the next inode number: sockets' numbers fit its 32 bits, and none is 0,
+        // which stands for the header.
         while let Some((inode, carrier)) = connections.from(place.part.into()) {
             Self::row(inode, &carrier, out)?;
             match u32::try_from(inode)

@@ -132,9 +132,9 @@ fn free_acknowledged(esp: &mut LockedEsp<'_>, count: u16) {
     }
 }
 
-/// Splits the packets from `from` on so that none is too large for the device. Without enough
-/// memory, the rest is split later: the engine pauses for a while, as after another change of the
-/// device. Ends the connection if there would be too many packets.
+/// Splits the packets from `from` on so that none exceeds the MSS. Without memory for all of them,
+/// pauses the engine, which asks later for the rest to be split
+/// ([`pause`](esp::Connection::pause)). Ends the connection if there would be too many packets.
 pub(crate) fn cut(esp: &mut LockedEsp<'_>, from: Seq) {
     let Some((sock, connection)) = parts(esp) else {
         return;

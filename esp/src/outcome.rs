@@ -131,9 +131,9 @@ pub enum Transmit {
     Data {
         /// The header without the length: the first packet's, with the TXF of the last.
         header: Header,
-        /// How many packets.
+        /// Number of packets.
         count: u16,
-        /// They were sent before.
+        /// The packets were sent before.
         resend: bool,
     },
     /// A complete packet without payload.

@@ -41,9 +41,9 @@ pub mod flags {
     pub const CRC: u8 = 0x80;
 }
 
-/// The flags of a hold, an empty packet that acknowledges receipt and opens no window. The sender
-/// need not keep or retransmit the acknowledged packets, but new ones wait for a turn or for room.
-/// In a packet without payload `TXS` has no other meaning.
+/// The flags of a hold, an empty packet that acknowledges receipt and opens no window. The
+/// sender of the data need not keep or retransmit the acknowledged packets, but waits with new ones
+/// for a turn or for room. Without payload and `RRQ`, `TXS` has no other meaning.
 pub(super) const HOLD: u8 = flags::ACK | flags::TXS;
 
 /// The flags of an empty packet that acknowledges, opens the window and sets its size: its length

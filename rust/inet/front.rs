@@ -47,9 +47,9 @@ impl<M: Streams> StreamCall<'_, M> {
         unsafe { own_end(self.sock()) }
     }
 
-    /// Returns the state of TCP's socket, loaded with the socket locked. A call that changes the
-    /// state either has ended, and its stores are visible here, or begins after this and sees all
-    /// earlier stores.
+    /// Returns the state of TCP's socket, loaded with the socket locked. So every other section
+    /// under this lock came either before, and its stores are visible here, or comes later, and
+    /// sees the caller's earlier stores.
     pub(crate) fn ordered_state(&self) -> u8 {
         let sk = self.sock().as_ptr();
         // SAFETY: Locks and releases a valid socket, in a call that may sleep and has not locked

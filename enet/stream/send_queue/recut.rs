@@ -49,8 +49,8 @@ impl Sending {
         Some(Seq(oversized.note::<TxCb>().seq))
     }
 
-    /// Splits the packets from `from` on so that none is too large for the device, and tells the
-    /// engine.
+    /// Splits the packets from `from` on so that none exceeds `self.mss`, and reports the new
+    /// packets to the engine.
     ///
     /// # Errors
     ///

@@ -70,7 +70,7 @@ impl Receiver {
         known
     }
 
-    /// Notes the round trip of a packet and its answer.
+    /// Notes the round trip of the handshake.
     pub(in super::super) fn note_round_trip(&mut self, time: Nanos, now: Nanos) {
         self.grants.note_time(0, time, now);
     }

@@ -184,8 +184,9 @@ impl Receiver {
         self.samples.arrived = (packets.saturating_add(count), bytes, now);
     }
 
-    /// Discards the samples of short transmissions, which do not show the port's rate. Keeps the
-    /// time if the first packets of this longer transmission have `measured` one.
+    /// Discards the samples of the transmissions before this longer one: they were short, and do
+    /// not show the port's rate. With `measured`, keeps `samples.time`, which this one's first
+    /// packets have just set.
     #[cold]
     pub(super) fn forget_samples(&mut self, measured: bool) {
         self.samples = Samples {

@@ -17,7 +17,7 @@ use super::{Outgoing, Sender};
 /// Sets of packets, by their distance from the first unacknowledged one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Missing {
-    /// Either set has packets. The fast path reads no other field.
+    /// At least one set has packets; otherwise acknowledgements read no other field.
     active: bool,
     /// `named` is not empty.
     due: bool,

@@ -428,8 +428,9 @@ impl<P: Payload> Engine<P> {
         progress
     }
 
-    /// Polls the links that have output, for room and input in one call: this costs less than a
-    /// send and a receive that fail. Returns the links, and whether bytes were received.
+    /// Asks each blocked link with one `poll(2)` whether it can send and has input, which costs
+    /// less than a send and a receive that fail; then sends and receives. Returns these links, and
+    /// whether bytes were received.
     fn ask_blocked(&mut self) -> (Vec<LinkId>, bool) {
         let mut progress = false;
         let asked = std::mem::take(&mut self.blocked);

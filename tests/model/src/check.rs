@@ -28,9 +28,9 @@ pub struct Report {
     pub ends: u64,
     /// Duration of the longest run, in nanoseconds.
     pub longest: Nanos,
-    /// The sights that the runs came across.
+    /// The events that occurred in some run.
     pub sights: Sights,
-    /// The sights that the family requires and no run came across.
+    /// The events that the family requires and that occurred in no run.
     pub missing: Sights,
     /// Wall time of the check.
     pub took: Duration,
@@ -39,7 +39,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns whether all properties hold, and the runs came across the required sights.
+    /// Returns whether all properties hold, and every event that the family requires occurred in
+    /// some run.
     pub fn holds(&self) -> bool {
         self.violation.is_none() && self.missing == Sights::NONE
     }

@@ -24,7 +24,7 @@ pub struct Endpoint {
     rest: Span,
     /// This send call holds back the last packet.
     holding: bool,
-    /// Bytes of the stream whose send call has begun.
+    /// Total bytes of the messages whose send call has begun.
     sent: u16,
     /// Bytes received from the wire.
     arrived: u16,

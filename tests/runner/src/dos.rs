@@ -2,8 +2,8 @@
 
 //! The cost of attacks by a host on the same Ethernet, to the attacked host and to a stream.
 //!
-//! One guest, whose clock counts instructions, has two namespaces joined by a cable. The program
-//! that runs the scenarios attacks, measures and judges.
+//! One guest, whose clock counts instructions, has two namespaces joined by a cable. `scenarios
+//! --dos` in the guest makes the attacks, measures, and judges.
 
 use std::time::Duration;
 

@@ -34,8 +34,8 @@ const LEAST_SHARE: f64 = 0.95;
 
 /// The least fairness of an ESP round of 256 KiB.
 const LEAST_FAIRNESS: f64 = 0.97;
-/// The same for 64 KiB, which is two windows: the first sender to finish is one of the two ahead of
-/// others.
+/// The least fairness of an ESP round of 64 KiB, which is two windows: when the first sender
+/// finishes, it is a window ahead of others.
 const LEAST_FAIRNESS_OF_TWO_WINDOWS: f64 = 0.95;
 
 /// The most senders for which ESP is judged. The announcements of 64 senders, a packet each, leave

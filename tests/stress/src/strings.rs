@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The cost of the kernel's ways to set and copy memory, in instructions per byte. `make bench`
-//! checks that none of them uses a string instruction, of which the emulator counts every byte.
+//! The cost of the kernel's functions that set and copy memory, in instructions per byte. `make
+//! bench` checks that none of them uses string instructions with steps of one byte, each of which
+//! the emulator counts.
 //!
 //! Each cost is the difference between two calls that differ only in the number of bytes set or
-//! copied. The time is that of a guest whose clock counts instructions.
+//! copied. The guest's clock counts instructions, so a measured nanosecond is an instruction.
 
 use std::ffi::CStr;
 use std::os::unix::fs::FileExt as _;
@@ -14,7 +15,7 @@ use nix::sys::mman::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 use guest::held_page::PAGE;
 use guest::prelude::*;
 
-/// The smaller number of bytes. Even fewer bytes would be set and copied in another way.
+/// The smaller number of bytes. For even fewer bytes the kernel uses other instructions.
 const FEW: usize = 64;
 
 /// How often each call is made; the median is used.
@@ -24,7 +25,7 @@ const TIMES: usize = 33;
 const FILE: &CStr = c"/tmp/strings";
 const ATTRIBUTE: &CStr = c"trusted.strings";
 
-/// The name of a way, and its instructions per byte.
+/// The name of a function that sets or copies, and its instructions per byte.
 pub type Cost = (&'static str, f64);
 
 /// Measures all costs.

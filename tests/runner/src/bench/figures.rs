@@ -30,9 +30,9 @@ pub enum Reading {
     HalfRoundTrip(u64),
     /// 99th percentile of half round trips with this number of bytes.
     Percentile99(u64),
-    /// One byte of a stream, or of a series of datagrams.
+    /// Time per byte of a stream, or of a series of datagrams.
     Byte,
-    /// One message of a flood, from the first send to the last receive.
+    /// Time per message of a flood, from the first send to the last receive.
     Flood,
 }
 

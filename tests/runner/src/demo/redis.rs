@@ -13,11 +13,11 @@ use crate::commands::{json, Commands};
 use crate::layout::Layout;
 use crate::step;
 
-/// The guest's script for it.
+/// The guest's script that runs redis-benchmark.
 const SCRIPT: &str = "usr/bin/redis-gets";
 
-/// The prefix of all commands: none, so that TCP carries their connections, or `enet run`. Then the
-/// number of requests: about a second of them, which gives reproducible figures.
+/// The two runs, over TCP and with `enet run`: the prefix of all commands, and the number of
+/// requests. The requests take about a second, so that the figures are reproducible.
 const RUNS: [(&str, u32); 2] = [("", 300), ("enet run --quiet --require --", 3000)];
 
 /// The least share of its rate that the port of redis' host carries: below it, the streams do not

@@ -144,7 +144,7 @@ pub struct Common {
     /// Device MTU, bytes; at least 300, as the studies have messages of 8 MiB
     #[arg(long, default_value_t = 1500, value_parser = value_parser!(u16).range(300..))]
     pub mtu: u16,
-    /// What two hosts need to process a packet, one way, microseconds; a latency
+    /// Latency of a packet in its two hosts together, half in each, microseconds
     #[arg(long, default_value = "8", value_parser = microseconds)]
     pub processing: Nanos,
     /// Propagation on each link, one way, nanoseconds

@@ -325,7 +325,8 @@ impl<'a> Stage<'a> {
 }
 
 impl Guess {
-    /// Returns the name of its line, with the kind of connection.
+    /// Returns the attack's name in the printed table: what it is, and whether the connection is
+    /// busy or idle.
     pub fn name(&self) -> String {
         let of = if self.busy { "a busy" } else { "an idle" };
         format!("{}, {of} connection", self.what)

@@ -71,8 +71,10 @@ impl Cell {
     }
 
     /// Runs the traffic over the wire until the last socket is gone, and reports the figures.
-    /// It fails if a byte is wrong, a call fails unexpectedly, or the wire had fewer faults than
-    /// configured.
+    ///
+    /// # Errors
+    /// If a byte is wrong, a call fails unexpectedly, or the wire or the protocol fails
+    /// [`judge`](Self::judge).
     fn run_on(&self, lab: &Lab) -> Outcome {
         let ledger = Ledger::default();
         lab.relay().set_faults_each(self.wire.faults(self.way));
@@ -109,7 +111,8 @@ impl Cell {
         self.judge(lab.relay().tally(), &figures)
     }
 
-    /// Checks that the wire had its faults, and that the protocol reacted to them.
+    /// Fails if a kind of fault of which some twenty are expected never occurred, or if twenty
+    /// frames were lost and the protocol requested and retransmitted nothing.
     fn judge(&self, tally: &Tally, figures: &Figures) -> Outcome {
         let faults = &self.wire.faults;
         // If about twenty faults of a kind are expected and none happened, the wire is broken.

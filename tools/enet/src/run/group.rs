@@ -73,7 +73,7 @@ impl Group {
     /// Returns the kernel's number of the group.
     ///
     /// # Errors
-    /// The kernel uses the inode number of a group's directory.
+    /// The errno of reading the directory's metadata.
     pub fn id(&self) -> io::Result<u64> {
         // The inode of a group's directory has its number.
         Ok(self.directory.metadata()?.ino())
