@@ -13,14 +13,14 @@ const FUNCTIONS: &str = concat!(
     "|opal_bitmap_set_bit|opal_convertor_pack|opal_proc_local_get|opal_progress_(un)?register",
 );
 
-/// The types that it uses.
+/// The types that the component uses.
 const TYPES: &str =
     concat!(
     "mca_btl_base_(component_3_0_0|module|descriptor|segment|receive_descriptor|registration_handle)_t",
     "|mca_btl_base_rdma_completion_fn_t|mca_base_component_t",
 );
 
-/// The constants that it uses.
+/// The constants that the component uses.
 const VALUES: &str = concat!(
     "MCA_BTL_(FLAGS_SEND|FLAGS_SEND_INPLACE|FLAGS_PUT|REG_FLAG_REMOTE_WRITE|EXCLUSIVITY_LOW|NO_ORDER|DES_.*|ERROR_FLAGS_FATAL|TAG_MAX)",
     "|MCA_BASE_(VAR_TYPE_.*|VERSION_M.*|VERSION_R.*)|OPAL_(MAJOR|MINOR|RELEASE)_VERSION",
@@ -32,7 +32,7 @@ fn main() {
     println!("cargo::rerun-if-changed=c");
     let libraries = Path::new("/usr/lib").join(triplet());
     let includes = [
-        // First: stand-ins for headers that Debian's package lacks.
+        // This directory comes first: it has stand-ins for headers that Debian's package lacks.
         PathBuf::from("c/include"),
         libraries.join("openmpi/include"),
         libraries.join("openmpi/include/openmpi"),
@@ -42,7 +42,7 @@ fn main() {
     cc::Build::new()
         .file("c/shims.c")
         .includes(&includes)
-        // For Open MPI's headers; ours have no unused parameters.
+        // Open MPI's headers have unused parameters; this component's have none.
         .flag("-Wno-unused-parameter")
         .compile("shims");
     println!("cargo::rustc-link-search=native={}", libraries.display());

@@ -9,17 +9,17 @@ use crate::wire::VERSION;
 /// An interface as its peers need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
-    /// Its Ethernet address; unspecified in the test mode.
+    /// The interface's Ethernet address; unspecified in the test mode.
     pub mac: MacAddr,
     /// The port on which the process listens.
     pub port: u16,
-    /// The largest payload of a frame.
+    /// The largest payload of the interface's frames, bytes.
     pub mtu: u32,
-    /// Its rate in Mbit/s.
+    /// The interface's rate in Mbit/s.
     pub rate: u32,
 }
 
-/// Bytes of an encoded card.
+/// Number of bytes of an encoded card.
 const CARD: usize = 16;
 
 /// Encodes the cards.

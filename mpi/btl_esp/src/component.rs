@@ -20,14 +20,14 @@ use crate::parameters::{self, Parameters};
 use crate::transport::{Interface, Listener};
 use crate::wire::Name;
 
-/// Maximum number of interfaces.
+/// Maximum number of interfaces that the component uses.
 const INTERFACES: usize = 8;
 
 /// The priority over other components that reach the same peer: tcp has 100, shared memory within a
 /// host 65536.
 const EXCLUSIVITY: u32 = 200;
 
-/// Maximum size of a first fragment, and of further fragments of a larger message.
+/// Maximum size of a first fragment, and of further fragments of a larger message, bytes.
 const EAGER: usize = 64 << 10;
 const LARGEST: usize = 128 << 10;
 
@@ -171,7 +171,7 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
     let mut interfaces = if parameters.test_links > 0 {
         vec![Interface::Loopback; parameters.test_links]
     } else {
-        // Opened first so that a missing module is reported before missing interfaces.
+        // A socket is opened first, so that a missing module is reported before missing interfaces.
         sockaddr_en::EspSocket::new().map_err(explain)?;
         interfaces::find(&parameters.include, &parameters.exclude).map_err(explain)?
     };

@@ -18,11 +18,11 @@ use crate::reach::Reach;
 use crate::transport::Interface;
 use crate::wire::Name;
 
-/// How long the final close waits for the peers.
+/// The time that the final close waits for the peers.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Maximum size of messages that are copied before delivery, since ob1 writes past the end of short
-/// ones.
+/// Maximum size, in bytes, of messages that are copied before delivery, since ob1 writes past the
+/// end of short ones.
 const COPIED: usize = 256;
 
 /// Space after a copied message, in units of eight bytes.
@@ -75,14 +75,15 @@ pub fn link_of(endpoint: *mut mca_btl_base_endpoint_t) -> LinkId {
     endpoint.addr() - 1
 }
 
-/// Returns the endpoint for `peer` by interface `module`, if that reaches it. `fetch` reads the
-/// peer's cards.
+/// Returns the endpoint for `peer` by interface `module`, if that interface reaches the peer.
+/// `fetch` reads the peer's cards.
 pub fn reach(
     peer: Name,
     module: usize,
     fetch: impl FnOnce() -> Vec<u8>,
 ) -> Option<*mut mca_btl_base_endpoint_t> {
-    // Held while the echoes are awaited; the engine's lock is not, so messages continue to flow.
+    // This lock is held while the echoes are awaited; the engine's lock is not, so messages
+    // continue to flow.
     let mut reach = REACH.lock().expect("panics abort");
     let reach = reach.as_mut()?;
     let (own, known) = {
@@ -117,8 +118,8 @@ pub fn reach(
     engine.as_ref()?.endpoint(peer, module).map(endpoint_of)
 }
 
-/// Sends a message. Returns true if it was sent at once; Open MPI has then had the callback that it
-/// wanted.
+/// Sends a message. Returns true if it was sent at once; then the callback that Open MPI wanted has
+/// been made.
 ///
 /// # Errors
 ///
@@ -163,7 +164,7 @@ fn hand_over(
     }
 }
 
-/// Opens memory to peers and returns its key. `None` if there is no engine.
+/// Opens memory to peers and returns the memory's key. `None` if there is no engine.
 ///
 /// # Safety
 ///
@@ -181,8 +182,8 @@ pub fn close_window(key: u64) {
     }
 }
 
-/// Sends and receives once. Returns the number of events, at least 1 if bytes were received, since
-/// more may have arrived by then. Returns 0 if another thread is doing the same.
+/// Sends and receives once. Returns the number of events, or 1 if there were none but bytes were
+/// received, since more may have arrived by then. Returns 0 if another thread is doing the same.
 pub fn progress() -> c_int {
     let (events, came) = {
         let Ok(mut engine) = ENGINE.try_lock() else {

@@ -20,7 +20,7 @@ use crate::transport::{Listener, Stream};
 use crate::windows::Windows;
 use crate::wire::{Answer, Hello, Kind, Name, ANSWER, HELLO};
 
-/// Polls between two checks of the listeners while no connection is being set up.
+/// Number of polls between two checks of the listeners while no connection is being set up.
 const LISTEN: u32 = 32;
 
 /// Maximum number of links that one `epoll_wait` reports.
@@ -33,7 +33,7 @@ pub struct Settings {
     pub polled: usize,
     /// Time limit for setting up a connection.
     pub timeout: Duration,
-    /// Bytes of a receive buffer.
+    /// Number of bytes of a receive buffer.
     pub block: usize,
 }
 
@@ -45,16 +45,16 @@ pub type LinkId = usize;
 pub struct Arrival {
     /// Open MPI's tag.
     pub tag: u8,
-    /// Offset of its bytes in the block.
+    /// Offset of the message's bytes in the block.
     pub start: usize,
-    /// Number of its bytes.
+    /// Number of the message's bytes.
     pub length: usize,
 }
 
 /// An event to report to Open MPI.
 #[derive(Debug)]
 pub enum Event<P> {
-    /// Messages were received.
+    /// Messages arrived on a link.
     Received {
         /// The link that received them.
         link: LinkId,
@@ -85,12 +85,12 @@ pub enum Event<P> {
     },
 }
 
-/// The result of sending a message.
+/// The result of a call that sends a message.
 #[derive(Debug)]
 pub enum Sent<P> {
-    /// It was sent.
+    /// The message was sent.
     Done(P),
-    /// It will be sent; an event reports its completion.
+    /// The message will be sent; an event reports its completion.
     Queued,
     /// The peer is lost.
     Refused(P),
@@ -100,7 +100,7 @@ pub enum Sent<P> {
 struct Peer {
     name: Name,
     links: Vec<LinkId>,
-    /// Links exist for all pairs of interfaces.
+    /// Whether links exist for all pairs of interfaces.
     introduced: bool,
     /// The number of the next protected frame.
     next: u64,
@@ -180,7 +180,7 @@ impl<P: Payload> Engine<P> {
     }
 
     /// Creates links to `peer`. Each of `pairs` is a local interface, an interface of the peer, and
-    /// the latter's card. Links that the peer has connected already are kept.
+    /// the card of the peer's interface. Links that the peer has connected already are kept.
     pub fn introduce(&mut self, peer: Name, pairs: &[(usize, usize, Card)]) {
         let peer = self.peer(peer);
         for (module, remote, card) in pairs {
@@ -190,7 +190,7 @@ impl<P: Payload> Engine<P> {
         self.peers[peer].introduced = true;
     }
 
-    /// Returns the link to `peer` by the local interface `module` that messages are to use.
+    /// Returns the link to `peer` that messages by the local interface `module` are to use.
     pub fn endpoint(&self, peer: Name, module: usize) -> Option<LinkId> {
         let peer = &self.peers[*self.names.get(&peer)?];
         let mut links = peer.links.iter().copied();
@@ -232,7 +232,7 @@ impl<P: Payload> Engine<P> {
         others.iter().copied().find(usable)
     }
 
-    /// Returns whether a link is connected or may still become so.
+    /// Returns whether a link is connected or may still become connected.
     fn can_carry(&self, link: LinkId) -> bool {
         let link = &self.links[link];
         match link.state {
@@ -283,7 +283,7 @@ impl<P: Payload> Engine<P> {
         } else if self.links[link].has_output() {
             self.block(link);
         }
-        // The message was the only one.
+        // There is no other completed message than this one.
         done.pop().map_or(Sent::Queued, Sent::Done)
     }
 
@@ -416,7 +416,7 @@ impl<P: Payload> Engine<P> {
             }
         } else {
             let mut reported = [EpollEvent::empty(); REPORTED];
-            // It fails only if a signal interrupts it.
+            // This call fails only if a signal interrupts it.
             let count = self
                 .epoll
                 .wait(&mut reported, EpollTimeout::ZERO)
@@ -509,7 +509,8 @@ impl<P: Payload> Engine<P> {
         } else {
             Answer::Refused
         };
-        // The send buffer of a new connection has room. If it broke, the next receive reports it.
+        // The send buffer of a new connection has room. If the connection broke, the next receive
+        // reports that.
         let _ = stream.send(&[io::IoSlice::new(&answer.encode())]);
         if accepted {
             self.establish(link, stream);

@@ -33,7 +33,7 @@ struct Fragment {
     endpoint: *mut mca_btl_base_endpoint_t,
     /// The callback for the completion of a put.
     put: Option<Completion>,
-    /// In units of eight bytes, so that headers are aligned.
+    /// The memory, in units of eight bytes, so that headers are aligned.
     memory: Box<[u64]>,
 }
 
@@ -74,7 +74,8 @@ impl Pool {
         }
     }
 
-    /// Returns a message with memory for `size` bytes. The first segment is empty and at its start.
+    /// Returns a message with memory for `size` bytes. The first segment is empty and at the start
+    /// of the memory.
     pub fn take(
         &self,
         size: usize,
@@ -155,12 +156,12 @@ impl Message {
         unsafe { self.0.as_mut() }
     }
 
-    /// Returns the size of its memory in bytes.
+    /// Returns the size of the message's memory in bytes.
     pub fn size(&self) -> usize {
         size_of_val(&*self.fragment().memory)
     }
 
-    /// Returns its memory.
+    /// Returns the message's memory.
     pub fn memory(&mut self) -> &mut [u8] {
         let memory = &mut self.fragment_mut().memory;
         let length = size_of_val(&**memory);
@@ -169,7 +170,7 @@ impl Message {
         unsafe { slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), length) }
     }
 
-    /// Sets how many bytes of its memory are sent.
+    /// Sets the number of bytes of the message's memory that are sent.
     pub fn set_length(&mut self, length: usize) {
         assert!(length <= self.size(), "longer than its memory");
         self.fragment_mut().segments[0].seg_len = length as u64;
@@ -184,8 +185,8 @@ impl Message {
         fragment.descriptor.des_segment_count = 2;
     }
 
-    /// Makes it a put into `target`. Its data is in the program's memory, which Open MPI keeps
-    /// unchanged until the completion callback.
+    /// Makes the message a put into `target`. Its data is in the program's memory, which Open MPI
+    /// keeps unchanged until the completion callback.
     pub fn set_put(&mut self, target: &Target, completion: Completion) {
         let bytes = target.encode();
         self.memory()[..bytes.len()].copy_from_slice(&bytes);
@@ -194,12 +195,12 @@ impl Message {
         self.fragment_mut().put = Some(completion);
     }
 
-    /// Passes it to Open MPI.
+    /// Passes the message to Open MPI.
     pub fn into_descriptor(self) -> *mut mca_btl_base_descriptor_t {
         self.0.as_ptr().cast()
     }
 
-    /// Takes it back from Open MPI.
+    /// Takes the message back from Open MPI.
     ///
     /// # Safety
     ///

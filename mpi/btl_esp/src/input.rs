@@ -12,7 +12,7 @@ use crate::wire::{Foreign, Header, Kind, Target, HEADER, TARGET};
 /// Maximum number of free blocks that are kept for reuse.
 const KEPT: usize = 32;
 
-/// Bytes at most that are received into a block while a window is open: data for the window may
+/// The most bytes that are received into a block while a window is open: data for the window may
 /// follow, and would have to be copied from the block.
 const NEAR: usize = 4 << 10;
 
@@ -76,9 +76,9 @@ pub struct Received {
     /// Headers of complete frames, each with the offset of its bytes in the block. The data of a
     /// put is in its target already.
     pub frames: Vec<(Header, usize)>,
-    /// Bytes were received, at least a part of a frame.
+    /// Whether bytes were received, at least a part of a frame.
     pub progress: bool,
-    /// The peer has closed the stream.
+    /// Whether the peer has closed the stream.
     pub ended: bool,
 }
 
@@ -96,7 +96,7 @@ impl Put {
     }
 }
 
-/// Received bytes of an incomplete frame. Without such bytes there is no block.
+/// Received bytes of an incomplete frame; without such bytes there is no block.
 #[derive(Debug, Default)]
 pub struct Input {
     block: Vec<u8>,
@@ -188,7 +188,7 @@ impl Input {
         self.put.is_some()
     }
 
-    /// Returns how many bytes of the current frame are missing, as far as its header is known.
+    /// Returns the number of missing bytes of the current frame, as far as its header is known.
     fn missing(&self) -> usize {
         let header = self.block[..self.length].first_chunk().map(Header::decode);
         match header {
@@ -197,8 +197,8 @@ impl Input {
         }
     }
 
-    /// Finds complete frames. Returns where the last one ends, or the received part of an
-    /// incomplete put.
+    /// Finds complete frames. Returns the offset at which the last one ends, or the received part
+    /// of an incomplete put.
     fn parse(
         &mut self,
         frames: &mut Vec<(Header, usize)>,

@@ -20,15 +20,16 @@ pub trait Payload {
 /// The state of a link.
 #[derive(Debug)]
 pub enum State {
-    /// Not connected; the first message connects it.
+    /// The link is not connected; the first message connects it.
     Idle,
     /// `connect` is in progress.
     Connecting(Stream, Instant),
     /// The hello is sent; the bytes are the answer as far as it has arrived.
     Greeting(Stream, Vec<u8>),
-    /// The peer refused, because it is opening a connection itself; that one will arrive.
+    /// The peer refused, because it is opening a connection itself. The peer's connection will
+    /// arrive.
     Awaiting,
-    /// Connected; frames flow.
+    /// The link is connected; frames flow.
     Ready(Stream),
     /// The connection broke. It is not opened again.
     Failed,
@@ -38,7 +39,7 @@ pub enum State {
 #[derive(Debug)]
 struct Frame<P> {
     header: [u8; HEADER],
-    /// `None` for control frames.
+    /// The message that the frame carries; `None` for control frames.
     payload: Option<P>,
     protected: bool,
     written: usize,
@@ -69,15 +70,16 @@ pub struct Link<P> {
     pub remote: usize,
     /// The address on which the peer listens, if it is known.
     pub card: Option<Card>,
-    /// Its state.
+    /// The link's state.
     pub state: State,
     output: VecDeque<Frame<P>>,
     unacknowledged: VecDeque<Frame<P>>,
     /// Number of protected frames that the peer has acknowledged.
     acknowledged: u64,
-    /// An unprotected frame was written after the last acknowledgement; its delivery is unknown.
+    /// Whether an unprotected frame was written after the last acknowledgement, so that its
+    /// delivery is unknown.
     exposed: bool,
-    /// Numbers of protected frames that have arrived, and that have been acknowledged.
+    /// Numbers of protected frames that have arrived, and that this end has acknowledged.
     arrived: u64,
     confirmed: u64,
     input: Input,
@@ -161,7 +163,7 @@ impl<P: Payload> Link<P> {
         });
     }
 
-    /// Queues an acknowledgement if one is due; returns whether it was.
+    /// Queues an acknowledgement if one is due; returns whether it queued one.
     pub fn acknowledge(&mut self) -> bool {
         let due = self.arrived > self.confirmed;
         if due {
@@ -235,7 +237,7 @@ impl<P: Payload> Link<P> {
         Ok(())
     }
 
-    /// Returns whether this still has every frame that the peer may lack.
+    /// Returns whether this link still has every frame that the peer may lack.
     pub fn is_recoverable(&self) -> bool {
         !self.exposed
     }
@@ -281,7 +283,8 @@ impl<P: Payload> Link<P> {
     }
 }
 
-/// Reads the missing rest of a greeting of `length` bytes: `None` while it is incomplete.
+/// Reads the missing rest of a greeting of `length` bytes; returns `None` while the greeting is
+/// incomplete.
 ///
 /// # Errors
 ///

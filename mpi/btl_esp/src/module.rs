@@ -10,7 +10,7 @@ use crate::ffi::*;
 use crate::fragment::{Completion, Message, Pool};
 use crate::wire::{Name, Target, TARGET};
 
-/// Maximum size, with Open MPI's headers, of messages in small fragments.
+/// Maximum size of messages in small fragments, in bytes, with Open MPI's headers.
 const SMALL: usize = 4 << 10;
 
 static SMALL_MESSAGES: Pool = Pool::new();
@@ -106,7 +106,7 @@ unsafe extern "C" fn add_procs(
     OPAL_SUCCESS
 }
 
-/// Returns the peer's encoded cards; empty if it does not use this component.
+/// Returns the peer's encoded cards; empty if the peer does not use this component.
 fn fetch(peer: &opal_process_name_t) -> Vec<u8> {
     let mut data: *mut c_void = ptr::null_mut();
     let mut length = 0;
@@ -172,7 +172,7 @@ unsafe extern "C" fn free(
     OPAL_SUCCESS
 }
 
-/// Packs into `space`; without it, finds the bytes where they are. Returns their address and
+/// Packs into `space`; without `space`, finds the bytes where they are. Returns their address and
 /// number.
 ///
 /// # Safety
@@ -251,7 +251,7 @@ unsafe extern "C" fn send(
     match driver::send(driver::link_of(endpoint), tag, message) {
         Ok(left) => c_int::from(left),
         Err(message) => {
-            // Open MPI keeps the descriptor.
+            // Open MPI keeps the descriptor until the message completes.
             message.into_descriptor();
             OPAL_ERR_UNREACH
         }

@@ -22,7 +22,7 @@ pub fn choose(reach: &[Vec<bool>]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Finds a partner for `row`; may reassign interfaces that have one.
+/// Finds a partner for interface `row`; may reassign interfaces that have one.
 fn place(
     reach: &[Vec<bool>],
     row: usize,

@@ -51,11 +51,11 @@ pub struct Parameters {
     pub exclude: String,
     /// Number of connections that are polled individually.
     pub polled: usize,
-    /// How long a peer's kernel may owe an answer.
+    /// The time for which a peer's kernel may owe an answer.
     pub timeout: Duration,
     /// Links over TCP on the loopback device instead of ESP; 0 for ESP.
     pub test_links: usize,
-    /// Print nothing if the module is not loaded.
+    /// Whether to print nothing if the module is not loaded.
     pub quiet: bool,
 }
 

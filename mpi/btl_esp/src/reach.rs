@@ -13,7 +13,7 @@ use sockaddr_en::{Address, EdpSocket, MacAddr};
 use crate::card::Card;
 use crate::transport::Interface;
 
-/// Timeout of the first attempt; each further one doubles it.
+/// Timeout of the first attempt; each further attempt doubles the timeout.
 const FIRST: Duration = Duration::from_millis(5);
 
 /// Number of attempts.

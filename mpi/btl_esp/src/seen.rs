@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// The set of numbers seen.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// All numbers below this were seen.
+    /// All numbers below this one were seen.
     next: u64,
     /// The numbers above `next` that were seen.
     above: BTreeSet<u64>,

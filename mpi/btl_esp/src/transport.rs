@@ -14,7 +14,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::card::Card;
 
-/// Length of the accept queue: it holds the connections of all ranks of a large job at once.
+/// Length of the accept queue, connections: it holds those of all ranks of a large job at once.
 const BACKLOG: u16 = 1024;
 
 /// A local interface, or its substitute in the test mode.
@@ -22,15 +22,15 @@ const BACKLOG: u16 = 1024;
 pub enum Interface {
     /// An Ethernet interface.
     Ethernet {
-        /// Its name.
+        /// The interface's name.
         name: String,
-        /// Its number.
+        /// The interface's index.
         index: u32,
-        /// Its address.
+        /// The interface's address.
         mac: MacAddr,
-        /// The largest payload of its frames.
+        /// The largest payload of the interface's frames, bytes.
         mtu: u32,
-        /// Its rate in Mbit/s.
+        /// The interface's rate in Mbit/s.
         rate: u32,
     },
     /// TCP on the loopback device, for tests.

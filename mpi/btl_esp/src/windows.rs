@@ -59,8 +59,8 @@ impl Windows {
         self.open.is_empty()
     }
 
-    /// Returns the memory of `target` without its first `skipped` bytes. `None` unless a window
-    /// contains all of it.
+    /// Returns the memory of `target` without its first `skipped` bytes. `None` unless one window
+    /// contains the whole target.
     pub fn memory(&mut self, target: &Target, skipped: u64) -> Option<&mut [u8]> {
         let window = self.open.get_mut(&target.key)?;
         let end = target.offset.checked_add(target.length)?;

@@ -7,16 +7,16 @@
 
 use std::fmt;
 
-/// Bytes of a [`Header`].
+/// Number of bytes of a [`Header`].
 pub const HEADER: usize = 16;
 
-/// Bytes of a [`Hello`].
+/// Number of bytes of a [`Hello`].
 pub const HELLO: usize = 16;
 
-/// Bytes of an [`Answer`].
+/// Number of bytes of an [`Answer`].
 pub const ANSWER: usize = 4;
 
-/// Bytes of a [`Target`].
+/// Number of bytes of a [`Target`].
 pub const TARGET: usize = 24;
 
 /// The version of this protocol.
@@ -53,22 +53,22 @@ pub enum Kind {
     Acknowledgement = 2,
     /// The sender closes the connection in order; nothing follows.
     End = 3,
-    /// A [`Target`], which the header's length covers, then the number of bytes that the target
-    /// states, which are written there.
+    /// A [`Target`], which the header's length covers; then the number of bytes that the target
+    /// states, which the receiver writes there.
     Put = 4,
 }
 
 /// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Bytes that follow.
+    /// Number of bytes that follow the header.
     pub length: u32,
     /// Open MPI's tag.
     pub tag: u8,
     /// What the frame is.
     pub kind: Kind,
-    /// The sender keeps the frame until it is acknowledged, and may retransmit it on another
-    /// stream.
+    /// Whether the sender keeps the frame until it is acknowledged, and may retransmit it on
+    /// another stream.
     pub protected: bool,
     /// The frame's number among all protected frames to this peer, or an acknowledgement's count.
     pub number: u64,

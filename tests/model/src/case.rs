@@ -6,9 +6,9 @@ use std::fmt;
 
 use esp::{Config, Nanos};
 
-/// A microsecond.
+/// A microsecond, in nanoseconds.
 pub const US: Nanos = 1_000;
-/// A millisecond.
+/// A millisecond, in nanoseconds.
 pub const MS: Nanos = 1_000_000;
 
 /// Payload of a full packet, in bytes.
@@ -17,14 +17,14 @@ pub const MSS: u16 = 10;
 /// When a program begins to write each message, by the number of bytes that it has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
-    /// Bytes to read before the first message.
+    /// Number of bytes to read before the first message.
     pub first: u16,
-    /// Bytes to read before each further message.
+    /// Number of bytes to read before each further message.
     pub each: u16,
 }
 
 impl Begin {
-    /// As soon as the connection is open.
+    /// A program that begins as soon as the connection is open.
     pub const OPEN: Self = Self { first: 0, each: 0 };
 
     /// Returns the bytes to read before the message with this index.
@@ -36,11 +36,11 @@ impl Begin {
 /// When a program closes its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// Never.
+    /// The program never closes its end.
     Never,
-    /// When it has written everything.
+    /// The program closes when it has written everything.
     Written,
-    /// When it has written everything and read the end of the peer's stream.
+    /// The program closes when it has written everything and read the end of the peer's stream.
     Ended,
     /// As `Written`, but with close(2): received data is no longer read.
     Abandoned,
@@ -49,38 +49,40 @@ pub enum Close {
 /// How a program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// Everything that is queued, whenever data arrives. In between it sleeps if `sleeps`, and
-    /// polls otherwise.
+    /// The program reads everything that is queued, whenever data arrives. In between it sleeps if
+    /// `sleeps`, and polls otherwise.
     AtOnce {
-        /// Whether it sleeps.
+        /// Whether the program sleeps in between.
         sleeps: bool,
     },
-    /// Everything that is queued, this long after data arrived; the program does not sleep but is
-    /// busy.
+    /// The program reads everything that is queued, this many nanoseconds after data arrived; it
+    /// does not sleep but is busy.
     Late(Nanos),
-    /// One packet at a time, this long after data arrived or after the last read.
+    /// The program reads one packet at a time, this many nanoseconds after data arrived or after
+    /// the last read.
     Paced(Nanos),
 }
 
 /// The behaviour of a program.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The numbers of packets of its messages. Each is a send call; its last packet is not full.
+    /// The number of packets of each message. A message is a send call; its last packet is not
+    /// full.
     pub messages: Vec<u16>,
-    /// When it begins with each message.
+    /// When the program begins with each message.
     pub begin: Begin,
     /// Capacity of the write queue in packets; a send call sleeps when it is full.
     pub send_room: usize,
-    /// How it reads.
+    /// How the program reads.
     pub reader: Reader,
     /// The size of the receive buffer in packets.
     pub limit: u32,
-    /// When it closes.
+    /// When the program closes.
     pub close: Close,
 }
 
 impl Program {
-    /// Reads at once; neither writes nor closes.
+    /// A program that reads at once, and neither writes nor closes.
     pub const SILENT: Self = Self {
         messages: Vec::new(),
         begin: Begin::OPEN,
@@ -95,7 +97,7 @@ impl Program {
         packets * MSS - 3
     }
 
-    /// Returns the bytes of all its messages.
+    /// Returns the bytes of all messages.
     pub fn total(&self) -> u16 {
         self.messages.iter().copied().map(Self::bytes).sum()
     }
@@ -140,18 +142,18 @@ pub struct Case {
     pub later: Option<(Nanos, [Config; 2])>,
     /// The programs of the receiver's end and the sender's end of each connection.
     pub programs: Vec<[Program; 2]>,
-    /// The hosts report their windows when a connection is opened.
+    /// Whether the hosts report their windows when a connection is opened.
     pub told: bool,
-    /// The connections carry records; each message is one.
+    /// Whether the connections carry records; each message is one record.
     pub records: bool,
-    /// The receiver's ACK queue treats all senders as connections of one host.
+    /// Whether the receiver's ACK queue treats all senders as connections of one host.
     pub together: bool,
     /// The priority of the receiver's first socket.
     pub priority: u32,
-    /// The run starts with open connections, rather than with their SYNs.
+    /// Whether the run starts with open connections, rather than with their SYNs.
     pub open: bool,
-    /// The receiver's host does not listen, but opens the connections at the same time as the
-    /// senders.
+    /// Whether the receiver's host does not listen, but opens the connections at the same time as
+    /// the senders.
     pub crossed: bool,
     /// The one-way time of a packet through the switch without queueing, in nanoseconds.
     pub latency: Nanos,
@@ -232,7 +234,7 @@ impl Case {
         }
     }
 
-    /// Returns the program at the other end.
+    /// Returns the program at the other end of a host's endpoint.
     pub fn peer(&self, host: u8, endpoint: u8) -> &Program {
         match host {
             0 => &self.programs[usize::from(endpoint)][1],

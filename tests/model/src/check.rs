@@ -15,7 +15,7 @@ use crate::model::Worlds;
 use crate::scene::{Log, Sights};
 use crate::world::{Budget, Fate, World};
 
-/// Number of lines kept from the start and the end of a trace.
+/// Number of lines kept from the start, and from the end, of a trace.
 const TRACE_HEAD: usize = 160;
 const TRACE_TAIL: usize = 40;
 
@@ -51,7 +51,7 @@ impl Report {
 pub struct Violation {
     /// The broken property.
     pub property: &'static str,
-    /// The faults of the run.
+    /// The faults that the run used.
     pub budget: Budget,
     /// The case and all events.
     pub trace: Vec<String>,

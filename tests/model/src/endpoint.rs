@@ -20,21 +20,21 @@ pub struct Endpoint {
     index: u8,
     /// Number of messages whose send call has begun.
     begun: u8,
-    /// The part of the last of these that is not queued yet.
+    /// The part of the last begun message that is not queued yet.
     rest: Span,
-    /// This send call holds back the last packet.
+    /// Whether this send call holds back the last packet.
     holding: bool,
     /// Total bytes of the messages whose send call has begun.
     sent: u16,
-    /// Bytes received from the wire.
+    /// Number of bytes received from the wire.
     arrived: u16,
-    /// Bytes read.
+    /// Number of bytes that the program has read.
     read: u16,
-    /// Records read.
+    /// Number of records that the program has read.
     records: u8,
     /// The acknowledgement number that last opened the window.
     opened: Seq,
-    /// The program has closed its end.
+    /// Whether the program has closed its end.
     closed: bool,
     /// When the reader reads next.
     read_at: Option<Nanos>,
@@ -194,7 +194,7 @@ impl Endpoint {
         true
     }
 
-    /// Runs a reader of records: each must be the next message, as a whole.
+    /// Runs a reader of records, and checks that each is the next message, as a whole.
     fn run_record_reader(&mut self, program: &Program, scene: &mut Scene<'_>) -> bool {
         let due = match program.reader {
             Reader::AtOnce { .. } => true,
@@ -253,7 +253,7 @@ impl Endpoint {
             return queued;
         }
         if !self.socket.queue_one(&mut self.rest) {
-            // The send call sleeps.
+            // Without room the send call sleeps.
             let held = self.holding;
             self.holding = false;
             self.socket.conn().hold_last(false);

@@ -44,13 +44,13 @@ impl Scale {
 /// Cases of one kind.
 #[derive(Clone, Debug)]
 pub struct Family {
-    /// Its name.
+    /// The family's name.
     pub name: &'static str,
-    /// Its cases.
+    /// The family's cases.
     pub cases: Vec<Case>,
-    /// The faults of a run.
+    /// The faults that may happen in a run.
     pub budget: Budget,
-    /// The sights without which the family would prove nothing.
+    /// The events that have to occur in some run; otherwise the family would prove nothing.
     pub must_see: Sights,
 }
 
@@ -64,15 +64,15 @@ pub const FULL: Budget = Budget {
 
 /// Bound of most runs, in nanoseconds.
 const USUAL: Nanos = 100 * MS;
-/// Bound of runs that begin with a handshake.
+/// Bound of runs that begin with a handshake, in nanoseconds.
 const WITH_HANDSHAKE: Nanos = 1_500 * MS;
 
-/// Bound of runs whose reader makes room late, for each packet separately.
+/// Bound of runs whose reader makes room late, for each packet separately, in nanoseconds.
 const WITH_SLOW_READER: Nanos = 500 * MS;
-/// Bound of runs whose reader is slightly late.
+/// Bound of runs whose reader is slightly late, in nanoseconds.
 const WITH_LATE_READER: Nanos = 200 * MS;
 
-/// Bound of the other senders if one sender dies and nothing else goes wrong.
+/// Bound of the other senders if one sender dies and nothing else goes wrong, in nanoseconds.
 const AFTER_DEATH: Nanos = IDLE + MS;
 
 const SLEEPS: Reader = Reader::AtOnce { sleeps: true };

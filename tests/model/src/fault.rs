@@ -16,9 +16,9 @@ pub enum Fault {
     /// A receive queue holds more packets than [`most_queued`](crate::case::Case::most_queued)
     /// allows.
     Overfull {
-        /// Packets in the queue.
+        /// Number of packets in the queue.
         queued: usize,
-        /// The maximum.
+        /// The maximum number of packets.
         most: usize,
     },
     /// The ACK queue, its list and the connections contradict each other.
@@ -32,9 +32,9 @@ pub enum Fault {
     Failed(Failure),
     /// A timer that has just run is due again at once.
     Spins,
-    /// No event is left, and the end is not reached.
+    /// No event is left, and the run has not reached its end.
     Deadlock,
-    /// The end is not reached within this time, in nanoseconds.
+    /// The run has not reached its end within this time, in nanoseconds.
     Overtime(Nanos),
 }
 

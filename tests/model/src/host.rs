@@ -13,11 +13,11 @@ use crate::scene::{host_name, Packet, Scene, Sights};
 
 /// The port on which the receiver listens.
 const LISTENING: u16 = 2_805;
-/// A sender's port is this plus its number.
+/// The port of sender number n is this plus n.
 const FIRST_PORT: u16 = 40_000;
 
-/// How far [`Sabotage::HastyClock`] is ahead: all but some microseconds of the retransmission
-/// timer.
+/// How far the clock of [`Sabotage::HastyClock`] is ahead, in nanoseconds: all but some
+/// microseconds of the retransmission timer.
 pub const HASTE: Nanos = 9_990_000;
 
 /// Returns the first sequence number of an endpoint, which soon wraps.
@@ -29,7 +29,7 @@ pub fn isn(host: u8, endpoint: u8) -> Seq {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
     id: u8,
-    /// One per sender on the receiver, one on a sender.
+    /// The host's ends of connections: one per sender on the receiver, one on a sender.
     pub endpoints: Vec<Endpoint>,
     device: Device,
 }
@@ -108,7 +108,7 @@ impl Host {
         self.run(i, scene);
     }
 
-    /// Runs what is due.
+    /// Runs the part of the host that `wake` names, which is due.
     pub fn on_deadline(&mut self, wake: Wake, scene: &mut Scene<'_>) {
         let now = scene.now;
         let again = match wake {
@@ -138,7 +138,7 @@ impl Host {
         }
     }
 
-    /// Runs an endpoint's program until it has nothing to do.
+    /// Runs an endpoint's program until it waits.
     pub fn run(&mut self, i: u8, scene: &mut Scene<'_>) {
         let i = usize::from(i);
         while scene.fault.is_none() && self.endpoints[i].run(scene) {
@@ -229,7 +229,7 @@ impl esp_testkit::Host for Act<'_, '_> {
                 packet.payload = *next;
             }
         }
-        // Packets that differ only in this are the same on the wire.
+        // Packets that differ only in `resend` are the same on the wire.
         packet.resend = false;
         self.scene.out.push(Packet {
             to: endpoint.peer(),
@@ -279,7 +279,7 @@ impl esp_testkit::Host for Act<'_, '_> {
 
     fn arm(&mut self, id: usize) {
         if let Some(conn) = &mut self.socket(id).conn {
-            // Counters influence nothing, but would distinguish equal states.
+            // Counters influence nothing, but would make equal states differ.
             conn.stats = esp::Stats::default();
         }
     }
@@ -299,10 +299,10 @@ impl esp_testkit::Host for Act<'_, '_> {
 /// What runs at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wake {
-    /// The ACK queue.
+    /// The host's ACK queue.
     AckQueue,
-    /// An endpoint's engine.
+    /// The engine of this endpoint.
     Engine(u8),
-    /// An endpoint's reader.
+    /// The reader of this endpoint.
     Reader(u8),
 }

@@ -19,7 +19,7 @@ pub struct Tally {
     pub ends: AtomicU64,
     /// Duration of the longest run, in nanoseconds.
     pub longest: AtomicU64,
-    /// [`Sights`](crate::scene::Sights).
+    /// The bits of [`Sights`](crate::scene::Sights): the events that occurred in some run.
     pub sights: AtomicU32,
 }
 

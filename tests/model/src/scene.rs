@@ -21,13 +21,13 @@ pub struct Packet {
     pub packet: esp_testkit::Packet<Span>,
 }
 
-/// Events that runs came across. A family of cases names those without which it would prove
+/// Events that occurred in runs. A family of cases names the events without which it would prove
 /// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sights(pub u32);
 
 impl Sights {
-    /// Nothing.
+    /// No event.
     pub const NONE: Self = Self(0);
     /// A retransmission request was sent.
     pub const REQUEST: Self = Self(1);
@@ -57,12 +57,12 @@ impl Sights {
         (Self::RESET, "rst"),
     ];
 
-    /// Returns the sights of `self` that are not in `other`.
+    /// Returns the events of `self` that are not in `other`.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Returns their names.
+    /// Returns the events' names.
     pub fn names(self) -> String {
         let names: Vec<_> = Self::NAMES
             .iter()
@@ -94,7 +94,7 @@ impl Log {
         Self(Some(Vec::new()))
     }
 
-    /// Returns its lines.
+    /// Returns the log's lines.
     pub fn into_lines(self) -> Vec<String> {
         self.0.unwrap_or_default()
     }
@@ -118,9 +118,10 @@ pub struct Scene<'a> {
     pub now: Nanos,
     /// Whether the programs run yet.
     pub awake: bool,
-    /// Nothing has gone wrong so far, and nothing need be sent twice: see [`Case::is_smooth`].
+    /// Whether nothing has gone wrong so far, and nothing need be sent twice: see
+    /// [`Case::is_smooth`].
     pub calm: bool,
-    /// A packet arrives a second time, late.
+    /// Whether a packet arrives a second time, late.
     pub echoed: bool,
     /// The dead sender host.
     pub dead: Option<u8>,
@@ -128,9 +129,9 @@ pub struct Scene<'a> {
     pub case: &'a Case,
     /// Packets sent, in order.
     pub out: Vec<Packet>,
-    /// The first fault.
+    /// The first fault, if there was one.
     pub fault: Option<Fault>,
-    /// The observed sights.
+    /// The events that occurred in this step.
     pub sights: Sights,
     /// The trace.
     pub log: &'a mut Log,
@@ -148,7 +149,7 @@ impl Scene<'_> {
         self.case.sabotage == Some(how)
     }
 
-    /// Records a sight.
+    /// Records an event.
     pub fn see(&mut self, sight: Sights) {
         self.sights = self.sights | sight;
     }

@@ -18,17 +18,17 @@ use crate::scene::{describe, host_name, Log, Packet, Scene, Sights, EPOCH};
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// It arrives.
+    /// The packet arrives.
     Pass,
-    /// It is lost.
+    /// The packet is lost.
     Lose,
-    /// It arrives twice, the copy right behind it.
+    /// The packet arrives twice, the copy right behind it.
     Double,
-    /// It arrives, and a copy arrives when its transmission is long over.
+    /// The packet arrives, and a copy arrives when its transmission is long over.
     Echo,
-    /// It arrives after packets that are sent later.
+    /// The packet arrives after packets that are sent later.
     Overtaken,
-    /// The sending host dies with it: packets to and from the host no longer arrive.
+    /// The packet's sending host dies with it: packets to and from the host no longer arrive.
     Die,
 }
 
@@ -65,24 +65,24 @@ impl Budget {
     }
 }
 
-/// Time that a packet takes in a host's port.
+/// Time that a packet takes in a host's port, in nanoseconds.
 const SPACING: Nanos = US;
 
-/// Delay of the copy in [`Fate::Echo`]: by then everything is recovered, and the next transmission
-/// may be running.
+/// Delay of the copy in [`Fate::Echo`], in nanoseconds: by then everything is recovered, and the
+/// next transmission may be running.
 const ECHO: Nanos = 15 * MS;
 
-/// Delay of an overtaken packet before it enters the port: three packets, or a timer, fit in
-/// between.
+/// Delay of an overtaken packet before it enters the port, in nanoseconds: three packets, or a
+/// timer, fit in between.
 const DELAY: Nanos = 7 * SPACING / 2;
 
 /// The host that dies, if one does.
 const MORTAL: u8 = 1;
 
-/// Time by which a connection to a dead peer has failed.
+/// Time by which a connection to a dead peer has failed, in nanoseconds.
 const GONE: Nanos = 60_000 * MS;
 
-/// If the next event is later than this, it is the keepalive of an idle peer.
+/// If no event occurs for this many nanoseconds, the next one is the keepalive of an idle peer.
 const QUIET: Nanos = 20_000 * MS;
 
 /// A state of the model.
@@ -92,16 +92,16 @@ pub struct World {
     pub case: u16,
     /// The faults that may still happen.
     pub budget: Budget,
-    /// The fault of the run.
+    /// The fault that the run has shown, if any.
     pub fault: Option<Fault>,
     /// Whether the run has reached its end.
     pub finished: bool,
     now: Nanos,
     began: Nanos,
     awake: bool,
-    /// Every packet has passed so far.
+    /// Whether every packet has passed so far.
     calm: bool,
-    /// A packet arrives a second time, late.
+    /// Whether a packet arrives a second time, late.
     echoed: bool,
     hosts: Vec<Host>,
     /// Packets before each host's port, with their arrival times.
@@ -110,11 +110,11 @@ pub struct World {
     sent: VecDeque<Packet>,
     /// Copies that arrive late, with their times, in order.
     late: VecDeque<(Nanos, Packet)>,
-    /// The dead host.
+    /// The dead host, if one has died.
     dead: Option<u8>,
-    /// When the other hosts had done everything.
+    /// When the hosts other than the dead one had done everything.
     survived: Option<Nanos>,
-    /// The parameters have not changed yet.
+    /// Whether the parameters have not changed yet.
     to_change: bool,
 }
 

@@ -44,8 +44,8 @@ impl Allowance {
 /// Interval at which the threads' times are read.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The time in which the threads of a process ran, and in which they waited for a processor, in
-/// nanoseconds.
+/// The time in which the threads of a process ran, and the time in which they waited for a
+/// processor, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turns {
     ran: u64,
@@ -71,7 +71,7 @@ impl Turns {
 
     /// Returns the share of the wanted processor time that the process got; 1 if it wanted none.
     fn share_since(self, before: Self) -> f64 {
-        // The times of a thread that has ended are no longer included.
+        // The later times no longer include a thread that has ended.
         let ran = self.ran.saturating_sub(before.ran) as f64;
         let wanted = ran + self.waited.saturating_sub(before.waited) as f64;
         if wanted > 0.0 {
@@ -97,7 +97,7 @@ mod tests {
         assert!((share(10, 100) - 1.0).abs() < 1e-9);
         assert!((share(30, 100) - 1.0).abs() < 1e-9);
         assert!(share(10, 200) < 1e-9);
-        // A thread has ended.
+        // The times shrink when a thread ends.
         assert!((share(5, 50) - 1.0).abs() < 1e-9);
     }
 

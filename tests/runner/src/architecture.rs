@@ -15,7 +15,7 @@ use std::process::Command;
 pub enum Architecture {
     /// The host's architecture.
     Amd64,
-    /// Cross-built.
+    /// A foreign architecture, for which the programs are cross-built.
     Arm64,
 }
 
@@ -89,7 +89,7 @@ impl Architecture {
         }
     }
 
-    /// Returns `cargo build` for this architecture.
+    /// Returns a `cargo build` command for this architecture.
     pub fn cargo_build(self) -> Command {
         let mut command = Command::new("cargo");
         command.arg("build");

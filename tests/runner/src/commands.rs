@@ -27,20 +27,20 @@ pub struct Commands {
 /// How the guest's init interprets the lines it receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// As shell commands.
+    /// Each line is a shell command.
     Commands,
-    /// As arguments of netgauge, which talks to a server in another namespace.
+    /// Each line has arguments of netgauge, which measures with a server in another namespace.
     Bench,
-    /// As shell commands in a tree that the guest mounts.
+    /// Each line is a shell command in a tree that the guest mounts.
     Tree,
 }
 
 /// The output of a command, standard output and error together, and its exit status.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its lines.
+    /// The output's lines.
     pub text: String,
-    /// 0 for success.
+    /// The exit status, 0 for success.
     pub status: i32,
 }
 

@@ -22,7 +22,7 @@ use crate::step;
 
 const SCRIPT: &str = "tools/wireshark/enet.lua";
 
-/// Time limit for the recording; many times what it takes.
+/// Time limit for the recording; many times as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Bytes of the Ethernet header.
@@ -137,7 +137,7 @@ fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
 
 /// Runs tshark; returns a row of [`FIELDS`] for each frame.
 fn decode(layout: &Layout, frames: &[Vec<u8>]) -> Result<Vec<Vec<String>>> {
-    // Another user reads the files, who may not enter the project's directory.
+    // tshark runs as another user, who may not enter the project's directory.
     let directory = tempfile::tempdir()?;
     let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755));
     open(directory.path())?;
@@ -295,7 +295,7 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
         let mut flags = u8::from_str_radix(row[11].trim_start_matches("0x"), 16).unwrap_or(0);
         let skipped = esp::flags::ACK | esp::flags::RRQ | esp::flags::TXS;
         if row[8].is_empty() || row[8] == "0" && flags & !esp::flags::CRC == skipped {
-            // Not a request: a grant, a skip, or the answer to one.
+            // This is not a request, but a grant, a skip, or the answer to a skip.
             flags &= !esp::flags::RRQ;
         }
         for (remark, bit) in [
@@ -312,9 +312,9 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
     }
     let wrong = rows.iter().filter(|row| row[20].contains(REMARKS[9]));
     let wrong: Vec<_> = wrong.collect();
-    // One wrong frame of each protocol.
+    // The recording has one wrong frame of each protocol.
     ensure!(wrong.len() == 2, "said to be wrong: {wrong:?}");
-    // All kinds of control messages, by the number in their field.
+    // The recording has all kinds of control messages, by the number in their field.
     for kind in ["1", "2", "3", "4"] {
         ensure!(
             rows.iter().any(|row| row[19] == kind),

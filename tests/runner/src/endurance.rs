@@ -57,7 +57,7 @@ struct Figures {
 /// The state that the threads of the two guests share.
 struct Shared {
     server: Mutex<Figures>,
-    /// The server must end, or has ended.
+    /// Whether the server must end, or has ended.
     over: AtomicBool,
 }
 
@@ -119,14 +119,14 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
         shared.over.store(true, Relaxed);
         ended
     };
-    // If both failed, the server's failure may have been the first.
+    // If both failed, the server's failure may be the cause.
     match step::both(serving, following) {
         (Err(other), Err(one)) => Err(one.context(format!("the server: {other:#}"))),
         (served, ended) => Ok(ended? && served?),
     }
 }
 
-/// The two ends of the wire.
+/// The two ends of the wire: the monitors of both guests.
 struct Cable([Monitor; 2]);
 
 impl Cable {
@@ -135,7 +135,7 @@ impl Cable {
             .try_for_each(|end| self.0[*end].tell(&format!("set_link {} {state}", qemu::WIRE)))
     }
 
-    /// Does what the client requests; returns false if `line` is no request.
+    /// Carries out the client's request in `line`; returns false if `line` is no request.
     fn obey(&mut self, line: &str) -> Result<bool> {
         match line {
             "cut client" => self.set(&[0], "off")?,

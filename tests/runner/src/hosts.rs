@@ -21,7 +21,7 @@ use crate::qemu::Clock;
 use crate::shared::Shared;
 use crate::step;
 
-/// Time limit for a part; a multiple of what it takes on two processors.
+/// Time limit for a part; a multiple of its usual time on two processors.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 
 /// The guest's command.

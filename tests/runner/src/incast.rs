@@ -45,11 +45,12 @@ const MOST_JUDGED: u32 = 32;
 /// The least goodput of a stream on a lossy cable, as a share of its goodput without loss.
 const LEAST_UNDER_LOSS: f64 = 0.95;
 
-/// Numbers of questions while streams run, without and with pauses; those with pauses take longer.
+/// Numbers of questions while streams run, without and with pauses. Questions with pauses take
+/// longer.
 const QUESTIONS: u32 = 300;
 const QUESTIONS_WITH_PAUSES: u32 = 100;
 
-/// Time limit for a measurement; many times what it takes.
+/// Time limit for a measurement; many times as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// What is measured.
@@ -242,7 +243,7 @@ pub struct Sizes {
     pub streams: u32,
     /// Hosts that send at the same time.
     pub senders: u32,
-    /// KiB that each of them sends.
+    /// KiB that each of these senders sends.
     pub kib: u32,
 }
 
@@ -311,7 +312,7 @@ fn make_switch(guest: &mut Commands, options: &Options, hosts: u32, more: &str) 
         options.rate, options.buffer
     );
     for setting in &options.sysctl {
-        // Each host has its own sysctls.
+        // Each host has a network namespace, with its own sysctls.
         let _ = write!(
             line,
             " && for host in $(seq 0 {}); do ip netns exec h$host sysctl -w esp.{setting} || exit; done",

@@ -45,7 +45,7 @@ const TOOLS: [&str; 14] = [
     "/usr/bin/trace-cmd",
 ];
 
-/// Names of kmod, which selects its function by them; the kernel itself calls `/sbin/modprobe`.
+/// Names of kmod, which selects its function by its name; the kernel itself calls `/sbin/modprobe`.
 const KMOD_NAMES: &[&str] = &["modprobe", "insmod", "rmmod", "lsmod", "modinfo", "depmod"];
 
 /// Modules that the guests require.

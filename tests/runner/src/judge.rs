@@ -57,7 +57,7 @@ impl Part {
     }
 }
 
-/// All parts. It prints as a table, the failures, and a last line with the counts alone.
+/// All parts. Formatting gives a table, the failures, and a last line that has only the counts.
 #[derive(Debug, Default)]
 pub struct Total(pub Vec<Part>);
 
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn taints_of_faults_are_told_from_those_of_loading() {
-        // Out of tree and unsigned: our module's taints.
+        // The module itself sets these taints: out of tree, and unsigned.
         assert!(!badly_tainted((1 << 12) | (1 << 13)));
         assert!(badly_tainted((1 << 12) | (1 << 9)));
     }

@@ -25,7 +25,7 @@ const ROUND_TRIP: u32 = 4;
 /// The least goodput on the plateau, as a share of the best cell's.
 const PLATEAU: f64 = 0.97;
 
-/// Time limit for a measurement; many times what it takes.
+/// Time limit for a measurement; many times as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// What is measured.

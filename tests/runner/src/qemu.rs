@@ -45,7 +45,7 @@ pub enum Clock {
 pub enum Wire {
     /// One end; the other belongs to another guest.
     End {
-        /// The socket that connects the two.
+        /// The path of the socket that connects the two ends.
         socket: PathBuf,
         /// Whether this end waits for the other.
         waits: bool,
@@ -70,18 +70,18 @@ pub struct Boot<'a> {
     pub name: &'a str,
     /// The archive with the guest's file system.
     pub initramfs: &'a Path,
-    /// The arguments of its init.
+    /// The arguments of the guest's init.
     pub verb: &'a [String],
-    /// Its processors and their clock.
+    /// The guest's processors and their clock.
     pub clock: Clock,
-    /// Its network device, if it has one.
+    /// The guest's network device, if it has one.
     pub wire: Option<Wire>,
-    /// Directories that it can mount.
+    /// Directories that the guest can mount.
     pub shared: &'a [Shared],
-    /// A person uses its console, so the kernel prints only errors there.
+    /// Whether a person uses the guest's console: the kernel then prints only errors there.
     pub quiet: bool,
-    /// Time from the start of init until the guest is ended, unless it is extended. The time in
-    /// which it waits for the host's processors does not count.
+    /// Time from the start of init until the guest is ended, unless it is extended. Time in which
+    /// the guest waits for the host's processors does not count.
     pub deadline: Duration,
 }
 
@@ -96,7 +96,7 @@ pub enum Said {
     Ready,
     /// A command of the runner has ended with this status.
     Done(i32),
-    /// The kernel's taint bits at the end.
+    /// The kernel's taint bits at the guest's end.
     Tainted(u64),
     /// Init has ended with this status.
     Exit(i32),
@@ -310,7 +310,7 @@ impl Guest {
     }
 
     fn end(&mut self) {
-        // Fails if QEMU has already ended.
+        // This fails if QEMU has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -375,24 +375,24 @@ const COUNTS: &str = "counts";
 /// The monitor's name for the guest's end of its wire.
 pub const WIRE: &str = "wire";
 
-/// How long packets on a wire within a guest are held to be sent together.
+/// The time for which packets on a wire within a guest are held, to be sent together.
 const SENDING: Duration = Duration::from_micros(20);
 
 /// The kernel's message as it starts init.
 const INIT_STARTS: &str = "as init process";
 
-/// How long a kernel may print nothing before it starts init. A kernel that makes progress prints a
-/// line every second or two.
+/// The time for which a kernel may print nothing before it starts init. A kernel that makes
+/// progress prints a line every second or two.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// How long QEMU may take to start, and a kernel to start init: some five seconds on an idle
-/// machine. It also ends a kernel that hangs but keeps printing about it.
+/// The time that QEMU may take to start, and a kernel to start init; it is some five seconds on an
+/// idle machine. It also ends a kernel that hangs but keeps printing.
 const TO_INIT: Duration = Duration::from_secs(900);
 
-/// How long a guest that hangs may print about it.
+/// The time for which a guest that hangs may print the tasks that hang.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Attempts to boot a guest.
+/// Number of attempts to boot a guest.
 const BOOTS: u32 = 3;
 
 /// Options of the debug kernel: print every report of KASAN instead of the first only, check pages

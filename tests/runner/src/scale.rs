@@ -19,7 +19,7 @@ use crate::step;
 /// All studies, in the order in which they run.
 const STUDIES: [&str; 4] = ["memory", "cost", "ports", "churn"];
 
-/// Time limit for a measurement; many times what it takes.
+/// Time limit for a measurement; many times as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// What is measured.

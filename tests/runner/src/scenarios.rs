@@ -99,8 +99,8 @@ fn judge(
     ));
     let awaited = [&free[..], &smp, &icount].concat();
     let results = Mutex::new(Scenarios::awaiting(awaited));
-    // Taken from the end, where the long scenarios are, so that no guest is still running one when
-    // the others are done.
+    // Guests take scenarios from the end of the list, which has the long ones, so that no guest
+    // still runs a long one when the others are done.
     let [free, smp, icount] = [free, smp, icount].map(|names| Work {
         waiting: Mutex::new(names),
         results: &results,

@@ -25,7 +25,7 @@ pub struct Shared {
     log: PathBuf,
     directory: PathBuf,
     read_only: bool,
-    /// It ends when the guest does.
+    /// virtiofsd, which ends when the guest does.
     server: RefCell<Child>,
 }
 
@@ -109,7 +109,7 @@ fn start(socket: &Path, log: &Path, directory: &Path, read_only: bool) -> Result
     Ok(server)
 }
 
-/// Polls until `is_so` returns true.
+/// Polls until `is_so` returns true. Fails after [`PATIENCE`].
 fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let started = Instant::now();
     while !is_so()? {
@@ -124,7 +124,7 @@ fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Fails if it ended with QEMU.
+        // This fails if the server ended with QEMU.
         let server = self.server.get_mut();
         let _ = server.kill();
         let _ = server.wait();

@@ -244,7 +244,7 @@ struct Machine(Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Fails if the guest has already ended.
+        // This fails if the guest has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -11,7 +11,8 @@ use syn::visit::{self, Visit};
 /// A file of a crate by its module path; the crate's root is empty.
 type Module = Vec<String>;
 
-/// Directory, root file, and how many files the largest circle may have; 1 is none.
+/// For each crate: the directory, the root file, and the most files that a circle may have; 1
+/// forbids circles.
 const CRATES: [(&str, &str, usize); 2] = [("enet", "enet", 1), ("netgauge/src", "lib", 7)];
 
 /// The paths in a file that begin with `crate`, `self` or `super`.
@@ -57,7 +58,7 @@ impl Visit<'_> for Paths {
     /// `pub(super)` imports nothing.
     fn visit_visibility(&mut self, _: &syn::Visibility) {}
 
-    /// Tests may use what they like.
+    /// Tests may import any file.
     fn visit_item_mod(&mut self, item: &syn::ItemMod) {
         if !item.attrs.iter().any(is_test) {
             visit::visit_item_mod(self, item);
@@ -70,7 +71,7 @@ fn is_test(attribute: &syn::Attribute) -> bool {
         if list.path.is_ident("cfg") && list.tokens.to_string() == "test")
 }
 
-/// The files of a crate and the paths in them.
+/// Reads the files of a crate into `found`: the paths in each.
 fn read(directory: &Path, root: &str, module: &Module, found: &mut BTreeMap<Module, Paths>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -92,7 +93,8 @@ fn read(directory: &Path, root: &str, module: &Module, found: &mut BTreeMap<Modu
     }
 }
 
-/// The file that a path in `module` leads to, `None` if it begins otherwise or stays in its file.
+/// Returns the file that a path in `module` leads to; `None` if the path leads to another crate or
+/// stays in its file.
 fn target(module: &Module, path: &[String], files: &BTreeMap<Module, Paths>) -> Option<Module> {
     let mut absolute = match path.first()?.as_str() {
         "crate" => Vec::new(),
@@ -130,7 +132,7 @@ fn graph(directory: &str, root: &str) -> Graph {
         .collect()
 }
 
-/// What can be reached from a file.
+/// Returns the files that can be reached from a file.
 fn reached<'a>(graph: &'a Graph, from: &'a Module) -> BTreeSet<&'a Module> {
     let mut reached = BTreeSet::new();
     let mut next: Vec<&Module> = graph[from].iter().collect();
@@ -142,7 +144,7 @@ fn reached<'a>(graph: &'a Graph, from: &'a Module) -> BTreeSet<&'a Module> {
     reached
 }
 
-/// The largest circle, with the imports between its files.
+/// Returns the largest circle, with the imports between its files.
 fn largest_circle(graph: &Graph) -> Vec<String> {
     let reached: BTreeMap<_, _> = graph
         .keys()

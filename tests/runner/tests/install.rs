@@ -49,7 +49,7 @@ fn an_old_kernel_is_answered_with_the_one_to_install() {
     }
 }
 
-/// The documents and the scripts name the same oldest kernel.
+/// The documents and the scripts name the same kernel as the oldest.
 #[test]
 fn the_oldest_kernel_is_the_same_everywhere() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

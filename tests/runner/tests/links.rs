@@ -67,7 +67,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     found
 }
 
-/// Resolves `..` in a path.
+/// Returns the path with `..` resolved.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for step in path.components() {

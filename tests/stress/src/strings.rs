@@ -18,7 +18,7 @@ use guest::prelude::*;
 /// The smaller number of bytes. For even fewer bytes the kernel uses other instructions.
 const FEW: usize = 64;
 
-/// How often each call is made; the median is used.
+/// The number of times that each call is made; the median is used.
 const TIMES: usize = 33;
 
 /// A file in memory, and an extended attribute that the kernel stores for it.

@@ -15,17 +15,17 @@ use guest::prelude::*;
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Study {
-    /// Kernel memory of a connection, both ends.
+    /// Kernel memory of a connection, with both ends.
     Memory,
-    /// Instructions of a message and of opening and closing, while others are open.
+    /// Instructions of a message, and of opening and closing, while other connections are open.
     Cost,
     /// Instructions of a message on 100 connections in turn, for `make bench`.
     Turns,
     /// Instructions of a byte that the kernel sets or copies, for `make bench`.
     Strings,
-    /// A minute of connections opened and closed at a rate.
+    /// A minute in which connections are opened and closed at a rate.
     Churn,
-    /// How long a port stays taken after its connection.
+    /// The time for which a port stays taken after its connection has closed.
     Ports,
 }
 
@@ -35,11 +35,11 @@ const CROWDS: [usize; 4] = [1, 100, 1000, 10_000];
 /// The number of connections that take turns in a dialogue.
 const IN_TURN: usize = 100;
 
-/// The largest allowed ratio of ESP's half round trip among the most connections to that of a
-/// single connection.
+/// The largest allowed ratio of ESP's half round trip with the most open connections to that with a
+/// single one.
 const DEAREST: f64 = 1.03;
 
-/// Connections opened and closed per second, and the duration.
+/// Connections opened and closed per second, and the duration in seconds.
 const RATE: u32 = 1000;
 const SECONDS: u32 = 60;
 
@@ -65,7 +65,7 @@ fn memory(lab: &Lab) -> Result<()> {
     const COUNT: usize = 10_000;
     println!("Kernel memory, bytes per connection, both ends, {COUNT} open and idle\n");
     for (protocol, port) in BOTH.into_iter().zip(2860..) {
-        // Allocate everything that is allocated only once before measuring.
+        // Memory that is allocated only once has to be allocated before measuring.
         drop(Crowd::open(lab, protocol, port, 10)?);
         let (slabs_before, free_before) = (slabs()?, free_memory()?);
         let crowd = Crowd::open(lab, protocol, port, COUNT)?;
@@ -135,7 +135,7 @@ fn turns(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Prints a line for each way to set or copy memory, for a program to read.
+/// Prints a line for each function that sets or copies memory, for a program to read.
 fn strings() -> Result<()> {
     for (name, cost) in costs()? {
         println!("{name} {cost:.3}");

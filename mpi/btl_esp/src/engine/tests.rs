@@ -89,7 +89,7 @@ fn count(sent: Sent<Vec<u8>>, told: &mut Told) {
     }
 }
 
-/// Opens memory of an engine to its peers.
+/// Opens memory of an engine to its peers. Returns the memory's key.
 fn open(engine: &mut Test, memory: &mut [u8]) -> u64 {
     // SAFETY: the tests use the memory only when its window is closed or the engine does not run.
     unsafe { engine.windows().open(memory.as_mut_ptr(), memory.len()) }.unwrap()
@@ -190,7 +190,7 @@ fn a_cut_link_loses_and_repeats_nothing_while_another_one_works() {
                 at_a.listen(&mut a);
                 matches!(a.links[0].state, State::Ready(_))
             });
-            // The bytes that the receiver has not read are lost with the connection.
+            // The connection's end discards the bytes that the receiver has not read.
             let cut = std::mem::replace(&mut b.links[0].state, State::Idle);
             let State::Ready(stream) = cut else {
                 panic!("it was connected: {cut:?}")
@@ -220,7 +220,7 @@ fn a_cut_link_loses_and_repeats_nothing_while_another_one_works() {
 fn puts_write_into_the_window_before_the_next_message_comes() {
     let (mut a, mut b) = pair(1);
     let (mut at_a, mut at_b) = (Told::default(), Told::default());
-    // More than a block, and more than the loopback device accepts at once.
+    // The sizes are more than a block, and more than the loopback device accepts at once.
     let sizes = [0, 1, 3000, 5000, 100_000, 3_000_000, 7];
     let bytes: Vec<u8> = (0..3_200_000usize).map(|byte| (byte % 251) as u8).collect();
     let mut memory = vec![0; bytes.len()];
@@ -269,7 +269,7 @@ fn a_put_that_came_by_another_link_is_not_written_again() {
     let mut memory = vec![0; data.len()];
     let key = open(&mut b, &mut memory);
     put(&mut a, &mut at_a, 0, key, 0, &data);
-    // The first link breaks for the sender only after it has carried part of the put.
+    // For the sender, the first link breaks only after it has carried part of the put.
     until(|| {
         at_a.listen(&mut a);
         b.poll();
@@ -284,7 +284,7 @@ fn a_put_that_came_by_another_link_is_not_written_again() {
     });
     b.windows().close(key);
     assert!(memory == data);
-    // The rest of the first link's data is dropped. It is no error until the link ends.
+    // The rest of the first link's data is dropped, which is no error until the link ends.
     memory.fill(0);
     b.ready.push(0);
     until(|| {

@@ -348,7 +348,7 @@ pub fn changed(scale: Scale) -> Family {
 pub fn close(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [
-        // the receiver, the sender
+        // The closing of the receiver, and of the sender.
         [Close::Ended, Close::Written],
         [Close::Written, Close::Ended],
         [Close::Written, Close::Written],

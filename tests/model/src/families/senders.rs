@@ -151,7 +151,7 @@ pub fn lives(scale: Scale) -> Family {
     )
 }
 
-/// A sender that dies among others, at any of its packets. The bound is that of the others.
+/// A sender that dies among others, at any of its packets. The bound is the time for the others.
 pub fn dying_sender(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for senders in [2, 3] {

@@ -13,11 +13,12 @@ use serde::Deserialize;
 use super::figures::{Figure, JUMBO};
 use crate::layout::Layout;
 
-/// Bases of ratios: other transports, the same one with the default MTU, or the one whose sends
-/// copy.
+/// Bases of ratios: the transports TCP and raw packets, the figure with the default MTU (`usual`),
+/// or the same protocol when its sends copy (`copy`).
 const BASES: [&str; 4] = ["tcp", "raw", "usual", "copy"];
 
-/// Returns the base of `figure` for the ratio to `base`; `None` if it was not measured.
+/// Returns the figure that `figure` is compared with for the ratio to `base`; `None` if that was
+/// not measured.
 fn base_of<'a>(base: &str, figure: &Figure, figures: &'a [Figure]) -> Option<&'a Figure> {
     let (transport, name) = match base {
         "usual" => (figure.transport.as_str(), figure.name.strip_prefix(JUMBO)?),
@@ -29,22 +30,23 @@ fn base_of<'a>(base: &str, figure: &Figure, figures: &'a [Figure]) -> Option<&'a
         .find(|other| other.transport == transport && other.name == name)
 }
 
-/// Below this share of its budget, a figure has improved so much that the budget should follow.
+/// A figure below this share of its budget has improved so much that the budget should follow.
 const LOOSE: f64 = 0.9;
 
 /// The limits of one figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Budget {
-    /// Instructions.
+    /// The most instructions.
     count: f64,
-    /// Ratio to the same figure of TCP.
+    /// The most times TCP's figure.
     tcp: Option<f64>,
-    /// Ratio to that of raw packet sockets.
+    /// The most times the figure of raw packet sockets.
     raw: Option<f64>,
-    /// Ratio to the figure with the default MTU.
+    /// The most times the figure with the default MTU.
     usual: Option<f64>,
-    /// Ratio of `esp-splice` to `esp`, whose sends copy.
+    /// The most times the figure of the same protocol when its sends copy, for transports such as
+    /// `esp-splice`.
     copy: Option<f64>,
 }
 

@@ -11,15 +11,15 @@ use super::series::Series;
 /// Prefix of the names of figures that are measured with a large MTU.
 pub const JUMBO: &str = "jumbo-";
 
-/// A number, which includes the work of both ends.
+/// A measured number of instructions, which includes the work of both ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// The transport, by netgauge's name.
     pub transport: String,
-    /// Its name in the budgets, one of those in [`super::series::SERIES`]. The prefixes `kernel-`
-    /// and `softirq-` mark the share that is executed there.
+    /// The figure's name in the budgets, one of those in [`super::series::SERIES`]. The prefixes
+    /// `kernel-` and `softirq-` mark the share of the instructions that is executed there.
     pub name: String,
-    /// Instructions; `None` if they could not be counted.
+    /// Number of instructions; `None` if they could not be counted.
     pub count: Option<f64>,
 }
 
@@ -48,9 +48,9 @@ pub struct Report {
 pub struct Run {
     /// The transport's name.
     pub transport: String,
-    /// The pattern.
+    /// The pattern's name.
     pub pattern: String,
-    /// Why it failed, if it did.
+    /// The error of a run that failed.
     pub error: Option<String>,
     rows: Vec<Row>,
 }

@@ -12,20 +12,20 @@ use crate::qemu::Wire;
 pub enum Link {
     /// A veth pair as it is by default: it passes a large packet whole.
     Usual,
-    /// The same with an MTU of 9000.
+    /// A veth pair as it is by default, with an MTU of 9000.
     Jumbo,
     /// A veth pair for which the kernel cuts large packets in software, as for a device without
     /// segmentation offload.
     Cut,
-    /// The same, and the receiver joins the packets again (GRO).
+    /// As `Cut`, and the receiver joins the packets again (GRO).
     Joined,
-    /// The usual one, and ESP has checksums.
+    /// As `Usual`, and ESP has checksums.
     Summed,
-    /// The one where the receiver joins packets, and ESP has checksums.
+    /// As `Joined`, and ESP has checksums.
     SummedJoined,
     /// Two virtio-net devices without offloads, between which QEMU passes frames.
     Virtio,
-    /// The same, and the receiver joins packets.
+    /// As `Virtio`, and the receiver joins packets.
     VirtioJoined,
 }
 
@@ -66,7 +66,7 @@ impl Link {
             Self::Usual | Self::Jumbo | Self::Summed => [WHOLE, "gro off"],
             Self::Cut => [CUT, "gro off"],
             Self::Joined | Self::SummedJoined => [CUT, "gro on"],
-            // The devices cannot segment packets.
+            // The guest's virtio-net devices cannot segment packets.
             Self::Virtio => ["gro off"; 2],
             Self::VirtioJoined => ["gro on"; 2],
         }

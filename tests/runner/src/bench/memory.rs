@@ -32,8 +32,9 @@ use crate::step;
 /// relative to the latter.
 const TOLERANCE: f64 = 0.01;
 
-/// The same for a figure, for which netgauge reads the clock: it excludes netgauge's work between
-/// two messages, some 130 instructions, and includes the time in which both ends wait for a timer.
+/// The largest such difference for a figure, for which netgauge reads the clock: the clock's
+/// instructions exclude netgauge's work between two messages, some 130 instructions, and include
+/// the time in which both ends wait for a timer.
 const TOLERANCE_OF_FIGURES: f64 = 0.02;
 
 /// Numbers of blocks that are copied from `/dev/zero` to `/dev/null` to compare the plugin with the
@@ -43,7 +44,7 @@ const BLOCKS: [u64; 2] = [2000, 22_000];
 /// The least share of a figure's instructions for which a string instruction is listed.
 const LISTED: f64 = 0.002;
 
-/// Ratios to less than this are not printed: the guest's other activity is larger.
+/// Ratios to a number below this are not printed: the guest's other activity is larger.
 const LEAST: f64 = 0.5;
 
 /// Names of the numbers in the table.
@@ -69,9 +70,9 @@ struct Section {
 /// The work of the two runs.
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// These numbers of round trips of one byte.
+    /// Round trips of one byte: the number in each run.
     Messages([u64; 2]),
-    /// Streams of these numbers of KiB.
+    /// Streams: the KiB in each run.
     Stream([u64; 2]),
 }
 
@@ -337,7 +338,7 @@ impl Counter {
             let time = work.time(&ended.report()?);
             Ok::<_, anyhow::Error>((counts, time.with_context(|| transport.to_owned())?))
         };
-        // The first execution costs more.
+        // The first execution costs more, and is not counted.
         run(false)?;
         let (little, short) = run(false)?;
         let (much, long) = run(true)?;

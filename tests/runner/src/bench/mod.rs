@@ -44,7 +44,7 @@ pub fn over(link: Link) -> String {
     format!("{} --format json", link.to_server())
 }
 
-/// Time limit for a measurement; many times what it takes.
+/// Time limit for a measurement; many times as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// A choice of figures.

@@ -23,9 +23,9 @@ const BLOCKS: [&str; 6] = [
 /// One run of netgauge.
 #[derive(Debug)]
 pub struct Series {
-    /// The link it needs.
+    /// The link that the run needs.
     pub link: Link,
-    /// The transports it measures.
+    /// The transports that the run measures.
     pub transports: &'static [&'static str],
     /// Pattern and sizes, as arguments of netgauge.
     pub pattern: &'static str,
@@ -39,7 +39,7 @@ pub struct Series {
 
 /// Half a round trip of one byte.
 pub const MESSAGE: &str = "message-1";
-/// One byte of a stream that is written in blocks of 64 KiB.
+/// Time per byte of a stream that is written in blocks of 64 KiB.
 pub const BYTE: &str = "byte";
 
 /// All runs, in order.

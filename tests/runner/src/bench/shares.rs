@@ -17,20 +17,20 @@ use super::{to_server, UNLIMITED};
 use crate::commands::Commands;
 use crate::profile::{difference, is_kernel, Counts, Tracer};
 
-/// Round trips of the two runs.
+/// Numbers of round trips of the two runs.
 const ROUND_TRIPS: [u64; 2] = [50, 650];
-/// Bytes of the two transfers.
+/// Numbers of bytes of the two transfers.
 const BYTES: [u64; 2] = [512 << 10, 3584 << 10];
-/// Factor on the bytes for a transport whose packets pass the kernel many at a time; the
-/// instructions are then about as many.
+/// Factor on the bytes for a transport whose packets pass the kernel many at a time, so that the
+/// instructions are about as many.
 pub const MANY_AT_A_TIME: u64 = 8;
 
-/// Shares of all instructions.
+/// Shares of all instructions, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shares {
-    /// Executed in the kernel.
+    /// Share executed in the kernel.
     pub kernel: f64,
-    /// Executed in the kernel's softirqs.
+    /// Share executed in the kernel's softirqs.
     pub softirq: f64,
 }
 

@@ -25,7 +25,7 @@ use crate::layout::Layout;
 use crate::qemu::Clock;
 use crate::step;
 
-/// Time limit for a measurement; many times what it takes.
+/// Time limit for a measurement; many times as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// The stream protocols that share a port: Linux' default TCP, and ESP. Each has the number of
@@ -44,7 +44,7 @@ const SIZES: Sizes = Sizes {
 /// Programs of the workspace in the guest.
 const PROGRAMS: [&str; 3] = ["enet", "enet-switch", "netgauge"];
 
-/// Programs of Debian in the guest, besides its tools.
+/// Programs of Debian that the guest runs unmodified, in addition to its tools.
 const UNCHANGED: [&str; 3] = ["redis-benchmark", "redis-cli", "redis-server"];
 
 /// The results.

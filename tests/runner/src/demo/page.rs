@@ -16,14 +16,14 @@ pub struct Panel {
     pub longest: f64,
 }
 
-/// One number.
+/// A bar, which shows one number.
 #[derive(Clone, Debug)]
 pub struct Bar {
     /// The bar's name.
     pub name: String,
     /// The number with its unit.
     pub value: String,
-    /// The number.
+    /// The number, in the unit of [`Panel::longest`].
     pub length: f64,
     /// A further remark; may be empty.
     pub note: String,

@@ -27,7 +27,7 @@ const LINE: i32 = 18;
 
 const TEXT: RGBColor = RGBColor(40, 40, 40);
 const GREY: RGBColor = RGBColor(150, 160, 170);
-/// The colour of this project's protocols.
+/// The colour of the bars of this project's protocols.
 const OURS: RGBColor = RGBColor(0, 110, 190);
 const OUR_NAMES: [&str; 3] = ["edp", "esp", "enet run"];
 

@@ -25,13 +25,13 @@ use crate::bench::{self, Link, UNLIMITED};
 use crate::layout::Layout;
 use crate::step;
 
-/// Round trips of the first and of the second run.
+/// Numbers of round trips in the first and in the second run.
 const ROUNDS: [u64; 2] = [100, 400];
-/// Streams of the first and of the second run.
+/// Numbers of streams in the first and in the second run.
 const STREAMS: [u64; 2] = [1, 3];
 /// KiB of one stream.
 const STREAM: u64 = 8192;
-/// Messages of a flood in the first and in the second run.
+/// Numbers of messages of a flood in the first and in the second run.
 const FLOODS: [u64; 2] = [2000, 10_000];
 
 /// The work of the two runs that are compared.

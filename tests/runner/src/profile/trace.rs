@@ -17,7 +17,7 @@ pub type Counts = HashMap<Place, u64>;
 pub struct Place {
     /// The block's address.
     pub address: u64,
-    /// A softirq was being handled.
+    /// Whether a softirq was being handled.
     pub softirq: bool,
 }
 
@@ -189,8 +189,8 @@ impl Trace {
             self.blocks.insert(own, contents);
         }
         let contents = self.blocks.get(&own).copied().unwrap_or_else(|| {
-            // Translated before QEMU was asked to list translations; it has at least one
-            // instruction.
+            // The block was translated before QEMU was asked to list translations; it has at least
+            // one instruction.
             self.unlisted += 1;
             Contents {
                 instructions: 1,
@@ -199,7 +199,8 @@ impl Trace {
         });
         let was_in_handler = self.in_handler;
         let within = self.handler.contains(&address);
-        // No program runs within the handler: if its end was missed, this is after it.
+        // Programs never run within the handler: if its end was missed, a program's block is after
+        // it.
         self.in_handler = within || (self.in_handler && is_kernel(address));
         let place = Place {
             address,
@@ -324,8 +325,8 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
         for last in ["c3  retq", "e9 00 00 00 00  jmpq     0xffffffff81004000"] {
             assert_eq!(counted(last, kernel), expected(kernel, false), "{last}");
         }
-        // A jump within the handler does not leave it, nor does any other instruction; but no
-        // program runs within.
+        // A jump within the handler does not leave it, nor does any other instruction that is not a
+        // return. A program's block, though, is after it.
         for last in ["eb 10  jmp      0xffffffff81001020", "90  nop"] {
             assert_eq!(counted(last, kernel), expected(kernel, true), "{last}");
             assert_eq!(counted(last, 0x4000), expected(0x4000, false), "{last}");

@@ -49,7 +49,8 @@ impl Tracer {
         let pipe = directory.path().join("log");
         let status = Command::new("mkfifo").arg(&pipe).status()?;
         ensure!(status.success(), "mkfifo: {status}");
-        // Opened for both: QEMU never sees an end of the pipe, nor blocks until a reader opens it.
+        // Opened for reading and writing: so QEMU never sees an end of the pipe, nor blocks until a
+        // reader opens it.
         let log = OpenOptions::new().read(true).write(true).open(&pipe)?;
         let mut monitor = guest.monitor()?;
         monitor.tell(&format!("logfile {}", pipe.display()))?;
@@ -89,7 +90,7 @@ impl Tracer {
         })
     }
 
-    /// Returns the functions.
+    /// Returns the guest's functions.
     pub fn symbols(&self) -> &Symbols {
         &self.symbols
     }

@@ -37,8 +37,8 @@ impl Arena {
         Ok(Self(base as usize))
     }
 
-    /// Stores `bytes` at a random position and returns it. Another thread may overwrite them at any
-    /// time.
+    /// Stores `bytes` at a random position and returns the position. Another thread may overwrite
+    /// them at any time.
     pub fn put(self, rng: &mut Rng, bytes: &[u8]) -> *mut c_void {
         let at = self.0 + (rng.usize(..ROOM - bytes.len()) & !7);
         let to = at as *mut u8;

@@ -35,7 +35,7 @@ kinds! {
     Read Write PassFd TakeFd Uring
 }
 
-/// How many descriptors the threads of a process share; an empty slot holds -1.
+/// The number of descriptors that the threads of a process share; an empty slot holds -1.
 pub const SLOTS: usize = 24;
 
 /// The state that the threads of one process share.
@@ -232,7 +232,7 @@ impl Caller<'_> {
         (self.put(&words(&all)), count)
     }
 
-    /// Stores the length of an address, which the kernel updates.
+    /// Stores the length of an address, which the kernel updates; returns the length's position.
     fn told(&mut self) -> *mut c_void {
         let told = *self
             .rng
@@ -278,15 +278,15 @@ impl Caller<'_> {
 
     /// Makes and counts one call.
     pub fn call(&mut self) {
-        // Favour these two: without sockets no call succeeds, and without listeners there are no
-        // connections.
+        // Favours these two kinds: without sockets no call succeeds, and without listeners there
+        // are no connections.
         let kind = match self.rng.u8(..32) {
             0 => Kind::Socket,
             1 => Kind::Accept,
             _ => Kind::ALL[self.rng.usize(..Kind::ALL.len())],
         };
         if kind == Kind::Uring {
-            // A separate thread makes these.
+            // A separate thread makes these calls.
             return;
         }
         self.common.tally.begin(kind);
@@ -508,7 +508,7 @@ impl Caller<'_> {
         let (command, argument) = match self.rng.u8(..7) {
             0..=2 => (libc::F_SETFL, *self.rng.choice(&modes).unwrap_or(&0) as u64),
             3 => (libc::F_GETFL, 0),
-            // 0 means no process.
+            // Owner 0 means no process.
             4 => (
                 libc::F_SETOWN,
                 *self

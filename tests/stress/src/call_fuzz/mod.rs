@@ -28,7 +28,7 @@ const WORKERS: usize = 4;
 pub struct Campaign {
     /// Determines everything except the order in which the kernel schedules threads.
     pub seed: u64,
-    /// How long to make calls.
+    /// The time in which to make calls.
     pub time: Duration,
     /// The smallest number of calls. To reach this, `kills` and a success of every kind of call, a
     /// run on a busy machine may take up to four times as long.
@@ -42,15 +42,16 @@ pub struct Campaign {
 pub struct Report {
     /// A table of the calls by kind.
     pub calls: String,
-    /// Calls of all kinds.
+    /// Number of calls of all kinds.
     pub total: u64,
     /// Kinds that never succeeded.
     pub never: Vec<calls::Kind>,
-    /// Processes killed.
+    /// Number of processes killed.
     pub killed: u64,
-    /// How often the module refused to unload, and how often it was unloaded.
+    /// The number of times that the module refused to unload, and the number of times that it was
+    /// unloaded.
     pub unloads: (u64, u64),
-    /// How often a device went down and up.
+    /// The number of times that a device went down and up.
     pub bounces: u64,
 }
 
@@ -68,7 +69,7 @@ impl Report {
                     self.unloads.0 += 1;
                     Ok(())
                 }
-                // A worker is loading it at this moment.
+                // A worker is loading the module at this moment.
                 Some(libc::ENOENT | libc::EBUSY) => Ok(()),
                 _ => Err(error).context("delete_module"),
             },
@@ -141,8 +142,8 @@ fn warm(lab: &Lab) -> Result<()> {
 /// Kernel objects of the kinds that sockets consist of.
 struct Held(Vec<(String, i64)>);
 
-/// More than the idle objects that processors keep in their own caches, and less than a leak in
-/// hundreds of thousands of calls.
+/// A bound in bytes: more than the idle objects that processors keep in their own caches, and less
+/// than a leak in hundreds of thousands of calls.
 const SLACK: i64 = 4 << 20;
 
 impl Held {
@@ -210,8 +211,8 @@ fn hammer(lab: &Lab, campaign: Campaign) -> Result<Report> {
         while workers.0.len() < WORKERS {
             workers.start(lab, &mut rng, post, tally)?;
         }
-        // Long enough for a few thousand calls. No event tells which moment is the worst for a
-        // kill.
+        // This is long enough for a few thousand calls. No event tells which moment is the worst
+        // for a kill.
         thread::sleep(Duration::from_millis(rng.u64(1..150)));
         match rng.u8(..8) {
             0..=3 => {
@@ -291,7 +292,7 @@ impl Workers {
     }
 }
 
-/// Kills a worker; fails if the worker ended by itself, since it could not do its work then.
+/// Kills a worker; fails if the worker has ended by itself, as it could not do its work.
 fn end(pid: Pid) -> Result<()> {
     kill(pid, Signal::SIGKILL).context("kill")?;
     match waitpid(pid, Some(WaitPidFlag::empty())).context("waitpid")? {

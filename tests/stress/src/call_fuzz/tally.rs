@@ -12,8 +12,8 @@ use guest::prelude::*;
 
 const KINDS: usize = Kind::ALL.len();
 
-/// For each kind of call, how often it began, succeeded and failed. A call that began and did
-/// neither was killed.
+/// For each kind of call, the number of calls that began, succeeded and failed. A call that began
+/// and did neither was killed.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Tally {

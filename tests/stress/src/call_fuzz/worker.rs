@@ -22,11 +22,11 @@ const ALARM: i64 = 3_000;
 /// The parameters of a worker.
 #[derive(Debug)]
 pub struct Orders<'a> {
-    /// The host on which it makes sockets.
+    /// The host on which the worker makes sockets.
     pub host: &'a Host,
     /// The host to talk to.
     pub other: &'a Host,
-    /// Determines its calls.
+    /// Determines the worker's calls.
     pub seed: u64,
     /// Both ends of the Unix socket pair that all workers share.
     pub post: [c_int; 2],
@@ -75,7 +75,7 @@ fn prepare(orders: &Orders<'_>) -> Result<Common> {
     // SAFETY: `epoll_create1` takes an integer.
     let epoll = check(unsafe { libc::epoll_create1(0) }).context("epoll")?;
     let mut addresses = Vec::new();
-    // Only a few ports, so that sockets meet.
+    // There are only a few ports, so that sockets meet.
     for port in [0, 1, 2001, 2002, 2003] {
         for mac in [
             orders.other.mac,
@@ -162,7 +162,7 @@ fn ring(mut caller: Caller<'_>) -> Result<()> {
         for completion in ring.completion() {
             common.tally.end(Kind::Uring, is_good(&completion));
         }
-        // Now and then cancel all sleeping operations.
+        // Cancels all sleeping operations now and then.
         if !pushed || rng.u8(..8) == 0 {
             let all = types::CancelBuilder::any();
             let _ = ring.submitter().register_sync_cancel(None, all);

@@ -15,7 +15,7 @@ use guest::station::Station;
 /// An attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
-    /// Its line in the table.
+    /// The attack's name in the printed table.
     pub what: &'static str,
     /// Makes the attack.
     pub make: fn(&Lab) -> Result<Figures>,
@@ -95,7 +95,7 @@ fn syns(lab: &Lab) -> Result<Figures> {
         ethernet(lab.a.mac, address(number), ETH_P_ESP, &packet)
     };
     let mut figures = beside_a_stream(lab, &mut syn)?;
-    // While the flood goes on, a real host can still connect.
+    // A real host can still connect during the flood.
     let wire = wire(lab)?;
     let mut number = 1 << 20;
     let mut most = 0;
@@ -137,7 +137,7 @@ fn mapped_syn(lab: &Lab, from: [u8; 6], port: u16, number: u64) -> Vec<u8> {
 /// Makes a mapped listener on host a, which knows b's Ethernet address.
 fn mapped_listener(lab: &Lab, port: u16) -> Result<Socket> {
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
-        // Another attack may have set it before.
+        // Another attack may have set the address before.
         (host.namespace).ip(&format!(
             "address replace 10.0.0.{number}/24 dev {DEVICE}\n"
         ))?;
@@ -177,8 +177,8 @@ pub const MAPPED_SYNS: Attack = Attack {
     bounds: bounds(100_000.0, 0.6, 160.0, "half-open connections"),
 };
 
-/// The same from hosts that do not own the address. Each SYN is answered with a reset, and no state
-/// is kept.
+/// As [`MAPPED_SYNS`], but from hosts that do not own the address. Each SYN is answered with a
+/// reset, and no state is kept.
 pub const FOREIGN_SYNS: Attack = Attack {
     what: "SYNs of mapped connections from strangers",
     make: |lab| {
@@ -191,7 +191,7 @@ pub const FOREIGN_SYNS: Attack = Attack {
     bounds: bounds(8_000.0, 0.7, 0.0, "half-open connections"),
 };
 
-/// Packets for no socket; each is answered with a reset of the same length.
+/// Packets for no socket. Each is answered with a reset of the same length.
 pub const STRAYS: Attack = Attack {
     what: "packets for ports without a listener",
     make: |lab| {
@@ -247,7 +247,7 @@ fn requests(lab: &Lab) -> Result<Figures> {
     const REQUESTS: usize = 1000;
     let (mut station, client) = Station::connect(lab, PORT)?;
     client.set_nonblocking(true)?;
-    // More than a window, which stays closed.
+    // These bytes are more than a window, which stays closed.
     client.send(&[7; 60_000], libc::MSG_NOSIGNAL)?;
     station.new_packets()?;
     station.acknowledge()?;

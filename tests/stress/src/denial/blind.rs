@@ -42,7 +42,7 @@ enum Number {
 /// An attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
-    /// Its line in the table.
+    /// The attack's name in the printed table.
     pub what: &'static str,
     aim: Aim,
     flags: u8,
@@ -53,12 +53,13 @@ pub struct Guess {
     expected: [u32; 2],
 }
 
-/// How many values were accepted of the sequence number, and of the acknowledgement number.
+/// The number of values that were accepted of the sequence number, and of the acknowledgement
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted(pub [u32; 2]);
 
 impl Accepted {
-    /// Returns how many packets with guessed numbers it takes on average until one is accepted.
+    /// Returns the average number of packets with guessed numbers until one is accepted.
     pub fn frames(self) -> f64 {
         let Self([sequence, acknowledgement]) = self;
         (f64::from(ALL_VALUES) / f64::from(sequence))
@@ -82,7 +83,7 @@ const IN_FLIGHT: u32 = WINDOW as u32 + 1;
 /// How far the sequence number of an empty packet may be from the expected one: twice the largest
 /// window in either direction, and one for a probe.
 const PLAUSIBLE: u32 = 4 * LARGEST_WINDOW + 2;
-/// No packet is accepted.
+/// No packet is accepted: no sequence number is, whatever the acknowledgement number.
 const NEVER: [u32; 2] = [0, ALL_VALUES];
 
 /// All attacks, in the order of the table. A reset without ACK may also name a probe.
@@ -146,7 +147,7 @@ struct Stage<'a> {
     lab: &'a Lab,
     listener: Socket,
     wire: PacketSocket,
-    /// How many connections were opened so far.
+    /// The number of connections opened so far.
     opened: u64,
     echo: u8,
 }
@@ -155,13 +156,13 @@ struct Stage<'a> {
 struct Victim {
     socket: Socket,
     peer: Dialed,
-    /// Bytes that wait for the program, and bytes that the host keeps for the peer.
+    /// Number of bytes that wait for the program, and of bytes that the host keeps for the peer.
     queued: [i32; 2],
 }
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // With lingering off it ends at once: its peer never answers.
+        // With lingering off the connection ends at once: its peer never answers.
         let _ = self.socket.set_linger(Some(0));
     }
 }

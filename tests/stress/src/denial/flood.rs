@@ -21,8 +21,8 @@ pub fn wire(lab: &Lab) -> Result<PacketSocket> {
 /// Frames per second of a flood during a measurement.
 pub const RATE: u64 = 10_000;
 
-/// Runs `here` while frames are sent at [`RATE`]; returns how many were sent, and the result of
-/// `here`.
+/// Runs `here` while frames are sent at [`RATE`]; returns the number of frames sent, and the result
+/// of `here`.
 ///
 /// # Errors
 /// If a frame cannot be sent, or `here` fails.
@@ -66,11 +66,11 @@ pub fn during_at<T>(
     })
 }
 
-/// How many frames are sent to measure the cost of one.
+/// The number of frames that are sent to measure the cost of one.
 const COUNT: u64 = 3000;
 
-/// Returns how many instructions a frame costs, its reply included, more than one of the same
-/// length for another station. The guest's clock must count instructions.
+/// Returns the number of instructions that a frame costs, its reply included, beyond a frame of the
+/// same length for another station. The guest's clock must count instructions.
 ///
 /// # Errors
 /// If a frame cannot be sent.
@@ -85,7 +85,7 @@ pub fn cost(lab: &Lab, wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
 /// then its clock runs ahead.
 fn each(wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
     const GROUP: usize = 100;
-    // Made in advance, so that the figure excludes their making.
+    // The frames are made in advance, so that the figure excludes their making.
     let frames: Vec<_> = (0..COUNT).map(make).collect();
     let mut times = Vec::new();
     for group in frames.chunks(GROUP) {

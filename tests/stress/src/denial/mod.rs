@@ -15,27 +15,27 @@ pub mod victim;
 
 pub use attacks::{Attack, ALL};
 
-/// The figures of an attack; one that does not apply is `None`.
+/// The figures of an attack; a figure that does not apply is `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Instructions per frame of the attack.
     pub cost: Option<f64>,
     /// The share of its goodput that a stream keeps during the attack.
     pub share: Option<f64>,
-    /// The most that the host held or sent: sockets, bytes, or replies to one frame.
+    /// The most that the host held or sent: number of sockets, bytes, or replies to one frame.
     pub held: Option<f64>,
 }
 
 /// The bounds of an attack's figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The largest cost.
+    /// The largest cost, instructions per frame.
     pub cost: f64,
-    /// The smallest share.
+    /// The smallest share, 0 to 1.
     pub share: f64,
     /// The largest amount held.
     pub held: f64,
-    /// The unit of that amount.
+    /// The unit of the amount held.
     pub of: &'static str,
 }
 

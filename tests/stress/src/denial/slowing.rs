@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Forged packets for a stream that is sending. They measure the stream's goodput relative to that
-//! during as many frames for another station. The numbers of the packets are guessed: each runs
-//! through all of its values.
+//! Forged packets for a stream that is sending. They measure the stream's goodput relative to its
+//! goodput during as many frames for another station. The numbers of the packets are guessed: each
+//! runs through all of its values.
 
 use super::flood::{during_at, wire};
 use super::victim::{goodput, stream};
@@ -10,18 +10,19 @@ use guest::prelude::*;
 
 /// Forged frames per second.
 pub const RATE: u64 = 20_000;
-/// The smallest share that a stream must keep.
+/// The smallest share of its goodput that a stream must keep.
 pub const LEAST: f64 = 0.9;
 
 /// An attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Slowing {
-    /// Its line in the table.
+    /// The attack's name in the printed table.
     pub what: &'static str,
     flags: u8,
     /// The value of the length field, and the length of the payload.
     length: [u16; 2],
-    /// Whether the packets go to the sending host in the receiver's name, or the other way round.
+    /// Whether the packets go to the sending host in the receiver's name, rather than to the
+    /// receiving host in the sender's name.
     to_sender: bool,
 }
 
@@ -59,7 +60,7 @@ pub const ALL: &[Slowing] = &[
     to_sender("SYNs for the sender", flag::SYN, 0),
 ];
 
-/// Transfers per turn, and turns with and without the attack.
+/// Number of transfers per turn, and of turns with and without the attack.
 const TRANSFERS: usize = 2;
 const TURNS: usize = 5;
 /// A stream that makes no progress for this long counts as broken.
@@ -79,7 +80,7 @@ impl Slowing {
         }
     }
 
-    /// Measures the same once; returns `None` if the stream breaks or stalls.
+    /// Measures the share once; returns `None` if the stream breaks or stalls.
     fn try_share(&self, lab: &Lab) -> Result<Option<f64>> {
         const PORT: u16 = 2980;
         let (from, to, _listener) = stream(lab, PORT, 4)?;

@@ -68,7 +68,7 @@ pub fn usual_goodput(from: &Socket, to: &Socket) -> Result<f64> {
 
 const SO_MEMINFO: i32 = 55;
 
-/// Returns the memory of data not yet acknowledged, overhead included.
+/// Returns the memory of data not yet acknowledged, overhead included, bytes.
 ///
 /// # Errors
 /// The errno of `getsockopt(2)`.
@@ -83,7 +83,7 @@ fn word(words: &[u8], index: usize) -> Result<u32> {
 }
 
 /// Returns the memory in a socket's receive queue and backlog, overhead included, and the limits of
-/// the receive buffer and of the send buffer.
+/// the receive buffer and of the send buffer, bytes.
 ///
 /// # Errors
 /// The errno of `getsockopt(2)`.

@@ -25,7 +25,7 @@ const CONNECTED: &[i32] = &[
     libc::EAGAIN,
 ];
 
-/// How far a connection had come when it broke.
+/// The progress of a connection when it broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// `connect(2)` failed.
@@ -60,7 +60,7 @@ impl Breaks {
         }
     }
 
-    /// Returns how many connections broke, by errno.
+    /// Returns the number of connections that broke, by errno.
     pub fn all(&self) -> BTreeMap<String, u64> {
         self.counts().clone()
     }

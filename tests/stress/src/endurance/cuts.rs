@@ -13,11 +13,11 @@ use guest::prelude::*;
 /// that no frames arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// At the client.
+    /// The cable is pulled at the client.
     Near,
-    /// At the server.
+    /// The cable is pulled at the server.
     Far,
-    /// At both.
+    /// The cable is pulled at both hosts.
     Both,
 }
 
@@ -39,7 +39,7 @@ pub trait Link {
 /// A cut of the link.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
-    /// How long the link works before the cut.
+    /// The time for which the link works before the cut.
     after: Duration,
     lasts: Duration,
     end: End,
@@ -49,11 +49,12 @@ pub struct Cut {
 /// length ends all connections with data to send.
 const LONG: [u64; 2] = [16_000, 30_000];
 
-/// Short cuts, milliseconds; no connection may break because of one. Between them the link works
-/// for at least the longest of them, so that a packet retransmitted every 2 s gets through.
+/// Short cuts, milliseconds; no connection may break because of one. Between short cuts the link
+/// works for at least as long as the longest of them, so that a packet retransmitted every 2 s gets
+/// through.
 const SHORT: [u64; 2] = [20, 3_000];
 
-/// How long the link works between cuts, milliseconds.
+/// The time for which the link works between cuts, milliseconds.
 const WHOLE: [u64; 2] = [3_000, 20_000];
 
 /// One cut in this many is long.
@@ -98,18 +99,18 @@ pub struct Weather(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     cuts: u64,
-    /// `None` while the link works; otherwise whether the present cut is a long one.
+    /// Whether the present cut is a long one; `None` while the link works.
     now: Option<bool>,
     /// When the last cut of any length ended, and when the last long one ended.
     ended: [Option<Instant>; 2],
 }
 
-/// How long after a cut an attempt to connect may still fail because of it. Its six packets leave
-/// within 6.2 s, and it waits as long for the last answer.
+/// The time after a cut for which an attempt to connect may still fail because of it. The attempt's
+/// six packets leave within 6.2 s, and it waits as long for the last answer.
 const REFUSES: Duration = Duration::from_secs(30);
 
-/// How long after a long cut a program may still find a connection broken. A program that only
-/// waits notices it by its own time limit.
+/// The time after a long cut for which a program may still find a connection broken. A program that
+/// only waits notices the break by its own time limit.
 const BREAKS: Duration = Duration::from_secs(90);
 
 impl Weather {

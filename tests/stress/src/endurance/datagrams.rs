@@ -14,10 +14,10 @@ use guest::prelude::*;
 /// can lose any.
 const BATCH: u64 = 16;
 
-/// How long to wait for an answer; a later one is read with the next ones.
+/// The time to wait for an answer; a later answer is read with the next ones.
 const ANSWER: Duration = Duration::from_millis(200);
 
-/// How often the threads check whether to stop.
+/// The interval at which the threads check whether to stop.
 const MOMENT: Duration = Duration::from_millis(50);
 
 /// Sends every datagram back with its bytes inverted, until `stop` is set.
@@ -120,7 +120,7 @@ impl<'a> Caller<'a> {
         Ok(())
     }
 
-    /// Returns how many datagrams were sent.
+    /// Returns the number of datagrams that were sent.
     pub fn sent(&self) -> u64 {
         self.next
     }

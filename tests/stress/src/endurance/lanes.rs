@@ -48,8 +48,8 @@ pub const LANES: &[Kind] = &[
 /// The number of connections of a crowd.
 const CROWD: usize = 20;
 
-/// How long a connection may last. Cuts last at most 30 s, both ends wait for each other for 30 s,
-/// and between the cuts it moves a few MiB.
+/// The time that a connection may last. Cuts last at most 30 s, both ends wait for each other for
+/// 30 s, and between the cuts the connection moves a few MiB.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// The client's host and the server's address.
@@ -80,15 +80,16 @@ pub struct Client<'a> {
     pub seed: u64,
     /// The counters.
     pub ledger: &'a Ledger,
-    /// Broken connections.
+    /// The broken connections.
     pub breaks: &'a Breaks,
-    /// The cuts.
+    /// The history of the link's cuts.
     pub weather: &'a Weather,
     /// Set when no more sessions may begin.
     pub stop: &'a AtomicBool,
-    /// How many datagrams were sent.
+    /// The number of datagrams that were sent.
     pub sent: &'a AtomicU64,
-    /// When each lane's connection began, in milliseconds after `started`; 0 if it has none.
+    /// The time when each lane's connection began, in milliseconds after `started`; 0 if the lane
+    /// has none.
     pub busy: &'a [AtomicU64],
     /// When the traffic started.
     pub started: Instant,
@@ -209,8 +210,8 @@ impl Client<'_> {
     }
 }
 
-/// Returns a random size of at most 2 to the power of `bits`; all powers of two from 2^8 on are
-/// equally likely as upper bounds.
+/// Returns a random size of at most 2 to the power of `bits`, in bytes; all powers of two from 2^8
+/// on are equally likely as upper bounds.
 fn size(rng: &mut Rng, bits: u32) -> u64 {
     let most = 1 << rng.u32(8..=bits);
     rng.u64(1..=most)

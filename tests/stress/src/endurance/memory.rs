@@ -16,15 +16,15 @@ const BOUND: i64 = 8 << 10;
 /// memory that the guest keeps once it was used.
 const BOUND_OVER_ALL: i64 = 32 << 10;
 
-/// With fewer samples no trend is computed.
+/// The number of samples below which no trend is computed.
 const ENOUGH: usize = 200;
 
 /// Values of `/proc/meminfo`, KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// `MemAvailable`.
+    /// `MemAvailable`, KiB.
     pub available: i64,
-    /// `Slab`.
+    /// `Slab`, KiB.
     pub slab: i64,
 }
 
@@ -130,8 +130,8 @@ impl Samples {
     }
 }
 
-/// Returns how much freed memory a debug kernel may keep, KiB. KASAN's quarantine takes a 32nd of
-/// the memory; the metadata of KASAN and kmemleak may take as much again.
+/// Returns the amount of freed memory that a debug kernel may keep, KiB. KASAN's quarantine takes a
+/// 32nd of the memory; the metadata of KASAN and kmemleak may take as much again.
 fn quarantine() -> Result<i64> {
     Ok(match factor() {
         1 => 0,

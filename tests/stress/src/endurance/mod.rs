@@ -47,9 +47,9 @@ const SAMPLE: Duration = Duration::from_secs(1);
 /// One of the two guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Side {
-    /// Begins all traffic and decides when the link is cut.
+    /// The guest that begins all traffic and decides when the link is cut.
     Client,
-    /// Answers until it is told to stop.
+    /// The guest that answers until the runner stops it.
     Server,
 }
 
@@ -75,16 +75,16 @@ struct Figures {
     bytes: u64,
     connections: u64,
     accepted: u64,
-    /// Datagrams that the client got answered, or that the server sent back.
+    /// Number of datagrams for which the client got an answer, or that the server sent back.
     datagrams: u64,
-    /// Datagrams that the client sent.
+    /// Number of datagrams that the client sent.
     sent: u64,
-    /// Retransmitted packets.
+    /// Number of retransmitted packets.
     resent: u64,
-    /// Broken connections, by errno.
+    /// Number of broken connections, by errno.
     broken: BTreeMap<String, u64>,
     cuts: u64,
-    /// Objects of the module's slab caches: sockets in all states.
+    /// Number of objects in the module's slab caches: sockets in all states.
     sockets: BTreeMap<String, u64>,
     #[serde(flatten)]
     memory: Memory,
@@ -115,7 +115,7 @@ fn this_guest(mac: [u8; 6]) -> Result<Host> {
     Host::named(Netns::open("/proc/self/ns/net")?, mac)
 }
 
-/// QEMU's wire, which the runner cuts.
+/// The wire of QEMU, which the runner cuts.
 struct Wire;
 
 impl Link for Wire {
@@ -163,7 +163,7 @@ impl Before {
     fn judge(&self, hosts: &[&Host]) -> Result<String> {
         for host in hosts {
             // The last sockets may have been closed just before. An end that gets no answer takes
-            // 10 s.
+            // 10 s to close.
             host.await_no_sockets()
                 .or_else(|_| host.await_no_sockets())?;
         }
@@ -246,7 +246,7 @@ fn server() -> Result<()> {
     let mut before = Before::now()?;
     let books = Books::default();
     let (told, orders) = mpsc::channel();
-    // This thread is not joined: it reads until the process ends.
+    // This thread is never joined: it reads until the process ends.
     thread::spawn(move || {
         let _ = stdin().read_line(&mut String::new());
         let _ = told.send(());
@@ -315,7 +315,7 @@ fn client(time: Duration, seed: u64) -> Result<()> {
 
 /// The work of the main thread during the traffic.
 struct Watching<'a> {
-    /// When to stop starting sessions; `None` means at the end of the schedule of cuts.
+    /// The time to stop starting sessions; `None` stands for the end of the schedule of cuts.
     end: Option<Instant>,
     samples: &'a mut Samples,
     /// Whether to print figures once a minute.
@@ -440,11 +440,11 @@ impl Watching<'_> {
 /// The results of [`rehearse`].
 #[derive(Debug)]
 pub struct Rehearsal {
-    /// Connections that succeeded.
+    /// Number of connections that succeeded.
     pub connections: u64,
-    /// Connections and attempts to connect that failed because of the cuts.
+    /// Number of connections and attempts to connect that failed because of the cuts.
     pub broken: u64,
-    /// How often the link was cut.
+    /// Number of cuts of the link.
     pub cuts: u64,
 }
 

@@ -15,12 +15,12 @@ use guest::patience::Allowance;
 use guest::prelude::*;
 use guest::relay::Tally;
 
-/// How long the traffic may make no progress. A connection attempt ends after 12.6 s, silence ends
-/// a connection after 15 s, and a closed one waits for its peer for 10 s. After the sum of these
-/// something must have ended, successfully or not.
+/// The time for which the traffic may make no progress. A connection attempt ends after 12.6 s,
+/// silence ends a connection after 15 s, and a closed connection waits for its peer for 10 s. After
+/// the sum of these, some connection or attempt must have ended, successfully or not.
 const STALL: Duration = Duration::from_secs(40);
 
-/// How long a cell may take in all, in seconds, while it makes progress. At 30 % loss in both
+/// The time that a cell may take in all, in seconds, while it makes progress. At 30 % loss in both
 /// directions a packet and its answer get through in one of two attempts, and attempts are up to 2
 /// s apart, the longest retransmission timeout.
 const LIMIT: u64 = 290;
@@ -42,24 +42,24 @@ struct Figures {
     wire: &'static str,
     way: &'static str,
     traffic: &'static str,
-    /// Time until the last byte was checked.
+    /// Time until the last byte was checked, seconds.
     seconds: f64,
-    /// Time from then until the last socket was gone.
+    /// Time from the last byte until the last socket was gone, seconds.
     closing: f64,
-    /// Packets sent.
+    /// Number of packets sent, including retransmissions.
     packets: u64,
-    /// Of these, retransmissions.
+    /// Number of packets retransmitted.
     resent: u64,
-    /// Retransmission requests.
+    /// Number of retransmission requests.
     requests: u64,
-    /// Connection attempts that failed.
+    /// Number of connection attempts that failed.
     given_up: u64,
-    /// Frames that the wire lost, duplicated, reordered or damaged.
+    /// Number of frames that the wire lost, duplicated, reordered or damaged.
     spoiled: u64,
 }
 
 impl Cell {
-    /// Returns its name as a scenario.
+    /// Returns the cell's name as a scenario.
     pub fn name(&self) -> String {
         let Self { wire, way, traffic } = self;
         format!("{}, {}, {}", wire.name, way.name(), traffic.name()).replace(' ', "_")
@@ -129,7 +129,8 @@ impl Cell {
             );
         }
         let lost = tally.lost.load(Relaxed) + tally.discarded.load(Relaxed);
-        // A later acknowledgement, or the answer to a probe, makes up for a lost one.
+        // Lost acknowledgements need no reaction: a later acknowledgement, or the answer to a
+        // probe, replaces them.
         let answers_only = self.way == Way::Back && self.traffic == Traffic::Bulk;
         ensure!(
             lost < 20 || answers_only || figures.resent + figures.requests > 0,
@@ -158,12 +159,13 @@ fn spoiled(tally: &Tally) -> u64 {
     .sum()
 }
 
-/// Whether a host has no stream socket left.
+/// Returns whether a host has no stream socket left.
 fn is_deserted(host: &Host) -> Result<bool> {
     Ok(host.namespace.proc_net("esp")?.lines().count() <= 1)
 }
 
-/// Ends the process, and says what hangs, if there is no progress for too long before `ended`.
+/// Ends the process with a message about what hangs, if there is no progress for too long before
+/// `ended`.
 fn watch(lab: &Lab, ledger: &Ledger, ended: Receiver<()>) {
     let (mut progress, mut allowance) = (ledger.progress(), Allowance::new(STALL));
     while allowance.wait().is_some() {

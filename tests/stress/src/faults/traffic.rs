@@ -12,12 +12,12 @@ use guest::prelude::*;
 
 const PORT: u16 = 2870;
 
-/// Bytes of bulk traffic, in each direction.
+/// Number of bytes of bulk traffic, in each direction.
 const BULK: u64 = 1 << 20;
-/// How many connections are open at once.
+/// Number of connections that are open at once.
 const MANY: u64 = 50;
-/// The same in a much slower kernel. Its wire carries few frames per second, and those of 50
-/// connections would wait there for longer than a handshake lasts.
+/// The number of connections in a much slower kernel. Its wire carries few frames per second, and
+/// the frames of 50 connections would wait there for longer than a handshake lasts.
 const FEWER: u64 = 10;
 
 fn many() -> u64 {
@@ -30,9 +30,9 @@ fn many() -> u64 {
     FEWER
 }
 
-/// Bytes of each of these connections, in each direction.
+/// Number of bytes of each of these connections, in each direction.
 const SHARE: u64 = 16 << 10;
-/// Connections of a storm: how many at once, and how many one after the other.
+/// Number of connections of a storm: how many at once, and how many one after the other.
 const STORM: (u64, u64) = (10, 10);
 
 /// A kind of traffic.
@@ -61,7 +61,7 @@ impl Traffic {
         Self::Storm,
     ];
 
-    /// Returns its name.
+    /// Returns the traffic's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dialogue => "dialogue",
@@ -72,7 +72,7 @@ impl Traffic {
         }
     }
 
-    /// Returns the number of its connections.
+    /// Returns the number of the traffic's connections.
     fn connections(self) -> u64 {
         match self {
             Self::Dialogue | Self::Bulk | Self::BothWays => 1,

@@ -14,14 +14,14 @@ pub enum Way {
     Forth,
     /// From the server to the client.
     Back,
-    /// Both.
+    /// Both directions.
     Both,
 }
 
 impl Way {
     const EACH: &'static [Self] = &[Self::Forth, Self::Back, Self::Both];
 
-    /// Returns its name.
+    /// Returns the directions' name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forth => "forth",

@@ -12,9 +12,9 @@ use crate::fuzz::world::{World, ACCEPTED, CONNECTED, NEGLECTED, OPEN, RECORDS, V
 use crate::fuzz::wrap::Wrap;
 use guest::prelude::*;
 
-/// The most connection ends that programs have open.
+/// The most ends of connections that programs have open.
 const MOST: usize = 60;
-/// Actions of programs between two volleys of frames.
+/// Number of actions of programs between two volleys of frames.
 const ACTS: usize = 24;
 
 /// One end of a connection, with the number of actions that its program will still take.
@@ -32,16 +32,16 @@ pub struct Cast<'a> {
     /// Listeners whose connections are never accepted.
     _neglected: Vec<Socket>,
     ends: Vec<End>,
-    /// EDP sockets; for one that is not connected, whether it is on host a.
+    /// EDP sockets. For one that is not connected, the flag says whether it is on host a.
     datagrams: Vec<(Socket, Option<bool>)>,
     buffer: Vec<u8>,
-    /// Failed calls, by call and errno.
+    /// Number of failed calls, by call and errno.
     pub failures: BTreeMap<(&'static str, i32), u64>,
-    /// Connections begun.
+    /// Number of connections begun.
     pub begun: u64,
-    /// Connections accepted.
+    /// Number of connections accepted.
     pub accepted: u64,
-    /// Bytes and datagrams received.
+    /// Number of bytes and datagrams received.
     pub received: u64,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Cast<'a> {
         let hosts = [(&world.a, &world.b), (&world.b, &world.a)];
         let (mut listeners, mut neglected, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
         for (host, other) in hosts {
-            // On every device.
+            // The sockets listen on every device.
             let listen = |socket: Socket, port, backlog| -> Result<Socket> {
                 socket.set_nonblocking(true)?;
                 socket.bind(&host.anywhere(port))?;
@@ -187,7 +187,7 @@ impl<'a> Cast<'a> {
         let wrap = Wrap::any(rng);
         let to = |port| self.world.by(wrap, from_a, port);
         let to = match rng.u8(..14) {
-            // Streams and records may connect to each other's listener.
+            // A stream and a record socket may connect to each other's listener.
             10.. => to(RECORDS),
             0 => to(VACANT),
             1 => to(NEGLECTED),
@@ -245,7 +245,7 @@ impl<'a> Cast<'a> {
                 let how = [libc::SHUT_WR, libc::SHUT_RD, libc::SHUT_RDWR][rng.usize(..3)];
                 ("shutdown", socket.shutdown(how).map(|()| 0))
             }
-            // Lets the peer wait.
+            // Leaves the peer waiting.
             _ => return Ok(()),
         };
         match result {

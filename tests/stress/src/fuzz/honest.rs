@@ -13,11 +13,11 @@ const PORT: u16 = 3000;
 /// How much was exchanged intact.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exchanged {
-    /// Connections, one after the other.
+    /// Number of connections, one after the other.
     pub connections: u64,
-    /// Bytes in either direction.
+    /// Number of bytes in both directions.
     pub bytes: u64,
-    /// Datagrams.
+    /// Number of datagrams.
     pub datagrams: u64,
 }
 
@@ -89,8 +89,8 @@ impl<'a> Honest<'a> {
         transfer_both_ways(&client, &server, load)
     }
 
-    /// Exchanges datagrams and returns how many arrived. They may be lost, but those that arrive
-    /// must be intact.
+    /// Exchanges datagrams and returns the number that arrived. They may be lost, but those that
+    /// arrive must be intact.
     fn some_datagrams(&self, number: u64) -> Result<u64> {
         let mut came = 0;
         for (from, to) in [(0, 1), (1, 0)] {
@@ -109,5 +109,5 @@ impl<'a> Honest<'a> {
     }
 }
 
-/// Bytes of a connection, in each direction.
+/// Number of bytes of a connection, in each direction.
 const TOTAL: usize = 64 << 10;

@@ -20,7 +20,7 @@ pub enum Lane {
     Cloned,
     /// A clone whose data, including the protocol's header, are in pages of the sender's memory.
     Paged,
-    /// The same, while the sender changes the pages.
+    /// As `Paged`, while the sender changes the pages.
     Changing,
     /// A clone with a checksum to be filled in at a random position.
     Offloaded,
@@ -43,18 +43,19 @@ impl Lane {
 /// The sockets that send the frames.
 #[derive(Debug)]
 pub struct Lanes {
-    /// The wire's end towards host a, and that towards host b.
+    /// The socket at the wire's end towards host a, and the one towards host b.
     ports: [PacketSocket; 2],
     bridge: PacketSocket,
     offload: PacketSocket,
     ring: Ring,
-    /// Frames that the kernel did not send, for lack of memory or because it rejects them.
+    /// Number of frames that the kernel did not send, for lack of memory or because it rejects
+    /// them.
     pub refused: u64,
 }
 
 /// Opens a socket that sends from `device` and receives nothing.
 fn sender(world: &World, device: &str) -> Result<PacketSocket> {
-    // No frame has this type.
+    // Frames of this type do not exist.
     let socket = PacketSocket::open(&world.wire, device, 0x88b7)?;
     socket.socket().set_so(libc::SO_SNDBUFFORCE, 16 << 20)?;
     Ok(socket)

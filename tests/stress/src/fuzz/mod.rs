@@ -44,7 +44,7 @@ const JOINING: u64 = 64;
 /// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How many hostile frames to send.
+    /// The number of hostile frames to send.
     pub frames: u64,
     /// Determines how valid frames are changed.
     pub seed: u64,
@@ -203,7 +203,8 @@ impl<'a> Attack<'a> {
                 note(&format!("{told} tenths of the frames are sent"));
             }
             if steps % TAP == 0 {
-                // With another receiver the frames' buffers are shared, and its queue holds them.
+                // With another receiver, the frames' buffers are shared, and the receiver's queue
+                // holds them.
                 tap = match tap {
                     None => Some(PacketSocket::open(
                         &self.world.b.namespace,
@@ -255,7 +256,7 @@ impl<'a> Attack<'a> {
                 let (state, _) = self.memory.target(&seen);
                 self.memory.note(&seen);
                 match self.rng.u8(..64) {
-                    // The frame is lost.
+                    // Discards the frame, which is then lost.
                     0 => {}
                     1 => self.late.push((seen, state)),
                     _ => {
@@ -277,8 +278,8 @@ impl<'a> Attack<'a> {
             let Some(seen) = self.memory.any(&mut self.rng) else {
                 return false;
             };
-            // Most frames that passed are datagrams, or belong to ended connections. Prefer others,
-            // or most hostile frames would have no effect.
+            // Most frames that passed are datagrams, or belong to ended connections. Others are
+            // preferred, or most hostile frames would have no effect.
             let wanted = match self.memory.target(seen).0 {
                 State::Reset => false,
                 State::Datagrams => tries > 1,

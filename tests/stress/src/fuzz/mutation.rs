@@ -28,9 +28,9 @@ pub enum Mutation {
     Truncated,
     /// Additional bytes at the end.
     Extended,
-    /// To a group, to an absent station, or to the sender.
+    /// Another destination: a group, an absent station, or the sender.
     Destination,
-    /// From a group, from an absent station, or from the receiver itself.
+    /// Another source: a group, an absent station, or the receiver itself.
     Source,
     /// Another ethertype, or a length in its place.
     Type,
@@ -50,7 +50,7 @@ pub enum Mutation {
     Opening,
     /// The same frame in other tags or another tunnel.
     Wrapped,
-    /// In tags or a tunnel with wrong headers, or in two tunnels.
+    /// The frame in tags or a tunnel with wrong headers, or in two tunnels.
     Miswrapped,
     /// The packet that the honest host would send next, in tags or a tunnel that are not its own.
     Foreign,
@@ -96,9 +96,9 @@ impl Mutation {
 /// The numbers of a packet that a receiver would accept.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Numbers {
-    /// The sequence number that it expects next.
+    /// The sequence number that the receiver expects next.
     pub sequence: u16,
-    /// The number behind the packets that it has sent.
+    /// The number behind the packets that the receiver has sent.
     pub acknowledgement: u16,
 }
 
@@ -114,7 +114,7 @@ const GROUPS: [[u8; 6]; 5] = [
     [0xff; 6],
     [0x01, 0, 0x5e, 0, 0, 1],
     [0x33, 0x33, 0, 0, 0, 1],
-    // Reserved: bridges do not forward these.
+    // Bridges do not forward this reserved address.
     [0x01, 0x80, 0xc2, 0, 0, 0],
     [0x01, 0x80, 0xc2, 0, 0, 0x0e],
 ];
@@ -250,7 +250,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
         }
         Mutation::Bits => {
             for _ in 0..=rng.u8(..4) {
-                // Behind the addresses, which other kinds change.
+                // Flips bits behind the addresses, which other kinds change.
                 let end = if rng.bool() {
                     frame.len().min(25)
                 } else {
@@ -308,8 +308,8 @@ fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
         flags,
         ..header
     };
-    // Half of them get a correct checksum, since the code behind its check would never be reached
-    // otherwise.
+    // Half of the packets get a correct checksum, since the code behind the check would never be
+    // reached otherwise.
     let mask = header.mask_in(frame).unwrap_or(0);
     frame.truncate(14);
     frame.extend(if rng.bool() {
@@ -329,7 +329,7 @@ fn open(frame: &mut Vec<u8>, rng: &mut Rng) {
     let source = [rng.u16(..), rng.u16(..32)][rng.usize(..2)];
     let destination = PORTS[rng.usize(..PORTS.len())];
     if rng.u8(..8) == 0 {
-        // EDP has no opening packet; it gets a datagram, which is an echo request if it goes to
+        // EDP has no opening packet: this is a datagram, which is an echo request if it goes to
         // port 0.
         let payload = garbage(some_length(rng), rng);
         let destination = [0, destination][rng.usize(..2)];

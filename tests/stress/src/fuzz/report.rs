@@ -15,27 +15,29 @@ use crate::fuzz::wrap::Wrap;
 /// The figures of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Hostile frames, by mutation and by the state of the socket that they were aimed at.
+    /// Number of hostile frames, by mutation and by the state of the socket that they were aimed
+    /// at.
     pub frames: BTreeMap<(Mutation, State), u64>,
-    /// Hostile frames, by lane.
+    /// Number of hostile frames, by lane.
     pub lanes: BTreeMap<Lane, u64>,
-    /// Hostile frames, by the headers around them.
+    /// Number of hostile frames, by the headers around them.
     pub wraps: BTreeMap<Wrap, u64>,
-    /// Hostile frames that the packet sockets refused.
+    /// Number of hostile frames that the packet sockets refused.
     pub refused: u64,
-    /// Valid frames that passed.
+    /// Number of valid frames that passed.
     pub valid: u64,
-    /// Valid frames in tags or tunnels.
+    /// Number of valid frames in tags or tunnels.
     pub wrapped: u64,
-    /// Connections that programs began and accepted, and bytes and datagrams that they received.
+    /// Number of connections that programs began and accepted, and of bytes and datagrams that they
+    /// received.
     pub programs: [u64; 3],
-    /// Failed calls of programs, by errno.
+    /// Number of failed calls of programs, by call and errno.
     pub failures: BTreeMap<(&'static str, i32), u64>,
-    /// How much the honest host exchanged.
+    /// The traffic that the honest host exchanged.
     pub honest: Exchanged,
     /// The module's counters of both attacked hosts, before and after.
     pub counters: BTreeMap<String, [u64; 2]>,
-    /// Objects in use of each protocol's slab, before and after.
+    /// Number of objects in use of each protocol's slab, before and after.
     pub slabs: BTreeMap<String, [u64; 2]>,
     /// The duration of the run.
     pub took: Duration,
@@ -47,12 +49,12 @@ impl Report {
         self.frames.values().sum()
     }
 
-    /// Returns the hostile frames by the headers around them.
+    /// Returns the number of hostile frames, by the headers around them.
     pub fn wraps(&self) -> [(Wrap, u64); Wrap::ALL.len()] {
         Wrap::ALL.map(|wrap| (wrap, self.wraps.get(&wrap).copied().unwrap_or(0)))
     }
 
-    /// Returns the hostile frames by the state of the socket that they were aimed at.
+    /// Returns the number of hostile frames, by the state of the socket that they were aimed at.
     pub fn states(&self) -> [(State, u64); State::ALL.len()] {
         State::ALL.map(|state| {
             let aimed = self.frames.iter().filter(|((_, at), _)| *at == state);

@@ -29,7 +29,7 @@ pub enum State {
     Reset,
     /// A datagram socket.
     Datagrams,
-    /// There is no socket.
+    /// No socket.
     Nobody,
 }
 
@@ -46,18 +46,18 @@ impl State {
     ];
 }
 
-/// What one side of a connection has sent so far.
+/// The packets that one side of a connection has sent so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Half {
     opened: bool,
     ended: bool,
-    /// The number behind the last one used.
+    /// The number behind the last one that this side used.
     next: u16,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Talk {
-    /// Host a's half, and host b's.
+    /// The halves of host a and host b.
     halves: [Half; 2],
     reset: bool,
 }
@@ -67,15 +67,15 @@ struct Talk {
 pub struct Seen {
     /// The whole frame, without the headers around it.
     pub frame: Vec<u8>,
-    /// The headers around it.
+    /// The headers around the frame.
     pub wrap: Wrap,
-    /// Whether it was sent to host b, not to host a.
+    /// Whether the frame was sent to host b, rather than to host a.
     pub to_b: bool,
 }
 
-/// How many frames are remembered.
+/// The number of frames that are remembered.
 const MEMORY: usize = 4096;
-/// How many connections are remembered.
+/// The number of connections that are remembered.
 const TALKS: usize = 16_384;
 
 /// The frames that passed recently.
@@ -105,7 +105,7 @@ impl Memory {
             let talk = self.talks.entry(ends(&header, seen)).or_default();
             let opens = header.flags & flag::SYN != 0;
             if opens && header.flags & flag::ACK == 0 {
-                // The ports may have had an earlier connection.
+                // An earlier connection may have had the same ports.
                 *talk = Talk::default();
             }
             let half = &mut talk.halves[usize::from(!seen.to_b)];
@@ -123,8 +123,8 @@ impl Memory {
         }
     }
 
-    /// Returns the state of the socket that the frame is aimed at, and the numbers that it would
-    /// accept.
+    /// Returns the state of the socket that the frame is aimed at, and the numbers that the socket
+    /// would accept.
     pub fn target(&self, seen: &Seen) -> (State, Numbers) {
         let kind = seen.frame.get(12..14).unwrap_or_default();
         if kind == ETH_P_EDP.to_be_bytes() {
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(memory.target(&back).0, State::Closing);
         memory.note(&frame(false, flag::RST, 21));
         assert_eq!(memory.target(&there).0, State::Reset);
-        // The same ports again.
+        // A new connection takes the same ports.
         memory.note(&frame(true, flag::SYN, 99));
         assert_eq!(memory.target(&back).0, State::Connecting);
         assert!(memory.any(&mut Rng::with_seed(1)).is_some());

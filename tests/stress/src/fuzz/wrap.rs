@@ -11,7 +11,7 @@ use guest::prelude::*;
 /// The headers around a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wrap {
-    /// None.
+    /// No further headers.
     #[default]
     Bare,
     /// An 802.1Q tag.
@@ -22,7 +22,7 @@ pub enum Wrap {
     Mpls,
     /// Ethernet, IPv4, UDP and VXLAN.
     Vxlan,
-    /// The same with GENEVE.
+    /// Ethernet, IPv4, UDP and GENEVE.
     Geneve,
     /// Ethernet, IPv4 and GRE.
     Gretap,
@@ -46,9 +46,9 @@ const TYPE_ETHERNET: u16 = 0x6558;
 const PROTOCOL_UDP: u8 = 17;
 const PROTOCOL_GRE: u8 = 47;
 
-/// Bytes of the outer Ethernet and IPv4 header.
+/// Number of bytes of the outer Ethernet and IPv4 headers.
 const IPV4_END: usize = 34;
-/// Bytes of two Ethernet addresses.
+/// Number of bytes of two Ethernet addresses.
 const ADDRESSES: usize = 12;
 
 /// MTU of the devices, so that a frame with its outer headers fits the MTU of the wire.
@@ -103,7 +103,7 @@ impl Wrap {
         Self::ALL[rng.usize(1..Self::ALL.len())]
     }
 
-    /// Returns the name of the device that it leads to.
+    /// Returns the name of the device that these headers lead to.
     pub fn device(self) -> &'static str {
         match self {
             Self::Bare => DEVICE,
@@ -116,7 +116,7 @@ impl Wrap {
         }
     }
 
-    /// Whether its device can send datagrams: labelled packets are taken for ESP.
+    /// Returns whether the device can send datagrams: labelled packets are taken for ESP.
     pub fn takes_datagrams(self) -> bool {
         self != Self::Mpls
     }
@@ -250,7 +250,7 @@ impl Wrap {
         wrapped
     }
 
-    /// Returns the position of the headers that it adds.
+    /// Returns the position, in a wrapped frame, of the headers that were added.
     fn headers(self) -> std::ops::Range<usize> {
         match self {
             Self::Bare => 12..14,

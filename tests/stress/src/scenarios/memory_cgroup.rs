@@ -48,14 +48,14 @@ impl Group {
         fs::write(self.0.join("memory.max"), bytes.to_string()).context("memory.max")
     }
 
-    /// All memory that the group is charged for, bytes. The lines of `memory.stat` add up to it,
-    /// but lag by some pages.
+    /// Returns all memory that the group is charged for, bytes. The lines of `memory.stat` add up
+    /// to it, but lag by some pages.
     fn all(&self) -> Result<i64> {
         let text = fs::read_to_string(self.0.join("memory.current"))?;
         text.trim().parse().context("memory.current")
     }
 
-    /// Kernel memory that the group is charged for, bytes.
+    /// Returns the kernel memory that the group is charged for, bytes.
     fn kernel(&self) -> Result<u64> {
         let text = fs::read_to_string(self.0.join("memory.stat"))?;
         let line = text.lines().find_map(|line| line.strip_prefix("kernel "));
@@ -134,12 +134,12 @@ const SLACK: i64 = 1 << 20;
 const DESCRIPTOR: i64 = 256;
 
 const TRIALS: &[Trial] = &[
-    // This trial is the first, as others leave free room in caches.
+    // This trial has to be the first: others leave free room in caches.
     Trial {
         what: "connections, both ends",
         count: 1500,
-        // The connection's entries in the tables of both hosts, and the accepted socket's data of
-        // security modules.
+        // These are the connection's entries in the tables of both hosts, and the accepted socket's
+        // data of security modules.
         uncharged: 512,
         call: |lab, count| {
             let listener = lab.b.esp_listener(990, 16)?;
@@ -173,7 +173,7 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "attempts to connect, each by a device of its own",
         count: DEVICES,
-        // The device's ACK queue.
+        // This is the device's ACK queue.
         uncharged: 4096,
         call: attempts,
     },
@@ -193,7 +193,7 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "datagrams that wait in a queue",
         count: 40,
-        // As many datagrams as the send buffer takes, of 768 bytes each.
+        // These are as many datagrams as the send buffer takes, of 768 bytes each.
         uncharged: 212_992 / 768 * DESCRIPTOR,
         call: |lab, count| {
             let there = nobody_by(lab, "slow0")?;
@@ -226,7 +226,7 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "bytes that wait for a reader",
         count: 20,
-        // The receive buffer, and a window.
+        // These are the receive buffer, and a window.
         uncharged: 256 << 10,
         call: |lab, count| {
             let listener = lab.b.esp_listener(992, 16)?;
@@ -254,7 +254,7 @@ fn mapped_listener(lab: &Lab, port: u16) -> Result<Socket> {
     Ok(socket)
 }
 
-/// Connection attempts, each by another device of [`devices`].
+/// Makes connection attempts, each by another device of [`devices`]. Returns their sockets.
 fn attempts(lab: &Lab, count: u16) -> Result<Kept> {
     kept(count, |i| {
         let there = nobody_by(lab, &format!("many{i}"))?;
@@ -262,7 +262,7 @@ fn attempts(lab: &Lab, count: u16) -> Result<Kept> {
     })
 }
 
-/// A port of a station that does not exist, by the device `name`.
+/// Returns the address of a port of a station that does not exist, by the device `name`.
 fn nobody_by(lab: &Lab, name: &str) -> Result<Address> {
     let ifindex = lab.a.namespace.within(|| interface_index(name))??;
     Ok(Address {
@@ -285,7 +285,7 @@ fn devices(lab: &Lab, count: u16) -> Outcome {
     lab.a.namespace.run("tc", &words).map(drop)
 }
 
-/// Memory that is free, bytes.
+/// Returns the memory that is free, bytes.
 fn free() -> Result<i64> {
     // Adds the processors' own counts to the total.
     fs::read("/proc/sys/vm/stat_refresh").context("stat_refresh")?;
@@ -298,8 +298,8 @@ fn settle(group: &Group) -> Outcome {
     const MEMBARRIER_CMD_GLOBAL: i32 = 1;
     let mut charged = group.all()?;
     loop {
-        // Each call waits for a grace period. On an idle host the callbacks of the first one have
-        // run by the end of the second.
+        // Each call waits for a grace period. On an idle host the callbacks of the first period
+        // have run by the end of the second.
         for _ in 0..2 {
             // SAFETY: the call takes integers.
             check(unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) })

@@ -139,7 +139,7 @@ fn joining() -> Outcome {
     })
 }
 
-/// Bytes of a stream; each call sends on from where the last one ended.
+/// A stream of bytes; each call sends on from where the last one ended.
 struct Sending<'a> {
     from: &'a Socket,
     to: &'a Socket,
@@ -169,7 +169,7 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// Sends of several sizes through a stream.
+/// Sends messages of several sizes through a stream.
 fn stream_sends(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8]) -> Outcome {
     let mut refused = 0;
     for (what, bytes, flags) in [
@@ -223,7 +223,7 @@ fn stream_receives(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u
     Ok(())
 }
 
-/// Zero-copy sends. A send that fails is not completed, and the next one gets its number.
+/// Sends with zero copy. A send that fails is not completed, and the next one gets its number.
 fn stream_sends_in_place(
     injection: &Injection,
     (a, b): (&Socket, &Socket),
@@ -256,7 +256,7 @@ fn stream_sends_in_place(
     Ok(())
 }
 
-/// Zero-copy sends of datagrams.
+/// Sends datagrams with zero copy.
 fn datagrams_in_place(injection: &Injection, lab: &Lab) -> Outcome {
     let a = lab
         .a
@@ -286,7 +286,7 @@ fn datagrams_in_place(injection: &Injection, lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// `sendfile` into a stream, and `splice` out of it.
+/// Calls `sendfile` into a stream, and `splice` out of it.
 fn stream_splices(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8]) -> Outcome {
     let path = "/tmp/memory-fails";
     fs::write(path, bytes)?;
@@ -510,7 +510,7 @@ fn options_and_files() -> Outcome {
     })
 }
 
-/// Files of host `a`. The calling thread is in its namespace.
+/// Reads and writes files of host `a`. The calling thread is in its namespace.
 fn settings_and_lists(injection: &Injection, lab: &Lab) -> Outcome {
     let value = Cell::new(30u32);
     let written = Trial {
@@ -538,7 +538,7 @@ fn settings_and_lists(injection: &Injection, lab: &Lab) -> Outcome {
         },
     };
     settled.refuses(injection)?;
-    // As many sockets as fill more than the first page of a list.
+    // These sockets fill more than the first page of a list.
     let crowd: Vec<Socket> = (0..100)
         .map(|port| lab.a.edp_bound(2000 + port))
         .chain((0..100).map(|port| lab.a.esp_listener(2000 + port, 1)))

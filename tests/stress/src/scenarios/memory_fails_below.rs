@@ -110,7 +110,7 @@ fn down_and_up(lab: &Lab, (client, server): Pair) -> Result<u32> {
     Ok(refused)
 }
 
-/// A connection by devices of its own.
+/// Makes a connection by devices of its own. Returns both ends.
 fn pair_by_another(lab: &Lab) -> Result<Pair> {
     let (a, b) = (&lab.a.namespace, &lab.b.namespace);
     a.ip(&format!(
@@ -133,7 +133,7 @@ fn removal(lab: &Lab, (client, server): Pair) -> Result<u32> {
     Ok(refused)
 }
 
-/// `finit_module(2)` of the module, without parameters.
+/// Calls `finit_module(2)` of the module, without parameters.
 fn load(file: &File) -> io::Result<()> {
     // SAFETY: the parameters are a terminated string that lives across the call; the rest are
     // integers.

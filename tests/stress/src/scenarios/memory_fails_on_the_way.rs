@@ -20,7 +20,7 @@ scenarios! {
     guest memory_fails_often_under_load = load, within(240), needs_faults;
 }
 
-/// The preparation of a conversation that needs none.
+/// Prepares nothing, for a conversation that needs no preparation.
 fn nothing() -> Result<()> {
     Ok(())
 }

@@ -21,7 +21,7 @@ scenarios! {
 
 const PORT: u16 = 2850;
 
-/// The number of lines of `/proc/net/esp` with the state `established`.
+/// Returns the number of lines of `/proc/net/esp` with the state `established`.
 fn established(host: &Host) -> Result<usize> {
     let text = host.namespace.proc_net("esp")?;
     Ok(text
@@ -30,8 +30,8 @@ fn established(host: &Host) -> Result<usize> {
         .count())
 }
 
-/// A slow kernel has fewer connections. Idle ones probe each other every half minute, and it cannot
-/// answer the 700 probes a second of all of them.
+/// A slow kernel has fewer connections. Idle connections probe each other every half minute, and a
+/// slow kernel cannot answer the 700 probes a second of all of them.
 fn crowd() -> Outcome {
     let count = 10_000 / factor() as usize;
     note(&format!("{count} connections"));
@@ -83,7 +83,7 @@ fn cost(lab: &Lab) -> Outcome {
 }
 
 fn port_is_free(lab: &Lab) -> Outcome {
-    // Both ends have closed: nothing is left to wait for, and there is no TIME_WAIT.
+    // Both ends have closed, so the port is free at once: there is no TIME_WAIT.
     let rested = port_rests(lab, Protocol::Esp, PORT, true, Duration::from_secs(1))?;
     let rested = rested.context("the port was still taken after a second")?;
     note(&format!("free after {rested:?}"));
@@ -239,7 +239,7 @@ fn one_port_for_many(lab: &Lab) -> Outcome {
     };
     taken("a port that two connections have")?;
     pairs.truncate(1);
-    // The closed connection has ended by then.
+    // By then the closed connection has ended.
     thread::sleep(Duration::from_millis(200));
     taken("a port that one connection has")?;
     pairs.clear();
@@ -263,12 +263,12 @@ fn unforeseen(lab: &Lab) -> Outcome {
         .windows(2)
         .filter(|pair| pair[0].abs_diff(pair[1]) < 100)
         .count();
-    // By chance one in eighty is that near.
+    // By chance, one of eighty pairs of successive ports is that near.
     ensure!(
         near < 8,
         "{near} of {COUNT} ports follow the one before: {ports:?}"
     );
-    // For one destination no port is used again soon.
+    // The ports to one destination are not used again soon.
     let listener = lab.b.esp_listener(PORT, 4)?;
     let mut seen = BTreeSet::new();
     for _ in 0..200 {

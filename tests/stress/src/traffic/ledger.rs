@@ -12,23 +12,23 @@ use guest::prelude::*;
 /// Counters, and unexpected errors.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Bytes received and found correct.
+    /// Number of bytes received and found correct.
     pub bytes: AtomicU64,
-    /// Messages of dialogues, without datagrams.
+    /// Number of messages of dialogues, without datagrams.
     pub messages: AtomicU64,
-    /// Connections that succeeded.
+    /// Number of connections that succeeded.
     pub connections: AtomicU64,
-    /// Connections that the server accepted.
+    /// Number of connections that the server accepted.
     pub accepted: AtomicU64,
-    /// Connections that failed for an expected reason.
+    /// Number of connections that failed for an expected reason.
     pub given_up: AtomicU64,
-    /// Datagrams received and found correct.
+    /// Number of datagrams received and found correct.
     pub datagrams: AtomicU64,
-    /// Packets sent, by the sockets' own counters.
+    /// Number of packets sent, by the sockets' own counters.
     pub packets: AtomicU64,
-    /// Of these, retransmissions.
+    /// Number of packets retransmitted.
     pub resent: AtomicU64,
-    /// Retransmission requests.
+    /// Number of retransmission requests.
     pub requests: AtomicU64,
     failures: Mutex<Vec<Error>>,
 }
@@ -36,7 +36,7 @@ pub struct Ledger {
 impl Ledger {
     /// Adds the counters of a stream socket that is about to be closed.
     pub fn close(&self, socket: &Socket) {
-        // A connection whose counters cannot be read is only missing from the sums.
+        // If its counters cannot be read, a connection is missing from the sums.
         if let Ok(counters) = socket.esp_counters() {
             self.packets.fetch_add(counters.pkt_tx.into(), Relaxed);
             self.resent.fetch_add(counters.pkt_rtx.into(), Relaxed);
@@ -61,14 +61,14 @@ impl Ledger {
         self.failures.lock().expect("nobody panics meanwhile")
     }
 
-    /// Records an unexpected failure. It is noted at once, since other threads may now wait for
-    /// ever.
+    /// Records an unexpected failure. The failure is printed at once, since other threads may now
+    /// wait for ever.
     pub fn fail(&self, error: Error) {
         note(&format!("{error:#}"));
         self.failures().push(error);
     }
 
-    /// Whether there was an unexpected failure.
+    /// Returns whether there was an unexpected failure.
     pub fn failed(&self) -> bool {
         !self.failures().is_empty()
     }

@@ -18,16 +18,16 @@ use fastrand::Rng;
 
 use guest::prelude::*;
 
-/// Bytes per call of bulk traffic.
+/// Number of bytes per call of bulk traffic.
 const CHUNK: usize = 1 << 16;
 
-/// The longest message of a dialogue.
+/// Number of bytes of the longest message of a dialogue.
 const LONGEST: usize = 400;
 
 /// The length of a client's order, bytes.
 const ORDER: usize = 17;
 
-/// How long either end waits for the other: twice the longest silence of a live connection.
+/// The time that either end waits for the other: twice the longest silence of a live connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Limits the time that calls on a connection wait, in case the peer is gone without a reset.
@@ -48,9 +48,9 @@ pub fn set_patience(connection: &Socket) -> Result<()> {
 enum Order {
     /// Send every byte back, inverted.
     Echo,
-    /// Receive a pattern and send back its length.
+    /// Receive a pattern, and send back its length.
     Take { seed: u64 },
-    /// Receive a pattern, and send one of this length at the same time.
+    /// Receive a pattern, and send a pattern of `length` bytes at the same time.
     Exchange { seed: u64, length: u64 },
 }
 

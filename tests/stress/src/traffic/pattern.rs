@@ -30,7 +30,7 @@ impl Pattern {
         }
     }
 
-    /// Returns the next bytes: at least one, at most `most`.
+    /// Returns the next bytes of the pattern: at least one, at most `most`.
     fn next(&mut self, most: usize) -> &[u8] {
         if self.at == BLOCK {
             self.rng.fill(&mut self.block);
@@ -42,7 +42,7 @@ impl Pattern {
         &self.block[from..self.at]
     }
 
-    /// Writes the next bytes.
+    /// Fills `bytes` with the next bytes of the pattern.
     pub fn fill(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
             let next = self.next(bytes.len());
@@ -52,7 +52,7 @@ impl Pattern {
         }
     }
 
-    /// Checks that `bytes` are the next ones.
+    /// Checks that `bytes` are the next bytes of the pattern.
     ///
     /// # Errors
     /// If one differs, with its position.
@@ -69,7 +69,7 @@ impl Pattern {
         Ok(())
     }
 
-    /// Returns how many bytes were generated or checked.
+    /// Returns the number of bytes that were generated or checked.
     pub fn passed(&self) -> u64 {
         self.passed
     }
