@@ -109,14 +109,15 @@ pub(crate) fn note_departure() {
 pub(crate) struct DeviceGeneration(AtomicU64);
 
 impl DeviceGeneration {
-    /// Checks as [`present`], without a search if no device has been removed since the last one.
+    /// Checks as [`present`] does, but without a search if no device has been removed since the
+    /// last search.
     ///
     /// # Errors
     ///
     /// `ENODEV`.
     #[inline]
     pub(crate) fn check(&self, net: &Net, ifindex: u32) -> Result {
-        // Read before the search, so that a removal during the search is noticed.
+        // The number is read before the search, so that a removal during the search is noticed.
         let departures = DEPARTURES.load(Acquire);
         let known = u64::from(departures) << 32 | u64::from(ifindex);
         if self.0.load(Relaxed) != known {
@@ -136,8 +137,8 @@ pub(crate) fn interface(sock: &RawSock, bound: u32, peer: u32) -> u32 {
         .unwrap_or(0)
 }
 
-/// Returns a socket's own address: that of the interface through which it is bound or connected, or
-/// no MAC address if that does not exist.
+/// Returns a socket's own address: that of the interface through which the socket is bound or
+/// connected, or no MAC address if that interface does not exist.
 pub(crate) fn local(net: &Net, port: u16, ifindex: u32) -> Address {
     let section = rcu::Read::enter();
     let mac = Device::find(net, ifindex, &section)

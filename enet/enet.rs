@@ -7,7 +7,7 @@
 //! memory or clocks. The files here own buffers, locks, timers and wake-ups, and move the bytes.
 //! `rust/` has the unsafe code for that.
 
-// Types that only mark variance are longer than it likes.
+// Clippy takes types that only mark variance for complex ones.
 #![allow(clippy::type_complexity)]
 
 use kernel::prelude::*;
@@ -51,7 +51,7 @@ module! {
     authors: ["The enet authors"],
     description: "PF_ENET: datagrams (EDP) and reliable streams (ESP) straight on Ethernet",
     license: "GPL",
-    // The last two are for mapped sockets: opening one loads the module through them.
+    // The last two aliases are for mapped sockets: opening one loads the module through them.
     alias: ["net-pf-28", "net-pf-2-proto-259-type-1", "net-pf-10-proto-259-type-1"],
 }
 
@@ -85,7 +85,7 @@ impl kernel::Module for Enet {
             parameters::edp_type(),
             parameters::esp_type(),
         );
-        // The reverse of the order above: later registrations use earlier ones.
+        // Later registrations use earlier ones, so this order is the reverse of the order above.
         let esp = ProtocolRegistration::new(family, module)?;
         let edp = ProtocolRegistration::new(family, module)?;
         let sysctl = net::sysctl::Root::new(module)?;
@@ -97,8 +97,8 @@ impl kernel::Module for Enet {
         let esp_frames =
             packet_type::Registration::with_gro::<stream::runs::Runs>(esp_type, module)?;
         let edp_frames = packet_type::Registration::new(edp_type, module)?;
-        // The last two let programs create sockets, which hold the module. After the first of them,
-        // no step may fail for lack of memory or because of parameters.
+        // The last two registrations let programs create sockets, which hold the module. After the
+        // first of them, no step may fail for lack of memory or because of parameters.
         let mapped = inet::Prepared::new(uapi::IPPROTO_ENET, module)?;
         let family = FamilyRegistration::new(family, module).inspect_err(|_| {
             pr_err!(

@@ -160,7 +160,8 @@ impl From<esp::DropReason> for DropReason {
     }
 }
 
-/// Reports a packet that is dropped because `sock` does not accept it. Its note has its origin.
+/// Reports a packet that is dropped because `sock` does not accept it. The note of `skb` has the
+/// packet's origin.
 #[cold]
 #[inline(never)]
 pub(crate) fn esp_drop(sock: &Sock<Esp>, skb: &Buffer, reason: DropReason) {
@@ -185,7 +186,7 @@ pub(crate) fn esp_frame_drop(skb: &Buffer, device: &Device, reason: DropReason) 
     trace::esp_drop::<Esp>(device.net(), None, &packet, reason);
 }
 
-/// Reports a dropped datagram; `header` if its header is complete.
+/// Reports a dropped datagram; `header` is its header, if that is complete.
 #[cold]
 #[inline(never)]
 pub(crate) fn edp_drop(

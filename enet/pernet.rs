@@ -27,7 +27,7 @@ const LISTENER_BITS: u32 = 8;
 pub(crate) struct NetState {
     /// The settings of `/proc/sys/esp`.
     pub(crate) sysctl: Arc<Settings>,
-    /// EDP sockets by local port; received datagrams are looked up here, too.
+    /// EDP sockets by local port, in which received datagrams are looked up.
     pub(crate) edp_ports: Ports<Edp, LookupLink>,
     /// Capabilities that other hosts reported.
     pub(crate) edp_peers: Peers,

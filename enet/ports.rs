@@ -26,7 +26,8 @@ const DESTINATIONS: usize = 256;
 pub(crate) struct Ports<P: Protocol, L: Link> {
     /// The sockets that own a port, in the bucket of its number.
     pub(crate) sockets: Table<P, L>,
-    /// Changed together with the table, whose lock is held; this lock is a leaf.
+    /// The ports that are taken. They change together with the table, whose lock is held; this lock
+    /// is a leaf.
     taken: BhLock<Taken>,
 }
 
@@ -36,7 +37,7 @@ struct Taken {
     bits: BitmapVec,
     /// Ports whose owners all took them to connect: further such owners may share them.
     shared: BitmapVec,
-    /// By destination: how far the search for a port has advanced.
+    /// By destination: the offset to which the search for a port has advanced.
     moved: [u16; DESTINATIONS],
 }
 
@@ -75,9 +76,9 @@ impl<P: Protocol, L: Link> Ports<P, L> {
 pub(crate) struct Binding {
     port: AtomicU16,
     ifindex: AtomicU32,
-    /// `bind` named the port, so it stays when the socket is disconnected.
+    /// Whether `bind` named the port, which then stays when the socket is disconnected.
     asked_for: AtomicBool,
-    /// The port was released, and is only shown until the socket takes another.
+    /// Whether the port was released, and is only shown until the socket takes another.
     lapsed: AtomicBool,
 }
 
@@ -127,13 +128,13 @@ impl Binding {
         self.ifindex.store(0, Relaxed);
     }
 
-    /// Returns the local port, 0 if the socket has never had one.
+    /// Returns the local port; 0 if the socket has never had one.
     #[inline]
     pub(crate) fn port(&self) -> u16 {
         self.port.load(Relaxed)
     }
 
-    /// Returns the interface bound to, 0 for all.
+    /// Returns the interface that the socket is bound to; 0 for all.
     #[inline]
     pub(crate) fn ifindex(&self) -> u32 {
         self.ifindex.load(Relaxed)

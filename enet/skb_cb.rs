@@ -133,12 +133,12 @@ impl Sequenced for TxCb {
 pub(crate) struct Unread {
     /// Offset of the first byte.
     pub(crate) start: u32,
-    /// Offset of their end; bytes after it do not belong to the stream.
+    /// Offset of the end of these bytes; bytes after it do not belong to the stream.
     pub(crate) end: u32,
 }
 
 impl Unread {
-    /// Returns their number.
+    /// Returns the number of these bytes.
     #[inline]
     pub(crate) fn len(self) -> usize {
         self.end.saturating_sub(self.start) as usize
@@ -159,7 +159,7 @@ impl Unread {
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) bytes: Unread,
-    /// The record ends with these bytes.
+    /// Whether the record ends with these bytes.
     pub(crate) ends: bool,
 }
 

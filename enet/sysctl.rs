@@ -19,20 +19,20 @@ use core::sync::atomic::{
 };
 use kernel::{str::CStr, sync::Arc};
 
-/// Packets; above 32767, serial numbers could not be compared.
+/// Packets. Above 32767, serial numbers could not be compared.
 const BURST_LENGTH: RangeInclusive<u16> = 1..=0x7fff;
-/// Packets; a grant is a byte on the wire.
+/// Packets. A grant is a byte on the wire.
 const MOST_GRANTED: u16 = 0xff;
 /// Microseconds. Below 10, every packet would be requested again while in flight; after 1 s, the
 /// peer may be considered dead.
 const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
-/// Microseconds: at least twice the delay of an acknowledgement that waits for data, at most a
+/// Microseconds: at least twice the delay of an acknowledgement that waits for data, and at most a
 /// second.
 const RETRANSMISSION_TIME_MIN: RangeInclusive<u32> = 2_000..=1_000_000;
 /// A value of `checksum`: the link speed of a connection's device decides.
 const BY_SPEED: u32 = 2;
-/// Mbit/s. From this speed on, 16-bit sequence numbers wrap within less than 80 ms, by which a
-/// frame may be delayed.
+/// Mbit/s. From this speed on, 16-bit sequence numbers wrap within less than 80 ms, and a frame may
+/// be delayed for longer.
 const FAST: u32 = 10_000;
 /// Milliseconds, up to a day.
 pub(crate) const USER_TIMEOUT: RangeInclusive<u32> = 100..=86_400_000;
@@ -42,9 +42,9 @@ pub(crate) struct Settings {
     live: Arc<Live>,
     /// Returns the kernel's buffer limits for a new socket.
     new_limits: fn() -> Result<Limits>,
-    /// Bytes; 0 if never written.
+    /// The size of a send buffer, bytes; 0 if never written.
     send_buffer: AtomicU32,
-    /// Bytes; 0 if never written.
+    /// The size of a receive buffer, bytes; 0 if never written.
     receive_buffer: AtomicU32,
     /// Whether mapped sockets use ESP: 0 or 1.
     mapped: AtomicU32,
@@ -52,14 +52,14 @@ pub(crate) struct Settings {
 
 /// The settings that packet processing reads.
 pub(crate) struct Live {
-    /// Incremented after every change; never 0 at first.
+    /// Incremented after every change of the settings. Starts at 1, as [`Seen`] 0 stands for none.
     changes: AtomicU32,
     window: AtomicU64,
-    /// Microseconds.
+    /// The setting `round_trip_time`, microseconds.
     round_trip_time: AtomicU32,
-    /// Microseconds.
+    /// The setting `retransmission_time_min`, microseconds.
     retransmission_time_min: AtomicU32,
-    /// Milliseconds.
+    /// The setting `user_timeout`, milliseconds.
     user_timeout: AtomicU32,
     /// Whether new connections ask for checksums: 0, 1 or [`BY_SPEED`].
     checksum: AtomicU32,

@@ -9,14 +9,14 @@ pub(crate) const IPPROTO_ENET: u16 = 259;
 pub(crate) const SOL_EP: i32 = 0x4550;
 /// The level in the first header of 2006; Linux has since given the number to another protocol.
 const SOL_EP_2006: i32 = 285;
-/// Control message of that level: a report from the error queue.
+/// Control message of the level [`SOL_EP`]: a report from the error queue.
 pub(crate) const EP_RECVERR: i32 = 3;
 
-/// Option of that level, numbered as `SO_ZEROCOPY`, which the kernel refuses on sockets of other
-/// families.
+/// Option of the level [`SOL_EP`], numbered as `SO_ZEROCOPY`, which the kernel refuses on sockets
+/// of other families.
 pub(crate) const EP_SO_ZEROCOPY: i32 = 60;
 
-/// Returns whether `level` is that of both protocols' options.
+/// Returns whether `level` is the level of both protocols' options.
 pub(crate) fn is_own_level(level: i32) -> bool {
     level == SOL_EP || level == SOL_EP_2006
 }

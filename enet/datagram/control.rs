@@ -137,8 +137,8 @@ pub(crate) fn ask(device: &Device, nonce: Nonce, to: Mac, net_state: &NetState) 
     }
 }
 
-/// Allocates a buffer with `header` and room for the message of its length, if that fits a frame of
-/// `device`.
+/// Allocates a buffer with `header` and room for the message of the length that the header states,
+/// if that fits a frame of `device`.
 fn message(device: &Device, header: &Header) -> Result<Skb, DropReason> {
     if u32::from(header.len) > wire::mtu(device.mtu(), header.has_checksum) {
         return Err(DropReason::Malformed);

@@ -47,7 +47,7 @@ pub(super) fn no_more(sock: &Sock<Edp>) {
     if sock.shared().corked.load(Relaxed) {
         let mut guard = sock.lock();
         let pending = guard.locked().state;
-        // There is no call to return an error from.
+        // No call waits here for an error.
         let _ = push(sock, pending);
         sock.shared().corked.store(false, Relaxed);
     }
@@ -69,8 +69,8 @@ fn append(
     pending.skb.put_from(msg, len)
 }
 
-/// Allocates an empty datagram with room for the largest, for the destination of the call that
-/// begins it.
+/// Allocates an empty datagram with room for the largest one, for the destination of the call that
+/// begins the datagram.
 fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<Pending> {
     let mut to = Edp::destination(sock, msg)?;
     let with_checksum = sock.shared().sums.load(Relaxed);

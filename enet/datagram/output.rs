@@ -76,7 +76,8 @@ pub(super) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
     })
 }
 
-/// How often a datagram gets a port while other threads dissolve the socket's association.
+/// The number of times that a datagram gets a port while other threads dissolve the socket's
+/// association.
 const BINDINGS: usize = 16;
 
 impl Edp {

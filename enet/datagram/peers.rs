@@ -24,11 +24,11 @@ use kernel::alloc::KVec;
 /// Number of buckets, each of which holds some peers.
 const BUCKETS: usize = 64;
 
-/// What a namespace knows of other hosts.
+/// The reports of other hosts that a namespace knows.
 pub(crate) struct Peers {
     /// Key of the hash that chooses a peer's bucket.
     secret: Secret,
-    /// The lock is a leaf.
+    /// The peers, by bucket; the lock is a leaf.
     buckets: BhLock<KVec<Bucket>>,
     /// The time at which the next answer would be due at the steady rate.
     answers: AtomicU64,

@@ -15,7 +15,7 @@ use crate::{
 };
 use core::sync::atomic::AtomicBool;
 
-/// The protocol.
+/// The protocol EDP.
 pub(crate) struct Edp;
 
 /// Counters of one socket, as `EDP_SO_STATS` reports them.
@@ -33,12 +33,13 @@ pub(crate) struct Shared {
     pub(crate) binding: Binding,
     pub(crate) peer: Peer,
     pub(crate) stats: Stats,
-    /// A datagram is pending.
+    /// Whether a datagram is pending.
     pub(super) corked: AtomicBool,
     pub(super) device: DeviceGeneration,
     /// Whether sent datagrams have a checksum (`EDP_SO_CHECKSUM`).
     pub(super) sums: AtomicBool,
-    /// EZDP: the payload of every send call is not copied and stays in place until it is sent.
+    /// Whether this is an EZDP socket: the payload of every send call is not copied, and stays in
+    /// place until it is sent.
     pub(super) always_in_place: bool,
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct Pending {
     pub(super) room: usize,
 }
 
-/// Returns the interface that a socket is tied to, 0 if to none.
+/// Returns the interface that a socket is tied to; 0 if to none.
 pub(crate) fn tie(sock: &Sock<Edp>) -> u32 {
     let shared = sock.shared();
     let peer = shared.peer.get().map_or(INTERFACE_ANY, |peer| peer.ifindex);

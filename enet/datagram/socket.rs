@@ -102,7 +102,8 @@ impl Operations for Edp {
         let mut peer = Address::parse(address)?;
         peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
         let _guard = sock.lock();
-        // In one read section with the change, so that the removal of the device finds it.
+        // One read section has the check of the device and the change of the peer, so that the
+        // removal of the device finds the socket.
         let section = rcu::Read::enter();
         usable(Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?)?;
         if peer.mac.is_group() {
@@ -160,7 +161,7 @@ impl Operations for Edp {
                     let device = Device::find(sock.net(), tie(sock), &section).ok_or(ENODEV)?;
                     largest(sock, device)
                 };
-                // May wait for the user's memory; no read section is open here.
+                // The write may wait for the user's memory; no read section is open here.
                 value.write_u32(bytes)
             }
             EDP_SO_STATS => {

@@ -10,7 +10,7 @@ use crate::{
     net::{message::Message, rcu, skb::Skb, sock::Sock, uapi},
 };
 
-/// A datagram, as known before the socket is locked.
+/// A datagram's properties that are known before the socket is locked.
 struct Datagram {
     to: Address,
     len: usize,
@@ -26,7 +26,7 @@ pub(super) fn is_wanted(sock: &Sock<Edp>, msg: &Message<'_>) -> bool {
     (always || msg.asks_in_place()) && msg.may_stay_in_place(sock)
 }
 
-/// Sends a datagram in place. It is copied if it spans more pages than a buffer can refer to.
+/// Sends a datagram in place. If it spans more pages than a buffer can refer to, it is copied.
 pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
     let (to, with_checksum, headroom) = Edp::prepare(sock, msg, len)?;
     let datagram = Datagram {
@@ -58,7 +58,7 @@ pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
 }
 
 impl Datagram {
-    /// Returns the whole datagram: in `skb`, or in a buffer with a copy of it.
+    /// Returns the whole datagram: in `skb`, or in a buffer with a copy of the payload.
     fn fill(&self, sock: &Sock<Edp>, mut skb: Skb, msg: &mut Message<'_>) -> Result<Skb> {
         let header = Edp::header(sock, &self.to, self.len, self.with_checksum)?.emit();
         if !skb.put(&header) {

@@ -290,7 +290,7 @@ fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error
         attempt.stands()?;
         Attempt::new(attempt.name(), attempt.to)
     };
-    // TCP is connecting already; this waits for it.
+    // TCP is connecting already; this call waits for it.
     match call.connect(name.name(), nonblocking) {
         Err(EALREADY) => Err(pending),
         other => other,

@@ -17,7 +17,7 @@ const MOST: usize = 256;
 /// A rule.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// The control group, 0 for all.
+    /// The control group; 0 for all.
     group: u64,
     allows: bool,
     network: Ipv4Addr,

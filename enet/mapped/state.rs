@@ -31,7 +31,7 @@ pub(super) enum Phase {
     Listening,
 }
 
-/// Bytes of the longest address that is stored: `struct sockaddr_in6`.
+/// Number of bytes of the longest address that is stored: `struct sockaddr_in6`.
 const NAME_MAX: usize = 28;
 
 /// An attempt to connect that TCP may have to repeat.
@@ -83,15 +83,15 @@ impl Attempt {
 /// The state of a mapped socket.
 pub(crate) struct Record {
     phase: AtomicU8,
-    /// The connection was accepted.
+    /// Whether ESP has accepted the connection.
     accepted: bool,
-    /// `connect` has reported the connection.
+    /// Whether `connect` has reported the connection.
     told: AtomicBool,
-    /// TCP's SYN was sent instead of ESP's, and no `connect` has reported that yet.
+    /// Whether TCP's SYN was sent instead of ESP's, and no `connect` has reported that yet.
     switched: AtomicBool,
-    /// Which protocol `accept` asks first.
+    /// Whether `accept` asks TCP first next time.
     turn: AtomicBool,
-    /// Locked to decide; sleeps.
+    /// The attempt to connect, if there is one. The lock is held to decide, and sleeps.
     attempt: Pin<KBox<Mutex<Option<Attempt>>>>,
 }
 

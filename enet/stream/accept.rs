@@ -30,22 +30,21 @@ const HALF_OPEN: usize = 0;
 /// The list of established connections, in the order of establishment.
 const READY: usize = 1;
 
-/// How long half-open children must have filled the backlog before SYNs are answered with cookies,
-/// nanoseconds. Clients that connect in a burst complete the handshake sooner, and retransmit their
-/// SYNs.
+/// The time for which half-open children must have filled the backlog before SYNs are answered with
+/// cookies, nanoseconds. Clients that connect in a burst complete the handshake sooner, and
+/// retransmit their SYNs.
 const GRACE: u64 = 10_000_000;
 
-/// For this long after a cookie, the above delay is not required, nanoseconds, as a flood
-/// continues.
+/// The time after a cookie in which [`GRACE`] is not required, nanoseconds, as a flood continues.
 const ALERT: u64 = 1_000_000_000;
 
 /// The treatment of a SYN.
 pub(super) enum Admission {
-    /// A child answers it.
+    /// A child answers the SYN.
     Child,
-    /// A cookie answers it; no state is kept.
+    /// A cookie answers the SYN; no state is kept.
     Cookie,
-    /// It is dropped.
+    /// The SYN is dropped.
     Refused,
 }
 
@@ -57,7 +56,7 @@ pub(super) struct Queue<P: Offspring> {
     children: SockLists<P, 2, ChildLink>,
     half_open: usize,
     ready: usize,
-    /// Since when half-open children have filled the backlog, as seen by SYNs.
+    /// The time since which half-open children have filled the backlog, as seen by SYNs.
     full_since: Option<u64>,
     /// The time of the last cookie.
     last_cookie: Option<u64>,
@@ -68,7 +67,8 @@ pub(super) struct Queue<P: Offspring> {
 /// Maximum backlog; the kernel has already limited it to `net.core.somaxconn`.
 const MOST: usize = 65535;
 
-/// Returns the number of children of a kind that a backlog permits: one more, as in the kernel.
+/// Returns the number of children of a kind that a backlog permits: one more than the backlog, as
+/// in the kernel.
 fn limit_for(backlog: u32) -> usize {
     (backlog as usize + 1).min(MOST)
 }

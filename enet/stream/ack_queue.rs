@@ -62,14 +62,14 @@ pub(super) struct AckQueue<P: Scheduled> {
     speed: AtomicU32,
 }
 
-/// The speed is not known. A device that reports none has 0.
+/// The value of an unknown speed; a device that reports none has 0.
 const UNASKED: u32 = u32::MAX;
 
 struct Waiting<P: Scheduled> {
-    /// Boxed: it is too large to be moved on the stack of a softirq.
+    /// The order of turns, boxed because it is too large to be moved on the stack of a softirq.
     order: KBox<esp::AckQueue>,
     sockets: SockLists<P, LISTS>,
-    /// The time for which the timer is armed; `u64::MAX` if it is not.
+    /// The time for which the timer is armed; `u64::MAX` if it is not armed.
     armed: u64,
 }
 
@@ -96,7 +96,7 @@ impl Due {
         self.0
     }
 
-    /// Returns whether either is due.
+    /// Returns whether a turn is due by `self` or by `other`.
     #[inline]
     pub(super) fn or(self, other: Due) -> Due {
         Due(self.0 || other.0)
@@ -230,7 +230,7 @@ impl<P: Scheduled> QueueEntry<P> {
         }
     }
 
-    /// Returns the queue.
+    /// Returns the queue that the entry is in.
     pub(super) fn queue(&self) -> &Shared<P> {
         &self.queue
     }
@@ -351,7 +351,8 @@ pub(super) struct Arrivals([Arrival; 16]);
 /// Packets that arrive sooner than this after the last noted one are not noted, nanoseconds.
 const GRAIN: u64 = 20_000;
 
-/// On a cache line of its own, since different processors serve different devices.
+/// The time of the last packet, on a cache line of its own, since different processors serve
+/// different devices.
 #[derive(Default)]
 #[repr(align(64))]
 struct Arrival(AtomicU64);
@@ -377,7 +378,7 @@ impl Arrivals {
 
 /// The ACK queues of a namespace, one for each device that a connection uses.
 pub(crate) struct AckQueues<P: Scheduled> {
-    /// By interface index.
+    /// The queues, by interface index.
     queues: BhLock<RBTree<u32, Shared<P>>>,
     arrivals: Arc<Arrivals>,
     live: Arc<Live>,
@@ -424,8 +425,8 @@ impl<P: Scheduled> AckQueues<P> {
         Ok(queue)
     }
 
-    /// Returns whether a connection has asked for the queue of the device. If not, any that does so
-    /// later sees the caller's earlier changes.
+    /// Returns whether a connection has asked for the queue of the device. If none has, a
+    /// connection that asks later sees the caller's earlier changes.
     pub(super) fn has(&self, ifindex: u32) -> bool {
         self.queues.lock().get(&ifindex).is_some()
     }

@@ -27,8 +27,8 @@ use crate::{
 use core::{mem, sync::atomic::Ordering::Relaxed};
 use kernel::ffi::c_long;
 
-/// Windows that the send buffer holds. TCP keeps twice the congestion window, which is the data in
-/// flight; here that is two windows.
+/// The number of windows that the send buffer holds. TCP keeps twice the congestion window, which
+/// is the data in flight; here that is two windows.
 const WINDOWS_IN_BUFFER: u32 = 4;
 
 /// Ends the data that `MSG_MORE` announced, at the end of a file.
@@ -79,7 +79,7 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         if let Some((_, connection)) = parts(&mut guard.locked()) {
             connection.queue_entry.refresh(&mut connection.engine);
         }
-        // A timestamped send does not wait for the next one to fill its packet.
+        // A send with a timestamp does not wait for the next one to fill its packet.
         let more = flags & uapi::MSG_MORE != 0 && wish.is_nothing();
         result = queue_message(
             call,
@@ -266,7 +266,7 @@ fn queue_message(
         )?;
         *sent = sent.saturating_add(taken);
         if *sent < len {
-            // Continue to copy while packets are in flight. All but the last packet may be sent;
+            // Continues to copy while packets are in flight. All but the last packet may be sent;
             // the last one would have to carry the message's end (S6).
             connection.engine.hold_last(true);
             push(&mut esp, timer::now());
@@ -325,9 +325,9 @@ fn go_on(esp: &mut LockedEsp<'_>, sent: usize) -> Result {
 /// The progress of a receive call.
 struct Progress {
     copied: usize,
-    /// Offset of a peek from the first unread byte.
+    /// Offset of a peek from the first unread byte, in bytes.
     offset: usize,
-    /// Bytes with which the call can return.
+    /// Number of bytes with which the call can return.
     target: usize,
     len: usize,
     flags: i32,
@@ -349,7 +349,7 @@ impl Progress {
         self.flags & uapi::MSG_PEEK != 0
     }
 
-    /// Bytes in the queue that the call has passed and leaves there.
+    /// Returns the number of bytes in the queue that the call has passed and leaves there.
     fn passed(&self) -> usize {
         if self.peeks() {
             self.offset.saturating_add(self.copied)
@@ -589,7 +589,7 @@ fn peek(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
     Ok(())
 }
 
-/// Copies up to `there` bytes from `start`; with `MSG_TRUNC` it discards them, as TCP does.
+/// Copies up to `there` bytes from `start`; with `MSG_TRUNC`, discards them, as TCP does.
 #[inline]
 fn copy(
     sock: &Sock<Esp>,

@@ -6,7 +6,6 @@
 //! leaves a 32-bit mark in a table of fixed size, where it replaces the mark at the same index. A
 //! flood of clients that answer cookies therefore shortens the time in which copies are recognized,
 //! and costs no memory.
-//! known, and costs no memory.
 
 use crate::esp::cookie::MARKS;
 use crate::net::errno::prelude::*;

@@ -19,7 +19,7 @@ use crate::{
 /// the memory of a record is bounded like its length.
 const MOST_WASTE: u32 = 4;
 
-/// Capacity of the buffer for such parts, in bytes.
+/// Capacity of the buffer for copied parts, in bytes.
 const COLLECTED: usize = 2_048;
 
 /// Drops a packet that `sock` does not accept.
@@ -34,7 +34,7 @@ pub(super) fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
 #[derive(Clone, Copy)]
 pub(super) struct Packets {
     pub(super) count: u16,
-    /// Payload bytes of each packet except the last.
+    /// Number of payload bytes of each packet except the last.
     size: u16,
 }
 
@@ -90,7 +90,8 @@ pub(super) fn deliver(
     }
 }
 
-/// Delivers as [`deliver`], for a connection with records.
+/// Delivers as [`deliver`] does, for a connection with records. Out of line, so that streams only
+/// pay for a branch.
 // Out of line, so that streams only pay for a branch.
 #[cold]
 #[inline(never)]

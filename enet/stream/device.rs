@@ -48,10 +48,10 @@ pub(crate) fn tell(net_state: &NetState, ifindex: u32) {
             }
         });
     };
-    // Repeat until there is none: a walk may miss some. The loop ends, as connections created from
-    // now on already count as informed: see `begin`. A connection that is listed at this moment is
-    // found by the walk, or finds the device's new state when it examines it: the fences are in
-    // `Map`.
+    // Repeats until the walk finds none, as a walk may miss some. The loop ends, as connections
+    // created from now on already count as informed: see `begin`. A connection that is listed at
+    // this moment is found by the walk, or finds the device's new state when it examines it: the
+    // fences are in `Map`.
     while net_state.esp_connections.for_each_held(is_new, tell) {}
 }
 

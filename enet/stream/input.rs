@@ -490,7 +490,8 @@ fn answer(
 ) -> Result<(), DropReason> {
     let listener = esp.sock();
     let net_state = NetState::of(listener.net());
-    // Checked before a place is taken, which every later error path would have to return.
+    // The options are checked before a place is taken, which every later error path would have to
+    // return.
     if !takes(listener, options) {
         output::send_reset(device, peer.mac, syn, 0);
         return Err(DropReason::NoSocket);

@@ -8,7 +8,7 @@ use crate::net::errno::prelude::*;
 use crate::net::limits;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Memory of a connection, besides the data in its write queue, in bytes, rounded up.
+/// Memory of a connection without the data in its write queue, in bytes, rounded up.
 const CONNECTION: usize = 4096;
 
 /// Memory of all orphans, in bytes. As in TCP, the limit applies to the whole machine: further
@@ -32,7 +32,7 @@ impl<P: Offspring> Parent<P> {
 
 /// The life of a connection.
 pub(super) struct Life<P: Offspring> {
-    /// The queue, if it is a half-open child.
+    /// The listener's queue, if the connection is a half-open child.
     parent: Option<Parent<P>>,
     /// The error that every later call reports, if the connection ended with one.
     ended: Option<Error>,
@@ -65,7 +65,7 @@ impl<P: Offspring> Life<P> {
         self.parent.take()
     }
 
-    /// Returns whether the connection can enter the accept queue, if it is a half-open child.
+    /// Returns whether the connection, if it is a half-open child, can enter the accept queue.
     pub(super) fn can_be_accepted(&self) -> bool {
         let parent = self.parent.as_ref();
         parent.is_none_or(|parent| parent.queue().lock().has_room())
@@ -97,7 +97,7 @@ impl<P: Offspring> Life<P> {
 
 impl<P: Offspring> Drop for Life<P> {
     fn drop(&mut self) {
-        // Checked to spare processors that close connections the contention for the counter.
+        // This check spares processors that close connections the contention for the counter.
         if self.orphaned != 0 {
             ORPHANED.fetch_sub(self.orphaned, Relaxed);
         }

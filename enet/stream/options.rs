@@ -105,7 +105,8 @@ fn set_user_timeout(sock: &Sock<Esp>, millis: u32) -> Result {
     Ok(())
 }
 
-/// Sets it for a mapped socket, whose program may ask for any time: the nearest valid one.
+/// Sets `ESP_SO_USER_TIMEOUT` for a mapped socket, whose program may ask for any time: sets the
+/// nearest valid one.
 pub(crate) fn adopt_user_timeout(sock: &Sock<Esp>, millis: u32) {
     let millis = match millis {
         0 => 0,

@@ -202,8 +202,8 @@ pub(super) fn fail(esp: &mut LockedEsp<'_>, error: Error) {
     over(esp);
 }
 
-/// Ends the connection as [`fail`], with an error that every later call reports. As in TCP, a
-/// mapped connection reports it once.
+/// Ends the connection as [`fail`] does, with an error that every later call reports. A mapped
+/// connection reports the error once, as in TCP.
 pub(super) fn fail_for_good(esp: &mut LockedEsp<'_>, error: Error) {
     if esp.state.mapped.is_none() {
         if let Some(connection) = esp.state.connection() {
@@ -236,7 +236,7 @@ pub(super) fn over(esp: &mut LockedEsp<'_>) {
         connection.sending.discard(sock, unacknowledged);
         connection.disarm(sock);
         if let Some(parent) = connection.life.take_parent() {
-            // A child that failed before it was accepted.
+            // This is a child that failed before it was accepted.
             drop(parent.queue().lock().take(sock));
             ends = true;
         }

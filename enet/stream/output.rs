@@ -55,14 +55,14 @@ pub(super) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
     due
 }
 
-/// Transmits as [`transmit`]; if a turn is due, the timer of the ACK queue serves it.
+/// Transmits as [`transmit`] does; if a turn is due, the timer of the ACK queue serves it.
 #[inline]
 pub(super) fn push(esp: &mut LockedEsp<'_>, now: u64) {
     let due = transmit(esp, now);
     serve_by_timer(esp, due, now);
 }
 
-/// Wakes the reader, even below `SO_RCVLOWAT`: no more data comes until it makes room.
+/// Wakes the reader, even below `SO_RCVLOWAT`: no more data comes until the reader makes room.
 #[cold]
 #[inline(never)]
 fn ask_for_room(sock: &Sock<Esp>) {
@@ -77,7 +77,7 @@ fn poll(connection: &mut Connection, now: u64) -> Option<Transmit> {
     let Connection {
         engine, sending, ..
     } = connection;
-    // Saves the call.
+    // This check saves the call.
     if engine.has_nothing_to_send() {
         return None;
     }
@@ -141,7 +141,7 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
         let count = u32::from(packet.count());
         left = left.wrapping_add(count);
         if sent.is_err() {
-            // This counts as lost on the wire: the protocol retransmits it.
+            // The packet counts as lost on the wire: the protocol retransmits it.
             let stats = &mut connection.engine.stats;
             stats.tx_err = stats.tx_err.wrapping_add(count);
             let statistics = connection.queue_entry.statistics();
@@ -330,8 +330,8 @@ pub(super) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
     }
 }
 
-/// Tells the peer that the connection has ended, from the address `from` under which it knows the
-/// device. `mask` is that of the packet's checksum.
+/// Tells the peer that the connection has ended, from the address `from` under which the peer knows
+/// the device. `mask` is the mask of the packet's checksum.
 pub(super) fn send_farewell(
     sock: &Sock<Esp>,
     device: &Device,
@@ -346,7 +346,7 @@ pub(super) fn send_farewell(
     }
     if let Ok(skb) = empty(device, header, mask) {
         events::esp_sent(sock, &skb, 0);
-        // A peer that misses this times out.
+        // If this packet is lost, the peer times out.
         let _ = device.send_as(skb, parameters::esp_type(), Some(from), to);
     }
 }
@@ -364,7 +364,7 @@ pub(super) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Opt
     }
 }
 
-/// Answers a packet without a socket. Its checksum has `mask`, and so has that of the answer.
+/// Answers a packet without a socket. Its checksum has `mask`, and so has the answer's.
 pub(super) fn send_reset(device: &Device, to: Mac, header: &Header, mask: u32) {
     if let Some(reset) = esp::reset_for(header) {
         let peer = Address {

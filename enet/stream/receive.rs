@@ -9,9 +9,10 @@ use crate::{
 };
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU8, Ordering::Relaxed};
 
-/// An acknowledgement waits for data to carry it, or for the reader to sleep.
+/// Bit of [`Unread`]: an acknowledgement waits for data to carry it, or for the reader to sleep.
 const FALL_ASLEEP: u8 = 1;
-/// An acknowledgement that opens the peer's window is withheld until the reader makes room.
+/// Bit of [`Unread`]: an acknowledgement that opens the peer's window is withheld until the reader
+/// makes room.
 const MAKE_ROOM: u8 = 2;
 
 /// The least memory of a frame besides its payload, in bytes: descriptor and shared info.
@@ -29,13 +30,13 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    /// Returns the number.
+    /// Returns the number of unread bytes, or the length of the accept queue.
     #[inline]
     pub(crate) fn count(&self) -> u32 {
         self.count.load(Relaxed)
     }
 
-    /// Sets the number.
+    /// Sets the number of unread bytes, or the length of the accept queue.
     #[inline]
     pub(super) fn set(&self, count: u32) {
         self.count.store(count, Relaxed);
@@ -59,7 +60,7 @@ impl Unread {
         self.behind.load(Relaxed)
     }
 
-    /// Sets that memory.
+    /// Sets the memory of packets kept behind a hole, in bytes.
     pub(super) fn set_behind(&self, bytes: u32) {
         self.behind.store(bytes, Relaxed);
     }
@@ -82,8 +83,8 @@ impl Unread {
         self.awaited.load(Relaxed) & FALL_ASLEEP != 0
     }
 
-    /// Updates what the engine's acknowledgements wait for. Returns `true` if one begins to wait
-    /// for room.
+    /// Updates the actions that the engine's acknowledgements wait for. Returns `true` if one
+    /// begins to wait for room.
     #[inline]
     pub(super) fn note_awaited(&self, engine: &Connection) -> bool {
         let mut awaited = 0;
@@ -171,9 +172,10 @@ impl Promise {
 pub(super) struct Receiving {
     /// Memory of a full packet in the receive queue, in bytes: the most seen so far.
     packet_cost: u32,
-    /// The most memory of a received packet.
+    /// The most memory of a received packet, in bytes.
     largest_seen: u32,
-    /// The peer has shut down its sending direction: reading ends there, whatever happens later.
+    /// Whether the peer has shut down its sending direction: reading ends there, whatever happens
+    /// later.
     peer_ended: bool,
 }
 
@@ -218,8 +220,8 @@ impl Receiving {
         }
     }
 
-    /// Describes as [`room`](Self::room) a queue of records. An arriving record has room of its own
-    /// if no record can be read, since no reader could make room for it.
+    /// Describes a queue of records as [`room`](Self::room) does. An arriving record has room of
+    /// its own if no record can be read, since no reader could make room for it.
     #[cold]
     #[inline(never)]
     pub(super) fn room_of_records(

@@ -218,7 +218,7 @@ fn take(guard: &mut Guard<'_, Esp>) {
     }
 }
 
-/// Returns the bytes of the next record, 0 if there is none: `SIOCINQ`.
+/// Returns the number of bytes of the next record, 0 if there is none: `SIOCINQ`.
 pub(super) fn next_len(sock: &Sock<Esp>) -> u32 {
     let mut guard = sock.lock();
     if sock.shared().unread.count() == 0 {

@@ -26,7 +26,7 @@ use crate::{
 };
 use core::sync::atomic::{AtomicU32, AtomicU8, Ordering::Relaxed};
 
-/// The protocol.
+/// The protocol ESP.
 pub(crate) struct Esp;
 
 /// A locked ESP socket.
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) unread: Unread,
     pub(crate) unacknowledged: Unacknowledged,
     pub(super) promise: Promise,
-    /// Packets dropped because the backlog of the owning task was full.
+    /// Number of packets dropped because the backlog of the owning task was full.
     pub(super) backlog_drops: Counter,
     /// The number of the last device change that the connection was informed of.
     told: AtomicU32,
@@ -51,9 +51,9 @@ pub(crate) struct Shared {
 
 /// A TCP listener whose companion accepts mapped connections in its place.
 pub(crate) struct FrontListener {
-    /// The address that it is bound to.
+    /// The address that the listener is bound to.
     pub(crate) own: InternetEnd,
-    /// Whether it accepts IPv4 connections.
+    /// Whether the listener accepts IPv4 connections.
     pub(crate) takes_v4: bool,
 }
 
@@ -139,7 +139,7 @@ impl Shared {
         self.told.store(change, Relaxed);
     }
 
-    /// Returns the number of the last change that the connection was informed of.
+    /// Returns the number of the last device change that the connection was informed of.
     pub(super) fn told(&self) -> u32 {
         self.told.load(Relaxed)
     }
@@ -169,7 +169,7 @@ pub(crate) struct Connection {
     pub(super) mapped: Option<esp::Mapped>,
     /// The local Ethernet address, as known to the peer.
     pub(super) local: Mac,
-    /// The time for which the socket's timer is armed; `u64::MAX` if it is not.
+    /// The time for which the socket's timer is armed; `u64::MAX` if it is not armed.
     armed: u64,
 }
 
@@ -233,7 +233,7 @@ impl Connection {
     }
 
     /// Arms the socket's timer if the engine needs it earlier than it is armed. Timers are not
-    /// pushed back, which costs more than an early expiry: that is a no-op.
+    /// pushed back, which costs more than an early expiry: early expiry is a no-op.
     #[inline]
     pub(super) fn arm(&mut self, sock: &Sock<Esp>, now: u64) {
         if self.armed <= self.engine.earliest_new_deadline(now) && !self.sending.is_corked() {

@@ -45,7 +45,7 @@ use crate::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// How often the SYN of a mapped connection is sent: an attempt ends after 0.6 s.
+/// The number of times that the SYN of a mapped connection is sent: an attempt ends after 0.6 s.
 const MAPPED_SYN_TRIES: u8 = 2;
 
 static VTABLE: Vtable<Esp> = Vtable::new(b"ESP");
@@ -132,7 +132,7 @@ pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
 
 /// Ends all connections of a namespace that only wait for their peer, at module exit.
 pub(crate) fn end_all(net_state: &NetState) {
-    // Repeat until there is none: connections may be added while others end.
+    // Repeats until the walk finds none: connections may be added while others end.
     while net_state.esp_connections.for_each_held(
         |_| true,
         |sock| {
@@ -215,7 +215,7 @@ impl Esp {
             engine.use_records(largest);
         }
         let mapped = esp.state.mapped.as_mut().map(|mapped| {
-            // TCP is the fallback there, and must not be delayed.
+            // TCP is the fallback of a mapped connection, and must not be delayed.
             engine.set_syn_tries(MAPPED_SYN_TRIES);
             if mapped.source.port == 0 {
                 mapped.source.port = port;
@@ -325,8 +325,8 @@ pub(crate) fn listen_as_companion(call: &Call<'_, Esp>, backlog: u32) -> Result 
     })
 }
 
-/// Makes the socket a listener: `list` sets its state, and puts it where packets find it. Only
-/// changes the backlog if it is a listener.
+/// Makes the socket a listener: `list` sets its state, and puts it where packets find it. If the
+/// socket is a listener already, only changes the backlog.
 ///
 /// # Errors
 ///

@@ -59,14 +59,14 @@ mod next_turn;
 mod shares;
 mod slot;
 
-/// The longest silence of the device while an acknowledgement waits.
+/// The longest silence of the device, in nanoseconds, while an acknowledgement waits.
 ///
 /// Packets of the sender that has the turn arrive a round trip later, and then one after the other.
 /// A longer gap than this, a full packet at 6 Mbit/s, counts as silence.
 pub const IDLE: Nanos = 2 * MILLISECOND;
 
-/// The longest time between two turns while an acknowledgement waits, even if the sender that has
-/// the turn sends slowly.
+/// The longest time between two turns, in nanoseconds, while an acknowledgement waits, even if the
+/// sender that has the turn sends slowly.
 ///
 /// Long enough for a burst of 21 full packets at 20 Mbit/s.
 pub const HOLD: Nanos = 20 * MILLISECOND;
@@ -74,34 +74,35 @@ pub const HOLD: Nanos = 20 * MILLISECOND;
 /// Maximum consecutive turns for which a waiting class may be passed over.
 pub const PASSES: u8 = 3;
 
-/// First turns that a host may have in advance, beyond its turn in each round.
+/// Number of first turns that a host may have in advance, beyond its turn in each round.
 pub const CREDIT: u8 = 8;
 
 /// After the first turn of a long transmission, first turns are given in line until this many have
 /// ended their transmissions.
 pub const IN_LINE: u8 = 8;
 
-/// Parts of a turn. A transmission that ends returns the parts of its turn that it did not use.
+/// Number of parts of a turn. A transmission that ends returns the parts of its turn that it did
+/// not use.
 pub(super) const PARTS: u8 = 16;
 
-/// Rounds that have a list. If a host has more waiting connections, they wait in the backlog for a
-/// place in a round.
+/// Number of rounds that have a list. If a host has more waiting connections, they wait in the
+/// backlog for a place in a round.
 const ROUNDS: u32 = 16;
 
-/// Classes in the order of their turns: those of [`List::CONTROL`], [`List::PREFERRED`],
+/// Number of classes. In the order of their turns: those of [`List::CONTROL`], [`List::PREFERRED`],
 /// [`List::FIRST`], and of the rounds.
 const CLASSES: usize = 4;
 
-/// Lists before those of the rounds.
+/// Number of lists before those of the rounds.
 const BEFORE: u8 = 6;
 
-/// Lists of waiting connections that the caller keeps.
+/// Number of lists of waiting connections that the caller keeps.
 pub const LISTS: usize = BEFORE as usize + ROUNDS as usize;
 
-/// Connections of the backlog that each turn examines for a place in a round.
+/// Number of connections of the backlog that each turn examines for a place in a round.
 const MOVES: u8 = 2;
 
-/// A turn in which the transmission ends is late after this time.
+/// The time, in nanoseconds, after which a turn is late in which the transmission ends.
 const LATE_END: Nanos = 2 * IDLE;
 
 /// A list of waiting connections.
@@ -109,19 +110,19 @@ const LATE_END: Nanos = 2 * IDLE;
 pub struct List(u8);
 
 impl List {
-    /// Sockets with a priority that takes a privilege.
+    /// The list of sockets with a priority that takes a privilege.
     const CONTROL: List = List(0);
-    /// Sockets with a priority.
+    /// The list of sockets with a priority.
     const PREFERRED: List = List(1);
-    /// First turns of transmissions.
+    /// The list of first turns of transmissions.
     const FIRST: List = List(2);
-    /// Connections of untrusted hosts.
+    /// The list of connections of untrusted hosts.
     const UNTRUSTED: List = List(3);
     /// The backlog: connections whose hosts already have a place in every round. One list is being
     /// examined, and the other collects newcomers; they alternate.
     const BACKLOG: [List; 2] = [List(4), List(5)];
 
-    /// The index among the [`LISTS`].
+    /// The list's index among the [`LISTS`].
     #[inline]
     pub fn index(self) -> usize {
         self.0.into()
@@ -141,42 +142,43 @@ impl List {
 /// The order of acknowledgements at one bottleneck.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AckQueue {
-    /// Connections that receive an announced transmission: the protocol's n.
+    /// Number of connections that receive an announced transmission: the protocol's n.
     scheduled: u32,
-    /// Of these, connections in the lists.
+    /// Number of `scheduled` connections that are in the lists.
     waiting: u32,
-    /// Of the others, connections that do not count: their turn expired, or is concurrent.
+    /// Number of `scheduled` connections, not in the lists, that do not count: their turn expired,
+    /// or is concurrent.
     overdue: u32,
-    /// How often turns have expired.
+    /// Number of times that turns have expired; wraps.
     epoch: u32,
-    /// When the last regular turn was given, or the lists became non-empty.
+    /// The time when the last regular turn was given, or the lists became non-empty.
     last_departure: Nanos,
-    /// When a packet last arrived at the device.
+    /// The time when a packet last arrived at the device.
     last_device_rx: Nanos,
     shares: Shares,
     /// The current round.
     round: u32,
-    /// How often in a row each class was passed over. First turns that were requested before a
-    /// round began do not count as passing over it.
+    /// For each class, the number of times in a row that it was passed over. First turns that were
+    /// requested before a round began do not count as passing over it.
     passed: [u8; CLASSES],
-    /// Number of those first turns that are left.
+    /// Number of first turns, requested before the round began, that are left.
     firsts_before_round: u32,
-    /// Connections in the lists of rounds.
+    /// Number of connections in the lists of rounds.
     in_rounds: u32,
-    /// One untrusted host may have a turn concurrently with the last regular one.
+    /// Whether one untrusted host may have a turn concurrently with the last regular one.
     untrusted_may_go: bool,
-    /// The last regular turn was not the first of a transmission.
+    /// Whether the last regular turn was not the first of a transmission.
     last_turn_long: bool,
-    /// When a concurrent turn was given, until its connection asks again.
+    /// The time when a concurrent turn was given, until its connection asks again.
     concurrent_since: Option<Nanos>,
-    /// First turns are given in line, not concurrently, until this many have ended their
+    /// First turns are given in line, not concurrently, until this many of them have ended their
     /// transmissions.
     in_line: u8,
-    /// Connections of the backlog still to be examined.
+    /// Number of connections of the backlog still to be examined.
     to_move: u8,
-    /// Which list of the backlog is being examined: its lowest bit.
+    /// The list of the backlog that is being examined: its lowest bit.
     current_backlog: u8,
-    /// Connections in each list.
+    /// Number of connections in each list.
     lists: [u32; LISTS],
     hosts: Hosts,
     budget: Budget,
@@ -212,13 +214,14 @@ impl Default for AckQueue {
 /// A connection's demand to the ACK queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// None: no transmission is announced, or its receiver is congested.
+    /// No demand: no transmission is announced, or its receiver is congested.
     Nothing,
-    /// To be counted.
+    /// The connection has to be counted.
     Count,
-    /// The first turn of a transmission, for the acknowledgement of its announcement.
+    /// The connection needs the first turn of a transmission, for the acknowledgement of its
+    /// announcement.
     First,
-    /// A later turn, for an acknowledgement that is due and opens the window.
+    /// The connection needs a later turn, for an acknowledgement that is due and opens the window.
     Turn,
 }
 
@@ -270,7 +273,7 @@ impl AckQueue {
         now: Nanos,
     ) -> Verdict {
         if slot.has_listed_turn() && connection.waits_turn() {
-            // The connection was given a turn, and has not taken it yet.
+            // This connection was given a turn, and has not taken it yet.
             return Verdict::Unchanged;
         }
         let demand = connection.demand();
@@ -343,7 +346,8 @@ impl AckQueue {
         }
     }
 
-    /// A connection's packets that count as in flight. Those of expired turns do not.
+    /// The number of a connection's packets that count as in flight. Packets of expired turns do
+    /// not count.
     #[inline]
     fn in_flight(&self, slot: &Slot) -> u16 {
         if slot.counted == self.epoch {
@@ -353,7 +357,7 @@ impl AckQueue {
         }
     }
 
-    /// Sets how many packets of a connection are in flight.
+    /// Sets the number of packets of a connection that are in flight.
     #[inline]
     fn count_in_flight(&mut self, slot: &mut Slot, packets: u16) {
         self.budget.change(self.in_flight(slot), packets);
@@ -374,8 +378,9 @@ impl AckQueue {
         }
     }
 
-    /// How many packets a sender may send behind its next announcement. A long transmission gives
-    /// its share up if there are others: short ones, which come and go, benefit more.
+    /// Sets the number of packets that a sender may send behind its next announcement. A long
+    /// transmission gives its share up if there are others: short ones, which come and go, benefit
+    /// more.
     #[inline]
     fn start(&mut self, slot: &mut Slot, is_long: bool, now: Nanos) -> u16 {
         if is_long && self.scheduled > 1 {
@@ -567,7 +572,7 @@ impl AckQueue {
         self.last_device_rx = at;
     }
 
-    /// When the current turns expire.
+    /// The time when the current turns expire.
     #[inline]
     fn turn_limit(&self) -> Nanos {
         let idle = self
@@ -663,7 +668,7 @@ impl AckQueue {
         [waits(List::CONTROL), waits(List::PREFERRED), first, rounds]
     }
 
-    /// The list whose head is next.
+    /// The list whose head gets the next turn.
     #[inline]
     fn next_list(&self) -> List {
         let classes = self.classes();
@@ -714,7 +719,7 @@ impl AckQueue {
         }
     }
 
-    /// When to call [`next_turn`](Self::next_turn) if nothing else happens.
+    /// The time to call [`next_turn`](Self::next_turn) if nothing else happens.
     #[inline]
     pub fn deadline(&self) -> Option<Nanos> {
         (self.waiting > 0).then(|| self.turn_limit())
@@ -737,7 +742,7 @@ impl AckQueue {
         self.waiting
     }
 
-    /// How often turns of silent connections expired; wraps.
+    /// Number of times that turns of silent connections expired; wraps.
     #[inline]
     pub fn overruns(&self) -> u32 {
         self.epoch

@@ -2,10 +2,10 @@
 
 //! A set of small numbers, which are distances from a sequence number.
 
-/// Words of a set.
+/// Number of words of a set.
 const WORDS: usize = 4;
 
-/// Bytes of a set.
+/// Number of bytes of a set.
 pub(super) const BYTES: usize = WORDS * 8;
 
 /// Upper bound of the numbers in a set.
@@ -80,7 +80,7 @@ impl Bits {
         }))
     }
 
-    /// How many numbers the set contains.
+    /// The number of numbers in the set.
     pub(super) fn count(&self) -> u16 {
         let ones = self.0.iter().map(|word| word.count_ones()).sum::<u32>();
         u16::try_from(ones).unwrap_or(MOST)
@@ -117,7 +117,7 @@ impl Bits {
         set.last().unwrap_or(0)
     }
 
-    /// How many consecutive numbers from `first` on the set contains.
+    /// The number of consecutive numbers from `first` on that the set contains.
     pub(super) fn run_from(&self, first: u16) -> u16 {
         Self::below(MOST)
             .without(self.from(first))

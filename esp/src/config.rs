@@ -18,19 +18,18 @@ pub struct Config {
     pub burst_length: u16,
     /// The largest window that a receiver grants and a sender uses.
     pub burst_length_max: u16,
-    /// Packets that may follow an unacknowledged announcement: 0 up to
+    /// The number of packets that may follow an unacknowledged announcement: 0 up to
     /// `burst_length`.
     pub initial_ack_burst_length: u16,
-    /// Received packets that make an acknowledgement due: 1 up to
-    /// `burst_length`.
+    /// The number of received packets that make an acknowledgement due: 1 up to `burst_length`.
     pub packets_to_ack: u16,
     /// The minimum time, in microseconds, after which a receiver probes for missing packets.
     pub round_trip_time: u32,
     /// The minimum retransmission timeout, in microseconds.
     pub retransmission_time_min: u32,
-    /// How long, in milliseconds, a peer that owes an answer may be silent.
+    /// The time, in milliseconds, for which a peer that owes an answer may be silent.
     pub user_timeout: u32,
-    /// The caller keeps packets behind a hole, and supports requests that name packets: see
+    /// Whether the caller keeps packets behind a hole, and supports requests that name packets: see
     /// [`Outcome::keep`](super::Outcome::keep).
     pub selective: bool,
 }
@@ -43,8 +42,8 @@ impl Default for Config {
             initial_ack_burst_length: 1,
             packets_to_ack: 10,
             round_trip_time: 200,
-            // Several delayed acknowledgements, and the time in which a full buffer of 128 KiB is
-            // sent at 100 Mbit/s: a packet behind it is not lost.
+            // This covers several delayed acknowledgements, and the time in which a full buffer of
+            // 128 KiB is sent at 100 Mbit/s: a packet behind it is not lost.
             retransmission_time_min: 10_000,
             user_timeout: 15_000,
             selective: false,
@@ -59,7 +58,7 @@ impl Config {
         self.burst_length.clamp(1, LARGEST_WINDOW)
     }
 
-    /// Returns the same with a window of at most `most` packets.
+    /// Returns the parameters with a window of at most `most` packets.
     pub(super) fn with_window_up_to(self, most: u16) -> Self {
         if self.burst_length <= most {
             return self;
@@ -119,20 +118,20 @@ impl Config {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Stats {
-    /// Packets sent, including empty ones and retransmissions.
+    /// Number of packets sent, including empty ones and retransmissions.
     pub pkt_tx: u32,
-    /// Of these, retransmissions of data, SYN and FIN.
+    /// Number of retransmissions of data, SYN and FIN.
     pub pkt_rtx: u32,
-    /// Packets that the device did not accept; counted by the caller.
+    /// Number of packets that the device did not accept; counted by the caller.
     pub tx_err: u32,
-    /// Packets that reached the connection.
+    /// Number of packets that reached the connection.
     pub pkt_rx: u32,
-    /// Of these, packets with a number other than the expected one.
+    /// Number of received packets with a number other than the expected one.
     pub pkt_rx_oos: u32,
-    /// Of these, packets dropped for any other reason.
+    /// Number of received packets dropped for any other reason.
     pub pkt_rx_drop: u32,
-    /// Numbers found missing before a packet that arrived too early.
+    /// Number of numbers found missing before a packet that arrived too early.
     pub seq_lost: u32,
-    /// Retransmission requests sent.
+    /// Number of retransmission requests sent.
     pub arq_tx: u32,
 }

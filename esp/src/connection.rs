@@ -63,11 +63,11 @@ mod turns;
 /// Whether both sides have sent a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Handshake {
-    /// Only one has.
+    /// Only one side has sent a SYN.
     Usual,
-    /// Both have, and our SYN|ACK was not sent yet.
+    /// Both sides have sent a SYN, and our SYN|ACK was not sent yet.
     Crossing,
-    /// Both have, and our SYN|ACK was sent.
+    /// Both sides have sent a SYN, and our SYN|ACK was sent.
     Crossed,
 }
 
@@ -80,9 +80,9 @@ enum Reader {
     Shutdown,
     /// The socket is closed: the connection is an orphan.
     Closed {
-        /// When it stops waiting for a FIN or for progress.
+        /// The time when the orphan stops waiting for a FIN or for progress.
         until: Nanos,
-        /// When it ends although the peer still answers with a closed window.
+        /// The time when the orphan ends although the peer still answers with a closed window.
         held: Nanos,
     },
 }
@@ -112,11 +112,11 @@ pub struct Connection {
     advertised_window: u16,
     /// Whether our SYN or SYN|ACK allowed requests that name packets.
     advertised_selective: bool,
-    /// Whether the peer's did.
+    /// Whether the peer's SYN or SYN|ACK allowed requests that name packets.
     peer_selective: bool,
-    /// The user's value that overrides [`Config::user_timeout`]; 0 for none.
+    /// The user's value that overrides [`Config::user_timeout`], in milliseconds; 0 for none.
     user_timeout: u32,
-    /// How often a SYN is sent at most.
+    /// The number of times that a SYN is sent at most.
     syn_tries: u8,
     pub(super) sender: Sender,
     receiver: Receiver,
@@ -125,9 +125,10 @@ pub struct Connection {
     handshake: Handshake,
     reader: Reader,
     reset: PendingReset,
-    /// When a challenge ACK was last sent.
+    /// The time when a challenge ACK was last sent.
     last_challenge: Option<Nanos>,
-    /// The peer's SYN had the version option. So all its data carries an acknowledgement.
+    /// Whether the peer's SYN had the version option. All data of such a peer carries an
+    /// acknowledgement.
     peer_has_version: bool,
     masks: Masks,
     /// The record state; `None` in a connection without records.
@@ -314,7 +315,7 @@ impl Connection {
         self.sender.tail()
     }
 
-    /// How many packets the write queue may grow by.
+    /// The number of packets by which the write queue may grow.
     #[inline]
     pub fn free_numbers(&self) -> u16 {
         if self.can_enqueue() {
@@ -419,7 +420,7 @@ impl Connection {
         self.sender.last_takes_more()
     }
 
-    /// Queued data packets that were never sent.
+    /// Number of queued data packets that were never sent.
     #[inline]
     pub fn unsent(&self) -> u16 {
         self.sender.unsent()
@@ -534,7 +535,7 @@ impl Connection {
         self.receiver.granted(&self.config)
     }
 
-    /// The sender's window, packets.
+    /// The sender's window, in packets.
     #[inline]
     pub fn window(&self) -> u16 {
         self.sender.window(&self.config)
@@ -571,7 +572,7 @@ impl Connection {
         self.sender.awaits_peer() || self.receiver.is_receiving()
     }
 
-    /// When a timer expires. Only the first one runs during the handshake.
+    /// The time when a timer expires. Only the first one runs during the handshake.
     #[inline(always)]
     fn expiry(&self, timer: Timer) -> Option<Nanos> {
         match timer {
@@ -589,8 +590,8 @@ impl Connection {
         }
     }
 
-    /// When to call [`on_deadline`](Self::on_deadline) next; `None` for never. Ask again after any
-    /// other call. The caller may keep an earlier timer running: early expiry is a no-op.
+    /// The time to call [`on_deadline`](Self::on_deadline) next; `None` for never. Ask again after
+    /// any other call. The caller may keep an earlier timer running: early expiry is a no-op.
     #[inline]
     pub fn deadline(&self) -> Option<Nanos> {
         if self.state == State::Closed {

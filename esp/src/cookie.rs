@@ -21,18 +21,18 @@ use super::seq::Seq;
 use super::timers::Nanos;
 use super::wire::{flags, Header};
 
-/// How long a cookie stays the same, as a power of two of nanoseconds: 69 s.
+/// The time for which a cookie stays the same, as a power of two of nanoseconds: 69 s.
 const EPOCH: u32 = 36;
 
-/// Packets after a cookie that may be lost. The next one is still recognised.
+/// Number of packets after a cookie that may be lost. The next one is still recognised.
 const MOST_BEHIND: u16 = 32;
 
-/// First numbers that share a hash. Those of [`MOST_BEHIND`] packets are in at most two blocks, so
-/// a forged packet costs four hashes.
+/// Number of first numbers that share a hash. Those of [`MOST_BEHIND`] packets are in at most two
+/// blocks, so a forged packet costs four hashes.
 const BLOCK: u16 = 32;
 
-/// Entries for marks. With a thousand connections by cookies per second, each stays for four
-/// seconds on average.
+/// Number of entries for marks. With a thousand connections by cookies per second, each entry stays
+/// for four seconds on average.
 pub const MARKS: usize = 4096;
 
 /// Separates the hashes of marks from those of cookies: no epoch is so large.
@@ -47,10 +47,10 @@ pub enum Answer {
     Later,
 }
 
-/// The maximum age of a cookie whose answer is accepted.
+/// The maximum age, in nanoseconds, of a cookie whose answer is accepted.
 pub const LIFE: Nanos = 2 << EPOCH;
 
-/// The largest window of a client that gets a cookie.
+/// The largest window, in packets, of a client that gets a cookie.
 pub const MOST_WINDOW: u16 = 256;
 
 /// Whether a SYN with these options may be answered with a cookie.
@@ -64,9 +64,9 @@ pub fn suits(options: &Options) -> bool {
 /// The client that sent a packet, without its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// Its Ethernet address, 48 bits.
+    /// The client's Ethernet address, 48 bits.
     pub mac: u64,
-    /// The interface that leads to it.
+    /// The index of the interface that leads to the client.
     pub ifindex: u32,
 }
 
@@ -94,8 +94,8 @@ impl Client {
         [client, here]
     }
 
-    /// How `packet` follows a [`cookie`](Self::cookie) of this or the last epoch, which it
-    /// acknowledges. `None` if there was no such cookie.
+    /// Returns how `packet` follows a [`cookie`](Self::cookie) of this or the last epoch, which the
+    /// packet acknowledges. `None` if there was no such cookie.
     pub fn answered(
         &self,
         packet: &Header,

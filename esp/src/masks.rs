@@ -25,12 +25,12 @@
 use super::seq::Seq;
 use super::wire::{flags, Header};
 
-/// How often the numbers of a packet have wrapped since the connection began.
+/// The number of times that the numbers of a packet have wrapped since the connection began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wraps {
-    /// Wraps of the sequence number.
+    /// The number of wraps of the sequence number.
     pub(super) seq: u16,
-    /// Wraps of the acknowledgement number.
+    /// The number of wraps of the acknowledgement number.
     pub(super) ack: u16,
 }
 
@@ -113,8 +113,8 @@ impl Masks {
     }
 }
 
-/// How often the numbers of a direction have wrapped at a number that only advances: the upper half
-/// of a 32-bit number whose lower half is a [`Seq`].
+/// The number of times that a direction's numbers have wrapped, at a number that only advances: the
+/// upper half of a 32-bit number whose lower half is a [`Seq`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Wrapped(u16);
 
@@ -126,8 +126,8 @@ impl Wrapped {
         Self(self.0.wrapping_add((to.0 < from.0) as u16))
     }
 
-    /// How often numbers have wrapped at `seq`, taken as the 32-bit number nearest to `here`, where
-    /// this count applies.
+    /// The number of times that numbers have wrapped at `seq`, taken as the 32-bit number nearest
+    /// to `here`, where this count applies.
     #[inline]
     pub(super) const fn at(self, here: Seq, seq: Seq) -> u16 {
         let ahead = here.distance(seq) as i16;

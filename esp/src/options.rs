@@ -30,7 +30,7 @@
 use super::config::{Config, LARGEST_WINDOW};
 use super::records::LEAST_RECORD;
 
-/// Bytes of the options that [`Options::emit`] returns.
+/// Number of bytes of the options that [`Options::emit`] returns.
 pub const OPTIONS_LEN: usize = 20;
 
 /// Maximum bytes of options that are read, including skipped ones.
@@ -60,13 +60,13 @@ const ANNOUNCES_SHORT: u8 = 4;
 /// Capability bit of a crowded host: announcements to it should be short.
 const CROWDED: u8 = 8;
 
-/// Bytes of the option that [`Options::emit_records`] returns.
+/// Number of bytes of the option that [`Options::emit_records`] returns.
 pub const RECORDS_LEN: usize = 6;
 
-/// Bytes of the option that [`Options::emit_nonce`] returns.
+/// Number of bytes of the option that [`Options::emit_nonce`] returns.
 pub const NONCE_LEN: usize = 6;
 
-/// Bytes of the option that [`Mapped::emit`] returns.
+/// Number of bytes of the option that [`Mapped::emit`] returns.
 pub const MAPPED_LEN: usize = 38;
 
 /// An end of a mapped connection as the program sees it: an IPv6 address, or an IPv4 one as
@@ -167,21 +167,22 @@ pub struct Options {
     pub mapped: Option<Mapped>,
     /// The longest record that the sender accepts, bytes; `None` if the connection has no records.
     pub records: Option<u32>,
-    /// The sender accepts skips: see [`Header::is_skip`](super::Header::is_skip).
+    /// Whether the sender accepts skips: see [`Header::is_skip`](super::Header::is_skip).
     pub takes_skips: bool,
-    /// The sender supports requests that name packets: see
+    /// Whether the sender supports requests that name packets: see
     /// [`Header::names_missing`](super::Header::names_missing).
     pub selective: bool,
-    /// The sender's announcements are short if it is granted nothing behind them.
+    /// Whether the sender's announcements are short if it is granted nothing behind them.
     pub announces_short: bool,
-    /// Many connections send to this host: announcements to it are short until it grants more.
+    /// Whether many connections send to this host: announcements to it are short until it grants
+    /// more.
     pub crowded: bool,
     /// The sender's nonce for checksum masks.
     pub nonce: Option<u32>,
 }
 
 impl Options {
-    /// The facts known about a peer whose SYN was not kept.
+    /// The options that are known of a peer whose SYN was not kept.
     pub fn forgotten() -> Self {
         Self {
             largest_payload: Some(COMMON_PAYLOAD),
@@ -241,7 +242,7 @@ impl Options {
         ]
     }
 
-    /// Returns the same options for a host to whose device many connections send.
+    /// Returns the options for a host to whose device many connections send.
     pub fn crowded(mut options: [u8; OPTIONS_LEN]) -> [u8; OPTIONS_LEN] {
         let [.., bits] = &mut options;
         *bits |= CROWDED;

@@ -6,43 +6,44 @@ use super::seq::Seq;
 use super::state::Failure;
 use super::wire::Header;
 
-/// Why a packet was not taken.
+/// The reason why a packet was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {
-    /// Flags or lengths that no sender combines.
+    /// The packet has flags or lengths that no sender combines.
     Malformed,
-    /// Received before; answered with an acknowledgement.
+    /// The packet was received before. It is answered with an acknowledgement.
     Duplicate,
-    /// Packets before it are missing; they are requested.
+    /// Packets before this one are missing. They are requested.
     OutOfSequence,
-    /// Its number is farther from the expected one than a window reaches.
+    /// The packet's number is farther from the expected one than a window reaches.
     BeyondWindow,
     /// The receive queue is full and the packet was not granted.
     NoRoom,
-    /// Acknowledges a number that was never sent, or less than before.
+    /// The packet acknowledges a number that was never sent, or less than before.
     BadAck,
-    /// Does not belong to the connection in its present state.
+    /// The packet does not belong to the connection in its present state.
     BadState,
 }
 
 /// The receive queue as the caller charges it, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
-    /// Bytes in the queue.
+    /// Number of bytes in the queue.
     pub queued: u32,
-    /// The limit of the queue.
+    /// The limit of the queue, in bytes.
     pub limit: u32,
-    /// Bytes that the arriving packets add to the queue.
+    /// Number of bytes that the arriving packets add to the queue.
     pub arriving: u32,
-    /// Bytes that one full packet takes in the queue.
+    /// Number of bytes that one full packet takes in the queue.
     pub packet: u32,
 }
 
-/// Packets of a burst that even the smallest receive queue keeps.
+/// Number of packets of a burst that even the smallest receive queue keeps.
 const LEAST_KEPT: u16 = 64;
 
 impl Room {
-    /// How many of `granted` packets after the last advertised number are kept even without room.
+    /// The number of packets, of `granted` ones after the last advertised number, that are kept
+    /// even without room.
     #[inline]
     pub fn kept(&self, granted: u16) -> u16 {
         let fit = self.limit.checked_div(self.packet).unwrap_or(0);
@@ -51,7 +52,7 @@ impl Room {
     }
 }
 
-/// The effects of a packet or a timer. Several can be set.
+/// The effects of a packet or a timer. Several fields can be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Outcome {
@@ -59,9 +60,9 @@ pub struct Outcome {
     /// stream. In a connection with records, pass it to [`take_part`](super::Connection::take_part)
     /// first.
     pub deliver: bool,
-    /// Packets at the front of a run that were received before.
+    /// Number of packets at the front of a run that were received before.
     pub skip: u16,
-    /// Packets whose payload is next in the stream.
+    /// Number of packets whose payload is next in the stream.
     pub taken: u16,
     /// Keep all these packets, with header and count, in the order of their numbers: packets before
     /// them are missing. While [`reaches`](super::Connection::reaches) is true for the first kept
@@ -70,21 +71,21 @@ pub struct Outcome {
     pub keep: bool,
     /// Drop the packet's payload. Its acknowledgement still counts, in `acked`.
     pub drop: Option<DropReason>,
-    /// Data packets to free from the head of the write queue.
+    /// Number of data packets to free from the head of the write queue.
     pub acked: u16,
     /// After freeing `acked` packets, split the write queue again and call
     /// [`recut`](super::Connection::recut).
     pub cut: bool,
-    /// The packet is the peer's SYN or SYN|ACK: pass its [options](super::Options) to
+    /// Whether the packet is the peer's SYN or SYN|ACK: pass its [options](super::Options) to
     /// [`take_answer`](super::Connection::take_answer).
     pub answered: bool,
-    /// The handshake is complete.
+    /// Whether the handshake is complete.
     pub established: bool,
-    /// The peer's stream has just ended.
+    /// Whether the peer's stream has just ended.
     pub fin: bool,
-    /// The connection has just failed.
+    /// The reason, if the connection has just failed.
     pub failed: Option<Failure>,
-    /// The connection is over. It receives nothing more, and sends only what
+    /// Whether the connection is over. It receives nothing more, and sends only what
     /// [`poll_transmit`](super::Connection::poll_transmit) still returns.
     pub closed: bool,
 }
@@ -107,8 +108,8 @@ pub trait WriteQueue {
     /// ends.
     fn flags(&mut self, seq: Seq) -> u8;
 
-    /// How many packets from `seq` on can be sent as one run, at least 1. All but the last are
-    /// full. With records, they belong to one record.
+    /// The number of packets from `seq` on that can be sent as one run, at least 1. All but the
+    /// last are full. With records, they belong to one record.
     fn run(&mut self, seq: Seq) -> u16;
 }
 
@@ -133,14 +134,14 @@ pub enum Transmit {
         header: Header,
         /// Number of packets.
         count: u16,
-        /// The packets were sent before.
+        /// Whether the packets were sent before.
         resend: bool,
     },
     /// A complete packet without payload.
     Control {
         /// The whole packet.
         header: Header,
-        /// The packet, a SYN or a FIN, was sent before.
+        /// Whether the packet, a SYN or a FIN, was sent before.
         resend: bool,
     },
     /// A packet without payload that asks the peer for an answer.
@@ -151,7 +152,7 @@ pub enum Transmit {
 }
 
 impl Transmit {
-    /// How many packets.
+    /// The number of packets.
     #[inline]
     pub fn count(&self) -> u16 {
         match self {

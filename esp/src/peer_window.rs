@@ -26,11 +26,11 @@ const MOST_TO_ACK: u16 = 96;
 pub(super) struct PeerWindow {
     /// The distance at which the sender last stopped; 0 for never.
     stopped: u16,
-    /// The distance of the farthest packet taken since then.
+    /// The distance of the farthest packet taken since the sender last stopped.
     farthest: u16,
     /// The proven window: the distance at which the sender stopped twice.
     proven: u16,
-    /// Packets for which `proven` stays valid.
+    /// Number of packets for which `proven` stays valid.
     lease: u16,
     /// The window that the sender's SYN advertised, raised by packets from beyond it; or the
     /// granted one.
@@ -53,8 +53,8 @@ impl PeerWindow {
         self.span = self.span.max(window.saturating_mul(2));
     }
 
-    /// How far a packet's number may be from the expected one in either direction: twice the
-    /// largest window. `None` if the sender's window is unknown.
+    /// The distance, in either direction, that a packet's number may have from the expected one:
+    /// twice the largest window. `None` if the sender's window is unknown.
     #[inline]
     pub(super) fn span(&self) -> Option<u16> {
         (self.span > 0).then_some(self.span)
@@ -80,7 +80,7 @@ impl PeerWindow {
         self.advertised = Some(own);
     }
 
-    /// How many packets may follow an unacknowledged announcement.
+    /// The number of packets that may follow an unacknowledged announcement.
     #[inline]
     pub(super) fn unscheduled(&self, config: &Config) -> u16 {
         match &self.advertised {
@@ -114,9 +114,9 @@ impl PeerWindow {
         may_end
     }
 
-    /// How many packets make an acknowledgement due. It is at most half of a small or a granted
-    /// window, so that the sender need not wait. For a sender that is `near`, three quarters of a
-    /// granted window work as well and take fewer acknowledgements.
+    /// The number of packets that make an acknowledgement due. It is at most half of a small or a
+    /// granted window, so that the sender need not wait. For a sender that is `near`, three
+    /// quarters of a granted window work as well and take fewer acknowledgements.
     #[inline]
     pub(super) fn packets_to_ack(&self, near: impl FnOnce() -> bool, config: &Config) -> u16 {
         let window = match &self.advertised {

@@ -63,22 +63,23 @@ enum Due {
     Now,
 }
 
-/// Whether a request is due.
+/// The request that is due, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Request {
     Not,
-    /// For missing packets, because a later one has arrived.
+    /// A request for missing packets is due, because a later one has arrived.
     Hole,
-    /// For a packet that a probe has shown to be lost. Its sender has the turn.
+    /// A request for a packet that a probe has shown to be lost is due. The packet's sender has the
+    /// turn.
     Probed,
-    /// Not a request: the answer to a skip is due.
+    /// No request is due, but the answer to a skip.
     Skipped,
 }
 
 /// The connection's turn in the ACK queue, in which it opens the sender's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Turn {
-    /// Not needed, or not yet requested.
+    /// The turn is not needed, or not yet requested.
     Not,
     Waiting,
     Granted,
@@ -87,10 +88,10 @@ enum Turn {
 /// The kind of packet that carries an acknowledgement number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckKind {
-    /// A packet that is sent for another reason.
+    /// The packet is sent for another reason.
     Carried,
     Ack,
-    /// Confirms receipt and opens no window.
+    /// The packet confirms receipt and opens no window.
     Hold,
     Request,
 }
@@ -112,9 +113,9 @@ impl AckKind {
 enum Incoming {
     /// No transmission is announced.
     Idle,
-    /// Between TXS and TXF.
+    /// A transmission has begun, with TXS, and not ended, with TXF.
     Transmission,
-    /// After the FIN.
+    /// The FIN was taken.
     Ended,
 }
 
@@ -139,7 +140,7 @@ pub(super) struct Receiver {
     irs: Seq,
     /// The next expected number.
     expected: Seq,
-    /// How often numbers have wrapped at `expected`.
+    /// The number of times that numbers have wrapped at `expected`.
     wrapped: Wrapped,
     /// The last acknowledgement number sent that opened a window.
     last_advertised: Seq,
@@ -148,27 +149,28 @@ pub(super) struct Receiver {
     /// The number after the highest one known to be in use.
     seen: Seq,
     incoming: Incoming,
-    /// R3: due acknowledgements are withheld.
+    /// Whether due acknowledgements are withheld (R3).
     congested: bool,
-    /// Packets taken since the last acknowledgement in a turn.
+    /// Number of packets taken since the last acknowledgement in a turn.
     since_ack: u16,
-    /// Packets of the transmission taken before that acknowledgement.
+    /// Number of packets of the transmission taken before the last acknowledgement in a turn.
     before_ack: u16,
     due: Due,
     turn: Turn,
-    /// The turn came at once, because no other connection of the device waited.
+    /// Whether the turn came at once, because no other connection of the device waited.
     immediate_turn: bool,
-    /// Connections of the device with an announced transmission when the turn was requested.
+    /// Number of connections of the device with an announced transmission when the turn was
+    /// requested.
     senders: u16,
     /// Samples for the next [`take_samples`](Self::take_samples).
     samples: Samples,
-    /// A transmission has started or ended since the last acknowledgement.
+    /// Whether a transmission has started or ended since the last acknowledgement.
     unreported: bool,
     /// The number of the packet with TXS, until it is acknowledged.
     announced: Option<Seq>,
-    /// That packet was a short announcement: no unscheduled packets follow it.
+    /// Whether the packet `announced` was a short announcement: no unscheduled packets follow it.
     short_announcement: bool,
-    /// An acknowledgement is due even if the receiver is congested.
+    /// Whether an acknowledgement is due even if the receiver is congested.
     answer: bool,
     request: Request,
     /// The expected number when the last hole was requested.
@@ -176,15 +178,15 @@ pub(super) struct Receiver {
     /// The range of numbers skipped last, until a packet is taken: the first number, and the one
     /// after the last.
     skipped: Option<(Seq, Seq)>,
-    /// A packet was dropped for lack of room.
+    /// Whether a packet was dropped for lack of room.
     dropped_for_room: bool,
-    /// When the request timer was last started.
+    /// The time when the request timer was last started.
     last_progress: Nanos,
-    /// Expirations of the request timer since the last measured round trip.
+    /// Number of expirations of the request timer since the last measured round trip.
     probes: u8,
     /// The current probe, until its answer or the missing packet arrives.
     probing: Option<Probing>,
-    /// When a packet of any connection last arrived at the device.
+    /// The time when a packet of any connection last arrived at the device.
     last_device_rx: Nanos,
     timed: Option<Timed>,
     /// Times from an acknowledgement to the first packet that it allowed.
@@ -291,7 +293,7 @@ impl Receiver {
         self.grants.take_options(options);
     }
 
-    /// When a packet of any connection last arrived at the device.
+    /// Notes the time when a packet of any connection last arrived at the device.
     #[inline]
     pub(super) fn note_arrival(&mut self, at: Nanos) {
         self.last_device_rx = at;
@@ -520,9 +522,9 @@ impl Receiver {
         self.timed = None;
     }
 
-    /// How many of `count` packets the receive queue takes: those that fit, and those that were
-    /// granted. The first one's number is `distance` after the last advertised one, and each packet
-    /// adds `each` bytes to the queue.
+    /// The number of `count` packets that the receive queue takes: those that fit, and those that
+    /// were granted. The first packet's number is `distance` after the last advertised one, and
+    /// each packet adds `each` bytes to the queue.
     #[inline]
     fn fitting(
         &mut self,

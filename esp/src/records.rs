@@ -39,13 +39,13 @@ pub fn largest_record(limit: u32) -> u32 {
 /// The record state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Records {
-    /// The longest record that this end accepts.
+    /// The longest record that this end accepts, bytes.
     own: u32,
-    /// The longest record that the peer accepts.
+    /// The longest record that the peer accepts, bytes.
     peer: u32,
-    /// A record has begun to arrive and has not ended.
+    /// Whether a record has begun to arrive and has not ended.
     open: bool,
-    /// Bytes of that record so far.
+    /// Number of bytes of the arriving record so far.
     arrived: u32,
 }
 

@@ -7,7 +7,7 @@ use super::timers::{Nanos, ACK_DELAY, HANDSHAKE_TIMEOUT, RETRANSMIT_INITIAL, RET
 /// Maximum number of doublings: 2^16 times any timeout exceeds every upper bound.
 const MOST_DOUBLINGS: u8 = 16;
 
-/// `base` doubled `times` times.
+/// Returns `base` doubled `times` times.
 #[inline]
 pub(super) fn doubled(base: Nanos, times: u8) -> Nanos {
     base.saturating_mul(1 << u64::from(times.min(MOST_DOUBLINGS)))

@@ -50,7 +50,7 @@ mod pausing;
 mod recovery;
 mod transmit;
 
-/// What takes a sequence number.
+/// The kind of a packet that takes a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Syn,
@@ -65,7 +65,7 @@ pub(super) struct Outgoing {
     /// Number of packets; 1 unless they are data.
     pub(super) count: u16,
     pub(super) kind: Kind,
-    /// TXS and TXF.
+    /// The flags TXS and TXF.
     pub(super) flags: u8,
     pub(super) resend: bool,
 }
@@ -84,7 +84,7 @@ impl Outgoing {
     }
 }
 
-/// What an acknowledgement covered.
+/// The packets that an acknowledgement covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Acked {
     pub(super) data: u16,
@@ -106,7 +106,7 @@ struct Timed {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sender {
     una: Seq,
-    /// How often numbers have wrapped at `una`.
+    /// The number of times that numbers have wrapped at `una`.
     wrapped: Wrapped,
     /// The highest acknowledgement that opened a window; never after `una`.
     window_start: Seq,
@@ -116,34 +116,35 @@ pub(super) struct Sender {
     syn_acked: bool,
     fin: bool,
     hold: bool,
-    /// No bytes may be appended to the last queued packet.
+    /// Whether no bytes may be appended to the last queued packet.
     sealed: bool,
-    /// The newest packet that was sent had no TXF.
+    /// Whether the newest packet that was sent had no TXF.
     in_transmission: bool,
-    /// Each transmission is a record; the queue knows its bounds.
+    /// Whether each transmission is a record; the queue knows its bounds.
     records: bool,
     /// The last packet with TXS, until an acknowledgement of it opens a window.
     announced: Option<Seq>,
     /// The last packet with TXF, until it is acknowledged.
     last_txf: Option<Seq>,
-    /// A probe is due: the window is closed, or the peer has to skip numbers.
+    /// Whether a probe is due: the window is closed, or the peer has to skip numbers.
     probe: bool,
-    /// The packet at `una` is to be sent next, wherever `next` is.
+    /// Whether the packet at `una` is to be sent next, wherever `next` is.
     resend_first: bool,
     /// The value of `high` at the last timeout, until `una` reaches it.
     recover: Option<Seq>,
-    /// The packet that was last sent as the first unacknowledged one, and when.
+    /// The packet that was last sent as the first unacknowledged one, and the time when it was
+    /// sent.
     una_sent_at: Option<(Seq, Nanos)>,
     timed: Option<Timed>,
     pause: Option<Pause>,
-    /// The receiver accepts skips.
+    /// Whether the receiver accepts skips.
     skips: bool,
     missing: Missing,
     grants: Granted,
-    /// Since the FIN was first sent, a packet was sent that the peer may already have: a
+    /// Whether, since the FIN was first sent, a packet was sent that the peer may already have: a
     /// retransmission, or a probe.
     repeated: bool,
-    /// Timeouts since the last progress.
+    /// Number of timeouts since the last progress.
     tries: u8,
     timer: Option<Nanos>,
 }
@@ -209,7 +210,7 @@ impl Sender {
         self.grants.window(config)
     }
 
-    /// How often numbers have wrapped at `seq`.
+    /// The number of times that numbers have wrapped at `seq`.
     pub(super) fn wraps_at(&self, seq: Seq) -> u16 {
         self.wrapped.at(self.una, seq)
     }
@@ -347,7 +348,7 @@ impl Sender {
         self.tail
     }
 
-    /// How many more packets may be queued.
+    /// The number of packets that may still be queued.
     #[inline]
     pub(super) fn free_numbers(&self) -> u16 {
         if self.fin {
@@ -448,7 +449,7 @@ impl Sender {
     ) -> Acked {
         if opens && self.window_start.before(ack) {
             if self.una == self.high {
-                // This opens the window that a probe would have asked for.
+                // The acknowledgement opens the window that a probe would have asked for.
                 self.timer = None;
                 self.tries = 0;
             }
@@ -484,7 +485,7 @@ impl Sender {
         self.recover = self.recover.filter(|r| ack.before(*r));
         self.resend_first = self.recover.is_some();
         if opens && self.recover.is_some() {
-            // The receiver dropped whatever it got after the missing packet.
+            // The receiver dropped all packets that arrived after the missing one.
             self.go_back();
         }
         self.tries = 0;

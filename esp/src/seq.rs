@@ -25,13 +25,13 @@ impl Seq {
         Self(self.0.wrapping_sub(n))
     }
 
-    /// Steps forward from `self` to `later`: `a.distance(a.add(n)) == n`.
+    /// The number of steps forward from `self` to `later`: `a.distance(a.add(n)) == n`.
     #[inline]
     pub const fn distance(self, later: Self) -> u16 {
         later.0.wrapping_sub(self.0)
     }
 
-    /// How many numbers remain from `self` on before they wrap: 1 to [`u16::MAX`].
+    /// The number of numbers that remain from `self` on before they wrap: 1 to [`u16::MAX`].
     #[inline]
     pub const fn before_wrap(self) -> u16 {
         (u16::MAX - self.0).saturating_add(1)

@@ -6,13 +6,13 @@
 /// and without TIME-WAIT, which this protocol does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Not yet open, or over.
+    /// The connection is not yet open, or is over.
     Closed,
-    /// SYN sent.
+    /// Our SYN was sent.
     SynSent,
-    /// SYN received and SYN|ACK sent.
+    /// A SYN was received, and our SYN|ACK was sent.
     SynReceived,
-    /// Both directions open.
+    /// Both directions are open.
     Established,
     /// Our FIN is queued or sent; the peer's has not arrived.
     FinWait1,
@@ -26,7 +26,7 @@ pub enum State {
     LastAck,
 }
 
-/// Why a connection ended without two FINs.
+/// The reason why a connection ended without two FINs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// No socket listens on the port: `ECONNREFUSED`.

@@ -38,9 +38,10 @@ pub(super) const MICROSECOND: Nanos = 1_000;
 pub(super) const MILLISECOND: Nanos = 1_000_000;
 pub(super) const SECOND: Nanos = 1_000_000_000;
 
-/// How long the last acknowledgement of a transmission, which opens no window, waits for data to
-/// carry it. A round of a hundred dialogues in turn takes less. It is well below the minimum
-/// retransmission timeout of 10 ms, after which a sender assumes that its last packet was lost.
+/// The time, in nanoseconds, for which the last acknowledgement of a transmission, which opens no
+/// window, waits for data to carry it. A round of a hundred dialogues in turn takes less. It is
+/// well below the minimum retransmission timeout of 10 ms, after which a sender assumes that its
+/// last packet was lost.
 pub(super) const ACK_DELAY: Nanos = 4 * MILLISECOND;
 
 /// Retransmission timeout before the first measured round trip.
@@ -52,23 +53,23 @@ pub(super) const RETRANSMIT_MAX: Nanos = 2 * SECOND;
 /// the packet that opened the window may be lost.
 pub(super) const WINDOW_PROBE_MIN: Nanos = 50 * MILLISECOND;
 
-/// How long a frame may be in flight, including queues of switches. A sender whose packets became
-/// too large, and whose peer does not support skips, waits this long.
+/// The time for which a frame may be in flight, including queues of switches. A sender whose
+/// packets became too large, and whose peer does not support skips, waits this long.
 pub(super) const FRAME_LIFE: Nanos = 500 * MILLISECOND;
 
 /// Timeout of the first SYN and SYN|ACK.
 pub(super) const HANDSHAKE_TIMEOUT: Nanos = 200 * MILLISECOND;
-/// How often a SYN is sent; as timeouts double, the last one ends after 12.6 s.
+/// The number of times that a SYN is sent; as timeouts double, the last one ends after 12.6 s.
 pub(super) const SYN_TRIES: u8 = 6;
-/// How often a SYN|ACK is sent; the last timeout ends after 6.2 s.
+/// The number of times that a SYN|ACK is sent; the last timeout ends after 6.2 s.
 pub(super) const SYN_ACK_TRIES: u8 = 5;
 
 /// Minimum time before the first probe for a missing packet, until a packet was seen to follow an
 /// acknowledgement: a full packet at 12 Mbit/s.
 pub(super) const REQUEST_INITIAL: Nanos = MILLISECOND;
 
-/// Maximum time between two such probes, unless twice the measured or the configured round trip
-/// time is longer.
+/// Maximum time between two probes for a missing packet, unless twice the measured or the
+/// configured round trip time is longer.
 pub(super) const REQUEST_MAX: Nanos = 100 * MILLISECOND;
 
 /// Maximum time that a packet waits in the receiver's port behind those of others. While these
@@ -79,24 +80,24 @@ pub(super) const PORT_DELAY: Nanos = 20 * MILLISECOND;
 /// frames cause no flood of them.
 pub(super) const CHALLENGE_INTERVAL: Nanos = 500 * MILLISECOND;
 
-/// How long an orphan waits for the peer's FIN after its own is acknowledged.
+/// The time for which an orphan waits for the peer's FIN after its own is acknowledged.
 pub(super) const ORPHAN_WAIT: Nanos = 10 * SECOND;
 
-/// How long an orphan lasts if its peer answers and has room, but acknowledges nothing: some thirty
-/// retransmissions.
+/// The time for which an orphan lasts if its peer answers and has room, but acknowledges nothing:
+/// some thirty retransmissions.
 pub(super) const ORPHAN_STUCK: Nanos = 60 * SECOND;
 
-/// How long an orphan lasts if its peer answers but has no room: about as long as TCP probes an
-/// orphan's closed window.
+/// The time for which an orphan lasts if its peer answers but has no room: about as long as TCP
+/// probes an orphan's closed window.
 pub(super) const ORPHAN_HELD: Nanos = 300 * SECOND;
 
-/// A configured time as [`Nanos`].
+/// Converts a configured time in microseconds to [`Nanos`].
 #[inline]
 pub(super) fn from_micros(micros: u32) -> Nanos {
     Nanos::from(micros).saturating_mul(MICROSECOND)
 }
 
-/// A configured time as [`Nanos`].
+/// Converts a configured time in milliseconds to [`Nanos`].
 #[inline]
 pub(super) fn from_millis(millis: u32) -> Nanos {
     Nanos::from(millis).saturating_mul(MILLISECOND)
@@ -128,17 +129,17 @@ const IDLE_FIRST: Nanos = 30 * SECOND;
 /// millisecond.
 const LEAST_PATIENCE: Nanos = 15 * MILLISECOND;
 
-/// How a silent peer is probed.
+/// The pace of probes of a silent peer.
 struct Pace {
     /// Time between two probes.
     interval: Nanos,
-    /// Unanswered probes; one interval after the last of them the peer counts as dead.
+    /// Number of unanswered probes; one interval after the last of them the peer counts as dead.
     limit: u32,
 }
 
 impl Pace {
-    /// For a peer that owes an answer: after `patience` of silence it counts as dead. With 15 s it
-    /// is probed every second.
+    /// The pace for a peer that owes an answer: after `patience` of silence it counts as dead. With
+    /// 15 s it is probed every second.
     fn active(patience: Nanos) -> Self {
         let interval = Self::interval(patience);
         let intervals = patience.checked_div(interval).unwrap_or(LEAST_INTERVALS);
@@ -155,8 +156,8 @@ impl Pace {
         (patience.max(LEAST_PATIENCE) / LEAST_INTERVALS).min(SECOND)
     }
 
-    /// For a peer that owes no answer: it is probed half as often, and from the first probe on has
-    /// a third more time. With 15 s that makes 50 s in total.
+    /// The pace for a peer that owes no answer: it is probed half as often, and from the first
+    /// probe on has a third more time. With 15 s that makes 50 s in total.
     fn idle(patience: Nanos) -> Self {
         let active = Self::active(patience);
         Self {
@@ -175,13 +176,13 @@ impl Pace {
 /// keeps its window closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Liveness {
-    /// When the silence began.
+    /// The time when the silence began.
     since: Nanos,
-    /// Probes since then.
+    /// Number of probes since the silence began.
     probes: u32,
-    /// When the last probe was due.
+    /// The time when the last probe was due.
     probed: Nanos,
-    /// A probe is due.
+    /// Whether a probe is due.
     probe: bool,
 }
 
@@ -214,7 +215,8 @@ impl Liveness {
         }
     }
 
-    /// When the next probe, or the end, is due. `active` is set if the peer owes an answer.
+    /// The time when the next probe, or the end, is due. `active` is set if the peer owes an
+    /// answer.
     #[inline]
     pub(super) fn deadline(&self, active: bool, patience: Nanos) -> Nanos {
         if self.probes > 0 {

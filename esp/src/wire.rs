@@ -14,11 +14,11 @@
 
 use super::seq::Seq;
 
-/// Bytes of the header.
+/// Number of bytes of the header.
 pub const HEADER_LEN: usize = 11;
 
-/// Bytes of the checksum after the payload: the CRC32c (Castagnoli) of header and payload,
-/// big-endian.
+/// Number of bytes of the checksum after the payload: the CRC32c (Castagnoli) of header and
+/// payload, big-endian.
 pub const CHECKSUM_LEN: usize = 4;
 
 /// Bits of [`Header::flags`].
@@ -63,16 +63,16 @@ pub(super) const SKIPPED: u8 = flags::ACK | flags::RRQ | flags::TXS;
 /// no data with these flags.
 pub(super) const NAMING: u8 = SKIPPED;
 
-/// Bytes of the longest list of missing packets.
+/// Number of bytes of the longest list of missing packets.
 pub const MISSING_MOST: usize = super::bits::BYTES;
 
-/// How many packets a receiver allows a sender to have in flight. On the wire each field is a byte,
-/// `start` first.
+/// The number of packets that a receiver allows a sender to have in flight. On the wire each field
+/// is a byte, `start` first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// After an unacknowledged announcement, 0 to 255.
+    /// Number of packets after an unacknowledged announcement, 0 to 255.
     pub start: u8,
-    /// After an acknowledgement, 0 to 255; 0 leaves it to the sender.
+    /// Number of packets after an acknowledgement, 0 to 255; 0 leaves the number to the sender.
     pub window: u8,
 }
 
@@ -83,14 +83,14 @@ pub struct Header {
     pub src: u16,
     /// The receiving socket's port.
     pub dst: u16,
-    /// Bytes of payload, without header and padding. A packet with a [`Grant`] has that here; a
-    /// skip has a sequence number.
+    /// Number of bytes of payload, without header and padding. In a packet with a [`Grant`] this
+    /// field holds the grant; in a skip, a sequence number.
     pub len: u16,
-    /// The packet's number; if it takes none, the number of the next packet that does.
+    /// The packet's number; if the packet takes no number, that of the next packet that does.
     pub seq: Seq,
     /// The next number expected from the peer, if [`flags::ACK`] is set.
     pub ack: Seq,
-    /// [`flags`].
+    /// The packet's [`flags`].
     pub flags: u8,
 }
 
@@ -131,15 +131,15 @@ impl Header {
         bytes
     }
 
-    /// How many of the `following` bytes after the header are payload; the rest is padding to trim.
-    /// `None` if the frame is shorter than the header claims: such a frame is dropped.
+    /// The number of the `following` bytes after the header that are payload; the rest is padding
+    /// to trim. `None` if the frame is shorter than the header claims: such a frame is dropped.
     #[inline]
     pub fn payload_len(&self, following: usize) -> Option<usize> {
         let len = usize::from(self.payload());
         (len <= following).then_some(len)
     }
 
-    /// Bytes of payload.
+    /// The number of bytes of payload.
     #[inline]
     pub const fn payload(&self) -> u16 {
         // In a grant or a skip the length field has another meaning.

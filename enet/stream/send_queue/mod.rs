@@ -33,7 +33,7 @@ mod records;
 mod recut;
 pub(super) use records::takes_record;
 
-/// How long `MSG_MORE` holds the last packet back at most, in nanoseconds, as in TCP.
+/// The longest time for which `MSG_MORE` holds the last packet back, in nanoseconds, as in TCP.
 const CORK_NANOS: u64 = 200_000_000;
 
 /// Maximum number of acknowledged packets kept for reuse: more than an acknowledgement frees.
@@ -59,7 +59,7 @@ const MOST_IN_RUN: usize = 65_536 - 128;
 pub(crate) struct Unacknowledged(AtomicU32);
 
 impl Unacknowledged {
-    /// Returns the number.
+    /// Returns the number of these bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> u32 {
         self.0.load(Relaxed)
@@ -127,7 +127,7 @@ fn unacknowledged_in(buffer: &Buffer) -> usize {
         .saturating_sub(buffer.note::<TxCb>().done as usize)
 }
 
-/// Returns how many packets of at most `size` bytes make `bytes`.
+/// Returns the number of packets of at most `size` bytes that `bytes` make.
 #[inline]
 fn packets_in(bytes: usize, size: usize) -> u16 {
     u16::try_from(bytes.div_ceil(size.max(1))).unwrap_or(u16::MAX)
@@ -141,29 +141,30 @@ fn ends_record(msg: &Message<'_>) -> bool {
 
 /// The sending part of a connection.
 pub(crate) struct Sending {
-    /// The write queue: unacknowledged packets; that with the number
+    /// The write queue of unacknowledged packets. The packet with the number
     /// [`first_unacked`](Connection::first_unacked) is at its head.
     queue: SeqQueue<TxCb>,
     /// Acknowledged packets for reuse.
     skb_pool: SkbPool,
-    /// Pages of acknowledged and of other packets, for reuse.
+    /// Pages for reuse, of acknowledged packets and of others.
     pages: PageRing,
-    /// The time at which the packet that `MSG_MORE` holds back is sent anyway; `u64::MAX` if none
-    /// is.
+    /// The time at which the packet that `MSG_MORE` holds back is sent anyway; `u64::MAX` if no
+    /// packet is held back.
     corked_until: u64,
-    /// Payload bytes of a full packet: the smaller of the next two, less the checksum.
+    /// Payload bytes of a full packet: the smaller of `device_payload` and `peer_payload`, less the
+    /// checksum.
     mss: u32,
     /// Payload bytes of a packet on the device.
     device_payload: u32,
     /// Payload bytes that the peer accepts in a packet; `u32::MAX` if it has not reported any.
     peer_payload: u32,
-    /// Each packet has a checksum.
+    /// Whether each packet has a checksum.
     with_checksum: bool,
-    /// Some packets have, or had, timestamps requested.
+    /// Whether some packets have, or had, timestamps requested.
     stamped: bool,
-    /// Headroom that the device needed when a packet was last sent.
+    /// Headroom, in bytes, that the device needed when a packet was last sent.
     headroom: usize,
-    /// Packets that the device accepted at once at that time.
+    /// Number of packets that the device accepted at once when a packet was last sent.
     most_packets: u16,
     /// The processor that packets name as the sender's. It changes only while nothing is
     /// unacknowledged, since transmit queues overtake each other.
@@ -254,7 +255,8 @@ impl Sending {
         self.corked_until != u64::MAX
     }
 
-    /// Returns when a packet that is held back is sent anyway; `u64::MAX` if none is.
+    /// Returns the time at which a packet that is held back is sent anyway; `u64::MAX` if no packet
+    /// is held back.
     #[inline]
     pub(super) fn corked_until(&self) -> u64 {
         self.corked_until
@@ -530,8 +532,8 @@ impl Sending {
     /// Returns as [`packets`](Self::packets) some packets of stores.
     #[inline(never)]
     fn view(&mut self, mut header: Header, count: u16, mask: u32) -> Result<Skb> {
-        // Before anything can fail: packets that are not sent are retransmitted with the same
-        // flags.
+        // This precedes anything that can fail: packets that are not sent are retransmitted with
+        // the same flags.
         self.keep(header.seq, flags::TXS, header.flags);
         let last = header.seq.add(count.saturating_sub(1));
         self.keep(last, flags::TXF, header.flags);
@@ -603,7 +605,8 @@ impl Sending {
         engine: &Connection,
         count: u16,
     ) {
-        // As many as there are packets left, or one: an idle sender keeps no memory.
+        // The limit is the number of packets left, or one, so that an idle sender keeps little
+        // memory.
         let most = engine.unacked().clamp(1, MOST_SPARES);
         self.skb_pool.limit(most);
         let mut count = count;
@@ -735,7 +738,8 @@ fn fill(
     let size: usize = note.size.into();
     let packets = |n: usize| n.saturating_mul(size);
     let there = unacknowledged_in(store);
-    // Full packets only, except for the message's last: a run can then continue in the next store.
+    // The packets are full, except for the message's last one: a run can then continue in the next
+    // store.
     let capacity = packets((MOST_IN_RUN / size.max(1)).max(1)).saturating_sub(store.len());
     let numbers = packets(usize::from(note.count).saturating_add(engine.free_numbers().into()));
     let room = sock

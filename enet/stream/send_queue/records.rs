@@ -22,7 +22,7 @@ use core::sync::atomic::Ordering::Relaxed;
 pub(super) const BOUNDS: u8 = flags::TXS | flags::TXF;
 
 impl Sending {
-    /// Returns how many packets a record of `len` bytes has; `None` if the numbers cannot
+    /// Returns the number of packets of a record of `len` bytes; `None` if the numbers cannot
     /// distinguish so many.
     pub(in crate::stream) fn packets_of(&self, len: usize) -> Option<u16> {
         Some(packets_in(len, self.mss as usize)).filter(|&packets| packets <= MOST_QUEUED)
@@ -61,7 +61,7 @@ impl Sending {
         }
     }
 
-    /// Builds the buffers of a record. Returns their number of packets.
+    /// Builds the buffers of a record. Returns the number of their packets.
     fn make_record(
         &mut self,
         sock: &Sock<impl Protocol>,

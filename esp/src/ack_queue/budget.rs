@@ -22,18 +22,19 @@
 
 use super::super::timers::{Nanos, MICROSECOND, MILLISECOND};
 
-/// Bytes are counted over at least this time, and at least those of [`LEAST_COUNT`] full packets.
+/// Bytes are counted over at least this time, in nanoseconds, and at least those of [`LEAST_COUNT`]
+/// full packets.
 const SPAN: Nanos = 100 * MICROSECOND;
 const LEAST_COUNT: u32 = 16;
 
-/// The first packet of a turn may exceed the least round trip by this and by the time of 32
+/// The first packet of a turn may exceed the least round trip by this time and by the time of 32
 /// packets.
 const DELAY: Nanos = 50 * MICROSECOND;
 
 /// A gap between packets that is longer than this is not counted.
 const PAUSE: Nanos = 2 * MILLISECOND;
 
-/// Packets for which a port with a buffer of 128 KiB has room, in addition to
+/// Number of packets for which a port with a buffer of 128 KiB has room, in addition to
 /// [unscheduled](super::UNSCHEDULED) ones.
 const FIRST_CEILING: u32 = 42;
 const LEAST_CEILING: u32 = 8;
@@ -49,25 +50,25 @@ const FEWEST: u32 = 16;
 /// Upper bound of a port's buffer, bytes.
 const LARGEST: u64 = 1_200_000;
 
-/// Spans after a loss in which the ceiling rises slowly.
+/// Number of spans after a loss in which the ceiling rises slowly.
 const LEASE: u16 = 256;
 
-/// Consecutive spans of full use after which the budget shrinks.
+/// Number of consecutive spans of full use after which the budget shrinks.
 const FULL: u8 = 16;
 
 /// Rates are in bytes per 2^16 ns.
 const RATE_SHIFT: u32 = 16;
 
-/// Bytes on the wire: of a packet in addition to its payload, and of the shortest packet.
+/// Number of bytes on the wire: of a packet in addition to its payload, and of the shortest packet.
 const FRAMING: u32 = 49;
 const SHORTEST: u32 = 84;
 
 /// Measurements of a connection's packets since the queue last took them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(in super::super) struct Samples {
-    /// Packets that arrived last, their bytes on the wire, and when.
+    /// The number of packets that arrived last, their bytes on the wire, and the time.
     pub(in super::super) arrived: (u16, u32, Nanos),
-    /// Packets were lost.
+    /// Whether packets were lost.
     pub(in super::super) lost: bool,
     /// A rate measurement within a turn: packets, bytes on the wire, and time.
     pub(in super::super) train: Option<(u16, u32, Nanos)>,
@@ -99,13 +100,13 @@ pub(in super::super) fn least_time(bytes: u32, rate: u32) -> Nanos {
 /// The budget of one device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
-    /// Granted packets that have not arrived.
+    /// Number of granted packets that have not arrived.
     pub(super) in_flight: u32,
     /// The budget: additional turns are given while fewer packets are in flight.
     most: u32,
     ceiling: u32,
     lease: u16,
-    /// Consecutive spans in which the port was fully used.
+    /// Number of consecutive spans in which the port was fully used.
     full: u8,
     /// The least recent round trip of any connection.
     round_trip: Nanos,
@@ -113,15 +114,15 @@ pub(super) struct Budget {
     rate: u32,
     /// The link's rate, an upper bound of the port's, in the same unit; 0 if unknown.
     pub(super) link: u32,
-    /// Bytes of the largest packet on the wire.
+    /// Number of bytes of the largest packet on the wire.
     packet: u32,
-    /// When packets last arrived.
+    /// The time when packets last arrived.
     last: Nanos,
-    /// Whether a connection waited then.
+    /// Whether a connection waited when packets last arrived.
     waits: bool,
     /// The length of the current span, in which a connection always waited.
     elapsed: Nanos,
-    /// Bytes that arrived in the span.
+    /// Number of bytes that arrived in the span.
     count: u32,
     /// The least delay of a turn in the span.
     delay: Option<Nanos>,
@@ -270,7 +271,7 @@ impl Budget {
         self.most = wanted.min(self.ceiling);
     }
 
-    /// How long packets may queue in the port.
+    /// The time for which packets may queue in the port.
     fn most_delay(&self) -> Nanos {
         DELAY.saturating_add(self.takes(32))
     }
@@ -287,7 +288,7 @@ impl Budget {
         self.arrive_in(time.min(SLOW)).min(self.ceiling)
     }
 
-    /// Full packets that arrive in `time` at the port's rate.
+    /// The number of full packets that arrive in `time` at the port's rate.
     #[inline]
     fn arrive_in(&self, time: Nanos) -> u32 {
         let bytes = Nanos::from(self.rate).saturating_mul(time) >> RATE_SHIFT;
@@ -312,7 +313,7 @@ impl Budget {
     }
 }
 
-/// The rate of these bytes in this time.
+/// The rate of these bytes in this time, bytes in 2^16 ns.
 #[inline]
 fn rate(bytes: u32, time: Nanos) -> u32 {
     let scaled = Nanos::from(bytes) << RATE_SHIFT;

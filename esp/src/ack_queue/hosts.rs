@@ -4,7 +4,7 @@
 
 use super::{List, CREDIT, PARTS, ROUNDS};
 
-/// Hosts in the table, in sets of [`WAYS`].
+/// Number of hosts in the table, in sets of [`WAYS`].
 const HOSTS: usize = 64;
 const WAYS: usize = 4;
 const SETS: usize = HOSTS / WAYS;
@@ -12,7 +12,7 @@ const SETS: usize = HOSTS / WAYS;
 /// The debt, in [`PARTS`], beyond which a host gets no first turns in advance.
 const MOST_DEBT: u8 = (CREDIT - 1) * PARTS;
 
-/// Trust that an unused turn costs a host. A used one restores 1.
+/// Trust that an unused turn costs a host. A used turn restores 1.
 const PASSED: i8 = 4;
 /// The minimum trust.
 const LEAST_TRUST: i8 = -32;
@@ -22,7 +22,7 @@ const LEAST_TRUST: i8 = -32;
 pub(super) struct Host {
     /// See [`Slot::of`](super::Slot::of).
     key: u64,
-    /// The first round in which it has no turn.
+    /// The first round in which the host has no turn.
     next: u32,
     /// First turns that the host had in advance, in [`PARTS`]. Each round without a turn repays
     /// one.
@@ -32,7 +32,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// In how many rounds from `round` on the host already has a turn.
+    /// The number of rounds from `round` on in which the host already has a turn.
     #[inline]
     fn ahead(&self, round: u32) -> u32 {
         let ahead = self.next.wrapping_sub(round);

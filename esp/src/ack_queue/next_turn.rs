@@ -6,16 +6,16 @@ use super::super::timers::Nanos;
 use super::slot::{Kind, Position, Turn};
 use super::{AckQueue, List, Slot, MOVES};
 
-/// What the head of a list gets.
+/// The turn or place that the head of a list gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A regular turn.
+    /// The head gets a regular turn.
     Turn,
-    /// A turn concurrently with another one.
+    /// The head gets a turn concurrently with another one.
     Concurrent,
-    /// An additional turn, as the budget has room.
+    /// The head gets an additional turn, as the budget has room.
     Budget,
-    /// No turn, but perhaps a place in a round.
+    /// The head gets no turn, but perhaps a place in a round.
     Move,
 }
 
@@ -30,7 +30,7 @@ pub struct NextTurn<'a> {
 }
 
 impl NextTurn<'_> {
-    /// Returns the list.
+    /// Returns the list whose head gets the turn.
     #[inline]
     pub fn list(&self) -> List {
         self.list

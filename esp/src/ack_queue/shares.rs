@@ -12,15 +12,15 @@
 
 use super::super::timers::{Nanos, SECOND};
 
-/// Packets that all senders together may send behind announcements: half of what fits a port with a
-/// buffer of 128 KiB.
+/// Number of packets that all senders together may send behind announcements: half of what fits a
+/// port with a buffer of 128 KiB.
 pub const UNSCHEDULED: u16 = 42;
 
 /// If a device has more connections than this, a new one is told so, and announces its first
 /// transmission with a [short](SHORT) packet.
 pub const CROWD: usize = 8;
 
-/// Payload, in bytes, of the packet with which a connection without a share announces a longer
+/// Number of payload bytes of the packet with which a connection without a share announces a longer
 /// transmission: as much as fits the shortest frame. So a port with a buffer of 128 KiB holds the
 /// announcements of 1,500 senders.
 pub const SHORT: usize = 35;
@@ -43,9 +43,9 @@ pub(super) struct Shares {
 /// Shares that were given in one generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Given {
-    /// Connections that have a share, even of 0 packets.
+    /// Number of connections that have a share, even of 0 packets.
     connections: u32,
-    /// Their sum.
+    /// The sum of their shares, packets.
     packets: u16,
 }
 
@@ -53,7 +53,8 @@ struct Given {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Share {
     packets: u16,
-    /// The generation in which it was given. It counts in this one and the next.
+    /// The generation in which the share was given. The share counts in this generation and the
+    /// next.
     generation: u32,
 }
 

@@ -14,10 +14,10 @@ pub struct Slot {
     /// The peer's host.
     pub(super) host: u64,
     pub(super) priority: u32,
-    /// Packets that the budget counts as in flight, in the epoch `counted`.
+    /// Number of packets that the budget counts as in flight, in the epoch `counted`.
     pub(super) in_flight: u16,
     pub(super) counted: u32,
-    /// The window that the next turn opens.
+    /// The window that the next turn opens, in packets.
     pub(super) window: u16,
 }
 
@@ -26,36 +26,36 @@ pub(super) enum Position {
     /// No transmission is announced.
     #[default]
     Unscheduled,
-    /// The sender may send.
+    /// The connection has its turn: the sender may send.
     Turn(Turn),
-    /// In a list.
+    /// The connection waits in this list.
     Waiting(List),
 }
 
 /// A turn that was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Turn {
-    /// The epoch in which it was given.
+    /// The epoch in which the turn was given.
     pub(super) epoch: u32,
-    /// When it was given.
+    /// The time when the turn was given.
     pub(super) since: Nanos,
     pub(super) kind: Kind,
 }
 
-/// How a turn was given.
+/// The way in which a turn was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
-    /// Not given: the transmission was just announced.
+    /// The turn was not given: the transmission was just announced.
     Announced,
-    /// At once, as no other connection waited. No round counts it.
+    /// The turn was given at once, as no other connection waited. No round counts it.
     Immediate,
-    /// From a list.
+    /// The turn was given to the head of a list.
     Listed,
-    /// From the list of untrusted hosts.
+    /// The turn was given to the head of the list of untrusted hosts.
     Untrusted,
-    /// A first turn, from a list.
+    /// The turn, a first one, was given to the head of a list.
     First,
-    /// A first turn, concurrently with one of a long transmission.
+    /// The turn, a first one, was given concurrently with one of a long transmission.
     Concurrent,
 }
 

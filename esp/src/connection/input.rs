@@ -54,8 +54,8 @@ impl Connection {
         }
     }
 
-    /// Processes the packets that such a header names, after [`on_packets`](Self::on_packets)
-    /// returned `outcome`.
+    /// Processes the packets that a header with names stands for, after
+    /// [`on_packets`](Self::on_packets) returned `outcome`.
     #[cold]
     #[inline(never)]
     pub fn on_named(&mut self, header: &Header, named: &[u8], outcome: &Outcome, now: Nanos) {
@@ -142,7 +142,8 @@ impl Connection {
             }
         }
         if !self.receiver.is_plausible(header.seq) {
-            // A stale or forged packet: its acknowledgement number is not to be trusted either.
+            // The packet is stale or forged: its acknowledgement number is not to be trusted
+            // either.
             return Err(DropReason::BeyondWindow);
         }
         if header.has(flags::ACK) {

@@ -163,14 +163,14 @@ impl Connection {
         }
     }
 
-    /// A control packet, which also carries an acknowledgement.
+    /// Returns a control packet, which also carries an acknowledgement.
     #[cold]
     fn control(&mut self, header: Header, resend: bool, now: Nanos) -> Transmit {
         self.on_ack_sent(AckKind::Carried, now);
         Transmit::Control { header, resend }
     }
 
-    /// An empty packet of the given kind.
+    /// Returns an empty packet of the given kind.
     #[inline]
     fn empty(&mut self, kind: AckKind, now: Nanos) -> Transmit {
         let mut header = self.header(self.sender.high(), kind.flags());
@@ -185,7 +185,7 @@ impl Connection {
         }
     }
 
-    /// A request that names packets.
+    /// Returns a request that names packets.
     #[cold]
     fn naming(&mut self, now: Nanos) -> Transmit {
         let header = Header {

@@ -37,7 +37,7 @@ impl Connection {
         self.receiver.unused(&self.config)
     }
 
-    /// Sets how many packets may follow an unacknowledged announcement.
+    /// Sets the number of packets that may follow an unacknowledged announcement.
     #[inline]
     pub(in super::super) fn set_start(&mut self, packets: u16) {
         self.receiver.set_start(packets);
@@ -95,14 +95,14 @@ impl Connection {
         self.receiver.take_samples()
     }
 
-    /// Packets that the peer may have sent and that have not arrived. `None` while an
+    /// The number of packets that the peer may have sent and that have not arrived. `None` while an
     /// acknowledgement that opens a window is due.
     #[inline]
     pub(in super::super) fn in_flight(&self) -> Option<u16> {
         self.receiver.in_flight(&self.config)
     }
 
-    /// The window that the next turn opens, packets.
+    /// The window that the next turn opens, in packets.
     #[inline]
     pub(in super::super) fn next_window(&self) -> u16 {
         self.receiver.next_window(&self.config)

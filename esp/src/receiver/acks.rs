@@ -61,7 +61,7 @@ impl Receiver {
         self.allowed = self.last_advertised;
     }
 
-    /// How many packets make an acknowledgement due.
+    /// The number of packets that make an acknowledgement due.
     #[inline]
     fn packets_to_ack(&self, config: &Config) -> u16 {
         let near = || self.immediate_turn && self.senders <= 1 && self.grants.is_near();
@@ -176,7 +176,7 @@ impl Receiver {
         }
     }
 
-    /// When the delayed acknowledgement is due.
+    /// The time when the delayed acknowledgement is due.
     #[inline]
     pub(in super::super) fn ack_timer(&self) -> Option<Nanos> {
         match self.due {

@@ -31,16 +31,16 @@ pub(super) struct DelayBased {
     /// The least time from a turn to its first packet, in the current [`MEMORY`] and the one
     /// before; 0 for none.
     least: [Nanos; 2],
-    /// When the current one began.
+    /// The time when the current [`MEMORY`] began.
     since: Nanos,
     /// The last window that was followed by a turn, and the time from that turn to its first
     /// packet.
     shown: Option<(u16, Nanos)>,
-    /// The next window is halved, to drain queues and measure the bare path.
+    /// Whether the next window is halved, to drain queues and measure the bare path.
     drains: bool,
     /// The time from the last turn to its first packet.
     time: Nanos,
-    /// Even the largest window is too small, so it has to be acknowledged early.
+    /// Whether even the largest window is too small, so that it has to be acknowledged early.
     pub(super) pressed: bool,
 }
 

@@ -31,7 +31,7 @@ use super::delay_based::DelayBased;
 /// of 1500 bytes.
 const SPAN: Nanos = 100 * MICROSECOND;
 
-/// Several senders share [`SPAN`] equally, but each has at least this.
+/// The least part of [`SPAN`] that each of several senders has, which share it equally.
 const LEAST_SPAN: Nanos = 12 * MICROSECOND;
 
 /// A turn may end once its remaining packets arrive within this time, which covers the time until
@@ -39,37 +39,38 @@ const LEAST_SPAN: Nanos = 12 * MICROSECOND;
 /// unscheduled ones.
 const HANDOVER: Nanos = 300 * MICROSECOND;
 
-/// Packets that a switch and a sender store before they forward the first one.
+/// Number of packets that a switch and a sender store before they forward the first one.
 const STORED: u16 = 2;
 
-/// Packets after the first arrival that suffice to measure a rate.
+/// Number of packets after the first arrival that suffice to measure a rate.
 const LEAST_TRAIN: u16 = 4;
 
-/// Packets that suffice to measure how closely packets follow each other.
+/// Number of packets that suffice to measure how closely packets follow each other.
 const PACE_PACKETS: u16 = 16;
 
 /// Number of windows that stay below the one that was too large for the path. Then it is tried
 /// again, since packets of others may have filled the buffers.
 const LEASE: u32 = 256;
 
-/// The minimum window, once losses have shown that the path is shared.
+/// The minimum window, in packets, once losses have shown that the path is shared.
 const LEAST: u16 = 2;
 
-/// Consecutive turns that show that the path is shared.
+/// Number of consecutive turns that show that the path is shared.
 const SHARED_PROOF: u8 = 8;
 
 /// Number of turns for which missing packets are remembered.
 const LOSS_MEMORY: u8 = 32;
 
-/// Consecutive turns with a larger wanted window that raise the minimum window by a packet.
+/// Number of consecutive turns with a larger wanted window that raise the minimum window by a
+/// packet.
 const PATIENCE: u16 = 8;
 
 /// The minimum window: the configured one, unless that proved too large for the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Floor {
-    /// How much smaller it is than the configured window.
+    /// The number of packets by which the minimum is smaller than the configured window.
     below: u16,
-    /// Consecutive turns that wanted a larger window.
+    /// Number of consecutive turns that wanted a larger window.
     turns: u16,
 }
 
@@ -117,13 +118,13 @@ impl Floor {
 /// Packets that arrive one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Train {
-    /// When the first packets arrived, which the rate does not count.
+    /// The time when the first packets arrived, which the rate does not count.
     first: Nanos,
-    /// When the last packets arrived.
+    /// The time when the last packets arrived.
     last: Nanos,
     /// Number of the first packets.
     head: u16,
-    /// Number of packets after those.
+    /// Number of packets after the first ones.
     packets: u16,
 }
 
@@ -152,11 +153,11 @@ impl Train {
 /// A measurement over [`PACE_PACKETS`] packets after a first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct PaceSample {
-    /// When the first one arrived.
+    /// The time when the first packet arrived.
     first: Nanos,
-    /// Packets still to arrive; 0 before the first one.
+    /// Number of packets still to arrive; 0 before the first one.
     left: u16,
-    /// Payload of those that arrived, bytes.
+    /// Payload of the packets that arrived, bytes.
     payload: u32,
 }
 
@@ -165,27 +166,28 @@ struct PaceSample {
 pub(super) struct Grants {
     /// The sender's own parameters, if it supports grants.
     own: Option<Window>,
-    /// The largest window that the sender accepts.
+    /// The largest window that the sender accepts, in packets.
     largest: u16,
-    /// Its announcements are short when nothing may follow them.
+    /// Whether the sender's announcements are short when nothing may follow them.
     short: bool,
     /// The granted window; 0 while the sender uses its own.
     window: u16,
-    /// Packets that may follow an announcement, once the ACK queue has decided.
+    /// Number of packets that may follow an announcement, once the ACK queue has decided.
     start: Option<u16>,
     /// The window that the path needs, even if the receive buffer has no room for it.
     wanted: u16,
     /// The largest window that fits the path, as a loss has shown.
     ceiling: u16,
-    /// Packets for which `ceiling` remains valid.
+    /// Number of packets for which `ceiling` remains valid.
     lease: u32,
     /// Half of the receive buffer, bytes: a larger burst would keep the receiver congested.
     half: u32,
     /// Receive buffer that a packet takes, bytes.
     packet: u32,
-    /// Packets that arrive in [`HANDOVER`], once measured.
+    /// Number of packets that arrive in [`HANDOVER`], once measured.
     handover: Option<u16>,
-    /// A grant has differed from the sender's own parameters, so each acknowledgement repeats it.
+    /// Whether a grant has differed from the sender's own parameters, so that each acknowledgement
+    /// repeats it.
     repeats: bool,
     /// The packets since the last turn.
     train: Option<Train>,
@@ -198,13 +200,13 @@ pub(super) struct Grants {
     link: u32,
     /// The current measurement of `pace`.
     pace_sample: PaceSample,
-    /// Senders to other devices, which this receiver does not schedule, share the path.
+    /// Whether senders to other devices, which this receiver does not schedule, share the path.
     shared: bool,
-    /// Consecutive turns that indicate a shared path.
+    /// Number of consecutive turns that indicate a shared path.
     shared_turns: u8,
-    /// Turns until missing packets are forgotten.
+    /// Number of turns until missing packets are forgotten.
     loss_memory: u8,
-    /// See [`is_near`](Self::is_near).
+    /// Whether the receiver may acknowledge late: see [`is_near`](Self::is_near).
     near: bool,
     /// The last rate measurement, until the ACK queue takes it: packets, bytes on the wire, and
     /// time.
@@ -231,7 +233,7 @@ impl Grants {
         self.own.is_some() && config.is_adaptive()
     }
 
-    /// Sets how many packets may follow an announcement.
+    /// Sets the number of packets that may follow an announcement.
     #[inline]
     pub(super) fn set_start(&mut self, start: u16) {
         self.start = Some(start);
@@ -351,7 +353,7 @@ impl Grants {
         }
         let elapsed = now.saturating_sub(sample.first);
         if elapsed == 0 {
-            // These arrived together with the first one.
+            // These packets arrived together with the first one.
             return;
         }
         self.pace_sample = PaceSample::default();
@@ -490,8 +492,8 @@ impl Grants {
         self.pace.map(|pace| own(pace).saturating_mul(2))
     }
 
-    /// How many packets of a window make an acknowledgement due; at least `least`, unless even the
-    /// largest window is too small.
+    /// The number of packets of a window that make an acknowledgement due; at least `least`, unless
+    /// even the largest window is too small.
     #[inline]
     pub(super) fn packets_to_ack(&self, window: u16, least: u16) -> u16 {
         if self.delay_based.pressed {
@@ -506,7 +508,8 @@ impl Grants {
     fn by_rate(&mut self, train: Train, senders: u16, window: u16) -> Option<u16> {
         let elapsed = train.last.saturating_sub(train.first);
         if elapsed == 0 {
-            // All arrived at once, too fast to measure.
+            // All packets arrived at once, too fast to measure. From half a window on, this shows
+            // a rate above all others.
             let tells = train.head >= window / 2;
             return tells.then_some(u16::MAX);
         }

@@ -36,7 +36,7 @@ impl Receiver {
         u32::from(offset) <= u32::from(span).saturating_mul(2).saturating_add(1)
     }
 
-    /// How often numbers have wrapped at `seq`.
+    /// The number of times that numbers have wrapped at `seq`.
     pub(in super::super) fn wraps_at(&self, seq: Seq) -> u16 {
         self.wrapped.at(self.expected, seq)
     }
@@ -51,7 +51,7 @@ impl Receiver {
     #[cold]
     pub(super) fn on_skip(&mut self, una: Seq, to: Seq) {
         if self.skipped.is_some_and(|(_, last)| last == to) {
-            // The answer was lost.
+            // The peer has not received the answer.
             self.request = Request::Skipped;
             return;
         }

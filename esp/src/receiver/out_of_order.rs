@@ -29,13 +29,13 @@ use super::super::timers::{earlier, from_micros, is_due, Nanos, MICROSECOND, REQ
 use super::super::wire::Header;
 use super::{Receiver, Request, Taken};
 
-/// Later packets that show that one is lost. Fewer may overtake it.
+/// Number of later packets that show that a packet is lost. Fewer may overtake it.
 const REORDERING: u16 = 4;
 
 /// Maximum number of steps by which spurious requests lengthen the wait.
 const MAX_SLACK: u8 = 4;
 
-/// Real losses that undo one step.
+/// Number of real losses that undo one step.
 const LOSSES_PER_STEP: u8 = 16;
 
 /// Maximum number of requests in a row without any response. After that, only the other timers of
@@ -48,47 +48,48 @@ const MAX_LOSS_SHARE: u16 = 8;
 /// The packets behind the expected one, as sets of their distances from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct OutOfOrder {
-    /// Both ends support requests that name packets.
+    /// Whether both ends support requests that name packets.
     enabled: bool,
-    /// The caller is delivering a kept packet.
+    /// Whether the caller is delivering a kept packet.
     delivering: bool,
-    /// A retransmission has closed the hole, and the packets kept behind it are being delivered.
+    /// Whether a retransmission has closed the hole, and the packets kept behind it are being
+    /// delivered.
     hole_filled: bool,
-    /// Any packet behind the expected one was seen. The fast path reads no other field.
+    /// Whether any packet behind the expected one was seen. The fast path reads no other field.
     active: bool,
     /// Packets that the caller keeps. The expected one is among them until it is delivered.
     kept: Bits,
-    /// Bytes of the receive buffer that these take.
+    /// Number of bytes of the receive buffer that kept packets take.
     cost: u32,
     /// Missing packets that a request has named.
     requested: Bits,
-    /// Of these, the packets assumed to be in flight.
+    /// Packets of `requested` that are assumed to be in flight.
     awaited: Bits,
-    /// Those of `awaited` that the last request named.
+    /// Packets of `awaited` that the last request named.
     last_named: Bits,
-    /// Those of `last_named` that no request had named before.
+    /// Packets of `last_named` that no request had named before.
     newly_named: Bits,
-    /// When the last request was sent.
+    /// The time when the last request was sent.
     last_request: Nanos,
     /// A packet named by the last request that arrives earlier was late, not lost.
     earliest_answer: Nanos,
     /// Round trips from requests to the named packets.
     answer_rtt: Rtt,
-    /// Requests in a row that no named packet followed.
+    /// Number of requests in a row that no named packet followed.
     unanswered: u8,
     /// Missing packets below this distance are lost.
     lost_below: u16,
     /// Missing packets from `lost_below` to below this distance may just be late.
     late_below: u16,
-    /// When `late_below` was set.
+    /// The time when `late_below` was set.
     late_since: Nanos,
-    /// Steps by which the receiver waits longer, for reordering.
+    /// Number of steps by which the receiver waits longer, for reordering.
     slack: u8,
-    /// Losses since the last step.
+    /// Number of losses since the last step.
     real_losses: u8,
     /// The first number of the window in which losses are counted.
     loss_window: Seq,
-    /// Packets lost in that window.
+    /// Number of packets lost in that window.
     lost_in_window: u16,
 }
 
@@ -191,7 +192,7 @@ impl Receiver {
         self.out_of_order.active && !self.out_of_order.kept.is_empty()
     }
 
-    /// How many packets the caller keeps.
+    /// The number of packets that the caller keeps.
     #[inline]
     pub(super) fn kept_packets(&self) -> u16 {
         if self.out_of_order.active {
@@ -462,7 +463,7 @@ impl Receiver {
             || self.out_of_order.last_named.has(0)
     }
 
-    /// When missing packets become lost, or lost again.
+    /// The time when missing packets become lost, or lost again.
     #[inline]
     pub(super) fn hole_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         if self.out_of_order.active {
@@ -481,7 +482,7 @@ impl Receiver {
         )
     }
 
-    /// When packets that may just be late become lost.
+    /// The time when packets that may just be late become lost.
     fn late_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let late = !self.out_of_order.late().is_empty();
         let quarter = (self.round_trip(config, rtt).0 / 4).max(MICROSECOND);
@@ -489,7 +490,7 @@ impl Receiver {
         late.then(|| self.out_of_order.late_since.saturating_add(wait))
     }
 
-    /// When requested packets become lost again.
+    /// The time when requested packets become lost again.
     fn awaited_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let awaited =
             !self.out_of_order.awaited.is_empty() && self.out_of_order.unanswered < MAX_UNANSWERED;

@@ -33,7 +33,8 @@ use super::{AckKind, Due, Receiver, Request, Turn};
 pub(super) struct Timed {
     pub(super) seq: Seq,
     pub(super) sent_at: Nanos,
-    /// When a probe was last sent that may have allowed the packet instead; otherwise `sent_at`.
+    /// The time when a probe was last sent that may have allowed the packet instead; otherwise
+    /// `sent_at`.
     pub(super) probed: Nanos,
     /// The window before the packet, or 0 if other connections waited for turns.
     pub(super) window: u16,
@@ -42,9 +43,9 @@ pub(super) struct Timed {
 /// The state of probing for the expected packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Probing {
-    /// A probe is due.
+    /// Whether a probe is due.
     pub(super) due: bool,
-    /// When the wait for the packet began.
+    /// The time when the wait for the packet began.
     pub(super) since: Nanos,
     /// If a probe has opened the window: the sender's distance from the last advertised number
     /// before, and when the last probe was sent.
@@ -159,14 +160,14 @@ impl Receiver {
         }
     }
 
-    /// When the request timer (R4) expires. It runs within a transmission while no acknowledgement
-    /// is due.
+    /// The time when the request timer (R4) expires. It runs within a transmission while no
+    /// acknowledgement is due.
     #[inline]
     pub(in super::super) fn request_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         earlier(self.probe_timer(config, rtt), self.hole_timer(config, rtt))
     }
 
-    /// When the receiver probes for the expected packet.
+    /// The time when the receiver probes for the expected packet.
     #[inline]
     fn probe_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let runs = self.is_scheduled()
@@ -185,7 +186,7 @@ impl Receiver {
         Some(from.saturating_add(patience))
     }
 
-    /// How long the receiver waits for a packet before it probes.
+    /// The time for which the receiver waits for a packet before it probes.
     #[inline]
     pub(super) fn patience(&self, config: &Config, rtt: &Rtt) -> Nanos {
         let least = from_micros(config.round_trip_time);

@@ -122,7 +122,7 @@ impl Receiver {
         PARTS.saturating_sub(u8::try_from(used).unwrap_or(PARTS))
     }
 
-    /// Sets how many packets the sender may send behind its next announcement.
+    /// Sets the number of packets that the sender may send behind its next announcement.
     #[inline]
     pub(in super::super) fn set_start(&mut self, packets: u16) {
         self.grants.set_start(packets);

@@ -14,9 +14,9 @@ use super::super::wire::Grant;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Granted {
     grant: Grant,
-    /// Upper bound of the packets that follow announcements.
+    /// Upper bound of the number of packets that follow announcements.
     most_unscheduled: u8,
-    /// The receiver reported many senders, and has granted nothing yet.
+    /// Whether the receiver reported many senders, and has granted nothing yet.
     crowded: bool,
 }
 

@@ -17,15 +17,15 @@ use super::{Outgoing, Sender};
 /// Sets of packets, by their distance from the first unacknowledged one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Missing {
-    /// At least one set has packets; otherwise acknowledgements read no other field.
+    /// Whether at least one set has packets. Otherwise acknowledgements read no other field.
     active: bool,
-    /// `named` is not empty.
+    /// Whether `named` is not empty.
     due: bool,
     /// Packets to retransmit.
     named: Bits,
     /// Packets that were retransmitted since `since`.
     retransmitted: Bits,
-    /// When the first of `retransmitted` was named.
+    /// The time when the first of `retransmitted` was named.
     since: Nanos,
 }
 

@@ -20,7 +20,7 @@ use super::super::timers::{Nanos, FRAME_LIFE};
 use super::super::wire::{flags, Header};
 use super::{Missing, Sender};
 
-/// Why no packet is sent.
+/// The reason why no packet is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Pause {
     /// The sender only waits: the receiver does not support skips, or everything is acknowledged

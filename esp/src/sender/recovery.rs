@@ -78,7 +78,7 @@ impl Sender {
         }
     }
 
-    /// When the retransmission timer expires.
+    /// The time when the retransmission timer expires.
     #[inline]
     pub(in super::super) fn deadline(&self) -> Option<Nanos> {
         self.timer

@@ -27,7 +27,7 @@ pub const ESP_SO_CHECKSUM: i32 = 4;
 pub const SO_STATS: i32 = 2;
 /// `EDP_SO_CHECKSUM`: whether datagrams are sent with a checksum, a u32.
 pub const EDP_SO_CHECKSUM: i32 = 3;
-/// Option of level [`SOL_EP`], ESP only: how long the peer may leave data unacknowledged,
+/// Option of level [`SOL_EP`], ESP only: the time for which the peer may leave data unacknowledged,
 /// milliseconds.
 pub const ESP_SO_USER_TIMEOUT: i32 = 3;
 /// Length of `struct sockaddr_en` in bytes.
@@ -69,7 +69,7 @@ impl Address {
         Self::from_bytes_of(bytes, AF_ENET)
     }
 
-    /// Like [`Address::from_bytes`], for a module loaded with another family number.
+    /// Decodes as [`Address::from_bytes`], for a module loaded with another family number.
     ///
     /// # Errors
     /// As [`Address::from_bytes`].

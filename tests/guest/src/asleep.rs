@@ -46,7 +46,7 @@ impl Sleeper {
         let path = format!("/proc/self/task/{}/syscall", self.thread);
         let sleeping = format!("{} ", self.number);
         loop {
-            // A thread that runs, or waits for a processor, reads "running".
+            // The file reads "running" for a thread that runs or waits for a processor.
             match fs::read_to_string(&path) {
                 Ok(text) if text.starts_with(&sleeping) => return Ok(true),
                 Ok(_) => {}
@@ -152,7 +152,7 @@ pub fn crowd<T: Send>(
     })
 }
 
-/// How many further checks must agree on the number of threads that still sleep.
+/// The number of further checks that must agree on the number of threads that still sleep.
 const LOOKS: u32 = 10;
 
 /// Waits until one of the threads has ended, and counts those that still sleep. An event that wakes

@@ -25,42 +25,43 @@ const fn instruction(code: u16, yes: u8, no: u8, k: u32) -> Instruction {
     Instruction { code, yes, no, k }
 }
 
-/// Loads the 16 bits at `offset`, big-endian.
+/// Returns an instruction that loads the 16 bits at `offset`, big-endian.
 pub const fn load_half(offset: u32) -> Instruction {
     instruction(0x28, 0, 0, offset)
 }
 
-/// Loads the byte at `offset`.
+/// Returns an instruction that loads the byte at `offset`.
 pub const fn load_byte(offset: u32) -> Instruction {
     instruction(0x30, 0, 0, offset)
 }
 
-/// Loads the VLAN tag from the packet's metadata: priority and number. `SKF_AD_OFF +
-/// SKF_AD_VLAN_TAG` of `<linux/filter.h>`.
+/// An instruction that loads the VLAN tag from the packet's metadata: priority and number.
+/// `SKF_AD_OFF + SKF_AD_VLAN_TAG` of `<linux/filter.h>`.
 pub const LOAD_VLAN_TAG: Instruction = load_half((-0x1000_i32 + 44) as u32);
 
-/// Executes the next instruction if the accumulator is `k`, otherwise skips it.
+/// Returns an instruction that skips the next one unless the accumulator is `k`.
 pub const fn if_equal(k: u32) -> Instruction {
     instruction(0x15, 0, 1, k)
 }
 
-/// Loads the packet's length.
+/// An instruction that loads the packet's length.
 pub const LOAD_LENGTH: Instruction = instruction(0x80, 0, 0, 0);
 
-/// Executes the next instruction if the accumulator is larger than `k`, otherwise skips it.
+/// Returns an instruction that skips the next one unless the accumulator is larger than `k`.
 pub const fn if_larger(k: u32) -> Instruction {
     instruction(0x25, 0, 1, k)
 }
 
-/// Returns: truncates the packet to `k` bytes, or drops it if `k` is 0.
+/// Returns an instruction that ends the program: it truncates the packet to `k` bytes, or drops it
+/// if `k` is 0.
 pub const fn keep(k: u32) -> Instruction {
     instruction(0x06, 0, 0, k)
 }
 
-/// Returns: passes the whole packet.
+/// An instruction that ends the program and passes the whole packet.
 pub const KEEP_ALL: Instruction = keep(u32::MAX);
 
-/// `SO_ATTACH_FILTER`.
+/// Attaches a classic program to a socket by `SO_ATTACH_FILTER`.
 ///
 /// # Errors
 /// The call's errno, as for every function here.
@@ -77,8 +78,8 @@ fn attach_as(socket: &Socket, option: c_int, program: &[Instruction]) -> Result<
     socket.set_option(SOL_SOCKET, option, &bytes)
 }
 
-/// `SO_ATTACH_REUSEPORT_CBPF`: the program returns the index, in the reuseport group, of the socket
-/// that gets a connection.
+/// Attaches a program to a reuseport group by `SO_ATTACH_REUSEPORT_CBPF`: it returns the index, in
+/// the group, of the socket that gets a connection.
 ///
 /// # Errors
 /// The call's errno.
@@ -86,7 +87,7 @@ pub fn attach_to_port(socket: &Socket, program: &[Instruction]) -> Result<()> {
     attach_as(socket, libc::SO_ATTACH_REUSEPORT_CBPF, program)
 }
 
-/// `SO_DETACH_REUSEPORT_BPF`.
+/// Detaches the group's program by `SO_DETACH_REUSEPORT_BPF`.
 ///
 /// # Errors
 /// The call's errno.
@@ -95,7 +96,7 @@ pub fn detach_from_port(socket: &Socket) -> Result<()> {
     socket.set_so(SO_DETACH_REUSEPORT_BPF, 0)
 }
 
-/// `SO_DETACH_FILTER`.
+/// Detaches a socket's program by `SO_DETACH_FILTER`.
 ///
 /// # Errors
 /// The call's errno.
@@ -103,7 +104,7 @@ pub fn detach(socket: &Socket) -> Result<()> {
     socket.set_so(libc::SO_DETACH_FILTER, 0)
 }
 
-/// `SO_ATTACH_BPF`.
+/// Attaches an extended program to a socket by `SO_ATTACH_BPF`.
 ///
 /// # Errors
 /// The call's errno.
@@ -183,7 +184,7 @@ fn attach_link(program: &OwnedFd, target: &File, which: u32) -> Result<OwnedFd> 
 /// `BPF_PROG_TYPE_XDP`.
 const XDP: u32 = 6;
 
-/// Loads a program of type `kind` for the attachment type `which`. It returns `result`.
+/// Loads a program of type `kind` for the attachment type `which`. The program returns `result`.
 fn load(kind: u32, which: u32, result: i32) -> Result<OwnedFd> {
     const BPF_PROG_LOAD: c_int = 5;
     // The program accepts frames of several pages, which a large MTU needs.

@@ -64,7 +64,7 @@ fn datagrams(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A dialogue that both ends close, and an attempt to connect to an unused port.
+/// Plays a dialogue that both ends close, and an attempt to connect to an unused port.
 fn stream(lab: &Lab) -> Result<()> {
     let (client, server) = lab.esp_pair(2805)?;
     client.send_all(&[0x55; 4000])?;
@@ -81,7 +81,7 @@ fn stream(lab: &Lab) -> Result<()> {
     )
 }
 
-/// A stream with checksums; one packet is sent alone.
+/// Plays a stream with checksums; one packet is sent alone.
 fn summed_stream(lab: &Lab) -> Result<()> {
     let listener = lab.b.esp_listener(2808, 1)?;
     let client = lab.a.esp()?;
@@ -97,7 +97,7 @@ fn summed_stream(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A packet is lost, requested and retransmitted; then the connection is aborted.
+/// Plays a connection in which a packet is lost, requested and retransmitted; then aborts it.
 fn by_hand(lab: &Lab) -> Result<()> {
     let (mut station, client) = Station::connect(lab, 2807)?;
     station.send_data(flag::TXS, b"first")?;
@@ -115,7 +115,7 @@ fn by_hand(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Frames that no correct host sends, and padding.
+/// Sends frames that no correct host sends, and padding.
 fn malformed(a: &Host, b: &Host) -> Result<()> {
     let wire = a.packets(ETH_P_ALL)?;
     let esp = EspHeader {

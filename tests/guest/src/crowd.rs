@@ -11,9 +11,9 @@ use crate::prelude::*;
 /// The protocol of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Over Ethernet.
+    /// ESP, over Ethernet.
     Esp,
-    /// Over IPv4, with the kernel's defaults.
+    /// TCP over IPv4, with the kernel's defaults.
     Tcp,
 }
 
@@ -93,7 +93,7 @@ impl Protocol {
     /// # Errors
     /// The errno of `getsockname(2)`.
     pub fn port_of(self, socket: &Socket) -> Result<u16> {
-        // Both address structures have it at the same offset.
+        // Both address structures have the port at the same offset.
         let name = socket.local_name()?;
         let bytes = name.get(2..4).context("a short address")?;
         Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
@@ -168,7 +168,7 @@ impl Crowd {
         Ok(took.as_nanos() as f64 / f64::from(halves))
     }
 
-    /// Returns the same, for single round trips over each connection in turn, repeatedly.
+    /// Returns the same cost for single round trips over each connection in turn, repeatedly.
     ///
     /// # Errors
     /// If a call fails.
@@ -190,7 +190,7 @@ impl Crowd {
     }
 }
 
-/// Longer than an acknowledgement is ever delayed.
+/// A pause that is longer than an acknowledgement is ever delayed.
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// Sends a byte there and back.
@@ -206,11 +206,11 @@ fn round_trip((client, server): &(Socket, Socket)) -> Result<()> {
 /// The result of opening and closing connections at a rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Churn {
-    /// Connections opened, used and closed.
+    /// Number of connections opened, used and closed.
     pub made: u32,
     /// Whether the next connection was refused for lack of a port, `EADDRNOTAVAIL`.
     pub without_port: bool,
-    /// The time it took.
+    /// The time that opening and closing took.
     pub took: Duration,
     /// The longest delay of a connection's start after its scheduled time.
     pub latest: Duration,
@@ -268,8 +268,8 @@ pub fn errno(error: &anyhow::Error) -> Option<i32> {
         .and_then(std::io::Error::raw_os_error)
 }
 
-/// Returns how long after closing (both ends, or only the client's) the client's port can be bound
-/// again; `None` if not within `limit`.
+/// Returns the time after closing (both ends, or only the client's) at which the client's port can
+/// be bound again; `None` if it cannot within `limit`.
 ///
 /// # Errors
 /// If a call fails.

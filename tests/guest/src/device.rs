@@ -17,11 +17,11 @@ use crate::transfer::{transfer_both_ways, Load};
 /// A device in its namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Device<'a> {
-    /// Its namespace.
+    /// The device's namespace.
     pub namespace: &'a Netns,
-    /// Its index there.
+    /// The device's index in the namespace.
     pub ifindex: u32,
-    /// Its address.
+    /// The device's Ethernet address.
     pub mac: [u8; 6],
 }
 
@@ -95,7 +95,8 @@ impl<'a> Device<'a> {
         Ok(socket)
     }
 
-    /// Connects a stream from here to a new listener on `port` of `other`; returns both ends.
+    /// Connects a stream from this device to a new listener on `port` of `other`; returns both
+    /// ends.
     ///
     /// # Errors
     /// When a call fails.

@@ -86,10 +86,10 @@ pub fn edp_summed(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Bytes of EDP's header.
+/// Number of bytes of EDP's header.
 pub const EDP_HEADER: usize = 6;
 
-/// Bytes in front of an ESP frame's payload: Ethernet's header and ESP's.
+/// Number of bytes in front of an ESP frame's payload: Ethernet's header and ESP's.
 pub const ESP_HEADERS: usize = 14 + 11;
 
 /// ESP's header.
@@ -99,7 +99,8 @@ pub struct EspHeader {
     pub source: u16,
     /// Destination port.
     pub destination: u16,
-    /// Bytes of payload that follow, or a wrong number; in a grant's packet, the grant.
+    /// Number of bytes of payload that follow, or a wrong number; in a packet with a grant, the
+    /// grant.
     pub length: u16,
     /// Sequence number of this packet.
     pub sequence: u16,
@@ -130,12 +131,12 @@ impl EspHeader {
         packet
     }
 
-    /// Encodes the same with a checksum and the flag that announces it.
+    /// Encodes the header and a payload, with a checksum and the flag that announces it.
     pub fn summed_packet(&self, payload: &[u8]) -> Vec<u8> {
         self.masked_packet(payload, 0)
     }
 
-    /// Encodes the same with `mask` XORed into the checksum.
+    /// Encodes as [`summed_packet`](Self::summed_packet), with `mask` XORed into the checksum.
     pub fn masked_packet(&self, payload: &[u8], mask: u32) -> Vec<u8> {
         let flags = self.flags | flag::CRC;
         let mut packet = Self { flags, ..*self }.packet(payload);
@@ -145,7 +146,7 @@ impl EspHeader {
     }
 
     /// Returns the mask that was XORed into the checksum of the packet in `frame`, which has this
-    /// header; `None` if it has no checksum.
+    /// header; `None` if the packet has no checksum.
     pub fn mask_in(&self, frame: &[u8]) -> Option<u32> {
         let length = if self.is_grant() { 0 } else { self.length };
         let end = ESP_HEADERS + usize::from(length);
@@ -154,7 +155,7 @@ impl EspHeader {
         (self.flags & flag::CRC != 0).then_some(mask)
     }
 
-    /// Whether the length field contains a grant.
+    /// Returns whether the length field contains a grant.
     pub fn is_grant(&self) -> bool {
         self.length > 0 && self.flags & !flag::CRC == flag::GRANT
     }
@@ -243,13 +244,13 @@ impl PacketSocket {
         self.0.receive(frame, libc::MSG_DONTWAIT)
     }
 
-    /// Waits for a frame that `wanted` accepts; others are dropped.
+    /// Waits for a frame that `wanted` accepts; drops other frames.
     ///
     /// # Errors
     /// If none came within `patience`.
     pub fn wait_for(&self, patience: Duration, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<u8>> {
         let end = Instant::now() + patience;
-        // Room for a GSO packet, the largest frame.
+        // The buffer has room for a GSO packet, the largest frame.
         let mut frame = vec![0u8; 1 << 16];
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -263,8 +264,8 @@ impl PacketSocket {
         }
     }
 
-    /// Checks that `to` sends nothing of EDP, this socket's ethertype, before an echo reply: a
-    /// reply to earlier frames would have come first.
+    /// Checks that `to` sends nothing of EDP, this socket's ethertype, before an echo reply. A
+    /// reply to earlier frames would have come before that.
     ///
     /// # Errors
     /// If another frame comes, or none.

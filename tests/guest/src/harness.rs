@@ -31,11 +31,11 @@ pub type Outcome = Result<()>;
 /// The work of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub enum Body {
-    /// Works on the whole guest.
+    /// Work on the whole guest.
     Guest(fn() -> Outcome),
-    /// Works on two hosts made for it; no socket of the module may be left on them afterwards.
+    /// Work on two hosts made for it; no socket of the module may be left on them afterwards.
     Lab(Wiring, fn(&Lab) -> Outcome),
-    /// Works with data of its own.
+    /// Work with data of its own.
     Work(&'static dyn Work),
 }
 
@@ -52,42 +52,43 @@ pub trait Work: std::fmt::Debug + Sync {
 /// A scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// Says what it shows.
+    /// The scenario's name, which says what it shows.
     pub name: &'static str,
-    /// The time after which it counts as hanging.
+    /// The time after which the scenario counts as hanging.
     pub deadline: Duration,
-    /// It needs a guest whose clock counts instructions. In other guests a processor may be away
-    /// for longer than the protocol's timers wait, and emulated switches do not keep their rates.
+    /// Whether the scenario needs a guest whose clock counts instructions. In other guests a
+    /// processor may be away for longer than the protocol's timers wait, and emulated switches do
+    /// not keep their rates.
     pub needs_icount: bool,
-    /// It needs a kernel with fault injection for allocations.
+    /// Whether the scenario needs a kernel with fault injection for allocations.
     pub needs_faults: bool,
-    /// It needs two network cards with the driver igb, on one wire.
+    /// Whether the scenario needs two network cards with the driver igb, on one wire.
     pub needs_cards: bool,
-    /// It needs a guest with four processors.
+    /// Whether the scenario needs a guest with four processors.
     pub needs_smp: bool,
-    /// Its work.
+    /// The scenario's work.
     pub body: Body,
 }
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
 impl Scenario {
-    /// A scenario about the whole guest.
+    /// Makes a scenario about the whole guest.
     pub const fn guest(name: &'static str, body: fn() -> Outcome) -> Self {
         Self::new(name, Body::Guest(body))
     }
 
-    /// A scenario on two hosts joined by a cable.
+    /// Makes a scenario on two hosts joined by a cable.
     pub const fn direct(name: &'static str, body: fn(&Lab) -> Outcome) -> Self {
         Self::new(name, Body::Lab(Wiring::Direct, body))
     }
 
-    /// A scenario on two hosts joined by a switch that can misbehave.
+    /// Makes a scenario on two hosts joined by a switch that can misbehave.
     pub const fn switched(name: &'static str, body: fn(&Lab) -> Outcome) -> Self {
         Self::new(name, Body::Lab(Wiring::Switched, body))
     }
 
-    /// A scenario that has data of its own.
+    /// Makes a scenario that has data of its own.
     pub const fn work(name: &'static str, work: &'static dyn Work) -> Self {
         Self::new(name, Body::Work(work))
     }
@@ -104,7 +105,7 @@ impl Scenario {
         }
     }
 
-    /// The same with another deadline, in seconds.
+    /// Returns the scenario with another deadline, in seconds.
     pub const fn within(self, seconds: u64) -> Self {
         Self {
             deadline: Duration::from_secs(seconds),
@@ -112,7 +113,7 @@ impl Scenario {
         }
     }
 
-    /// The same in a guest whose clock counts instructions.
+    /// Returns the scenario for a guest whose clock counts instructions.
     pub const fn needs_icount(self) -> Self {
         Self {
             needs_icount: true,
@@ -120,7 +121,7 @@ impl Scenario {
         }
     }
 
-    /// The same on a kernel with fault injection for allocations.
+    /// Returns the scenario for a kernel with fault injection for allocations.
     pub const fn needs_faults(self) -> Self {
         Self {
             needs_faults: true,
@@ -128,7 +129,7 @@ impl Scenario {
         }
     }
 
-    /// The same in a guest with four processors.
+    /// Returns the scenario for a guest with four processors.
     pub const fn needs_smp(self) -> Self {
         Self {
             needs_smp: true,
@@ -136,7 +137,7 @@ impl Scenario {
         }
     }
 
-    /// The same in a guest with two network cards, and four processors.
+    /// Returns the scenario for a guest with two network cards, and four processors.
     pub const fn needs_cards(self) -> Self {
         Self {
             needs_cards: true,
@@ -217,11 +218,11 @@ pub fn run(scenario: &Scenario) -> bool {
     let outcome = supervise(scenario, &mut notes);
     match &outcome {
         Ok(()) => {
-            // The result of a comparison, for the runner's table.
+            // This note is the result of a comparison, for the runner's table.
             if let Some(report) = notes.iter().find_map(|line| line.strip_prefix(REPORT)) {
                 println!("{}{}: {report}", REPORT, scenario.name);
             }
-            // The figures of a cell, for the matrix.
+            // This note has the figures of a cell, for the matrix.
             if let Some(figures) = notes.iter().find_map(|line| line.strip_prefix(FIGURES)) {
                 println!("# {}{figures}", FIGURES);
             }
@@ -293,7 +294,7 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     if let Ok(false) = ended {
         notes.extend(where_it_hangs(child));
     }
-    // Kills everything that is left of the scenario. ESRCH means that nothing is.
+    // Kills all processes that are left of the scenario. ESRCH means that none is.
     let _ = killpg(child, Signal::SIGKILL);
     let status = waitpid(child, None).context("waitpid")?;
     let mut text = Vec::new();

@@ -13,7 +13,7 @@ use anyhow::{ensure, Context, Result};
 use crate::patience::patience;
 use crate::socket::check;
 
-/// Bytes of a page.
+/// Number of bytes of a page.
 pub const PAGE: usize = 4096;
 
 /// `UFFD_API`, and the requests of `linux/userfaultfd.h`.
@@ -100,7 +100,7 @@ impl HeldPage {
         check(got as i64).map(|got| got as usize)
     }
 
-    /// `write(2)` of the memory's first `length` bytes.
+    /// Calls `write(2)` with the memory's first `length` bytes.
     ///
     /// # Errors
     /// The call's errno.

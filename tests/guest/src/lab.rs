@@ -25,9 +25,9 @@ use crate::socket::{interface_index, Socket};
 pub const DEVICE: &str = "eth0";
 /// Maximum transmission unit of the devices, bytes.
 pub const MTU: usize = 1500;
-/// Largest EDP payload.
+/// Largest payload of an EDP packet, bytes.
 pub const EDP_MAX: usize = MTU - EDP_HEADER;
-/// Largest ESP payload of one packet.
+/// Largest payload of an ESP packet, bytes.
 pub const ESP_MSS: usize = MTU - 11;
 
 /// Address of a station that does not exist.
@@ -36,11 +36,11 @@ pub const NOBODY: [u8; 6] = [2, 0, 0, 0, 0xde, 0xad];
 /// A host: a namespace with one Ethernet device.
 #[derive(Debug)]
 pub struct Host {
-    /// Its namespace.
+    /// The host's namespace.
     pub namespace: Netns,
-    /// Its device's address.
+    /// The Ethernet address of the host's device.
     pub mac: [u8; 6],
-    /// Its device's index.
+    /// The index of the host's device.
     pub ifindex: u32,
 }
 
@@ -151,7 +151,7 @@ impl Host {
         Ok(socket)
     }
 
-    /// Connects from here to `port` of `server`, where `listener` is bound; returns both ends.
+    /// Connects from this host to `port` of `server`, where `listener` is bound; returns both ends.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -319,7 +319,7 @@ pub struct Lab {
     pub a: Host,
     /// The second host.
     pub b: Host,
-    // Dropped first, while the namespace of the switch still exists.
+    // The relay, which is dropped first, while the namespace of the switch still exists.
     relay: Option<Relay>,
     _switch: Option<Netns>,
 }
@@ -338,9 +338,9 @@ pub fn send_single_packets(namespace: &Netns) -> Result<()> {
 /// How the hosts of a [`Lab`] are joined.
 #[derive(Clone, Copy, Debug)]
 pub enum Wiring {
-    /// By one veth pair, which is the fastest.
+    /// One veth pair joins the hosts, which is the fastest.
     Direct,
-    /// By a veth pair each to a [`Relay`], which can inject faults.
+    /// A veth pair joins each host to a [`Relay`], which can inject faults.
     Switched,
 }
 
@@ -497,7 +497,8 @@ impl Lab {
                 let index = host.ifindex;
                 host.namespace.add_neighbour(index, address(*other), *mac)?;
             }
-            // One retransmission takes three seconds in all, and each more doubles that.
+            // With one retransmission an attempt takes three seconds, and each further one doubles
+            // that.
             host.tcp_tries(1 + factor().ilog2())?;
         }
         Ok(())
@@ -526,7 +527,7 @@ pub fn eventually(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<
     Ok(())
 }
 
-/// Waits until `poll(2)` reports one of `events` for `socket`; returns all that it reports.
+/// Waits until `poll(2)` reports one of `events` for `socket`; returns all events that it reports.
 ///
 /// # Errors
 /// If it reports none within [`patience`].

@@ -83,7 +83,7 @@ impl Netns {
         eventually("the carrier", || self.is_operational(index))
     }
 
-    /// Whether the device with this index is up and its carrier has been noticed
+    /// Returns whether the device with this index is up and its carrier has been noticed
     /// (`IFLA_OPERSTATE`).
     fn is_operational(&self, index: u32) -> Result<bool> {
         let question = RouteNetlinkMessage::GetLink(link(index, Vec::new()));
@@ -145,7 +145,7 @@ impl Netns {
     ) -> Result<NetlinkPayload<RouteNetlinkMessage>> {
         let socket = self.within(|| -> io::Result<Socket> {
             let socket = Socket::new(NETLINK_ROUTE)?;
-            // The kernel has port 0.
+            // The kernel has the netlink port 0.
             socket.connect(&SocketAddr::new(0, 0))?;
             Ok(socket)
         })??;

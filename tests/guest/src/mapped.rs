@@ -22,7 +22,7 @@ pub fn addresses(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The address fd00::`number`.
+/// Returns the address fd00::`number`.
 pub fn far6(number: u8) -> [u8; 16] {
     let mut address = [0; 16];
     address[0] = 0xfd;
@@ -30,7 +30,7 @@ pub fn far6(number: u8) -> [u8; 16] {
     address
 }
 
-/// A stream socket of `host`.
+/// Makes a stream socket of `host`.
 pub fn stream(host: &Host, family: i32, protocol: i32) -> Result<Socket> {
     host.namespace
         .within(|| Socket::new(family, libc::SOCK_STREAM, protocol))?
@@ -70,7 +70,7 @@ pub fn known(lab: &Lab) -> Outcome {
     make_known(lab)
 }
 
-/// A listener of `host` on all addresses.
+/// Makes a listener of `host` on all addresses.
 ///
 /// # Errors
 /// When a call fails.
@@ -84,7 +84,7 @@ pub fn listener(host: &Host, kind: (i32, i32), port: u16, backlog: i32) -> Resul
     Ok(listener)
 }
 
-/// A connection from `host` to `b`.
+/// Connects from `host` to `b`. Returns the client's socket.
 ///
 /// # Errors
 /// When a call fails.
@@ -96,12 +96,12 @@ pub fn dial(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
     Ok(client)
 }
 
-/// Whether ESP carries the connection: only then the socket has ESP's options.
+/// Returns whether ESP carries the connection: only then the socket has ESP's options.
 pub fn is_esp(socket: &Socket) -> bool {
     socket.int_option(SOL_EP, ESP_SO_CHECKSUM).is_ok()
 }
 
-/// The option with both ends of a mapped connection. The client's port is 5000.
+/// Returns the option with both ends of a mapped connection. The client's port is 5000.
 pub fn option(from: [u8; 4], to: [u8; 4], port: u16) -> Vec<u8> {
     let end = |address: [u8; 4], port: u16| {
         let mut end = vec![0; 10];

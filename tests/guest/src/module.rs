@@ -15,7 +15,7 @@ use crate::socket::check;
 /// The module's name.
 pub const NAME: &str = "enet";
 
-/// Whether the module is loaded.
+/// Returns whether the module is loaded.
 pub fn loaded() -> bool {
     fs::metadata(format!("/sys/module/{NAME}/refcnt")).is_ok()
 }
@@ -49,7 +49,7 @@ pub fn load(parameters: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// `delete_module(2)`, without waiting.
+/// Calls `delete_module(2)`, without waiting.
 ///
 /// # Errors
 /// The call's errno: `EWOULDBLOCK` while a socket is open.

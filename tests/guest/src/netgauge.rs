@@ -39,7 +39,7 @@ impl Server {
         let mut command = Command::new("netgauge");
         command.args(["--server", "--interface", DEVICE]);
         let mut server = Self(start((host, command), Stdio::null(), Stdio::null())?);
-        // Its later output is not needed.
+        // The server's later output is not needed.
         drop(wait_for_word(&mut server.0, "waiting for clients")?);
         Ok(server)
     }
@@ -47,7 +47,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // This fails if the server has ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -19,10 +19,10 @@ const TP_STATUS_AVAILABLE: u32 = 0;
 const TP_STATUS_SEND_REQUEST: u32 = 1;
 const TP_STATUS_WRONG_FORMAT: u32 = 4;
 
-/// The longest frame: an Ethernet header and an MTU of 9000.
+/// The number of bytes of the longest frame: an Ethernet header and an MTU of 9000.
 pub const FRAME_MAX: usize = 14 + 9000;
 
-/// Bytes of a slot: `struct tpacket2_hdr` and the longest frame.
+/// Number of bytes of a slot: `struct tpacket2_hdr` and the longest frame.
 const SLOT: usize = 16_384;
 const BLOCK: usize = 65_536;
 const BLOCKS: usize = 32;
@@ -123,7 +123,7 @@ impl Ring {
     }
 
     /// Overwrites 64 bytes behind the Ethernet header of the frame put `ago` frames ago, wherever
-    /// it is by now.
+    /// the frame is by now.
     pub fn disturb(&mut self, ago: usize, byte: u8) {
         let slot = (self.next + SLOTS - ago % SLOTS) % SLOTS;
         let place = slot * SLOT + DATA + 14;

@@ -21,7 +21,7 @@ use nix::time::{clock_gettime, ClockId};
 /// stock kernel.
 const VARIABLE: &str = "ENET_PATIENCE";
 
-/// Returns how long to wait for an event that must come; only a broken module needs all of it.
+/// Returns the time to wait for an event that must come; only a broken module needs all of it.
 pub fn patience() -> Duration {
     allow(Duration::from_secs(20))
 }
@@ -63,7 +63,7 @@ impl Allowance {
         }
     }
 
-    /// Returns how long to wait before asking again; `None` if the allowance is used up.
+    /// Returns the time to wait before asking again; `None` if the allowance is used up.
     pub fn wait(&mut self) -> Option<Duration> {
         if self.since.elapsed() >= self.left.min(LATELY) {
             self.count();
@@ -83,8 +83,8 @@ impl Allowance {
     }
 }
 
-/// Returns how much of `passed` counts, if the processors were busy for `busy` in total. A single
-/// thread that does all the work keeps one processor busy.
+/// Returns the part of `passed` that counts, if the processors were busy for `busy` in total. A
+/// single thread that does all the work keeps one processor busy.
 fn counted(passed: Duration, busy: Duration, slowness: u32) -> Duration {
     let busy = busy.min(passed);
     passed - busy + busy * ALONE / slowness
@@ -104,13 +104,13 @@ fn processors() -> u32 {
     thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }
 
-/// A shorter time is not worth waiting for.
+/// The shortest time that is worth waiting for.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// How long a measurement is valid.
+/// The time for which a measurement is valid.
 const LATELY: Duration = Duration::from_secs(5);
 
-/// The slowness of processors that do nothing else.
+/// The [`slowness`] of processors that do no other work.
 const ALONE: u32 = 100;
 
 /// The largest slowness that is believed: a guest that hangs must reach its deadline.
@@ -125,8 +125,8 @@ pub fn clock_counts(counts: bool) {
     COUNTED.store(counts, Ordering::Relaxed);
 }
 
-/// Returns how long a computation takes here at present, where [`ALONE`] is the time on processors
-/// that do nothing else.
+/// Returns the time that a computation takes here at present, where [`ALONE`] is the time on
+/// processors that do no other work.
 fn slowness() -> u32 {
     static MEASURED: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
     if COUNTED.load(Ordering::Relaxed) {

@@ -89,7 +89,7 @@ pub fn wait_for_word(child: &mut Child, word: &str) -> Result<thread::JoinHandle
         said.push_str(&line);
         if line.contains(word) {
             return Ok(thread::spawn(move || {
-                // Output that cannot be read is only missing from the remarks.
+                // If the output cannot be read, it is missing from the remarks.
                 let _ = lines.read_to_string(&mut said);
                 said
             }));

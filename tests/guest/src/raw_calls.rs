@@ -14,11 +14,11 @@ use crate::socket::NOWHERE;
 /// The target of a pointer argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pointer {
-    /// Null.
+    /// A null pointer.
     Null,
-    /// Memory that the process may not access.
+    /// A pointer to memory that the process may not access.
     Nowhere,
-    /// 128 zero bytes.
+    /// A pointer to 128 zero bytes.
     Zeroes,
 }
 
@@ -41,7 +41,7 @@ fn bounded(length: i32) -> socklen_t {
     length as socklen_t
 }
 
-/// `setsockopt(2)`.
+/// Calls `setsockopt(2)`.
 ///
 /// # Errors
 /// The call's errno, as for every function here.
@@ -60,7 +60,8 @@ pub fn set_option(
     })
 }
 
-/// `getsockopt(2)`; `length` is the initial length, or `None` for an invalid pointer to it.
+/// Calls `getsockopt(2)`; `length` is the initial length, or `None` for an invalid pointer to the
+/// length.
 ///
 /// # Errors
 /// The call's errno.
@@ -149,7 +150,7 @@ pub enum Giving {
 /// # Errors
 /// The call's errno.
 pub fn give_name(socket: &Socket, call: Giving, told: i32) -> Result<(Vec<u8>, i32)> {
-    // A pattern that shows which bytes the kernel has written.
+    // This pattern shows which bytes the kernel has written.
     let mut room = [0xa5u8; ROOM];
     let mut length = bounded(told);
     let name = room.as_mut_ptr().cast();
@@ -170,13 +171,13 @@ pub fn give_name(socket: &Socket, call: Giving, told: i32) -> Result<(Vec<u8>, i
             ) as i64,
         }
     })?;
-    // Search from the end, since a port may contain the pattern's byte.
+    // The search is from the end, since a port may contain the pattern's byte.
     let written = room.iter().rposition(|byte| *byte != 0xa5);
     let written = written.map_or(0, |last| last + 1);
     Ok((room[..written].to_vec(), length as i32))
 }
 
-/// `getsockname(2)` with an unreadable length.
+/// Calls `getsockname(2)` with an unreadable length.
 ///
 /// # Errors
 /// The call's errno.
@@ -186,7 +187,7 @@ pub fn own_name_to_nowhere(socket: &Socket) -> Result<()> {
         .map(drop)
 }
 
-/// `sendmsg(2)` or `recvmsg(2)` with `count` empty vector entries.
+/// Calls `sendmsg(2)` or `recvmsg(2)` with `count` empty vector entries.
 ///
 /// # Errors
 /// The errno of the call.
@@ -212,7 +213,8 @@ pub fn message_of(socket: &Socket, count: usize, sends: bool) -> Result<i64> {
     })
 }
 
-/// `ioctl(2)` on 128 bytes that begin with `argument`; returns them as they are afterwards.
+/// Calls `ioctl(2)` on 128 bytes that begin with `argument`; returns these bytes as they are
+/// afterwards.
 ///
 /// # Errors
 /// The call's errno.
@@ -227,7 +229,7 @@ pub fn ioctl(socket: &Socket, request: c_ulong, argument: &[u8]) -> Result<Vec<u
     Ok(bytes.to_vec())
 }
 
-/// `ioctl(2)` with an invalid pointer.
+/// Calls `ioctl(2)` with an invalid pointer.
 ///
 /// # Errors
 /// The call's errno.
@@ -236,7 +238,7 @@ pub fn ioctl_nowhere(socket: &Socket, request: c_ulong) -> Result<()> {
     check(unsafe { libc::ioctl(socket.as_raw_fd(), request, NOWHERE) }).map(drop)
 }
 
-/// `fcntl(2)` with an integer.
+/// Calls `fcntl(2)` with an integer.
 ///
 /// # Errors
 /// The call's errno.

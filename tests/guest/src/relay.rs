@@ -24,19 +24,19 @@ use crate::priority::first_of_all;
 /// The faults of a wire: probabilities from 0 to 1, and times.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// A frame vanishes.
+    /// Probability that a frame vanishes.
     pub loss: f64,
-    /// A frame arrives twice.
+    /// Probability that a frame arrives twice.
     pub duplicate: f64,
-    /// A frame arrives after the next one.
+    /// Probability that a frame arrives after the next one.
     pub reorder: f64,
-    /// One bit of a frame changes.
+    /// Probability that one bit of a frame changes.
     pub corrupt: f64,
-    /// A changed frame is discarded, as by the check sequence of a real Ethernet.
+    /// Whether a changed frame is discarded, as by the check sequence of a real Ethernet.
     pub fcs: bool,
-    /// Each frame takes this long.
+    /// The time that each frame takes.
     pub delay: Duration,
-    /// A frame takes up to this much longer; later frames do not overtake it.
+    /// The most time that a frame takes in addition, at random; later frames do not overtake it.
     pub jitter: Duration,
 }
 
@@ -47,7 +47,7 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// A clean wire.
+    /// A wire without faults.
     pub const NONE: Self = Self {
         loss: 0.0,
         duplicate: 0.0,
@@ -71,33 +71,34 @@ impl Faults {
 /// How the switch treats frames at present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Forwards them, with faults.
+    /// The switch forwards frames, with faults.
     #[default]
     Forward,
-    /// Keeps them, in order, until the mode changes.
+    /// The switch keeps frames, in order, until the mode changes.
     Hold,
-    /// Discards all of them, as if the other host were gone.
+    /// The switch discards all frames, as if the other host were gone.
     Cut,
-    /// Discards those of the module and forwards others, as if the other host lacked the module.
+    /// The switch discards frames of the module and forwards others, as if the other host lacked
+    /// the module.
     Foreign,
 }
 
 /// Counts of what the relay did to frames so far.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Frames sent to the other side, copies included.
+    /// Number of frames sent to the other side, copies included.
     pub forwarded: AtomicU64,
-    /// Frames lost by chance.
+    /// Number of frames lost by chance.
     pub lost: AtomicU64,
-    /// Frames sent twice.
+    /// Number of frames sent twice.
     pub duplicated: AtomicU64,
-    /// Frames delayed behind their successor.
+    /// Number of frames delayed behind their successor.
     pub reordered: AtomicU64,
-    /// Frames damaged and discarded by the frame check.
+    /// Number of frames damaged and discarded by the frame check.
     pub discarded: AtomicU64,
-    /// Frames damaged and still forwarded.
+    /// Number of frames damaged and still forwarded.
     pub damaged: AtomicU64,
-    /// Frames that could not be sent.
+    /// Number of frames that could not be sent.
     pub refused: AtomicU64,
 }
 
@@ -111,7 +112,7 @@ struct Settings {
 struct Shared {
     settings: Mutex<Settings>,
     tally: Tally,
-    /// Rounds in which there was no frame to take.
+    /// Number of rounds in which there was no frame to take.
     idle_turns: AtomicU64,
     stop: AtomicBool,
 }
@@ -215,7 +216,7 @@ impl Direction {
         }
     }
 
-    /// Returns how long it takes until the next frame arrives.
+    /// Returns the time until the next frame arrives.
     fn until_arrival(&self) -> Option<Duration> {
         let (arrives, _) = self.line.front()?;
         Some(arrives.saturating_duration_since(Instant::now()))
@@ -283,7 +284,7 @@ impl Relay {
     pub fn settle(&self) -> Result<()> {
         let turns = || self.shared.idle_turns.load(Ordering::Relaxed);
         let before = turns();
-        // The first of the two rounds may have begun before.
+        // The first of the two rounds may have begun before this call.
         eventually("the relay has nothing to do", || Ok(turns() >= before + 2))
     }
 
@@ -303,7 +304,7 @@ impl Drop for Relay {
     }
 }
 
-/// Whether a frame has one of the module's ethertypes.
+/// Returns whether a frame has one of the module's ethertypes.
 fn is_ours(frame: &[u8]) -> bool {
     let ours = [ETH_P_EDP, ETH_P_ESP].map(u16::to_be_bytes);
     frame
@@ -332,13 +333,13 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
             }
             way.arrive(&shared.tally, to);
             let mut idle = true;
-            // A bounded number, so that one direction cannot starve the other.
+            // The number of frames is bounded, so that one direction cannot starve the other.
             for _ in 0..64 {
                 let Ok(length) = from.take(&mut buffer) else {
                     break;
                 };
                 idle = false;
-                // Read the settings after the frame has arrived: those in force when a frame is
+                // The settings are read after the frame has arrived: those in force when a frame is
                 // sent apply to it.
                 let Settings { mode, faults } = *shared.settings();
                 match mode {
@@ -368,7 +369,7 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
     }
 }
 
-/// How soon changed settings take effect.
+/// The time after which changed settings take effect.
 const MOMENT: Duration = Duration::from_millis(10);
 
 /// Waits until either port has a frame, at most for `limit`.

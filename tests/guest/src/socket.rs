@@ -13,7 +13,7 @@ use sockaddr_en::{EdpStats, EspStats};
 
 use crate::address::{Address, AF_ENET, SOL_EP, SO_MTU, SO_STATS};
 
-/// Largest socket address the wrappers read back.
+/// Number of bytes of the largest socket address that the wrappers read back.
 const NAME_MAX: usize = 128;
 
 /// A socket of any family.
@@ -60,7 +60,7 @@ pub enum PieceMut<'a> {
 /// An address that is never mapped: inside the first page, below `vm.mmap_min_addr`.
 pub const NOWHERE: *mut c_void = 8 as *mut c_void;
 
-/// Converts the pieces to the kernel's format; they must outlive the result.
+/// Converts the pieces to the kernel's format. The pieces must outlive the result.
 pub fn vector(pieces: &[Piece]) -> Vec<libc::iovec> {
     let entry = |piece: &Piece| match *piece {
         Piece::Good(bytes) => libc::iovec {
@@ -91,7 +91,7 @@ pub fn vector_mut(pieces: &mut [PieceMut]) -> Vec<libc::iovec> {
 }
 
 impl Socket {
-    /// `socket(2)`, close-on-exec.
+    /// Calls `socket(2)`, close-on-exec.
     ///
     /// # Errors
     /// The call's errno, as for every function here.
@@ -571,7 +571,7 @@ impl Socket {
         check(unsafe { libc::ioctl(self.raw(), libc::FIONBIO, &mut value) }).map(drop)
     }
 
-    /// An ioctl that returns one int, such as `FIONREAD` or `TIOCOUTQ`.
+    /// Makes an ioctl that returns one int, such as `FIONREAD` or `TIOCOUTQ`. Returns that.
     ///
     /// # Errors
     /// The call's errno.
@@ -609,7 +609,7 @@ impl Socket {
         Ok(unsafe { request.ifr_ifru.ifru_ifindex } as u32)
     }
 
-    /// `poll(2)` on this socket alone; returns the events, or 0 if `timeout` has passed.
+    /// Calls `poll(2)` on this socket alone; returns the events, or 0 if `timeout` has passed.
     ///
     /// # Errors
     /// The call's errno.
@@ -706,7 +706,7 @@ pub fn interface_index(name: &str) -> Result<u32> {
     }
 }
 
-/// `bind(2)` of a packet socket to `ifindex` and `ethertype` (host order).
+/// Calls `bind(2)` of a packet socket to `ifindex` and `ethertype` (host order).
 ///
 /// # Errors
 /// The call's errno.

@@ -55,11 +55,11 @@ pub struct Report {
     pub number: u32,
     /// For each of the three times of `struct scm_timestamping`, whether it is set and is recent.
     pub times: [bool; 3],
-    /// Bytes of the packet.
+    /// Number of bytes of the packet.
     pub length: usize,
-    /// Bytes of the offender's address, and whether one of them is set.
+    /// Number of bytes of the offender's address, and whether one of them is set.
     pub offender: (usize, bool),
-    /// `msg_flags`.
+    /// `msg_flags` of the call that received the report.
     pub flags: i32,
 }
 

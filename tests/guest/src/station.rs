@@ -18,16 +18,16 @@ pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 /// The address of another station.
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x67];
 
-/// The station's end of its one connection.
+/// The station's end of its only connection.
 #[derive(Debug)]
 pub struct Station {
     wire: PacketSocket,
     host: [u8; 6],
     port: u16,
     host_port: u16,
-    /// Number of the station's next packet.
+    /// Number of the next packet that the station sends.
     pub next: u16,
-    /// Number that the station expects next.
+    /// Number of the next packet that the station expects.
     pub expected: u16,
     echo: u8,
     /// Frames that arrived while the station waited for another kind.
@@ -92,7 +92,7 @@ impl Station {
         station.next = station.next.wrapping_add(1);
         await_events(&client, libc::POLLOUT)?;
         client.set_nonblocking(false)?;
-        // Take the handshake's last packet out, so that later checks do not see it.
+        // The handshake's last packet is taken out, so that later checks do not see it.
         station.sent_so_far()?;
         Ok((station, client))
     }
@@ -144,8 +144,8 @@ impl Station {
         self.put_packet(&header.summed_packet(payload))
     }
 
-    /// As [`send_data`](Self::send_data), followed at once by a packet from another host that
-    /// claims to continue with `more`.
+    /// Sends data as [`send_data`](Self::send_data), followed at once by a packet from another host
+    /// that claims to continue with `more`.
     ///
     /// # Errors
     /// The errno of `sendmmsg(2)`.
@@ -175,8 +175,8 @@ impl Station {
         Ok(())
     }
 
-    /// As [`acknowledge`](Self::acknowledge), with a grant: `start` packets may follow the next
-    /// announcement, and `window` is the window.
+    /// Acknowledges as [`acknowledge`](Self::acknowledge), with a grant: `start` packets may follow
+    /// the next announcement, and `window` is the window.
     ///
     /// # Errors
     /// If the host no longer answers.
@@ -215,8 +215,8 @@ impl Station {
         }
     }
 
-    /// Returns how many new data packets the host has sent since the last call; their numbers must
-    /// be consecutive.
+    /// Returns the number of new data packets that the host has sent since the last call; their
+    /// numbers must be consecutive.
     ///
     /// # Errors
     /// If one is missing.
@@ -243,7 +243,7 @@ impl Station {
             .filter(|header| frame[..6] == MAC && header.destination == self.port)
     }
 
-    /// Waits for a packet of the connection that `wanted` accepts; others are dropped.
+    /// Waits for a packet of the connection that `wanted` accepts; drops other packets.
     ///
     /// # Errors
     /// If none comes.

@@ -18,11 +18,11 @@ pub struct Switch {
 /// The counters of a port, as `enet-switch drops --json` prints them.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Port {
-    /// Frames that left towards the host.
+    /// Number of frames that left towards the host.
     pub sent_packets: u64,
-    /// Frames for the host that found the buffer full.
+    /// Number of frames for the host that found the buffer full.
     pub dropped_packets: u64,
-    /// Frames from the host that were lost at random.
+    /// Number of frames from the host that were lost at random.
     pub lost_packets: u64,
 }
 
@@ -109,7 +109,7 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // Anything left over is removed before the next switch is made.
+        // If this fails, the next switch removes what is left.
         let _ = enet_switch(&["down"]);
     }
 }

@@ -14,11 +14,11 @@ pub const TRACEFS: &str = "/sys/kernel/tracing";
 /// A trace event.
 #[derive(Clone)]
 pub struct Event {
-    /// The task that it happened in: its name and number, "name-1".
+    /// The name and number of the task that caused the event: "name-1".
     pub task: String,
-    /// Its name, without the system.
+    /// The event's name, without the system.
     pub name: String,
-    /// Its printed text, and the text's fields by name.
+    /// The event's printed text, and the text's fields by name.
     text: String,
     fields: HashMap<String, String>,
 }
@@ -67,18 +67,18 @@ impl Event {
         self.fields.get(key).map_or("", String::as_str)
     }
 
-    /// Whether all these fields have these values.
+    /// Returns whether all these fields have these values.
     pub fn has(&self, fields: &[(&str, &str)]) -> bool {
         fields.iter().all(|(key, value)| self.get(key) == *value)
     }
 
-    /// Whether the event happened on `host`.
+    /// Returns whether the event happened on `host`.
     pub fn is_of(&self, host: &Host) -> Result<bool> {
         Ok(self.get("netns") == host.namespace.number()?.to_string())
     }
 }
 
-/// Records events until it is dropped.
+/// Records events until this value is dropped.
 #[derive(Debug)]
 pub struct Tracer {
     directory: PathBuf,
@@ -108,7 +108,7 @@ impl Tracer {
         fs::write(&path, value).with_context(|| path.display().to_string())
     }
 
-    /// Whether `event`, "system/event", exists and is recorded.
+    /// Returns whether `event`, "system/event", exists and is recorded.
     pub fn records(&self, event: &str) -> bool {
         let path = self.directory.join(format!("events/{event}/enable"));
         fs::read_to_string(path).is_ok_and(|text| text.trim() == "1")
@@ -135,7 +135,8 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // This also ends the recording. No file of the instance is open, so the removal succeeds.
+        // Removing the instance also ends the recording. No file of the instance is open, so the
+        // removal succeeds.
         let _ = fs::remove_dir(&self.directory);
     }
 }

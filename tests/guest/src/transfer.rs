@@ -102,9 +102,9 @@ pub fn counted(counters: &[AtomicUsize]) -> Vec<usize> {
 /// A transfer's size, the bytes per call at both ends, and the seed of its contents.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Bytes in all.
+    /// Number of bytes in all.
     pub total: usize,
-    /// Bytes per call.
+    /// Number of bytes per call.
     pub chunk: usize,
     /// The seed of the contents.
     pub seed: u64,
@@ -116,7 +116,7 @@ impl Load {
         Self { total, chunk, seed }
     }
 
-    /// A megabyte, in calls of some packets.
+    /// A load of a megabyte, in calls of some packets.
     pub const SMALL: Self = Self {
         total: 1 << 20,
         chunk: 40_000,
@@ -223,7 +223,7 @@ fn transfer_until(
     Ok(())
 }
 
-/// Sends until the reader's buffer and the own one are full; returns the number of bytes.
+/// Sends until the reader's buffer and the sender's are full; returns the number of bytes.
 ///
 /// # Errors
 /// The errno of a call that failed.

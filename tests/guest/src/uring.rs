@@ -10,13 +10,13 @@ use io_uring::{squeue, IoUring};
 /// The completion of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Completion {
-    /// The result, or an errno below zero.
+    /// The operation's result, or an errno below zero.
     pub result: i32,
     /// `IORING_CQE_F_*`.
     pub flags: u32,
 }
 
-/// A ring, and the completions that were not asked for yet.
+/// A ring, and the completions that the caller has not asked for yet.
 pub struct Ring {
     ring: IoUring,
     come: HashMap<u64, VecDeque<Completion>>,

@@ -20,14 +20,14 @@ use crate::netns::finish;
 use crate::prelude::*;
 use crate::tun::Tun;
 
-/// Frames that a queue holds.
+/// Number of frames that a queue holds.
 const DEPTH: u16 = 64;
-/// Room for a frame and the bytes in front of it, bytes.
+/// Number of bytes of a frame and the bytes in front of it, at most.
 const ROOM: usize = 2048;
 /// `VRING_DESC_F_WRITE`: the kernel writes to the buffer.
 const WRITE: u16 = 2;
 
-/// Offsets of the parts of a queue in its memory, and its size.
+/// Offsets of the parts of a queue in its memory, and the memory's size, bytes.
 const DESCRIPTORS: usize = 0;
 const AVAILABLE: usize = 0x1000;
 const USED: usize = 0x2000;
@@ -103,7 +103,7 @@ pub struct Queue {
     memory: NonNull<u8>,
     kick: EventFd,
     call: EventFd,
-    /// How many buffers were given to the kernel, and how many came back.
+    /// Number of buffers that were given to the kernel, and number that came back.
     given: u16,
     back: u16,
 }
@@ -169,7 +169,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Returns the next slot that the kernel has given back, and how many bytes it wrote there.
+    /// Returns the next slot that the kernel has given back, and the number of bytes that it wrote
+    /// there.
     fn take(&mut self) -> Option<(u16, usize)> {
         if self.get::<u16>(USED + 2) == self.back {
             return None;
@@ -201,11 +202,11 @@ impl Drop for Queue {
 /// A virtual machine's network card behind a tap device.
 #[derive(Debug)]
 pub struct Port {
-    // Dropped first: that ends the kernel's thread.
+    // The file of `vhost-net`, which is dropped first: that ends the kernel's thread.
     _vhost: File,
-    /// vhost stores the frames here that the tap device transmits.
+    /// The queue in which vhost stores the frames that the tap device transmits.
     pub receive_queue: ReceiveQueue,
-    /// vhost takes the frames from here that the tap device receives.
+    /// The queue from which vhost takes the frames that the tap device receives.
     pub transmit_queue: TransmitQueue,
 }
 
@@ -227,7 +228,8 @@ impl Port {
     /// # Errors
     /// If the driver is missing or refuses something.
     pub fn new(tap: &Tun) -> Result<Self> {
-        // Declared before the file, so that the file is closed first if something fails.
+        // The queues are declared before the file, so that the file is closed first if something
+        // fails.
         let queues = [Queue::new()?, Queue::new()?];
         let loaded = finish(Command::new("modprobe").arg("vhost_net"), "");
         let path = "/dev/vhost-net";

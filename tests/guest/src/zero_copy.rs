@@ -48,7 +48,7 @@ pub struct Completion {
     pub first: u32,
     /// The number of the last send.
     pub last: u32,
-    /// Whether the kernel copied their bytes.
+    /// Whether the kernel copied the bytes of these sends.
     pub copied: bool,
 }
 
@@ -131,14 +131,14 @@ pub fn completed_from(socket: &Socket, from: u32, count: u32) -> anyhow::Result<
     )
 }
 
-/// How many of some sends the kernel copied.
+/// The part of some sends that the kernel copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
-    /// None of them.
+    /// The kernel copied none of the sends.
     None,
-    /// Some of them.
+    /// The kernel copied some of the sends.
     Some,
-    /// All of them.
+    /// The kernel copied all of the sends.
     All,
 }
 

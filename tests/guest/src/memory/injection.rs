@@ -25,11 +25,11 @@ pub enum Source {
 /// The allocations that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// All those made during a call.
+    /// All allocations made during a call.
     Call,
-    /// Those with the module among their callers.
+    /// Allocations with the module among their callers.
     Module,
-    /// Those during the initialisation of a module.
+    /// Allocations during the initialisation of a module.
     Start,
 }
 
@@ -56,7 +56,7 @@ impl Source {
         fs::write(&path, value).with_context(|| path.display().to_string())
     }
 
-    /// Returns how many failures are left, below zero for any number.
+    /// Returns the number of failures that are left, below zero for any number.
     fn times(self) -> Result<i32> {
         let path = self.path("times");
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -82,7 +82,7 @@ impl Source {
 
     /// Makes allocations in this thread until the requested failure has happened.
     fn use_up(self) -> Result<()> {
-        // Opened first, because opening allocates too.
+        // The file is opened first, because opening allocates too.
         let switch = File::options().write(true).open(MAKE_IT_FAIL)?;
         while self.times()? != 0 {
             switch.write_all_at(b"1", 0).context(MAKE_IT_FAIL)?;
@@ -222,7 +222,7 @@ pub fn end_failures() {
 pub struct Order(Source);
 
 impl Order {
-    /// Returns how many failures are still to come.
+    /// Returns the number of failures that are still to come.
     ///
     /// # Errors
     /// If the kernel does not report it.

@@ -12,13 +12,13 @@ pub use injection::{end_failures, Injection, Source, Within};
 use crate::harness::tell;
 use crate::prelude::*;
 
-/// More allocations than any operation makes.
+/// A number that is larger than the number of allocations of any operation.
 const MANY: u32 = 2000;
 
-/// Errnos of a call that got no memory; `ENFILE` is that of a new socket's inode.
+/// Errnos of a call that got no memory; `ENFILE` is the errno for a new socket's inode.
 const CLEAN: [i32; 3] = [libc::ENOMEM, libc::ENOBUFS, libc::ENFILE];
 
-/// Whether an error reports a lack of memory, and nothing else.
+/// Returns whether an error reports a lack of memory, and nothing else.
 pub fn is_clean(error: &io::Error) -> bool {
     error
         .raw_os_error()
@@ -28,9 +28,9 @@ pub fn is_clean(error: &io::Error) -> bool {
 /// The results of failing an operation's allocations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// How many allocations there are.
+    /// Number of the call's allocations.
     pub allocations: u32,
-    /// How many of the failures made the call fail.
+    /// Number of failures that made the call fail.
     pub refused: u32,
 }
 
@@ -136,7 +136,8 @@ pub fn in_turn<T>(
     Ok(())
 }
 
-/// Repeats a call until it does not fail for lack of memory; `refused` counts how often it did.
+/// Repeats a call until it does not fail for lack of memory; adds the number of these failures to
+/// `refused`.
 ///
 /// # Errors
 /// If it fails for another reason, or too often.
