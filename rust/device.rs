@@ -188,7 +188,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::send`].
+    /// The errors of [`Self::send`].
     #[inline]
     pub(crate) fn send_as(
         &self,
@@ -320,11 +320,11 @@ impl Drop for Configuration {
 pub(crate) enum Event {
     /// The device has been removed, has left its namespace, or is not Ethernet's any more.
     Gone,
-    /// Its MTU has changed.
+    /// The device's MTU has changed.
     Resized,
-    /// Its address may have changed.
+    /// The device's address may have changed.
     Readdressed,
-    /// Its link has changed, or has gone up or down.
+    /// The device's link has changed, or has gone up or down.
     Linked,
 }
 

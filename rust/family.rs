@@ -134,10 +134,11 @@ pub(crate) trait Operations: Protocol {
 /// The function tables through which the kernel calls a protocol, and the count of its sockets.
 pub(crate) struct Vtable<P: Protocol> {
     proto: UnsafeCell<bindings::proto>,
-    /// The same, with this module as owner: for the sockets that [hold](Self::pin) the module.
+    /// The protocol's table with this module as owner, for the sockets that [hold](Self::pin) the
+    /// module.
     pinning: UnsafeCell<bindings::proto>,
     ops: UnsafeCell<bindings::proto_ops>,
-    /// The same for sockets of type `SOCK_SEQPACKET`.
+    /// The table of calls for sockets of type `SOCK_SEQPACKET`.
     record_ops: UnsafeCell<bindings::proto_ops>,
     /// A registration exists or existed; only that one may write the tables.
     taken: AtomicBool,

@@ -390,7 +390,7 @@ unsafe fn cut_sum(skb: *mut bindings::sk_buff) {
 ///
 /// # Safety
 ///
-/// Both are valid, and no one else changes their descriptors.
+/// Both buffers are valid, and no one else changes their descriptors.
 pub(super) unsafe fn movable(
     held: *mut bindings::sk_buff,
     skb: *mut bindings::sk_buff,

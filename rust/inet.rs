@@ -55,11 +55,11 @@ const SOL_TCP: c_int = bindings::SOL_TCP as c_int;
 /// Which socket handles the call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
-    /// TCP's.
+    /// TCP's socket.
     Tcp,
-    /// The companion's.
+    /// The companion's socket.
     Companion,
-    /// Both, as both listen.
+    /// Both sockets, as both listen.
     Both,
     /// Not known yet: `connect` is still deciding.
     Pending,

@@ -184,7 +184,7 @@ impl<P: Protocol> Map<P> {
     ///
     /// # Errors
     ///
-    /// Those of `f`.
+    /// The errors of `f`.
     pub(crate) fn walk<E>(
         &self,
         from: &mut Walk,

@@ -39,7 +39,7 @@ const AROUND: u32 = (bindings::SKB_GSO_GRE
 /// The contents of a received buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contents {
-    /// One packet.
+    /// A single packet.
     Packet,
     /// Packets with this many bytes of payload each, except the last, after one header.
     Packets(u16),

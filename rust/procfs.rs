@@ -147,7 +147,7 @@ pub(crate) trait Edit: Show {
     ///
     /// # Errors
     ///
-    /// Those of the call; then none of the text has any effect.
+    /// The errors of the call; then none of the text has any effect.
     fn edit(net: &Net, text: &[u8]) -> Result;
 }
 
@@ -181,7 +181,7 @@ pub(crate) trait Files: Sized + 'static {
     ///
     /// # Errors
     ///
-    /// Those of the functions of `directory`.
+    /// The errors of the functions of `directory`.
     fn make(directory: &mut Directory) -> Result;
 }
 

@@ -26,7 +26,7 @@ impl Read {
     ///
     /// # Safety
     ///
-    /// That section lasts for as long as the value exists.
+    /// The kernel's section lasts for as long as the value exists.
     #[inline]
     pub(super) unsafe fn within() -> Self {
         Read { _guard: None }

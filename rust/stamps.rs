@@ -98,7 +98,7 @@ impl Message<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`cookie`](Self::cookie).
+    /// The errors of [`cookie`](Self::cookie).
     #[cold]
     #[inline(never)]
     pub(crate) fn stamp_wish(&mut self, sock: &RawSock) -> Result<Wish> {

@@ -119,7 +119,7 @@ pub(crate) struct Walk {
 /// The nodes in the chains are those of sockets whose [`Membership`] is this table's first bucket;
 /// the table holds one reference to each.
 pub(crate) struct Table<P: Protocol, L: Link> {
-    /// They must not move.
+    /// The buckets, which must not move.
     buckets: KVVec<Bucket>,
     mask: u32,
     lock: BhLock<()>,
@@ -277,7 +277,7 @@ impl<P: Protocol, L: Link> Table<P, L> {
     ///
     /// # Errors
     ///
-    /// Those of `f`.
+    /// The errors of `f`.
     pub(crate) fn walk<E>(
         &self,
         from: &mut Walk,

@@ -50,7 +50,7 @@ pub(crate) enum DropReason {
     BeyondWindow = bindings::enet_drop_reason_ENET_DROP_BEYOND_WINDOW,
     /// Acknowledges packets that were never sent.
     BadAck = bindings::enet_drop_reason_ENET_DROP_BAD_ACK,
-    /// Its checksum is wrong, or missing.
+    /// The packet's checksum is wrong, or missing.
     Checksum = bindings::enet_drop_reason_ENET_DROP_CHECKSUM,
     /// Does not fit the current state of the connection.
     BadState = bindings::enet_drop_reason_ENET_DROP_BAD_STATE,

@@ -19,9 +19,9 @@ use kernel::ffi::c_long;
 /// Which waiters an event wakes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiter {
-    /// All.
+    /// An event wakes all waiters.
     Shared,
-    /// One, as for `accept`.
+    /// An event wakes one such waiter, as for `accept`.
     Exclusive,
 }
 
@@ -93,7 +93,7 @@ fn sleep(sock: &RawSock, timeout: &mut c_long, nap: impl FnOnce(c_long) -> c_lon
 ///
 /// # Errors
 ///
-/// Those of [`Guard::wait`].
+/// The errors of [`Guard::wait`].
 ///
 /// # Safety
 ///
@@ -149,7 +149,7 @@ impl<P: Protocol> Call<'_, P> {
     ///
     /// # Errors
     ///
-    /// Those of [`Guard::wait`].
+    /// The errors of [`Guard::wait`].
     #[inline]
     pub(crate) fn wait(&self, timeout: &mut c_long, ready: impl FnMut() -> bool) -> Result {
         // SAFETY: A running call holds the descriptor.

@@ -19,17 +19,18 @@ const SECOND: u64 = 1_000_000_000;
 /// The minimum time between two queries to a peer. The peer's entry stays for that time, so
 /// evicting it cannot cause another query.
 pub const QUERY_INTERVAL: u64 = SECOND;
-/// How long an answer is valid.
+/// The time for which an answer is valid, nanoseconds.
 pub const ANSWER_LIFETIME: u64 = 60 * SECOND;
 /// The age from which on a valid answer is refreshed by another query.
 pub const REFRESH_AFTER: u64 = ANSWER_LIFETIME / 2;
-/// How long a peer that did not answer within [`QUERY_INTERVAL`] is not queried again.
+/// The time for which a peer that did not answer within [`QUERY_INTERVAL`] is not queried again,
+/// nanoseconds.
 pub const SILENCE_BACKOFF: u64 = 10 * SECOND;
 
 /// A peer: its address, and the device that leads to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// Its Ethernet address.
+    /// The peer's Ethernet address.
     pub mac: [u8; 6],
     /// Index of the device.
     pub ifindex: u32,
@@ -50,7 +51,7 @@ struct Entry {
     peer: Peer,
     /// When the last query was sent.
     queried_at: u64,
-    /// That query's nonce, until it is answered.
+    /// The nonce of the last query, until it is answered.
     pending: Option<Nonce>,
     /// The last answer, and when it arrived.
     answer: Option<(Answer, u64)>,

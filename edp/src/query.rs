@@ -96,9 +96,9 @@ pub struct Capabilities {
     pub largest_datagram: Option<u16>,
     /// The largest payload of an ESP packet that the host accepts, without a checksum, bytes.
     pub largest_payload: Option<u16>,
-    /// Its `burst_length` and `initial_ack_burst_length`.
+    /// The host's `burst_length` and `initial_ack_burst_length`.
     pub window: Option<(u16, u16)>,
-    /// Its `packets_to_ack`.
+    /// The host's `packets_to_ack`.
     pub packets_to_ack: Option<u16>,
 }
 

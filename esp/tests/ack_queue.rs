@@ -159,7 +159,8 @@ fn a_silent_sender_delays_the_others_once() {
     }
     assert_eq!(device.left, [1, 2, 3, 1, 2, 3], "without another delay");
     assert_eq!(device.queue.overruns(), 1);
-    // It sends again, and has its turn concurrently with the others, which it does not delay again.
+    // The silent sender sends again, and has its turn concurrently with the others, which it does
+    // not delay again.
     device.request_turn(0, IDLE + 2);
     assert_eq!(device.left[6..], [0]);
     device.request_turn(3, IDLE + 3);
@@ -187,7 +188,7 @@ fn first_turns_are_given_concurrently_with_long_ones() {
     device.left.clear();
     device.begin(17, 0);
     assert_eq!(device.left, [17]);
-    // That was its turn in this round. It has the next ones as all others.
+    // Connection 17 has had its turn in this round. It has the next ones as all others.
     device.request_turn(17, 0);
     device.take_turns(2, 0);
     assert!(device.turns(17) <= 3, "{:?}", device.left);

@@ -298,7 +298,7 @@ fn a_reset_outside_the_window_is_ignored() {
 
 #[test]
 fn a_peer_that_forgot_the_connection_resets_it() {
-    // Its host was restarted, and answers everything with RST.
+    // The peer's host was restarted, and answers everything with RST.
     for congested in [false, true] {
         let mut pair = Pair::established();
         if congested {

@@ -284,7 +284,7 @@ fn data_after_a_cookie_makes_the_connection() {
     let outcome = server.on_packet(&data, room(), NOW);
     assert!(outcome.established && outcome.deliver, "{outcome:?}");
     assert_eq!(server.state(), State::Established);
-    // Its SYN|ACK counts as sent; the data is acknowledged.
+    // The server's SYN|ACK counts as sent; the data is acknowledged.
     server.flush_ack();
     let mut acknowledged = false;
     while let Some(transmit) = server.poll_transmit(NOW, &mut |_| 0) {

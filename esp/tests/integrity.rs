@@ -235,7 +235,7 @@ fn a_reset_by_a_restarted_host_without_the_data_is_no_clean_end() {
     pair.lose_matching(A, 2, |_| true);
     pair.send(A, b"all of it");
     pair.close(A);
-    // Its SYN arrives before any retransmission. It answers the challenge ACK.
+    // The SYN of a restarted B arrives before any retransmission, and B answers the challenge ACK.
     pair.sides[B].conn = None;
     pair.sides[B].listens = false;
     pair.sides[B].isn = Seq(7);

@@ -641,7 +641,7 @@ fn data_without_an_ack_is_taken() {
         .map(|h| seq.distance(h.ack))
         .collect();
     assert_eq!(acks[..3], [1, 11, 21]);
-    // They show that the peer is alive.
+    // The answers to probes show that the peer is alive.
     for n in 30..60 {
         pair.run_for(10 * S);
         let header = Header {

@@ -191,7 +191,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// An option of patterns of two is given.
+    /// An option of patterns between two hosts is given.
     pub fn coordinator_options(&self) -> Result<Options> {
         self.pattern_args.refuse()?;
         Ok(Options {

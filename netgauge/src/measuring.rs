@@ -24,7 +24,7 @@ pub const DEFAULT_ETHERTYPE: u16 = 0x4E47;
 /// Port of the server's control connection.
 pub const DEFAULT_PORT: u16 = 2805;
 
-/// How long to wait for a server that is not up yet, without option `--wait`.
+/// The time to wait for a server that is not up yet, without option `--wait`.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
 /// The value of option -m for all transports.

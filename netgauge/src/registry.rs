@@ -124,7 +124,7 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// It is a pattern of many.
+    /// The pattern is between more than two hosts.
     pub fn pair(&self) -> Result<&'static dyn PairPattern> {
         match self.kind {
             Kind::Pair(work) => Ok(work),
@@ -174,7 +174,7 @@ fn names(patterns: impl Iterator<Item = &'static Pattern>) -> String {
 ///
 /// # Errors
 ///
-/// No pattern of two has that name.
+/// No pattern between two hosts has that name.
 pub fn find(name: &str) -> Result<&'static Pattern> {
     let found = of_two().find(|pattern| pattern.info.is_called(name));
     found.with_context(|| {
@@ -190,7 +190,7 @@ pub fn find(name: &str) -> Result<&'static Pattern> {
 ///
 /// # Errors
 ///
-/// The option names both kinds, or two patterns of many.
+/// The option names both kinds, or two patterns between more than two hosts.
 pub fn many(option: &str) -> Result<Option<&'static Pattern>> {
     let named = |name| of_many().find(|pattern| pattern.info.is_called(name));
     let found: Vec<_> = option.split(',').map(named).collect();

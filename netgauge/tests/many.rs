@@ -473,7 +473,7 @@ fn hosts_that_cannot_be_reached_are_named() {
         said.contains("node1: ssh, or netgauge there, ended with status 255"),
         "{said}"
     );
-    // It writes nothing until it receives something.
+    // The program writes nothing until it receives something.
     let output = run(by_ssh(
         &hosts,
         "exec cat >/dev/null",

@@ -50,7 +50,7 @@ impl StreamInfo {
     ///
     /// # Errors
     ///
-    /// Those of [`OptionBuffer::write`].
+    /// The errors of [`OptionBuffer::write`].
     pub(super) fn write(&self, value: OptionBuffer) -> Result {
         let mut info = mem::MaybeUninit::<bindings::tcp_info>::zeroed();
         // SAFETY: The structure consists of integers, of which zero is a value.

@@ -26,7 +26,7 @@ pub struct ClientOptions {
     pub host: String,
     /// The server's port.
     pub port: u16,
-    /// How long to keep trying to reach a server that is not up yet.
+    /// The time to keep trying to reach a server that is not up yet.
     pub wait: Duration,
     /// Transports to measure, in this order.
     pub transports: Vec<&'static Kind>,

@@ -24,7 +24,8 @@ pub struct Kind {
     /// Whether the transport supports records
     /// ([`Transport::send_record`](super::Transport::send_record)).
     pub records: bool,
-    /// How patterns with many connections open them; `None` if they cannot use the transport.
+    /// Opens connections for patterns with many of them; `None` if those patterns cannot use the
+    /// transport.
     pub streams: Option<&'static dyn StreamKind>,
     /// Whether the transport's congestion control can be chosen.
     pub congestion: bool,

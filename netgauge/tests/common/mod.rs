@@ -60,7 +60,7 @@ impl Server {
         }
     }
 
-    /// Its name among participants.
+    /// Returns the host's name among participants.
     pub fn name(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }

@@ -71,9 +71,9 @@ pub enum Family {
 pub struct Difference {
     /// The note's label.
     pub what: &'static str,
-    /// Its value over the kernel's own protocol.
+    /// The note's value over the kernel's own protocol.
     pub inet: &'static str,
-    /// Its value over ESP or EDP.
+    /// The note's value over ESP or EDP.
     pub enet: &'static str,
 }
 
@@ -88,7 +88,7 @@ impl Difference {
 #[derive(Clone, Copy, Debug)]
 pub struct Behaviour {
     name: &'static str,
-    /// How long it may take, in seconds.
+    /// The time that the comparison may take, in seconds.
     limit: u64,
     kind: Kind,
     play: Play,
@@ -136,7 +136,7 @@ impl Behaviour {
         Self::new(name, Kind::Message, Play::OnSide(play))
     }
 
-    /// The same behaviour, with deliberate differences.
+    /// Returns the behaviour with deliberate differences.
     pub const fn differs(self, differences: &'static [Difference]) -> Self {
         Self {
             differences,
@@ -144,7 +144,7 @@ impl Behaviour {
         }
     }
 
-    /// The same with another deadline, in seconds.
+    /// Returns the behaviour with another deadline, in seconds.
     pub const fn within(self, limit: u64) -> Self {
         Self { limit, ..self }
     }
@@ -271,9 +271,9 @@ pub type PlayConnected = fn(&Trace, Pair) -> Outcome;
 /// How a behaviour gets its sockets.
 #[derive(Clone, Copy, Debug)]
 pub enum Play {
-    /// It makes them.
+    /// The behaviour makes its sockets.
     OnSide(PlayOnSide),
-    /// It is called with them.
+    /// The behaviour is called with connected sockets.
     Connected(PlayConnected),
 }
 

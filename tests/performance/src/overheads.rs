@@ -63,7 +63,7 @@ pub fn logp(results: &Results) -> Result<Section> {
 struct Cost {
     /// Part of the keys of its numbers.
     key: &'static str,
-    /// Its name in the page.
+    /// The name in the page.
     name: &'static str,
     topic: Topic,
     size: f64,

@@ -13,11 +13,11 @@ use serde_json::Value;
 /// A transport in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// Its key in the results.
+    /// The series' key in the results.
     pub key: &'static str,
-    /// Its name in the page.
+    /// The series' name in the page.
     pub name: &'static str,
-    /// Its name in netgauge.
+    /// The transport's name in netgauge.
     pub transport: &'static str,
     /// Whether TSO, GSO and GRO are off.
     pub plain: bool,

@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(misses(&mut caches, [same_set(0), same_set(8)]), (1, 1));
         assert_eq!(misses(&mut caches, [same_set(0)]), (0, 0));
         assert_eq!(misses(&mut caches, [same_set(1)]), (1, 0));
-        // That access evicted the third line.
+        // The access to the second line has evicted the third.
         assert_eq!(misses(&mut caches, [same_set(2)]), (1, 0));
         assert_eq!(misses(&mut caches, [same_set(8)]), (0, 0));
     }

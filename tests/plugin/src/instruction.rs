@@ -7,10 +7,10 @@
 pub enum Kind {
     /// All others.
     Plain,
-    /// It locks the memory that it changes: it has the prefix `lock`, or exchanges a register with
-    /// memory.
+    /// The instruction locks the memory that it changes: it has the prefix `lock`, or exchanges a
+    /// register with memory.
     Locked,
-    /// It is a repeated string instruction; each step counts as an instruction.
+    /// The instruction is a repeated string instruction; each step counts as an instruction.
     String(&'static str),
 }
 

@@ -9,15 +9,15 @@ use serde::Serialize;
 /// A repeated string instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// Its address.
+    /// The instruction's address.
     pub address: u64,
-    /// Its name.
+    /// The instruction's name.
     pub name: &'static str,
     /// Number of its steps, each of which QEMU counts as an instruction.
     pub steps: u64,
 }
 
-/// All of them, in the order of first sight.
+/// All repeated string instructions, in the order in which they were first executed.
 #[derive(Debug, Default)]
 pub struct Strings {
     entries: Vec<Entry>,

@@ -103,7 +103,7 @@ pub fn check(guest: &Guest, line: &str) -> Result<()> {
     }
 }
 
-/// How long the kernel may take to write the rest of a fault report.
+/// The time that the kernel may take to write the rest of a fault report.
 const REPORT: Duration = Duration::from_secs(10);
 
 impl Commands {

@@ -22,8 +22,8 @@ use crate::qemu::{self, Boot, Clock, Guest, Monitor, Said};
 use crate::scenarios;
 use crate::step;
 
-/// How long a guest may print nothing: the client prints at every cut and in every minute; in the
-/// end, its last connections may take as long as any.
+/// The time for which a guest may print nothing: the client prints at every cut and in every
+/// minute; in the end, its last connections may take as long as any.
 const SILENCE: Duration = Duration::from_secs(600);
 
 /// What is run.

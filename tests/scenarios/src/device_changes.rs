@@ -396,7 +396,7 @@ fn waiting_sender(lab: &Lab) -> Outcome {
         libc::SYS_sendto,
         || socket.send_to(b"by another", 0, &by_second),
         |_| {
-            // This returns once there are no more references to the device.
+            // The command returns once there are no more references to the device.
             host.namespace.ip("link del second0\n")?;
             host.queue("del", &[])
         },

@@ -60,7 +60,8 @@ enum Offloads {
     All,
     /// Tunnels, but not SCTP's packets; ours need the same feature.
     Common,
-    /// Nothing. The device takes no packets in several pieces, and computes no checksums.
+    /// The device segments nothing: it takes no packets in several pieces, and computes no
+    /// checksums.
     None,
 }
 

@@ -31,7 +31,7 @@ scenarios! {
 const EDP: &str = "0x88b5";
 const ESP: &str = "0x88b6";
 
-/// How a run of the program ended.
+/// The end of a run of the program.
 #[derive(Debug)]
 struct Ended {
     code: Option<i32>,
@@ -224,7 +224,7 @@ struct Exporter(Child);
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // This fails if the program has ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -251,7 +251,7 @@ fn exporter(lab: &Lab) -> Outcome {
     let mut command = Command::new("enet");
     command.arg("exporter");
     let mut exporter = Exporter(start((&lab.a, command), Stdio::null(), Stdio::null())?);
-    // Its later output is ignored.
+    // The program's later output is ignored.
     drop(wait_for_word(&mut exporter.0, "serving metrics")?);
 
     let text = scraped(&lab.a, "/metrics")?;

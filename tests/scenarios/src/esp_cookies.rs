@@ -145,7 +145,7 @@ pub fn await_cookies(victim: &Host, wire: &PacketSocket, port: u16) -> Outcome {
 fn receive(listener: &Socket, wanted: &[u8]) -> Result<Socket> {
     await_events(listener, libc::POLLIN).context("a connection")?;
     let (server, _) = listener.accept(0)?;
-    // Its peer does not answer a FIN.
+    // The server's peer does not answer a FIN.
     server.set_linger(Some(0))?;
     comes_next(&server, wanted)?;
     Ok(server)

@@ -176,7 +176,7 @@ fn orphans() -> Outcome {
     }
     drop((pairs, listener));
     drop(lab);
-    // As long as a sender may take to time out.
+    // These tries take as long as a sender may take to time out.
     for _ in 0..600 {
         if module::references()? == 0 {
             return Ok(());

@@ -39,7 +39,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // This fails if the program has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(Ok(said)) = self.said.take().map(thread::JoinHandle::join) {

@@ -427,7 +427,7 @@ fn pacing(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// How often `fq` has throttled a flow.
+/// Returns the number of times that `fq` has throttled a flow.
 fn held_back(host: &Host) -> Result<u64> {
     let show = ["-statistics", "qdisc", "show", "dev", DEVICE];
     let text = host.namespace.run("tc", &show)?;

@@ -35,9 +35,9 @@ pub struct Conditions {
 pub struct Uplink {
     /// Hosts with lower numbers are at the first switch, others at the second.
     pub first: u32,
-    /// Its rate.
+    /// The uplink's rate.
     pub rate: Rate,
-    /// The buffer of its port in each switch, bytes.
+    /// The buffer of the uplink's port in each switch, bytes.
     pub buffer: u32,
 }
 

@@ -36,11 +36,12 @@ pub type Packet = esp_testkit::Packet<Span>;
 /// The result of receiving a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Its data was delivered and read.
+    /// The packet's data was delivered and read.
     Delivered,
-    /// Its data was new but discarded: packets before it are missing, or the buffer is full.
+    /// The packet's data was new but discarded: packets before it are missing, or the buffer is
+    /// full.
     Discarded,
-    /// It carried no data, or no new data.
+    /// The packet carried no data, or no new data.
     Other,
 }
 
@@ -62,13 +63,14 @@ pub struct Endpoint {
     sent: u64,
     /// Bytes delivered, in order.
     pub received: u64,
-    /// Received packets that it had already.
+    /// Number of received packets that the end had already.
     pub duplicates: u32,
-    /// Number of data packets until it falls silent; [`u64::MAX`] for never.
+    /// Number of data packets until the end falls silent; [`u64::MAX`] for never.
     pub silent_after: u64,
-    /// The last packet that it sent was lost.
+    /// Whether the last packet that the end sent was lost.
     pub mute: bool,
-    /// Its requests when neither the requested packet nor the last packet that it sent was lost.
+    /// Number of the end's requests when neither the requested packet nor the last packet that the
+    /// end sent was lost.
     pub spurious_requests: u64,
     /// The longest time that an acknowledgement waited for its turn, and the most turns of other
     /// connections in such a time.
@@ -172,7 +174,7 @@ impl Host {
         connections.map(|conn| u64::from(pick(&conn.stats))).sum()
     }
 
-    /// How often a turn was taken from a silent sender.
+    /// The number of times that a turn was taken from a silent sender.
     pub fn overruns(&self) -> u32 {
         self.device.queue.overruns()
     }

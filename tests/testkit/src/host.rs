@@ -17,7 +17,7 @@ pub struct Device {
     pub queue: AckQueue,
     /// The sockets that wait for their turn, by list; each list is first in, first out.
     pub waiting: [VecDeque<usize>; LISTS],
-    /// How many connections were ever accepted.
+    /// Number of connections that were ever accepted.
     pub connections: usize,
     /// When a packet last arrived.
     heard: Nanos,

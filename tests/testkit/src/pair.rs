@@ -35,13 +35,13 @@ pub type Bytes = VecDeque<u8>;
 /// What the wire does with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives.
+    /// The packet arrives.
     Pass,
-    /// It is lost.
+    /// The packet is lost.
     Lose,
-    /// It arrives twice.
+    /// The packet arrives twice.
     Twice,
-    /// It arrives this much later; packets sent in the meantime overtake it.
+    /// The packet arrives this many nanoseconds later; packets sent in the meantime overtake it.
     Late(Nanos),
 }
 
@@ -52,9 +52,9 @@ pub struct Sent {
     pub from: usize,
     /// When it was sent.
     pub at: Nanos,
-    /// Its header.
+    /// The packet's header.
     pub header: Header,
-    /// What the wire did with it.
+    /// The packet's fate on the wire.
     pub fate: Fate,
 }
 

@@ -130,7 +130,7 @@ pub struct Socket<P> {
     pub limit: u32,
     /// The receive buffer cost of a packet in addition to its payload, bytes.
     pub overhead: u32,
-    /// How many packets the write queue may hold.
+    /// Number of packets that the write queue may hold.
     pub send_room: usize,
     /// The receive buffer cost of an arriving packet, bytes; `None` if it is that of a full one.
     pub arriving: Option<u32>,
@@ -144,9 +144,9 @@ pub struct Socket<P> {
     delivered: Vec<P>,
     /// Out-of-order packets, sorted by number.
     kept: VecDeque<Packet<P>>,
-    /// How many packets of the receive queue form each whole record, if there are records.
+    /// Number of packets of the receive queue that form each whole record, if there are records.
     whole: VecDeque<usize>,
-    /// How many packets have arrived of the record behind these.
+    /// Number of packets that have arrived of the record behind these.
     begun: usize,
     /// The handshake is complete.
     pub established: bool,

@@ -10,9 +10,9 @@ use serde::Serialize;
 pub struct Counter {
     /// The module's name for it.
     pub name: String,
-    /// Its value; it wraps at 2^64.
+    /// The counter's value, which wraps at 2^64.
     pub value: u64,
-    /// Its explanation; `None` for a counter unknown to this program.
+    /// The counter's explanation; `None` for a counter unknown to this program.
     pub meaning: Option<&'static str>,
 }
 

@@ -20,9 +20,9 @@ pub struct Interface {
     pub index: u32,
     /// Ethernet address; `None` if it is not an Ethernet device.
     pub mac: Option<MacAddr>,
-    /// It is administratively up.
+    /// Whether the interface is administratively up.
     pub up: bool,
-    /// It has a carrier.
+    /// Whether the interface has a carrier.
     pub carrier: bool,
 }
 
@@ -31,11 +31,11 @@ pub struct Interface {
 pub enum Fault {
     /// No interface has the name.
     Absent(String),
-    /// It has no Ethernet header.
+    /// The interface has no Ethernet header.
     NotEthernet(String),
-    /// It is administratively down.
+    /// The interface is administratively down.
     Down(String),
-    /// It is up but has no carrier.
+    /// The interface is up but has no carrier.
     NoCarrier(String),
 }
 

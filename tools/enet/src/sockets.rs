@@ -21,7 +21,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Both, in listing order.
+    /// Both protocols, in listing order.
     pub const ALL: [Self; 2] = [Self::Esp, Self::Edp];
 
     /// Returns its name, which is also the name of its file in `/proc/net`.

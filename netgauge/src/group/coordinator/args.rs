@@ -126,8 +126,8 @@ impl GroupArgs {
         Self::from_arg_matches(&command.try_get_matches_from(line)?)
     }
 
-    /// Refuses options of patterns of many where no such pattern is measured; `why` follows the
-    /// option's name in the error.
+    /// Refuses options of patterns between more than two hosts if no such pattern is measured;
+    /// `why` follows the option's name in the error.
     ///
     /// # Errors
     ///

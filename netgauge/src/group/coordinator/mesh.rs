@@ -15,7 +15,8 @@ use crate::group::net::rounds::Series;
 use crate::group::net::rpc::{RpcSeries, RpcTimes};
 use crate::signals::is_interrupted;
 
-/// How long members may take to report what they have measured when the user interrupts the run.
+/// The time that members may take to report what they have measured when the user interrupts the
+/// run.
 const LAST_ROUNDS: Duration = Duration::from_secs(5);
 
 /// The connections of a mesh.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The plan of a pattern of many, from the coordinator's options.
+//! The plan of a pattern between more than two hosts, from the coordinator's options.
 
 use anyhow::{bail, ensure, Result};
 

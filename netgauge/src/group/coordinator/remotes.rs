@@ -22,7 +22,7 @@ use crate::signals::Signals;
 /// After one participant reports a failure, the time to wait for what others report of it.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// How long participants may take to end.
+/// The time that participants may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A participant, with its connection.
@@ -47,7 +47,7 @@ enum Heard {
 pub struct Group {
     remotes: Vec<Remote>,
     signals: Signals,
-    /// How long to wait while no participant answers.
+    /// The time to wait while no participant answers.
     patience: Duration,
 }
 

@@ -16,7 +16,7 @@ use super::args::Options;
 use super::location::Location;
 use crate::control::Control;
 
-/// How long a process may take to end after its connection has.
+/// The time that a process may take to end after its connection has.
 const LAST_BREATH: Duration = Duration::from_secs(1);
 
 /// The interval at which [`Process::wait`] looks whether the process has ended.

@@ -60,7 +60,7 @@ pub struct RpcSeries {
     pub pause_ms: u32,
 }
 
-/// What a member has measured.
+/// The results of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RpcTimes {
     /// The caller: the time of each call, nanoseconds.
@@ -74,7 +74,7 @@ pub struct RpcTimes {
     pub longest_pause_ns: u64,
 }
 
-/// How long calls took, nanoseconds.
+/// The times that calls took, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RpcFigures {
     /// Without streams: the median.

@@ -15,7 +15,7 @@ use signal_hook::iterator::Signals;
 
 use crate::group::net::orders::EspParameters;
 
-/// Where the parameters are.
+/// The directory of the parameters' files.
 const DIRECTORY: &str = "/proc/sys/esp";
 
 /// Parameters whose ranges depend on each other: the second and third may not exceed the first.

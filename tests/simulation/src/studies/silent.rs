@@ -34,7 +34,7 @@ pub struct Line {
     /// When the others are done at the latest, over the numbers of packets after which the silent
     /// ones stop, nanoseconds.
     pub worst: Nanos,
-    /// That number of packets, for the first silent one.
+    /// The number of packets, for the first silent sender, after which it stopped in the worst run.
     pub worst_after: u64,
     /// The cost of silence in the worst run: the time beyond what the others need with the silent
     /// ones' packets before them, nanoseconds.

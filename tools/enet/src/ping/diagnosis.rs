@@ -18,17 +18,17 @@ use crate::interfaces::Frames;
 /// A port on which a service is rare.
 const DISCARD: u16 = 9;
 
-/// How long to wait for an answer to ESP's SYN.
+/// The time to wait for an answer to ESP's SYN.
 const ESP: Duration = Duration::from_millis(1500);
 
-/// How long some devices take to count a frame they sent.
+/// The time that some devices take to count a frame they sent.
 const COUNTING: Duration = Duration::from_millis(1500);
 
-/// How long to wait for the answer to a probe; the kernel asks three times, once a second.
+/// The time to wait for the answer to a probe; the kernel asks three times, once a second.
 const PROBED: Duration = Duration::from_secs(4);
 
-/// The same without a probe request: the kernel then first waits five seconds for other evidence
-/// that the host is reachable.
+/// The time to wait for the answer without a probe request: the kernel then first waits five
+/// seconds for other evidence that the host is reachable.
 const UNPROBED: Duration = Duration::from_secs(9);
 
 /// How long to wait for the host to report a closed UDP port, if the kernel does not probe by

@@ -16,11 +16,11 @@ const ANY_PORT: u16 = 0;
 /// A host to ping.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its Ethernet address.
+    /// The target's Ethernet address.
     pub mac: MacAddr,
     /// The interface that leads to the host; it can send.
     pub interface: Interface,
-    /// Its IP address, if one is known.
+    /// The target's IP address, if one is known.
     pub ip: Option<IpAddr>,
 }
 

@@ -11,9 +11,9 @@ use crate::interfaces::Frames;
 /// Whether the host itself responds, with or without the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// It answers neighbour discovery, or reports that a UDP port is closed.
+    /// The host answers neighbour discovery, or reports that a UDP port is closed.
     Answers(IpAddr),
-    /// It does not answer neighbour discovery.
+    /// The host does not answer neighbour discovery.
     Silent(IpAddr),
     /// No IP address is known, or an administrator set the neighbour entry.
     Unknown,
