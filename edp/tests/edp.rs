@@ -19,7 +19,7 @@ fn header() -> impl Strategy<Value = wire::Header> {
     })
 }
 
-/// Bytes of payload and checksum.
+/// Returns the number of bytes of payload and checksum.
 fn end(header: &wire::Header) -> usize {
     usize::from(header.len) + wire::checksum_len(header.has_checksum)
 }

@@ -23,7 +23,7 @@ fn nonce(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// The answer of a host with this largest datagram.
+/// Returns the answer of a host with this largest datagram.
 fn answer_with(largest_datagram: Option<u16>) -> Capabilities {
     Capabilities {
         largest_datagram,

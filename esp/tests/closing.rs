@@ -510,7 +510,7 @@ fn an_orphan_delivers_what_was_queued() {
     pair.assert_intact();
 }
 
-/// An orphan with data for which its peer has no room.
+/// Returns an orphan with data for which its peer has no room.
 fn orphan_whose_peer_does_not_read() -> Pair {
     let mut pair = Pair::established();
     pair.sides[B].reads = false;

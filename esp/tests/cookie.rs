@@ -42,7 +42,7 @@ fn syn() -> Header {
     }
 }
 
-/// The packet with `len` bytes that follows the SYN, if the answer had the number `cookie`.
+/// Returns the packet with `len` bytes that follows the SYN, if the answer had the number `cookie`.
 fn first(cookie: Seq, len: u16) -> Header {
     Header {
         len,

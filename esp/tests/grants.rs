@@ -11,7 +11,7 @@ use proptest::prelude::*;
 /// The flags of an acknowledgement with a grant.
 const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
 
-/// A pair whose sides accept grants. Each packet occupies the wire for `spacing`.
+/// Returns a pair whose sides accept grants. Each packet occupies the wire for `spacing`.
 fn with_grants(spacing: Nanos, config: Config) -> Pair {
     let mut pair = Pair::with_config(config);
     pair.spacing = spacing;
@@ -21,7 +21,7 @@ fn with_grants(spacing: Nanos, config: Config) -> Pair {
     pair.establish()
 }
 
-/// The grants that B has sent so far: start and window.
+/// Returns the grants that B has sent so far: start and window.
 fn grants(pair: &Pair) -> Vec<[u8; 2]> {
     let all = pair.sent_by(B, |sent| sent.header.is_grant());
     all.iter().map(|header| header.len.to_be_bytes()).collect()
@@ -35,7 +35,7 @@ fn send(pair: &mut Pair, packets: usize) {
     pair.settle();
 }
 
-/// The maximum number of packets that A had in flight between two acknowledgements.
+/// Returns the maximum number of packets that A had in flight between two acknowledgements.
 fn largest_burst(pair: &Pair) -> usize {
     let (mut most, mut burst) = (0, 0);
     for sent in &pair.log {

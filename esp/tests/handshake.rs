@@ -161,7 +161,7 @@ fn syn_sent_believes_only_an_answer_to_its_syn() {
     assert_eq!(pair.sides[A].state(), State::Established);
 }
 
-/// Two sides that open the same connection at once.
+/// Returns two sides that open the same connection at once.
 fn crossed() -> Pair {
     let mut pair = Pair::new();
     pair.sides[B].listens = false;
@@ -311,7 +311,7 @@ fn closing_an_unanswered_connection_ends_it() {
     assert_eq!(pair.sides[B].failed, Some(Failure::Reset));
 }
 
-/// The host of side A was restarted, and its program connects from the same port again.
+/// Restarts the host of side A, whose program connects from the same port again. Returns the pair.
 fn restarted(mut pair: Pair) -> Pair {
     pair.sides[A].isn = pair.sides[A].isn.add(20_000);
     pair.sides[A].established = false;

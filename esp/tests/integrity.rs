@@ -8,7 +8,7 @@ use esp_testkit::pair::*;
 /// The window that both sides advertise.
 const WINDOW: u16 = 21;
 
-/// A pair whose sides have advertised version and window.
+/// Returns a pair whose sides have advertised version and window.
 fn with_options() -> Pair {
     let mut pair = Pair::new();
     for side in &mut pair.sides {
@@ -17,7 +17,7 @@ fn with_options() -> Pair {
     pair.establish()
 }
 
-/// The next packet without payload that `from` could send.
+/// Returns the next packet without payload that `from` could send.
 fn next_from(pair: &mut Pair, from: usize, flags: u8) -> Header {
     Header {
         src: PORTS[from],
@@ -29,15 +29,15 @@ fn next_from(pair: &mut Pair, from: usize, flags: u8) -> Header {
     }
 }
 
-/// The connection and its outcome after a packet, on a copy.
+/// Returns the connection and its outcome after a packet, on a copy.
 fn tried(pair: &mut Pair, at: usize, header: &Header) -> (Connection, Outcome) {
     let mut conn = pair.sides[at].conn().clone();
     let outcome = conn.on_packet(header, pair.sides[at].room(), pair.now);
     (conn, outcome)
 }
 
-/// The numbers of a packet for which `counts` holds: how many, and the least and the largest
-/// distance.
+/// Returns the numbers of a packet for which `counts` holds: how many, and the least and the
+/// largest distance.
 fn numbers(header: Header, mut counts: impl FnMut(&Header) -> bool) -> (usize, i32, i32) {
     let found: Vec<i32> = (-0x8000..0x8000)
         .filter(|distance| {

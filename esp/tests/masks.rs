@@ -36,7 +36,7 @@ impl End {
         Self { conn, taken: 0 }
     }
 
-    /// A listener's child for a SYN with the options `told`.
+    /// Returns a listener's child for a SYN with the options `told`.
     fn child(syn: &Header, told: &Options, isn: u16, nonce: Option<u32>) -> Self {
         let mut conn = Connection::accept(2, syn, Seq(isn), Config::default(), 0);
         if let Some(nonce) = nonce {
@@ -61,7 +61,7 @@ impl End {
         sent
     }
 
-    /// The options of this end's SYN or SYN|ACK.
+    /// Returns the options of this end's SYN or SYN|ACK.
     fn options(&self) -> Options {
         let mut bytes = Options::emit(1489, &Config::default()).to_vec();
         bytes.extend(
@@ -97,7 +97,7 @@ struct Wire {
 }
 
 impl Wire {
-    /// A connection from `isns[0]` to `isns[1]`.
+    /// Returns a connection from `isns[0]` to `isns[1]`.
     fn new(isns: [u16; 2], nonces: [Option<u32>; 2]) -> Self {
         let mut client = End::client(isns[0], nonces[0]);
         let syn = client.send_all(0)[0];
@@ -141,7 +141,7 @@ impl Wire {
         assert_eq!(self.ends[1 - from].taken - before, packets);
     }
 
-    /// The last packet of `from` that `wanted` accepts.
+    /// Returns the last packet of `from` that `wanted` accepts.
     fn last(&self, from: usize, wanted: impl Fn(&Header) -> bool) -> Packet {
         let mut packets = self.log[from].iter().rev();
         *packets.find(|(header, _)| wanted(header)).expect("one")

@@ -5,7 +5,7 @@
 use esp::{flags, Config, DropReason, Header, Seq};
 use esp_testkit::pair::*;
 
-/// A side that does not read, with room for `packets`.
+/// Returns a side that does not read, with room for `packets`.
 fn sleeping(packets: u32) -> Pair {
     let mut pair = Pair::established();
     pair.sides[B].reads = false;
@@ -119,7 +119,7 @@ fn a_lost_tail_is_found_by_the_timers_probe() {
     pair.assert_intact();
 }
 
-/// The probes of B, which sends no data, for its expected packet.
+/// Returns the probes of B, which sends no data, for its expected packet.
 fn probes(pair: &Pair) -> Vec<Header> {
     let conn = pair.sides[B].conn.as_ref().expect("a connection");
     let next = conn.first_unacked();

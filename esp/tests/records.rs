@@ -14,7 +14,7 @@ const STARTS: u8 = flags::ACK | flags::TXS;
 const ENDS: u8 = flags::ACK | flags::TXF;
 const WHOLE: u8 = flags::ACK | flags::TXS | flags::TXF;
 
-/// Two sides with records, which they do not read on their own.
+/// Returns two sides with records, which they do not read on their own.
 fn pair() -> Pair {
     let mut pair = Pair::new();
     for side in &mut pair.sides {

@@ -19,7 +19,7 @@ fn narrow(pair: &mut Pair, most: u16) {
     });
 }
 
-/// A pair whose sides accept skips.
+/// Returns a pair whose sides accept skips.
 fn with_options() -> Pair {
     let mut pair = Pair::new();
     for side in &mut pair.sides {
@@ -28,7 +28,7 @@ fn with_options() -> Pair {
     pair.establish()
 }
 
-/// The data packets that A sent from the time `at` on.
+/// Returns the data packets that A sent from the time `at` on.
 fn since(pair: &Pair, at: u64) -> Vec<Header> {
     pair.sent_by(A, |sent| sent.at >= at && sent.is_data())
 }

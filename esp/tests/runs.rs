@@ -93,8 +93,8 @@ fn header(seq: Seq, ack: Seq, bits: u8) -> Header {
     }
 }
 
-/// A connection that the peer opened. Numbers start at 65,500 on this side and at 65,480 on the
-/// peer's.
+/// Returns a connection that the peer opened. Numbers start at 65,500 on this side and at 65,480 on
+/// the peer's.
 fn established(config: Config) -> Connection {
     let syn = header(Seq(65_480), Seq(0), flags::SYN);
     let mut conn = Connection::accept(OURS, &syn, Seq(65_500), config, 0);
@@ -311,8 +311,8 @@ fn a_message_that_arrives_whole_is_acknowledged_with_the_answer() {
     assert_eq!((sent.len(), sent[0].0.ack), (1, Seq(65_483)));
 }
 
-/// The packets of these records. Each record is given by its number of packets and the bytes of the
-/// last one.
+/// Returns the packets of these records. Each record is given by its number of packets and the
+/// bytes of the last one.
 fn packets_of(records: &[(u16, u16)], mut seq: Seq) -> Vec<Header> {
     let mut packets = Vec::new();
     for (count, last) in records {
@@ -333,7 +333,7 @@ fn packets_of(records: &[(u16, u16)], mut seq: Seq) -> Vec<Header> {
     packets
 }
 
-/// A write queue with these records, the first of which has the number `seq`.
+/// Returns a write queue with these records, the first of which has the number `seq`.
 fn queue_of(records: &[(u16, u16)], most: u16) -> Records {
     let packets = packets_of(records, Seq(65_501));
     let bounds = packets.iter().map(|packet| {

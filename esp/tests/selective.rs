@@ -17,7 +17,7 @@ fn config() -> Config {
     }
 }
 
-/// Two ends with options, each of which supports selective retransmission or not.
+/// Returns two ends with options, each of which supports selective retransmission or not.
 fn pair_of(selective: [bool; 2]) -> Pair {
     let mut pair = Pair::new();
     for (side, selective) in pair.sides.iter_mut().zip(selective) {
@@ -27,7 +27,7 @@ fn pair_of(selective: [bool; 2]) -> Pair {
     pair
 }
 
-/// An open connection between two such ends, with a window of some packets.
+/// Returns an open connection between two ends of [`pair_of`], with a window of some packets.
 fn established(selective: [bool; 2]) -> Pair {
     pair_of(selective).establish()
 }
@@ -54,7 +54,7 @@ fn send_with(pair: &mut Pair, packets: usize, fate: impl Fn(usize) -> Fate + 'st
     pair.assert_intact();
 }
 
-/// The requests of B that name packets.
+/// Returns the requests of B that name packets.
 fn requests(pair: &Pair) -> Vec<Header> {
     pair.sent_by(B, |sent| sent.header.is_request())
 }
@@ -372,7 +372,7 @@ fn an_aborted_connection_keeps_nothing() {
     assert!(!pair.sides[B].conn().keeps());
 }
 
-/// A sender with 10 packets in flight, which gets unprovoked requests.
+/// Returns a sender with 10 packets in flight, which gets unprovoked requests.
 fn sender() -> Pair {
     let mut pair = selective();
     pair.cut(A);

@@ -480,7 +480,7 @@ fn a_lost_request_for_messages_costs_one_timeout() {
     assert!(pair.now - start < 11 * MS, "{}", pair.now - start);
 }
 
-/// The time until A's next message, which is lost once, is retransmitted.
+/// Returns the time until A's next message, which is lost once, is retransmitted.
 fn timeout_of(pair: &mut Pair) -> u64 {
     pair.restart_log();
     pair.lose_matching(A, 1, |h| h.len > 0);

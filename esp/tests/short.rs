@@ -6,7 +6,7 @@ use esp::ack_queue::SHORT;
 use esp::{flags, Config};
 use esp_testkit::pair::*;
 
-/// A pair whose side B advertises that many connections send to it, if `crowded`.
+/// Returns a pair whose side B advertises that many connections send to it, if `crowded`.
 fn pair(crowded: bool, config: Config) -> Pair {
     let mut pair = Pair::with_config(config);
     for side in &mut pair.sides {
@@ -16,7 +16,7 @@ fn pair(crowded: bool, config: Config) -> Pair {
     pair.establish()
 }
 
-/// The packets that A sends of a message before B answers, as bytes of each.
+/// Returns the packets that A sends of a message before B answers, as bytes of each.
 fn before_an_answer(pair: &mut Pair, packets: usize) -> Vec<u16> {
     pair.restart_log();
     pair.cut(B);

@@ -52,7 +52,7 @@ fn converse(pair: &mut Pair, amounts: [usize; 2], most: usize, rng: &mut fastran
     pair.assert_intact();
 }
 
-/// A wire with chances in percent.
+/// Returns a wire that loses, doubles and delays packets with these chances, in percent.
 fn noisy(seed: u64, lose: u8, twice: u8, late: u8) -> impl FnMut() -> Fate {
     let mut rng = fastrand::Rng::with_seed(seed);
     move || {

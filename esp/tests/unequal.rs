@@ -6,8 +6,8 @@
 use esp::Config;
 use esp_testkit::pair::*;
 
-/// A pair whose sender has a window of `burst` and whose receiver acknowledges every `to_ack`
-/// packets.
+/// Returns a pair whose sender has a window of `burst` and whose receiver acknowledges every
+/// `to_ack` packets.
 fn unequal(burst: u16, to_ack: u16) -> Pair {
     let mut pair = Pair::new();
     pair.sides[A].config = Config {
@@ -23,7 +23,7 @@ fn unequal(burst: u16, to_ack: u16) -> Pair {
     pair.establish()
 }
 
-/// The time that a message takes, in microseconds.
+/// Returns the time that a message takes, in microseconds.
 fn duration(pair: &mut Pair, packets: usize) -> u64 {
     let (start, before) = (pair.now, pair.sides[B].received.len());
     pair.send(A, &bytes(100 * packets, 1));

@@ -173,7 +173,7 @@ pub fn jain(amounts: &[u64]) -> f64 {
 pub(crate) mod tests {
     use super::*;
 
-    /// The 90th, 95th and 99th percentiles, as tests use them.
+    /// Returns the 90th, 95th and 99th percentiles, as tests use them.
     pub(crate) fn percents() -> [Percent; 3] {
         ["90", "95", "99"].map(percent)
     }

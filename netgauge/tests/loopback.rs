@@ -16,12 +16,12 @@ use netgauge::server;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 
-/// Runs a client with these options against a server of its own.
+/// Runs a client with these options against a server of its own. Returns the report.
 fn measure(options: &str) -> Report {
     measure_with("", options, &Quiet)
 }
 
-/// As [`measure`], for a run that must be complete.
+/// Returns the report of [`measure`], which must be complete.
 fn complete(options: &str) -> Report {
     let report = measure(options);
     assert!(report.is_complete(), "{options}: {report:?}");

@@ -22,12 +22,12 @@ fn servers(count: usize, arguments: &str) -> Vec<Server> {
     (0..count).map(|_| Server::start(arguments)).collect()
 }
 
-/// A coordinator of these servers, for one-many.
+/// Returns a coordinator of these servers, for one-many.
 fn coordinator(servers: &[Server], arguments: &str) -> Command {
     coordinator_of("one-many", servers, arguments)
 }
 
-/// A coordinator of these servers, for a pattern.
+/// Returns a coordinator of these servers, for a pattern.
 fn coordinator_of(pattern: &str, servers: &[Server], arguments: &str) -> Command {
     let names: Vec<_> = servers.iter().map(Server::name).collect();
     let mut command = netgauge(&format!("-x {pattern} --peers {}", names.join(",")));
@@ -431,8 +431,8 @@ impl Drop for Scratch {
     }
 }
 
-/// A coordinator with a substitute for ssh: a local shell, with the host as $0 and the remote
-/// shell's line as $1.
+/// Returns a coordinator with a substitute for ssh: a local shell, with the host as $0 and the
+/// remote shell's line as $1.
 fn by_ssh(hosts: &Scratch, script: &str, arguments: &str) -> Command {
     let mut command = netgauge("-m tcp --interface lo --hostfile");
     command

@@ -62,7 +62,7 @@ impl Drop for Directory {
     }
 }
 
-/// The command that draws `files` as this picture.
+/// Returns the command that draws `files` as this picture.
 fn plot(files: &[impl AsRef<OsStr>], options: &str, picture: &str) -> Command {
     let mut command = netgauge(&format!("plot {options} -o"));
     command.arg(picture).args(files);

@@ -120,7 +120,7 @@ fn measure(
     rows
 }
 
-/// The patterns that can measure datagrams.
+/// Returns the patterns that can measure datagrams.
 fn patterns() -> impl Iterator<Item = &'static Pattern> {
     let udp = crate::transport::kinds::find("udp").unwrap();
     let suits = |pattern: &&Pattern| pattern.pair().unwrap().suits(udp).is_ok();

@@ -371,7 +371,7 @@ mod tests {
         chart.lines.iter().map(|line| &line.label[..]).collect()
     }
 
-    /// The results of [`two`], with all times multiplied by `factor`.
+    /// Returns the results of [`two`], with all times multiplied by `factor`.
     fn slower(name: &str, factor: f64) -> Results {
         let mut results = two(name);
         let results::Measured::Runs(runs) = &mut results.measured else {

@@ -128,7 +128,7 @@ mod tests {
 
     const LO: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    /// An end whose control connection does not have loopback's first addresses.
+    /// Returns an end whose control connection does not have loopback's first addresses.
     fn context(role: Role, interface: Option<&str>) -> Context {
         Context {
             interface: interface.map(str::to_owned),

@@ -313,7 +313,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The context of an end whose control connection has these loopback addresses.
+    /// Returns the context of an end whose control connection has these loopback addresses.
     pub(crate) fn context(role: Role, local: u8, peer: u8) -> Context {
         let address = |last| Some(SocketAddr::from(([127, 0, 0, last], 1)));
         let patience = Duration::from_secs(60);
@@ -330,7 +330,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The context of connections on loopback.
+    /// Returns the context of connections on loopback.
     pub(crate) fn streams() -> Context {
         context(Role::Leader, 1, 1).of_others()
     }

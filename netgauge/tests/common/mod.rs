@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 /// Limits every wait; far longer than anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The command of the program with these arguments.
+/// Returns the command of the program with these arguments.
 pub fn netgauge(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_netgauge"));
     command
@@ -72,7 +72,7 @@ impl Server {
         assert!(line.contains("client 127.0.0.1"), "{line}");
     }
 
-    /// The command of a client of this server.
+    /// Returns the command of a client of this server.
     pub fn client(&self, arguments: &str) -> Command {
         let mut client = netgauge("--connect 127.0.0.1");
         client

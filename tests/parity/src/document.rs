@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 const DOCUMENT: &str = include_str!("../../../docs/sockets.md");
 
-/// The rows of the table: | `behaviour` | note | TCP or UDP | ESP or EDP | reason |
+/// Returns the rows of the table: | `behaviour` | note | TCP or UDP | ESP or EDP | reason |
 fn rows() -> BTreeSet<[String; 4]> {
     DOCUMENT
         .lines()

@@ -14,7 +14,7 @@ scenarios! {
     direct edp_never_sends_from_port_0_while_another_thread_disconnects = disconnected_while_sending, within(120), needs_smp;
 }
 
-/// A second device on host a, with its index.
+/// Returns a second device on host a, with its index.
 fn second_device(lab: &Lab) -> anyhow::Result<u32> {
     lab.a
         .namespace

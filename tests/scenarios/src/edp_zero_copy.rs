@@ -25,7 +25,7 @@ fn ezdp(host: &Host) -> Result<Socket> {
         .context("EZDP socket")
 }
 
-/// A socket of EZDP on `a` that is connected to one of EDP on `b`.
+/// Returns a socket of EZDP on `a` that is connected to one of EDP on `b`.
 fn pair(lab: &Lab, port: u16) -> Result<(Socket, Socket)> {
     let (a, b) = (ezdp(&lab.a)?, lab.b.edp_bound(port)?);
     a.connect(&lab.a.to(&lab.b, port))?;

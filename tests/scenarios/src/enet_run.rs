@@ -49,7 +49,7 @@ pub fn mount_groups() -> Outcome {
     .context("cgroup2")
 }
 
-/// The number of control groups that `enet run` has created.
+/// Returns the number of control groups that `enet run` has created.
 fn groups_of_runs() -> Result<usize> {
     let names = fs::read_dir(GROUPS)?.map(|entry| Ok(entry?.file_name()));
     let names = names.collect::<Result<Vec<_>>>()?;

@@ -67,7 +67,8 @@ fn socat_between(from: &Host, to: &Host) -> Outcome {
     pipe_through((to, socat(&[&listen, "STDOUT"])), sender, 64 * MIB)
 }
 
-/// The sender's standard error is not read while it works, so its log must stay short.
+/// Returns the sender's command without `-d`: its standard error is not read while it works, so its
+/// log must stay short.
 fn quiet(command: Command) -> Command {
     let mut same = Command::new(command.get_program());
     same.args(command.get_args().filter(|argument| *argument != "-d"));

@@ -31,8 +31,8 @@ fn ask(socket: &Socket, sums: bool) -> Outcome {
     Ok(socket.set_int_option(SOL_EP, ESP_SO_CHECKSUM, sums.into())?)
 }
 
-/// A connection to `port` of host `b`. `asks` says which end asks for checksums; `None` leaves the
-/// default.
+/// Returns a connection to `port` of host `b`. `asks` says which end asks for checksums; `None`
+/// leaves the default.
 fn pair(lab: &Lab, port: u16, asks: [Option<bool>; 2]) -> Result<[Socket; 2]> {
     let listener = lab.b.esp_listener(port, 1)?;
     let client = lab.a.esp()?;
@@ -105,7 +105,7 @@ fn option(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The ESP frames that `ear` has heard.
+/// Returns the ESP frames that `ear` has heard.
 fn heard(ear: &PacketSocket) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut bytes = vec![0; 1 << 17];

@@ -73,7 +73,7 @@ fn simultaneous_close(lab: &Lab) -> Outcome {
     lab.await_no_sockets()
 }
 
-/// The number of sockets and pages of memory that `/proc/net/protocols` reports for ESP.
+/// Returns the number of sockets and pages of memory that `/proc/net/protocols` reports for ESP.
 fn esp_usage(host: &guest::lab::Host) -> anyhow::Result<(i64, i64)> {
     let text = host.namespace.proc_net("protocols")?;
     let line = text

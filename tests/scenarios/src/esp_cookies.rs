@@ -32,7 +32,7 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// A client that has sent nothing.
+    /// Returns a client that has sent nothing.
     fn new(lab: &'a Lab, port: u16) -> Result<Self> {
         Ok(Self {
             lab,

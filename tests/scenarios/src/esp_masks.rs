@@ -25,7 +25,7 @@ const SMALL_MTU: u32 = 128;
 /// Payload bytes of a full packet with a checksum at that MTU.
 const SMALL: usize = 113;
 
-/// A connection with checksums from `own`, 0 for any port, to `port`.
+/// Returns a connection with checksums from `own`, 0 for any port, to `port`.
 fn pair(lab: &Lab, own: u16, port: u16) -> Result<[Socket; 2]> {
     let listener = lab.b.esp_listener(port, 1)?;
     let client = lab.a.esp()?;
@@ -196,7 +196,7 @@ fn runs(ear: &PacketSocket) -> (u32, u32) {
     (runs, frames)
 }
 
-/// A host at a bridge whose port joins the packets that arrive.
+/// Returns a host at a bridge whose port joins the packets that arrive.
 fn at_port(hub: &Netns, number: u8) -> Result<Host> {
     let (host, port) = (Netns::create()?, format!("p{number}"));
     let mac = [2, 0, 0, 0, 0, number];

@@ -77,7 +77,7 @@ impl<'a> Station<'a> {
         Ok(self.wire.send(&frame)?)
     }
 
-    /// The next packet to `port` with one of `flags`.
+    /// Returns the next packet to `port` with one of `flags`.
     fn next(&self, port: u16, flags: u8) -> Result<EspHeader> {
         let wanted = |frame: &[u8]| {
             EspHeader::of_frame(frame)
@@ -169,7 +169,7 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     Ok(accepted.set_linger(Some(0))?)
 }
 
-/// The options behind the header of the packet with `flags`.
+/// Returns the options behind the header of the packet with `flags`.
 fn told(wire: &PacketSocket, flags: u8) -> Result<Vec<u8>> {
     let frame = wire.wait_for(patience(), |frame| {
         EspHeader::of_frame(frame).is_some_and(|header| header.flags == flags)

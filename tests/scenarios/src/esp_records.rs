@@ -25,7 +25,7 @@ scenarios! {
     direct esp_records_example_asks_and_is_answered = example;
 }
 
-/// A new socket of records.
+/// Returns a new socket of records.
 fn socket(host: &Host) -> Result<Socket> {
     host.namespace
         .within(|| Socket::new(AF_ENET, libc::SOCK_SEQPACKET, 0))?
@@ -39,7 +39,7 @@ fn listener(host: &Host, port: u16, backlog: i32) -> Result<Socket> {
     Ok(socket)
 }
 
-/// A connection with records from `a` to a port of `b`.
+/// Returns a connection with records from `a` to a port of `b`.
 fn pair(lab: &Lab, port: u16) -> Result<(Socket, Socket)> {
     let listener = listener(&lab.b, port, 4)?;
     let client = socket(&lab.a)?;

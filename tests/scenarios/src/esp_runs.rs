@@ -35,7 +35,7 @@ fn set(host: &Host, features: &[&str]) -> Result<()> {
     host.namespace.run("ethtool", &arguments).map(drop)
 }
 
-/// The ESP frames with data that `b` hears while `a` sends `LOAD`, and how long each is.
+/// Returns the ESP frames with data that `b` hears while `a` sends `LOAD`, and how long each is.
 fn heard(lab: &Lab) -> Result<Vec<(EspHeader, usize)>> {
     let (client, server) = lab.esp_pair(400)?;
     let ear = lab.b.packets(ETH_P_ESP)?;
@@ -56,12 +56,12 @@ fn heard(lab: &Lab) -> Result<Vec<(EspHeader, usize)>> {
     Ok(first_time(&frames))
 }
 
-/// The number of packets in a frame with this header.
+/// Returns the number of packets in a frame with this header.
 fn packets(header: &EspHeader) -> u16 {
     usize::from(header.length).div_ceil(FULL - ESP_HEADERS) as u16
 }
 
-/// The frames without retransmitted packets: a busy machine's acknowledgements are late.
+/// Returns the frames without retransmitted packets: a busy machine's acknowledgements are late.
 fn first_time(frames: &[(EspHeader, usize)]) -> Vec<(EspHeader, usize)> {
     let mut next = frames.first().map_or(0, |(header, _)| header.sequence);
     let mut new = Vec::new();

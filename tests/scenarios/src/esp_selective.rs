@@ -29,7 +29,8 @@ fn charge(socket: &Socket) -> Result<usize> {
     Ok(u32::from_ne_bytes(*first) as usize)
 }
 
-/// A station, and the socket of a host with selective retransmission that it is connected to.
+/// Returns a station, and the socket of a host with selective retransmission that it is connected
+/// to.
 fn connect(lab: &Lab, port: u16) -> Result<(Station, Socket)> {
     Knobs(&lab.a.namespace).set("selective", 1)?;
     Station::connect_telling(lab, port, &OPTIONS)

@@ -81,7 +81,7 @@ impl<'a> Waiting<'a> {
         self.is_counted()
     }
 
-    /// The memory of the write queue, which each packet adds to.
+    /// Returns the memory of the write queue, which each packet adds to.
     fn memory(&self) -> Result<u32> {
         let info = (self.client).option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
         // SK_MEMINFO_WMEM_QUEUED

@@ -158,7 +158,7 @@ fn smaller_mtu(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The receive memory that is charged to the socket, bytes: the first word of `SO_MEMINFO`.
+/// Returns the receive memory that is charged to the socket, bytes: the first word of `SO_MEMINFO`.
 fn receive_memory(socket: &Socket) -> Result<u32> {
     let value = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
     Ok(u32::from_ne_bytes(
@@ -196,7 +196,7 @@ fn untaken(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// Two connected sockets of records.
+/// Returns two connected sockets of records.
 fn record_pair(lab: &Lab, port: u16) -> Result<(Socket, Socket)> {
     let socket = |host: &Host| -> Result<Socket> {
         let made = host
@@ -253,7 +253,7 @@ fn records_by_uring(lab: &Lab) -> Outcome {
     eventually("an acknowledgement", || Ok(ask(&client, 1)? == 0))
 }
 
-/// Two mapped sockets with a connection of ESP. The client is of `family`.
+/// Returns two mapped sockets with a connection of ESP. The client is of `family`.
 fn mapped_pair(lab: &Lab, family: i32, port: u16) -> Result<(Socket, Socket)> {
     let listener = listener(&lab.b, MAPPED, port, 4)?;
     let client = stream(&lab.a, family, IPPROTO_ENET)?;

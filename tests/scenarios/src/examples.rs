@@ -54,7 +54,7 @@ fn program(name: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// The address of `port` of host b as seen from host a, in the library's notation.
+/// Returns the address of `port` of host b as seen from host a, in the library's notation.
 fn there(lab: &Lab, port: u16) -> String {
     format!("{}%{DEVICE}:{port}", print_mac(lab.b.mac))
 }

@@ -45,7 +45,7 @@ fn edp_frames(lab: &Lab) -> Outcome {
     lab.a.await_counter("EdpInNoSocket", 1)
 }
 
-/// A connection, and the packet socket that attacks it.
+/// Returns a connection, and the packet socket that attacks it.
 fn victim(lab: &Lab) -> Result<(Socket, Socket, PacketSocket)> {
     // A retransmitted packet would show numbers that are no longer current.
     lab.calm()?;

@@ -16,7 +16,7 @@ const TAKEN: usize = 1024 * PAGE;
 /// The bytes that are sent in all, after a first one.
 const SENT: usize = 8 << 20;
 
-/// The number of `SO_MEMINFO` with the index `place` in `linux/sock_diag.h`.
+/// Returns the number of `SO_MEMINFO` with the index `place` in `linux/sock_diag.h`.
 fn memory(socket: &Socket, place: usize) -> Result<u32> {
     let value = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
     let number = value.get(place * 4..).and_then(|rest| rest.first_chunk());

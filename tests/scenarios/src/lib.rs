@@ -85,7 +85,7 @@ mod zero_copy;
 
 use guest::harness::Scenario;
 
-/// All scenarios of this crate, in the order in which they run.
+/// Returns all scenarios of this crate, in the order in which they run.
 pub fn all() -> Vec<&'static Scenario> {
     [
         module::ALL,

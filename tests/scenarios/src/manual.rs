@@ -20,7 +20,7 @@ const ENET: &str = include_str!("../../../docs/man/enet.7");
 const EDP: &str = include_str!("../../../docs/man/edp.7");
 const ESP: &str = include_str!("../../../docs/man/esp.7");
 
-/// The names in the list items of `page` with the macro `kind`: ".It Va one , two".
+/// Returns the names in the list items of `page` with the macro `kind`: ".It Va one , two".
 fn items<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
     let prefix = format!(".It {kind} ");
     page.lines()
@@ -115,7 +115,8 @@ fn proc_files(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The words for the numbers of `field` in an event's description: `{ 1, "one" }, { 2, "two" }`.
+/// Returns the words for the numbers of `field` in an event's description: `{ 1, "one" }, { 2,
+/// "two" }`.
 fn words<'a>(format: &'a str, field: &str) -> Result<Vec<&'a str>> {
     let (_, list) = format
         .split_once(&format!("__print_symbolic(REC->{field}, "))

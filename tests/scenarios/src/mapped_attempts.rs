@@ -31,14 +31,14 @@ fn ignore_empty(socket: &Socket) -> Outcome {
     Ok(())
 }
 
-/// A mapped socket of host a that is bound to `port`.
+/// Returns a mapped socket of host a that is bound to `port`.
 fn client_from(lab: &Lab, port: u16) -> Result<Socket> {
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.bind_bytes(&internet([0; 4], port))?;
     Ok(client)
 }
 
-/// A mapped socket of host a that has begun to connect to `port` of host b.
+/// Returns a mapped socket of host a that has begun to connect to `port` of host b.
 fn attempt(lab: &Lab, port: u16) -> Result<Socket> {
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.set_nonblocking(true)?;

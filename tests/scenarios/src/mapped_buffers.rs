@@ -12,7 +12,7 @@ scenarios! {
     direct mapped_writer_continues_when_its_send_buffer_grows = larger_buffer;
 }
 
-/// A connection by ESP: client and server.
+/// Returns a connection by ESP: client and server.
 fn pair(lab: &Lab, port: u16) -> Result<[Socket; 2]> {
     let listener = listener(&lab.b, MAPPED, port, 4)?;
     let client = dial(&lab.a, MAPPED, port)?;
@@ -21,7 +21,7 @@ fn pair(lab: &Lab, port: u16) -> Result<[Socket; 2]> {
     Ok([client, server])
 }
 
-/// The number of the calling thread.
+/// Returns the number of the calling thread.
 fn own_number() -> i32 {
     // SAFETY: The call has no arguments and cannot fail.
     unsafe { libc::gettid() }

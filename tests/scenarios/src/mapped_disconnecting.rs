@@ -20,7 +20,7 @@ const NOTHING: [u8; 16] = [0; 16];
 /// The state of a TCP socket without a connection, in `TCP_INFO`.
 pub const TCP_CLOSE: u8 = 7;
 
-/// The state that `TCP_INFO` reports.
+/// Returns the state that `TCP_INFO` reports.
 ///
 /// # Errors
 /// When the call fails.

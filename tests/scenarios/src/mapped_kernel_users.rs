@@ -15,7 +15,7 @@ scenarios! {
     direct mapped_block_device_leaves_the_tasks_pages_alone = block_device;
 }
 
-/// A connection by ESP: client and server.
+/// Returns a connection by ESP: client and server.
 fn pair(lab: &Lab, port: u16) -> Result<[Socket; 2]> {
     let listener = listener(&lab.b, MAPPED, port, 4)?;
     let client = dial(&lab.a, MAPPED, port)?;
@@ -71,7 +71,7 @@ fn serve_blocks(socket: Socket) -> Result<usize> {
     }
 }
 
-/// The number of the calling thread.
+/// Returns the number of the calling thread.
 fn own_number() -> i32 {
     // SAFETY: The call has no arguments and cannot fail.
     unsafe { libc::gettid() }

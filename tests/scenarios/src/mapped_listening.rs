@@ -36,7 +36,7 @@ fn destroy(host: &Host, port: u16) -> Outcome {
     Ok(())
 }
 
-/// A listener with `SO_REUSEADDR`: another one may take its port when it has ended.
+/// Returns a listener with `SO_REUSEADDR`: another one may take its port when it has ended.
 fn replaceable(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
     let listener = stream(host, kind.0, kind.1)?;
     listener.set_so(libc::SO_REUSEADDR, 1)?;

@@ -155,8 +155,8 @@ fn ipsec_at_the_client(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A mapped listener of `host` that is bound to a device or a VRF, or with an empty name to none,
-/// and shares its port.
+/// Returns a mapped listener of `host` that is bound to a device or a VRF, or with an empty name to
+/// none, and shares its port.
 fn bound_to(host: &Host, device: &str, port: u16) -> Result<Socket> {
     let listener = stream(host, MAPPED.0, MAPPED.1)?;
     listener.set_so(libc::SO_REUSEPORT, 1)?;
@@ -290,8 +290,8 @@ fn names_by_program(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A ring for zero-copy receives without a device: the kernel then copies into the registered
-/// memory.
+/// Returns a ring for zero-copy receives without a device: the kernel then copies into the
+/// registered memory.
 fn zero_copy_ring() -> Result<IoUring<squeue::Entry, cqueue::Entry32>> {
     const NODEV: u32 = 2;
     const PAGE: usize = 4096;
@@ -331,7 +331,7 @@ fn zero_copy_ring() -> Result<IoUring<squeue::Entry, cqueue::Entry32>> {
     Ok(ring)
 }
 
-/// The result of the first completion of `IORING_OP_RECV_ZC`.
+/// Returns the result of the first completion of `IORING_OP_RECV_ZC`.
 fn receive_in_place(socket: &Socket) -> Result<i32> {
     let mut ring = zero_copy_ring()?;
     let entry = opcode::RecvZc::new(Fd(socket.as_raw_fd()), 0).build();

@@ -27,8 +27,8 @@ const PATIENCE: i32 = 3000;
 /// By which share a mapped connection to such a host may take longer than a plain one, at most.
 const MOST: f64 = 0.1;
 
-/// Two hosts on a switch. They compute TCP's checksums themselves, as the switch does not complete
-/// them.
+/// Returns two hosts on a switch. They compute TCP's checksums themselves, as the switch does not
+/// complete them.
 fn lab() -> Result<Lab> {
     let lab = Lab::new(Wiring::Switched)?;
     for host in [&lab.a, &lab.b] {
@@ -37,7 +37,7 @@ fn lab() -> Result<Lab> {
     Ok(lab)
 }
 
-/// The time that `connect` takes, microseconds.
+/// Returns the time that `connect` takes, microseconds.
 fn connects(lab: &Lab, listener: &Socket, kind: (i32, i32), port: u16) -> Result<f64> {
     let start = Instant::now();
     let client = dial(&lab.a, kind, port)?;
@@ -47,7 +47,7 @@ fn connects(lab: &Lab, listener: &Socket, kind: (i32, i32), port: u16) -> Result
     Ok(took.as_secs_f64() * 1e6)
 }
 
-/// The least of `times`: other work of the host only adds to them.
+/// Returns the least of `times`: other work of the host only adds to them.
 fn least(times: Vec<f64>) -> f64 {
     times.into_iter().fold(f64::INFINITY, f64::min)
 }
@@ -81,7 +81,7 @@ fn first_connection() -> Outcome {
     Ok(())
 }
 
-/// The Ethernet types of the frames that have passed.
+/// Returns the Ethernet types of the frames that have passed.
 fn take_types(wire: &PacketSocket) -> Vec<u16> {
     let mut buffer = [0; 2048];
     std::iter::from_fn(|| {

@@ -197,7 +197,7 @@ fn signal(process: u32, signal: Signal) -> Outcome {
     kill(Pid::from_raw(process.try_into()?), signal).context("signalling netgauge")
 }
 
-/// The process of `host` in the running lab.
+/// Returns the process of `host` in the running lab.
 fn participant(host: &str) -> Result<u32> {
     let name = format!("--participant={host}\0");
     for entry in fs::read_dir("/proc")? {

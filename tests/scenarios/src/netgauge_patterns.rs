@@ -30,7 +30,7 @@ fn measure(lab: &Lab, options: &str) -> Result<Value> {
     Ok(report)
 }
 
-/// The rows of one run of a report.
+/// Returns the rows of one run of a report.
 fn rows<'a>(report: &'a Value, transport: &str, pattern: &str) -> Result<&'a [Value]> {
     let runs = report["runs"].as_array().context("no runs")?;
     let run = runs

@@ -81,7 +81,7 @@ impl Drop for Cards {
     }
 }
 
-/// The names of the devices of a driver.
+/// Returns the names of the devices of a driver.
 fn cards(driver: &str) -> Result<Vec<String>> {
     let place = "/sys/class/net";
     let mut names = Vec::new();

@@ -62,13 +62,13 @@ fn beside_streams<T>(
     })
 }
 
-/// The time that `percent` % of `times` do not exceed.
+/// Returns the time that `percent` % of `times` do not exceed.
 fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times.sort_unstable();
     times[(times.len() * percent).div_ceil(100).saturating_sub(1)]
 }
 
-/// The goodput of `bytes` in `time`, as a part of a port's rate.
+/// Returns the goodput of `bytes` in `time`, as a part of a port's rate.
 fn part_of_rate(bytes: usize, time: Duration) -> f64 {
     bytes as f64 * 8.0 / 200e6 / time.as_secs_f64()
 }

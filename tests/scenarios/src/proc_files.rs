@@ -17,7 +17,7 @@ scenarios! {
     guest proc_net_shows_user_ids_of_the_readers_namespace = user_ids;
 }
 
-/// The line of `file` for the local `port`, as a list of fields.
+/// Returns the line of `file` for the local `port`, as a list of fields.
 fn line(host: &Host, file: &str, port: u16) -> Result<Vec<String>> {
     let text = host.namespace.proc_net(file)?;
     let end = format!(":{port}");
@@ -31,7 +31,7 @@ fn line(host: &Host, file: &str, port: u16) -> Result<Vec<String>> {
         .with_context(|| format!("port {port} is not listed in {text:?}"))
 }
 
-/// The column under `name` in the header of `file`.
+/// Returns the column under `name` in the header of `file`.
 fn column(host: &Host, file: &str, name: &str) -> Result<usize> {
     let text = host.namespace.proc_net(file)?;
     let header = text.lines().next().context("no header")?;
@@ -195,7 +195,7 @@ fn pieces(lab: &Lab) -> Outcome {
     })?
 }
 
-/// The users of the sockets that `text` lists.
+/// Returns the users of the sockets that `text` lists.
 fn users(text: &str) -> Result<Vec<&str>> {
     let lines = text.lines().skip(1);
     lines

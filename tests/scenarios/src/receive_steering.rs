@@ -16,8 +16,8 @@ scenarios! {
 const CONNECTIONS: u16 = 256;
 const MESSAGES: usize = 5;
 
-/// The share of a receiver's frames that the second processor takes in while a task on the first
-/// one sends over all connections. Frames to the sender are not steered.
+/// Returns the share of a receiver's frames that the second processor takes in while a task on the
+/// first one sends over all connections. Frames to the sender are not steered.
 fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
     let before = taken_in()?;
     ensure!(before.len() >= 2, "a guest with one processor");

@@ -15,7 +15,7 @@ scenarios! {
 
 const PORT: u16 = 2860;
 
-/// All counters of a host.
+/// Returns all counters of a host.
 fn counters(host: &Host) -> Result<BTreeMap<String, u64>> {
     let text = host.namespace.proc_net("enet")?;
     text.lines()
@@ -26,8 +26,8 @@ fn counters(host: &Host) -> Result<BTreeMap<String, u64>> {
         .collect()
 }
 
-/// The counters that a host shares with its only connection: the name, the host's value, and the
-/// connection's.
+/// Returns the counters that a host shares with its only connection: the name, the host's value,
+/// and the connection's.
 fn beside(host: &Host, socket: &Socket) -> Result<[(&'static str, u64, u64); 4]> {
     let of_host = counters(host)?;
     let of_socket = socket.esp_counters()?;

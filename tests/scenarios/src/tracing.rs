@@ -30,7 +30,8 @@ const LOSSY: Faults = Faults {
     ..Faults::NONE
 };
 
-/// The ends of a connection of `host` with port `remote` of `other`, as its events name them.
+/// Returns the ends of a connection of `host` with port `remote` of `other`, as its events name
+/// them.
 fn between(
     host: &Host,
     local: u16,
@@ -86,7 +87,7 @@ fn agrees(events: &[Event], ends: &[(&'static str, String)], socket: &Socket) ->
     Ok(told == [pkt_rtx, pkt_rx_oos, pkt_rx_drop, arq_tx].map(|count| count as usize))
 }
 
-/// Both ends of a connection that has carried [`LOAD`] over a wire that loses frames.
+/// Returns both ends of a connection that has carried [`LOAD`] over a wire that loses frames.
 fn over_losses(lab: &Lab) -> Result<(Socket, Socket)> {
     let (client, server) = lab.esp_pair(PORT)?;
     lab.relay().set_faults(LOSSY);
@@ -136,7 +137,7 @@ fn requests(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The state changes of the sockets with local port `sport`, each as "old>new".
+/// Returns the state changes of the sockets with local port `sport`, each as "old>new".
 fn steps(events: &[Event], host: &Host, sport: u16) -> Result<Vec<String>> {
     let mut steps = Vec::new();
     for event in events {

@@ -79,7 +79,7 @@ fn queue_per_processor(host: &Netns) -> Outcome {
     })
 }
 
-/// The two hosts, with the devices of `kind`.
+/// Returns the two hosts, with the devices of `kind`.
 fn hosts(kind: &Kind) -> Result<[Netns; 2]> {
     let [a, b] = [Netns::create()?, Netns::create()?];
     a.ip(&format!(

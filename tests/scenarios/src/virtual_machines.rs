@@ -15,7 +15,7 @@ scenarios! {
 /// How long a cable waits for a frame before it checks whether it is still needed.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A tap device on the host.
+/// Returns a tap device on the host.
 fn tap(host: &Host) -> Result<Tun> {
     let tap = Tun::create(&host.namespace, "tap0", Carries::SegmentedFrames)?;
     host.namespace.ip("link set tap0 up\n")?;

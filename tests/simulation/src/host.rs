@@ -168,13 +168,13 @@ impl Host {
         sockets.all(|socket| socket.state() == State::Established)
     }
 
-    /// The sum of a counter over all connections.
+    /// Returns the sum of a counter over all connections.
     pub fn sum(&self, pick: fn(&Stats) -> u32) -> u64 {
         let connections = self.endpoints.iter().filter_map(|e| e.socket.conn.as_ref());
         connections.map(|conn| u64::from(pick(&conn.stats))).sum()
     }
 
-    /// The number of times that a turn was taken from a silent sender.
+    /// Returns the number of times that a turn was taken from a silent sender.
     pub fn overruns(&self) -> u32 {
         self.device.queue.overruns()
     }
@@ -202,8 +202,8 @@ impl Host {
         );
     }
 
-    /// A packet arrives for the connection in `slot`; data is read at once. `isn`: random, for a
-    /// connection that it opens.
+    /// Processes a packet that arrives for the connection in `slot`; its data is read at once.
+    /// `isn` is the random first number of a connection that the packet opens.
     pub fn arrive(&mut self, slot: u32, packet: &Packet, isn: Seq, now: Nanos) -> Arrival {
         self.now = now;
         let slot = slot as usize;

@@ -77,7 +77,7 @@ fn granted_windows_saturate_links_of_any_speed() {
     }
 }
 
-/// The switch of `make incast`: 200 Mbit/s, 128 KiB.
+/// Returns the switch of `make incast`: 200 Mbit/s, 128 KiB.
 fn beside(streams: usize, size: u64, options: beside::Options) -> beside::Line {
     let common = Common {
         framing: 0,

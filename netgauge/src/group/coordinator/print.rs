@@ -422,7 +422,7 @@ mod tests {
     use crate::report::record;
     use serde_json::json;
 
-    /// The output of `print` for a report.
+    /// Returns the output of `print` for a report.
     fn printed<R>(report: R, print: fn(&R, &mut dyn Write) -> io::Result<()>) -> String {
         let mut out = Vec::new();
         print(&report, &mut out).unwrap();

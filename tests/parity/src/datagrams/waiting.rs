@@ -99,7 +99,7 @@ fn datagram_receive_of_several_threads(trace: &Trace, (a, b): Pair) -> Outcome {
     Ok(())
 }
 
-/// A pair whose first socket has a small send buffer.
+/// Returns a pair whose first socket has a small send buffer.
 pub fn small(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socket)> {
     let (a, b) = side.datagrams(port)?;
     a.set_so(libc::SO_SNDBUF, 8 << 10)?;

@@ -287,8 +287,8 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
     const CODE: u64 = 0xffff_ffff_8100_0000;
     const HANDLER: Range<u64> = CODE + 0x1000..CODE + 0x1100;
 
-    /// A log of code at 0x3000, the handler at 0x1000 and code at `next`. The handler calls 0x2000,
-    /// which returns, and ends at 0x1010 by `last`.
+    /// Returns a log of code at 0x3000, the handler at 0x1000 and code at `next`. The handler calls
+    /// 0x2000, which returns, and ends at 0x1010 by `last`.
     fn handler(last: &str, next: u64) -> String {
         let listed = |address: u64, text: &str| format!("IN: \n{address:#x}:  {text}\n");
         let entered = |own: u64, address: u64| format!("Trace 0: {own:#x} [0/{address:x}/0/0] \n");
