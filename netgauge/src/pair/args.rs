@@ -73,7 +73,7 @@ impl PatternArgs {
     ///
     /// # Errors
     ///
-    /// It cannot; the text has the transports that it can measure.
+    /// The pattern cannot; the text has the transports that it can measure.
     pub fn suits(&self, pattern: &str, kind: &Kind) -> Result<()> {
         ensure!(
             !self.eor || pattern != "flood" || kind.records,

@@ -38,7 +38,7 @@ pub trait PairPattern: Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// It cannot; the text has the transports that it can measure.
+    /// The pattern cannot; the text has the transports that it can measure.
     fn suits(&self, _kind: &Kind) -> Result<()> {
         Ok(())
     }

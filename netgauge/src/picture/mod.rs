@@ -59,7 +59,7 @@ pub trait Drawing {
 ///
 /// # Errors
 ///
-/// It cannot be drawn, or the file cannot be written.
+/// The drawing fails, or the file cannot be written.
 pub fn save(drawing: &impl Drawing, path: &Path) -> Result<()> {
     let picture = match Form::of(path) {
         Ok(Form::Svg) => svg(drawing)?.into_bytes(),
@@ -87,7 +87,7 @@ pub fn svg(drawing: &impl Drawing) -> Result<String> {
 ///
 /// # Errors
 ///
-/// It is too large, or cannot be drawn.
+/// The drawing is too large, or fails.
 pub fn png(drawing: &impl Drawing) -> Result<Vec<u8>> {
     know_font();
     let (width, height) = drawing.size();
