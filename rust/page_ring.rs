@@ -16,8 +16,8 @@ use core::ptr::{self, NonNull};
 /// Most pages that one stream keeps: 4 MiB for pages of 32 KiB.
 const MOST: usize = 128;
 
-/// Pages that a search looks at. One that has to look further rarely finds any: pages become free in
-/// order.
+/// Pages that a search looks at. One that has to look further rarely finds any: pages become free
+/// in order.
 const SEARCH: usize = 8;
 
 /// A reference to a page, possibly one of a higher order, of `size` bytes.
