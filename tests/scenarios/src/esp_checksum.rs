@@ -4,6 +4,8 @@
 //! which damage they detect.
 
 use super::esp_cookies::await_cookies;
+use std::collections::BTreeMap;
+
 use guest::address::ESP_SO_CHECKSUM;
 use guest::harness::tell;
 use guest::prelude::*;
@@ -138,15 +140,26 @@ fn every_packet(lab: &Lab) -> Outcome {
         lab.await_no_sockets()?;
         let mut flags = 0;
         let mut full = 0;
-        // All packets have the same mask, unless the numbers wrap.
-        let mut masks = None;
+        // Packets have the same mask until the numbers of a side wrap, once at most in this run.
+        let mut first = BTreeMap::new();
+        let mut masks = BTreeMap::new();
         for frame in heard(&ear) {
             let header = EspHeader::of_frame(&frame).context("no ESP")?;
             let mask = header.mask_in(&frame);
             let right = if header.flags & flag::SYN != 0 {
+                first.entry(header.source).or_insert(header.sequence);
                 Some(0)
             } else {
-                masks.get_or_insert(mask).to_owned()
+                let wrapped = |port, number| first.get(&port).is_some_and(|first| number < *first);
+                let mut wraps = [
+                    (header.source, wrapped(header.source, header.sequence)),
+                    (
+                        header.destination,
+                        wrapped(header.destination, header.acknowledgement),
+                    ),
+                ];
+                wraps.sort_unstable();
+                *masks.entry(wraps).or_insert(mask)
             };
             ensure!(
                 mask.is_some() && mask == right,
