@@ -16,6 +16,24 @@ use crate::address::{Address, AF_ENET, SOL_EP, SO_MTU, SO_STATS};
 /// Number of bytes of the largest socket address that the wrappers read back.
 const NAME_MAX: usize = 128;
 
+/// The indices of `SO_MEMINFO`, as in `linux/sock_diag.h`.
+pub mod meminfo {
+    /// Bytes charged for received packets.
+    pub const RMEM_ALLOC: usize = 0;
+    /// The limit of the receive buffer, bytes.
+    pub const RCVBUF: usize = 1;
+    /// The limit of the send buffer, bytes.
+    pub const SNDBUF: usize = 3;
+    /// Bytes charged for packets that are not yet acknowledged.
+    pub const WMEM_QUEUED: usize = 5;
+    /// Bytes charged for packets that came while a task owned the socket.
+    pub const BACKLOG: usize = 7;
+    /// Packets dropped.
+    pub const DROPS: usize = 8;
+    /// The number of indices.
+    pub const COUNT: usize = 9;
+}
+
 /// A socket of any family.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
@@ -458,6 +476,15 @@ impl Socket {
         self.set_int_option(libc::SOL_SOCKET, name, value)
     }
 
+    /// Returns the numbers of `SO_MEMINFO`, by the indices in [`meminfo`].
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn meminfo(&self) -> Result<[u32; meminfo::COUNT]> {
+        let numbers = self.numbers(libc::SOL_SOCKET, libc::SO_MEMINFO, meminfo::COUNT)?;
+        Ok(std::array::from_fn(|index| numbers[index]))
+    }
+
     /// Returns the largest payload of one packet, bytes: `EDP_SO_MTU` or `ESP_SO_MTU`.
     ///
     /// # Errors
@@ -471,9 +498,14 @@ impl Socket {
     /// # Errors
     /// The call's errno.
     pub fn counters(&self, count: usize) -> Result<Vec<u32>> {
-        let value = self.option(SOL_EP, SO_STATS, 4 * count, 4 * count as i32)?;
+        self.numbers(SOL_EP, SO_STATS, count)
+    }
+
+    /// Returns an option that is an array of `count` u32.
+    fn numbers(&self, level: c_int, name: c_int, count: usize) -> Result<Vec<u32>> {
+        let value = self.option(level, name, 4 * count, 4 * count as i32)?;
         if value.len() != 4 * count {
-            return Err(Error::other(format!("{} bytes of counters", value.len())));
+            return Err(Error::other(format!("{} bytes of numbers", value.len())));
         }
         Ok(value
             .chunks_exact(4)

@@ -2,9 +2,10 @@
 
 //! Waits for events that a program cannot see directly: data have arrived, a connection has ended.
 
+use guest::socket::meminfo::RMEM_ALLOC;
 use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{ensure, Result};
 
 use super::Trace;
 pub use guest::lab::arrived;
@@ -34,23 +35,15 @@ pub fn send_apart(socket: &Socket, pieces: &[&[u8]]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the memory that is charged to `socket` for received packets, bytes: the first number of
-/// `SO_MEMINFO`.
-fn receive_memory(socket: &Socket) -> Result<u32> {
-    let value = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
-    let bytes = value.first_chunk().context("SO_MEMINFO")?;
-    Ok(u32::from_ne_bytes(*bytes))
-}
-
 /// Sends a datagram over a connected pair and waits until it is queued at the other end.
 ///
 /// # Errors
 /// If it was not sent, or is not queued within [`patience`].
 pub fn deliver(from: &Socket, to: &Socket, bytes: &[u8]) -> Result<()> {
-    let before = receive_memory(to)?;
+    let before = to.meminfo()?[RMEM_ALLOC];
     let sent = from.send(bytes, 0)?;
     ensure!(sent == bytes.len(), "{sent} bytes of a datagram were sent");
-    eventually("a datagram", || Ok(receive_memory(to)? > before))
+    eventually("a datagram", || Ok(to.meminfo()?[RMEM_ALLOC] > before))
 }
 
 /// Resets a connection: closes it with a linger time of 0.

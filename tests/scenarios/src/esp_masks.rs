@@ -154,17 +154,23 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, Load::SMALL)
 }
 
-/// A host that has forgotten a connection cannot know its masks. Its peer accepts its reset all the
-/// same, and a server accepts a new SYN from a client that has forgotten the old connection.
-fn forgotten(lab: &Lab) -> Outcome {
-    let [client, server] = pair(lab, 958, 957)?;
-    exchange(&client, &server)?;
+/// Ends the client's connection without a packet that reaches the server.
+fn forget(lab: &Lab, client: Socket) -> Outcome {
     lab.relay().set_mode(Mode::Cut);
     client.set_linger(Some(0))?;
     drop(client);
     lab.a.await_no_sockets()?;
     lab.relay().settle()?;
     lab.relay().set_mode(Mode::Forward);
+    Ok(())
+}
+
+/// A host that has forgotten a connection cannot know its masks. Its peer accepts its reset all the
+/// same, and a server accepts a new SYN from a client that has forgotten the old connection.
+fn forgotten(lab: &Lab) -> Outcome {
+    let [client, server] = pair(lab, 958, 957)?;
+    exchange(&client, &server)?;
+    forget(lab, client)?;
     server.send_all(b"for nobody")?;
     let received = server.receive(&mut [0; 8], 0);
     refused(received, libc::ECONNRESET, "a host that has forgotten")?;
@@ -173,12 +179,7 @@ fn forgotten(lab: &Lab) -> Outcome {
 
     let [client, server] = pair(lab, 958, 957)?;
     exchange(&client, &server)?;
-    lab.relay().set_mode(Mode::Cut);
-    client.set_linger(Some(0))?;
-    drop(client);
-    lab.a.await_no_sockets()?;
-    lab.relay().settle()?;
-    lab.relay().set_mode(Mode::Forward);
+    forget(lab, client)?;
     let [again, other] = pair(lab, 958, 957).context("a client that comes back")?;
     let received = server.receive(&mut [0; 8], 0);
     refused(received, libc::ECONNRESET, "what the client has forgotten")?;

@@ -3,6 +3,7 @@
 //! Records of ESP (`SOCK_SEQPACKET`): one send is one receive, whatever happens on the way.
 
 use fastrand::Rng;
+use guest::socket::meminfo::RMEM_ALLOC;
 
 use guest::prelude::*;
 use guest::program::{start, wait_for_word};
@@ -358,11 +359,7 @@ fn endless(lab: &Lab) -> Outcome {
         peer.send(flag::ACK, b"x")?;
         if n % 100 == 0 {
             peer.probe()?;
-            let info = client.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
-            let used = info
-                .first_chunk()
-                .map_or(0, |bytes| u32::from_ne_bytes(*bytes));
-            most = most.max(used);
+            most = most.max(client.meminfo()?[RMEM_ALLOC]);
         }
     }
     client.set_nonblocking(true)?;

@@ -7,6 +7,7 @@ use guest::bpf;
 use guest::frame::ESP_HEADERS;
 use guest::polling;
 use guest::prelude::*;
+use guest::socket::meminfo::DROPS;
 use guest::station::Station;
 use guest::tun::{Carries, Tun};
 
@@ -182,8 +183,7 @@ fn polled(lab: &Lab) -> Outcome {
     let message = random(30_000, 15);
     client.send(&message, 0)?;
     eventually("the filter drops joined packets", || {
-        let memory = server.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
-        Ok(memory[32..36] != [0; 4])
+        Ok(server.meminfo()?[DROPS] != 0)
     })?;
     bpf::detach(&server)?;
     let mut there = vec![0; message.len()];

@@ -4,6 +4,7 @@
 //! missing ones.
 
 use guest::prelude::*;
+use guest::socket::meminfo::RMEM_ALLOC;
 use guest::station::Station;
 
 scenarios! {
@@ -21,12 +22,9 @@ const OPTIONS: [u8; 17] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 200, 0, 1, 10, 2,
 /// The flags of a request that names packets.
 const NAMING: u8 = flag::ACK | flag::RRQ | flag::TXS;
 
-/// Receive memory charged to a socket, bytes: the first word of `SO_MEMINFO`.
+/// Returns the receive memory that is charged to a socket, bytes.
 fn charge(socket: &Socket) -> Result<usize> {
-    const SO_MEMINFO: i32 = 55;
-    let words = socket.option(libc::SOL_SOCKET, SO_MEMINFO, 64, 64)?;
-    let first = words.first_chunk::<4>().context("no word")?;
-    Ok(u32::from_ne_bytes(*first) as usize)
+    Ok(socket.meminfo()?[RMEM_ALLOC] as usize)
 }
 
 /// Returns a station, and the socket of a host with selective retransmission that it is connected

@@ -5,6 +5,7 @@
 
 use guest::lab::ESP_MSS;
 use guest::prelude::*;
+use guest::socket::meminfo::WMEM_QUEUED;
 use guest::zero_copy::{completed, none_left, switch};
 
 scenarios! {
@@ -83,10 +84,7 @@ impl<'a> Waiting<'a> {
 
     /// Returns the memory of the write queue, which each packet adds to.
     fn memory(&self) -> Result<u32> {
-        let info = (self.client).option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
-        // SK_MEMINFO_WMEM_QUEUED
-        let bytes = info.get(20..24).context("SO_MEMINFO")?;
-        Ok(u32::from_ne_bytes(bytes.try_into()?))
+        Ok(self.client.meminfo()?[WMEM_QUEUED])
     }
 
     /// Checks that each byte that was sent is counted as unacknowledged.

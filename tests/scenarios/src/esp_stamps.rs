@@ -2,6 +2,7 @@
 
 //! Transmit time stamps of ESP, in cases that have no counterpart in the kernel's own protocols.
 
+use guest::socket::meminfo::RMEM_ALLOC;
 use io_uring::{opcode, types::Fd};
 
 use guest::address::{internet, internet6, EP_SO_ZEROCOPY, ESP_SO_CHECKSUM, IPPROTO_ENET};
@@ -158,14 +159,6 @@ fn smaller_mtu(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Returns the receive memory that is charged to the socket, bytes: the first word of `SO_MEMINFO`.
-fn receive_memory(socket: &Socket) -> Result<u32> {
-    let value = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
-    Ok(u32::from_ne_bytes(
-        *value.first_chunk().context("SO_MEMINFO")?,
-    ))
-}
-
 /// Unread reports occupy the receive buffer, and no more than its size. Once they are read, the
 /// stream continues.
 fn untaken(lab: &Lab) -> Outcome {
@@ -178,7 +171,7 @@ fn untaken(lab: &Lab) -> Outcome {
         client.send_all(b"abc")?;
         server.receive_all(3)?;
     }
-    let used = receive_memory(&client)?;
+    let used = client.meminfo()?[RMEM_ALLOC];
     ensure!(used > limit / 2 && used <= limit, "{used} bytes of {limit}");
     beside(
         || Ok(server.send_all(&[5; 400_000])?),

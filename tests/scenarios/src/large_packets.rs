@@ -4,6 +4,7 @@
 
 use guest::held_page::{HeldPage, PAGE};
 use guest::prelude::*;
+use guest::socket::meminfo::{BACKLOG, DROPS};
 
 scenarios! {
     direct large_packets_of_65535_fit_the_backlog = largest, within(120);
@@ -15,16 +16,6 @@ scenarios! {
 const TAKEN: usize = 1024 * PAGE;
 /// The bytes that are sent in all, after a first one.
 const SENT: usize = 8 << 20;
-
-/// Returns the number of `SO_MEMINFO` with the index `place` in `linux/sock_diag.h`.
-fn memory(socket: &Socket, place: usize) -> Result<u32> {
-    let value = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
-    let number = value.get(place * 4..).and_then(|rest| rest.first_chunk());
-    Ok(u32::from_ne_bytes(*number.context("SO_MEMINFO")?))
-}
-
-const BACKLOG: usize = 7;
-const DROPS: usize = 8;
 
 /// A reader owns the socket while the first packets arrive in its backlog. When it processes them,
 /// they open further windows, whose packets arrive in the backlog all at once.
@@ -49,7 +40,7 @@ fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
         room.await_sleeper()?;
         let begin = || {
             let waits = eventually("packets in the backlog", || {
-                Ok(memory(&server, BACKLOG)? > 0)
+                Ok(server.meminfo()?[BACKLOG] > 0)
             });
             room.release()?;
             waits
@@ -59,7 +50,7 @@ fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
     beside(take, hold)?;
     let (sent, got) = (client.esp_counters()?, server.esp_counters()?);
     note(&format!("client {sent:?}, server {got:?}"));
-    let drops = memory(&server, DROPS)?;
+    let drops = server.meminfo()?[DROPS];
     same(
         (drops, sent.pkt_rtx, got.pkt_rx_oos),
         (0, 0, 0),

@@ -2,6 +2,7 @@
 
 //! Socket filters: which bytes they see, which packets they pass, and who may change them.
 
+use guest::socket::meminfo::DROPS;
 use libc::SOL_SOCKET;
 
 use super::super::Family;
@@ -110,8 +111,7 @@ fn probe(trace: &Trace, a: &Socket, b: &Socket, payloads: &[&[u8]]) -> Outcome {
 fn datagram_filter_drops(trace: &Trace, (a, b): Pair) -> Outcome {
     attach(&b, &[keep(0)])?;
     a.send(b"refused", 0)?;
-    let memory = || b.option(SOL_SOCKET, libc::SO_MEMINFO, 64, 64);
-    guest::lab::eventually("the drop is counted", || Ok(memory()?[32] == 1))?;
+    guest::lab::eventually("the drop is counted", || Ok(b.meminfo()?[DROPS] == 1))?;
     trace.receive("nothing", &b, 100, libc::MSG_DONTWAIT);
     probe(trace, &a, &b, &[])
 }
@@ -207,8 +207,10 @@ fn stream_filter_refuses_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
     trace.see("connect", client.connect_bytes(&side.far(7)));
-    let memory = || listener.option(SOL_SOCKET, libc::SO_MEMINFO, 64, 64);
-    guest::lab::eventually("the drop is counted", || Ok(memory()?[32] >= 1))?;
+    guest::lab::eventually(
+        "the drop is counted",
+        || Ok(listener.meminfo()?[DROPS] >= 1),
+    )?;
     trace.see("still connecting", client.connect_bytes(&side.far(7)));
     detach(&listener)?;
     // The next SYN is accepted.

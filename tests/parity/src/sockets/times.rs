@@ -3,6 +3,7 @@
 //! What a receiver can learn in addition to the data: arrival time, number of lost packets, mark,
 //! priority and processor.
 
+use guest::socket::meminfo::DROPS;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use libc::SOL_SOCKET;
@@ -180,8 +181,7 @@ fn datagram_drop_counter(side: &Side<'_>, trace: &Trace) -> Outcome {
         while receive_with_control(&b, libc::MSG_DONTWAIT, 512).is_ok() {
             kept += 1;
         }
-        let memory = b.option(SOL_SOCKET, libc::SO_MEMINFO, 36, 36)?;
-        dropped = u32::from_ne_bytes([memory[32], memory[33], memory[34], memory[35]]);
+        dropped = b.meminfo()?[DROPS];
         Ok(kept + dropped == SENT)
     })?;
     trace.see("some were received", kept > 0);

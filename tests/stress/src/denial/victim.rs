@@ -3,6 +3,7 @@
 //! The streams that an attack must not slow down, and the memory that it may make a host hold.
 
 use guest::prelude::*;
+use guest::socket::meminfo::{BACKLOG, RCVBUF, RMEM_ALLOC, SNDBUF, WMEM_QUEUED};
 
 /// Bytes that a stream carries in one measurement.
 const TOTAL: usize = 6_000_000;
@@ -66,20 +67,12 @@ pub fn usual_goodput(from: &Socket, to: &Socket) -> Result<f64> {
     Ok(rates[TRANSFERS / 2])
 }
 
-const SO_MEMINFO: i32 = 55;
-
 /// Returns the memory of data not yet acknowledged, overhead included, bytes.
 ///
 /// # Errors
 /// The errno of `getsockopt(2)`.
 pub fn unsent(socket: &Socket) -> Result<u32> {
-    // SK_MEMINFO_WMEM_QUEUED
-    word(&socket.option(libc::SOL_SOCKET, SO_MEMINFO, 36, 36)?, 5)
-}
-
-fn word(words: &[u8], index: usize) -> Result<u32> {
-    let bytes = words.get(4 * index..4 * index + 4).context("SO_MEMINFO")?;
-    Ok(u32::from_ne_bytes(bytes.try_into()?))
+    Ok(socket.meminfo()?[WMEM_QUEUED])
 }
 
 /// Returns the memory in a socket's receive queue and backlog, overhead included, and the limits of
@@ -88,8 +81,7 @@ fn word(words: &[u8], index: usize) -> Result<u32> {
 /// # Errors
 /// The errno of `getsockopt(2)`.
 pub fn held(socket: &Socket) -> Result<(u32, u32, u32)> {
-    let words = socket.option(libc::SOL_SOCKET, SO_MEMINFO, 36, 36)?;
-    // SK_MEMINFO_RMEM_ALLOC, _BACKLOG, _RCVBUF, _SNDBUF of <linux/sock_diag.h>
-    let word = |index| word(&words, index);
-    Ok((word(0)?.saturating_add(word(7)?), word(1)?, word(3)?))
+    let numbers = socket.meminfo()?;
+    let held = numbers[RMEM_ALLOC].saturating_add(numbers[BACKLOG]);
+    Ok((held, numbers[RCVBUF], numbers[SNDBUF]))
 }
