@@ -8,9 +8,10 @@
 //! `skb_crc32c` is not in every kernel), [`include/linux/crc32c.h`](srctree/include/linux/crc32c.h)
 
 use super::{
+    allocation::Context,
     bindings,
     pages::MOST_FRAGMENTS,
-    skb::{Buffer, Context, Skb},
+    skb::{Buffer, Skb},
 };
 use core::{mem, ptr};
 use kernel::ffi::c_int;
@@ -82,7 +83,7 @@ pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> O
 pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -> bool {
     // SAFETY: The caller's promise: the head may be reallocated, and what belongs to the buffer
     // changed. A fragment below the limit is free. Its page has a reference from
-    // `netdev_alloc_frag`, and the bytes there are nobody else's.
+    // `netdev_alloc_frag`, and no one else has the bytes there.
     unsafe {
         // The owner of shared pages may write to them, and the checksum must match what is sent.
         let room = Buffer::from_raw(skb).fragments() < MOST_FRAGMENTS;

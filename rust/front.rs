@@ -11,8 +11,8 @@
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
 use super::{
+    allocation::{Context, Flags},
     bindings, queue,
-    skb::{Context, Flags},
     sock::{field, Protocol, RawSock, Sock},
     uapi,
 };

@@ -38,6 +38,7 @@ mod bindings {
     include!(env!("ENET_HELPERS"));
 }
 
+pub(crate) mod allocation;
 pub(crate) mod bh_lock;
 pub(crate) mod checksum;
 pub(crate) mod compat;

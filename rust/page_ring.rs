@@ -9,7 +9,7 @@
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h), `struct page_frag`
 
-use super::{bindings, skb::Context};
+use super::{allocation::Context, bindings};
 use crate::net::errno::prelude::*;
 use core::ptr::{self, NonNull};
 

@@ -10,10 +10,11 @@
 //! [`net/core/sock.c`](srctree/net/core/sock.c) (`skb_page_frag_refill`)
 
 use super::{
+    allocation::Context,
     bindings,
     message::Message,
     page_ring::PageRing,
-    skb::{Buffer, Context, Skb},
+    skb::{Buffer, Skb},
     sock::{Protocol, Sock},
 };
 use crate::net::errno::prelude::*;

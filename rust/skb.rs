@@ -5,6 +5,7 @@
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 use super::{
+    allocation::Context,
     bindings,
     device::Mac,
     message,
@@ -21,42 +22,6 @@ use core::{
     slice,
 };
 use kernel::{ffi::c_int, page::PAGE_SIZE};
-
-/// The flags with which a call on a socket allocates memory: [`Sock::task_context`].
-#[derive(Clone, Copy)]
-pub(crate) struct Flags(bindings::gfp_t);
-
-impl Flags {
-    #[inline]
-    pub(super) const fn of_socket(flags: bindings::gfp_t) -> Self {
-        Flags(flags | bindings::ENET_GFP_ACCOUNT)
-    }
-
-    /// Returns whether the socket's user has left the flags as they are by default.
-    pub(super) const fn is_default(self) -> bool {
-        self.0 == bindings::ENET_GFP_TASK
-    }
-}
-
-/// The context in which memory is allocated.
-#[derive(Clone, Copy)]
-pub(crate) enum Context {
-    /// A call on a socket, whose user says whether it may sleep. The memory cgroup of its task is
-    /// charged.
-    Task(Flags),
-    /// A softirq, or code with bottom halves disabled or a lock held.
-    Softirq,
-}
-
-impl Context {
-    #[inline]
-    pub(super) const fn gfp(self) -> bindings::gfp_t {
-        match self {
-            Context::Task(flags) => flags.0,
-            Context::Softirq => bindings::ENET_GFP_ATOMIC,
-        }
-    }
-}
 
 /// The processor that a frame names as its sender's. Together with the flow's hash it selects the
 /// transmit queue of a device, also of the devices below.
@@ -251,8 +216,8 @@ impl Buffer {
     /// Returns whether the buffer has, or had, a clone. For most buffers this needs no call.
     #[inline]
     fn may_be_cloned(&self) -> bool {
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid, and borrowed: nobody clones it
-        // meanwhile.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid, and borrowed: no one clones it
+        // during the borrow.
         unsafe { bindings::sk_buff::cloned_raw(self.as_ptr()) != 0 }
     }
 
@@ -477,7 +442,7 @@ impl Buffer {
         let Some((start, count)) = from.span(offset, len).filter(|_| self.takes(len)) else {
             return false;
         };
-        // SAFETY: The tailroom was just checked, and nobody else has it; the span lies in the
+        // SAFETY: The tailroom was just checked, and no one else has it; the span lies in the
         // source's data, and the bytes count as data only when all of them are written.
         unsafe {
             if bindings::skb_copy_bits(from.as_ptr(), start, self.end().cast(), count) != 0 {
@@ -506,7 +471,7 @@ impl Buffer {
         } else {
             self.end()
         };
-        // SAFETY: The tailroom was just checked, and nobody else has it; a short message fits into
+        // SAFETY: The tailroom was just checked, and no one else has it; a short message fits into
         // the array. `copy_from_iter_full` leaves the iterator as it was when it fails, and then
         // nothing is appended.
         unsafe {
@@ -764,7 +729,7 @@ impl Skb {
     #[inline]
     pub(crate) fn release_header(&mut self) {
         if !self.is_cloned() {
-            // SAFETY: The buffer is ours, and nobody else counts on its data.
+            // SAFETY: The buffer is ours, and no one else counts on its data.
             unsafe { bindings::skb_header_release(self.as_ptr()) };
         }
     }

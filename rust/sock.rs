@@ -13,12 +13,13 @@
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
 use super::{
+    allocation::Context,
     bindings,
     family::Vtable,
     map::Entry,
     namespace::Net,
     queue::{self, Queue},
-    skb::{Buffer, Context, Skb},
+    skb::{Buffer, Skb},
     sock_list::{ChildLink, Links, SlotLink},
     softirq::Softirq,
     table::Memberships,
@@ -402,7 +403,7 @@ impl<P: Protocol> Sock<P> {
     ///
     /// Called only by the core, once for a socket of `P`.
     unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
-        // SAFETY: Nobody else has the socket any more, and it is destructed once, in an RCU
+        // SAFETY: No one else has the socket any more, and it is destructed once, in an RCU
         // callback, which holds no lock. The timer may still be waiting, or running elsewhere.
         unsafe {
             let this: *mut Self = sk.cast();
@@ -738,7 +739,7 @@ impl<P: Protocol> NewChild<P> {
         // SAFETY: The listener is locked; the copy's lock is ours.
         let sk = unsafe { bindings::sk_clone(listener, Context::Softirq.gfp(), true) };
         let sk = NonNull::new(sk)?.as_ptr();
-        // SAFETY: A new socket that nobody knows of, a byte copy of the listener's: its own parts
+        // SAFETY: A new socket that no one knows of, a byte copy of the listener's: its own parts
         // are written over without being dropped, since the listener still owns the originals. The
         // child is in no table.
         unsafe {

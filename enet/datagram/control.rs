@@ -10,8 +10,9 @@ use crate::{
     },
     esp,
     net::{
+        allocation::Context,
         device::{Device, Mac},
-        skb::{Context, Skb},
+        skb::Skb,
         trace::DropReason,
     },
     parameters,

@@ -6,12 +6,7 @@ use super::sock::{parts, Esp, LockedEsp};
 use crate::{
     esp::{self, records::Part, Header, HEADER_LEN},
     events,
-    net::{
-        offload::Contents,
-        skb::{Context, Skb},
-        sock::Sock,
-        trace::DropReason,
-    },
+    net::{allocation::Context, offload::Contents, skb::Skb, sock::Sock, trace::DropReason},
     skb_cb::{Piece, Unread},
 };
 

@@ -16,10 +16,11 @@ use crate::{
     },
     events,
     net::{
+        allocation::Context,
         device::{Device, Mac},
         namespace::PerNet,
         rcu,
-        skb::{Context, Skb},
+        skb::Skb,
         sock::Sock,
         softirq,
     },

@@ -14,12 +14,13 @@ use crate::net::errno::prelude::*;
 use crate::{
     esp::{self, ack_queue::SHORT, flags, Connection, Header, Seq, CHECKSUM_LEN, HEADER_LEN},
     net::{
+        allocation::Context,
         device::Device,
         message::Message,
         page_ring::PageRing,
         pages::most_fragments,
         seq_queue::SeqQueue,
-        skb::{Buffer, Context, Processor, Skb},
+        skb::{Buffer, Processor, Skb},
         skb_pool::SkbPool,
         sock::{Protocol, RawSock, Sock},
         stamps::Stamp,

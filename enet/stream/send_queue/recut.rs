@@ -9,10 +9,7 @@ use super::{
 use crate::net::errno::prelude::*;
 use crate::{
     esp::{self, Connection, Seq, HEADER_LEN},
-    net::{
-        skb::{Context, Skb},
-        sock::RawSock,
-    },
+    net::{allocation::Context, skb::Skb, sock::RawSock},
     skb_cb::TxCb,
 };
 

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Flags of memory allocation, by the context that allocates.
+//!
+//! C header: [`include/linux/gfp.h`](srctree/include/linux/gfp.h)
+
+use super::bindings;
+
+/// The flags with which a call on a socket allocates memory: see `task_context` of `front.rs`.
+#[derive(Clone, Copy)]
+pub(crate) struct Flags(bindings::gfp_t);
+
+impl Flags {
+    #[inline]
+    pub(super) const fn of_socket(flags: bindings::gfp_t) -> Self {
+        Flags(flags | bindings::ENET_GFP_ACCOUNT)
+    }
+
+    /// Returns whether the socket's user has left the flags as they are by default.
+    pub(super) const fn is_default(self) -> bool {
+        self.0 == bindings::ENET_GFP_TASK
+    }
+}
+
+/// The context in which memory is allocated.
+#[derive(Clone, Copy)]
+pub(crate) enum Context {
+    /// A call on a socket, whose user says whether it may sleep. The memory cgroup of its task is
+    /// charged.
+    Task(Flags),
+    /// A softirq, or code with bottom halves disabled or a lock held.
+    Softirq,
+}
+
+impl Context {
+    #[inline]
+    pub(super) const fn gfp(self) -> bindings::gfp_t {
+        match self {
+            Context::Task(flags) => flags.0,
+            Context::Softirq => bindings::ENET_GFP_ATOMIC,
+        }
+    }
+}
