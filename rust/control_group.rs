@@ -29,7 +29,7 @@ impl RawSock {
     /// No one else has a reference to this socket.
     pub(super) unsafe fn join_group(&self, other: &RawSock) {
         // SAFETY: Both sockets are valid and have a control group, which `other` keeps until its
-        // end. Of the new socket nobody else reads it.
+        // end. No one else reads that of the new socket.
         unsafe { bindings::sk_join_group(self.as_ptr(), other.as_ptr()) };
     }
 

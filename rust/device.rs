@@ -94,7 +94,7 @@ impl Device {
     #[inline]
     pub(crate) fn net(&self) -> &Net {
         // SAFETY: The device is valid; a single load, since it may move to another namespace
-        // meanwhile. A namespace is there for a grace period after its last device has left, and
+        // at any time. A namespace is there for a grace period after its last device has left, and
         // what has lent us the device keeps that from ending, or the device from moving.
         unsafe { Net::from_raw(ptr::read_volatile(&raw const (*self.as_ptr()).nd_net.net)) }
     }
@@ -371,7 +371,8 @@ impl<L: Listener> Notifier<L> {
         const UP: u64 = bindings::netdev_cmd_NETDEV_UP as u64;
         const DOWN: u64 = bindings::netdev_cmd_NETDEV_DOWN as u64;
         const UNREGISTER: u64 = bindings::netdev_cmd_NETDEV_UNREGISTER as u64;
-        // SAFETY: The chain passes a `netdev_notifier_info` of a device that is valid meanwhile.
+        // SAFETY: The chain passes a `netdev_notifier_info` of a device that is valid during the
+        // call.
         let device = unsafe { Device::from_raw(bindings::notifier_dev(info.cast())) };
         match event as u64 {
             CHANGE_ADDRESS => L::device_event(Event::Readdressed, device),

@@ -141,7 +141,7 @@ unsafe fn notes(skb: *mut bindings::sk_buff) -> *mut bindings::napi_gro_cb {
 /// The core has passed the packet to GRO.
 #[inline]
 unsafe fn pass(skb: *mut bindings::sk_buff) {
-    // SAFETY: The caller's promise: the buffer has the core's notes, and nobody else writes them
+    // SAFETY: The caller's promise: the buffer has the core's notes, and no one else writes them
     // during the call.
     unsafe { (*notes(skb)).flush = 1 };
 }
@@ -279,7 +279,7 @@ unsafe fn join<P: Packets>(
     at: u32,
     len: usize,
 ) -> Option<More> {
-    // SAFETY: The caller's promise. Nobody else has a clone of either buffer, as `gro_movable`
+    // SAFETY: The caller's promise. No one else has a clone of either buffer, as `gro_movable`
     // finds, so the header may be written and references to pages may move.
     unsafe {
         let info = Buffer::from_raw(held).shared();

@@ -167,7 +167,7 @@ impl<P: Protocol> Map<P> {
         if entry.member.load(Relaxed) != self.table.get() {
             return;
         }
-        // SAFETY: The table is initialized. The socket is in it, under the key that it has: nobody
+        // SAFETY: The table is initialized. The socket is in it, under the key that it has: no one
         // else inserts or removes it, since it is locked. The reference is the map's.
         let held = unsafe {
             bindings::rhashtable_remove(self.table.get(), entry.head.get());
@@ -285,7 +285,7 @@ impl<P: Protocol> Map<P> {
 
 impl<P: Protocol> Drop for Map<P> {
     fn drop(&mut self) {
-        // SAFETY: Initialized in `new`; nobody else uses it any more. What is left in it are
+        // SAFETY: Initialized in `new`; no one else uses it any more. What is left in it are
         // sockets of `P`.
         unsafe {
             bindings::rhashtable_free_and_destroy(

@@ -120,7 +120,7 @@ impl<T: PerNet> Registration<T> {
         if operations.taken.swap(true, Relaxed) {
             return Err(EEXIST);
         }
-        // SAFETY: This is the only registration there ever is, so nobody else looks at the block.
+        // SAFETY: This is the only registration there ever is, so no one else looks at the block.
         unsafe {
             let ops = &mut *operations.ops.get();
             ops.init = Some(Self::init);

@@ -82,7 +82,7 @@ impl Buffer {
         if self.is_cloned() {
             return false;
         }
-        // SAFETY: The buffer is borrowed exclusively, and nobody shares what belongs to it.
+        // SAFETY: The buffer is borrowed exclusively, and no one shares what belongs to it.
         unsafe { bindings::skb_set_packets(self.as_ptr(), 0, size, count) };
         true
     }

@@ -84,7 +84,7 @@ unsafe extern "C" fn fire<T: Expire>(timer: *mut bindings::hrtimer) -> bindings:
 
 impl<T: Expire> Drop for OwnedTimer<T> {
     fn drop(&mut self) {
-        // SAFETY: Set up by `new_atomic`; nobody can arm it any more. Waits for a callback on
+        // SAFETY: Set up by `new_atomic`; no one can arm it any more. Waits for a callback on
         // another processor.
         unsafe { bindings::hrtimer_cancel(self.timer.get()) };
     }

@@ -77,9 +77,9 @@ impl<H: Handler> Registration<H> {
         _original: *mut bindings::net_device,
     ) -> c_int {
         // SAFETY: The core passes a reference to a buffer, and calls handlers with a device that is
-        // valid meanwhile.
+        // valid during the call.
         if let Some(skb) = unsafe { own(skb) } {
-            // SAFETY: The core calls handlers with a device that is valid meanwhile.
+            // SAFETY: The core calls handlers with a device that is valid during the call.
             unsafe { Self::receive(skb, dev) };
         }
         0

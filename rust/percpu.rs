@@ -55,7 +55,7 @@ impl<const N: usize> PerCpu<N> {
 
 impl<const N: usize> Drop for PerCpu<N> {
     fn drop(&mut self) {
-        // SAFETY: The memory is ours, by the invariant, and nobody else can use it any more.
+        // SAFETY: The memory is ours, by the invariant, and no one else can use it any more.
         unsafe { bindings::free_percpu_words(self.0.as_ptr()) };
     }
 }

@@ -334,7 +334,7 @@ impl Drop for Directory {
 /// `file` is an open file that a [`Directory`] created, in one of the calls in which the core shows
 /// it, of which only one runs at a time.
 unsafe fn reader<'a>(file: *mut bindings::seq_file) -> &'a mut Reader {
-    // SAFETY: The core has made room for a `Reader`, zeroed but for its own part, and nobody else
+    // SAFETY: The core has made room for a `Reader`, zeroed but for its own part, and no one else
     // uses it.
     unsafe { &mut *(*file).private.cast::<Reader>() }
 }

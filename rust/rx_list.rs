@@ -63,13 +63,13 @@ impl Run {
         let Some(way) = way.flatten() else {
             return Err(skb);
         };
-        // SAFETY: The header is linear since `begin`, and nobody shares it, as was just found.
+        // SAFETY: The header is linear since `begin`, and no one shares it, as was just found.
         let whole = unsafe { slice::from_raw_parts_mut((*first).data, P::HEADER_LEN) };
         let Some(more) = P::join(whole, header, self.held, len) else {
             return Err(skb);
         };
         self.held.count = self.held.count.wrapping_add(1);
-        // SAFETY: The buffer has a linear header that nobody shares; `join` has changed bytes of it
+        // SAFETY: The buffer has a linear header that no one shares; `join` has changed bytes of it
         // only. The reference to the second buffer, whose payload has moved, is given away.
         unsafe {
             let took_head = gro::append(first, other, way, len as u32);

@@ -88,8 +88,8 @@ impl RawSock {
     #[inline]
     pub(crate) fn priority(&self) -> u32 {
         // SAFETY: By the invariant of `RawSock`, the socket is valid for the borrow. Another task
-        // may set the field meanwhile: it is an aligned word, which is read by a single load, as
-        // the core reads it without the lock.
+        // may set the field at the same time: it is an aligned word, which is read by a single
+        // load, as the core reads it without the lock.
         unsafe { ptr::read_volatile(field!(self, sk_priority)) }
     }
 
@@ -170,7 +170,7 @@ impl RawSock {
             ptr::write_volatile(field!(self, __sk_common.skc_bound_dev_if), device);
         }
         // SAFETY: Bits of two valid sockets beside each other in a byte of their own, of which this
-        // one's nobody else writes, by the caller's promise.
+        // one's no one else writes, by the caller's promise.
         unsafe { bindings::sk_inherit_txtime(self.as_ptr(), other.as_ptr()) };
         for flag in FLAGS {
             // SAFETY: By the caller's promise.

@@ -219,7 +219,7 @@ unsafe extern "C" fn handle<N: Numbers>(
     };
     let mut told = false;
     if write != 0 {
-        // SAFETY: The core has copied so much text there, and nobody else has the buffer.
+        // SAFETY: The core has copied so much text there, and no one else has the buffer.
         let text = unsafe { slice::from_raw_parts(buffer.cast::<u8>(), *len) };
         // SAFETY: The core's own copy of the offset.
         let at_start = unsafe { *position == 0 };

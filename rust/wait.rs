@@ -140,7 +140,7 @@ impl<P: Protocol> Call<'_, P> {
     /// is in the receive queue or the time of `SO_BUSY_POLL` has elapsed.
     pub(crate) fn poll_device(&self, once: bool) {
         // SAFETY: By the invariant of `RawSock`, the socket is valid. The function finds the
-        // device's queue by its number, and keeps it meanwhile.
+        // device's queue by its number, and keeps it until it returns.
         unsafe { bindings::sk_busy_loop(self.as_ptr(), once.into()) };
     }
 

@@ -82,7 +82,7 @@ const BINDINGS: usize = 16;
 
 impl Edp {
     /// Returns the local port, a free one for a socket that has none. It is never 0, the control
-    /// port, even if another thread releases the port meanwhile.
+    /// port, even if another thread releases the port at the same time.
     ///
     /// # Errors
     ///

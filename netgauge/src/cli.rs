@@ -68,7 +68,7 @@ pub struct Cli {
     )]
     pub pattern: String,
 
-    /// What is measured, and how it is reported.
+    /// Options of the measurement and of its report.
     #[command(flatten)]
     pub measuring: Measuring,
 

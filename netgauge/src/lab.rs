@@ -33,7 +33,7 @@ pub struct LabArgs {
     #[arg(value_name = "PATTERN", value_parser = parse_pattern)]
     pub pattern: &'static Pattern,
 
-    /// What is measured, and how it is reported.
+    /// Options of the measurement and of its report.
     #[command(flatten)]
     pub measuring: Measuring,
 

@@ -41,7 +41,7 @@ pub(crate) const MEASURE: &str = "What to measure";
 const REPORT: &str = "The report";
 pub(crate) const LINKS: &str = "Links and limits";
 
-/// What is measured, and how it is reported.
+/// Options of the measurement and of its report.
 #[derive(Clone, Debug, Args)]
 pub struct Measuring {
     /// Transports to measure: names separated by commas, or `all`; patterns of many take

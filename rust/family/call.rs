@@ -177,9 +177,9 @@ impl NewDescriptor<'_> {
     /// `EINVAL` if the child has, or has had, a descriptor.
     pub(crate) fn graft<P: Protocol>(self, child: &mut Locked<'_, P>) -> Result {
         let child = child.sock();
-        // SAFETY: The child is locked, so that no other call grafts it meanwhile; one without a
-        // descriptor gets none otherwise. The descriptor has no socket yet. Its `release` gives
-        // back the reference.
+        // SAFETY: The child is locked, so that no other call grafts it at the same time; one
+        // without a descriptor gets none otherwise. The descriptor has no socket yet. Its `release`
+        // gives back the reference.
         unsafe {
             if !(*child.as_ptr()).sk_socket.is_null() || child.is_dead() {
                 return Err(EINVAL);

@@ -133,7 +133,7 @@ impl<P: Operations> ProtocolRegistration<P> {
             return Err(EEXIST);
         }
         let owner = module.as_ptr().cast();
-        // SAFETY: This is the only registration there ever is, and nobody looks at the tables
+        // SAFETY: This is the only registration there ever is, and no one looks at the tables
         // before `registered` is set. The core knows the second table of a protocol by sockets
         // alone, of which it reads the name, the owner, and where their memory comes from, which is
         // the same.

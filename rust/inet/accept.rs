@@ -114,7 +114,7 @@ impl<M: Streams> NewStream<'_, M> {
         }
         companion.sock.charge();
         let guard = companion.sock.lock();
-        // SAFETY: The child is locked, so that no other call gives it a descriptor meanwhile, and
+        // SAFETY: The child is locked, so that no other call gives it a descriptor now, and
         // had none. It is cut off before the descriptor goes, in `release`.
         unsafe {
             if !(*companion.sock.as_ptr()).sk_socket.is_null() || companion.sock.is_dead() {
@@ -126,7 +126,7 @@ impl<M: Streams> NewStream<'_, M> {
         // SAFETY: The descriptor is ours and has a socket now.
         let call = unsafe { StreamCall::<M>::new(self.socket) };
         call.adopt(&companion);
-        // SAFETY: Nobody else has the descriptor; the companion is complete, and becomes its
+        // SAFETY: No one else has the descriptor; the companion is complete, and becomes its
         // inode's.
         unsafe {
             bindings::socket_set_companion(self.socket, KBox::into_raw(companion).cast());

@@ -126,7 +126,7 @@ impl<M: Streams> Tables<M> {
                 &mut socket,
             )
         })?;
-        // SAFETY: Nobody else looks at the table, by the caller's promise.
+        // SAFETY: No one else looks at the table, by the caller's promise.
         let table = unsafe { &mut *self.place(family as u16) };
         // SAFETY: The socket is ours until it is released. TCP's tables, which it names, are
         // static, since TCP is no module; they consist of numbers and pointers to what is static
@@ -281,7 +281,7 @@ impl<M: Streams> Drop for Registration<M> {
 ///
 /// Called by the core, with a new socket that was allocated with this module's copy of TCP's table.
 unsafe extern "C" fn init<M: Streams>(sk: *mut bindings::sock) -> c_int {
-    // SAFETY: Nobody else has the socket yet. It was allocated as TCP's are, from the same memory,
+    // SAFETY: No one else has the socket yet. It was allocated as TCP's are, from the same memory,
     // so it may be TCP's from here on.
     unsafe {
         let tcp = M::tables().of((*sk).__sk_common.skc_family).tcp;

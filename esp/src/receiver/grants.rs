@@ -448,7 +448,7 @@ impl Grants {
                 self.floor.sink(config);
             }
         }
-        // What arrives in [`SPAN`] suffices for a short path. On a long one the time decides: the
+        // The packets of one [`SPAN`] suffice for a short path. On a long one the time decides: the
         // rate may be low because windows are too small.
         let by_time = by_time.filter(|_| self.shared || self.delay_based.is_long());
         let wanted = match by_rate {

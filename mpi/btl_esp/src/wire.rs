@@ -65,7 +65,7 @@ pub struct Header {
     pub length: u32,
     /// Open MPI's tag.
     pub tag: u8,
-    /// What the frame is.
+    /// The frame's kind.
     pub kind: Kind,
     /// Whether the sender keeps the frame until it is acknowledged, and may retransmit it on
     /// another stream.

@@ -139,7 +139,7 @@ fn times(tests: u32) -> Vec<u64> {
     Vec::with_capacity(tests.min(RESERVED) as usize)
 }
 
-/// What a pattern needs to open connections of its own.
+/// The kind, addresses and options of connections that a pattern opens itself.
 #[derive(Clone, Debug)]
 pub struct Streams {
     /// How to open connections.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What the patterns measure for one size: times, and other numbers.
+//! The results of a pattern for one size: times, and other numbers.
 
 use serde::{Deserialize, Serialize};
 

@@ -79,7 +79,7 @@ pub fn alarm(line: &str) -> Option<&str> {
 /// Hears a kernel's messages one after the other.
 #[derive(Debug, Default)]
 pub struct Ear {
-    /// What was said last explains the stack that follows.
+    /// Whether the last message explains the stack that follows.
     explained: bool,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! A page of a program's memory that stays missing until the program supplies it. A call that
-//! copies to the page sleeps, and keeps its locks meanwhile.
+//! copies to the page sleeps with its locks held.
 
 use std::fs::File;
 use std::io::Error;

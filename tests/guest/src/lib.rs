@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What scenarios use in a booted guest.
+//! The library of scenarios that run in a booted guest.
 //!
 //! Sockets and the calls on them, network namespaces and the devices between them, frames read and
 //! written by hand, switches and relays that lose, delay and damage frames, and the harness that

@@ -296,7 +296,7 @@ impl esp_testkit::Host for Act<'_, '_> {
     }
 }
 
-/// What runs at a deadline.
+/// The part of a host that runs at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wake {
     /// The host's ACK queue.

@@ -26,7 +26,7 @@ use crate::step;
 /// minute; in the end, its last connections may take as long as any.
 const SILENCE: Duration = Duration::from_secs(600);
 
-/// What is run.
+/// Options of the endurance run.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// For how long.

@@ -14,7 +14,7 @@ use crate::qemu::Clock;
 /// Time for booting and for the check for leftovers, in addition to the calls.
 const MARGIN: Duration = Duration::from_secs(400);
 
-/// What is tried.
+/// Options of the call fuzzer.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// How long calls are made.

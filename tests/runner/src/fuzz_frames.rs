@@ -12,7 +12,7 @@ use crate::commands;
 use crate::layout::Layout;
 use crate::qemu::Clock;
 
-/// What is sent.
+/// Options of the frame fuzzer.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Hostile frames.

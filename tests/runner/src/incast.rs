@@ -53,7 +53,7 @@ const QUESTIONS_WITH_PAUSES: u32 = 100;
 /// Time limit for a measurement; many times as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// What is measured.
+/// Options of the incast measurement.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Protocols: ESP, and TCP by its congestion control.

@@ -28,7 +28,7 @@ const PLATEAU: f64 = 0.97;
 /// Time limit for a measurement; many times as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// What is measured.
+/// Options of the parameter measurement.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Values of burst_length.

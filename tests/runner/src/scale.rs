@@ -22,7 +22,7 @@ const STUDIES: [&str; 4] = ["memory", "cost", "ports", "churn"];
 /// Time limit for a measurement; many times as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// What is measured.
+/// Options of the scale measurement.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Which of memory, cost, ports and churn.

@@ -53,7 +53,7 @@ const QINQ: Encapsulation = Encapsulation::Device(
      link add link out0 name in0 type vlan id 20\n",
 );
 
-/// What a host's device segments by itself.
+/// The packets that a host's device segments by itself.
 #[derive(Clone, Copy, Debug)]
 enum Offloads {
     /// Everything, as a veth pair does.

@@ -30,7 +30,7 @@ mod number {
 /// Bytes of a room.
 const SIZE: usize = 64 << 10;
 
-/// What `recvmsg(2)` returned.
+/// The results of `recvmsg(2)`.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
     /// The bytes, of all pieces.

@@ -12,7 +12,7 @@ use guest::crowd::{churn, port_rests, Crowd, Protocol, BOTH};
 use guest::meminfo::{free_memory, slabs};
 use guest::prelude::*;
 
-/// What to measure.
+/// The measurement to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Study {
     /// Kernel memory of a connection, with both ends.

@@ -32,7 +32,7 @@ pub const PORTS: [u16; 2] = [40_000, 2_805];
 /// The payload of packets.
 pub type Bytes = VecDeque<u8>;
 
-/// What the wire does with a packet.
+/// The fate of a packet on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The packet arrives.

@@ -36,7 +36,7 @@ pub struct Options {
     pub wait: Duration,
     /// The interface that processes which the coordinator starts use.
     pub interface: Option<String>,
-    /// What is measured, and how it is reported.
+    /// Options of the measurement and of its report.
     pub measuring: Measuring,
     /// The participants, and what they do.
     pub group: GroupArgs,
@@ -76,7 +76,7 @@ pub struct GroupArgs {
     pub many: ManyArgs,
 }
 
-/// What participants do in patterns of many, wherever they are.
+/// Options of patterns of many, whether the participants are processes or hosts.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = MANY)]
 pub struct ManyArgs {

@@ -24,7 +24,7 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// What the participants need to open the transport.
+    /// Returns the transport that participants open, and its congestion control.
     pub fn opening(&self) -> Opening {
         Opening {
             transport: self.kind.name.to_owned(),

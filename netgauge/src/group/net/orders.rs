@@ -100,7 +100,7 @@ pub enum Answer {
     Ready,
     /// The results of the member's next rounds of an exchange, in the order they were done.
     Spans(Vec<Span>),
-    /// What the member measured of the remote calls.
+    /// The times of the member's remote calls.
     RpcTimes(RpcTimes),
     /// The order is carried out.
     Done,

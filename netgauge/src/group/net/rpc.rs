@@ -248,7 +248,7 @@ enum Incoming {
 
 struct Server<'a> {
     clients: &'a mut [Link],
-    /// What each client sends, by its index.
+    /// The requests that arrive from each client, by its index.
     incoming: Vec<Incoming>,
     buffer: Vec<u8>,
     size: u64,

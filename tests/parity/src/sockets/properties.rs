@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a socket's options report about its kind, its network namespace, its device and its peer.
+//! Options of a socket that report its kind, its network namespace, its device and its peer.
 
 use libc::SOL_SOCKET;
 

@@ -97,7 +97,7 @@ impl fmt::Display for Work {
     }
 }
 
-/// What to profile.
+/// Options of the profile.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The transports, as netgauge calls them; the first decides the order of the lines.

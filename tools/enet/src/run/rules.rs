@@ -67,7 +67,7 @@ impl fmt::Display for Peers {
     }
 }
 
-/// What is allowed and denied.
+/// The peers and ports that ESP may and may not carry.
 #[derive(Debug, Default, clap::Args)]
 pub struct Rules {
     /// Let ESP carry connections with these peers and server ports alone, as 10.0.0.0/24:6379 or
