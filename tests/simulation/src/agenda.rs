@@ -54,7 +54,7 @@ impl<E> Default for Agenda<E> {
 }
 
 impl<E> Agenda<E> {
-    /// Returns the time of the latest event, in nanoseconds from the start.
+    /// Returns the time of the latest event that was taken, in nanoseconds from the start.
     pub fn now(&self) -> Nanos {
         self.now
     }

@@ -10,27 +10,28 @@ use crate::network::Rate;
 /// Maximum number of later frames that overtake a late frame.
 pub const MOST_PLACES: u64 = 3;
 
-/// A host of [`Conditions::slow`] has this fraction of the others' rate: one in ten.
+/// Factor by which the links of the hosts in [`Conditions::slow`] are slower than the others.
 pub const SLOW: u64 = 10;
 
 /// The deviations of a network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Conditions {
-    /// Share of frames, 0 to 1, that arrive late, after one to [`MOST_PLACES`] frames that were
-    /// sent after them.
+    /// Share of frames, 0 to 1, that arrive late: after 1 to [`MOST_PLACES`] frames that were sent
+    /// later.
     pub late: f64,
     /// How long a host's card collects received frames before it interrupts the host, nanoseconds.
     pub coalescing: Nanos,
-    /// Links of each host, used in turn as by a bond in balance-rr. Each lane has a switch of its
-    /// own; its path is two full frames longer than the previous lane's.
+    /// Links of each host, used in turn like those of a bond in balance-rr. Each link is a lane
+    /// with a switch of its own. The path through a lane takes two full frames' time longer than
+    /// the path through the previous lane.
     pub lanes: u32,
-    /// Hosts whose links have a [tenth](SLOW) of the rate.
+    /// Hosts whose links are slower by the factor [`SLOW`].
     pub slow: Vec<u32>,
-    /// Two switches with a link between them.
+    /// The link between two switches; `None` if all hosts are at one switch.
     pub uplink: Option<Uplink>,
 }
 
-/// A link between two switches, both ways.
+/// A link between two switches, with the same rate in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Uplink {
     /// Hosts with lower numbers are at the first switch, others at the second.
@@ -59,7 +60,7 @@ impl Conditions {
         *self == Self::default()
     }
 
-    /// Returns the rate of a host's link, where others have `rate`.
+    /// Returns the rate of a host's link, given that links outside [`Self::slow`] have `rate`.
     pub fn rate_of(&self, host: u32, rate: Rate) -> Rate {
         let part = if self.slow.contains(&host) { SLOW } else { 1 };
         Rate {

@@ -58,8 +58,9 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Creates hosts whose connections with these `peers` are not open yet. `wires` is the rate
-    /// from each host to the switch, `esp` the parameters of each host.
+    /// Creates hosts whose connections are not open yet. `peers` has the other end of each host's
+    /// connections, by slot. `wires` is the rate from each host to the switch, and `esp` returns
+    /// the parameters of a host.
     pub fn new(
         setup: Setup,
         wires: Rate,
@@ -167,7 +168,7 @@ impl Fabric {
         true
     }
 
-    /// Takes a host's packets and timers.
+    /// Sends a host's outgoing packets, and schedules its timers.
     fn drain(&mut self, host: u32) {
         let mut out = std::mem::take(&mut self.hosts[host as usize].out);
         for (slot, packet) in out.drain(..) {
@@ -177,7 +178,7 @@ impl Fabric {
         for (at, alarm) in alarms.drain(..) {
             self.agenda.put(at, Event::Alarm(host, alarm));
         }
-        // Given back for reuse of their memory.
+        // Returned to the host, which reuses the memory of both vectors.
         self.hosts[host as usize].out = out;
         self.hosts[host as usize].alarms = alarms;
     }
@@ -217,7 +218,7 @@ impl Fabric {
         frames * rate.nanos(frame_bytes(self.setup.mss()))
     }
 
-    /// Counts a request that no loss caused.
+    /// Counts a retransmission request for a packet that was not lost.
     fn judge_request(&mut self, from: End, packet: &Packet) {
         if packet.header.is_request() {
             let peer = self.peer(from);
@@ -274,8 +275,8 @@ impl Fabric {
         }
     }
 
-    /// Handles a packet in a host's card, which interrupts the host at once, or collects some
-    /// packets first.
+    /// Handles a packet in a host's card. Without coalescing the card interrupts the host at once;
+    /// otherwise it first collects packets for that time.
     fn collect(&mut self, to: End, packet: Packet) {
         let coalescing = self.setup.conditions.coalescing;
         if coalescing == 0 {
@@ -290,7 +291,7 @@ impl Fabric {
         }
     }
 
-    /// Delivers to a host what its card has collected.
+    /// Delivers the packets that a host's card has collected.
     fn interrupt(&mut self, host: u32) {
         for (to, packet) in std::mem::take(&mut self.collected[host as usize]) {
             self.arrive(to, &packet);

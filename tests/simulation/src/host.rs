@@ -4,19 +4,18 @@
 //!
 //! [`esp_testkit`] calls the engines; this module has the timers and the statistics of the studies.
 //! Payload is not stored: every packet has the position of its bytes in the stream, and
-//! [`Host::arrive`] fails if bytes are not the next ones.
+//! [`Host::arrive`] panics if the bytes that it delivers do not follow the previous ones.
 
 use std::collections::BTreeSet;
 
 use esp::{Config, DropReason, Nanos, Seq, Slot, State, Stats, Verdict};
 use esp_testkit::{Device, Host as _, Socket, Span};
 
-/// Memory that a queued packet takes beyond its payload, in bytes: what a socket is charged for an
-/// `sk_buff`.
+/// Bytes that a socket is charged for a queued packet beyond its payload, as for an `sk_buff`.
 const PACKET_OVERHEAD: u32 = 768;
 
-/// The port of all connections. On one side, every connection has a network card of its own, so
-/// ports need not differ.
+/// The port of all connections. Packets find their connection by its slot, so ports need not
+/// differ.
 const PORT: u16 = 2805;
 
 /// The configuration of all connections of a host.
@@ -63,23 +62,23 @@ pub struct Endpoint {
     sent: u64,
     /// Bytes delivered, in order.
     pub received: u64,
-    /// Number of received packets that the end had already.
+    /// Number of received packets that the end already had.
     pub duplicates: u32,
     /// Number of data packets until the end falls silent; [`u64::MAX`] for never.
     pub silent_after: u64,
     /// Whether the last packet that the end sent was lost.
     pub mute: bool,
-    /// Number of the end's requests when neither the requested packet nor the last packet that the
-    /// end sent was lost.
+    /// Number of requests that the end sent although neither the requested packet nor the last
+    /// packet that the end sent was lost.
     pub spurious_requests: u64,
-    /// The longest time that an acknowledgement waited for its turn, and the most turns of other
-    /// connections in such a time.
+    /// The longest wait of an acknowledgement for its turn in the ACK queue, and the most turns
+    /// that other connections had during one such wait.
     pub longest_wait: (Nanos, u64),
-    /// The start of the current wait, and the number of turns by then.
+    /// The time at which the current wait began, and the host's `turns` at that time.
     waits: Option<(Nanos, u64)>,
     /// Packets whose last transmission was lost.
     lost: BTreeSet<u16>,
-    /// When the armed timer fires; [`Nanos::MAX`] for never.
+    /// The time at which the armed timer fires; [`Nanos::MAX`] for never.
     armed: Nanos,
 }
 
@@ -135,11 +134,11 @@ pub struct Host {
     device: Device,
     /// The time of the current call.
     now: Nanos,
-    /// Number of turns given.
+    /// Number of turns that the ACK queue has given.
     turns: u64,
-    /// The most connections that waited since this was last set to 0.
+    /// The most connections in the ACK queue since this field was last set to 0.
     pub most_waiting: usize,
-    /// When the timer of the ACK queue fires; [`Nanos::MAX`] for never.
+    /// The time at which the timer of the ACK queue fires; [`Nanos::MAX`] for never.
     queue_armed: Nanos,
     /// Outgoing packets with their slots, to be taken after every call.
     pub out: Vec<(u32, Packet)>,
@@ -162,7 +161,7 @@ impl Host {
         }
     }
 
-    /// Whether every connection is open.
+    /// Returns whether every connection is open.
     pub fn is_established(&self) -> bool {
         let mut sockets = self.endpoints.iter().map(|e| &e.socket);
         sockets.all(|socket| socket.state() == State::Established)
@@ -174,7 +173,7 @@ impl Host {
         connections.map(|conn| u64::from(pick(&conn.stats))).sum()
     }
 
-    /// Returns the number of times that a turn was taken from a silent sender.
+    /// Returns how often the ACK queue took the turn from a sender that was silent.
     pub fn overruns(&self) -> u32 {
         self.device.queue.overruns()
     }
@@ -186,7 +185,7 @@ impl Host {
         self.connect(slot as usize, [PORT, PORT], now);
     }
 
-    /// One send call: a message of `bytes` is queued whole.
+    /// Queues a message of `bytes` whole, as one send call does.
     pub fn write(&mut self, slot: u32, bytes: u64, now: Nanos) {
         self.now = now;
         let endpoint = &mut self.endpoints[slot as usize];
@@ -202,8 +201,8 @@ impl Host {
         );
     }
 
-    /// Processes a packet that arrives for the connection in `slot`; its data is read at once.
-    /// `isn` is the random first number of a connection that the packet opens.
+    /// Processes a packet that arrives for the connection in `slot`, and reads its data at once. If
+    /// the packet opens a connection, `isn` is the connection's random first sequence number.
     pub fn arrive(&mut self, slot: u32, packet: &Packet, isn: Seq, now: Nanos) -> Arrival {
         self.now = now;
         let slot = slot as usize;
@@ -241,7 +240,7 @@ impl Host {
                 self.endpoints[slot as usize].armed = Nanos::MAX;
                 let _ = self.expire(slot as usize, now);
             }
-            // An earlier timer replaced it.
+            // A timer armed for an earlier time has replaced this one.
             _ => {}
         }
     }
@@ -282,7 +281,7 @@ impl esp_testkit::Host for Host {
         self.turns += 1;
     }
 
-    // Leaves an earlier timer running: its expiry re-examines the deadline.
+    // An earlier timer keeps running; its expiry re-examines the deadline.
 
     fn arm(&mut self, id: usize) {
         let endpoint = &mut self.endpoints[id];

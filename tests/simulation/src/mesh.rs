@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hosts that all send to each other: each is a receiver with a port and an ACK queue of its own,
-//! and a sender's data for all hosts shares its wire.
+//! Hosts that all send to each other. Each host receives through a port and an ACK queue of its
+//! own, and sends its data for all other hosts on one wire.
 
 use esp::{Nanos, State};
 
@@ -9,7 +9,7 @@ use crate::fabric::{End, Fabric};
 use crate::network::Rate;
 use crate::simulation::Setup;
 
-/// Hosts around one switch, each with one connection to each other.
+/// Hosts around one switch; each host has one connection to each other host.
 #[derive(Debug)]
 pub struct Mesh {
     /// The hosts and the switch.
@@ -51,14 +51,14 @@ impl Mesh {
         endpoint.socket.state() == State::Established
     }
 
-    /// Makes a host send a message of `bytes` to another, at a random time of up to `stagger` from
-    /// now.
+    /// Makes host `from` send a message of `bytes` to host `to`, at a random time of up to
+    /// `stagger` from now.
     pub fn send(&mut self, from: usize, to: usize, bytes: u64, stagger: Nanos) {
         let at = self.fabric.now() + self.fabric.rng().u64(0..=stagger);
         self.fabric.write_at(at, end(from, to), bytes);
     }
 
-    /// Returns the bytes from one host delivered to another, in order, since the start.
+    /// Returns the bytes of host `from` delivered to host `to`, in order, since the start.
     pub fn received(&mut self, from: usize, to: usize) -> u64 {
         self.fabric.endpoint(end(to, from)).received
     }
@@ -69,13 +69,13 @@ impl Mesh {
         hosts.map(|host| host.sum(|stats| stats.pkt_rtx)).sum()
     }
 
-    /// Returns how often a turn was taken from a silent sender.
+    /// Returns how often an ACK queue took the turn from a sender that was silent.
     pub fn overruns(&self) -> u64 {
         let hosts = self.fabric.hosts.iter();
         hosts.map(|host| u64::from(host.overruns())).sum()
     }
 
-    /// Processes the next event. Returns the sender and the receiver if it delivered data.
+    /// Processes the next event. If the event delivered data, returns its sender and its receiver.
     pub fn step(&mut self) -> Option<(usize, usize)> {
         assert!(self.fabric.step(), "somebody has yet to send");
         let to = self.fabric.delivered?;

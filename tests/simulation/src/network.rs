@@ -2,9 +2,9 @@
 
 //! Wires and switch ports: the time that frames take and wait.
 //!
-//! Wires and FIFO ports need no events: the time at which a frame has left follows from that of the
-//! frame before it. Times here are in picoseconds, since an acknowledgement takes 6.72 ns at 100
-//! Gbit/s.
+//! Wires and FIFO ports need no events: the time at which a frame has left follows from the time at
+//! which the previous frame left. Times here are in picoseconds, since an acknowledgement takes
+//! 6.72 ns at 100 Gbit/s.
 
 use std::collections::VecDeque;
 
@@ -16,11 +16,11 @@ type Picos = u64;
 
 /// Ethernet's header, bytes.
 const ETHERNET: u32 = 14;
-/// The least bytes of a frame without its check sequence; shorter ones are padded.
+/// The least bytes of a frame without its check sequence; shorter frames are padded.
 const LEAST_FRAME: u32 = 60;
 
-/// Returns the bytes of a frame with `payload` bytes of ESP payload in a buffer: headers and
-/// padding, without check sequence.
+/// Returns the bytes in a buffer of a frame with `payload` bytes of ESP payload: headers, payload
+/// and padding, without check sequence.
 pub fn frame_bytes(payload: u16) -> u32 {
     (ETHERNET + HEADER_LEN as u32 + u32::from(payload)).max(LEAST_FRAME)
 }
@@ -30,8 +30,8 @@ pub fn frame_bytes(payload: u16) -> u32 {
 pub struct Rate {
     /// Bits per second.
     pub bits: u64,
-    /// Bytes that a frame occupies on the wire beyond those in a buffer: on Ethernet 4 of check
-    /// sequence, 8 of preamble and 12 of gap.
+    /// Bytes that a frame occupies on the wire beyond the bytes in a buffer. On Ethernet these are
+    /// 4 bytes of check sequence, 8 of preamble and 12 of gap.
     pub framing: u32,
 }
 
@@ -56,7 +56,7 @@ fn nanos(at: Picos) -> Nanos {
     at.div_ceil(1_000)
 }
 
-/// A host's own wire. Frames wait in the host, which loses none.
+/// A host's own wire. Frames wait in the host, which drops none.
 #[derive(Debug)]
 pub struct Wire {
     rate: Rate,
@@ -69,7 +69,7 @@ impl Wire {
         Self { rate, free: 0 }
     }
 
-    /// Queues a frame at the time `at`; returns when its last bit has left.
+    /// Queues a frame at the time `at`; returns the time at which its last bit has left.
     pub fn send(&mut self, frame: u32, at: Nanos) -> Nanos {
         self.free = self.free.max(picos(at)) + self.rate.duration(frame);
         nanos(self.free)
@@ -82,12 +82,12 @@ pub struct Port {
     rate: Rate,
     /// Capacity of the buffer, bytes.
     limit: u32,
-    /// The frames in the buffer: when each one's last bit leaves, and its bytes.
+    /// The frames in the buffer: the time at which each frame's last bit leaves, and its bytes.
     queue: VecDeque<(Picos, u32)>,
     queued: u32,
     free: Picos,
-    /// The most bytes in the buffer since this was last set to 0. A frame counts until its last bit
-    /// has left.
+    /// The most bytes in the buffer since this field was last set to 0. A frame counts until its
+    /// last bit has left.
     pub peak: u32,
     /// Frames dropped since the start.
     pub drops: u64,
@@ -107,8 +107,8 @@ impl Port {
         }
     }
 
-    /// Handles a frame that arrives at the time `at`; returns when its last bit will have left, or
-    /// `None` if it is dropped. Calls must be in the order of arrival.
+    /// Handles a frame that arrives at the time `at`. Returns the time at which its last bit will
+    /// have left, or `None` if the port drops the frame. Calls must be in the order of arrival.
     pub fn send(&mut self, frame: u32, at: Nanos) -> Option<Nanos> {
         let now = picos(at);
         while let Some(&(leaves, bytes)) = self.queue.front() {

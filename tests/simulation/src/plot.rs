@@ -12,7 +12,7 @@ use plotters::prelude::*;
 
 const FONT: &str = "sans-serif";
 
-/// Colours that differ in grey print and for the colour-blind (Okabe and Ito).
+/// Colours that differ in grey print and for colour-blind readers (Okabe and Ito).
 const COLOURS: [RGBColor; 5] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -21,7 +21,7 @@ const COLOURS: [RGBColor; 5] = [
     RGBColor(86, 86, 86),
 ];
 
-/// Values over positive x.
+/// A named series of values over positive x.
 #[derive(Debug)]
 pub struct Curve {
     /// Name in the legend.
@@ -157,7 +157,7 @@ pub struct Map {
     pub cells: Vec<(usize, usize, f64)>,
 }
 
-/// Draws maps in two columns; every cell shows its value in hundredths.
+/// Draws maps in two columns; every cell shows its value times 100.
 pub fn maps(
     file: &Path,
     x: &str,
@@ -218,8 +218,8 @@ fn draw_map(
     Ok(())
 }
 
-/// Returns a colour, light for small and dark for large values, and whether it is dark. Most of the
-/// range is for values near 1.
+/// Returns the colour for a value, light for small and dark for large ones, and whether the colour
+/// is dark. Most of the colour range is for values near 1.
 fn shade(value: f64) -> (RGBColor, bool) {
     let depth = value.clamp(0.0, 1.0).powi(4);
     let mix = |light: f64, dark: f64| (light + (dark - light) * depth) as u8;

@@ -6,17 +6,17 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// The columns of a table: a name, and a function that formats a result's cell.
+/// The columns of a table: each has a name and a function that formats its cell of a result.
 pub type Columns<T> = &'static [(&'static str, fn(&T) -> String)];
 
-/// Lines of cells with a head.
+/// Lines of cells, of which the first has the names of the columns.
 #[derive(Debug)]
 pub struct Table {
     lines: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Returns a table with the names of its columns.
+    /// Returns a table without results, whose columns have these names.
     pub fn new(head: impl IntoIterator<Item: ToString>) -> Self {
         Self {
             lines: vec![head.into_iter().map(|name| name.to_string()).collect()],
@@ -83,7 +83,7 @@ pub fn millis(nanos: u64) -> String {
     format!("{:.3}", nanos as f64 / 1e6)
 }
 
-/// Formats a share of one.
+/// Formats a share of a whole, such as a goodput.
 pub fn part(value: f64) -> String {
     format!("{value:.3}")
 }

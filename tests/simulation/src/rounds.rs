@@ -49,19 +49,19 @@ impl Default for Workload {
 pub struct Round {
     /// Whether the messages of all senders that the round waits for arrived.
     pub complete: bool,
-    /// From the first start to the last byte, nanoseconds.
+    /// Nanoseconds from the first sender's start to the last byte.
     pub duration: Nanos,
-    /// Payload received in that time as a share of the port's rate.
+    /// Payload received during `duration`, as a share of the port's rate.
     pub goodput: f64,
-    /// Jain's index of the bytes received from each sender when the first one was done; 1 for equal
-    /// shares.
+    /// Jain's index of the senders' shares at the time at which the first message was complete: the
+    /// bytes received from each sender, as a part of its message; 1 for equal shares.
     pub fairness: f64,
     /// The most bytes in the receiver's port.
     pub peak: u32,
-    /// The most acknowledgements that waited for their turn at once.
+    /// The most acknowledgements that waited for their turns at once.
     pub waiting: usize,
     /// Nanoseconds from each sender's start to its message's last byte, in the order of the
-    /// senders; only of those that were done.
+    /// senders; only of messages that were complete.
     #[serde(skip)]
     pub completions: Vec<Nanos>,
     /// The counters of the round.
@@ -73,7 +73,7 @@ pub struct Round {
 struct Part {
     sender: usize,
     start: Nanos,
-    /// Bytes that the connection had received before.
+    /// Bytes that the receiver had from this sender before the round.
     base: u64,
     bytes: u64,
     done: Option<Nanos>,
@@ -99,7 +99,7 @@ pub fn run(
     rounds
 }
 
-/// Simulates a pause of `time`; returns its end.
+/// Simulates a pause of `time`; returns the time at which it ends.
 fn rest(simulation: &mut Simulation, time: Nanos) -> Nanos {
     let until = simulation.now() + time;
     while simulation.next().is_some_and(|at| at <= until) {
@@ -189,7 +189,8 @@ fn begin_all(simulation: &mut Simulation, workload: &Workload, begin: Nanos) -> 
     parts
 }
 
-/// Returns Jain's fairness index of shares: 1 if all are equal, 1/n if one has everything.
+/// Returns Jain's fairness index of shares: 1 if all are equal, 1/n if one of n shares has
+/// everything.
 pub fn jain(shares: impl Iterator<Item = f64>) -> f64 {
     let (n, sum, squares) = shares.fold((0.0, 0.0, 0.0), |(n, sum, squares), share| {
         (n + 1.0, sum + share, squares + share * share)
@@ -214,13 +215,13 @@ pub struct Summary {
     pub fairness: f64,
     /// The most bytes in the receiver's port.
     pub peak: u32,
-    /// The most acknowledgements that waited for their turn at once.
+    /// The most acknowledgements that waited for their turns at once.
     pub waiting: usize,
-    /// Median time to a message's last byte, nanoseconds.
+    /// Median time from a sender's start to its message's last byte, nanoseconds.
     pub completion: Nanos,
-    /// 99th percentile of this time.
+    /// 99th percentile of that time, nanoseconds.
     pub completion_99: Nanos,
-    /// Longest such time.
+    /// Maximum of that time, nanoseconds.
     pub completion_worst: Nanos,
     /// The counters of all rounds.
     #[serde(flatten)]

@@ -15,7 +15,7 @@ use crate::network::{frame_bytes, Rate};
 /// The receiver's index among the hosts.
 const RECEIVER: u32 = 0;
 
-/// Time between two handshakes, so that they do not influence each other's measurement.
+/// Time between two handshakes, so that one does not influence the other's measurement.
 const HANDSHAKE_INTERVAL: Nanos = 20_000;
 
 /// The parameters of a simulation.
@@ -33,16 +33,16 @@ pub struct Setup {
     /// The protocol's parameters.
     #[serde(flatten)]
     pub esp: Parameters,
-    /// The receiver's parameters, if they differ.
+    /// The receiver's parameters, if they differ from `esp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver: Option<Parameters>,
     /// The devices' MTU, bytes.
     pub mtu: u16,
     /// The receive buffer of each connection, bytes.
     pub receive_buffer: u32,
-    /// Time that two hosts take to process a packet, one way: half before the sender's wire, half
-    /// after the receiver's. Packets are processed in parallel, so this is a latency and limits no
-    /// rate. Nanoseconds.
+    /// Nanoseconds that two hosts take to process a packet, one way: half of them before the
+    /// sender's wire, half after the receiver's. Packets are processed in parallel, so this latency
+    /// limits no rate.
     pub processing: Nanos,
     /// Propagation delay of a link, one way, nanoseconds.
     pub propagation: Nanos,
@@ -128,7 +128,7 @@ impl Setup {
         peers
     }
 
-    /// Returns the share of a link's rate that payload has in full packets.
+    /// Returns the payload of a full packet as a share of the bytes that it occupies on the wire.
     pub fn most_goodput(&self) -> f64 {
         let mss = self.mss();
         f64::from(mss) / f64::from(frame_bytes(mss) + self.rate.framing)
@@ -146,14 +146,14 @@ pub struct Counts {
     pub lost: u64,
     /// Retransmitted data packets.
     pub retransmissions: u64,
-    /// Packets that the receiver had already.
+    /// Packets that the receiver already had.
     pub duplicates: u64,
     /// Retransmission requests.
     pub requests: u64,
-    /// Requests when neither the requested packet nor the last packet to its sender was lost, and
-    /// the receiver had not discarded the packet.
+    /// Requests that the receiver sent although neither the requested packet nor the last packet to
+    /// its sender was lost, and although the receiver had not discarded the requested packet.
     pub spurious_requests: u64,
-    /// How often a turn was taken from a silent sender.
+    /// How often the ACK queue took the turn from a sender that was silent.
     pub overruns: u32,
     /// Packets sent by the receiver.
     pub acknowledgements: u64,
@@ -236,7 +236,8 @@ impl Simulation {
         self.receiver().endpoints[sender].received
     }
 
-    /// Returns, once, the sender whose data the latest event delivered, if any.
+    /// Returns the sender whose data the latest event delivered, if any; the next call returns
+    /// `None`.
     pub fn take_delivery(&mut self) -> Option<usize> {
         let (_, slot) = self.delivered.take_if(|(host, _)| *host == RECEIVER)?;
         Some(slot as usize)
@@ -248,14 +249,15 @@ impl Simulation {
         self.write_at(now, receiving(sender), bytes);
     }
 
-    /// Returns, once, the sender to which the latest event delivered an answer's data, if any.
+    /// Returns the sender to which the latest event delivered an answer's data, if any; the next
+    /// call returns `None`.
     pub fn take_answered(&mut self) -> Option<usize> {
         let end = self.delivered.take_if(|(host, _)| *host != RECEIVER)?;
         Some(self.peer(end).1 as usize)
     }
 
-    /// Returns the longest time that an acknowledgement for this sender waited for its turn, and
-    /// the most turns of others in such a time, since the last call.
+    /// Returns the longest time that an acknowledgement for this sender waited for its turn since
+    /// the last call, and the most turns that other connections had during one such wait.
     pub fn take_longest_wait(&mut self, sender: usize) -> (Nanos, u64) {
         std::mem::take(&mut self.endpoint(receiving(sender)).longest_wait)
     }
@@ -285,8 +287,8 @@ impl Simulation {
         }
     }
 
-    /// Returns the most bytes in the receiver's port, and the most acknowledgements that waited for
-    /// their turn, since the last call.
+    /// Returns the most bytes in the receiver's port since the last call, and the most
+    /// acknowledgements that waited for their turns at once.
     pub fn take_peaks(&mut self) -> (u32, usize) {
         (
             std::mem::take(&mut self.ports[RECEIVER as usize].peak),

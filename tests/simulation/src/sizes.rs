@@ -5,8 +5,8 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// Distributions of message sizes, by which Homa was measured (Montazeri et al., SIGCOMM 2018,
-/// figure 1).
+/// Distributions of message sizes that the measurements of Homa used (Montazeri et al., SIGCOMM
+/// 2018, figure 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Sizes {
@@ -22,8 +22,8 @@ pub enum Sizes {
     W5,
 }
 
-/// Points of a distribution: the share of messages that have at most this number of bytes. Between
-/// points, the logarithm of the size is interpolated linearly.
+/// Points of a distribution: a share of the messages, and the bytes that none of these messages
+/// exceeds. Between points, the logarithm of the size is interpolated linearly.
 type Points = &'static [(f64, u64)];
 
 #[rustfmt::skip]
@@ -74,7 +74,7 @@ impl Sizes {
         }
     }
 
-    /// Returns the size in bytes that this share of the messages does not exceed.
+    /// Returns the size in bytes that the share `part` of the messages does not exceed.
     pub fn at(self, part: f64) -> u64 {
         let mut before = (0.0, 1);
         for &(upto, size) in self.points() {
@@ -88,7 +88,7 @@ impl Sizes {
         before.1
     }
 
-    /// Returns the mean of `of` over all messages.
+    /// Returns the mean of `of(size)` over the sizes of all messages.
     pub fn mean(self, of: impl Fn(u64) -> f64) -> f64 {
         const STEPS: u32 = 100_000;
         let parts = (0..STEPS).map(|step| (f64::from(step) + 0.5) / f64::from(STEPS));

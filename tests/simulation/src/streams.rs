@@ -7,9 +7,9 @@ use esp::{Nanos, State};
 use crate::fabric::{End, Fabric};
 use crate::simulation::Setup;
 
-/// The least bytes that a stream has queued.
+/// The bytes that a stream has queued at least.
 const AHEAD: u64 = 8 << 20;
-/// Bytes that a sender queues at once.
+/// Bytes that a sender adds to its queue at once.
 const PIECE: u64 = 4 << 20;
 
 /// One stream.

@@ -3,8 +3,8 @@
 //! Requirements that do not depend on the engine's internals: no drop, saturation, fair shares,
 //! bounded delay.
 //!
-//! The bytes are checked, too: a host of the simulation fails if bytes are delivered twice or out
-//! of order.
+//! The order of the bytes is checked, too: a host of the simulation panics if bytes are delivered
+//! twice or out of order.
 
 use esp::ack_queue;
 use esp_simulation::rounds::{self, Message, Round, Summary, Workload};
@@ -55,8 +55,7 @@ fn up_to_32_senders_saturate_a_small_port_without_a_drop_and_share_it() {
     }
 }
 
-/// With the default parameters. The first round has small windows; it is a fifth of what is
-/// measured.
+/// The parameters are the defaults. The first round has small windows; it is one of five rounds.
 #[test]
 fn granted_windows_saturate_links_of_any_speed() {
     for (gigabits, buffer, bytes) in [
@@ -77,7 +76,8 @@ fn granted_windows_saturate_links_of_any_speed() {
     }
 }
 
-/// Returns the switch of `make incast`: 200 Mbit/s, 128 KiB.
+/// Returns the results of streams and questions on the switch of `make incast`: 200 Mbit/s, 128
+/// KiB.
 fn beside(streams: usize, size: u64, options: beside::Options) -> beside::Line {
     let common = Common {
         framing: 0,
@@ -101,8 +101,8 @@ fn short_messages_do_not_wait_behind_long_ones() {
             let line = beside(16, size, options);
             assert!(line.slowest <= slowest, "{line:?}");
             assert!(line.all >= 0.97 / 0.983, "{line:?}");
-            // Each of the sixteen streams has a turn before any has two, and a question may come
-            // before each.
+            // Each of the sixteen streams has a turn before any stream has two, and a question may
+            // come before each of these turns.
             assert!(line.most_turns <= 3 * 16, "{line:?}");
             assert!(line.longest_wait <= 35_000_000, "{line:?}");
         }
@@ -125,7 +125,7 @@ fn a_host_that_announces_again_and_again_takes_its_share_and_no_more() {
     }
 }
 
-/// 8 and 32 hosts send to all others.
+/// Returns the results of 8 and of 32 hosts that all send to all others.
 fn all_to_all(stagger: u64, seed: u64, sizes: &[u64]) -> Vec<alltoall::Line> {
     let common = Common {
         framing: 0,
@@ -153,7 +153,8 @@ fn all_to_all_on_up_to_32_hosts_drops_nothing() {
     }
 }
 
-/// Two windows and the unscheduled packets then fill the port to its last frame.
+/// With these sizes and starts, two windows and the unscheduled packets fill the port to its last
+/// frame.
 #[test]
 fn messages_that_all_begin_within_a_millisecond_drop_one_frame_of_a_million() {
     let lines = (1..=6).flat_map(|seed| all_to_all(1_000_000, seed, &[32 << 10]));
@@ -179,7 +180,8 @@ fn no_retransmission_is_requested_without_a_loss() {
         (GIGABIT, 128 << 10, (21, 10, 1)),
         (10 * GIGABIT, 256 << 10, (64, 32, 1)),
         (100 * GIGABIT, 2 << 20, (256, 96, 1)),
-        // Turns circulate faster than a window drains: the rest of the windows queues in the port.
+        // Turns circulate faster than a window drains, so the rest of the windows queues in the
+        // port.
         (GIGABIT, 128 << 10, (8, 1, 1)),
     ];
     for (bits, buffer, parameters) in links {
@@ -207,7 +209,7 @@ fn a_port_is_filled_by_the_announcements_and_not_by_the_turns() {
 #[test]
 fn a_port_too_small_for_the_announcements_drops_and_loses_nothing() {
     let mut fixed = gigabit(64);
-    // Announcements are short only if windows are granted.
+    // Fixed windows, since announcements are short if the receiver grants windows.
     fixed.esp.burst_length_max = fixed.esp.burst_length;
     let summary = measure(fixed, 256 << 10, 1);
     assert!(summary.counts.drops > 0, "{summary:?}");
@@ -296,7 +298,8 @@ fn the_same_seed_gives_the_same_result() {
     assert_ne!(run(7), run(8));
 }
 
-/// The receiver acknowledges less often than the senders' windows require.
+/// The receiver acknowledges every `to_ack` packets, which is less often than the senders' windows
+/// require.
 #[test]
 fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
     // With a window of two packets, acknowledging them together or one by one makes a difference.
@@ -314,8 +317,8 @@ fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
             let summary = measure(setup, 1 << 20, 2);
             let what = format!("{burst} against {to_ack}, N = {senders}: {summary:?}");
             assert_eq!(summary.counts.drops, 0, "{what}");
-            // With a window of two packets, a sender may time out once, before it knows how long it
-            // waits for its turn among many.
+            // With a window of two packets, a sender may time out once, before it has measured how
+            // long it waits for its turn among many senders.
             let timeouts = if burst == 2 { senders as u64 } else { 0 };
             assert!(summary.counts.retransmissions <= timeouts, "{what}");
             assert!(
@@ -351,8 +354,8 @@ fn a_slow_line_carries_everything_about_once() {
     }
 }
 
-/// The rack's cases that hold. `make simulation OPTIONS=rack` runs all, including those that do not
-/// hold yet.
+/// The rack's cases that hold today. `make simulation OPTIONS=rack` runs all cases, including those
+/// that do not hold yet.
 #[test]
 fn a_rack_keeps_what_holds() {
     let held = [

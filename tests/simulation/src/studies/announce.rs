@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The effect of announcements on a port, which nothing schedules: drops and completion times over
-//! `initial_ack_burst_length`, the number of senders and the port's buffer.
+//! The effect of announcements, which no receiver schedules, on a port: drops and completion times
+//! over `initial_ack_burst_length`, the number of senders and the port's buffer.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::rounds::{Message, Summary};
 use crate::simulation::Setup;
 
 const INITIAL: [u16; 5] = [0, 1, 2, 4, 8];
-/// The columns of the tables.
+/// The columns of the tables: numbers of senders.
 const SENDERS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Numbers of senders for the picture, and for JSON.
 const ALL_SENDERS: [usize; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
@@ -74,8 +74,8 @@ impl Study for Options {
         Ok(lines)
     }
 
-    /// Prints, per link and message, the drops per round, then the median completion time, each
-    /// with its worst.
+    /// Prints, per link and message, the drops per round and the median completion time, each with
+    /// its worst value.
     fn print(lines: &[Line], out: &mut dyn Write) -> io::Result<()> {
         for (bits, burst_length, packets_to_ack) in LINKS {
             for (message, _) in MESSAGES {
@@ -154,8 +154,8 @@ fn table(lines: &[Line], bits: u64, message: &str, cell: fn(&Line) -> String) ->
     table
 }
 
-/// Draws two panels for 1 Gbit/s: the most senders without a drop over the buffer, and the median
-/// completion time of small messages.
+/// Draws two panels for 1 Gbit/s: the largest number of senders without a drop over the buffer, and
+/// the median completion time of small messages.
 fn draw(lines: &[Line], file: &Path) -> Result<()> {
     let small = MESSAGES[0].0;
     let dropless = |initial: u16, buffer: u32| {

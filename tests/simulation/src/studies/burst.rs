@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Goodput over `burst_length` and `packets_to_ack`, which suggests values for `/proc/sys/esp/`.
+//! Goodput over `burst_length` and `packets_to_ack`, from which values for `/proc/sys/esp/` follow.
 
 use std::io::{self, Write};
 use std::iter::once;
@@ -31,9 +31,9 @@ const LINKS: [(u64, u64, u32); 4] = [
 /// Goodput of at least this share of the link's best counts as saturated.
 const SATURATED: f64 = 0.98;
 
-/// Maximum ratio of `burst_length` to `packets_to_ack`. A turn is passed on after `packets_to_ack`
-/// packets and permits `burst_length`; with a larger ratio, the bursts of several senders
-/// accumulate in the port.
+/// Maximum ratio of `burst_length` to `packets_to_ack`. The receiver passes the turn on after
+/// `packets_to_ack` packets, and each turn permits `burst_length`. With a larger ratio, the bursts
+/// of several senders accumulate in the port.
 const MOST_OVERLAP: u16 = 3;
 
 /// The worst result over several numbers of senders.
@@ -42,8 +42,8 @@ pub struct Cell {
     bits: u64,
     burst_length: u16,
     packets_to_ack: u16,
-    /// Whether the receiver grants larger windows that fit the link: the parameters are the
-    /// defaults.
+    /// Whether the receiver grants larger windows that fit the link, as it does with the default
+    /// parameters.
     granted: bool,
     /// Median goodput of the rounds with the worst number of senders, as a share of what is
     /// possible.
@@ -172,8 +172,8 @@ fn pairs(cells: &[Cell], bits: u64) -> impl Iterator<Item = &Cell> {
     link.filter(|cell| !cell.granted)
 }
 
-/// Returns the smallest window that saturates a link without accumulating bursts, with the fewest
-/// acknowledgements.
+/// Returns the smallest window that saturates a link without accumulating bursts. Of several such
+/// cells, returns the one with the fewest acknowledgements.
 fn smallest(cells: &[Cell], bits: u64) -> Option<&Cell> {
     let link = || pairs(cells, bits);
     let best = link().map(|cell| cell.goodput).fold(0.0, f64::max);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The studies: each runs simulations, and shows the results as a table, as JSON, and some as a
-//! picture.
+//! The studies. Each study runs simulations and shows the results as a table or as JSON; some also
+//! draw a picture.
 
 pub mod alltoall;
 pub mod announce;
@@ -132,7 +132,7 @@ impl Picture {
 const MEGABIT: u64 = 1_000_000;
 const GIGABIT: u64 = 1_000 * MEGABIT;
 
-/// Somewhat fewer than the sequence numbers allow.
+/// Maximum packets of one send call, somewhat fewer than the sequence numbers allow.
 const MOST_PACKETS: u64 = 32_000;
 
 /// The options of all studies.
@@ -186,7 +186,7 @@ fn defaults<T: Args>() -> T {
 }
 
 impl Common {
-    /// Returns a setup of this study.
+    /// Returns a setup with these common options.
     pub fn setup(&self, senders: usize, bits: u64, buffer: u32, mut esp: Parameters) -> Setup {
         esp.round_trip_time = self.round_trip_time;
         Setup {

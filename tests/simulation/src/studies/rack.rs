@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requirements in a rack, case by case: a share of what is possible there, or a time as a multiple
-//! of the ideal one.
+//! Requirements in a rack, case by case. A requirement is a share of what is possible there, or a
+//! multiple of the ideal time.
 //!
-//! All cases have the default parameters. A card that coalesces interrupts delivers packets one by
-//! one, at the same time: the further savings of GRO are not simulated.
+//! All cases have the default parameters. A card that coalesces interrupts delivers its packets one
+//! by one, all at the same time; the further savings of GRO are not simulated.
 
 use std::io::{self, Write};
 
@@ -22,7 +22,7 @@ use crate::simulation::{Parameters, Setup};
 use crate::sizes::Sizes;
 use crate::streams::{Measured, Streams};
 
-/// A stream is measured for the time in which its port could carry this number of full packets.
+/// Number of full packets that a stream's port could carry during the measurement.
 const PACKETS: u64 = 60_000;
 /// The switch's buffer per port in bytes, by the port's rate in Gbit/s.
 const BUFFERS: [(u64, u32); 4] = [
@@ -69,12 +69,12 @@ pub struct Line {
 }
 
 impl Line {
-    /// Returns its name.
+    /// Returns the line's name.
     pub fn name(&self) -> &str {
         &self.case
     }
 
-    /// Returns whether it meets its requirement.
+    /// Returns whether the measured value meets the requirement.
     pub fn holds(&self) -> bool {
         let reached = match self.must {
             Must::Least(least) => self.measured >= least,
@@ -142,7 +142,7 @@ impl Study for Options {
 enum Case {
     /// Streams, under these conditions.
     Streams(Shape),
-    /// Rounds in which this number of senders have 64 KiB each for one receiver.
+    /// Rounds in which each of `senders` sends 64 KiB to one receiver.
     Incast {
         gigabits: u64,
         buffer: u32,
@@ -155,20 +155,21 @@ enum Case {
     Workload { sizes: Sizes, most: f64 },
 }
 
-/// Streams between hosts, and the share of the bottleneck's rate that they must have.
+/// Streams between hosts, and the share of the bottleneck's rate that they must reach.
 #[derive(Clone, Debug)]
 struct Shape {
     gigabits: u64,
     mtu: u16,
     loss: f64,
-    /// The time from a packet to its answer, nanoseconds, if it is not the hosts' processing.
+    /// The time from a packet to its answer, nanoseconds; `None` if it is only the hosts'
+    /// processing.
     round_trip: Option<Nanos>,
     conditions: Conditions,
     pairs: Vec<(u32, u32)>,
-    /// Number of streams whose sum counts, and the number of links' rates that they share.
+    /// Number of streams whose sum is measured, and the number of links whose rates they share.
     counted: (usize, f64),
     least: f64,
-    /// The least of Jain's index that is required.
+    /// The least value of Jain's index that the case requires.
     fair: Option<f64>,
     lossless: bool,
 }
@@ -358,7 +359,8 @@ fn shuffle(hosts: u32, gigabits: u64) -> Shape {
     }
 }
 
-/// Returns a case of pairs of hosts at two switches, whose streams share the link between these.
+/// Returns a case of `pairs` pairs of hosts. The hosts of each pair are at different switches, and
+/// all pairs share the link between these.
 fn uplink(pairs: u32) -> Shape {
     let uplink = Uplink {
         first: pairs,
@@ -383,7 +385,7 @@ fn uplink(pairs: u32) -> Shape {
 /// The settings of all cases.
 struct Rack<'a> {
     common: &'a Common,
-    /// The measurements are shortened by this factor.
+    /// Factor by which the measurements are shortened.
     part: u64,
 }
 
@@ -418,7 +420,7 @@ impl Rack<'_> {
         setup.loss = shape.loss;
         setup.conditions = shape.conditions.clone();
         if let Some(round_trip) = shape.round_trip {
-            // Two links there and two back, besides the processing in both directions.
+            // The packets of a round trip cross four links: two there and two back.
             setup.propagation = round_trip.saturating_sub(2 * setup.processing) / 4;
         }
         let possible = setup.most_goodput() * setup.rate.bits as f64;
@@ -512,8 +514,8 @@ impl Rack<'_> {
     }
 }
 
-/// Returns the streams' share of what is `possible` on a link, and Jain's index if the case
-/// requires it.
+/// Returns the streams' share of the rate `possible` on a link, and Jain's index if the case
+/// requires one.
 fn lines_of(shape: &Shape, measured: &Measured, possible: f64, name: &str) -> Vec<Line> {
     let (streams, links) = shape.counted;
     let sum: f64 = measured.rates.iter().take(streams).sum();

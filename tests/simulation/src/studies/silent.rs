@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Senders that announce and then fall silent: how long they delay the others.
+//! Senders that announce and then fall silent. The study shows how long they delay the others.
 
 use std::io::{self, Write};
 
@@ -17,35 +17,36 @@ use crate::simulation::Simulation;
 /// What each sender has to send, bytes.
 const BYTES: u64 = 256 << 10;
 
-/// Numbers of senders, and how many of them fall silent.
+/// Numbers of senders, and how many of these fall silent.
 const CASES: [(usize, usize); 5] = [(2, 1), (4, 1), (4, 3), (8, 3), (32, 16)];
 
-/// A case, over all points at which the silent senders stop.
+/// The worst result of a case, over all numbers of packets after which the silent senders stop.
 #[derive(Debug, Serialize)]
 pub struct Line {
     /// Number of senders.
     pub senders: usize,
     /// Number of these that fall silent.
     pub silent: usize,
-    /// Whether all of these stop after the same packet, rather than one after the other.
+    /// Whether the silent senders stop after the same packet, rather than one after the other.
     pub together: bool,
-    /// When the other senders are done without the silent ones, nanoseconds.
+    /// How long the other senders take if the silent ones do not exist, nanoseconds.
     pub without: Nanos,
-    /// When the others are done at the latest, over the numbers of packets after which the silent
-    /// ones stop, nanoseconds.
+    /// The longest time that the other senders take, over the numbers of packets after which the
+    /// silent ones stop, nanoseconds.
     pub worst: Nanos,
-    /// The number of packets, for the first silent sender, after which it stopped in the worst run.
+    /// The number of packets after which the first silent sender stopped in the worst run.
     pub worst_after: u64,
-    /// The cost of silence in the worst run: the time beyond what the others need with the silent
-    /// ones' packets before them, nanoseconds.
+    /// The largest delay by silence over all runs: how much longer the other senders take than
+    /// `without` and the time of the packets that the silent ones sent, nanoseconds.
     pub delay: Nanos,
-    /// How often a turn was taken from its holders in the worst run.
+    /// How often the ACK queue took the turn from its holders in the worst run.
     pub overruns: u32,
     /// Drops in all runs.
     pub drops: u64,
-    /// Whether the others were done in all runs.
+    /// Whether the other senders were done in all runs.
     pub complete: bool,
-    /// The bound: each silent sender may hold the turn once, and adds a round trip. Nanoseconds.
+    /// The bound on `delay`: each silent sender may hold the turn once and add a round trip.
+    /// Nanoseconds.
     pub bound: Nanos,
 }
 

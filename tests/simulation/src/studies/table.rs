@@ -10,8 +10,8 @@ use super::{parameters, senders, size, Common, Measured, Study, GIGABIT};
 use crate::report::{kib, part, rate, Columns};
 use crate::simulation::Parameters;
 
-/// Links: the rate, the switch's buffer, burst_length and packets_to_ack for it, and the bytes that
-/// each sender sends in a round: enough that the start has little influence.
+/// Links: the rate, the switch's buffer, `burst_length` with `packets_to_ack`, and the bytes that
+/// each sender sends in a round. These bytes are so many that the start has little influence.
 const LINKS: [(u64, u32, (u16, u16), u64); 7] = [
     (GIGABIT / 5, 128 << 10, (21, 10), 64 << 10),
     (GIGABIT / 5, 128 << 10, (21, 10), 256 << 10),
@@ -85,7 +85,7 @@ impl Study for Options {
     }
 }
 
-/// Formats burst_length and packets_to_ack, unless the receiver grants other windows.
+/// Formats `burst_length` and `packets_to_ack`, or "granted" if the receiver grants other windows.
 fn window(esp: Parameters) -> String {
     if Config::from(esp).is_adaptive() {
         "granted".to_owned()
