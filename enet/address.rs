@@ -25,8 +25,8 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Whether the address that a program passed to `connect` is `AF_UNSPEC`, which dissolves the
-    /// association.
+    /// Returns whether the address that a program passed to `connect` has the family `AF_UNSPEC`.
+    /// Such a `connect` dissolves the association.
     pub(crate) fn is_unspecified(bytes: &[u8]) -> bool {
         const AF_UNSPEC: [u8; 2] = [0; 2];
         bytes.first_chunk() == Some(&AF_UNSPEC)
@@ -36,15 +36,15 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it is too short or no Ethernet address, `EAFNOSUPPORT` if it is of another
-    /// family.
+    /// `EINVAL` if the address is too short or not an Ethernet address, `EAFNOSUPPORT` if its
+    /// family is not the module's.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         let raw: &[u8; ADDRESS_LEN] = bytes.first_chunk().ok_or(EINVAL)?;
         let [f0, f1, p0, p1, i0, i1, i2, i3, len, a, b, c, d, e, f, _] = *raw;
         if u16::from_ne_bytes([f0, f1]) != parameters::family() {
             return Err(EAFNOSUPPORT);
         }
-        // Programs written for the first header leave the length zero.
+        // Programs written for the first version of the C header leave the length zero.
         if len != 0 && len != 6 {
             return Err(EINVAL);
         }
@@ -95,7 +95,7 @@ impl Peer {
         Some(self.last()).filter(|peer| Self::bits(peer) != 0)
     }
 
-    /// Returns the peer, or the last peer; meaningless if there was none.
+    /// Returns the stored address without checking that there is a peer.
     #[inline]
     pub(crate) fn last(&self) -> Address {
         let bits = self.address.load(Relaxed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket's counters, which any context may increment.
+//! Counters of a socket. Any context may increment them.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -33,7 +33,7 @@ pub(crate) fn usable(device: &Device) -> Result {
 }
 
 /// Checks that a socket can be bound to interface `ifindex`; 0 stands for any. If the socket joins
-/// its table in the same read section, the removal of the device finds it there.
+/// its table in the same read section, the removal of the device finds the socket there.
 ///
 /// # Errors
 ///
@@ -45,11 +45,13 @@ pub(crate) fn bindable(net: &Net, ifindex: u32, section: &rcu::Read) -> Result {
     }
 }
 
-/// Returns the interface `asked` for, unless the socket is tied to another.
+/// Returns the interface to send through: `asked`, or the interface that the socket is tied to if
+/// `asked` is 0.
 ///
 /// # Errors
 ///
-/// `EINVAL` if it is tied to another, `ENODEV` if neither names an interface.
+/// `EINVAL` if the socket is tied to an interface other than `asked`, `ENODEV` if `asked` is 0 and
+/// the socket is tied to none.
 pub(crate) fn outgoing(sock: &RawSock, bound: u32, asked: u32) -> Result<u32> {
     let mut chosen = asked;
     for tie in [bound, sock.bound_device()] {
@@ -66,8 +68,8 @@ pub(crate) fn outgoing(sock: &RawSock, bound: u32, asked: u32) -> Result<u32> {
     Ok(chosen)
 }
 
-/// Checks that the device that a socket is tied to still exists. For `ifindex` 0, no device, it
-/// succeeds.
+/// Checks that the device that a socket is tied to still exists. Succeeds for `ifindex` 0, which
+/// stands for no device.
 ///
 /// # Errors
 ///
@@ -83,8 +85,8 @@ pub(crate) fn present(net: &Net, ifindex: u32) -> Result {
         .ok_or(ENODEV)
 }
 
-/// Returns the MTU of the device that a socket is tied to. Holds nothing of the device on return:
-/// the caller may wait for the socket's lock, or for user memory.
+/// Returns the MTU of the device that a socket is tied to. No read section is open on return, so
+/// the caller may wait for the socket's lock or for user memory.
 ///
 /// # Errors
 ///
@@ -103,21 +105,21 @@ pub(crate) fn note_departure() {
     DEPARTURES.fetch_add(1, Release);
 }
 
-/// Evidence that the device a socket is tied to exists: the device's index, and the number of
-/// removed devices when it was last found.
+/// Evidence that the device that a socket is tied to exists: the device's index, and the value of
+/// `DEPARTURES` at the last search that found the device.
 #[derive(Default)]
 pub(crate) struct DeviceGeneration(AtomicU64);
 
 impl DeviceGeneration {
-    /// Checks as [`present`] does, but without a search if no device has been removed since the
-    /// last search.
+    /// Checks like [`present`], but without a search if no device has been removed since the last
+    /// search.
     ///
     /// # Errors
     ///
     /// `ENODEV`.
     #[inline]
     pub(crate) fn check(&self, net: &Net, ifindex: u32) -> Result {
-        // The number is read before the search, so that a removal during the search is noticed.
+        // `DEPARTURES` is read before the search, so that a removal during the search is noticed.
         let departures = DEPARTURES.load(Acquire);
         let known = u64::from(departures) << 32 | u64::from(ifindex);
         if self.0.load(Relaxed) != known {
@@ -128,8 +130,8 @@ impl DeviceGeneration {
     }
 }
 
-/// Returns the interface that a socket is tied to, by `bind`, by `SO_BINDTODEVICE` or by its peer;
-/// 0 if to none.
+/// Returns the interface that a socket is tied to by `bind`, by `SO_BINDTODEVICE` or by its peer; 0
+/// if it is tied to none.
 pub(crate) fn interface(sock: &RawSock, bound: u32, peer: u32) -> u32 {
     [bound, sock.bound_device(), peer]
         .into_iter()
@@ -137,8 +139,8 @@ pub(crate) fn interface(sock: &RawSock, bound: u32, peer: u32) -> u32 {
         .unwrap_or(0)
 }
 
-/// Returns a socket's own address: that of the interface through which the socket is bound or
-/// connected, or no MAC address if that interface does not exist.
+/// Returns a socket's own address, with the MAC address of the interface that the socket is bound
+/// to or connected through. The MAC address is zero if that interface does not exist.
 pub(crate) fn local(net: &Net, port: u16, ifindex: u32) -> Address {
     let section = rcu::Read::enter();
     let mac = Device::find(net, ifindex, &section)

@@ -25,8 +25,8 @@ impl Listener for Devices {
             net_state.esp_queues.forget_speed(ifindex);
             return;
         }
-        // A device that is only down may come up again. A connection continues if it does so in
-        // time; until then datagrams are refused.
+        // A device that is down, but not gone, may come up again. A connection continues if the
+        // device comes up in time. Datagrams are refused until then.
         device::tell(net_state, ifindex);
         if event != Event::Gone {
             return;
@@ -34,8 +34,8 @@ impl Listener for Devices {
         note_departure();
         net_state.esp_queues.forget(ifindex);
         net_state.edp_peers.forget(ifindex);
-        // A socket that joins its table later does not find the device, which was unlisted before a
-        // grace period.
+        // The loops miss no socket: one that joins its table later does not find the device, which
+        // was unlisted a grace period ago.
         net_state.esp_listeners.for_each(|sock| {
             if tie(sock) == ifindex {
                 sock.report_error(ENETDOWN);

@@ -3,11 +3,11 @@
 //! PF_ENET: sockets directly on Ethernet.
 //!
 //! The module registers a socket family with two protocols, EDP (datagrams) and ESP (reliable byte
-//! streams and records). The engines in `edp/` and `esp/` take the protocols' decisions, without
-//! memory or clocks. The files here own buffers, locks, timers and wake-ups, and move the bytes.
-//! `rust/` has the unsafe code for that.
+//! streams and records). The engines in `edp/` and `esp/` make the protocols' decisions, and use no
+//! memory or clocks of their own. The files here own buffers, locks, timers and wake-ups, and move
+//! the bytes. `rust/` has the unsafe code for that.
 
-// Clippy takes types that only mark variance for complex ones.
+// Clippy mistakes types that only mark variance for complex types.
 #![allow(clippy::type_complexity)]
 
 use kernel::prelude::*;
@@ -55,13 +55,13 @@ module! {
     alias: ["net-pf-28", "net-pf-2-proto-259-type-1", "net-pf-10-proto-259-type-1"],
 }
 
-// The version of the crates and packages, as `modinfo -F version enet` and
-// `/sys/module/enet/version` print it. `module!` has no field for it.
+// The version of the crates and packages, which `modinfo -F version enet` and
+// `/sys/module/enet/version` print. `module!` has no field for the version.
 modinfo!("version=0.1.0");
 
-/// The module's registrations, dropped in the order of the fields: first no program can create
-/// sockets, then no frame is received, then the connections that outlived their descriptors end,
-/// and last the protocols are unregistered, which waits for their last socket.
+/// The module's registrations, dropped in the order of the fields. First, programs can no longer
+/// create sockets. Second, frames are no longer received. Third, the connections that outlived
+/// their descriptors end. Last, the protocols are unregistered, which waits for their last socket.
 struct Enet {
     _mapped: inet::Registration<mapped::Mapped>,
     _family: FamilyRegistration<family::Enet>,

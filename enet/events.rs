@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events off the fast path: each is counted, and is a trace event of the system `enet`.
+//! Events off the fast path. Each event increments a counter and emits a trace event of the system
+//! `enet`.
 
 use crate::{
     address::Address,
@@ -83,8 +84,8 @@ pub(crate) fn esp_state(sock: &Sock<Esp>, old: u8) {
     trace::esp_set_state(sock, &packet, old, sock.tcp_state());
 }
 
-/// Returns an event's view of `skb`, whose data start with a header, between the socket and its
-/// peer. Everything is parsed again, so that the fast path need not keep it.
+/// Returns the header and the trace record of `skb`, a packet between the socket and its peer. The
+/// header is parsed again, so that the fast path need not keep it.
 fn esp_of_socket(sock: &Sock<Esp>, skb: &Buffer) -> (esp::Header, Packet) {
     let shared = sock.shared();
     let header = esp::Header::parse(skb.head()).unwrap_or(NO_HEADER);
@@ -160,8 +161,8 @@ impl From<esp::DropReason> for DropReason {
     }
 }
 
-/// Reports a packet that is dropped because `sock` does not accept it. The note of `skb` has the
-/// packet's origin.
+/// Reports a packet that is dropped because `sock` does not accept it. The packet's [`Origin`] is
+/// stored in `skb`.
 #[cold]
 #[inline(never)]
 pub(crate) fn esp_drop(sock: &Sock<Esp>, skb: &Buffer, reason: DropReason) {
@@ -172,7 +173,7 @@ pub(crate) fn esp_drop(sock: &Sock<Esp>, skb: &Buffer, reason: DropReason) {
     trace::esp_drop(sock.net(), Some(sock), &packet, reason);
 }
 
-/// Reports a frame of ESP's type that is dropped before it was parsed.
+/// Reports a frame of ESP's Ethernet type that is dropped before its header is parsed.
 #[cold]
 #[inline(never)]
 pub(crate) fn esp_frame_drop(skb: &Buffer, device: &Device, reason: DropReason) {
@@ -186,7 +187,7 @@ pub(crate) fn esp_frame_drop(skb: &Buffer, device: &Device, reason: DropReason) 
     trace::esp_drop::<Esp>(device.net(), None, &packet, reason);
 }
 
-/// Reports a dropped datagram; `header` is its header, if that is complete.
+/// Reports a dropped datagram. `header` is the datagram's header, if it is complete.
 #[cold]
 #[inline(never)]
 pub(crate) fn edp_drop(

@@ -17,11 +17,11 @@ use kernel::sync::Arc;
 static OPERATIONS: Operations<NetState> = Operations::new();
 static SETTINGS: sysctl::Operations<Settings> = sysctl::Operations::new();
 
-// SAFETY: What asks for a namespace's share are socket calls, packet handlers, the listener for
-// devices, files under `/proc/net` and `/proc/sys`, connections and timers. The module's
-// registrations of all but the last two begin after that of `NetState` and end before it, since its
-// field stands behind theirs in `Enet`; `end` ends the connections, and a socket without a
-// connection asks for nothing when it is freed.
+// SAFETY: Socket calls, packet handlers, the device listener, files under `/proc/net` and
+// `/proc/sys`, connections and timers ask for the state of a namespace. In `Enet`, the fields that
+// register the first four stand before the field that registers `NetState`, so these registrations
+// end before that of `NetState`. `end` ends the connections and their timers. A socket without a
+// connection does not ask for the state when it is freed.
 unsafe impl PerNet for NetState {
     fn operations() -> &'static Operations<Self> {
         &OPERATIONS

@@ -21,7 +21,7 @@ const LEAST_ETHERTYPE: u16 = 0x600;
 ///
 /// # Errors
 ///
-/// `EINVAL` for Ethernet types that are equal or are lengths; the log explains it.
+/// `EINVAL` for Ethernet types that are equal or are frame lengths; the log explains the error.
 pub(crate) fn check() -> Result {
     let (edp_type, esp_type) = (edp_type(), esp_type());
     if edp_type == esp_type || edp_type < LEAST_ETHERTYPE || esp_type < LEAST_ETHERTYPE {

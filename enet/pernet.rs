@@ -31,7 +31,7 @@ pub(crate) struct NetState {
     pub(crate) edp_ports: Ports<Edp, LookupLink>,
     /// Capabilities that other hosts reported.
     pub(crate) edp_peers: Peers,
-    /// ESP sockets that own their local port.
+    /// ESP sockets that own a local port.
     pub(crate) esp_ports: Ports<Esp, PortLink>,
     /// Key of the hash that chooses a destination's first port.
     pub(crate) port_secret: Secret,

@@ -18,16 +18,16 @@ use kernel::bitmap::BitmapVec;
 /// Buckets of a table of ports, as a power of two.
 const BITS: u32 = 10;
 
-/// Number of destinations with separate offsets. Destinations with the same number skip each
-/// other's ports.
+/// Number of search offsets. Destinations whose hashes select the same offset skip each other's
+/// ports.
 const DESTINATIONS: usize = 256;
 
 /// The ports of one protocol in one namespace.
 pub(crate) struct Ports<P: Protocol, L: Link> {
-    /// The sockets that own a port, in the bucket of its number.
+    /// The sockets that own a port, hashed by port number.
     pub(crate) sockets: Table<P, L>,
-    /// The ports that are taken. They change together with the table, whose lock is held; this lock
-    /// is a leaf.
+    /// The ports that are taken. They change together with `sockets`, whose lock is taken before
+    /// this one.
     taken: BhLock<Taken>,
 }
 
@@ -35,9 +35,10 @@ pub(crate) struct Ports<P: Protocol, L: Link> {
 struct Taken {
     /// A bit for each port.
     bits: BitmapVec,
-    /// Ports whose owners all took them to connect: further such owners may share them.
+    /// Ports whose owners all took them to connect. Further connecting sockets may share these
+    /// ports.
     shared: BitmapVec,
-    /// By destination: the offset to which the search for a port has advanced.
+    /// By destination hash: the offset to which the search for a port has advanced.
     moved: [u16; DESTINATIONS],
 }
 
@@ -78,13 +79,13 @@ pub(crate) struct Binding {
     ifindex: AtomicU32,
     /// Whether `bind` named the port, which then stays when the socket is disconnected.
     asked_for: AtomicBool,
-    /// Whether the port was released, and is only shown until the socket takes another.
+    /// Whether the port was released. It is still shown until the socket takes another port.
     lapsed: AtomicBool,
 }
 
 impl Binding {
-    /// Returns a binding to a port that the socket does not take itself, as an accepted
-    /// connection's.
+    /// Returns a binding to a port that the socket does not take itself, such as the port of an
+    /// accepted connection.
     pub(crate) fn fixed(port: u16, ifindex: u32) -> Self {
         Binding {
             port: AtomicU16::new(port),
@@ -117,12 +118,12 @@ impl Binding {
         self.port() != 0 && !self.lapsed.load(Relaxed)
     }
 
-    /// Notes that the port was released; the socket is in no table.
+    /// Marks the port as released. The socket is in no table.
     pub(crate) fn lapse(&self) {
         self.lapsed.store(true, Relaxed);
     }
 
-    /// Forgets a released port; the socket is in no table, which is locked.
+    /// Forgets a released port. The socket is in no table, and the table of ports is locked.
     fn clear(&self) {
         self.port.store(0, Relaxed);
         self.ifindex.store(0, Relaxed);
@@ -140,7 +141,7 @@ impl Binding {
         self.ifindex.load(Relaxed)
     }
 
-    /// Returns the claim of `sock`, whose binding this is, on its port.
+    /// Returns the claim of `sock` to its port; `self` is the binding of `sock`.
     fn claim(&self, sock: &RawSock) -> rule::Claim {
         rule::Claim {
             ifindex: match self.ifindex() {
@@ -160,13 +161,13 @@ impl Binding {
     }
 }
 
-/// Takes `port` on interface `ifindex` (0 for all) for a socket that has none; for port 0, a port
-/// that is free on every interface. `binding` belongs to the socket; `of` returns any socket's
-/// binding.
+/// Takes `port` on interface `ifindex` (0 for all) for a socket that has no port. If `port` is 0,
+/// takes a port that is free on every interface. `binding` belongs to the socket; `of` returns any
+/// socket's binding.
 ///
 /// # Errors
 ///
-/// `EADDRINUSE` if the port is taken, or none is free; `EINVAL` if the socket has one.
+/// `EADDRINUSE` if `port` is taken or no port is free, `EINVAL` if the socket has a port.
 pub(crate) fn take<P: Protocol, L: Link>(
     ports: &Ports<P, L>,
     sock: &Sock<P>,
@@ -205,14 +206,16 @@ pub(crate) fn take<P: Protocol, L: Link>(
     Ok(())
 }
 
-/// Takes a port on all interfaces for a socket that has none and connects to the destination with
-/// `hash`: the first in the destination's order for which `connect` succeeds. Such sockets can
-/// share a port, as long as `connect` reports that the whole connection is new.
+/// Takes a port on all interfaces for a socket that has none and is connecting to the destination
+/// with `hash`. Tries the ports in the destination's order and takes the first for which `connect`
+/// succeeds. Connecting sockets can share a port as long as `connect` finds no connection with the
+/// same port and destination.
 ///
 /// # Errors
 ///
-/// `EADDRNOTAVAIL` if no port is available, `EINVAL` if the socket has one; and the errors of
-/// `connect`, except `EEXIST`, by which it reports that the port has that connection already.
+/// `EADDRNOTAVAIL` if no port is available, `EINVAL` if the socket has a port, and the errors of
+/// `connect`. If `connect` returns `EEXIST`, the port has a connection with the destination
+/// already, and the next port is tried.
 pub(crate) fn take_to_connect<P: Protocol, L: Link>(
     ports: &Ports<P, L>,
     sock: &Sock<P>,
@@ -252,8 +255,9 @@ pub(crate) fn take_to_connect<P: Protocol, L: Link>(
     Err(EADDRNOTAVAIL)
 }
 
-/// Calls `listen` to make a socket that has a port a listener, unless another socket requires the
-/// port for itself. Sockets may agree to share a port to be bound, but not to listen.
+/// Calls `listen`, which makes a socket that has a port a listener, unless the claim of another
+/// socket to the port conflicts. Bound sockets may agree to share a port; a listener's port is
+/// never shared.
 ///
 /// # Errors
 ///
@@ -284,7 +288,7 @@ pub(crate) fn listen<P: Protocol, L: Link>(
 ///
 /// # Errors
 ///
-/// `EACCES` if it may not.
+/// `EACCES` if the task may not bind to `port`.
 pub(crate) fn allowed(sock: &RawSock, port: u16) -> Result {
     if port == 0 || sock.may_bind(port) {
         Ok(())
@@ -293,7 +297,7 @@ pub(crate) fn allowed(sock: &RawSock, port: u16) -> Result {
     }
 }
 
-/// Releases the socket's port, if it has one. The binding keeps its number.
+/// Releases the socket's port, if it has one. The binding keeps the port number.
 pub(crate) fn give_back<P: Protocol, L: Link>(
     ports: &Ports<P, L>,
     sock: &Sock<P>,
@@ -303,8 +307,9 @@ pub(crate) fn give_back<P: Protocol, L: Link>(
     release(ports, &ports.sockets.lock(), sock, binding, of);
 }
 
-/// Releases the socket's port, if it has one, and lets the socket take another. Both happen with
-/// the table locked: a socket that had taken a port in between would be in the table without one.
+/// Releases the socket's port, if it has one, and lets the socket take another. The table stays
+/// locked for both steps. Otherwise the socket could take a port in between, and would then be in
+/// the table without a port.
 pub(crate) fn forget<P: Protocol, L: Link>(
     ports: &Ports<P, L>,
     sock: &Sock<P>,

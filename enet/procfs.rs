@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A namespace's files: `/proc/net/edp` and `/proc/net/esp` list its sockets, `/proc/net/enet` its
-//! counters, and others mapped sockets.
+//! A namespace's files: `/proc/net/edp` and `/proc/net/esp` list sockets, `/proc/net/enet` lists
+//! counters, and the files in `mapped::procfs` list mapped sockets' carriers and rules.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -29,8 +29,8 @@ pub(crate) struct EspFile;
 /// `/proc/net/enet`.
 pub(crate) struct EnetFile;
 
-/// The files of a namespace. They are registered after [`NetState`], which they show, so that it is
-/// complete when a program opens a file.
+/// The files of a namespace. They are registered after [`NetState`], which they show, so that the
+/// state is complete when a program opens a file.
 pub(crate) struct Files;
 
 static FILES: Operations<Files> = Operations::new();
@@ -60,7 +60,8 @@ fn heading(out: &mut Output) -> Result<(), Full> {
     ))
 }
 
-/// Formats an address as the tools do: `02:00:00:00:00:01%2:2805`, with the interface's index.
+/// Formats an address in the form that the tools use, with the interface's index:
+/// `02:00:00:00:00:01%2:2805`.
 struct Named(Address);
 
 impl fmt::Display for Named {

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// For a received ESP frame: the sender, and the checksum's mask if it has one.
+/// For a received ESP frame: the sender, and the mask of the checksum if the frame has one.
 #[derive(Clone, Copy)]
 pub(crate) struct Masked {
     pub(crate) peer: Address,
@@ -66,7 +66,8 @@ pub(crate) struct TxCb {
     pub(crate) count: u16,
     /// Payload bytes of each packet except the last.
     pub(crate) size: u16,
-    /// TXS if the first packet was sent with it, TXF if the last was; 0 before that.
+    /// `TXS` if the first packet was sent with that flag, `TXF` if the last packet was; 0 before
+    /// they are sent.
     pub(crate) flags: u8,
     /// Acknowledged bytes at the start of the buffer.
     pub(crate) done: u32,
@@ -86,7 +87,7 @@ impl TxCb {
         self.done.saturating_add(bytes) as usize
     }
 
-    /// Removes the first `count` packets, which are acknowledged and not all.
+    /// Removes the first `count` packets, which are acknowledged. At least one packet remains.
     #[inline]
     pub(crate) fn acknowledge(&mut self, count: u16) {
         self.done = self.offset(count) as u32;
@@ -133,7 +134,8 @@ impl Sequenced for TxCb {
 pub(crate) struct Unread {
     /// Offset of the first byte.
     pub(crate) start: u32,
-    /// Offset of the end of these bytes; bytes after it do not belong to the stream.
+    /// Offset of the end of these bytes. Bytes of the buffer after `end` do not belong to the
+    /// stream.
     pub(crate) end: u32,
 }
 
@@ -155,7 +157,7 @@ impl Unread {
     }
 }
 
-/// As [`Unread`], in a queue of records: bytes of one record.
+/// Like [`Unread`], but in a queue of records: the bytes belong to one record.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) bytes: Unread,

@@ -47,9 +47,9 @@ statistics! {
     EspOutCookies,
     /// Connections created from answers to cookies.
     EspInCookies,
-    /// Acknowledgements that had to wait for their turn.
+    /// Acknowledgements that had to wait for their turn in the ACK queue.
     EspAckQueueWaited,
-    /// Times that a turn was taken from a silent holder.
+    /// Turns of the ACK queue that were taken from a silent holder.
     EspAckQueueOverrun,
     /// Sent to a group, to another host, or by a group.
     EspInNotOurs,

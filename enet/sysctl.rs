@@ -2,10 +2,10 @@
 
 //! `/proc/sys/esp/`: the settings of each network namespace.
 //!
-//! The four numbers of the window are checked and stored together in one word. Writers on several
-//! processors therefore cannot combine into a set that none of them would have been allowed to
-//! write, and a packet never sees half of a change. The times are independent words. A counter of
-//! changes tells connections when to read the settings again.
+//! The four numbers of the window are checked and stored together in one word. Concurrent writers
+//! therefore cannot produce a combination that the check would refuse, and packet processing never
+//! sees half of a change. Each time is an independent word. A counter of changes tells connections
+//! when to read the settings again.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -29,7 +29,8 @@ const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
 /// Microseconds: at least twice the delay of an acknowledgement that waits for data, and at most a
 /// second.
 const RETRANSMISSION_TIME_MIN: RangeInclusive<u32> = 2_000..=1_000_000;
-/// A value of `checksum`: the link speed of a connection's device decides.
+/// A value of `checksum`: the link speed of a connection's device decides whether it asks for
+/// checksums.
 const BY_SPEED: u32 = 2;
 /// Mbit/s. From this speed on, 16-bit sequence numbers wrap within less than 80 ms, and a frame may
 /// be delayed for longer.
@@ -52,7 +53,8 @@ pub(crate) struct Settings {
 
 /// The settings that packet processing reads.
 pub(crate) struct Live {
-    /// Incremented after every change of the settings. Starts at 1, as [`Seen`] 0 stands for none.
+    /// Incremented after every change of the settings. Starts at 1 because [`Seen`] 0 stands for no
+    /// change.
     changes: AtomicU32,
     window: AtomicU64,
     /// The setting `round_trip_time`, microseconds.
@@ -67,12 +69,13 @@ pub(crate) struct Live {
     selective: AtomicU32,
 }
 
-/// The change of [`Live`] that a connection has seen last; 0 for none.
+/// The value of `changes` in [`Live`] that a connection has seen last; 0 if it has seen none.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Seen(u32);
 
 impl Live {
-    /// Returns the engine's parameters if they changed since `seen`. Callable in any context.
+    /// Returns the engine's parameters, and updates `seen`, if a setting changed since `seen`.
+    /// Callable in any context.
     #[inline]
     pub(crate) fn news(&self, seen: &mut Seen) -> Option<esp::Config> {
         let now = Seen(self.changes.load(Acquire));
@@ -83,7 +86,7 @@ impl Live {
         Some(self.config())
     }
 
-    /// Returns the numbers that bound each other, all from one write.
+    /// Returns the numbers that bound each other, all from the same write.
     fn window(&self) -> Window {
         Window::from_bits(self.window.load(Relaxed))
     }
@@ -106,7 +109,8 @@ impl Live {
 /// The setting of a file.
 #[derive(Clone, Copy)]
 pub(crate) enum Setting {
-    /// The window. Writing it stops granting: the largest size becomes the same.
+    /// The window. Writing it also sets `burst_length_max` to the same number, which stops
+    /// granting.
     BurstLength,
     /// One of the numbers that bound each other.
     Packets(fn(&mut Window) -> &mut u16),
@@ -223,14 +227,14 @@ impl Settings {
     }
 
     /// Applies the buffer sizes, if they were set, to a socket that no other context can reach yet:
-    /// a new one, or a listener's child unless the user set the listener's.
+    /// a new socket, or a listener's child if the user did not set the listener's buffer sizes.
     pub(crate) fn limit_buffers(&self, sock: &RawSock) {
         let set = |buffer: &AtomicU32| Some(buffer.load(Relaxed)).filter(|&bytes| bytes != 0);
         sock.set_limits(set(&self.send_buffer), set(&self.receive_buffer));
     }
 
-    /// Raises the limit of the send buffer to `bytes` if it is less, unless it was set by the file
-    /// or by the socket's user. `net.core.wmem_max` bounds it.
+    /// Raises the limit of the send buffer to `bytes` if the limit is less, unless the settings or
+    /// the socket's user have set it. `net.core.wmem_max` bounds `bytes`.
     pub(crate) fn grow_send_buffer(&self, sock: &RawSock, bytes: u32) {
         let bytes = bytes.min(Limits::most().send);
         if self.send_buffer.load(Relaxed) == 0 && sock.send_limit() < bytes {
@@ -238,8 +242,8 @@ impl Settings {
         }
     }
 
-    /// Raises the limit of the receive buffer as [`grow_send_buffer`](Self::grow_send_buffer);
-    /// `net.core.rmem_max` bounds it.
+    /// Raises the limit of the receive buffer like [`grow_send_buffer`](Self::grow_send_buffer),
+    /// but `net.core.rmem_max` bounds `bytes`.
     pub(crate) fn grow_receive_buffer(&self, sock: &RawSock, bytes: u32) {
         let bytes = bytes.min(Limits::most().receive);
         if self.receive_buffer.load(Relaxed) == 0 && sock.receive_limit() < bytes {

@@ -2,18 +2,18 @@
 
 //! Numbers of the user interface, the same as in `af_enet.h`.
 
-/// Protocol number of `AF_INET` and `AF_INET6` for streams that act as TCP's. Of the numbers above
-/// IP's 255, the kernel uses 256 and 262, and accepts up to 262.
+/// Protocol number of `AF_INET` and `AF_INET6` for streams that behave like TCP's. Protocol numbers
+/// on the wire end at 255; above them, the kernel uses 256 and 262, and accepts up to 262.
 pub(crate) const IPPROTO_ENET: u16 = 259;
 /// Level of socket options of both protocols: "EP" in ASCII.
 pub(crate) const SOL_EP: i32 = 0x4550;
-/// The level in the first header of 2006; Linux has since given the number to another protocol.
+/// The level in the first C header, of 2006. Linux has since given this number to another protocol.
 const SOL_EP_2006: i32 = 285;
 /// Control message of the level [`SOL_EP`]: a report from the error queue.
 pub(crate) const EP_RECVERR: i32 = 3;
 
-/// Option of the level [`SOL_EP`], numbered as `SO_ZEROCOPY`, which the kernel refuses on sockets
-/// of other families.
+/// Option of the level [`SOL_EP`]. It has the number of `SO_ZEROCOPY`, which the kernel refuses on
+/// sockets of this family.
 pub(crate) const EP_SO_ZEROCOPY: i32 = 60;
 
 /// Returns whether `level` is the level of both protocols' options.

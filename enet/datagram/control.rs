@@ -20,11 +20,11 @@ use crate::{
     statistics::Statistic,
 };
 
-/// Handles a message for port 0, whose header is removed.
+/// Handles a message for port 0. The header is removed from `skb`.
 ///
 /// # Errors
 ///
-/// The message with the reason, if it is not accepted.
+/// The message and the reason, if the message is not accepted.
 #[cold]
 #[inline(never)]
 pub(super) fn receive(
@@ -138,8 +138,8 @@ pub(crate) fn ask(device: &Device, nonce: Nonce, to: Mac, net_state: &NetState) 
     }
 }
 
-/// Allocates a buffer with `header` and room for the message of the length that the header states,
-/// if that fits a frame of `device`.
+/// Allocates a buffer with `header` and room for a message of the length that `header` states, if
+/// such a message fits a frame of `device`.
 fn message(device: &Device, header: &Header) -> Result<Skb, DropReason> {
     if u32::from(header.len) > wire::mtu(device.mtu(), header.has_checksum) {
         return Err(DropReason::Malformed);

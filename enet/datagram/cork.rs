@@ -25,7 +25,7 @@ pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
     } else {
         Ok(())
     };
-    // Several sends share a buffer, so each completion reports a copy.
+    // Several sends share a buffer, so the completion of each zero-copy send reports a copy.
     msg.note_copy();
     let result = begun.and_then(|()| {
         append(sock, pending, msg, len)?;
@@ -47,7 +47,7 @@ pub(super) fn no_more(sock: &Sock<Edp>) {
     if sock.shared().corked.load(Relaxed) {
         let mut guard = sock.lock();
         let pending = guard.locked().state;
-        // No call waits here for an error.
+        // Ignored because no call waits here for an error.
         let _ = push(sock, pending);
         sock.shared().corked.store(false, Relaxed);
     }
@@ -69,8 +69,8 @@ fn append(
     pending.skb.put_from(msg, len)
 }
 
-/// Allocates an empty datagram with room for the largest one, for the destination of the call that
-/// begins the datagram.
+/// Allocates an empty datagram for the destination of `msg`, the call that begins the datagram. The
+/// buffer has room for the largest datagram.
 fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<Pending> {
     let mut to = Edp::destination(sock, msg)?;
     let with_checksum = sock.shared().sums.load(Relaxed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transmission of EDP datagrams, and their local port.
+//! Transmission of EDP datagrams, and the local port that they are sent from.
 
 use super::{control, sock::Edp};
 use crate::net::errno::prelude::*;
@@ -31,8 +31,8 @@ pub(super) fn fits(device: &Device, len: usize, with_checksum: bool) -> Result {
 }
 
 /// Checks that the peer accepts `len` bytes of payload, and a checksum if `with_checksum`. Lengths
-/// that every host accepts pass at once. If the peer's limit is not known, a query is sent to the
-/// peer, and the datagram is sent without waiting for the answer.
+/// that every host accepts pass without a look-up. If the peer's limit is not known, a query is
+/// sent to the peer, and the datagram is sent without waiting for the answer.
 ///
 /// # Errors
 ///
@@ -48,7 +48,7 @@ pub(super) fn fits_peer(device: &Device, to: &Address, len: usize, with_checksum
 
 #[inline(never)]
 fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
-    // Datagrams within this host are limited by the device alone.
+    // Only the device limits datagrams within this host.
     if to.mac == device.address() {
         return Ok(());
     }
@@ -76,17 +76,16 @@ pub(super) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
     })
 }
 
-/// The number of times that a datagram gets a port while other threads dissolve the socket's
-/// association.
+/// Number of attempts to bind a datagram's socket to a port while other threads release each port.
 const BINDINGS: usize = 16;
 
 impl Edp {
-    /// Returns the local port, a free one for a socket that has none. It is never 0, the control
-    /// port, even if another thread releases the port at the same time.
+    /// Returns the local port; a socket without a port takes a free one first. Never returns 0, the
+    /// control port, even if another thread releases the port at the same time.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if no port is free, or if other threads release each.
+    /// `EAGAIN` if no port is free, or if other threads release each port that the socket takes.
     #[inline]
     pub(super) fn own_port(sock: &Sock<Self>) -> Result<u16> {
         match sock.shared().binding.port() {
@@ -125,7 +124,7 @@ impl Edp {
         )
     }
 
-    /// Releases the port, which the socket does not have any more.
+    /// Releases the port; the socket has none afterwards.
     pub(super) fn give_port_back(sock: &Sock<Self>) {
         ports::forget(
             &NetState::of(sock.net()).edp_ports,
@@ -135,7 +134,7 @@ impl Edp {
         );
     }
 
-    /// Returns the destination of a datagram: the address of the call, or the peer.
+    /// Returns the destination of a datagram: the address that the call passed, or else the peer.
     pub(super) fn destination(sock: &Sock<Self>, msg: &Message<'_>) -> Result<Address> {
         match msg.name() {
             Some(name) => Address::parse(name),
@@ -143,9 +142,9 @@ impl Edp {
         }
     }
 
-    /// Returns the device that leads to `to`, whose interface it sets. The device is valid during
-    /// the read section; a call that sleeps must look again, so that the device can be removed. The
-    /// socket has a port afterwards.
+    /// Returns the device that leads to `to`, and sets the interface of `to`. The device is valid
+    /// during the read section. A call that sleeps ends the section, so that the device can be
+    /// removed, and looks the device up again. The socket has a port afterwards.
     pub(super) fn way<'a>(
         sock: &Sock<Self>,
         to: &mut Address,
@@ -203,7 +202,8 @@ impl Edp {
         let (mut to, with_checksum, headroom) = Self::prepare(sock, msg, len)?;
         let cookie = msg.cookie(sock)?;
         let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
-        // The calls below may sleep: for buffer space, and for the user's memory.
+        // The calls below may sleep until there is buffer space, and while they copy from user
+        // memory.
         let room = edp::wire::HEADER_LEN + len + checksum_len(with_checksum);
         let mut skb = sock.alloc_send(headroom, room, nonblocking)?;
         if !skb.put(&Self::header(sock, &to, len, with_checksum)?.emit()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Answers of other hosts to queries, and the rate limit of answers to theirs, per network
-//! namespace and in bounded memory.
+//! The answers of other hosts to this host's queries, and the rate limit of this host's answers to
+//! theirs: per network namespace, in bounded memory.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -28,7 +28,7 @@ const BUCKETS: usize = 64;
 pub(crate) struct Peers {
     /// Key of the hash that chooses a peer's bucket.
     secret: Secret,
-    /// The peers, by bucket; the lock is a leaf.
+    /// The peers, by bucket. No other lock is taken with this one held.
     buckets: BhLock<KVec<Bucket>>,
     /// The time at which the next answer would be due at the steady rate.
     answers: AtomicU64,
@@ -52,8 +52,8 @@ impl Peers {
         })
     }
 
-    /// Calls `f` with the bucket of the host with address `mac` behind device `ifindex`, the host
-    /// and the time.
+    /// Calls `f` with the bucket of the host with address `mac` behind device `ifindex`, with the
+    /// host and with the current time.
     fn with<R>(
         &self,
         mac: Mac,
@@ -86,8 +86,8 @@ impl Peers {
         .unwrap_or(Known::Nothing)
     }
 
-    /// Stores the answer that came from address `source` through `device`. Returns `false` if there
-    /// was no such query.
+    /// Stores the answer that came from address `source` through `device`. Returns `false` if no
+    /// such query was sent.
     pub(super) fn answer(
         &self,
         source: Mac,

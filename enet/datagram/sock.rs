@@ -38,14 +38,14 @@ pub(crate) struct Shared {
     pub(super) device: DeviceGeneration,
     /// Whether sent datagrams have a checksum (`EDP_SO_CHECKSUM`).
     pub(super) sums: AtomicBool,
-    /// Whether this is an EZDP socket: the payload of every send call is not copied, and stays in
-    /// place until it is sent.
+    /// Whether this is an EZDP socket: send calls do not copy the payload, which stays in place
+    /// until it is sent.
     pub(super) always_in_place: bool,
 }
 
 impl Shared {
     /// Returns how well a datagram for `port` from `source` and device `ifindex` matches: `None` if
-    /// it is not for the socket, and larger values for more specific sockets.
+    /// the datagram is not for this socket, and larger values for more specific sockets.
     #[inline]
     pub(super) fn fitness(
         &self,
@@ -79,7 +79,7 @@ pub(crate) struct Pending {
     pub(super) room: usize,
 }
 
-/// Returns the interface that a socket is tied to; 0 if to none.
+/// Returns the interface that a socket is tied to; 0 if it is tied to none.
 pub(crate) fn tie(sock: &Sock<Edp>) -> u32 {
     let shared = sock.shared();
     let peer = shared.peer.get().map_or(INTERFACE_ANY, |peer| peer.ifindex);

@@ -102,7 +102,7 @@ impl Operations for Edp {
         let mut peer = Address::parse(address)?;
         peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
         let _guard = sock.lock();
-        // One read section has the check of the device and the change of the peer, so that the
+        // The check of the device and the change of the peer are in one read section, so that the
         // removal of the device finds the socket.
         let section = rcu::Read::enter();
         usable(Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?)?;
@@ -145,8 +145,8 @@ impl Operations for Edp {
         let mut guard = call.lock();
         guard.locked().add_shutdown(halves);
         call.state_change();
-        // Without a peer `shutdown` fails, but still ends the directions and wakes sleeping calls:
-        // it serves to get a thread out of a call.
+        // Without a peer, `shutdown` fails, but it still ends the directions and wakes sleeping
+        // calls. Programs use it to get a thread out of a call.
         call.shared().peer.get().map(drop).ok_or(ENOTCONN)
     }
 

@@ -26,7 +26,7 @@ pub(super) fn is_wanted(sock: &Sock<Edp>, msg: &Message<'_>) -> bool {
     (always || msg.asks_in_place()) && msg.may_stay_in_place(sock)
 }
 
-/// Sends a datagram in place. If it spans more pages than a buffer can refer to, it is copied.
+/// Sends a datagram in place. A payload that spans more pages than a buffer can refer to is copied.
 pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
     let (to, with_checksum, headroom) = Edp::prepare(sock, msg, len)?;
     let datagram = Datagram {
@@ -42,7 +42,8 @@ pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
         HEADER_LEN + checksum_len(with_checksum),
         nonblocking,
     )?;
-    // A call that fails returns its notification's number, so numbers are taken under the lock.
+    // A call that fails gives back the number of its notification, so numbers are taken with the
+    // socket locked.
     let _guard = sock.lock();
     msg.begin_in_place(sock, len, None)?;
     let result = datagram.fill(sock, skb, msg).and_then(|mut skb| {
@@ -58,7 +59,7 @@ pub(super) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
 }
 
 impl Datagram {
-    /// Returns the whole datagram: in `skb`, or in a buffer with a copy of the payload.
+    /// Returns the whole datagram: in `skb`, or in another buffer with a copy of the payload.
     fn fill(&self, sock: &Sock<Edp>, mut skb: Skb, msg: &mut Message<'_>) -> Result<Skb> {
         let header = Edp::header(sock, &self.to, self.len, self.with_checksum)?.emit();
         if !skb.put(&header) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The protocol that carries each mapped socket's connection, and why.
+//! The protocol that carries the connection of each mapped socket, and the reason for it.
 //!
 //! TCP's tables lack this information, so it is kept here by the descriptor's inode, from the
 //! decision until the descriptor is closed or disconnected.
@@ -19,7 +19,7 @@ use kernel::{
 pub(super) enum Carrier {
     /// ESP, between the local and the peer's end.
     Esp(esp::InternetEnd, esp::InternetEnd),
-    /// TCP, whose tables have the ends, for the reason that is counted.
+    /// TCP, for the reason that this statistic counts. TCP's tables have the ends.
     Tcp(Statistic),
     /// TCP, as the peer has chosen.
     TcpByPeer,
@@ -63,7 +63,8 @@ impl Connections {
         Ok(Connections(tree))
     }
 
-    /// Stores the carrier of a descriptor's connection; without memory the table lacks it.
+    /// Stores the carrier of a descriptor's connection. If the allocation fails, the table lacks
+    /// the connection.
     pub(super) fn note(&self, inode: u64, carrier: Carrier) {
         let Ok(node) = RBTreeNode::new(inode, carrier, GFP_KERNEL_ACCOUNT) else {
             return;

@@ -4,8 +4,8 @@
 //!
 //! ESP is tried if the peer is on the local Ethernet and has reported that it accepts mapped
 //! connections. Until the choice is certain, neither protocol serves calls: the program is still
-//! connecting. If the peer refuses ESP, or does not answer for some round trips, TCP's SYN is sent
-//! by the first call that comes: `connect`, `poll`, or another call that waits for the connection.
+//! connecting. If the peer refuses ESP, or does not answer for some round trips, the next call on
+//! the socket sends TCP's SYN: `connect`, `poll`, or another call that waits for the connection.
 
 use super::{
     carriers::Carrier,
@@ -47,7 +47,7 @@ struct Plan {
     ends: esp::Mapped,
 }
 
-/// A query that is sent at the end of `connect`, which it must not delay.
+/// A query that is sent at the end of `connect`, so that it does not delay `connect`.
 struct Query {
     to: Address,
     nonce: Nonce,
@@ -67,7 +67,7 @@ impl Query {
 ///
 /// # Errors
 ///
-/// The statistic of the reason why not.
+/// The statistic that counts the reason against ESP.
 fn plan<M: Mapped>(
     call: &StreamCall<'_, M>,
     name: &[u8],
@@ -142,8 +142,8 @@ pub(super) fn connect<M: Mapped>(
     if let Some(companion) = call.companion() {
         M::look_at_listener(call, companion);
         match companion.record.phase() {
-            // `io_uring` polls, then connects again, and takes only EINPROGRESS for an attempt that
-            // continues.
+            // `io_uring` polls, then calls `connect` again, and takes only `EINPROGRESS` for an
+            // attempt that continues.
             Phase::Tcp
                 if is_connecting(call.sock().tcp_state()) && companion.record.take_switch() =>
             {
@@ -167,10 +167,11 @@ pub(super) fn connect<M: Mapped>(
     let net = call.sock().net();
     let net_state = NetState::of(net);
     let connected = match attempted {
-        // The program has chosen a port that has such a connection already.
+        // The program has chosen a port that already has a connection with this destination.
         Ok(Some(error)) => Err(error),
         Ok(None) => {
-            // As in TCP, even if the answer has already arrived.
+            // As in TCP, a nonblocking call does not succeed even if the answer has already
+            // arrived.
             if nonblocking {
                 Err(EINPROGRESS)
             } else {
@@ -190,11 +191,11 @@ pub(super) fn connect<M: Mapped>(
     connected
 }
 
-/// Sends ESP's SYN. `Some` is the error that `connect` returns.
+/// Sends ESP's SYN. Returns `Some` with the error if `connect` is to fail.
 ///
 /// # Errors
 ///
-/// The statistic of the reason why TCP's SYN is to be sent instead.
+/// The statistic that counts the reason for sending TCP's SYN instead.
 fn attempt<M: Mapped>(
     call: &StreamCall<'_, M>,
     name: &[u8],
@@ -250,8 +251,8 @@ fn attempt<M: Mapped>(
 }
 
 /// Returns whether the connection of `plan` from port `own` is open already. ESP looks up
-/// connections by ports and Ethernet addresses, so the connection found may be another one: between
-/// other IP addresses, or not mapped.
+/// connections by ports and Ethernet addresses, so the connection found may not be that of `plan`:
+/// it may be between other IP addresses, or not mapped.
 #[cold]
 fn has_connection(net_state: &NetState, own: u16, plan: &Plan) -> bool {
     softirq::disabled(|softirq| {
@@ -264,7 +265,7 @@ fn has_connection(net_state: &NetState, own: u16, plan: &Plan) -> bool {
         };
         let mut guard = other.lock_bh(softirq);
         let Some(esp) = guard.locked() else {
-            // A call owns it, and may be opening it.
+            // A call owns the socket, and may be opening the connection.
             return true;
         };
         let ends = esp.state.mapped;
@@ -272,7 +273,8 @@ fn has_connection(net_state: &NetState, own: u16, plan: &Plan) -> bool {
     })
 }
 
-/// Waits for the connection, as `connect` does; returns `pending` if it may not wait.
+/// Waits for the connection on behalf of `connect`. Returns `pending` if the call may not wait, or
+/// if the timeout expires.
 fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error) -> Result {
     let companion = call.companion().ok_or(EINVAL)?;
     let timeout = call.sock().send_timeout(nonblocking);
@@ -297,7 +299,7 @@ fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error
     }
 }
 
-/// Examines the attempt's state, and decides if possible.
+/// Examines the state of the attempt to connect, and chooses the protocol if possible.
 #[cold]
 pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
     let Some(companion) = call.companion() else {
@@ -331,8 +333,8 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
             return Backend::Companion;
         }
         Err(EALREADY | EINPROGRESS) => return Backend::Pending,
-        // The peer has reset an open connection: the program gets the error, and TCP opens no other
-        // connection.
+        // The peer has reset an open connection. The program gets the error, and TCP does not open
+        // a connection instead.
         Err(ECONNRESET) => {
             end_attempt(call, record, &mut attempt, ECONNRESET);
             call.report_error(ECONNRESET);
@@ -348,7 +350,7 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
     call.set_asked(false);
     if let Some(attempt) = &*attempt {
         if reason == Statistic::MappedTcpSilent {
-            // The peer may have unloaded the module: query it before the next attempt.
+            // The peer may have unloaded the module, so it is queried before the next attempt.
             net_state.edp_peers.doubt(&attempt.to);
         }
         net_state.mapped_refusals.add(&attempt.to);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Destinations that refused a mapped connection over ESP: for some time, connections to them use
-//! TCP at once.
+//! Destinations that refused a mapped connection over ESP. For some time, connections to these
+//! destinations use TCP without trying ESP.
 //!
 //! The table has a fixed size: a new destination replaces one with the same index.
 
@@ -16,8 +16,8 @@ const PLACES: usize = 256;
 /// Lifetime of an entry, nanoseconds.
 const LASTS: u64 = 10_000_000_000;
 
-/// The bits of an entry that identify its destination. The others are the end of its lifetime, in
-/// units of 2^20 nanoseconds.
+/// The bits of an entry that identify its destination. The other bits are the end of the entry's
+/// lifetime, in units of 2^20 nanoseconds.
 const TAG: u64 = (1 << 20) - 1;
 
 /// The destinations of a namespace.
@@ -51,8 +51,8 @@ impl Refusals {
         }
     }
 
-    /// Returns whether `to` has refused recently. Another destination with the same hash counts,
-    /// too, which is rare.
+    /// Returns whether `to` has refused recently. In rare cases another destination with the same
+    /// hash has refused.
     pub(super) fn contains(&self, to: &Address) -> bool {
         self.place(to).is_some_and(|(place, tag)| {
             let word = place.load(Relaxed);

@@ -71,8 +71,8 @@ impl Streams for Mapped {
         let result = match call.companion() {
             None => call.connect(address, nonblocking),
             Some(companion) => {
-                // The phase is read with the decision locked, as TCP's SYN may replace ESP's until
-                // then.
+                // The phase is read with the decision locked because TCP's SYN may replace ESP's
+                // until then.
                 let mut attempt = companion.record.decide();
                 if is_taken(companion) {
                     disconnect(call, companion, &mut attempt)
@@ -92,7 +92,8 @@ impl Streams for Mapped {
 
     fn listen(call: &Call<'_>, backlog: u32) -> Result {
         {
-            // An attempt to connect is over, or fails because TCP listens before it begins.
+            // With the decision locked, an attempt to connect is either over, or begins later and
+            // fails because TCP listens.
             let companion = call.companion();
             let _decision = companion.map(|companion| companion.record.decide());
             if companion.is_some_and(is_taken) {
@@ -125,10 +126,10 @@ impl Streams for Mapped {
             // calls fails.
             return disconnect(call, companion, &mut attempt);
         }
-        // Only TCP listens, too, if the companion was not created for this listener: the socket has
-        // tried to connect, or has listened on another address before. A `shutdown` that has
-        // already ended TCP's listener may have come before the companion existed; a later one
-        // waits for the decision and stops the companion.
+        // Only TCP listens, too, if the companion was not created for this listener because the
+        // socket has tried to connect, or has listened on another address before. A `shutdown` may
+        // have ended TCP's listener before the companion existed. A later `shutdown` waits for the
+        // decision lock and stops the companion.
         let own = call.own_end();
         let front = companion.sock().shared().front.as_ref();
         if front.is_none_or(|front| front.own != own)
@@ -154,7 +155,7 @@ impl Streams for Mapped {
             if let Some(companion) = companion {
                 Self::look_at_listener(call, companion);
             }
-            // Alternate which of the two is asked first, so that neither starves the other.
+            // TCP and ESP are asked first in alternation, so that neither starves the other.
             let tcp_first = companion.is_none_or(|companion| companion.record.take_turn());
             for tcp in [tcp_first, !tcp_first] {
                 if tcp {
@@ -276,7 +277,8 @@ impl Streams for Mapped {
         if companion.record.phase() != Phase::Listening || is_listener(call) {
             return;
         }
-        // `listen` may have been called again.
+        // The check is repeated with the decision locked because `listen` may have been called
+        // again.
         let _decision = companion.record.decide();
         if companion.record.phase() == Phase::Listening && !is_listener(call) {
             socket::stop_as_companion(companion.sock());
@@ -286,7 +288,7 @@ impl Streams for Mapped {
     }
 }
 
-/// Returns whether TCP's socket listens, and ESP may listen as its companion.
+/// Returns whether TCP's socket listens, and an ESP companion may listen with it.
 fn is_listener(call: &Call<'_>) -> bool {
     call.sock().tcp_state() == TcpState::Listen as u8 && !call.needs_tcp()
 }
@@ -304,7 +306,7 @@ fn give_up(attempt: &mut Option<Attempt>) {
     }
 }
 
-/// Ends the companion's connection or attempt; the decision is locked.
+/// Ends the companion's connection or attempt to connect. The decision is locked.
 fn disconnect<'a>(
     call: &Call<'a>,
     companion: &'a Companion<Mapped>,
@@ -313,14 +315,15 @@ fn disconnect<'a>(
     const NOTHING: [u8; 16] = [0; 16];
     give_up(attempt);
     let result = Esp::connect(&call.on(companion), &NOTHING, true);
-    // Before a call that does not lock the decision can find that TCP has the connection.
+    // Cleared first: once the phase has changed, a call that does not lock the decision can find
+    // that TCP has the connection.
     call.set_served(false);
     companion.record.set_phase(Phase::Tcp);
     call.set_asked(false);
     result
 }
 
-/// Returns the companion, if it is a listener's.
+/// Returns the companion, if it belongs to a listener.
 fn listening_companion<'a>(call: &Call<'a>) -> Option<&'a Companion<Mapped>> {
     let companion = call.companion();
     companion.filter(|companion| companion.sock().shared().front.is_some())
@@ -335,7 +338,7 @@ fn accept_of_esp(
     if companion.sock().shared().unread.count() == 0 {
         return Ok(false);
     }
-    // Steps that can fail come first, as far as possible.
+    // As far as possible, steps that can fail come before the connection is taken.
     let record = Record::new(true)?;
     let Some(child) = socket::take_child(companion.sock()) else {
         return Ok(false);

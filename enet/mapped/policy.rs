@@ -2,9 +2,9 @@
 
 //! The peers and server ports for which mapped sockets may use ESP, by control group.
 //!
-//! The rules of a group apply to sockets that its processes created; those of group 0 apply to the
-//! whole namespace. A rule that denies overrides all that allow. If a group has rules that allow,
-//! one of them must match.
+//! The rules of a group apply to sockets that its processes created; the rules of group 0 apply to
+//! the whole namespace. A deny rule overrides all allow rules. If a group has allow rules, one of
+//! them must match.
 
 use crate::net::errno::prelude::*;
 use crate::net::{bh_lock::BhLock, sock::RawSock};
@@ -21,7 +21,7 @@ pub(super) struct Rule {
     group: u64,
     allows: bool,
     network: Ipv4Addr,
-    /// Number of leading bits of the network that count.
+    /// Number of leading bits of `network` that are compared.
     bits: u8,
     /// Server ports.
     ports: RangeInclusive<u16>,
@@ -106,8 +106,8 @@ impl Rules {
     ///
     /// `ENOSPC`, `ENOMEM`.
     pub(super) fn add(&self, rule: Rule) -> Result {
-        // The first rule allocates space for all, so that nothing is allocated under the lock
-        // later.
+        // The first rule allocates space for all rules, so that nothing is allocated with the lock
+        // held.
         let mut room = KVec::new();
         if self.0.lock().capacity() == 0 {
             room = KVec::with_capacity(MOST, GFP_KERNEL_ACCOUNT)?;

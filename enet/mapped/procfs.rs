@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `/proc/net/enet_mapped`: the carriers of mapped sockets' connections.
-//! `/proc/net/enet_policy`: the rules by which ESP may carry them.
+//! `/proc/net/enet_mapped`: the carriers of mapped sockets' connections. `/proc/net/enet_policy`:
+//! the rules that decide whether ESP may carry a connection.
 
 use super::{carriers::Carrier, policy::Rule};
 use crate::net::errno::prelude::*;
@@ -19,7 +19,7 @@ use core::{
 };
 use kernel::{c_str, str::CStr};
 
-/// Formats an end as the tools do: `10.0.0.1:80`.
+/// Formats an end in the form that the tools use: `10.0.0.1:80`.
 struct Named(esp::InternetEnd);
 
 impl fmt::Display for Named {
@@ -73,8 +73,8 @@ impl Show for MappedFile {
             place.next_part();
         }
         let connections = &NetState::of(net).mapped_connections;
-        // The position is the next inode number: sockets' numbers fit its 32 bits, and none is 0,
-        // which stands for the header.
+        // `place.part` is the next inode number. The inode numbers of sockets fit its 32 bits, and
+        // none is 0, which stands for the header.
         while let Some((inode, carrier)) = connections.from(place.part.into()) {
             Self::row(inode, &carrier, out)?;
             match u32::try_from(inode)

@@ -21,9 +21,9 @@ use kernel::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Phase {
-    /// TCP alone: the socket is idle, or TCP has its connection or listener.
+    /// TCP alone: the socket is idle, or TCP has the connection or the listener.
     Tcp,
-    /// ESP's SYN is sent, and the outcome is open.
+    /// ESP's SYN is sent, and the choice is open.
     Connecting,
     /// ESP: the choice is final.
     Esp,
@@ -40,8 +40,8 @@ pub(super) struct Attempt {
     len: usize,
     /// The destination as an ESP address.
     pub(super) to: crate::address::Address,
-    /// The error of `connect`, if another call has abandoned the attempt: TCP then does not repeat
-    /// it.
+    /// If another call has abandoned the attempt, the error that `connect` returns. TCP then does
+    /// not repeat the attempt.
     given_up: Option<Error>,
 }
 
@@ -69,7 +69,7 @@ impl Attempt {
     ///
     /// # Errors
     ///
-    /// The error that `connect` returns if one has.
+    /// The error that `connect` returns, if a call has abandoned the attempt.
     pub(super) fn stands(&self) -> Result {
         self.given_up.map_or(Ok(()), Err)
     }
@@ -85,13 +85,14 @@ pub(crate) struct Record {
     phase: AtomicU8,
     /// Whether ESP has accepted the connection.
     accepted: bool,
-    /// Whether `connect` has reported the connection.
+    /// Whether `connect` has reported to the program that the connection is open.
     told: AtomicBool,
     /// Whether TCP's SYN was sent instead of ESP's, and no `connect` has reported that yet.
     switched: AtomicBool,
-    /// Whether `accept` asks TCP first next time.
+    /// Whether the next `accept` asks TCP before ESP.
     turn: AtomicBool,
-    /// The attempt to connect, if there is one. The lock is held to decide, and sleeps.
+    /// The attempt to connect, if there is one. The holder of this lock, a mutex, chooses the
+    /// protocol.
     attempt: Pin<KBox<Mutex<Option<Attempt>>>>,
 }
 
@@ -129,22 +130,22 @@ impl Record {
         self.phase.store(phase as u8, Release);
     }
 
-    /// Locks the decision.
+    /// Locks the choice of the protocol (the decision).
     pub(super) fn decide(&self) -> Guard<'_, Option<Attempt>, MutexBackend> {
         self.attempt.lock()
     }
 
-    /// Returns whether the connection was accepted.
+    /// Returns whether ESP has accepted the connection.
     pub(super) fn is_accepted(&self) -> bool {
         self.accepted
     }
 
-    /// Returns whether `connect` has reported the connection, and notes that it has now.
+    /// Sets that `connect` has reported the connection, and returns whether it had before.
     pub(super) fn tell(&self) -> bool {
         self.told.swap(true, Relaxed)
     }
 
-    /// Clears both notes for a new attempt, which `connect` has not reported.
+    /// Clears `told` and `switched` for a new attempt.
     pub(super) fn tell_again(&self) {
         self.told.store(false, Relaxed);
         self.switched.store(false, Relaxed);
@@ -155,13 +156,13 @@ impl Record {
         self.switched.store(true, Relaxed);
     }
 
-    /// Returns whether TCP's SYN was sent instead of ESP's, and no `connect` has reported that;
-    /// clears the note.
+    /// Returns whether TCP's SYN was sent instead of ESP's and no `connect` has reported that.
+    /// Clears `switched`.
     pub(super) fn take_switch(&self) -> bool {
         self.switched.swap(false, Relaxed)
     }
 
-    /// Returns whether `accept` asks TCP first this time.
+    /// Returns whether `accept` asks TCP before ESP this time.
     pub(super) fn take_turn(&self) -> bool {
         self.turn.fetch_xor(true, Relaxed)
     }
