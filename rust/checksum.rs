@@ -31,18 +31,19 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     let linear = unsafe { Buffer::from_raw(skb) }.head();
     let end = from.wrapping_add(len) as usize;
     if let Some(bytes) = linear.get(from as usize..end) {
-        // SAFETY: The function reads the bytes that are borrowed.
+        // SAFETY: The function only reads `bytes`, which are borrowed.
         return !unsafe { bindings::crc32c(crc, bytes.as_ptr().cast(), bytes.len()) };
     }
-    // SAFETY: The caller's promise. All zeroes is a state; the first function fills it in. Each
-    // block that the second one returns is readable until it is called again. It is called until
-    // there is none, so that no page stays mapped.
+    // SAFETY: By the caller's promise, the range is data of `skb`. All-zero bytes are a valid value
+    // of the state, which `skb_prepare_seq_read` fills in. Each block that `skb_seq_read` returns
+    // is readable until the next call. The loop calls it until no block is left, so that no page
+    // stays mapped.
     unsafe {
         let mut state: bindings::skb_seq_state = mem::zeroed();
         bindings::skb_prepare_seq_read(skb, from, from.wrapping_add(len), &mut state);
         loop {
             let mut block: *const u8 = ptr::null();
-            // A block may extend beyond the end.
+            // A block may extend beyond the range.
             let there = bindings::skb_seq_read(done, &mut block, &mut state);
             let part = there.min(len.wrapping_sub(done));
             if part == 0 {
@@ -56,8 +57,8 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
 }
 
 /// Returns the mask of the checksum that follows the first `len` bytes of the data from offset
-/// `from`; a different number if any bit of the packet has changed. `None` if the checksum cannot
-/// be read.
+/// `from`. The result differs from the sender's mask if any bit of the packet has changed. Returns
+/// `None` if the checksum cannot be read.
 ///
 /// # Safety
 ///
@@ -65,7 +66,8 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
 /// at `from`.
 pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> Option<u32> {
     let mut there = [0; CHECKSUM_LEN];
-    // SAFETY: The caller's promise; `there` takes as many bytes as are copied.
+    // SAFETY: By the caller's promise, `skb` is valid and has the data. `there` has room for the
+    // `CHECKSUM_LEN` bytes that are copied.
     unsafe {
         let at = from.wrapping_add(len) as c_int;
         let to = there.as_mut_ptr().cast();
@@ -81,11 +83,13 @@ pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> O
 ///
 /// `skb` is valid, the caller has it exclusively, and it has more than `from` bytes of data.
 pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -> bool {
-    // SAFETY: The caller's promise: the head may be reallocated, and what belongs to the buffer
-    // changed. A fragment below the limit is free. Its page has a reference from
-    // `netdev_alloc_frag`, and no one else has the bytes there.
+    // SAFETY: By the caller's promise, the buffer is exclusively ours, so its head may be
+    // reallocated and its data changed. It has fewer than `MOST_FRAGMENTS` fragments, so one more
+    // fits. The memory from `netdev_alloc_frag` comes with a reference to its page and is
+    // exclusively ours.
     unsafe {
-        // The owner of shared pages may write to them, and the checksum must match what is sent.
+        // The owner of shared pages may still write to them, but the checksum must match the data
+        // as sent. So such a buffer is made linear.
         let room = Buffer::from_raw(skb).fragments() < MOST_FRAGMENTS;
         let keeps = (*skb).data_len > 0 && room && !bindings::skb_has_shared_frag(skb);
         if !keeps && bindings::skb_linearize(skb) != 0 {
@@ -111,12 +115,13 @@ pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -
 }
 
 impl Buffer {
-    /// Returns a clone of the data with `header` in front and the checksum of both behind them,
-    /// `mask` added, as [`with_header`](Self::with_header) does. Returns `None` also without
-    /// tailroom for the checksum, if the data are not linear, or if a clone shares them.
+    /// Returns a clone of the data with `header` in front, like [`with_header`](Self::with_header),
+    /// and with the checksum of both, combined with `mask`, behind the data. Also returns `None` if
+    /// the tailroom is too short for the checksum, if the data are not linear, or if a clone shares
+    /// them.
     ///
-    /// The checksum is in the memory behind this buffer's data, which does not become longer while
-    /// a clone shares it.
+    /// The clone's checksum is in the memory behind this buffer's data. This buffer does not grow
+    /// into that memory while a clone shares it.
     #[cold]
     #[inline(never)]
     pub(crate) fn with_header_and_sum(
@@ -129,8 +134,8 @@ impl Buffer {
             return None;
         }
         let mut clone = self.with_header(header, context)?;
-        // SAFETY: The clone is ours, and its data linear, since there is tailroom. No other clone
-        // uses what is behind the data, and this buffer is borrowed.
+        // SAFETY: The clone is ours, and its data are linear, since there is tailroom. No other
+        // clone uses the memory behind the data, and this buffer is borrowed.
         unsafe {
             let bytes = sum(clone.as_ptr(), 0, clone.len() as u32) ^ mask;
             clone.extend(&bytes.to_be_bytes());
@@ -145,20 +150,21 @@ impl Skb {
     #[cold]
     #[inline(never)]
     pub(crate) fn append_sum(&mut self, mask: u32) -> bool {
-        // SAFETY: The buffer is ours, and no clone shares what belongs to it.
+        // SAFETY: The buffer is ours, and no clone shares its data.
         !self.is_cloned() && unsafe { append(self.as_ptr(), 0, mask) }
     }
 }
 
 impl Buffer {
-    /// Returns the mask of the checksum that follows the first `len` bytes of the data; a different
-    /// number if any bit of the packet has changed. `None` if there is no checksum.
+    /// Returns the mask of the checksum that follows the first `len` bytes of the data. The result
+    /// differs from the sender's mask if any bit of the packet has changed. Returns `None` if there
+    /// is no checksum.
     #[cold]
     #[inline(never)]
     pub(crate) fn mask_behind(&self, len: usize) -> Option<u32> {
         self.span(len, CHECKSUM_LEN)?;
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed; as much data as
-        // that is there.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed. `span` has
+        // checked that `len` bytes and a checksum are in its data.
         unsafe { mask(self.as_ptr(), 0, len as u32) }
     }
 }

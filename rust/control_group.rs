@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The control group of a socket (the one of the task or the listener that created it), and the
-//! memory cgroup that the socket is charged to.
+//! The control group of a socket, which the socket takes from the task or the listener that created
+//! it, and the memory cgroup that the socket is charged to.
 //!
 //! C headers: [`include/linux/cgroup.h`](srctree/include/linux/cgroup.h),
 //! [`include/linux/slab.h`](srctree/include/linux/slab.h) (`kmem_cache_charge`)
@@ -14,22 +14,22 @@ impl RawSock {
     /// it.
     pub(crate) fn is_in_group(&self, id: u64) -> bool {
         (0..c_int::MAX)
-            // SAFETY: By the invariant of `RawSock`, the socket is valid and has its control group,
-            // whose numbers are not zero.
+            // SAFETY: By the invariant of `RawSock`, the socket is valid and has a control group.
+            // The numbers of control groups are never zero.
             .map(|level| unsafe { bindings::sk_group_at(self.as_ptr(), level) })
             .take_while(|group| *group != 0)
             .any(|group| group == id)
     }
 
-    /// Moves a new socket into the control group of `other`, whichever task creates it; as a
-    /// listener's child inherits the listener's.
+    /// Moves a new socket into the control group of `other`, instead of the creating task's, just
+    /// as a listener's child inherits the listener's control group.
     ///
     /// # Safety
     ///
     /// No one else has a reference to this socket.
     pub(super) unsafe fn join_group(&self, other: &RawSock) {
-        // SAFETY: Both sockets are valid and have a control group, which `other` keeps until its
-        // end. No one else reads that of the new socket.
+        // SAFETY: Both sockets are valid and have a control group. `other` keeps its group until
+        // the end of `other`. No one else reads the new socket's group.
         unsafe { bindings::sk_join_group(self.as_ptr(), other.as_ptr()) };
     }
 
@@ -43,8 +43,8 @@ impl RawSock {
     /// Charges the memory of a listener's child, which a softirq created, to the memory cgroup of
     /// the calling task. As in TCP, the charge may exceed the limit and does not fail. May sleep.
     pub(super) fn charge(&self) {
-        // SAFETY: A socket is an object of its protocol's cache, and may be charged for at any
-        // time; the function does nothing for one that is.
+        // SAFETY: A socket is an object of its protocol's slab cache, which may be charged at any
+        // time. The function does nothing for an object that is already charged.
         unsafe { bindings::sk_charge(self.as_ptr()) };
     }
 }

@@ -18,8 +18,8 @@ use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, mem, ops::Deref, ptr::NonNull};
 use kernel::ffi::c_int;
 
-/// A received datagram, for the duration of a receive call. With `MSG_PEEK` the queue holds it too,
-/// so it is only read.
+/// A received datagram, for the duration of a receive call. It is only read, since with `MSG_PEEK`
+/// the receive queue holds it, too.
 ///
 /// # Invariants
 ///
@@ -42,7 +42,8 @@ impl Deref for Received<'_> {
 
     #[inline]
     fn deref(&self) -> &Buffer {
-        // SAFETY: By the type's invariant; others who have the buffer only read it, too.
+        // SAFETY: By the type's invariant, the buffer is valid. Other holders of a reference to it
+        // also only read it.
         unsafe { Buffer::from_raw(self.0.as_ptr()) }
     }
 }
@@ -80,8 +81,8 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
             .then(|| Skb::alloc_charged(self, headroom, size))
             .flatten()
         {
-            // SAFETY: The buffer is ours. The socket is borrowed, so it lives, and is freed after
-            // what it owns.
+            // SAFETY: The buffer is ours. The socket is borrowed, so it is valid, and its memory is
+            // freed only after the buffers that it owns.
             unsafe { bindings::skb_set_owner_w(skb.as_ptr(), self.as_ptr()) };
             return Ok(skb);
         }
@@ -111,7 +112,8 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
     #[inline]
     pub(crate) fn queue_datagram(&self, skb: Skb) -> core::result::Result<(), (Skb, DropReason)> {
         let raw = skb.into_raw();
-        // SAFETY: The buffer is ours; on success it belongs to the queue, otherwise still to us.
+        // SAFETY: The buffer is ours. After success it belongs to the queue; after an error it is
+        // still ours.
         unsafe {
             let code = bindings::__sock_queue_rcv_skb(self.as_ptr(), raw);
             if code == 0 {
@@ -122,14 +124,15 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
             } else {
                 DropReason::NoMemory
             };
-            // A buffer that we gave as a pointer is not null.
+            // `raw` comes from an `Skb`, so it is not null, and `Ok` is never returned here.
             Skb::from_raw(raw).map_or(Ok(()), |skb| Err((skb, reason)))
         }
     }
 
     /// Returns the length of the datagram at the head of the queue in bytes, for `SIOCINQ`.
     pub(crate) fn first_datagram_len(&self) -> u32 {
-        // SAFETY: The queue's own lock keeps its head while it is looked at.
+        // SAFETY: The queue's own lock is held, so the buffer at its head is not removed while
+        // `len` is read.
         unsafe {
             let queue = field!(self, sk_receive_queue);
             let lock = core::ptr::addr_of_mut!((*queue).lock);
@@ -144,8 +147,8 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
 
 impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
     /// Returns the next datagram and the offset to read it from; with `MSG_PEEK` the datagram stays
-    /// queued. `None` after shutdown, when the queue is empty. Waits as the flags and `SO_RCVTIMEO`
-    /// say.
+    /// queued. Returns `None` if the queue is empty after shutdown. Waits as `flags` and
+    /// `SO_RCVTIMEO` say.
     ///
     /// # Errors
     ///
@@ -154,7 +157,8 @@ impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
     pub(crate) fn next_datagram(&self, flags: c_int) -> Result<Option<(Received<'_>, usize)>> {
         let mut code: c_int = 0;
         let mut offset: c_int = if flags & uapi::MSG_PEEK != 0 {
-            // With an offset, even of 0, the function passes over empty datagrams seen before.
+            // With an offset that is not negative, even 0, the function skips empty datagrams that
+            // an earlier call has peeked at.
             self.peek_offset().map_or(-1, |offset| offset as c_int)
         } else {
             0
@@ -169,7 +173,8 @@ impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
                 &mut code,
             )
         };
-        // INVARIANT: Null or a reference for us; the call outlives it.
+        // INVARIANT: `skb` is null or carries a reference, which becomes this value's. The call
+        // outlives the value.
         match NonNull::new(skb) {
             Some(skb) => Ok(Some((Received(skb, PhantomData), offset.max(0) as usize))),
             None if code == 0 => Ok(None),
@@ -180,7 +185,7 @@ impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
     /// Returns the readiness of a datagram socket, as `EPOLL*`.
     pub(crate) fn datagram_readiness(&self) -> u32 {
         let mut ready = self.error_readiness();
-        // TCP's sockets do not report this.
+        // Only datagram sockets do this: TCP ignores the option.
         if self.has_flag(bindings::sock_flags_SOCK_SELECT_ERR_QUEUE) && self.has_reports() {
             ready |= uapi::EPOLLPRI;
         }

@@ -25,23 +25,25 @@ use core::{
 };
 use kernel::ffi::c_int;
 
-// The following are only read while packets come: every processor has a copy of the cache line.
+// The following statics are only read while packets come, so every processor may have a copy of
+// their cache line.
 
-/// The module is being unloaded: nothing is held any more.
+/// Whether the module is being unloaded, so that no further packet is held.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Number of merged buffers that drivers hold for further packets. GRO must flush them through
 /// [`complete`] before the module is unloaded.
 static HELD: AtomicPtr<PerCpu<1>> = AtomicPtr::new(ptr::null_mut());
 
-/// Makes the hashes of connections unpredictable.
+/// The seed that makes the hashes of connections unpredictable.
 static SEED: AtomicU32 = AtomicU32::new(0);
 
 /// The Ethernet type of the packets, network order.
 static TYPE: AtomicU16 = AtomicU16::new(0);
 
-/// How often the drivers are polled, once a jiffy, until they hold nothing. Buffers of a device
-/// removed since then are freed without [`complete`], so they stay counted for ever.
+/// The number of times that [`Joining::stop`] polls the drivers, once a jiffy, unless they hold
+/// nothing before that. The number is limited because buffers of a removed device are freed without
+/// [`complete`] and stay counted for ever.
 const POLLS: u32 = 250;
 
 /// The payload after the header of a packet, or of several merged packets.
@@ -64,7 +66,7 @@ pub(crate) enum More {
 pub(super) enum Move {
     /// All payload is in pages, of which the first `skip` bytes are the header.
     Pages { skip: u32 },
-    /// The payload begins in the linear part, which is part of a page.
+    /// The payload begins in the linear part, whose memory is part of a page.
     Head { from: u32 },
 }
 
@@ -83,14 +85,14 @@ impl Joining {
         Ok(Joining(held))
     }
 
-    /// Stops merging, and waits until drivers hold nothing more.
+    /// Stops merging, and waits until drivers hold no merged buffer.
     pub(super) fn stop(&self) {
         STOPPED.store(true, Ordering::Release);
         // SAFETY: Called without locks, in a task.
         unsafe { bindings::synchronize_net() };
         for _ in 0..POLLS {
-            // From now on the numbers only fall, so a sum of 0 is right however long the addition
-            // takes.
+            // From now on [`count_held`] only subtracts, so a sum of 0 is right even if it does so
+            // during the addition.
             if self.0.sum(0) == 0 {
                 break;
             }
@@ -109,15 +111,15 @@ impl Drop for Joining {
     }
 }
 
-/// Adds `n` to the number of buffers that drivers hold; -1 by wrapping.
+/// Adds `n`, modulo the word size, to the number of buffers that drivers hold.
 ///
 /// # Safety
 ///
 /// Called within [`receive`] or [`complete`].
 #[inline]
 unsafe fn count_held(n: usize) {
-    // SAFETY: What the pointer refers to is freed after the registration has ended, which waits for
-    // these functions.
+    // SAFETY: The counters are freed only after the registration has ended, and its end waits for
+    // running calls of [`receive`] and [`complete`].
     if let Some(held) = unsafe { HELD.load(Ordering::Acquire).as_ref() } {
         held.add(0, n);
     }
@@ -130,18 +132,19 @@ unsafe fn count_held(n: usize) {
 /// The buffer is valid.
 #[inline]
 unsafe fn notes(skb: *mut bindings::sk_buff) -> *mut bindings::napi_gro_cb {
-    // SAFETY: The caller's promise: the place of a field, which is aligned for such notes.
+    // SAFETY: By the caller's promise, the buffer is valid. The field `cb` is aligned for
+    // `napi_gro_cb`.
     unsafe { ptr::addr_of_mut!((*skb).cb).cast() }
 }
 
-/// Lets a packet continue alone, at once.
+/// Marks a packet for immediate delivery without merging.
 ///
 /// # Safety
 ///
 /// The core has passed the packet to GRO.
 #[inline]
 unsafe fn pass(skb: *mut bindings::sk_buff) {
-    // SAFETY: The caller's promise: the buffer has the core's notes, and no one else writes them
+    // SAFETY: By the caller's promise, the buffer has a `napi_gro_cb`, and no one else writes it
     // during the call.
     unsafe { (*notes(skb)).flush = 1 };
 }
@@ -150,15 +153,16 @@ unsafe fn pass(skb: *mut bindings::sk_buff) {
 ///
 /// # Safety
 ///
-/// Called by the core in a softirq, with the list of the buffers that the driver holds, and with
-/// another buffer that the core has exclusively.
+/// Called by the core in a softirq. `list` holds the buffers that the driver holds, and the core
+/// has the further buffer `skb` exclusively.
 pub(super) unsafe extern "C" fn receive<P: Packets>(
     list: *mut bindings::list_head,
     skb: *mut bindings::sk_buff,
 ) -> *mut bindings::sk_buff {
-    // SAFETY: The caller's promise, for all calls here; the buffers of the list are the core's
-    // alone, too. A header that the core returns has as many bytes as were asked for, and stays
-    // where it is as long as nothing is pulled. Buffers in the list have theirs in the linear part.
+    // SAFETY: By the caller's promise, `skb` and `list` are valid for all calls here, and the core
+    // has the buffers of the list exclusively, too. A header that `skb_gro_header` returns has the
+    // requested number of bytes and does not move until something is pulled. The buffers of the
+    // list have their headers in the linear part.
     unsafe {
         let at = (*notes(skb)).data_offset as u32;
         let header: *const u8 =
@@ -167,7 +171,8 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
             pass(skb);
             return ptr::null_mut();
         }
-        // The core has given a place within the first bytes of the data.
+        // `header` points into the readable first bytes of the data, which begin `at` bytes before
+        // it.
         let front = header.sub(at as usize);
         let sum = checksum_len::<P>(slice::from_raw_parts(header, P::HEADER_LEN));
         let around = P::HEADER_LEN.wrapping_add(sum);
@@ -194,7 +199,7 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
         } else {
             pass(skb);
         }
-        // Packets that came earlier go first.
+        // The held buffer is flushed first, since its packets came earlier.
         held
     }
 }
@@ -210,14 +215,15 @@ struct Found {
 
 /// Finds the held buffer of the connection that `skb` belongs to.
 ///
-/// The comparisons of outer layers are right if no bit is lost: the core begins with the hash,
-/// which this module has set on the held buffer, unless the packet came through a tunnel. So for a
-/// `plain` packet the headers in front are compared here.
+/// If the core's comparison (`same_flow`) is true, it is right. If it is false, perhaps only the
+/// hashes differ: this module sets the hash of a packet that came through no tunnel, but the core
+/// compares the hashes before [`receive`] is called for `skb`. So for a `plain` packet the headers
+/// in front are compared here.
 ///
 /// # Safety
 ///
-/// The requirements of [`receive`] hold; `front` is where the data start that the core has made
-/// readable, and headers start `at` bytes into them.
+/// The requirements of [`receive`] hold. `front` is the start of the data that the core has made
+/// readable, and the module's header starts at offset `at` in these data.
 unsafe fn find<P: Packets>(
     list: *mut bindings::list_head,
     skb: *mut bindings::sk_buff,
@@ -225,9 +231,10 @@ unsafe fn find<P: Packets>(
     at: u32,
     plain: bool,
 ) -> Found {
-    // SAFETY: The caller's promise: the list links buffers, by their first field. The linear part
-    // of a held one begins with what was pulled, and ours have pulled their header; what has pulled
-    // as much in the same way is one of ours.
+    // SAFETY: By the caller's promise, the list links buffers by their first field. The linear part
+    // of a held buffer begins with the headers that were pulled. `gro_compare` has checked that
+    // this buffer came the same way and has pulled as much as a buffer of this module, so it is
+    // one, and its header is readable.
     unsafe {
         let header = slice::from_raw_parts(front.add(at as usize), P::HEADER_LEN);
         let mut place = (*list).next;
@@ -264,14 +271,14 @@ fn checksum_len<P: Packets>(header: &[u8]) -> usize {
     }
 }
 
-/// Merges a packet into `held`, if it follows the packets there, its memory can move, and the
-/// checksums have one [mask](masks). The mask is stored in their place, for the connection to
-/// check.
+/// Merges the packet `skb` into `held` if it follows the packets there, its memory can move, and
+/// all checksums have the same [mask](masks). The mask is stored in place of the checksums, and the
+/// connection checks it.
 ///
 /// # Safety
 ///
-/// The requirements of [`receive`] hold; `len` bytes and the packet's checksum, if it has one,
-/// follow its header.
+/// The requirements of [`receive`] hold. `len` bytes and the packet's checksum, if it has one,
+/// follow the packet's header.
 unsafe fn join<P: Packets>(
     held: *mut bindings::sk_buff,
     skb: *mut bindings::sk_buff,
@@ -279,14 +286,16 @@ unsafe fn join<P: Packets>(
     at: u32,
     len: usize,
 ) -> Option<More> {
-    // SAFETY: The caller's promise. No one else has a clone of either buffer, as `gro_movable`
-    // finds, so the header may be written and references to pages may move.
+    // SAFETY: By the caller's promise, both buffers are valid and the core has them exclusively.
+    // `gro_movable` has checked that neither has a clone, so the header may be written and
+    // references to pages may move.
     unsafe {
         let info = Buffer::from_raw(held).shared();
         let count = (*notes(held)).count;
         let way = movable(held, skb, at.wrapping_add(P::HEADER_LEN as u32), len as u32)?;
         let first = slice::from_raw_parts_mut((*held).data.add(at as usize), P::HEADER_LEN);
-        // A single packet still has its checksum, which the core has counted as payload.
+        // If `held` is a single packet, it still has its checksum, which the core has counted as
+        // payload.
         let has_checksum = P::has_checksum(header);
         let first_has_checksum = count == 1 && P::has_checksum(first);
         let mask = if has_checksum {
@@ -321,8 +330,8 @@ unsafe fn join<P: Packets>(
     }
 }
 
-/// Returns the common mask of the checksums of a packet and of the packets in `held`, if they have
-/// one.
+/// Returns the mask of the checksums of `skb` and of the packets in `held`, if all have the same
+/// mask.
 ///
 /// # Safety
 ///
@@ -341,7 +350,8 @@ unsafe fn common_mask(
         checksum::mask(skb, at, (*skb).len.checked_sub(around)?)
     };
     let mask = of_packet(skb)?;
-    // SAFETY: The caller's promise; `held` was taken by this module, so its notes are ours.
+    // SAFETY: By the caller's promise, `held` is valid. This module has taken it, so its
+    // `napi_gro_cb` is valid, and a buffer of several packets stores their mask.
     let first = unsafe {
         if (*notes(held)).count == 1 {
             of_packet(held)?
@@ -352,8 +362,8 @@ unsafe fn common_mask(
     (first == mask).then_some(mask)
 }
 
-/// Removes the checksum from the end of a buffer. The result of `way` stays true: at least a byte
-/// of payload comes before.
+/// Removes the checksum from the end of a buffer. The result of [`way`] stays valid, since at least
+/// one byte of payload precedes the checksum.
 ///
 /// # Safety
 ///
@@ -363,8 +373,9 @@ unsafe fn common_mask(
 #[inline(never)]
 unsafe fn cut_sum(skb: *mut bindings::sk_buff) {
     let mut left = CHECKSUM_LEN as u32;
-    // SAFETY: The caller's promise. A fragment below the count is initialised, and one without
-    // bytes gives its reference back as it stops to count. The rest is in the linear part.
+    // SAFETY: By the caller's promise, the buffer is exclusively ours. Fragments below `nr_frags`
+    // are initialised. A fragment that has lost all its bytes drops its reference and is no longer
+    // counted. The rest of the checksum is in the linear part.
     unsafe {
         let info = Buffer::from_raw(skb).shared();
         (*skb).len = (*skb).len.wrapping_sub(left);
@@ -407,11 +418,11 @@ pub(super) unsafe fn movable(
 }
 
 /// Moves the last `len` bytes of `skb` to the end of the data of `held`. After that, `skb` can only
-/// be freed. Returns whether it has lost its linear part, too.
+/// be freed. Returns whether `skb` has lost its linear part, too.
 ///
 /// # Safety
 ///
-/// [`movable`] returned this `way`, the buffers are not shared, and nothing has become longer
+/// [`movable`] returned `way` for these buffers, they are not shared, and neither has become longer
 /// since.
 pub(super) unsafe fn append(
     held: *mut bindings::sk_buff,
@@ -462,15 +473,16 @@ unsafe fn way(
     (more && fragments < MOST_FRAGMENTS).then_some(Move::Head { from })
 }
 
-/// Moves the page references of `skb` after those of `held`, without the first `skip` bytes.
-/// Returns the memory that moved.
+/// Moves the page references of `skb`, without the first `skip` bytes, behind the page references
+/// of `held`. Returns the memory that moved.
 ///
 /// # Safety
 ///
-/// `way` has just returned this, and the buffers are not shared.
+/// [`way`] has just returned [`Move::Pages`] with `skip` for these buffers, and they are not
+/// shared.
 unsafe fn move_pages(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, skip: u32) -> u32 {
-    // SAFETY: The caller's promise: the array has room, and the references get another owner, since
-    // the old one counts none any more.
+    // SAFETY: By the caller's promise, the array of `held` has room. The references change their
+    // owner, since `nr_frags` of `skb` becomes 0.
     unsafe {
         let to = append_fragments(held, skb, 0);
         (*to).offset = (*to).offset.wrapping_add(skip);
@@ -485,17 +497,17 @@ unsafe fn move_pages(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, 
     }
 }
 
-/// Moves the linear part of `skb` from offset `from`, and its page references, after those of
-/// `held`. Returns the memory that moved; the core frees the rest, which is the descriptor. If the
-/// buffers have an owner, `held` then accounts for everything that the owner is charged:
-/// `napi_skb_free_stolen_head` returns nothing to an owner.
+/// Moves the linear part of `skb` from offset `from` on, and its page references, behind the page
+/// references of `held`. Returns the memory that moved. The core frees the rest, which is the
+/// descriptor. If the buffers have an owner, `held` then accounts for everything that the owner is
+/// charged: `napi_skb_free_stolen_head` returns nothing to an owner.
 ///
 /// # Safety
 ///
-/// The requirements of [`move_pages`] hold.
+/// [`way`] has just returned [`Move::Head`] with `from` for these buffers, and they are not shared.
 unsafe fn move_head(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, from: u32) -> u32 {
-    // SAFETY: The caller's promise: the array has room, the linear part is a page's, whose
-    // reference gets another owner together with those to other pages.
+    // SAFETY: By the caller's promise, the array of `held` has room, and the linear part is part of
+    // a page. The reference to this page and those to the other pages change their owner.
     unsafe {
         let to = append_fragments(held, skb, 1);
         bindings::frag_of_head(to, skb, from);
@@ -510,8 +522,8 @@ unsafe fn move_head(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, f
     }
 }
 
-/// Copies the page references of `skb` after those of `held` and `gap` more entries. Returns the
-/// first entry after those that `held` had.
+/// Copies the page references of `skb` behind those of `held`, after `gap` entries that the caller
+/// fills in. Returns the first new entry of `held`.
 ///
 /// # Safety
 ///
@@ -521,7 +533,8 @@ unsafe fn append_fragments(
     skb: *mut bindings::sk_buff,
     gap: usize,
 ) -> *mut bindings::skb_frag_t {
-    // SAFETY: The caller's promise. The arrays are those of two buffers.
+    // SAFETY: By the caller's promise, the array of `held` has room. The two arrays do not overlap,
+    // since they belong to different buffers.
     unsafe {
         let (info, other) = (
             Buffer::from_raw(held).shared(),

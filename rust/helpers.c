@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Wraps static inlines and macros of the kernel's headers in functions that Rust
- * can call. One line each, without logic of their own.
+ * Wraps static inlines and macros of the kernel's headers in functions that Rust can call. Each has
+ * one line and no logic of its own.
  */
 #include "bindings.h"
 #include <linux/bpf-cgroup.h>
@@ -42,7 +42,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #pragma GCC diagnostic ignored "-Wmissing-declarations"
 
-/* No helper is called by a pointer, so none starts with a landing pad. */
+/* Helpers are only called directly, so they need no landing pad (ENDBR) for indirect calls. */
 #ifndef __noendbr
 #define __noendbr
 #endif
@@ -54,7 +54,7 @@ H(bool, sock_tryhold, (struct sock *sk), return refcount_inc_not_zero(&sk->sk_re
 H(void, sock_put, (struct sock *sk), sock_put(sk))
 H(void, sock_orphan, (struct sock *sk), sock_orphan(sk))
 H(void, sock_graft, (struct sock *sk, struct socket *sock), sock_graft(sk, sock))
-/* As __sk_charge() does for TCP. */
+/* Charges the socket like __sk_charge() of TCP. */
 H(void, sk_charge, (struct sock *sk), kmem_cache_charge(sk, GFP_KERNEL | __GFP_NOFAIL))
 H(void, sock_set_flag, (struct sock *sk, enum sock_flags flag), sock_set_flag(sk, flag))
 H(bool, sock_flag, (const struct sock *sk, enum sock_flags flag), return sock_flag(sk, flag))
@@ -95,8 +95,8 @@ H(void, sockcm_init, (struct sockcm_cookie *cookie, const struct sock *sk), sock
 #define TCP_KEYS(sk) TCP_AO_KEYS(sk)
 #endif
 /*
- * Internet streams and their companions: the socket file system does not use the inode's private
- * pointer
+ * Internet streams and their companions: i_private of a socket's inode, which the socket file
+ * system does not use, points to the companion
  */
 H(void *, socket_companion, (struct socket *sock), return smp_load_acquire(&SOCK_INODE(sock)->i_private))
 H(bool, socket_set_companion, (struct socket *sock, void *companion), if (cmpxchg(&SOCK_INODE(sock)->i_private, NULL, companion)) return false; set_bit(SOCK_CUSTOM_SOCKOPT, &sock->flags); return true)
@@ -113,8 +113,8 @@ H(u32, tcp_user_timeout, (const struct sock *sk), return READ_ONCE(inet_csk(sk)-
 H(bool, tcp_has_child, (const struct sock *sk), return inet_sk_state_load(sk) != TCP_LISTEN || !reqsk_queue_empty(&inet_csk(sk)->icsk_accept_queue))
 H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tcp_sk(sk)->rx_opt.user_mss || rcu_access_pointer(inet_sk(sk)->inet_opt) || TCP_KEYS(sk))
 /*
- * Whether a user in the kernel has attached to the socket; a map from which programs select among
- * listeners is none, as long as they do not.
+ * Returns whether a user in the kernel, such as a sockmap, has attached to the socket. A BPF map of
+ * reuseport sockets (SK_USER_DATA_BPF) does not count, as long as no program selects from it.
  */
 H(bool, sk_has_user, (const struct sock *sk), const uintptr_t user = (uintptr_t)READ_ONCE(*(void *const *)&sk->sk_user_data); return user && !(user & SK_USER_DATA_BPF))
 H(bool, sk_wakes_readers_alike, (const struct sock *a, const struct sock *b), return READ_ONCE(a->sk_data_ready) == READ_ONCE(b->sk_data_ready))
@@ -153,7 +153,7 @@ H(bool, cgroup_filters_inet, (struct sock *sk), return false)
 #endif
 
 /*
- * other mechanisms that decide about TCP connections: IPsec policies, BPF programs that choose a
+ * further mechanisms that decide about TCP connections: IPsec policies, BPF programs that choose a
  * listener, VRFs
  */
 #ifdef CONFIG_XFRM
@@ -166,8 +166,8 @@ H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return false)
 H(bool, net_looks_up_by_program, (const struct net *net), return rcu_access_pointer(net->bpf.run_array[NETNS_BPF_SK_LOOKUP]))
 H(bool, sk_group_has_program, (const struct sock *sk), guard(rcu)(); const struct sock_reuseport *group = rcu_dereference(sk->sk_reuseport_cb); return group && rcu_access_pointer(group->prog))
 /*
- * Compares as TCP does after l3mdev_ip_rcv(), where a packet has come by the VRF and by a device in
- * it.
+ * Compares like TCP after l3mdev_ip_rcv(): a packet from a device in a VRF has come by the VRF and
+ * by that device.
  */
 H(bool, sk_hears_device, (const struct sock *sk, const struct net_device *dev), int master = l3mdev_master_ifindex_rcu(dev); return inet_sk_bound_dev_eq(sock_net(sk), READ_ONCE(sk->sk_bound_dev_if), master ?: dev->ifindex, master && master != dev->ifindex ? dev->ifindex : 0))
 
@@ -205,10 +205,10 @@ H(void *, page_frag_head, (struct page_frag *frag), get_page(frag->page); return
 H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
 /*
- * Copies pages that a sender on this host may still write to. Drops routes, connection tracking and
- * extensions, with each of which the core sets slow_gro, as TCP does: they are charged to no
- * socket, and their owners wait for them. The bit stays set, since packets that had any of these
- * are not merged.
+ * Copies pages that a sender on this host may still write to. Like TCP, drops the route, connection
+ * tracking and extensions of a received packet, since no socket is charged for them and their
+ * owners wait for them to be released. The core sets slow_gro on a packet that has any of them. The
+ * bit stays set, so that such packets are not merged.
  */
 H(struct sk_buff *, skb_receive, (struct sk_buff *skb), skb = skb_share_check(skb, GFP_ATOMIC); if (!skb) return NULL; if (unlikely(skb->slow_gro)) { skb_dst_drop(skb); nf_reset_ct(skb); skb_ext_reset(skb); } skb_clear_delivery_time(skb); if (likely(!skb_orphan_frags_rx(skb, GFP_ATOMIC))) return skb; kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
@@ -235,8 +235,8 @@ H(bool, copy_from_iter_full, (void *to, size_t len, struct iov_iter *from), retu
 H(bool, copy_to_iter_full, (const void *from, size_t len, struct iov_iter *to), return copy_to_iter_full(from, len, to))
 
 /*
- * timestamps of sent data; the note of a kept buffer precedes the field that requests a timestamp
- * of its acknowledgement
+ * timestamps of sent data; txstamp_ack requests a timestamp of the acknowledgement, and follows the
+ * 16 bytes of the control block that hold the buffer's note
  */
 static_assert(offsetofend(struct tcp_skb_cb, ip_dsfield) >= 16);
 H(void, skb_ask_stamp, (struct sk_buff *skb, u32 flags, u32 number), __sock_tx_timestamp(flags, &skb_shinfo(skb)->tx_flags); skb_shinfo(skb)->tskey = number; TCP_SKB_CB(skb)->txstamp_ack = flags & SOF_TIMESTAMPING_TX_ACK ? TSTAMP_ACK_SK : 0)
@@ -275,17 +275,17 @@ H(int, skb_linearize, (struct sk_buff *skb), return skb_linearize(skb))
 H(bool, skb_has_shared_frag, (const struct sk_buff *skb), return skb_has_shared_frag(skb))
 H(void *, netdev_alloc_frag, (unsigned int size), return netdev_alloc_frag(size))
 /*
- * Takes over the reference of netdev_alloc_frag(). Does not charge the memory, which is too little.
+ * Takes over the reference of netdev_alloc_frag(). Does not charge the few bytes of memory.
  */
 H(void, skb_add_frag_of, (struct sk_buff *skb, void *bytes, int size), struct page *page = virt_to_head_page(bytes); skb_fill_page_desc(skb, skb_shinfo(skb)->nr_frags, page, bytes - page_address(page), size); skb->len += size; skb->data_len += size)
 /*
- * The checksums of merged packets are never verified; each tunnel around them that has verified its
- * own decrements the level.
+ * Keeps the core from verifying the checksums of merged packets. Each tunnel around the packets
+ * that has verified its own checksum decrements csum_level, so the level starts at its maximum.
  */
 static inline void spare_sums(struct sk_buff *skb) { skb->ip_summed = CHECKSUM_UNNECESSARY; skb->csum_level = SKB_MAX_CSUM_LEVEL; }
 /*
- * Code that computes the length of a packet assumes that SCTP's header is the last, so that one
- * ends where this protocol's does.
+ * Code that computes the length of a packet assumes that its last header is SCTP's. So the
+ * transport header is set such that an SCTP header would end where this protocol's header ends.
  */
 H(void, skb_set_packets, (struct sk_buff *skb, unsigned int header_len, u16 size, u16 count), spare_sums(skb); skb_set_transport_header(skb, (int)header_len - (int)sizeof(struct sctphdr)); skb_shinfo(skb)->gso_size = size; skb_shinfo(skb)->gso_segs = count; skb_shinfo(skb)->gso_type = SKB_GSO_SCTP)
 H(void, skb_set_summed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_UNNECESSARY)
@@ -294,81 +294,85 @@ H(void, skb_set_unsummed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_NONE)
 H(void, skb_set_mask, (struct sk_buff *skb, u32 mask), spare_sums(skb); skb->csum = (__force __wsum)mask)
 H(u32, skb_mask, (const struct sk_buff *skb), return skb->ip_summed == CHECKSUM_UNNECESSARY ? (__force u32)skb->csum : 0)
 /*
- * Bytes of the headers in front of the one that counts as the link layer's: those of a tunnel, or a
- * label and the real Ethernet header.
+ * Returns the length of the headers in front of the header that counts as the link layer's: the
+ * headers of a tunnel, or a label and the real Ethernet header.
  */
 H(u32, skb_outer_len, (const struct sk_buff *skb), return skb_tnl_header_len(skb))
 /*
- * Whether an outer header has a checksum over all that follows, computed by its layer and not by
- * the device: that layer's own conditions.
+ * Returns whether an outer header has a checksum over all that follows it, and the outer layer
+ * computes this checksum itself, not the device. The conditions are those of the outer layers' own
+ * code.
  */
 H(bool, skb_is_summed_around, (const struct sk_buff *skb, netdev_features_t features), return unlikely(skb_shinfo(skb)->gso_type & (SKB_GSO_UDP_TUNNEL_CSUM | SKB_GSO_GRE_CSUM)) && (!(features & NETIF_F_HW_CSUM) || skb_sec_path(skb) || (skb_dst(skb) && dst_xfrm(skb_dst(skb)))))
 /*
- * Provides the sum that gso_make_checksum() continues from, as skb_segment() does; also copies
- * pages that their owner may write to.
+ * Provides the sum that gso_make_checksum() continues from, like skb_segment(). Also copies pages
+ * that their owner may write to.
  */
 H(bool, skb_sum_for_outer, (struct sk_buff *skb, u32 from), if (skb_has_shared_frag(skb) && skb_linearize(skb)) return false; SKB_GSO_CB(skb)->csum = skb_checksum(skb, from, skb->len - from, 0); SKB_GSO_CB(skb)->csum_start = skb_headroom(skb) + from; return true)
 H(u32, skb_mac_distance, (const struct sk_buff *skb), return skb->data - skb_mac_header(skb))
 /* Claims that the device computes checksums, so that the packets get none of their own. */
 H(struct sk_buff *, skb_cut, (struct sk_buff *skb, netdev_features_t features), return skb_segment(skb, (features & ~NETIF_F_GSO_MASK) | NETIF_F_HW_CSUM))
 /*
- * Whether only data in pages follow the headers, and nothing prevents further references to the
- * pages.
+ * Returns whether all data behind the headers are in pages, and nothing prevents further references
+ * to the pages.
  */
 H(bool, skb_is_usual_run, (const struct sk_buff *skb), return !skb_headlen(skb) && !skb_has_frag_list(skb) && !skb->encapsulation && !skb->destructor && !skb->pp_recycle && !skb_zcopy((struct sk_buff *)skb) && skb_frags_readable(skb))
 H(bool, takes_pages, (netdev_features_t features), return features & NETIF_F_SG)
 /*
- * Copies the metadata of a buffer to one with its headers at the same distance from the head, so
- * that the copied offsets are right.
+ * Copies the metadata of `whole` to `part`, whose headers are at the same distance from the head,
+ * so that the copied offsets are right.
  */
 H(void, skb_take_header, (struct sk_buff *part, const struct sk_buff *whole), skb_copy_header(part, whole); skb_shinfo(part)->gso_size = 0; skb_shinfo(part)->gso_segs = 0; skb_shinfo(part)->gso_type = 0)
 
 /* GRO */
 H(void *, skb_gro_header, (struct sk_buff *skb, u32 end, u32 at), return skb_gro_header(skb, end, at))
 /*
- * Pulls the network header, the innermost one: some tunnels use its offset when the buffer is
- * flushed.
+ * Pulls the innermost header as the network header. Some tunnels use the offset of the network
+ * header when the buffer is flushed.
  */
 H(void, gro_pull_network, (struct sk_buff *skb, u32 len), NAPI_GRO_CB(skb)->network_offsets[NAPI_GRO_CB(skb)->encap_mark] = skb_gro_offset(skb); skb_gro_pull(skb, len))
 static noinline void gro_set_hash(struct sk_buff *skb, const void *flow, u32 len, u32 seed) { __skb_set_sw_hash(skb, jhash(eth_hdr(skb)->h_source, ETH_ALEN, jhash(flow, len, seed)), true); }
 /*
- * Gives a packet its flow's hash, if only tags lie between it and the Ethernet header, and returns
- * whether that is so: in a tunnel the hash is that of the outer headers, by which the core
+ * Returns whether only tags lie between the packet and the Ethernet header. Gives such a packet the
+ * hash of its flow. A packet in a tunnel keeps the hash of the outer headers, by which the core
  * distinguishes flows.
  */
 H(bool, gro_hash_plain, (struct sk_buff *skb, const void *flow, u32 len, u32 seed), if (NAPI_GRO_CB(skb)->encap_mark || skb_mac_offset(skb) != -ETH_HLEN) return false; if (unlikely(!skb->l4_hash && !skb->sw_hash)) gro_set_hash(skb, flow, len, seed); return true)
 /*
- * Whether two packets of one list have the same device, addresses and tags; the first `len` bytes
- * of the data are the inner tags. gro_list_prepare() also compares the hash, which this module's
- * packets get later.
+ * Returns whether two packets of one list have the same device, addresses and tags. The first `len`
+ * bytes of the data are the inner tags. Does not compare the hash, unlike gro_list_prepare(), which
+ * runs before this module sets the hash of `skb`.
  */
 static inline bool gro_same_way(const struct sk_buff *held, const struct sk_buff *skb, const void *tags, u32 len) { return held->dev == skb->dev && held->vlan_all == skb->vlan_all && skb_mac_offset(held) == -ETH_HLEN && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)) && !memcmp(held->data, tags, len); }
 /*
- * Compares the rest that gro_list_prepare() compares, except the owner, see gro_movable(). Packets
- * with extensions are not merged.
+ * Compares everything else that gro_list_prepare() compares, except the owner, which gro_movable()
+ * compares. Packets with extensions are not merged.
  */
 static inline bool gro_same_state(struct sk_buff *held, struct sk_buff *skb) { return !skb_metadata_differs(held, skb) && (likely(!(held->slow_gro | skb->slow_gro)) || (!skb_metadata_dst_cmp(held, skb) && skb_get_nfct(held) == skb_get_nfct(skb) && !skb_has_extensions(held) && !skb_has_extensions(skb))); }
 /*
- * ENET_GRO_OTHER if the packets came another way, or if the held packet has pulled something other
- * than this module's header of `own` bytes after the tags; ENET_GRO_SAME_WAY if they came the same
- * way; ENET_GRO_ALIKE if they may also be merged: by the core's comparison, or for a plain packet
- * by this module's.
+ * Returns ENET_GRO_ALIKE if the packets came the same way and may be merged, by the core's
+ * comparison or, for a plain packet, by this module's. Returns ENET_GRO_SAME_WAY if they only came
+ * the same way. Returns ENET_GRO_OTHER if they came different ways, or if the held packet has not
+ * pulled exactly the tags and a header of this module (`own` bytes).
  */
 H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags, u32 len, u32 own, bool plain), if (skb_gro_offset(held) != len + own) return ENET_GRO_OTHER; if (NAPI_GRO_CB(held)->same_flow) return ENET_GRO_ALIKE; if (!plain || !gro_same_way(held, skb, tags, len)) return ENET_GRO_OTHER; return gro_same_state(held, skb) ? ENET_GRO_ALIKE : ENET_GRO_SAME_WAY)
 /*
- * `most` is the length after merging. The administrator's limit is that of IPv4, as this header's
- * length has 16 bits, too.
+ * `most` is the length after merging. The administrator's limit for IPv4 applies, since the length
+ * field of this protocol's header has 16 bits, like that of IPv4.
  */
 H(bool, gro_movable, (const struct sk_buff *held, const struct sk_buff *skb, u32 most), return most < min_t(u32, GRO_LEGACY_MAX_SIZE, READ_ONCE(held->dev->gro_ipv4_max_size)) && held->pp_recycle == skb->pp_recycle && held->sk == skb->sk && !skb_zcopy((struct sk_buff *)held) && !skb_zcopy((struct sk_buff *)skb) && !skb_cloned(held) && !skb_cloned(skb) && !skb_has_frag_list(held) && !skb_has_frag_list(skb))
 /*
- * Works as skb_set_packets(), for a buffer that outer layers may wrap, as gro_complete() of
- * Internet protocols does.
+ * Works like skb_set_packets(), but for a buffer that outer layers may wrap, like gro_complete() of
+ * the Internet protocols.
  */
 H(void, gro_set_packets, (struct sk_buff *skb, u32 at, u32 header_len, __be16 protocol), spare_sums(skb); skb_set_transport_header(skb, (int)(at + header_len) - (int)sizeof(struct sctphdr)); if (skb->encapsulation) { skb_set_inner_protocol(skb, protocol); skb_set_inner_network_header(skb, at); skb->inner_transport_header = skb->transport_header; } skb_shinfo(skb)->gso_segs = NAPI_GRO_CB(skb)->count; skb_shinfo(skb)->gso_type |= SKB_GSO_SCTP)
 /* Removes the owner of a packet, without uncharging it. Returns whether it had one. */
 H(bool, skb_disown, (struct sk_buff *skb), if (likely(!skb->sk)) return false; skb->destructor = NULL; skb->sk = NULL; return true)
 H(void, gro_joined, (struct sk_buff *held, struct sk_buff *skb, bool head), NAPI_GRO_CB(held)->count++; NAPI_GRO_CB(skb)->same_flow = 1; NAPI_GRO_CB(skb)->free = head ? NAPI_GRO_FREE_STOLEN_HEAD : NAPI_GRO_FREE)
-/* GRO need not compare these, since it sees packets before anything else has processed them. */
+/*
+ * list_same_way() compares what GRO need not compare, since GRO sees packets before anything else
+ * has processed them.
+ */
 H(bool, list_same_sender, (const struct sk_buff *held, const struct sk_buff *skb), return skb_get_hash_raw(held) == skb_get_hash_raw(skb) && held->dev == skb->dev && held->vlan_all == skb->vlan_all && !(held->slow_gro | skb->slow_gro) && !skb_metadata_differs(held, skb) && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)))
 H(bool, list_same_way, (const struct sk_buff *held, const struct sk_buff *skb), return held->pkt_type == skb->pkt_type && skb_mac_offset(held) == -ETH_HLEN && skb_mac_offset(skb) == -ETH_HLEN && !held->destructor && !skb->destructor && skb_frags_readable(held) == skb_frags_readable(skb))
 H(struct sk_buff *, list_next, (struct list_head *list), struct sk_buff *skb = list_first_entry_or_null(list, struct sk_buff, list); if (skb) skb_list_del_init(skb); return skb)
@@ -378,8 +382,8 @@ H(bool, skb_has_head_frag, (const struct sk_buff *skb), return skb->head_frag &&
 H(u32, skb_own_truesize, (const struct sk_buff *skb), return SKB_TRUESIZE(skb_end_offset(skb)))
 H(void, frag_of_head, (skb_frag_t *frag, const struct sk_buff *skb, u32 from), struct page *page = virt_to_head_page(skb->head); skb_frag_fill_page_desc(frag, page, skb->data + from - (u8 *)page_address(page), skb_headlen(skb) - from))
 /*
- * Polls devices that hold packets until a timer expires (gro_flush_timeout) now, on the timer's
- * processor, as napi_watchdog() would.
+ * Polls now the devices that hold packets until a timer expires (gro_flush_timeout). Each is polled
+ * on the timer's processor, as napi_watchdog() would do.
  */
 static inline void poll_napi(void *napi) { napi_schedule(napi); }
 H(void, poll_holders, (void), struct net *net; struct net_device *dev; struct napi_struct *napi; guard(rcu)(); local_bh_disable(); for_each_net_rcu(net) for_each_netdev_rcu(net, dev) list_for_each_entry_rcu(napi, &dev->napi_list, dev_list) if (hrtimer_active(&napi->timer)) smp_call_function_single(READ_ONCE(napi->timer.base)->cpu_base->cpu, poll_napi, napi, true); local_bh_enable())
@@ -419,9 +423,9 @@ H(void, local_bh_enable, (void), local_bh_enable())
 H(void, cond_resched, (void), cond_resched())
 
 /*
- * resizable hash tables with keys of four words; settle waits while entries move to another table.
- * To hash three words takes half the instructions of four, and the third and fourth words usually
- * have 16 bits each.
+ * Resizable hash tables with keys of four words. rhashtable_settle() waits until no entries are
+ * moving to another table. Hashing three words takes half the instructions of hashing four, and the
+ * third and fourth words usually have 16 bits each.
  */
 static inline u32 hash_key(const void *key, u32 len, u32 seed) { const u32 *k = key; return jhash_3words(k[0], k[1], rol32(k[2], 16) ^ k[3], seed); }
 static inline int compare_key(struct rhashtable_compare_arg *arg, const void *obj) { return memcmp(obj + arg->ht->p.key_offset, arg->key, 16) != 0; }
@@ -436,7 +440,7 @@ H(unsigned int, rhashtable_walk_slot, (const struct rhashtable_iter *iter), retu
 H(unsigned int, rhashtable_walk_skip, (const struct rhashtable_iter *iter), return iter->skip)
 H(bool, is_err, (const void *ptr), return IS_ERR(ptr))
 
-/* per-processor words; Rust handles their addresses as numbers, as it has no address spaces */
+/* per-processor words; Rust has no address spaces, so it handles them as plain pointers */
 H(void *, alloc_percpu_words, (size_t n), return (void *)(__force unsigned long)__alloc_percpu_gfp(n * sizeof(unsigned long), sizeof(unsigned long), GFP_KERNEL_ACCOUNT))
 H(void, free_percpu_words, (void *words), free_percpu((void __percpu *)(unsigned long)words))
 H(void, percpu_word_add, (void *words, size_t index, unsigned long n), this_cpu_add(((unsigned long __percpu *)(unsigned long)words)[index], n))

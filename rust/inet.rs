@@ -4,17 +4,18 @@
 //!
 //! The kernel creates such a socket like a TCP socket, and it then belongs to TCP: the descriptor's
 //! `struct sock` is TCP's in every respect as long as the descriptor lasts, and its connection may
-//! outlive this module. Only the descriptor's function table is the module's: a copy of TCP's in
-//! which some calls come here first.
+//! outlive this module. Only the descriptor's function table is the module's: a copy of TCP's table
+//! in which some functions are this module's.
 //!
 //! A descriptor may get a *companion*, a socket of the module's own protocol, once. The two share
-//! the descriptor's wait queue, so either wakes its waiters. They share one pending error, which is
-//! in the TCP socket. The options of the socket level are the TCP socket's, of which the companion
-//! has copies. [`Streams`] decides which of the two serves a call. Since the descriptor's socket
-//! never changes, a call that reaches the wrong one finds an unconnected TCP socket.
+//! the descriptor's wait queue, so either socket wakes the queue's waiters. They share one pending
+//! error, which is in the TCP socket. The socket-level options belong to the TCP socket, and the
+//! companion has copies of them. [`Streams`] decides which of the two serves a call. Since the
+//! descriptor's socket never changes, a call that reaches the wrong one finds an unconnected TCP
+//! socket.
 //!
-//! The companion hangs on the inode of the descriptor, whose private pointer the socket file system
-//! does not use.
+//! The descriptor's inode refers to the companion by its private pointer, which the socket file
+//! system does not use.
 //!
 //! C headers: [`include/net/protocol.h`](srctree/include/net/protocol.h),
 //! [`include/net/inet_common.h`](srctree/include/net/inet_common.h)
@@ -76,7 +77,7 @@ pub(crate) struct InternetEnd {
 }
 
 impl InternetEnd {
-    /// Returns the IPv4 address that this stands for, if it does.
+    /// Returns the address in IPv4 form, or `None` for an IPv6 address.
     pub(crate) fn v4(&self) -> Option<[u8; 4]> {
         match self.address {
             [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Some([a, b, c, d]),
@@ -92,7 +93,7 @@ impl InternetEnd {
         }
     }
 
-    /// Returns whether the address is unspecified, as a listener's on all addresses.
+    /// Returns whether the address is unspecified, like the address of a listener on all addresses.
     pub(crate) fn is_any(&self) -> bool {
         self.address == [0; 16] || self.v4() == Some([0; 4])
     }
@@ -102,8 +103,8 @@ impl InternetEnd {
     pub(crate) fn parse(bytes: &[u8], is_v6: bool) -> Option<Self> {
         const INET: [u8; 2] = (bindings::AF_INET as u16).to_ne_bytes();
         const INET6: [u8; 2] = AF_INET6.to_ne_bytes();
-        // The shortest that the kernel accepts; the later fields of `struct sockaddr_in6` may be
-        // missing.
+        // The shortest addresses that the kernel accepts. The last field of `struct sockaddr_in6`
+        // may be missing.
         const INET_LEN: usize = 16;
         const INET6_LEN: usize = 24;
         let (family, rest) = bytes.split_first_chunk::<2>()?;
@@ -122,40 +123,41 @@ impl InternetEnd {
     }
 }
 
-/// Serves the streams under the module's protocol number. The functions run in socket calls and may
-/// sleep, also in `poll`.
+/// Serves the streams under the module's protocol number. The functions run in socket calls,
+/// including `poll`, and may sleep.
 pub(crate) trait Streams: Sized + 'static {
     /// The companions' protocol.
     type Protocol: Operations;
     /// Data kept with a companion.
     type Record: Send + Sync;
 
-    /// Returns the tables through which the kernel calls.
+    /// Returns the tables through which the kernel calls the module.
     fn tables() -> &'static Tables<Self>;
-    /// `connect`.
+    /// Serves `connect`.
     fn connect(call: &StreamCall<'_, Self>, address: &[u8], nonblocking: bool) -> Result;
-    /// `listen`.
+    /// Serves `listen`.
     fn listen(call: &StreamCall<'_, Self>, backlog: u32) -> Result;
-    /// `accept`, on a descriptor that may get a companion while the call waits.
+    /// Serves `accept`, on a descriptor that may get a companion while the call waits.
     fn accept(
         call: &StreamCall<'_, Self>,
         new: &mut NewStream<'_, Self>,
         nonblocking: bool,
     ) -> Result;
-    /// Returns which socket serves the calls on a descriptor with a companion. May decide that.
+    /// Returns which socket serves the calls on a descriptor with a companion. May make this
+    /// decision.
     fn backend(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Backend;
-    /// Works as [`Streams::backend`], but waits while the decision is pending, for `timeout` at
-    /// most.
+    /// Works like [`Streams::backend`], but waits for at most `timeout` (in jiffies) while the
+    /// decision is pending.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` after the timeout, and those of waiting.
+    /// `EAGAIN` after the timeout, and the other errors of waiting.
     fn await_backend(
         call: &StreamCall<'_, Self>,
         companion: &Companion<Self>,
         timeout: c_long,
     ) -> Result<Backend>;
-    /// Returns an address of a connection that the companion has or is opening.
+    /// Returns the address of one `end` of the connection that the companion has or is opening.
     ///
     /// # Errors
     ///
@@ -165,17 +167,18 @@ pub(crate) trait Streams: Sized + 'static {
         companion: &Companion<Self>,
         end: End,
     ) -> Result<InternetEnd>;
-    /// `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`, while the decision is pending.
+    /// Serves `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`, while the decision of `connect` is
+    /// pending.
     fn give_up(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Result;
     /// Sets `TCP_USER_TIMEOUT` to `millis` milliseconds; 0 means the protocol's default.
     fn set_user_timeout(companion: &Companion<Self>, millis: u32);
-    /// Returns what `TCP_INFO` reports of the companion's connection.
+    /// Returns the data that `TCP_INFO` reports on the companion's connection.
     fn info(companion: &Companion<Self>) -> StreamInfo;
     /// Returns whether an option level belongs to the companions' protocol.
     fn has_option_level(level: i32) -> bool;
-    /// The descriptor with this TCP socket is being released.
+    /// Called when the descriptor with this TCP socket is being released.
     fn released(sock: &RawSock);
-    /// TCP's socket may have stopped listening.
+    /// Called when TCP's socket may have stopped listening.
     fn look_at_listener(call: &StreamCall<'_, Self>, companion: &Companion<Self>);
 }
 
@@ -189,18 +192,18 @@ pub(crate) struct Parts<M: Streams> {
 /// A descriptor's companion.
 pub(crate) struct Companion<M: Streams> {
     sock: SockRef<M::Protocol>,
-    /// Data kept with it.
+    /// Data kept with the companion.
     pub(crate) record: M::Record,
 }
 
 impl<M: Streams> Companion<M> {
-    /// The socket.
+    /// Returns the companion's socket.
     pub(crate) fn sock(&self) -> &Sock<M::Protocol> {
         &self.sock
     }
 }
 
-/// A call that runs on a descriptor of the module's protocol number.
+/// A running call on a descriptor of the module's protocol number.
 pub(crate) struct StreamCall<'a, M: Streams> {
     socket: *mut bindings::socket,
     _call: PhantomData<(&'a (), fn() -> M)>,
@@ -230,8 +233,9 @@ impl<'a, M: Streams> StreamCall<'a, M> {
 
     /// Returns the companion, if there is one.
     pub(crate) fn companion(&self) -> Option<&'a Companion<M>> {
-        // SAFETY: What hangs on the inode is a companion that `accompany` or `serve` has published
-        // whole, or nothing. It stays until the descriptor's end, which waits for calls.
+        // SAFETY: The pointer in the inode is null, or a companion that was complete when
+        // `accompany` or `serve` published it. The companion stays until the descriptor is
+        // released, and release waits for running calls.
         unsafe {
             bindings::socket_companion(self.socket)
                 .cast::<Companion<M>>()
@@ -239,10 +243,11 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         }
     }
 
-    /// Returns the call as one on the companion.
+    /// Returns this call as a call on the companion.
     pub(crate) fn on(&self, companion: &'a Companion<M>) -> Call<'a, M::Protocol> {
-        // SAFETY: The companion is of this descriptor and stays as long as it, and has its wait
-        // queue. A companion cannot be lent for longer than the call that it was got by.
+        // SAFETY: The companion belongs to this descriptor, stays as long as the descriptor, and
+        // uses the descriptor's wait queue. `'a` limits the borrow of the companion to the running
+        // call.
         unsafe { Call::of(&companion.sock, self.socket) }
     }
 
@@ -270,12 +275,13 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         // SAFETY: The socket is new.
         unsafe { sock.join_group(self.sock()) };
         let companion = KBox::new(Companion::<M> { sock, record }, GFP_KERNEL_ACCOUNT)?;
-        // SAFETY: The socket is new and the call holds the descriptor. If another call was first,
-        // the socket is cut off again before it goes.
+        // SAFETY: The socket is new and the call holds the descriptor. If another call has set a
+        // companion first, the socket is detached again before it is dropped.
         unsafe { attach(self.socket, &companion.sock) };
         self.adopt(&companion);
         let raw = KBox::into_raw(companion);
-        // SAFETY: The companion is complete. It becomes the inode's, or stays ours.
+        // SAFETY: The companion is complete. If `socket_set_companion` returns true, the inode owns
+        // it; otherwise it is still ours.
         unsafe {
             let first = bindings::socket_set_companion(self.socket, raw.cast());
             if !first {
@@ -296,12 +302,12 @@ impl<'a, M: Streams> StreamCall<'a, M> {
 
     /// Copies the user timeout of TCP's socket to the companion.
     fn adopt_user_timeout(&self, companion: &Companion<M>) {
-        // SAFETY: The socket is TCP's; a single load.
+        // SAFETY: The socket is TCP's, and the function makes a single load.
         let millis = unsafe { bindings::tcp_user_timeout(self.sock().as_ptr()) };
         M::set_user_timeout(companion, millis);
     }
 
-    /// Sets whether calls from now on ask which socket serves them.
+    /// Sets whether calls from now on ask [`Streams::backend`] which socket serves them.
     pub(crate) fn set_asked(&self, asked: bool) {
         let table = M::tables().of(self.sock().family());
         let ops = if asked {
@@ -309,22 +315,23 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         } else {
             table.tcp_ops()
         };
-        // SAFETY: The call holds the descriptor. Both tables are static, whole, and of the same
-        // owner; the core reads the pointer once for each call.
+        // SAFETY: The call holds the descriptor. Both tables are static and complete and have the
+        // same owner. The core reads the pointer once for each call.
         unsafe { bindings::socket_set_ops(self.socket, ops) };
     }
 
     /// Sets whether the companion serves the requests of `io_uring` on TCP's socket from now on.
-    /// Has no effect on a socket whose table another owner has exchanged, as a sockmap does: that
-    /// owner restores the table that it found.
+    /// Has no effect on a socket whose protocol table another user, such as a sockmap, has
+    /// replaced, since that user restores the table that it found.
     pub(crate) fn set_served(&self, served: bool) {
         let sk = self.sock().as_ptr();
         let table = M::tables().of(self.sock().family());
-        // SAFETY: The call holds the descriptor, so the aligned pointer in its socket is valid, and
-        // is accessed as an atomic one here and in single loads by the core.
+        // SAFETY: The call holds the descriptor, so the aligned pointer in its socket is valid.
+        // This function accesses the pointer atomically, and the core in single loads.
         let place = unsafe { AtomicPtr::from_ptr(&raw mut (*sk).__sk_common.skc_prot) };
-        // Both tables are complete and static, and differ in one function. The module's table lasts
-        // as long as the descriptor, which TCP's close ends.
+        // Both tables are complete and static, and differ in one function. The module's table is
+        // valid until the descriptor is released, which calls TCP's `close`. The result is ignored
+        // because a table of another user stays in place.
         let _ = place.compare_exchange(table.proto(!served), table.proto(served), Relaxed, Relaxed);
     }
 
@@ -348,8 +355,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         } else {
             0
         };
-        // SAFETY: The socket is TCP's; the address is aligned kernel memory with room for any, of
-        // which `len` bytes are the user's.
+        // SAFETY: The socket is TCP's; the address is aligned kernel memory with room for an
+        // address of any family, and its first `len` bytes are copied from `address`.
         to_result(unsafe {
             ptr::copy_nonoverlapping(address.as_ptr(), storage.as_mut_ptr().cast(), len);
             call(
@@ -361,10 +368,11 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         })
     }
 
-    /// Stores an error for the next call on TCP's socket and wakes tasks that wait for one.
+    /// Stores an error for the next call on TCP's socket and wakes the tasks that wait for errors.
     pub(crate) fn report_error(&self, error: Error) {
         let sock = self.sock();
-        // SAFETY: An aligned word of the valid socket, stored as TCP does it.
+        // SAFETY: `sk_err` is an aligned word of the valid socket, which TCP also writes in single
+        // stores.
         unsafe { ptr::write_volatile(field!(sock, sk_err), -error.to_errno()) };
         sock.wake_error();
     }
@@ -383,8 +391,8 @@ impl<'a, M: Streams> StreamCall<'a, M> {
     /// Returns TCP's readiness. The task is already in the wait queue.
     fn poll(&self, file: *mut bindings::file) -> u32 {
         match self.inet_ops().poll {
-            // SAFETY: The socket is TCP's, and the file the call's; without a table nothing is
-            // entered.
+            // SAFETY: The socket is TCP's, and `file` belongs to the call. Since the poll table is
+            // null, the function does not add a waiter.
             Some(call) => unsafe { call(file, self.socket, ptr::null_mut()) },
             None => 0,
         }
@@ -392,33 +400,35 @@ impl<'a, M: Streams> StreamCall<'a, M> {
 
     /// Returns whether the descriptor has no connection, and none is being opened.
     pub(crate) fn is_unconnected(&self) -> bool {
-        // SAFETY: The call holds the descriptor; a single load.
+        // SAFETY: The call holds the descriptor, and `state` is read in a single load.
         let state = unsafe { ptr::read_volatile(&raw const (*self.socket).state) };
         state == bindings::socket_state_SS_UNCONNECTED
     }
 
     /// Returns whether an `AF_INET6` socket excludes IPv4.
     pub(crate) fn is_v6_only(&self) -> bool {
-        // SAFETY: The socket is one of TCP's, hence of the Internet; a single load.
+        // SAFETY: The socket is TCP's, hence of an Internet family. The function makes a single
+        // load.
         unsafe { bindings::inet_v6only(self.sock().as_ptr()) }
     }
 
     /// Returns whether `accept` on TCP's socket would find a connection, or fail.
     pub(crate) fn tcp_accepts(&self) -> bool {
-        // SAFETY: The socket is TCP's, and a listener's queue is looked at as `poll` does.
+        // SAFETY: The socket is TCP's, and the function reads its accept queue as TCP's `poll`
+        // does.
         unsafe { bindings::tcp_has_child(self.sock().as_ptr()) }
     }
 }
 
-/// Ties a companion to a descriptor, to its wait queue, and to its socket, to which the companion
-/// holds a reference until its own end.
+/// Ties a companion to a descriptor, to the descriptor's wait queue, and to the descriptor's
+/// socket. The companion holds a reference to that socket until the companion is destructed.
 ///
 /// # Safety
 ///
-/// No one else ties the companion at the same time: it is new, or locked and has neither descriptor
-/// nor front. It is detached before the descriptor is released.
+/// No one else ties the companion at the same time: the companion is new, or is locked and has
+/// neither a descriptor nor a front. It is detached before the descriptor is released.
 unsafe fn attach<P: Operations>(socket: *mut bindings::socket, companion: &Sock<P>) {
-    // SAFETY: Both are valid, and the socket's own pointer is the module's.
+    // SAFETY: Both pointers are valid, and the companion's `sk_user_data` is for the module's use.
     unsafe { bindings::sk_accompany(companion.as_ptr(), socket) };
 }
 

@@ -19,12 +19,12 @@ use core::{
 };
 use kernel::ffi::c_int;
 
-/// Up to this many bytes are copied by way of the stack. The kernel checks every copy from or to a
-/// user whose length varies (`CONFIG_HARDENED_USERCOPY`): a check of the stack takes far less time
-/// than a search for the slab of a heap object.
+/// Copies of at most this many bytes go through the stack. The kernel checks every copy from or to
+/// a user whose length varies (`CONFIG_HARDENED_USERCOPY`), and a check of the stack takes far less
+/// time than a search for the slab of a heap object.
 pub(super) const SHORT: usize = 64;
 
-/// Bytes of the longest address in a report, that of IPv6.
+/// The length of the longest address in a report, an IPv6 address, in bytes.
 const ADDRESS: usize = mem::size_of::<bindings::sockaddr_in6>();
 
 /// The data of the control message with a report.
@@ -34,8 +34,8 @@ struct Report {
     offender: [u8; ADDRESS],
 }
 
-/// Priority, mark and send time of a send call's frames: from its control messages, or else from
-/// the socket's options.
+/// The priority, mark and send time of a send call's frames, which come from the call's control
+/// messages or else from the socket's options.
 pub(crate) struct Cookie(bindings::sockcm_cookie);
 
 impl Cookie {
@@ -77,7 +77,7 @@ impl Message<'_> {
         unsafe { ptr::addr_of_mut!((*self.raw).msg_iter) }
     }
 
-    /// Returns the address passed to a send call, `None` without one; it may be empty.
+    /// Returns the address passed to a send call, which may be empty; `None` without one.
     #[inline]
     pub(crate) fn name(&self) -> Option<&[u8]> {
         // SAFETY: The core has copied `msg_namelen` bytes of address into kernel memory.
@@ -145,10 +145,10 @@ impl Message<'_> {
     /// for control messages that the task may not use.
     #[inline]
     pub(crate) fn cookie(&mut self, sock: &RawSock) -> Result<Cookie> {
-        // SAFETY: Integers, for which zero is a value.
+        // SAFETY: All-zero bytes are a valid value of the type, which consists of integers.
         let mut cookie: bindings::sockcm_cookie = unsafe { core::mem::zeroed() };
-        // SAFETY: All three are valid for the call; the core has copied the control messages into
-        // kernel memory and checks their lengths.
+        // SAFETY: The socket, the message and the cookie are valid for the call. The core has
+        // copied the control messages into kernel memory and checks their lengths.
         unsafe {
             bindings::sockcm_init(&mut cookie, sock.as_ptr());
             if self.has_control() {
@@ -166,7 +166,7 @@ impl Message<'_> {
     ///
     /// # Errors
     ///
-    /// `EFAULT` if not all of them could be written, or the data has fewer.
+    /// `EFAULT` if not all `len` bytes could be written, or if the buffer has fewer.
     #[inline]
     pub(crate) fn put(&mut self, skb: &Buffer, offset: usize, len: usize) -> Result {
         let bytes = offset
@@ -190,9 +190,9 @@ impl Message<'_> {
         let mut copy = MaybeUninit::<[u8; SHORT]>::uninit();
         let copy: *mut u8 = copy.as_mut_ptr().cast();
         let len = bytes.len().min(SHORT);
-        // SAFETY: There is room for `len` bytes, which are initialised before they are copied on.
-        // The function checks the bounds of the user's memory, and leaves the message as it was
-        // when it fails.
+        // SAFETY: `copy` has room for `len` bytes, which are initialised before `copy_to_iter_full`
+        // reads them. The function checks the bounds of the user's memory, and leaves the message
+        // as it was when it fails.
         let whole = unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), copy, len);
             bindings::copy_to_iter_full(copy.cast(), len, self.iter())
@@ -205,11 +205,12 @@ impl Message<'_> {
     }
 
     /// Delivers the report at the head of the socket's error queue (`MSG_ERRQUEUE`): at most `len`
-    /// bytes of the packet that it is about, and the error as a control message `kind` of `level`.
-    /// Returns the bytes delivered.
+    /// bytes of the packet that the report is about, and the error as a control message `kind` of
+    /// `level`. Returns the number of bytes delivered.
     ///
-    /// No header is read in the packet. A companion's reports have the form of TCP's, in which the
-    /// address of an offender follows the error; there is none, so it is zeroes.
+    /// The packet's headers are not parsed. A companion's reports have the form of TCP's, in which
+    /// the address of an offender follows the error. There is no offender, so the address is all
+    /// zeroes.
     ///
     /// # Errors
     ///
@@ -223,14 +224,15 @@ impl Message<'_> {
         kind: c_int,
     ) -> Result<usize> {
         let (level, kind, address) = sock.report_kind(level, kind);
-        // SAFETY: The socket is valid, and the queue has a lock of its own. The result is null, or
-        // a buffer that is ours.
+        // SAFETY: The socket is valid, and the queue has a lock of its own. The function returns
+        // null or a buffer that is then ours.
         let report = unsafe { Skb::from_raw(bindings::sock_dequeue_err_skb(sock.as_ptr())) };
         let report = report.ok_or(EAGAIN)?;
         let copied = report.len().min(len);
         self.put(&report, 0, copied)?;
-        // SAFETY: A buffer of an error queue has the error in its control block. The message is
-        // that of the running call, and the record is longer than any address.
+        // SAFETY: A buffer of an error queue has the error in its control block. The message
+        // belongs to the running call. `record` has `size` bytes, since `offender` has room for the
+        // address.
         unsafe {
             let record = Report {
                 error: ptr::read(bindings::skb_report(report.as_ptr())),
@@ -255,7 +257,7 @@ impl Message<'_> {
 
     /// Delivers the timestamp of `skb`, if the user asked for it.
     pub(crate) fn put_times(&mut self, sock: &RawSock, skb: &Buffer) {
-        // SAFETY: All three are valid for the call.
+        // SAFETY: The message, the socket and the buffer are valid for the call.
         unsafe { bindings::__sock_recv_timestamp(self.raw, sock.as_ptr(), skb.as_ptr()) };
     }
 
@@ -263,7 +265,7 @@ impl Message<'_> {
     /// it.
     #[inline]
     pub(crate) fn put_control(&mut self, sock: &RawSock, skb: &Buffer) {
-        // SAFETY: All three are valid.
+        // SAFETY: The message, the socket and the buffer are valid for the call.
         unsafe { bindings::sock_recv_cmsgs(self.raw, sock.as_ptr(), skb.as_ptr()) };
     }
 }

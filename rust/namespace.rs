@@ -26,7 +26,8 @@ impl Net {
     /// `net` must be valid for as long as `'a`.
     #[inline]
     pub(super) unsafe fn from_raw<'a>(net: *mut bindings::net) -> &'a Net {
-        // SAFETY: Transparent over `net`; the rest is the caller's promise.
+        // SAFETY: The type is transparent over `net`. The caller promises that `net` is valid for
+        // `'a`.
         unsafe { &*net.cast() }
     }
 
@@ -39,14 +40,14 @@ impl Net {
 /// The structure that the kernel keeps while the registration lasts, filled in by
 /// [`Registration::new`].
 pub(crate) struct Operations<T: PerNet> {
-    /// A registration exists or existed; only that one writes the rest.
+    /// Whether there is or was a registration. Only that registration writes the other fields.
     taken: AtomicBool,
     ops: UnsafeCell<bindings::pernet_operations>,
     id: UnsafeCell<kernel::ffi::c_uint>,
     _state: PhantomData<T>,
 }
 
-// SAFETY: Written only by the one registration, before anyone reads `id`.
+// SAFETY: Only the one registration writes the fields, before any code reads `id`.
 unsafe impl<T: PerNet> Sync for Operations<T> {}
 
 impl<T: PerNet> Operations<T> {
@@ -54,7 +55,7 @@ impl<T: PerNet> Operations<T> {
     pub(crate) const fn new() -> Self {
         Operations {
             taken: AtomicBool::new(false),
-            // SAFETY: All zeroes is an empty set of operations.
+            // SAFETY: All-zero bytes are a valid value: a set without operations.
             ops: UnsafeCell::new(unsafe { mem::zeroed() }),
             id: UnsafeCell::new(0),
             _state: PhantomData,
@@ -66,9 +67,9 @@ impl<T: PerNet> Operations<T> {
 ///
 /// # Safety
 ///
-/// No code asks for the state of a namespace ([`PerNet::of`]) after the registration has ended:
-/// sockets, packet handlers, device listeners and files that do so are gone before, or are ended by
-/// [`PerNet::end`].
+/// No code asks for the state of a namespace ([`PerNet::of`]) after the registration has ended: all
+/// sockets, packet handlers, device listeners and files that do so are gone by then, or
+/// [`PerNet::end`] ends them.
 pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
     /// Returns where the registration lives.
     fn operations() -> &'static Operations<Self>;
@@ -76,27 +77,28 @@ pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
     /// Creates the state of a new namespace.
     fn new(net: &Net) -> Result<Self>;
 
-    /// Ends all uses of the state, when the namespace or the module ends. Every read section that
-    /// has begun by then ends before the state is dropped; this covers packets and timers under
-    /// way, too.
+    /// Ends all uses of the state, when the namespace or the module ends. The state is dropped only
+    /// after the end of every RCU read section that has begun by then, so packets and timers in
+    /// progress may still use it.
     fn end(&self) {}
 
     /// Returns the state of `net`.
     #[inline]
     fn of(net: &Net) -> &Self {
         // SAFETY: While anyone holds a reference to a namespace that sockets or devices can be in,
-        // the state made by `init` is there: it ends in `exit`, when nothing is left in it, or with
-        // the registration, after which the implementation promises not to ask.
+        // the state made by `init` exists. `exit` drops it when nothing is left in the namespace,
+        // or when the registration ends, and the implementation promises not to call this after
+        // that.
         unsafe {
             let id = *Self::operations().id.get();
             &*bindings::net_generic(net.as_ptr(), id).cast::<Self>()
         }
     }
 
-    /// Works as [`Self::of`], in an RCU read section that the caller is already in.
+    /// Works like [`Self::of`], but uses the RCU read section that the caller is already in.
     #[inline]
     fn of_within<'a>(net: &'a Net, _section: &rcu::Read) -> &'a Self {
-        // SAFETY: As in `of`; the read section keeps the table in which the state is found.
+        // SAFETY: As in `of`. The read section keeps the table that holds the pointer to the state.
         unsafe {
             let id = *Self::operations().id.get();
             &*bindings::net_generic_rcu(net.as_ptr(), id).cast::<Self>()
@@ -104,7 +106,7 @@ pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
     }
 }
 
-/// The registration of per-namespace state; dropping it unregisters.
+/// The registration of per-namespace state. Dropping it removes the state from every namespace.
 pub(crate) struct Registration<T: PerNet>(PhantomData<T>);
 
 impl<T: PerNet> Registration<T> {
@@ -114,19 +116,21 @@ impl<T: PerNet> Registration<T> {
     ///
     /// `EEXIST` on a second call; those of [`PerNet::new`].
     pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
-        // The core's memory is aligned for 64-bit words everywhere, and for no more.
+        // On every architecture the core's memory is aligned for 64-bit words, but not for larger
+        // types.
         const { assert!(mem::align_of::<T>() <= mem::align_of::<u64>()) };
         let operations = T::operations();
         if operations.taken.swap(true, Relaxed) {
             return Err(EEXIST);
         }
-        // SAFETY: This is the only registration there ever is, so no one else looks at the block.
+        // SAFETY: This is the only registration there ever is, so no one else accesses `ops`.
         unsafe {
             let ops = &mut *operations.ops.get();
             ops.init = Some(Self::init);
             ops.pre_exit = Some(Self::pre_exit);
             ops.exit = Some(Self::exit);
-            // The field is declared const for its readers; the core writes it once.
+            // The pointer `id` is const in C, but only to be read by others: the core writes `*id`
+            // once.
             ptr::write(ptr::addr_of_mut!(ops.id).cast(), operations.id.get());
             ptr::write(ptr::addr_of_mut!(ops.size).cast(), mem::size_of::<T>());
             to_result(bindings::register_pernet_subsys(ops))?;
@@ -136,13 +140,14 @@ impl<T: PerNet> Registration<T> {
 
     /// # Safety
     ///
-    /// Called by the core, once for a namespace, with `size` bytes for `id` in it.
+    /// Called by the core, once for each namespace, in which it has allocated `size` bytes for
+    /// `id`.
     unsafe extern "C" fn init(net: *mut bindings::net) -> c_int {
         // SAFETY: The core passes a valid namespace.
         match T::new(unsafe { Net::from_raw(net) }) {
             Ok(state) => {
-                // SAFETY: The core has allocated `size` bytes for us in this namespace, aligned as
-                // `kmalloc` aligns.
+                // SAFETY: The core has allocated `size` bytes for `id` in this namespace, aligned
+                // by `kmalloc`.
                 unsafe {
                     let id = *T::operations().id.get();
                     ptr::write(bindings::net_generic(net, id).cast::<T>(), state);
@@ -155,8 +160,8 @@ impl<T: PerNet> Registration<T> {
 
     /// # Safety
     ///
-    /// Called by the core, once for a namespace that `init` succeeded for, when it or the module
-    /// ends: before `exit`, and before it waits for all read sections.
+    /// Called by the core, once for a namespace that `init` succeeded for, when the namespace or
+    /// the module ends: before `exit`, and before the core waits for all read sections.
     unsafe extern "C" fn pre_exit(net: *mut bindings::net) {
         // SAFETY: The core passes a valid namespace, whose state `exit` has not dropped yet.
         T::of(unsafe { Net::from_raw(net) }).end();
@@ -164,14 +169,13 @@ impl<T: PerNet> Registration<T> {
 
     /// # Safety
     ///
-    /// Called by the core, once for a namespace that `init` succeeded for, when it or the module
-    /// ends.
+    /// Called by the core, once for a namespace that `init` succeeded for, when the namespace or
+    /// the module ends.
     unsafe extern "C" fn exit(net: *mut bindings::net) {
-        // SAFETY: `init` made the state, and the core calls `exit` once, when no socket with a
-        // descriptor and no device is left in the namespace, or none that packets of this module
-        // come by. The last users without one were ended by `pre_exit`, after which the core has
-        // waited for the read sections in which a timer or a packet may still have looked at the
-        // state.
+        // SAFETY: `init` made the state, and the core calls `exit` once. By then the namespace has
+        // no socket with a descriptor and no device, or no device that delivers packets to this
+        // module. `pre_exit` ended the sockets without a descriptor, and the core has since waited
+        // for the read sections in which a timer or a packet may have used the state.
         unsafe {
             let id = *T::operations().id.get();
             ptr::drop_in_place(bindings::net_generic(net, id).cast::<T>());
@@ -181,7 +185,7 @@ impl<T: PerNet> Registration<T> {
 
 impl<T: PerNet> Drop for Registration<T> {
     fn drop(&mut self) {
-        // SAFETY: Registered by `new`.
+        // SAFETY: `new` has registered `ops`.
         unsafe { bindings::unregister_pernet_subsys(T::operations().ops.get()) };
     }
 }

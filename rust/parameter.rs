@@ -2,9 +2,9 @@
 
 //! Numeric module parameters, shown in `/sys/module/NAME/parameters`.
 //!
-//! `module!` has parameters too, but gives each the mode 0, which sysfs hides. These are what
-//! `module_param(NAME, ushort, 0444)` creates in C: the kernel's own functions parse and print
-//! them.
+//! `module!` has parameters too, but gives each the mode 0, which sysfs hides. The parameters here
+//! equal those that `module_param(NAME, ushort, 0444)` creates in C: the kernel's own functions
+//! parse and print them.
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 
@@ -57,7 +57,8 @@ impl Parameter {
     }
 }
 
-/// Returns `text` as an array, as the section `.modinfo` stores it; only evaluated by the compiler.
+/// Returns `text` as an array, the form in which the section `.modinfo` stores it. Only the
+/// compiler evaluates this function.
 #[doc(hidden)]
 pub(crate) const fn array<const N: usize>(text: &str) -> [u8; N] {
     match text.as_bytes().first_chunk() {
@@ -66,7 +67,7 @@ pub(crate) const fn array<const N: usize>(text: &str) -> [u8; N] {
     }
 }
 
-/// Defines a string of `modinfo`.
+/// Defines a string that `modinfo` shows.
 #[doc(hidden)]
 macro_rules! modinfo {
     ($($part:expr),*) => {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queue of buffers ordered by sequence number, as a stream keeps for retransmission.
+//! A queue of buffers ordered by sequence number, such as a stream's retransmission queue.
 //!
 //! The queue owns its buffers and links them by their own fields, so it allocates nothing and may
-//! be moved. Its owner must guard it.
+//! be moved. It has no lock: methods that change it borrow it exclusively.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
@@ -15,19 +15,20 @@ use core::{marker::PhantomData, ptr};
 
 /// The note of a buffer in a [`SeqQueue`].
 pub(crate) trait Sequenced: Note {
-    /// Returns the buffer's first number. Numbers grow along the queue, modulo 2^16.
+    /// Returns the buffer's first number. Numbers grow from the head of the queue to its tail,
+    /// modulo 2^16.
     fn number(&self) -> u16;
     /// Returns how many numbers the buffer covers.
     fn count(&self) -> u16;
 }
 
-/// Buffers with notes of type `N`, and the position where the last search ended.
+/// Buffers with notes of type `N`, and the position `place` where the last search ended.
 ///
 /// # Invariants
 ///
-/// `first` is null or a buffer whose `next` is the one behind it, and so on to `last`, whose `next`
-/// is null. Of each buffer the queue holds the only reference. `last` is null if `first` is, and
-/// `place` is null or one of the buffers.
+/// `first` is null or the first of a list of buffers. The field `next` of each buffer points to the
+/// buffer behind it, and is null in `last`. The queue holds the only reference to each buffer.
+/// `last` is null if `first` is, and `place` is null or one of the buffers.
 pub(crate) struct SeqQueue<N: Sequenced> {
     first: *mut bindings::sk_buff,
     last: *mut bindings::sk_buff,
@@ -79,8 +80,8 @@ impl<N: Sequenced> SeqQueue<N> {
             if place.is_null() {
                 return None;
             }
-            // SAFETY: By the invariant a buffer of the queue, which does not change while it is
-            // borrowed.
+            // SAFETY: By the invariant, `place` is a buffer of the queue, which does not change
+            // while it is borrowed.
             unsafe {
                 let skb = Buffer::from_raw(place);
                 place = next(place);
@@ -92,14 +93,15 @@ impl<N: Sequenced> SeqQueue<N> {
     /// Returns the buffer at the head, for writing.
     #[inline]
     pub(crate) fn first_mut(&mut self) -> Option<&mut Buffer> {
-        // SAFETY: By the invariant null or a buffer of the queue, which is borrowed exclusively.
+        // SAFETY: By the invariant, `first` is null or a buffer of the queue, which is borrowed
+        // exclusively.
         (!self.first.is_null()).then(|| unsafe { Buffer::from_raw_mut(self.first) })
     }
 
     /// Returns the buffer at the tail.
     #[inline]
     pub(crate) fn last(&self) -> Option<&Buffer> {
-        // SAFETY: By the invariant null or a buffer of the queue, which is borrowed.
+        // SAFETY: By the invariant, `last` is null or a buffer of the queue, which is borrowed.
         (!self.last.is_null()).then(|| unsafe { Buffer::from_raw(self.last) })
     }
 
@@ -131,10 +133,10 @@ impl<N: Sequenced> SeqQueue<N> {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Skb> {
         let raw = self.first;
-        // SAFETY: By the invariant null, or a buffer whose only reference is the queue's and
-        // becomes ours.
+        // SAFETY: By the invariant, `raw` is null or a buffer to which the queue holds the only
+        // reference, which the `Skb` takes over.
         let skb = unsafe { Skb::from_raw(raw) }?;
-        // SAFETY: The buffer was just in the queue, and leaves it without a neighbour.
+        // SAFETY: `raw` is valid, and was the first buffer of the queue until now.
         unsafe {
             self.first = next(raw);
             *next_mut(raw) = ptr::null_mut();
@@ -151,7 +153,8 @@ impl<N: Sequenced> SeqQueue<N> {
     /// Finds the buffer with the number `number`, starting where the last search ended.
     #[inline]
     fn find(&mut self, number: u16) -> Option<*mut bindings::sk_buff> {
-        // SAFETY: Only called with buffers of the queue, which is borrowed exclusively.
+        // SAFETY: The closure is called only with buffers of the queue, which is borrowed
+        // exclusively.
         let note = |skb: *mut bindings::sk_buff| unsafe { Buffer::from_raw(skb).note::<N>() };
         let ahead = |note: &N| number.wrapping_sub(note.number()) as i16;
         let mut skb = self.place;
@@ -178,7 +181,7 @@ impl<N: Sequenced> SeqQueue<N> {
     #[inline]
     pub(crate) fn seek(&mut self, number: u16) -> Option<&mut Buffer> {
         let skb = self.find(number)?;
-        // SAFETY: A buffer of the queue, which is borrowed exclusively.
+        // SAFETY: `skb` is a buffer of the queue, which is borrowed exclusively.
         Some(unsafe { Buffer::from_raw_mut(skb) })
     }
 
@@ -207,7 +210,7 @@ impl<N: Sequenced> Drop for SeqQueue<N> {
 ///
 /// # Invariants
 ///
-/// `at` is null, at the end, or a buffer of the queue.
+/// `at` is a buffer of the queue, or null if the cursor is at the end.
 pub(crate) struct Cursor<'a, N: Sequenced> {
     queue: &'a mut SeqQueue<N>,
     at: *mut bindings::sk_buff,
@@ -216,14 +219,15 @@ pub(crate) struct Cursor<'a, N: Sequenced> {
 impl<N: Sequenced> Cursor<'_, N> {
     /// Returns the buffer at the cursor; `None` at the end.
     pub(crate) fn current(&mut self) -> Option<&mut Buffer> {
-        // SAFETY: By the invariant null or a buffer of the queue, which is borrowed exclusively.
+        // SAFETY: By the invariant, `at` is null or a buffer of the queue, which is borrowed
+        // exclusively.
         (!self.at.is_null()).then(|| unsafe { Buffer::from_raw_mut(self.at) })
     }
 
     /// Moves to the next buffer.
     pub(crate) fn advance(&mut self) {
         if !self.at.is_null() {
-            // SAFETY: By the invariant a buffer of the queue.
+            // SAFETY: By the invariant, `at` is a buffer of the queue.
             self.at = unsafe { next(self.at) };
         }
     }
@@ -235,8 +239,8 @@ impl<N: Sequenced> Cursor<'_, N> {
             return self.queue.push(skb);
         }
         let raw = skb.into_raw();
-        // SAFETY: By the invariant `at` is a buffer of the queue, with one behind it; the new one
-        // is ours alone.
+        // SAFETY: By the invariant, `at` is a buffer of the queue, and it is not the last. The new
+        // buffer is exclusively ours.
         unsafe {
             *next_mut(raw) = next(self.at);
             *next_mut(self.at) = raw;

@@ -85,15 +85,15 @@ pub(crate) trait Protocol: Sized + 'static {
     fn awaits_release(_shared: &Self::Shared) -> bool {
         false
     }
-    /// Called when a task is about to release the lock, or has processed the backlog in between;
-    /// the backlog is empty.
+    /// Called when a task is about to release the lock, or has just processed the backlog while it
+    /// keeps the lock. The backlog is empty.
     #[inline]
     fn before_release(_locked: &mut Locked<'_, Self>, _softirq: Softirq<'_>) {}
 }
 
 /// Returns whether the calling task is exiting, so that no process waits for its results.
 pub(crate) fn task_is_exiting() -> bool {
-    // SAFETY: Looks at the calling task.
+    // SAFETY: The function only reads the calling task's flags.
     unsafe { bindings::task_is_exiting() }
 }
 
@@ -106,7 +106,8 @@ pub(crate) fn task_is_exiting() -> bool {
 #[repr(transparent)]
 pub(crate) struct RawSock(UnsafeCell<bindings::sock>);
 
-// SAFETY: All methods are ones the kernel allows from any context, or say what they need.
+// SAFETY: The kernel allows the operation of each method from any context, or the method's
+// documentation states the requirement.
 unsafe impl Sync for RawSock {}
 
 /// The address of a field of a socket; for use in an `unsafe` block whose comment justifies it.
@@ -128,14 +129,15 @@ impl RawSock {
     /// `sk` is valid for as long as `'a`.
     #[inline]
     pub(super) unsafe fn from_raw<'a>(sk: *mut bindings::sock) -> &'a Self {
-        // SAFETY: Transparent over `sock`; the rest is the caller's promise.
+        // SAFETY: The type is transparent over `sock`. The caller promises that `sk` is valid for
+        // `'a`.
         unsafe { &*sk.cast() }
     }
 
     /// Returns the address family, `AF_*`.
     #[inline]
     pub(super) fn family(&self) -> u16 {
-        // SAFETY: Written before anyone else had the socket.
+        // SAFETY: The field was written before the socket was shared, and does not change.
         unsafe { (*self.as_ptr()).__sk_common.skc_family }
     }
 
@@ -154,8 +156,8 @@ impl RawSock {
 
     #[inline]
     fn state_cell(&self) -> &AtomicU8 {
-        // SAFETY: The field is a byte in a valid socket, accessed by everyone in single loads and
-        // stores.
+        // SAFETY: The field is a byte in a valid socket, and all code accesses it in single loads
+        // and stores.
         unsafe { AtomicU8::from_ptr(field!(self, __sk_common.skc_state).cast()) }
     }
 
@@ -171,15 +173,15 @@ impl RawSock {
         self.shutdown_cell().load(Relaxed)
     }
 
-    /// Returns how often a call has disconnected the socket; sleeping calls check whether that
-    /// changed.
+    /// Returns the number of times that a call has disconnected the socket. Sleeping calls check
+    /// whether this number has changed.
     #[inline]
     pub(super) fn disconnects(&self) -> i32 {
         self.disconnects_cell().load(Relaxed)
     }
 
     fn disconnects_cell(&self) -> &AtomicI32 {
-        // SAFETY: An aligned word in a valid socket.
+        // SAFETY: The field is an aligned word in a valid socket.
         unsafe { AtomicI32::from_ptr(field!(self, sk_disconnects)) }
     }
 
@@ -221,19 +223,21 @@ impl RawSock {
     /// Returns the memory of the stream's write queue, in bytes (`sk_wmem_queued`).
     #[inline]
     pub(crate) fn write_queued(&self) -> &AtomicU32 {
-        // SAFETY: An aligned word in a valid socket; written by the lock's owner, read by anyone.
+        // SAFETY: The field is an aligned word in a valid socket. The lock's owner writes it, and
+        // any context may read it.
         unsafe { AtomicU32::from_ptr(field!(self, sk_wmem_queued).cast()) }
     }
 
     /// Gives the socket's frames a new flow hash.
     pub(crate) fn start_flow(&self) {
-        // SAFETY: Stores a random number in a valid socket.
+        // SAFETY: The function stores a random number in a valid socket.
         unsafe { bindings::sk_set_txhash(self.as_ptr()) };
     }
 
     /// Returns whether the calling task may bind to `port` in the socket's namespace.
     pub(crate) fn may_bind(&self, port: u16) -> bool {
-        // SAFETY: The socket holds its namespace; called by a task, whose credentials are asked.
+        // SAFETY: The socket holds its namespace. The function checks the credentials of the
+        // calling task.
         unsafe { bindings::may_bind_port(bindings::sock_net(self.as_ptr()), port) }
     }
 
@@ -241,7 +245,8 @@ impl RawSock {
     /// (`SO_BUSY_POLL`), and its flow (receive flow steering).
     #[inline]
     pub(crate) fn note_arrival(&self, skb: &Buffer) {
-        // SAFETY: Both are valid; single stores, as the core does them without the lock.
+        // SAFETY: Both pointers are valid. The function makes single stores, as the core does
+        // without the lock.
         unsafe { bindings::sk_note_arrival(self.as_ptr(), skb.as_ptr()) };
     }
 
@@ -279,8 +284,8 @@ impl RawSock {
         unsafe { bindings::sock_ino(self.as_ptr()) }
     }
 
-    /// Returns whether the receive queue is empty. For a stream's readers the unread bytes count
-    /// instead, see the protocol.
+    /// Returns whether the receive queue is empty. A stream's readers depend on its unread bytes
+    /// instead, which its protocol counts.
     #[inline]
     pub(crate) fn receives_nothing(&self) -> bool {
         // SAFETY: The queue is part of a valid socket.
@@ -315,7 +320,7 @@ pub(crate) struct Sock<P: Protocol> {
 }
 
 // SAFETY: `raw` and `shared` are `Sync`; `state`, which is `Send`, is reached through the lock
-// only, and what is in its links through the lists that a socket belongs to.
+// only. The data in its links is reached only through the lists that the socket belongs to.
 unsafe impl<P: Protocol> Sync for Sock<P> {}
 
 impl<P: Protocol> Deref for Sock<P> {
@@ -351,10 +356,11 @@ impl<P: Protocol> Sock<P> {
         self.state_cell().store(state as u8, Relaxed);
     }
 
-    /// Returns how many connections may wait to be accepted, as passed to `listen`.
+    /// Returns the limit of the accept queue, as passed to `listen`.
     #[inline]
     pub(crate) fn backlog_limit(&self) -> &AtomicU32 {
-        // SAFETY: An aligned word in a valid socket, accessed in single loads and stores.
+        // SAFETY: The field is an aligned word in a valid socket, and all code accesses it in
+        // single loads and stores.
         unsafe { AtomicU32::from_ptr(field!(self, sk_max_ack_backlog)) }
     }
 
@@ -371,7 +377,8 @@ impl<P: Protocol> Sock<P> {
     /// `sk` is a new socket of `P` to which no one else has a reference.
     pub(super) unsafe fn init(sk: *mut bindings::sock, shared: P::Shared, state: P::State) {
         let this: *mut Self = sk.cast();
-        // SAFETY: The memory is ours, of the right size, and holds nothing that needs dropping.
+        // SAFETY: By the caller's promise, `sk` is exclusively ours and has the size of `Self`. Its
+        // fields hold nothing that needs dropping.
         unsafe {
             ptr::write(
                 ptr::addr_of_mut!((*this).timer_missed),
@@ -403,15 +410,17 @@ impl<P: Protocol> Sock<P> {
     ///
     /// Called only by the core, once for a socket of `P`.
     unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
-        // SAFETY: No one else has the socket any more, and it is destructed once, in an RCU
-        // callback, which holds no lock. The timer may still be waiting, or running elsewhere.
+        // SAFETY: No other reference to the socket exists, and the core calls this once, in an RCU
+        // callback, which holds no lock. The timer may still be armed, or running on another
+        // processor.
         unsafe {
             let this: *mut Self = sk.cast();
             super::timer::cancel(&*this);
             (*this).retire();
             Queue::from_raw(ptr::addr_of_mut!((*sk).sk_receive_queue)).purge();
             Queue::from_raw((*this).waiting.get()).purge();
-            // Reports that no call received; the core leaves them to the protocol.
+            // The error queue still holds the reports that no call has received. The core leaves
+            // them to the protocol.
             Queue::from_raw(ptr::addr_of_mut!((*sk).sk_error_queue)).purge();
             let front = (*this).front();
             if front != sk {
@@ -424,26 +433,27 @@ impl<P: Protocol> Sock<P> {
         P::vtable().count(-1);
     }
 
-    /// Stops counting the socket in `/proc/net/protocols`, once: its connection is over.
+    /// Stops counting the socket in `/proc/net/protocols`, since its connection is over. Further
+    /// calls have no effect.
     pub(crate) fn retire(&self) {
         if !self.retired.swap(true, Relaxed) {
             P::vtable().count_in_use(&self.raw, -1);
         }
     }
 
-    /// Returns a reference to the socket; `None` if its last one is gone, and only a read section
-    /// still keeps its memory.
+    /// Returns a reference to the socket; `None` if the last reference is gone and only a read
+    /// section still keeps the socket's memory.
     #[inline]
     pub(crate) fn try_hold(&self) -> Option<SockRef<P>> {
-        // SAFETY: By the invariant of `RawSock`, the socket is valid. A reference is made of what
-        // was just taken.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The `SockRef` takes over the
+        // reference that `sock_tryhold` has taken.
         unsafe { bindings::sock_tryhold(self.as_ptr()).then(|| SockRef::from_raw(self.as_ptr())) }
     }
 
     /// Locks the socket for the calling task; may sleep.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, P> {
-        // SAFETY: Locks a valid socket.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
         Guard(self, NotThreadSafe)
     }
@@ -452,7 +462,7 @@ impl<P: Protocol> Sock<P> {
     /// listener, so the order is fixed.
     pub(crate) fn lock_child(&self) -> Guard<'_, P> {
         const SINGLE_DEPTH_NESTING: i32 = 1;
-        // SAFETY: As in `lock`; the class tells the lock checker of the order.
+        // SAFETY: As in `lock`. The nested class tells lockdep of the order.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), SINGLE_DEPTH_NESTING) };
         Guard(self, NotThreadSafe)
     }
@@ -460,8 +470,8 @@ impl<P: Protocol> Sock<P> {
     /// Takes the socket's spin lock.
     #[inline]
     pub(crate) fn lock_bh<'a>(&'a self, _softirq: Softirq<'a>) -> BhGuard<'a, P> {
-        // SAFETY: Locks a valid socket, with bottom halves disabled. The nested class keeps a
-        // child's lock, taken while its listener's is held, apart from it for the lock checker.
+        // SAFETY: The socket is valid, and bottom halves are disabled. The nested class tells
+        // lockdep that a child's lock may be taken while its listener's lock is held.
         let owned = unsafe { bindings::bh_lock_sock_nested(self.as_ptr()) };
         BhGuard {
             sock: self,
@@ -492,7 +502,7 @@ impl<P: Protocol> Sock<P> {
 /// The pointer is a valid socket of `P`, of which this value holds one reference.
 pub(crate) struct SockRef<P: Protocol>(NonNull<Sock<P>>);
 
-// SAFETY: Sockets are shared between CPUs and tasks.
+// SAFETY: A reference may be dropped on any CPU and in any task, and `Sock` is `Sync`.
 unsafe impl<P: Protocol> Send for SockRef<P> {}
 // SAFETY: `Sock` is `Sync`.
 unsafe impl<P: Protocol> Sync for SockRef<P> {}
@@ -503,7 +513,7 @@ impl<P: Protocol> SockRef<P> {
     /// `sk` is a socket of `P`, of which one reference is given away.
     #[inline]
     pub(super) unsafe fn from_raw(sk: *mut bindings::sock) -> Self {
-        // SAFETY: Valid, hence not null.
+        // SAFETY: `sk` is valid, hence not null.
         SockRef(unsafe { NonNull::new_unchecked(sk.cast()) })
     }
 }
@@ -543,7 +553,8 @@ impl<P: Protocol> Drop for SockRef<P> {
 ///
 /// # Invariants
 ///
-/// The lock of `sock` is held during the borrow, and `self` is the only way to what it guards.
+/// The lock of `sock` is held during the borrow, and the guarded data is accessed through `self`
+/// only.
 pub(crate) struct Locked<'a, P: Protocol> {
     sock: &'a Sock<P>,
     /// The protocol's state.
@@ -575,10 +586,11 @@ impl<'a, P: Protocol> Locked<'a, P> {
         self.sock.disconnects_cell().fetch_add(1, Relaxed);
     }
 
-    /// Wakes writers, if any asked for room.
+    /// Wakes writers, if any waits for send buffer space.
     #[inline]
     pub(crate) fn wake_writers(&mut self) {
-        // SAFETY: The lock is held, so `sk_socket` stays; the helper looks whether it is there.
+        // SAFETY: The lock is held, so `sk_socket` does not change; the helper checks whether it is
+        // null.
         if unsafe { bindings::sk_test_clear_nospace(self.sock.as_ptr()) } {
             self.sock.signal_write_space();
         }
@@ -589,8 +601,8 @@ impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
     /// Returns the received buffers that no call has consumed.
     #[inline]
     pub(crate) fn receive_queue(&mut self) -> &mut Queue {
-        // SAFETY: The queue is part of the locked socket, and a stream's is reached only through
-        // what the lock lends, which `self` is.
+        // SAFETY: The queue is part of the locked socket, and the receive queue of a stream is
+        // reached only through `Locked`, which `self` borrows exclusively.
         unsafe { Queue::from_raw(ptr::addr_of_mut!((*self.sock.as_ptr()).sk_receive_queue)) }
     }
 
@@ -605,12 +617,13 @@ impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
     /// Returns the received buffers that are out of order, also charged to the receive memory.
     #[inline]
     pub(crate) fn waiting_queue(&mut self) -> &mut Queue {
-        // SAFETY: The list is part of the locked socket, was made with it, and is reached only
-        // through what the lock lends, which `self` is.
+        // SAFETY: The list is part of the locked socket, was initialised by `Sock::init`, and is
+        // reached only through `Locked`, which `self` borrows exclusively.
         unsafe { Queue::from_raw(self.sock.waiting.get()) }
     }
 
-    /// Queues a received buffer that is out of order, after the last one that it `follows`.
+    /// Queues a received buffer that is out of order, after the last queued buffer for which
+    /// `follows` returns true.
     pub(crate) fn queue_waiting(&mut self, skb: Skb, follows: impl Fn(&Buffer) -> bool) {
         let sock = self.sock;
         // SAFETY: The queue is this socket's.
@@ -618,7 +631,8 @@ impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
     }
 }
 
-/// A socket locked by the calling task. Dropping it processes the packets that came since.
+/// A socket locked by the calling task. Dropping the guard processes the packets that came while it
+/// was held.
 ///
 /// # Invariants
 ///
@@ -680,7 +694,7 @@ impl<P: Protocol> Drop for Guard<'_, P> {
 /// The spin lock is held until the guard is dropped. `owned` says whether a task owns the socket.
 pub(crate) struct BhGuard<'a, P: Protocol> {
     sock: &'a Sock<P>,
-    /// Whether a task owns it, which cannot change while the spin lock is held.
+    /// Whether a task owns the socket, which cannot change while the spin lock is held.
     owned: bool,
     _held: NotThreadSafe,
 }
@@ -689,8 +703,8 @@ impl<P: Protocol> BhGuard<'_, P> {
     /// Returns everything that the lock guards, unless a task owns the socket.
     #[inline]
     pub(crate) fn locked(&mut self) -> Option<Locked<'_, P>> {
-        // SAFETY: The spin lock is held, so ownership cannot change; without an owner all that is
-        // guarded is borrowed from the guard.
+        // SAFETY: The spin lock is held, so ownership cannot change. Without an owner, all that the
+        // lock guards is borrowed from this guard.
         (!self.owned).then(|| unsafe { self.sock.assume_locked() })
     }
 
@@ -704,7 +718,7 @@ impl<P: Protocol> BhGuard<'_, P> {
                 return Ok(());
             }
         }
-        // SAFETY: On failure it is still ours.
+        // SAFETY: On failure the buffer is still ours.
         match unsafe { Skb::from_raw(raw) } {
             Some(skb) => Err(skb),
             None => Ok(()),
@@ -720,15 +734,15 @@ impl<P: Protocol> Drop for BhGuard<'_, P> {
     }
 }
 
-/// A child created from a listener, locked until it is dropped. By then there must be another
-/// reference to it.
+/// A child created from a listener. The child is locked until this value is dropped. By then there
+/// must be another reference to the child.
 pub(crate) struct NewChild<P: Protocol> {
     sock: SockRef<P>,
     _held: NotThreadSafe,
 }
 
 impl<P: Protocol> NewChild<P> {
-    /// Copies the listener's options into a new socket with parts of its own.
+    /// Creates a child that copies the listener's options and has its own `shared` and `state`.
     pub(crate) fn spawn(
         listener: &mut Locked<'_, P>,
         shared: P::Shared,
@@ -739,18 +753,19 @@ impl<P: Protocol> NewChild<P> {
         // SAFETY: The listener is locked; the copy's lock is ours.
         let sk = unsafe { bindings::sk_clone(listener, Context::Softirq.gfp(), true) };
         let sk = NonNull::new(sk)?.as_ptr();
-        // SAFETY: A new socket that no one knows of, a byte copy of the listener's: its own parts
-        // are written over without being dropped, since the listener still owns the originals. The
-        // child is in no table.
+        // SAFETY: `sk` is a new socket to which no one else has a reference. It is a byte copy of
+        // the listener, which still owns what the copied parts refer to, so `init` overwrites them
+        // without dropping them. The child is in no table.
         unsafe {
             Sock::<P>::init(sk, shared, state);
             (*sk).sk_ack_backlog = 0;
             (*sk).sk_max_ack_backlog = 0;
             (*sk).sk_shutdown = 0;
-            // The number by which programs identify sockets: the child gets its own when a program
-            // asks.
+            // Programs identify sockets by their cookie: the child gets its own when a program asks
+            // for it.
             (*sk).__sk_common.skc_cookie.counter = 0;
-            // The listener's front, to which the copy has no reference.
+            // The copied pointer to the listener's front, to which the child has no reference, is
+            // cleared.
             bindings::sk_forget_front(sk);
         }
         // SAFETY: `sk_clone` made two references: a descriptor's, which the child does not have
@@ -774,7 +789,8 @@ impl<P: Protocol> NewChild<P> {
 
 impl<P: Protocol> Drop for NewChild<P> {
     fn drop(&mut self) {
-        // SAFETY: Locked by `sk_clone`; the reference goes after this.
+        // SAFETY: `sk_clone` locked the child. `self.sock` is dropped, and gives back its
+        // reference, only after this.
         unsafe { bindings::bh_unlock_sock(self.sock.as_ptr()) };
     }
 }

@@ -34,7 +34,7 @@ impl Pipe<'_> {
     }
 
     /// Moves at most `len` bytes of the stream's next received buffer, from `offset` on, into the
-    /// pipe: bytes in pages by reference, others by copy. Returns how many.
+    /// pipe: bytes in pages by reference, others by copy. Returns the number of bytes moved.
     ///
     /// # Errors
     ///

@@ -24,11 +24,12 @@ pub(crate) use bindings::enet_trace_packet as Packet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum DropReason {
-    /// Sent to a group or another host, from a group address, or without an Ethernet header.
+    /// The packet was sent to a group address or another host, or from a group address, or has no
+    /// Ethernet header.
     NotOurs = bindings::enet_drop_reason_ENET_DROP_NOT_OURS,
-    /// Too short for the header or for the length that it states.
+    /// The packet is too short for the header, or for the length stated there.
     Malformed = bindings::enet_drop_reason_ENET_DROP_MALFORMED,
-    /// For a port without a socket.
+    /// The packet is for a port without a socket.
     NoSocket = bindings::enet_drop_reason_ENET_DROP_NO_SOCKET,
     /// No memory.
     NoMemory = bindings::enet_drop_reason_ENET_DROP_NO_MEMORY,
@@ -40,19 +41,19 @@ pub(crate) enum DropReason {
     Backlog = bindings::enet_drop_reason_ENET_DROP_BACKLOG,
     /// Too many connections wait to be accepted.
     ListenQueue = bindings::enet_drop_reason_ENET_DROP_LISTEN_QUEUE,
-    /// Contradictory flags.
+    /// The packet has contradictory flags.
     BadFlags = bindings::enet_drop_reason_ENET_DROP_BAD_FLAGS,
-    /// Received before.
+    /// The packet was received before.
     Duplicate = bindings::enet_drop_reason_ENET_DROP_DUPLICATE,
     /// Earlier packets are missing.
     OutOfSequence = bindings::enet_drop_reason_ENET_DROP_OUT_OF_SEQUENCE,
-    /// Beyond every advertised window.
+    /// The packet is beyond every advertised window.
     BeyondWindow = bindings::enet_drop_reason_ENET_DROP_BEYOND_WINDOW,
-    /// Acknowledges packets that were never sent.
+    /// The packet acknowledges packets that were never sent.
     BadAck = bindings::enet_drop_reason_ENET_DROP_BAD_ACK,
     /// The packet's checksum is wrong, or missing.
     Checksum = bindings::enet_drop_reason_ENET_DROP_CHECKSUM,
-    /// Does not fit the current state of the connection.
+    /// The packet does not fit the current state of the connection.
     BadState = bindings::enet_drop_reason_ENET_DROP_BAD_STATE,
 }
 
@@ -119,7 +120,7 @@ packet_events! {
 
 /// A connection changes its state (`TCP_*`).
 pub(crate) fn esp_set_state<P: Protocol>(sock: &Sock<P>, packet: &Packet, old: u8, new: u8) {
-    // SAFETY: Socket, its namespace and packet are valid, and the event only reads them.
+    // SAFETY: The socket, its namespace and the packet are valid, and the event only reads them.
     unsafe {
         bindings::trace_esp_set_state(
             sock.as_ptr(),

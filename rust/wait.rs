@@ -16,12 +16,12 @@ use core::{
 };
 use kernel::ffi::c_long;
 
-/// Which waiters an event wakes.
+/// How a call waits: whether an event that wakes it also wakes other waiters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// An event wakes all waiters.
     Shared,
-    /// An event wakes one such waiter, as for `accept`.
+    /// An event wakes only one of the exclusive waiters, such as those in `accept`.
     Exclusive,
 }
 
@@ -37,8 +37,8 @@ type Entry = *mut bindings::wait_queue_entry;
 unsafe fn among_waiters<R>(sock: &RawSock, waiter: Waiter, f: impl FnOnce(Entry) -> R) -> R {
     let mut entry = MaybeUninit::<bindings::wait_queue_entry>::uninit();
     let entry = entry.as_mut_ptr();
-    // SAFETY: The entry, which is initialised first, lives on this stack until it is taken off
-    // the queue below. The queue stays, by the caller's promise.
+    // SAFETY: The entry, which is initialised first, stays on this stack until it is removed from
+    // the queue below. By the caller's promise, the queue stays, too.
     let queue = unsafe {
         let queue = bindings::sk_sleep(sock.as_ptr());
         bindings::init_wait_woken(entry);
@@ -58,11 +58,11 @@ unsafe fn among_waiters<R>(sock: &RawSock, waiter: Waiter, f: impl FnOnce(Entry)
 ///
 /// # Errors
 ///
-/// `ERESTARTSYS` or `EINTR` if one does.
+/// `ERESTARTSYS` or `EINTR` if a signal ends the call.
 #[inline]
 fn undisturbed(timeout: c_long) -> Result {
     if timeout != 0 && kernel::current!().signal_pending() {
-        // SAFETY: Computes an errno from the time left.
+        // SAFETY: The function only computes an errno from `timeout`.
         return Err(Error::from_errno(unsafe {
             bindings::sock_intr_errno(timeout)
         }));
@@ -70,7 +70,8 @@ fn undisturbed(timeout: c_long) -> Result {
     Ok(())
 }
 
-/// Sleeps once, by `nap`, which takes and returns the remaining time.
+/// Sleeps once by calling `nap`, which takes the remaining time and returns the time that then
+/// remains.
 ///
 /// # Errors
 ///
@@ -88,8 +89,8 @@ fn sleep(sock: &RawSock, timeout: &mut c_long, nap: impl FnOnce(c_long) -> c_lon
     Ok(())
 }
 
-/// Sleeps until `ready` returns true or `timeout` (in jiffies) has elapsed, with the socket not
-/// locked: changes that `ready` depends on must wake the descriptor's readers.
+/// Sleeps until `ready` returns true or `timeout` (in jiffies) has elapsed, without the socket
+/// lock. Each change that makes `ready` return true must wake the descriptor's readers.
 ///
 /// # Errors
 ///
@@ -106,8 +107,8 @@ pub(super) unsafe fn wait_on(
     mut ready: impl FnMut() -> bool,
 ) -> Result {
     let wait = |entry| {
-        // A waker makes a change and then looks for waiters. With this fence, either it sees this
-        // waiter, or `ready` sees the change.
+        // A waker makes a change and then looks for waiters. With this fence, either the waker sees
+        // this waiter, or `ready` sees the change.
         fence(SeqCst);
         let mut slept = false;
         while !ready() {
@@ -131,21 +132,22 @@ impl<P: Protocol> Call<'_, P> {
     /// Returns whether a reader should poll the device before it sleeps (`SO_BUSY_POLL`).
     #[inline]
     pub(crate) fn polls_device(&self) -> bool {
-        // SAFETY: By the invariant of `RawSock`, the socket is valid; also looks at the calling
-        // task's signals.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The function only reads the
+        // socket and the calling task's signals.
         unsafe { bindings::sk_can_busy_loop(self.as_ptr()) }
     }
 
-    /// Processes frames from the device queue that the last packet came by: once, or until a packet
-    /// is in the receive queue or the time of `SO_BUSY_POLL` has elapsed.
+    /// Processes frames from the device queue that the socket's last packet came by. If `once`,
+    /// polls the queue only once; otherwise until a packet is in the receive queue or the time of
+    /// `SO_BUSY_POLL` has elapsed.
     pub(crate) fn poll_device(&self, once: bool) {
-        // SAFETY: By the invariant of `RawSock`, the socket is valid. The function finds the
-        // device's queue by its number, and keeps it until it returns.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The function finds the device
+        // queue by the number in the socket, and keeps the queue until it returns.
         unsafe { bindings::sk_busy_loop(self.as_ptr(), once.into()) };
     }
 
-    /// Works as [`Guard::wait`], without the socket locked: changes that `ready` depends on must
-    /// wake readers.
+    /// Works like [`Guard::wait`], but without the socket lock. Each change that makes `ready`
+    /// return true must wake readers.
     ///
     /// # Errors
     ///
@@ -182,8 +184,8 @@ impl<P: Protocol> Guard<'_, P> {
             if ready(&mut self.locked()) {
                 return Ok(());
             }
-            // SAFETY: The entry is on the queue with the `woken` function, which makes a wake-up
-            // between the test above and the sleep count.
+            // SAFETY: The entry is on the queue with `woken_wake_function`, so that a wake-up
+            // between the test above and the sleep ends the sleep.
             let nap = |left| self.unlocked(|| unsafe { bindings::wait_woken(entry, left) });
             undisturbed(*timeout)?;
             sleep(call, timeout, nap)?;

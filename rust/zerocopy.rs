@@ -5,8 +5,8 @@
 //! `MSG_ZEROCOPY` the notice is a report in the error queue, as in TCP and UDP; `io_uring`
 //! (`IORING_OP_SEND_ZC`) passes its own notice.
 //!
-//! The call refers to its notice, and so does each buffer with such pages. Freeing the last of them
-//! completes the notice.
+//! The send call holds a reference to its notice, and so does each buffer that refers to the user's
+//! pages. Dropping the last reference completes the notice.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`struct ubuf_info`),
 //! [`net/core/skbuff.c`](srctree/net/core/skbuff.c) (`msg_zerocopy_realloc`)
@@ -32,20 +32,20 @@ const SOCK_STREAM: u32 = bindings::sock_type_SOCK_STREAM;
 ///
 /// # Invariants
 ///
-/// The pointer is valid as long as the call runs: the value has a reference, or the caller's is
-/// lent.
+/// `raw` is valid as long as the call runs: this value holds a reference (`own`), or the call's
+/// caller lends its own.
 pub(super) struct Notice {
     raw: NonNull<bindings::ubuf_info>,
-    /// Whether the reference is this value's own.
+    /// Whether this value holds a reference.
     own: bool,
 }
 
 impl Notice {
-    /// Ends the call's use of the notice. If the call failed, its own notice is never reported, and
-    /// the next call gets its number.
+    /// Ends the call's use of the notice. If the call failed, a notice of its own is never
+    /// reported, and the next call gets the same number.
     fn end(self, sent: bool) {
         if self.own && sent {
-            // SAFETY: Gives back the reference of the invariant.
+            // SAFETY: By the invariant, this value holds a reference, which the function drops.
             unsafe { bindings::notice_put(self.raw.as_ptr()) };
             core::mem::forget(self);
         }
@@ -55,7 +55,7 @@ impl Notice {
 impl Drop for Notice {
     fn drop(&mut self) {
         if self.own {
-            // SAFETY: Gives back the reference of the invariant.
+            // SAFETY: By the invariant, this value holds a reference, which the function drops.
             unsafe { bindings::notice_abort(self.raw.as_ptr()) };
         }
     }
@@ -78,7 +78,7 @@ impl<P: Protocol> Sock<P> {
     /// families that it does not know.
     pub(crate) fn set_sends_in_place(&self, on: bool) {
         let _guard = self.lock();
-        // SAFETY: The lock is held, under which flags are written.
+        // SAFETY: The lock, which guards the socket's flags, is held.
         unsafe {
             bindings::sock_valbool_flag(self.as_ptr(), bindings::sock_flags_SOCK_ZEROCOPY, on);
         }
@@ -86,15 +86,15 @@ impl<P: Protocol> Sock<P> {
 }
 
 impl Message<'_> {
-    /// Returns whether the send call asks for its bytes to stay in place, as `MSG_ZEROCOPY` does.
+    /// Returns whether the send call asks for its bytes to stay in place (`MSG_ZEROCOPY`).
     #[inline]
     pub(crate) fn asks_in_place(&self) -> bool {
         self.flags() & MSG_ZEROCOPY != 0
     }
 
-    /// Returns whether the bytes of a send call on `sock` may stay in place: a call with its own
-    /// notice does not need the socket's option, and pages from `splice` do not belong to the
-    /// program.
+    /// Returns whether the bytes of a send call on `sock` may stay in place. A call that passes its
+    /// own notice does not need the socket's option. Pages from `splice` may not stay, since they
+    /// do not belong to the program.
     #[inline]
     pub(crate) fn may_stay_in_place(&self, sock: &RawSock) -> bool {
         let may = sock.sends_in_place() || self.lent_notice().is_some();
@@ -102,15 +102,15 @@ impl Message<'_> {
     }
 
     /// Gives a send call of `len` bytes on `sock`, which the caller has locked, a notice: from now
-    /// on buffers refer to its pages. Changes nothing if the bytes [may
+    /// on buffers refer to the call's pages. Does nothing if the bytes [may
     /// not](Self::may_stay_in_place) stay in place.
     ///
-    /// If the bytes are appended to those of `last`, both calls share a notice where possible.
+    /// If the bytes are appended to `last`, the call shares the notice of `last` where possible.
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` without memory, or if the user may not pin more pages (`RLIMIT_MEMLOCK`), or if
-    /// the socket may not have more notices (`net.core.optmem_max`).
+    /// `ENOBUFS` without memory, if the user may not pin more pages (`RLIMIT_MEMLOCK`), or if the
+    /// socket may not have more notices (`net.core.optmem_max`).
     pub(crate) fn begin_in_place<P: Protocol>(
         &mut self,
         sock: &Sock<P>,
@@ -121,14 +121,15 @@ impl Message<'_> {
             return Ok(());
         }
         if let Some(raw) = self.lent_notice() {
-            // INVARIANT: The caller of a call that brings a notice holds it.
+            // INVARIANT: The caller that passes a notice in `msg_ubuf` holds a reference until the
+            // call ends.
             self.notice = Some(Notice { raw, own: false });
             return Ok(());
         }
-        // SAFETY: A message is that of a running call, in a task. Notices are reported to the
-        // socket in front of a companion, which holds it. `last` is valid, and only a notice of the
-        // very socket that is locked is shared, not one of a socket in front: others have no buffer
-        // with one but under its lock.
+        // SAFETY: The message belongs to a running call, in a task. A companion reports its notices
+        // on the socket in front of it, to which it holds a reference. `last` is valid. A notice is
+        // shared only if it belongs to the locked socket itself and not to a socket in front, since
+        // buffers with the locked socket's notice are reached only under its lock.
         let raw = unsafe {
             let front = sock.front();
             let own = front == sock.as_ptr();
@@ -168,13 +169,13 @@ impl Message<'_> {
     #[inline(never)]
     fn tell_copy(&self) {
         if let Some(notice) = &self.notice {
-            // SAFETY: By the type's invariant.
+            // SAFETY: By the invariant of `Notice`, the pointer is valid.
             unsafe { bindings::notice_copied(notice.raw.as_ptr()) };
         }
     }
 
-    /// Ends what [`begin_in_place`](Self::begin_in_place) began, with the socket still locked.
-    /// Unless the call has `sent` something, its notice is discarded.
+    /// Ends the use of the notice that [`begin_in_place`](Self::begin_in_place) gave the call, with
+    /// the socket still locked. Discards the notice unless the call has `sent` something.
     #[inline]
     pub(crate) fn end_in_place(&mut self, sent: bool) {
         if let Some(notice) = self.notice.take() {
@@ -193,7 +194,7 @@ impl Message<'_> {
 }
 
 impl Buffer {
-    /// Returns whether the buffer has one of these flags (`SKBFL_*`).
+    /// Returns whether the buffer has one of `flags` (`SKBFL_*`).
     #[inline]
     fn has_page_flag(&self, flags: u32) -> bool {
         // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed.
@@ -210,15 +211,15 @@ impl Buffer {
         unsafe { bindings::skb_notice(self.as_ptr()) }
     }
 
-    /// Returns the identity of the notice that the buffer refers to, if any; a view refers to one
-    /// at most.
+    /// Returns the identity of the notice that the buffer refers to, if any. A buffer refers to one
+    /// notice at most.
     #[inline]
     pub(crate) fn notice_id(&self) -> NoticeId {
         NoticeId(self.notice())
     }
 
-    /// Makes the buffer refer to the notice of `store`, if that has one. Returns `false` if the
-    /// buffer refers to another.
+    /// Makes the buffer refer to the notice of `store`, if `store` has one. Returns `false` if the
+    /// buffer already refers to a different notice.
     #[inline]
     pub(super) fn follow_notice(&mut self, store: &Buffer) -> bool {
         let notice = store.notice();
@@ -234,8 +235,8 @@ impl Buffer {
         own.is_null() || own == notice
     }
 
-    /// Makes the buffer hold a reference to each page that it refers to, as `io_uring` lends some
-    /// pages without one. Further pages may be added afterwards.
+    /// Makes the buffer hold a reference to each of its pages, since `io_uring` lends some pages
+    /// without a reference. Further pages may be added afterwards.
     #[inline]
     pub(super) fn hold_pages(&mut self) {
         if self.has_page_flag(bindings::SKBFL_MANAGED_FRAG_REFS) {
@@ -256,9 +257,9 @@ impl Buffer {
             return Ok(0);
         };
         let queued = sock.write_queued().load(Relaxed);
-        // SAFETY: All are valid, and the buffer is borrowed exclusively and no clone shares it. The
-        // function charges a stream, which the socket is, and a buffer's owner otherwise. On
-        // failure it leaves the data as they were.
+        // SAFETY: All pointers are valid, the buffer is borrowed exclusively, and no clone shares
+        // it. The function charges the memory to `sock` only if that is a stream, which is checked
+        // here. On failure it leaves the buffer's data unchanged.
         let taken = unsafe {
             if u32::from((*sock.as_ptr()).sk_type) != SOCK_STREAM {
                 return Err(EOPNOTSUPP);
@@ -272,9 +273,10 @@ impl Buffer {
                 ptr::null_mut(),
             )
         };
-        // The caller charges the memory of the buffer, as for every other buffer.
+        // Undoes the function's change of `sk_wmem_queued`: the caller charges the memory of this
+        // buffer like that of every other.
         sock.write_queued().store(queued, Relaxed);
-        // The buffer refers to as many pages as it can, or to another notice.
+        // `FULL`: the buffer cannot refer to more pages. `OTHER`: it refers to another notice.
         const FULL: c_int = -(bindings::EMSGSIZE as c_int);
         const OTHER: c_int = -(bindings::EEXIST as c_int);
         match taken {
@@ -291,15 +293,16 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
     /// # Errors
     ///
     /// `EFAULT` for memory that is not the user's. `EMSGSIZE` if the bytes lie in more pages than a
-    /// buffer can refer to, or if the buffer is not charged to the socket. Then the message is
-    /// unchanged, and the buffer useless.
+    /// buffer can refer to, or if the buffer is not charged to the socket. After an error the
+    /// message is unchanged, and the buffer can only be freed.
     pub(crate) fn put_in_place(&self, skb: &mut Skb, msg: &mut Message<'_>, len: usize) -> Result {
         let Some(notice) = msg.notice.as_ref().map(|notice| notice.raw) else {
             return Err(EMSGSIZE);
         };
         let before = skb.len();
-        // SAFETY: All are valid, and the buffer is ours. One that is charged to the socket can be
-        // charged for more. Bytes that were taken of the message are given back to it.
+        // SAFETY: All pointers are valid, and the buffer is ours. It is charged to this socket, so
+        // the function may charge the pages to the socket, too. On failure `iov_iter_revert`
+        // returns the `taken` bytes to the message.
         unsafe {
             if !ptr::eq(skb.owner(), self.as_ptr()) || skb.is_cloned() {
                 return Err(EMSGSIZE);
