@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the module does under load and attack: frames and calls at random, wires with faults, hours
-//! of traffic, floods, thousands of connections, allocations that fail.
+//! Tests of the module under load and attack: random frames and calls, faulty wires, hours of
+//! traffic, floods, thousands of connections, and allocations that fail.
 //!
 //! Each campaign has a module, and a short form among the [scenarios](all). `make fuzz-frames`,
 //! `make fuzz-calls`, `make faults`, `make endurance`, `make dos` and `make scale` run the long
-//! ones.
+//! forms.
 
 pub mod call_fuzz;
 pub mod denial;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The cost of the kernel's functions that set and copy memory, in instructions per byte. `make
-//! bench` checks that none of them uses string instructions with steps of one byte, each of which
-//! the emulator counts.
+//! bench` checks that none of them uses string instructions with steps of one byte, because the
+//! emulator counts each such step as an instruction.
 //!
 //! Each cost is the difference between two calls that differ only in the number of bytes set or
 //! copied. The guest's clock counts instructions, so a measured nanosecond is an instruction.
@@ -15,7 +15,7 @@ use nix::sys::mman::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 use guest::held_page::PAGE;
 use guest::prelude::*;
 
-/// The smaller number of bytes. For even fewer bytes the kernel uses other instructions.
+/// The smaller number of bytes. For fewer than 64 bytes the kernel uses other instructions.
 const FEW: usize = 64;
 
 /// The number of times that each call is made; the median is used.
@@ -25,7 +25,7 @@ const TIMES: usize = 33;
 const FILE: &CStr = c"/tmp/strings";
 const ATTRIBUTE: &CStr = c"trusted.strings";
 
-/// The name of a function that sets or copies, and its instructions per byte.
+/// The name of a function that sets or copies memory, and its instructions per byte.
 pub type Cost = (&'static str, f64);
 
 /// Measures all costs.
@@ -92,23 +92,25 @@ fn clear_page() -> Result<f64> {
     let length = bytes.try_into().context("no pages")?;
     let flags = MapFlags::MAP_PRIVATE;
     let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: A new mapping at an address that the kernel chooses.
+    // SAFETY: The kernel chooses the address of the new mapping, so it overlaps no existing
+    // mapping.
     let start = unsafe { mmap_anonymous(None, length, protection, flags) }?;
     let mut pages = (0..TIMES).map(|page| page * PAGE);
     let touched = median(|| {
         let offset = pages.next().context("no page is left")?;
-        // SAFETY: The address is within the mapping, which nothing else uses.
+        // SAFETY: The address is within the mapping, and nothing else uses that mapping.
         unsafe { start.cast::<u8>().add(offset).write_volatile(1) };
         Ok(())
     });
-    // SAFETY: Unmaps the whole mapping, to which no reference was made.
+    // SAFETY: The call unmaps the whole mapping, to which no reference exists.
     unsafe { munmap(start, bytes) }?;
     Ok(touched? / PAGE as f64)
 }
 
 fn set_attribute(length: usize) -> Result<()> {
     let value = vec![1_u8; length];
-    // SAFETY: Both names end with a zero; the kernel reads as many bytes as the value has.
+    // SAFETY: Both names end with a zero byte, and `value` has the number of bytes that the kernel
+    // reads.
     let result = unsafe {
         libc::setxattr(
             FILE.as_ptr(),
@@ -126,8 +128,8 @@ fn set_attribute(length: usize) -> Result<()> {
 fn get_attribute(space: usize, expected: usize) -> Result<()> {
     let mut value = [0_u8; PAGE];
     let space = space.min(value.len());
-    // SAFETY: Both names end with a zero; the kernel writes at most `space` bytes, which the array
-    // has.
+    // SAFETY: Both names end with a zero byte. The kernel writes at most `space` bytes, and the
+    // array has at least that many.
     let length = unsafe {
         libc::getxattr(
             FILE.as_ptr(),

@@ -35,8 +35,8 @@ const CROWDS: [usize; 4] = [1, 100, 1000, 10_000];
 /// The number of connections that take turns in a dialogue.
 const IN_TURN: usize = 100;
 
-/// The largest allowed ratio of ESP's half round trip with the most open connections to that with a
-/// single one.
+/// The largest allowed ratio of ESP's half round trip with the most open connections to its half
+/// round trip with a single connection.
 const DEAREST: f64 = 1.03;
 
 /// Connections opened and closed per second, and the duration in seconds.
@@ -65,7 +65,7 @@ fn memory(lab: &Lab) -> Result<()> {
     const COUNT: usize = 10_000;
     println!("Kernel memory, bytes per connection, both ends, {COUNT} open and idle\n");
     for (protocol, port) in BOTH.into_iter().zip(2860..) {
-        // Memory that is allocated only once has to be allocated before measuring.
+        // Memory that is allocated only once has to be allocated before the measurement.
         drop(Crowd::open(lab, protocol, port, 10)?);
         let (slabs_before, free_before) = (slabs()?, free_memory()?);
         let crowd = Crowd::open(lab, protocol, port, COUNT)?;
@@ -107,8 +107,8 @@ fn cost(lab: &Lab) -> Result<()> {
                 1 => "-".to_owned(),
                 _ => format!("{:.0}", crowd.half_round_trip_in_turn(IN_TURN, 20)?),
             };
-            // Connections start without pauses, because the clock runs ahead while the guest is
-            // idle.
+            // Connections start without pauses, because the guest's clock runs ahead while the
+            // guest is idle.
             let made = churn(lab, protocol, port + 100, 1_000_000_000, 500)?;
             let each = made.took.as_nanos() as f64 / 500.0;
             let ratio = half / *alone.get_or_insert(half);
@@ -122,8 +122,8 @@ fn cost(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Prints a line per protocol for a program to read: its name, and the instructions of half a round
-/// trip.
+/// Prints a line per protocol for a program to read: the protocol's name, and the instructions of
+/// half a round trip.
 fn turns(lab: &Lab) -> Result<()> {
     for (protocol, port) in BOTH.into_iter().zip(2860..) {
         let crowd = Crowd::open(lab, protocol, port, IN_TURN)?;

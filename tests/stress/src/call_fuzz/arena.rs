@@ -13,7 +13,7 @@ use guest::socket::NOWHERE;
 
 /// Bytes of the accessible region.
 pub const ROOM: usize = 64 << 10;
-/// Bytes of the inaccessible region behind it.
+/// Bytes of the inaccessible region behind the accessible one.
 const WALL: usize = 16 << 20;
 
 /// Two adjacent memory regions that exist until the process ends.
@@ -27,24 +27,25 @@ impl Arena {
     /// The errno of `mmap(2)` or `mprotect(2)`.
     pub fn map() -> Result<Self> {
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: A new mapping at an address that the kernel chooses overlaps no existing one.
+        // SAFETY: The kernel chooses the address of the new mapping, so it overlaps no existing
+        // mapping.
         let base =
             unsafe { libc::mmap(ptr::null_mut(), ROOM + WALL, libc::PROT_NONE, kind, -1, 0) };
         check(if base == libc::MAP_FAILED { -1 } else { 0 })?;
         let open = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: This is the beginning of the new mapping, to which no reference exists.
+        // SAFETY: `base` is the beginning of the new mapping, to which no reference exists.
         check(unsafe { libc::mprotect(base, ROOM, open) })?;
         Ok(Self(base as usize))
     }
 
     /// Stores `bytes` at a random position and returns the position. Another thread may overwrite
-    /// them at any time.
+    /// the stored bytes at any time.
     pub fn put(self, rng: &mut Rng, bytes: &[u8]) -> *mut c_void {
         let at = self.0 + (rng.usize(..ROOM - bytes.len()) & !7);
         let to = at as *mut u8;
         for (offset, byte) in bytes.iter().enumerate() {
-            // SAFETY: The address is inside the accessible region, which is only written byte by
-            // byte and never borrowed.
+            // SAFETY: The address is inside the accessible region. That region is only written byte
+            // by byte and never borrowed.
             unsafe { to.add(offset).write_volatile(*byte) };
         }
         to.cast()

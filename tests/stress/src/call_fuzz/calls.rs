@@ -75,8 +75,9 @@ const LENGTHS: [usize; 16] = [
     0, 1, 2, 6, 11, 15, 16, 17, 128, 1483, 1489, 1494, 1500, 4096, 32768, ROOM,
 ];
 
-/// Requests of `ioctl(2)` that sockets support and that change nothing outside of them. The owner
-/// of signals is set only by `fcntl(2)`: a random number would be another process.
+/// Requests of `ioctl(2)` that sockets support and that change nothing outside of them. The request
+/// that sets the owner of signals is missing, since a random number would name another process;
+/// `fcntl(2)` sets the owner instead.
 const REQUESTS: [u64; 14] = [
     libc::FIONREAD, // SIOCINQ
     libc::TIOCOUTQ, // SIOCOUTQ
@@ -127,7 +128,7 @@ impl Caller<'_> {
             .unwrap_or(-1)
     }
 
-    /// Stores a descriptor in a random slot, and closes the one that was there.
+    /// Stores a descriptor in a random slot, and closes the descriptor that was there.
     fn keep(&mut self, fd: c_long) -> c_long {
         if let Ok(new @ 0..) = c_int::try_from(fd) {
             let old = self.common.slots[self.rng.usize(..SLOTS)].swap(new, Relaxed);
@@ -177,7 +178,7 @@ impl Caller<'_> {
             | self.rng.choice(&patience).unwrap_or(&0)
     }
 
-    /// Makes a `msghdr`, as bytes, whose vector is in the arena.
+    /// Makes a `msghdr`, as words, whose vector is in the arena.
     fn message(&mut self) -> [u64; 7] {
         let count = self.rng.usize(..5);
         let mut vector = Vec::new();
@@ -212,7 +213,7 @@ impl Caller<'_> {
             1 => (self.memory(256) as u64, self.rng.u64(..256)),
             _ => (0, 0),
         };
-        // The count is an unsigned long; sometimes it is wrong.
+        // `msg_iovlen` is an unsigned long; sometimes it is wrong.
         let count = if self.rng.u8(..32) == 0 {
             self.rng.u64(..2000)
         } else {
@@ -232,7 +233,7 @@ impl Caller<'_> {
         (self.put(&words(&all)), count)
     }
 
-    /// Stores the length of an address, which the kernel updates; returns the length's position.
+    /// Stores an address length for the kernel to update; returns the position of the length.
     fn told(&mut self) -> *mut c_void {
         let told = *self
             .rng
@@ -256,9 +257,9 @@ impl Caller<'_> {
         result
     }
 
-    /// Makes a listener, a connection to it and the accepted socket, so that calls find sockets
-    /// with a peer. Other threads may use or close them at any time, since they are in slots from
-    /// the start.
+    /// Makes a listener, a connection to it and the accepted socket, so that other calls find
+    /// sockets with a peer. The descriptors are in slots from the start, so other threads may use
+    /// or close them at any time.
     pub fn meet(&mut self) {
         let port = self.rng.u16(2100..2200);
         let own = self.common.own.port(port).to_bytes();
@@ -278,8 +279,8 @@ impl Caller<'_> {
 
     /// Makes and counts one call.
     pub fn call(&mut self) {
-        // Favours these two kinds: without sockets no call succeeds, and without listeners there
-        // are no connections.
+        // These two kinds are favoured: without sockets no call succeeds, and without listeners
+        // there are no connections.
         let kind = match self.rng.u8(..32) {
             0 => Kind::Socket,
             1 => Kind::Accept,
@@ -326,7 +327,7 @@ impl Caller<'_> {
         let [a, b, c, d, e, f] = arguments;
         // SAFETY: Every pointer that callers here pass points into the arena, which contains no
         // Rust object, or to memory that the kernel refuses to access. Every descriptor is invalid,
-        // or comes from a slot or `Common`, and no Rust object owns it.
+        // or comes from a slot or `Common` and belongs to no Rust object.
         unsafe { libc::syscall(number, a, b, c, d, e, f) }
     }
 
@@ -456,7 +457,7 @@ impl Caller<'_> {
         } else {
             self.rng.i32(0..90)
         };
-        // By SO_SNDBUFFORCE and SO_RCVBUFFORCE root could allocate all memory.
+        // SO_SNDBUFFORCE and SO_RCVBUFFORCE would let root allocate all memory.
         let name = if matches!(name, 32 | 33) { 7 } else { name };
         let value = match self.rng.u8(..5) {
             0 => words(&[self.rng.u64(..), self.rng.u64(..)]),
@@ -482,7 +483,8 @@ impl Caller<'_> {
         let fd = fd as u64;
         if kind == Kind::Ioctl {
             let request = match self.rng.u8(..8) {
-                // Requests of the type of sockets and devices, 0x89, are only chosen from the list.
+                // Requests of type 0x89, that of sockets and devices, are only chosen from
+                // `REQUESTS`.
                 0 => Some(self.rng.u64(..0x1_0000_0000))
                     .filter(|number| (number >> 8) & 0xff != 0x89),
                 _ => self.rng.choice(&REQUESTS).copied(),
@@ -535,7 +537,7 @@ impl Caller<'_> {
                 self.keep(fd)
             }
             Kind::Dup2 => {
-                // Replaces a descriptor that some thread may be using in a sleeping call.
+                // Replaces a descriptor on which some thread may be sleeping in a call.
                 let target = self.common.slots[self.rng.usize(..SLOTS)].load(Relaxed);
                 match target {
                     0.. => number(libc::SYS_dup3, target as u64),
@@ -628,21 +630,22 @@ impl Caller<'_> {
 
     /// Receives a descriptor that some process has sent.
     fn take(&mut self) -> c_long {
-        // The reply contains a descriptor number, so the buffers are on the thread's stack, not in
-        // the arena.
+        // The kernel writes a descriptor number into the buffers, so they are on the thread's
+        // stack: other threads could overwrite the number in the arena.
         let mut byte = 0u8;
         let mut control = [0u64; 3];
         let mut vector = libc::iovec {
             iov_base: (&raw mut byte).cast(),
             iov_len: 1,
         };
-        // SAFETY: All-zero is a valid msghdr, which is plain data.
+        // SAFETY: All-zero bytes are a valid `msghdr`, which is plain data.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &mut vector;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of::<[u64; 3]>();
-        // SAFETY: The header points to memory of this call, writable for the lengths it gives.
+        // SAFETY: `message` points to memory of this function that is writable for the given
+        // lengths.
         let got = unsafe { libc::recvmsg(self.common.post[1], &mut message, libc::MSG_DONTWAIT) }
             as c_long;
         if got > 0 && message.msg_controllen >= 20 {

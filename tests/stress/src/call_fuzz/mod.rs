@@ -30,8 +30,8 @@ pub struct Campaign {
     pub seed: u64,
     /// The time in which to make calls.
     pub time: Duration,
-    /// The smallest number of calls. To reach this, `kills` and a success of every kind of call, a
-    /// run on a busy machine may take up to four times as long.
+    /// The smallest number of calls. A run on a busy machine may take up to four times `time` to
+    /// reach `calls`, `kills` and a success of every kind of call.
     pub calls: u64,
     /// The smallest number of killed processes.
     pub kills: u64,
@@ -69,7 +69,7 @@ impl Report {
                     self.unloads.0 += 1;
                     Ok(())
                 }
-                // A worker is loading the module at this moment.
+                // Another worker is loading the module at this moment.
                 Some(libc::ENOENT | libc::EBUSY) => Ok(()),
                 _ => Err(error).context("delete_module"),
             },
@@ -91,7 +91,8 @@ pub fn run(campaign: Campaign) -> Result<Report> {
         host.namespace.ip(&format!("link set {DEVICE} up\n"))?;
     }
     module::ensure_loaded()?;
-    // If its peer was killed while the wire was cut, a connection may take the longest time to end.
+    // A connection whose peer was killed while the wire was cut may take the longest time to end,
+    // hence the second wait.
     lab.await_no_sockets().or_else(|_| lab.await_no_sockets())?;
     module::reload().context("loading it again")?;
     before.is_held_again()?;
@@ -139,11 +140,11 @@ fn warm(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Kernel objects of the kinds that sockets consist of.
+/// The slab caches of the kernel objects that sockets consist of, each with its bytes in use.
 struct Held(Vec<(String, i64)>);
 
-/// A bound in bytes: more than the idle objects that processors keep in their own caches, and less
-/// than a leak in hundreds of thousands of calls.
+/// A bound in bytes: more than the idle objects in the processors' own caches, and less than a leak
+/// in hundreds of thousands of calls.
 const SLACK: i64 = 4 << 20;
 
 impl Held {
@@ -211,8 +212,8 @@ fn hammer(lab: &Lab, campaign: Campaign) -> Result<Report> {
         while workers.0.len() < WORKERS {
             workers.start(lab, &mut rng, post, tally)?;
         }
-        // This is long enough for a few thousand calls. No event tells which moment is the worst
-        // for a kill.
+        // Long enough for a few thousand calls. No event marks the worst moment for a kill, so the
+        // time is random.
         thread::sleep(Duration::from_millis(rng.u64(1..150)));
         match rng.u8(..8) {
             0..=3 => {
@@ -220,7 +221,7 @@ fn hammer(lab: &Lab, campaign: Campaign) -> Result<Report> {
                 report.killed += 1;
             }
             4 => {
-                // Without workers the module can be unloaded, unless closing connections still hold
+                // Without workers the module can be unloaded, unless closing connections still use
                 // it.
                 report.killed += workers.0.len() as u64;
                 workers.kill_all()?;
@@ -292,7 +293,8 @@ impl Workers {
     }
 }
 
-/// Kills a worker; fails if the worker has ended by itself, as it could not do its work.
+/// Kills a worker. Fails if the worker has already ended, which it does only if it cannot do its
+/// work.
 fn end(pid: Pid) -> Result<()> {
     kill(pid, Signal::SIGKILL).context("kill")?;
     match waitpid(pid, Some(WaitPidFlag::empty())).context("waitpid")? {
@@ -303,7 +305,7 @@ fn end(pid: Pid) -> Result<()> {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // Workers are left only if something has failed already.
+        // Workers are left here only if something else has failed already.
         if let Err(error) = self.kill_all() {
             note(&format!("{error:#}"));
         }

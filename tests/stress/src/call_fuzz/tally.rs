@@ -13,7 +13,7 @@ use guest::prelude::*;
 const KINDS: usize = Kind::ALL.len();
 
 /// For each kind of call, the number of calls that began, succeeded and failed. A call that began
-/// and did neither was killed.
+/// but neither succeeded nor failed was killed.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Tally {
@@ -30,11 +30,12 @@ impl Tally {
     pub fn shared() -> Result<&'static Self> {
         let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: A new mapping at an address that the kernel chooses overlaps no existing one.
+        // SAFETY: The kernel chooses the address of the new mapping, so it overlaps no existing
+        // mapping.
         let base = unsafe { libc::mmap(ptr::null_mut(), size_of::<Self>(), access, kind, -1, 0) };
         check(if base == libc::MAP_FAILED { -1 } else { 0 })?;
-        // SAFETY: The mapping is large enough, page-aligned and never unmapped; zeroes are valid
-        // counters, and the memory is used only as counters.
+        // SAFETY: The mapping is large enough, page-aligned and never unmapped. All-zero bytes are
+        // valid counters, and the memory is used only as counters.
         Ok(unsafe { &*base.cast::<Self>() })
     }
 
@@ -71,7 +72,7 @@ impl Tally {
             let (began, good, bad) = (read(&self.began), read(&self.succeeded), read(&self.failed));
             let killed = began.saturating_sub(good + bad);
             let name = format!("{kind:?}").to_lowercase();
-            // Writing to a string does not fail.
+            // Ignored because writing to a string does not fail.
             let _ = writeln!(
                 text,
                 "{name:<14} {began:>10} {good:>10} {bad:>10} {killed:>10}"

@@ -34,10 +34,10 @@ pub struct Orders<'a> {
     pub tally: &'static Tally,
 }
 
-/// Makes calls until the process is killed; returns only if it cannot start.
+/// Makes calls until the process is killed; returns only if the worker cannot start.
 ///
 /// # Errors
-/// If it cannot start.
+/// If the worker cannot start.
 pub fn run(orders: &Orders<'_>) -> Result<()> {
     let common = prepare(orders)?;
     interrupt_often()?;
@@ -68,14 +68,14 @@ fn prepare(orders: &Orders<'_>) -> Result<Common> {
     let mut pipe = [0; 2];
     // SAFETY: `pipe` has room for two descriptors.
     check(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_NONBLOCK) }).context("pipe2")?;
-    // SAFETY: The name is a terminated string.
+    // SAFETY: The name is a string that ends with a zero byte.
     let file = check(unsafe { libc::memfd_create(c"bytes".as_ptr(), 0) }).context("memfd")?;
-    // SAFETY: `ftruncate` takes two integers.
+    // SAFETY: `ftruncate` takes two integers and no pointer.
     check(unsafe { libc::ftruncate(file as c_int, 1 << 17) }).context("ftruncate")?;
-    // SAFETY: `epoll_create1` takes an integer.
+    // SAFETY: `epoll_create1` takes an integer and no pointer.
     let epoll = check(unsafe { libc::epoll_create1(0) }).context("epoll")?;
     let mut addresses = Vec::new();
-    // There are only a few ports, so that sockets meet.
+    // There are only a few ports, so that sockets find each other.
     for port in [0, 1, 2001, 2002, 2003] {
         for mac in [
             orders.other.mac,
@@ -105,7 +105,7 @@ fn prepare(orders: &Orders<'_>) -> Result<Common> {
     })
 }
 
-/// Moves the process, which has one thread, into a namespace for good.
+/// Moves the process, which still has only one thread, into a namespace for good.
 fn enter(namespace: &Netns) -> Result<()> {
     let file = std::fs::File::open(namespace.path()).context("the namespace")?;
     nix::sched::setns(&file, nix::sched::CloneFlags::CLONE_NEWNET).context("setns")
@@ -113,11 +113,11 @@ fn enter(namespace: &Netns) -> Result<()> {
 
 extern "C" fn nothing(_: c_int) {}
 
-/// Sends the process a signal periodically. The signal only interrupts a sleeping call of some
-/// thread.
+/// Sends the process a signal periodically. The signal only interrupts a call in which some thread
+/// sleeps.
 fn interrupt_often() -> Result<()> {
-    // SAFETY: The handler does nothing. All-zero is a valid sigaction; without flags, calls are not
-    // restarted.
+    // SAFETY: The handler does nothing. All-zero bytes are a valid `sigaction`; without
+    // `SA_RESTART`, interrupted calls are not restarted. The pointers are to local variables.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
@@ -154,15 +154,16 @@ fn ring(mut caller: Caller<'_>) -> Result<()> {
         let slot = common.slots[rng.usize(..SLOTS)].load(std::sync::atomic::Ordering::Relaxed);
         let entry = operation(common, rng, types::Fd(slot));
         common.tally.begin(Kind::Uring);
-        // SAFETY: The memory that operations point to is in the arena, which exists until the
+        // SAFETY: The memory that the operation points to is in the arena, which exists until the
         // process ends and contains no Rust object.
         let pushed = unsafe { ring.submission().push(&entry) }.is_ok();
-        // The kernel refuses this while completions overflow; the loop below takes them.
+        // Ignored because the kernel refuses the call while completions overflow; the loop below
+        // takes them.
         let _ = ring.submit();
         for completion in ring.completion() {
             common.tally.end(Kind::Uring, is_good(&completion));
         }
-        // Cancels all sleeping operations now and then.
+        // Now and then, or if the submission queue is full, cancels all operations that sleep.
         if !pushed || rng.u8(..8) == 0 {
             let all = types::CancelBuilder::any();
             let _ = ring.submitter().register_sync_cancel(None, all);

@@ -122,8 +122,8 @@ fn syns(lab: &Lab) -> Result<Figures> {
     Ok(figures)
 }
 
-/// Encodes a SYN of a mapped connection with number `number`, from the address `from`: b's own, or
-/// another one that claims to be b.
+/// Encodes a SYN of a mapped connection with number `number`. The Ethernet address `from` is b's
+/// own, or that of another station that claims to be b.
 fn mapped_syn(lab: &Lab, from: [u8; 6], port: u16, number: u64) -> Vec<u8> {
     let options = mapped::option([10, 0, 0, 2], [10, 0, 0, 1], port);
     let header = EspHeader {
@@ -137,7 +137,7 @@ fn mapped_syn(lab: &Lab, from: [u8; 6], port: u16, number: u64) -> Vec<u8> {
 /// Makes a mapped listener on host a, which knows b's Ethernet address.
 fn mapped_listener(lab: &Lab, port: u16) -> Result<Socket> {
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
-        // Another attack may have set the address before.
+        // Replaces the address that another attack may have set.
         (host.namespace).ip(&format!(
             "address replace 10.0.0.{number}/24 dev {DEVICE}\n"
         ))?;
@@ -151,7 +151,7 @@ fn mapped_listener(lab: &Lab, port: u16) -> Result<Socket> {
     Ok(listener)
 }
 
-/// Adds the number of host a's present half-open connections to the figures.
+/// Adds the present number of host a's half-open connections to the figures.
 fn half_open(lab: &Lab, figures: Figures) -> Result<Figures> {
     let text = lab.a.namespace.proc_net("esp")?;
     let half_open = text.lines().filter(|line| line.contains(" syn-recv "));
@@ -161,8 +161,8 @@ fn half_open(lab: &Lab, figures: Figures) -> Result<Figures> {
     })
 }
 
-/// SYNs of mapped connections from the neighbour that owns the address. They make children until
-/// the backlog is full; the rest are dropped.
+/// SYNs of mapped connections from the neighbour that owns the IP address. They make children until
+/// the backlog is full; later SYNs are dropped.
 pub const MAPPED_SYNS: Attack = Attack {
     what: "SYNs of mapped connections",
     make: |lab| {
@@ -172,13 +172,13 @@ pub const MAPPED_SYNS: Attack = Attack {
         let figures = beside_a_stream(lab, &mut syn)?;
         half_open(lab, figures)
     },
-    // Each SYN makes a connection, which the neighbour resets: 19,000 to 54,000 instructions,
+    // Each SYN makes a connection, which the neighbour then resets: 19,000 to 54,000 instructions,
     // depending on what ran in the guest before.
     bounds: bounds(100_000.0, 0.6, 160.0, "half-open connections"),
 };
 
-/// As [`MAPPED_SYNS`], but from hosts that do not own the address. Each SYN is answered with a
-/// reset, and no state is kept.
+/// Like [`MAPPED_SYNS`], but from hosts that do not own the IP address. Host a answers each SYN
+/// with a reset and keeps no state.
 pub const FOREIGN_SYNS: Attack = Attack {
     what: "SYNs of mapped connections from strangers",
     make: |lab| {
@@ -191,7 +191,7 @@ pub const FOREIGN_SYNS: Attack = Attack {
     bounds: bounds(8_000.0, 0.7, 0.0, "half-open connections"),
 };
 
-/// Packets for no socket. Each is answered with a reset of the same length.
+/// Packets for ports without a socket. Each is answered with a reset of the same length.
 pub const STRAYS: Attack = Attack {
     what: "packets for ports without a listener",
     make: |lab| {
@@ -203,7 +203,7 @@ pub const STRAYS: Attack = Attack {
     bounds: bounds(6_000.0, 0.8, 0.0, ""),
 };
 
-/// Sends packets that claim to come from b in its connection with a, with wrong numbers.
+/// Sends packets in b's name for its connection with a, with wrong numbers.
 fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     let listener = lab.a.esp_listener(PORT, 16)?;
     let client = lab.b.esp_connected(&lab.b.to(&lab.a, PORT))?;
@@ -213,7 +213,8 @@ fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     let mut make = |number: u64| {
         let header = EspHeader {
             sequence: (number as u16).wrapping_mul(251),
-            // One packet in 65536 has both numbers right; it can only end this connection.
+            // One packet in 65536 has both numbers right. At most it ends this connection, which is
+            // not the measured one.
             acknowledgement: (number as u16).wrapping_mul(509) ^ 0x5555,
             ..EspHeader::new(source, PORT, flags)
         };
@@ -229,14 +230,14 @@ pub const FORGED: Attack = Attack {
     bounds: bounds(2_000.0, 0.85, 0.0, ""),
 };
 
-/// Requests with guessed numbers.
+/// Retransmission requests with guessed numbers.
 pub const GUESSED_REQUESTS: Attack = Attack {
     what: "guessed retransmission requests for a connection",
     make: |lab| forged(lab, flag::ACK | flag::RRQ),
     bounds: bounds(2_000.0, 0.85, 0.0, ""),
 };
 
-/// A peer that repeatedly requests the same packets.
+/// A peer that requests the same packets again and again.
 pub const REQUESTS: Attack = Attack {
     what: "retransmission requests by the peer",
     make: requests,
@@ -247,7 +248,8 @@ fn requests(lab: &Lab) -> Result<Figures> {
     const REQUESTS: usize = 1000;
     let (mut station, client) = Station::connect(lab, PORT)?;
     client.set_nonblocking(true)?;
-    // These bytes are more than a window, which stays closed.
+    // More bytes than a window. After that the window stays closed, since the station acknowledges
+    // nothing new.
     client.send(&[7; 60_000], libc::MSG_NOSIGNAL)?;
     station.new_packets()?;
     station.acknowledge()?;
@@ -294,7 +296,7 @@ pub const EDP_UNREAD: Attack = Attack {
             ..figures
         })
     },
-    // The socket accepts a datagram while any room is left.
+    // The socket accepts a whole datagram while any room is left, so it may exceed its buffer.
     bounds: bounds(3_000.0, 0.85, 1.1, "receive buffers"),
 };
 
@@ -330,7 +332,7 @@ fn windowless(lab: &Lab) -> Result<Figures> {
     })
 }
 
-/// Many connections that are not read; each peer sends as much as is accepted.
+/// Many connections that are not read. Each peer sends until its calls would block.
 pub const UNREAD: Attack = Attack {
     what: "32 connections that the program does not read",
     make: unread,

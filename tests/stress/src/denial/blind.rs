@@ -4,10 +4,10 @@
 //! sequence nor the acknowledgement number.
 //!
 //! A host accepts a forged packet if both numbers are in the ranges that it accepts. The tests
-//! count the accepted values of each number while the other one is right. The product of the
+//! count the accepted values of each number while the other one is right. The product of the two
 //! counts, divided by 2^32, is the probability that a packet with guessed numbers is accepted. An
-//! attack that tries all numbers in turn needs at most the inverse as many frames, and half of them
-//! on average.
+//! attack that tries all pairs of numbers needs at most the inverse of that as many frames, and
+//! half of them on average.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -48,12 +48,12 @@ pub struct Guess {
     flags: u8,
     /// Whether both ends are sending.
     busy: bool,
-    /// The numbers of accepted values that follow from the protocol: of the sequence number, and of
-    /// the acknowledgement number.
+    /// The numbers of values that the protocol accepts: of the sequence number, and of the
+    /// acknowledgement number.
     expected: [u32; 2],
 }
 
-/// The number of values that were accepted of the sequence number, and of the acknowledgement
+/// The numbers of values that the host accepted: of the sequence number, and of the acknowledgement
 /// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted(pub [u32; 2]);
@@ -78,15 +78,18 @@ impl fmt::Display for Accepted {
     }
 }
 
-/// The packets in flight in the busy connection, and the number behind them.
+/// The number of acknowledgement numbers from the oldest packet in flight to the number behind the
+/// last one, in the busy connection.
 const IN_FLIGHT: u32 = WINDOW as u32 + 1;
-/// How far the sequence number of an empty packet may be from the expected one: twice the largest
-/// window in either direction, and one for a probe.
+/// The number of sequence numbers that are plausible in an empty packet: up to twice the largest
+/// window before or behind the expected one, and one more for a probe.
 const PLAUSIBLE: u32 = 4 * LARGEST_WINDOW + 2;
-/// No packet is accepted: no sequence number is, whatever the acknowledgement number.
+/// Data without ACK are never accepted, so no sequence number is, whatever the acknowledgement
+/// number.
 const NEVER: [u32; 2] = [0, ALL_VALUES];
 
-/// All attacks, in the order of the table. A reset without ACK may also name a probe.
+/// All attacks, in the order of the table. A reset without ACK is accepted with one more
+/// acknowledgement number, that of a probe.
 pub const ALL: &[Guess] = &[
     guess("reset", Aim::Reset, flag::RST | flag::ACK, IDLE, [1, 1]),
     guess(
@@ -137,7 +140,7 @@ const OPTIONS: [u8; 20] = [
     1, 1, 1, 2, 2, 0, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255,
 ];
 /// The number of packets that the host has in flight in the busy connection. It is smaller than the
-/// largest grant, because each packet adds a connection to a sweep.
+/// largest grant, because counting opens a new connection for every accepted number.
 const WINDOW: u8 = 64;
 /// The largest window that can be granted.
 const LARGEST_WINDOW: u32 = 255;
@@ -156,13 +159,15 @@ struct Stage<'a> {
 struct Victim {
     socket: Socket,
     peer: Dialed,
-    /// Number of bytes that wait for the program, and of bytes that the host keeps for the peer.
+    /// Number of bytes that the program has not read, and number of bytes that the peer has not
+    /// acknowledged.
     queued: [i32; 2],
 }
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // With lingering off the connection ends at once: its peer never answers.
+        // Ignored because the test is over. With a linger time of 0 the connection ends at once;
+        // its peer would never answer a close.
         let _ = self.socket.set_linger(Some(0));
     }
 }
@@ -203,7 +208,8 @@ impl<'a> Stage<'a> {
         Ok(victim)
     }
 
-    /// Makes each end announce a transmission; the host then sends as much as it was granted.
+    /// Makes each end announce a transmission, and grants the host a window, which the host then
+    /// fills.
     fn make_busy(&mut self, victim: &mut Victim) -> Result<()> {
         let (socket, peer) = (&victim.socket, &mut victim.peer);
         self.wire.send(&peer.data(flag::TXS, &[1]))?;
@@ -226,7 +232,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Returns the number behind the packets that the host has sent.
+    /// Returns the number behind the last packet that the host has sent.
     fn sent(&mut self, peer: &Dialed) -> Result<u16> {
         let mut behind = peer.expected;
         for header in self.all_is_taken(peer)? {
@@ -237,8 +243,8 @@ impl<'a> Stage<'a> {
         Ok(behind)
     }
 
-    /// Waits until the host has processed all frames: an echo reply follows them. Returns the
-    /// packets that the host sent to `peer` before it.
+    /// Waits until the host has processed all frames sent so far, by an echo request after them.
+    /// Returns the packets that the host sent to `peer` before the echo reply.
     fn all_is_taken(&mut self, peer: &Dialed) -> Result<Vec<EspHeader>> {
         self.echo = self.echo.wrapping_add(1);
         let request = edp(peer.port, 0, 2, &[1, self.echo]);
@@ -254,8 +260,9 @@ impl<'a> Stage<'a> {
         Ok(headers.into_inner())
     }
 
-    /// Sends forged packets, each with one number at one of `offsets` from the right one. Returns
-    /// whether the host accepted one of them; in that case it opens a new victim.
+    /// Sends forged packets. In each, `which` differs from the right number by one of `offsets`.
+    /// Returns whether the host accepted one of the packets; in that case replaces `victim` by a
+    /// new connection.
     fn believed(
         &mut self,
         guess: &Guess,
@@ -304,7 +311,8 @@ impl<'a> Stage<'a> {
         const SAMPLES: u16 = 32;
         const BLOCK: usize = 512;
         let mut victim = self.open(guess.busy)?;
-        // If the host ignores this number, there is no need to try all values.
+        // If the host accepts all samples, it ignores this number, so there is no need to try all
+        // values.
         let mut samples = (0..SAMPLES).map(|number| number.wrapping_mul(40_503) ^ 0x2000);
         if samples.try_fold(true, |all, offset| -> Result<_> {
             Ok(all && self.believed(guess, &mut victim, which, &[offset])?)
@@ -326,8 +334,8 @@ impl<'a> Stage<'a> {
 }
 
 impl Guess {
-    /// Returns the attack's name in the printed table: what it is, and whether the connection is
-    /// busy or idle.
+    /// Returns the attack's name in the printed table, with the state of the connection, busy or
+    /// idle.
     pub fn name(&self) -> String {
         let of = if self.busy { "a busy" } else { "an idle" };
         format!("{}, {of} connection", self.what)
@@ -338,7 +346,7 @@ impl Guess {
         self.aim
     }
 
-    /// Makes the attack with all values of each number.
+    /// Counts the values of each number that the host accepts.
     ///
     /// # Errors
     /// If a call fails, or the host misbehaves.
@@ -354,15 +362,15 @@ impl Guess {
         Ok(Accepted([sequence, acknowledgement]))
     }
 
-    /// Returns the numbers of accepted values that follow from the protocol.
+    /// Returns the numbers of values that the protocol accepts.
     pub fn expected(&self) -> Accepted {
         Accepted(self.expected)
     }
 
-    /// Checks that no more values were accepted than expected.
+    /// Checks that the host accepts no more pairs of values than the protocol does.
     ///
     /// # Errors
-    /// If more were.
+    /// If it accepts more.
     pub fn judge(&self, accepted: Accepted) -> Result<()> {
         let expected = self.expected();
         ensure!(

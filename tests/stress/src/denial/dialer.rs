@@ -13,9 +13,9 @@ pub struct Dialed {
     /// The station's port.
     pub port: u16,
     host_port: u16,
-    /// The number of the station's next packet.
+    /// The sequence number of the station's next packet.
     pub next: u16,
-    /// The next number that the station expects.
+    /// The sequence number that the station expects next from the host.
     pub expected: u16,
 }
 
@@ -35,7 +35,7 @@ impl Dialed {
         Self::open_telling(lab, wire, number, host_port, &[])
     }
 
-    /// As [`open`](Self::open), with these options in the SYN.
+    /// Like [`open`](Self::open), but with these options in the SYN.
     ///
     /// # Errors
     /// If the host does not answer as expected.
@@ -91,7 +91,7 @@ impl Dialed {
         ethernet(self.host, self.mac, ETH_P_ESP, &header.packet(payload))
     }
 
-    /// Encodes a frame with data, and advances the number.
+    /// Encodes a frame with data, and advances `next`.
     pub fn data(&mut self, flags: u8, payload: &[u8]) -> Vec<u8> {
         let frame = self.frame(flags | flag::ACK, payload);
         self.next = self.next.wrapping_add(1);

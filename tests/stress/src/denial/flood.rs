@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use guest::prelude::*;
 use guest::priority::first_of_all;
 
-/// Makes the frame with a given number.
+/// Makes the frame with a given number of the flood.
 pub type Make<'a> = &'a mut (dyn FnMut(u64) -> Vec<u8> + Send);
 
-/// Opens the attacker's socket: a packet socket on host b that receives nothing.
+/// Opens the attacker's socket: a packet socket on host b that sends, and receives nothing.
 ///
 /// # Errors
 /// If it cannot be opened.
@@ -34,7 +34,7 @@ pub fn during<T>(
     during_at(RATE, wire, make, here)
 }
 
-/// As [`during`], at another rate.
+/// Like [`during`], but at `rate`.
 ///
 /// # Errors
 /// If a frame cannot be sent, or `here` fails.
@@ -66,11 +66,11 @@ pub fn during_at<T>(
     })
 }
 
-/// The number of frames that are sent to measure the cost of one.
+/// The number of frames that are sent to measure the cost of one frame.
 const COUNT: u64 = 3000;
 
-/// Returns the number of instructions that a frame costs, its reply included, beyond a frame of the
-/// same length for another station. The guest's clock must count instructions.
+/// Returns the number of instructions that a frame costs, its reply included, beyond the cost of a
+/// frame of the same length for another station. The guest's clock must count instructions.
 ///
 /// # Errors
 /// If a frame cannot be sent.
@@ -81,8 +81,8 @@ pub fn cost(lab: &Lab, wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
     Ok(ours - theirs)
 }
 
-/// Returns the median over groups of frames. Now and then the guest has other work, or none, and
-/// then its clock runs ahead.
+/// Returns the median time per frame over groups of frames, nanoseconds. A median, because now and
+/// then the guest has other work, or is idle and its clock runs ahead.
 fn each(wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
     const GROUP: usize = 100;
     // The frames are made in advance, so that the figure excludes their making.

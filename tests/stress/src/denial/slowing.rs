@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Forged packets for a stream that is sending. They measure the stream's goodput relative to its
-//! goodput during as many frames for another station. The numbers of the packets are guessed: each
-//! runs through all of its values.
+//! goodput beside a flood at the same rate for another station. The numbers of the packets are
+//! guessed: each number runs through all of its values.
 
 use super::flood::{during_at, wire};
 use super::victim::{goodput, stream};
@@ -21,7 +21,7 @@ pub struct Slowing {
     flags: u8,
     /// The value of the length field, and the length of the payload.
     length: [u16; 2],
-    /// Whether the packets go to the sending host in the receiver's name, rather than to the
+    /// Whether the packets go to the sending host in the receiver's name. Otherwise they go to the
     /// receiving host in the sender's name.
     to_sender: bool,
 }
@@ -60,7 +60,7 @@ pub const ALL: &[Slowing] = &[
     to_sender("SYNs for the sender", flag::SYN, 0),
 ];
 
-/// Number of transfers per turn, and of turns with and without the attack.
+/// Number of transfers in a measurement, and number of measurements with and without the attack.
 const TRANSFERS: usize = 2;
 const TURNS: usize = 5;
 /// A stream that makes no progress for this long counts as broken.
@@ -70,9 +70,9 @@ impl Slowing {
     /// Measures the share of its goodput that the stream keeps.
     ///
     /// # Errors
-    /// If a call fails for another reason than the attack.
+    /// If a call fails for a reason other than the attack.
     pub fn share(&self, lab: &Lab) -> Result<f64> {
-        // One guess in 2^16 may be right and end the connection, so one more try is allowed.
+        // One guess in 2^16 may be right and end the connection, so a second try is allowed.
         let first = self.try_share(lab)?;
         match first {
             Some(share) => Ok(share),
@@ -141,7 +141,7 @@ impl Slowing {
         Ok(Some(shares[TURNS / 2]))
     }
 
-    /// Checks that the stream keeps enough.
+    /// Checks that the stream keeps at least [`LEAST`] of its goodput.
     ///
     /// # Errors
     /// If it does not.

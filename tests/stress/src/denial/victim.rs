@@ -67,7 +67,7 @@ pub fn usual_goodput(from: &Socket, to: &Socket) -> Result<f64> {
     Ok(rates[TRANSFERS / 2])
 }
 
-/// Returns the memory of data not yet acknowledged, overhead included, bytes.
+/// Returns the memory of data that the peer has not yet acknowledged, overhead included, bytes.
 ///
 /// # Errors
 /// The errno of `getsockopt(2)`.
@@ -75,8 +75,8 @@ pub fn unsent(socket: &Socket) -> Result<u32> {
     Ok(socket.meminfo()?[WMEM_QUEUED])
 }
 
-/// Returns the memory in a socket's receive queue and backlog, overhead included, and the limits of
-/// the receive buffer and of the send buffer, bytes.
+/// Returns three numbers of bytes: the memory in a socket's receive queue and backlog, overhead
+/// included; the limit of the receive buffer; and the limit of the send buffer.
 ///
 /// # Errors
 /// The errno of `getsockopt(2)`.

@@ -10,13 +10,13 @@ use nix::errno::Errno;
 
 use guest::crowd::errno;
 
-/// Errnos with which a cut may end an attempt to connect: no answer, or the server had given up
-/// before the client began.
+/// Errnos with which a cut may end an attempt to connect. `ETIMEDOUT`: no answer. `ECONNRESET`: the
+/// server gave up before the client began.
 const CONNECTING: &[i32] = &[libc::ETIMEDOUT, libc::ECONNRESET];
 
 /// Errnos with which a cut may end a call on a connection: no answer; a reset by the other end; a
-/// later send or shutdown after one of these was reported; and the time limit of this program, if
-/// the other end is gone and has nothing to send.
+/// send or shutdown after one of these was reported; and the time limit of this program's sockets,
+/// if the other end is gone and this end has nothing to send.
 const CONNECTED: &[i32] = &[
     libc::ETIMEDOUT,
     libc::ECONNRESET,
@@ -25,7 +25,7 @@ const CONNECTED: &[i32] = &[
     libc::EAGAIN,
 ];
 
-/// The progress of a connection when it broke.
+/// The stage that a connection had reached when it broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// `connect(2)` failed.
@@ -43,8 +43,8 @@ impl Breaks {
         self.0.lock().expect("nobody panics meanwhile")
     }
 
-    /// Counts a connection that broke with `error`; returns `false` if a cut link cannot cause this
-    /// error.
+    /// Counts a connection that broke with `error`. Returns `false` if a cut link cannot cause this
+    /// error at this stage.
     pub fn count(&self, stage: Stage, error: &Error) -> bool {
         let (excused, place) = match stage {
             Stage::Connecting => (CONNECTING, "connecting: "),

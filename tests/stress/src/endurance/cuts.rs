@@ -9,8 +9,8 @@ use fastrand::Rng;
 
 use guest::prelude::*;
 
-/// The host at which the cable is pulled. Its device loses the carrier; the other host only notices
-/// that no frames arrive.
+/// The host at which the cable is pulled. That host's device loses the carrier; the other host only
+/// notices that no frames arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The cable is pulled at the client.
@@ -39,7 +39,7 @@ pub trait Link {
 /// A cut of the link.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
-    /// The time for which the link works before the cut.
+    /// How long the link works before the cut.
     after: Duration,
     lasts: Duration,
     end: End,
@@ -50,11 +50,11 @@ pub struct Cut {
 const LONG: [u64; 2] = [16_000, 30_000];
 
 /// Short cuts, milliseconds; no connection may break because of one. Between short cuts the link
-/// works for at least as long as the longest of them, so that a packet retransmitted every 2 s gets
-/// through.
+/// works for at least as long as the longest of these cuts, so a packet that is retransmitted every
+/// 2 s gets through.
 const SHORT: [u64; 2] = [20, 3_000];
 
-/// The time for which the link works between cuts, milliseconds.
+/// How long the link works between cuts, milliseconds.
 const WHOLE: [u64; 2] = [3_000, 20_000];
 
 /// One cut in this many is long.
@@ -101,16 +101,17 @@ struct State {
     cuts: u64,
     /// Whether the present cut is a long one; `None` while the link works.
     now: Option<bool>,
-    /// When the last cut of any length ended, and when the last long one ended.
+    /// The time at which the last cut of any length ended, and the time at which the last long cut
+    /// ended.
     ended: [Option<Instant>; 2],
 }
 
-/// The time after a cut for which an attempt to connect may still fail because of it. The attempt's
-/// six packets leave within 6.2 s, and it waits as long for the last answer.
+/// How long after a cut an attempt to connect may still fail because of it. The attempt sends its
+/// six packets within 6.2 s, and then waits about as long again for an answer.
 const REFUSES: Duration = Duration::from_secs(30);
 
-/// The time after a long cut for which a program may still find a connection broken. A program that
-/// only waits notices the break by its own time limit.
+/// How long after a long cut a program may still find a connection broken. A program that only
+/// waits notices the break when its own time limit expires.
 const BREAKS: Duration = Duration::from_secs(90);
 
 impl Weather {
@@ -139,13 +140,13 @@ impl Weather {
         self.state().cuts
     }
 
-    /// Whether an attempt to connect may now fail because of a cut.
+    /// Returns whether an attempt to connect may now fail because of a cut.
     pub fn may_refuse(&self) -> bool {
         let state = self.state();
         state.now.is_some() || is_recent(state.ended[0], REFUSES)
     }
 
-    /// Whether a cut may now be the reason for a broken connection.
+    /// Returns whether a cut may now be the reason for a broken connection.
     pub fn may_break(&self) -> bool {
         let state = self.state();
         state.now == Some(true) || is_recent(state.ended[1], BREAKS)
@@ -194,8 +195,8 @@ impl<'a> Cutter<'a> {
         };
     }
 
-    /// Cuts or restores the link if that is due. Returns the time of the next step, or `None` at
-    /// the end of the schedule.
+    /// Cuts or restores the link if that is due. Returns the time of the next step, or `None` if
+    /// the schedule has ended.
     ///
     /// # Errors
     /// If the link cannot be cut or restored.

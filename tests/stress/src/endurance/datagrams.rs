@@ -10,11 +10,11 @@ use crate::traffic::Ledger;
 use guest::lab::EDP_MAX;
 use guest::prelude::*;
 
-/// The most datagrams in flight at a time. They fit into a receive buffer, so that only the link
-/// can lose any.
+/// The most datagrams in flight at a time. All of them fit into a receive buffer, so that only the
+/// link can lose any.
 const BATCH: u64 = 16;
 
-/// The time to wait for an answer; a later answer is read with the next ones.
+/// How long to wait for an answer; an answer that comes later is read by the next call.
 const ANSWER: Duration = Duration::from_millis(200);
 
 /// The interval at which the threads check whether to stop.
@@ -53,7 +53,7 @@ pub struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// Makes a client from a socket that is connected to the server's.
+    /// Makes a client from a socket that is connected to the server's socket.
     pub fn new(socket: &'a Socket, seed: u64) -> Self {
         Self {
             socket,
@@ -62,8 +62,8 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Makes the datagram with this number: it begins with the number, which also determines the
-    /// length and the other bytes.
+    /// Makes the datagram with this number. It begins with the number, which also determines its
+    /// length and its other bytes.
     fn datagram(&self, number: u64) -> Vec<u8> {
         let mut rng = Rng::with_seed(self.seed ^ number);
         let mut bytes = vec![0; rng.usize(8..=EDP_MAX)];
@@ -72,7 +72,7 @@ impl<'a> Caller<'a> {
         bytes
     }
 
-    /// Sends some datagrams and waits for the answers.
+    /// Sends some datagrams and waits for their answers.
     ///
     /// # Errors
     /// If a call fails, or an answer does not match a datagram that was sent.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The client's side: lanes of traffic, each a thread that runs one session after the other.
+//! The client's side: lanes of traffic. Each lane is a thread that runs one session after the
+//! other.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,7 +14,7 @@ use super::PORT;
 use crate::traffic::{both_ways, bulk, dialogue, set_patience, Ledger};
 use guest::prelude::*;
 
-/// The kind of sessions of a lane.
+/// The kind of a lane's sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A connection with messages, each answered before the next.
@@ -22,7 +23,7 @@ pub enum Kind {
     Bulk,
     /// A connection with data in both directions at once.
     BothWays,
-    /// Connections that are opened together, and then used one after the other.
+    /// Connections that are opened together and then used one after the other.
     Crowd,
     /// A connection that is closed at once, reset at once, or closed after a message.
     Storm,
@@ -48,8 +49,8 @@ pub const LANES: &[Kind] = &[
 /// The number of connections of a crowd.
 const CROWD: usize = 20;
 
-/// The time that a connection may last. Cuts last at most 30 s, both ends wait for each other for
-/// 30 s, and between the cuts the connection moves a few MiB.
+/// How long a connection may last. Cuts last at most 30 s, both ends wait for each other for 30 s,
+/// and between the cuts the connection moves a few MiB.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// The client's host and the server's address.
@@ -76,7 +77,7 @@ impl Road<'_> {
 pub struct Client<'a> {
     /// The hosts.
     pub road: Road<'a>,
-    /// Determines what the sessions do, not when.
+    /// Determines what the sessions do, but not when.
     pub seed: u64,
     /// The counters.
     pub ledger: &'a Ledger,
@@ -88,10 +89,10 @@ pub struct Client<'a> {
     pub stop: &'a AtomicBool,
     /// The number of datagrams that were sent.
     pub sent: &'a AtomicU64,
-    /// The time when each lane's connection began, in milliseconds after `started`; 0 if the lane
-    /// has none.
+    /// For each lane, the time at which its connection began, in milliseconds after `started`; 0 if
+    /// the lane has none.
     pub busy: &'a [AtomicU64],
-    /// When the traffic started.
+    /// The time at which the traffic started.
     pub started: Instant,
 }
 
@@ -131,7 +132,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Makes a connection; returns `None` if a cut may have caused the failure.
+    /// Makes a connection; returns `None` if it failed and a cut may be the reason.
     fn connect(&self, number: usize) -> Result<Option<Socket>> {
         let now = self.started.elapsed().as_millis() as u64;
         self.busy[number].store(now.max(1), Relaxed);
@@ -151,7 +152,7 @@ impl Client<'_> {
         Ok(None)
     }
 
-    /// Counts a connection that succeeded, or one that broke if a cut may have caused it.
+    /// Counts a connection that succeeded, or that broke if a cut may be the reason.
     fn finish(&self, client: &Socket, ended: Result<()>) -> Result<()> {
         self.ledger.close(client);
         let Err(error) = ended else {
@@ -210,8 +211,8 @@ impl Client<'_> {
     }
 }
 
-/// Returns a random size of at most 2 to the power of `bits`, in bytes; all powers of two from 2^8
-/// on are equally likely as upper bounds.
+/// Returns a random size in bytes, at least 1. Its upper bound is a power of two from 2^8 to 2 to
+/// the power of `bits`, all with equal probability.
 fn size(rng: &mut Rng, bits: u32) -> u64 {
     let most = 1 << rng.u32(8..=bits);
     rng.u64(1..=most)

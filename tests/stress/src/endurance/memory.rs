@@ -7,13 +7,13 @@ use guest::patience::factor;
 use guest::prelude::*;
 use serde::Serialize;
 
-/// How much the median of available memory may fall, and that of slab memory may grow, from the
-/// third quarter of a run to the last, KiB. A bound per connection would depend on the machine's
-/// speed; leaked sockets are counted elsewhere.
+/// The tolerance for memory, KiB: from the third quarter of a run to the last one, the median of
+/// available memory may fall, and the median of slab memory may grow, by this much. A bound per
+/// connection would depend on the machine's speed; other checks count leaked sockets.
 const BOUND: i64 = 8 << 10;
 
-/// The same bound from before the traffic to after it, which includes threads, stacks and other
-/// memory that the guest keeps once it was used.
+/// The tolerance from before the traffic to after it. It includes threads, stacks and other memory
+/// that the guest keeps after its first use.
 const BOUND_OVER_ALL: i64 = 32 << 10;
 
 /// The number of samples below which no trend is computed.
@@ -92,10 +92,10 @@ impl Samples {
         self.all.len()
     }
 
-    /// Checks that the memory is as before, and returns a summary. All sockets must be closed.
+    /// Checks that the memory use is as before, and returns a summary. All sockets must be closed.
     ///
     /// # Errors
-    /// If it is not.
+    /// If it has grown.
     pub fn judge(&self) -> Result<String> {
         let over_all = Memory::now()?.judge(
             self.before,
@@ -131,7 +131,7 @@ impl Samples {
 }
 
 /// Returns the amount of freed memory that a debug kernel may keep, KiB. KASAN's quarantine takes a
-/// 32nd of the memory; the metadata of KASAN and kmemleak may take as much again.
+/// 32nd of the memory; the metadata of KASAN and kmemleak may take the same amount again.
 fn quarantine() -> Result<i64> {
     Ok(match factor() {
         1 => 0,

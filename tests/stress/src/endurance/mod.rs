@@ -4,11 +4,11 @@
 //! restored at random.
 //!
 //! Every byte is checked. A connection may break only because of a cut: with an errno that a cut
-//! causes, and at a time when a cut can have caused it. Afterwards no socket may be left, memory
-//! use must be as before, and the module must unload.
+//! causes, and at a time at which a cut can have caused it. Afterwards no socket may be left,
+//! memory use must be as before, and the module must unload.
 //!
-//! Client and server are two guests, whose link the runner cuts when the client says so, or two
-//! namespaces of one guest.
+//! Client and server are either two guests, whose link the runner cuts when the client says so, or
+//! two namespaces of one guest.
 
 mod breaks;
 mod cuts;
@@ -67,7 +67,7 @@ pub struct Options {
     minutes: u64,
 }
 
-/// The figures of a guest at some moment, for the runner.
+/// The figures of a guest at the time at which they are printed for the runner.
 #[derive(Debug, Serialize)]
 struct Figures {
     seconds: u64,
@@ -79,19 +79,19 @@ struct Figures {
     datagrams: u64,
     /// Number of datagrams that the client sent.
     sent: u64,
-    /// Number of retransmitted packets.
+    /// Number of packets that were retransmitted.
     resent: u64,
     /// Number of broken connections, by errno.
     broken: BTreeMap<String, u64>,
     cuts: u64,
-    /// Number of objects in the module's slab caches: sockets in all states.
+    /// Number of objects in the module's slab caches, which are the sockets in all states.
     sockets: BTreeMap<String, u64>,
     #[serde(flatten)]
     memory: Memory,
 }
 
 impl Options {
-    /// Runs the side that the options ask for, if any; returns its result.
+    /// Runs the side that the options name, and returns its result; `None` if they name no side.
     pub fn run(&self, seed: Option<u64>) -> Option<Result<()>> {
         Some(match self.endurance? {
             Side::Client => client(
@@ -133,7 +133,7 @@ impl Link for Wire {
 }
 
 impl Link for &Relay {
-    /// The relay cannot take the carrier from only one end.
+    /// Cuts both ends, since the relay cannot take the carrier from only one of them.
     fn cut(&self, _end: End) -> Result<()> {
         self.set_mode(Mode::Cut);
         Ok(())
@@ -145,7 +145,7 @@ impl Link for &Relay {
     }
 }
 
-/// The state that must be restored at the end.
+/// The state of the guest before the traffic, to compare with its state afterwards.
 struct Before {
     sockets: BTreeMap<String, u64>,
     samples: Samples,
@@ -159,11 +159,11 @@ impl Before {
         })
     }
 
-    /// Checks that no socket is left on `hosts`, nor its memory; returns a summary.
+    /// Checks that neither a socket nor the memory of one is left on `hosts`; returns a summary.
     fn judge(&self, hosts: &[&Host]) -> Result<String> {
         for host in hosts {
-            // The last sockets may have been closed just before. An end that gets no answer takes
-            // 10 s to close.
+            // The last sockets may have been closed just before this check. An end that gets no
+            // answer takes 10 s to close.
             host.await_no_sockets()
                 .or_else(|_| host.await_no_sockets())?;
         }
@@ -246,7 +246,7 @@ fn server() -> Result<()> {
     let mut before = Before::now()?;
     let books = Books::default();
     let (told, orders) = mpsc::channel();
-    // This thread is never joined: it reads until the process ends.
+    // This thread is never joined, because it reads until the process ends.
     thread::spawn(move || {
         let _ = stdin().read_line(&mut String::new());
         let _ = told.send(());
@@ -315,15 +315,16 @@ fn client(time: Duration, seed: u64) -> Result<()> {
 
 /// The work of the main thread during the traffic.
 struct Watching<'a> {
-    /// The time to stop starting sessions; `None` stands for the end of the schedule of cuts.
+    /// The time at which to stop starting sessions; `None` if the schedule of cuts ends the
+    /// traffic.
     end: Option<Instant>,
     samples: &'a mut Samples,
     /// Whether to print figures once a minute.
     prints: bool,
 }
 
-/// Runs all lanes while the link is cut and restored; then, with the link restored, waits for them
-/// to end.
+/// Runs all lanes while the link is cut and restored. Then restores the link and waits for the
+/// lanes to end.
 fn conduct(
     road: Road<'_>,
     link: &dyn Link,
@@ -351,7 +352,8 @@ fn conduct(
             let (client, running) = (&client, running.clone());
             scope.spawn(move || {
                 client.run(number, *kind);
-                // If the lane has failed, this wakes the main thread.
+                // Ignored because the receiver may be gone. If the lane has failed, the message
+                // wakes the main thread.
                 let _ = running.send(());
             });
         }
@@ -471,7 +473,7 @@ pub fn rehearse(lab: &Lab, seed: u64) -> Result<Rehearsal> {
         || {
             let mut schedule = cuts::rehearsal(seed);
             let ended = conduct(road, &lab.relay(), &mut schedule, seed, &near, watching);
-            // After the link was restored, this transfer must succeed.
+            // The link has been restored, so this transfer must succeed.
             let last = ended.and_then(|()| transfer(&road));
             stop.store(true, Relaxed);
             last

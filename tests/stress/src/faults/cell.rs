@@ -15,14 +15,14 @@ use guest::patience::Allowance;
 use guest::prelude::*;
 use guest::relay::Tally;
 
-/// The time for which the traffic may make no progress. A connection attempt ends after 12.6 s,
-/// silence ends a connection after 15 s, and a closed connection waits for its peer for 10 s. After
-/// the sum of these, some connection or attempt must have ended, successfully or not.
+/// How long the traffic may make no progress. A connection attempt ends after 12.6 s, silence ends
+/// a connection after 15 s, and a closed connection waits for its peer for 10 s. After the sum of
+/// these, some connection or attempt must have ended, successfully or not.
 const STALL: Duration = Duration::from_secs(40);
 
-/// The time that a cell may take in all, in seconds, while it makes progress. At 30 % loss in both
+/// The time limit of a cell, in seconds, even while it makes progress. At 30 % loss in both
 /// directions a packet and its answer get through in one of two attempts, and attempts are up to 2
-/// s apart, the longest retransmission timeout.
+/// s apart, which is the longest RTO.
 const LIMIT: u64 = 290;
 
 /// A cell of the matrix.
@@ -42,9 +42,9 @@ struct Figures {
     wire: &'static str,
     way: &'static str,
     traffic: &'static str,
-    /// Time until the last byte was checked, seconds.
+    /// Time from the start to the check of the last byte, seconds.
     seconds: f64,
-    /// Time from the last byte until the last socket was gone, seconds.
+    /// Time from the check of the last byte until no socket was left, seconds.
     closing: f64,
     /// Number of packets sent, including retransmissions.
     packets: u64,
@@ -65,7 +65,7 @@ impl Cell {
         format!("{}, {}, {}", wire.name, way.name(), traffic.name()).replace(' ', "_")
     }
 
-    /// The cell as a scenario.
+    /// Returns the cell as a scenario.
     pub const fn scenario(name: &'static str, cell: &'static Self) -> Scenario {
         Scenario::work(name, cell).within(LIMIT)
     }
@@ -91,7 +91,7 @@ impl Cell {
         let started = Instant::now();
         self.traffic.run(lab, self.wire, ledger)?;
         let took = started.elapsed();
-        // The closing handshakes meet the faults too.
+        // The loop waits for closing handshakes, which the faults affect too.
         while !is_deserted(&lab.a)? || !is_deserted(&lab.b)? {
             thread::sleep(Duration::from_millis(5));
         }
@@ -111,8 +111,8 @@ impl Cell {
         self.judge(lab.relay().tally(), &figures)
     }
 
-    /// Fails if a kind of fault of which some twenty are expected never occurred, or if twenty
-    /// frames were lost and the protocol requested and retransmitted nothing.
+    /// Fails if some twenty faults of a kind are expected and none occurred. Fails also if twenty
+    /// frames were lost and the protocol neither requested nor retransmitted anything.
     fn judge(&self, tally: &Tally, figures: &Figures) -> Outcome {
         let faults = &self.wire.faults;
         // If about twenty faults of a kind are expected and none happened, the wire is broken.
@@ -164,8 +164,8 @@ fn is_deserted(host: &Host) -> Result<bool> {
     Ok(host.namespace.proc_net("esp")?.lines().count() <= 1)
 }
 
-/// Ends the process with a message about what hangs, if there is no progress for too long before
-/// `ended`.
+/// Ends the process with a message about what hangs, if the ledger shows no progress for too long
+/// before `ended` is signalled.
 fn watch(lab: &Lab, ledger: &Ledger, ended: Receiver<()>) {
     let (mut progress, mut allowance) = (ledger.progress(), Allowance::new(STALL));
     while allowance.wait().is_some() {

@@ -15,7 +15,7 @@ use guest::harness::Scenario;
 /// Returns the whole matrix: wires from good to bad, for each wire the directions, and for each
 /// direction the kinds of traffic.
 ///
-/// The scenarios are leaked, because names of scenarios live as long as the program.
+/// The scenarios are leaked, because names of scenarios must live as long as the program.
 pub fn matrix() -> Vec<&'static Scenario> {
     let mut cells = Vec::new();
     for wire in Wire::ALL {

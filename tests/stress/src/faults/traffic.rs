@@ -16,8 +16,8 @@ const PORT: u16 = 2870;
 const BULK: u64 = 1 << 20;
 /// Number of connections that are open at once.
 const MANY: u64 = 50;
-/// The number of connections in a much slower kernel. Its wire carries few frames per second, and
-/// the frames of 50 connections would wait there for longer than a handshake lasts.
+/// The number of connections in a debug kernel, which is much slower. Its wire carries few frames
+/// per second, so the frames of 50 connections would wait there for longer than a handshake lasts.
 const FEWER: u64 = 10;
 
 fn many() -> u64 {
@@ -30,21 +30,22 @@ fn many() -> u64 {
     FEWER
 }
 
-/// Number of bytes of each of these connections, in each direction.
+/// Number of bytes of each of the connections of [`Traffic::Many`], in each direction.
 const SHARE: u64 = 16 << 10;
-/// Number of connections of a storm: how many at once, and how many one after the other.
+/// A storm's number of connections at once, and how many each of these threads makes in turn.
 const STORM: (u64, u64) = (10, 10);
 
 /// A kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// One connection, 100 short messages, each answered before the next.
+    /// One connection with 100 short messages, each answered before the next.
     Dialogue,
-    /// One connection, 1 MiB from the client to the server.
+    /// One connection with 1 MiB from the client to the server.
     Bulk,
-    /// One connection, 1 MiB each way at once.
+    /// One connection with 1 MiB in each direction at once.
     BothWays,
-    /// 50 connections at once with 16 KiB in each direction; 10 in a much slower kernel.
+    /// 50 connections at once with 16 KiB in each direction; 10 connections in a much slower
+    /// kernel.
     Many,
     /// 100 connections, 10 at a time. Every other one is closed as soon as it is open; the rest
     /// carry a message and its answer.
@@ -110,8 +111,8 @@ impl Traffic {
     }
 }
 
-/// Whether a handshake failed: six SYNs were unanswered, or the server had given up before the
-/// client's first data.
+/// Returns whether a handshake failed: six SYNs were unanswered, or the server had given up before
+/// the client's first data.
 fn is_refusal(error: &anyhow::Error) -> bool {
     matches!(errno(error), Some(libc::ETIMEDOUT | libc::ECONNRESET))
 }
@@ -147,8 +148,8 @@ impl Clients<'_> {
         }
     }
 
-    /// Makes a connection and runs `session` on it; tries again if the handshake fails where that
-    /// is expected.
+    /// Makes a connection and runs `session` on it. Tries again if the handshake fails on a wire
+    /// where that may happen.
     fn session(&self, session: impl Fn(&Socket) -> Result<()>) -> Result<()> {
         let Lab { a, b, .. } = self.lab;
         loop {

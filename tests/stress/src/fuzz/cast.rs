@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Programs on both hosts that open, use and close connections independently, so that sockets in
-//! every state exist for frames to hit. Failed calls are counted; an unexpected errno is a failure.
+//! Programs on both hosts that open, use and close connections independently, so that hostile
+//! frames meet sockets in every state. Failed calls are counted by errno; an unexpected errno fails
+//! the run.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +13,7 @@ use crate::fuzz::world::{World, ACCEPTED, CONNECTED, NEGLECTED, OPEN, RECORDS, V
 use crate::fuzz::wrap::Wrap;
 use guest::prelude::*;
 
-/// The most ends of connections that programs have open.
+/// The most ends of connections that all programs together have open.
 const MOST: usize = 60;
 /// Number of actions of programs between two volleys of frames.
 const ACTS: usize = 24;
@@ -45,8 +46,8 @@ pub struct Cast<'a> {
     pub received: u64,
 }
 
-/// Whether a call may fail with `errno`, whatever frames a neighbour sends. A record may be larger
-/// than the peer's SYN, which may be forged, allowed.
+/// Returns whether a call may fail with `errno`, given any frames that a neighbour may send. For
+/// instance, a record may be larger than allowed by the peer's SYN, which may be forged.
 fn is_expected(call: &str, errno: i32) -> bool {
     let expected: &[i32] = match call {
         "connect" => &[libc::EINPROGRESS, libc::EADDRNOTAVAIL, libc::ECONNREFUSED],
@@ -72,7 +73,7 @@ fn is_expected(call: &str, errno: i32) -> bool {
     expected.contains(&errno) || call == "send a record" && errno == libc::EMSGSIZE
 }
 
-/// Makes a non-blocking socket of records.
+/// Makes a non-blocking `SOCK_SEQPACKET` socket, which sends records.
 fn records(host: &Host) -> Result<Socket> {
     let socket = (host.namespace).within(|| Socket::new(AF_ENET, libc::SOCK_SEQPACKET, 0))??;
     socket.set_nonblocking(true)?;
@@ -88,7 +89,7 @@ impl<'a> Cast<'a> {
         let hosts = [(&world.a, &world.b), (&world.b, &world.a)];
         let (mut listeners, mut neglected, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
         for (host, other) in hosts {
-            // The sockets listen on every device.
+            // The sockets listen on every device of their host.
             let listen = |socket: Socket, port, backlog| -> Result<Socket> {
                 socket.set_nonblocking(true)?;
                 socket.bind(&host.anywhere(port))?;
@@ -245,7 +246,7 @@ impl<'a> Cast<'a> {
                 let how = [libc::SHUT_WR, libc::SHUT_RD, libc::SHUT_RDWR][rng.usize(..3)];
                 ("shutdown", socket.shutdown(how).map(|()| 0))
             }
-            // Leaves the peer waiting.
+            // Does nothing, so the peer waits.
             _ => return Ok(()),
         };
         match result {
@@ -269,7 +270,7 @@ impl<'a> Cast<'a> {
             let sent = match (by, from_a) {
                 (Some(to), _) => socket.send_to(bytes, 0, &to),
                 (None, None) => socket.send(bytes, 0),
-                // This device takes no datagrams.
+                // The labelled device takes no datagrams.
                 (None, Some(_)) => Ok(0),
             };
             if let Err(error) = sent {
@@ -294,7 +295,7 @@ impl<'a> Cast<'a> {
         Ok(())
     }
 
-    /// Resets every connection.
+    /// Resets every connection and closes all sockets.
     ///
     /// # Errors
     /// If a call fails.

@@ -10,7 +10,7 @@ use guest::prelude::*;
 /// The port on the honest host.
 const PORT: u16 = 3000;
 
-/// How much was exchanged intact.
+/// The amount of traffic that was exchanged intact.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exchanged {
     /// Number of connections, one after the other.
@@ -38,7 +38,7 @@ impl<'a> Honest<'a> {
     /// If a call fails.
     pub fn new(world: &'a World) -> Result<Self> {
         let (honest, b) = (&world.honest, &world.b);
-        // The listener is on the honest host, for which no hostile frame is meant.
+        // The listener is on the honest host, to which the fuzzer sends no hostile frame.
         let listener = honest.esp()?;
         listener.bind(&honest.anywhere(PORT))?;
         listener.listen(4)?;
@@ -89,13 +89,13 @@ impl<'a> Honest<'a> {
         transfer_both_ways(&client, &server, load)
     }
 
-    /// Exchanges datagrams and returns the number that arrived. They may be lost, but those that
-    /// arrive must be intact.
+    /// Exchanges datagrams and returns the number that arrived. Datagrams may be lost, but those
+    /// that arrive must be intact.
     fn some_datagrams(&self, number: u64) -> Result<u64> {
         let mut came = 0;
         for (from, to) in [(0, 1), (1, 0)] {
             let sent = random(1000, number);
-            // A datagram that finds no room is lost, which is allowed.
+            // Ignored because datagrams may be lost: this one is if it finds no room.
             let _ = self.datagrams[from].send(&sent, 0);
             let mut bytes = [0; 2000];
             while let Ok(length) = self.datagrams[to].receive(&mut bytes, 0) {

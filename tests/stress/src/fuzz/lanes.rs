@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The ways by which hostile frames reach a host; each uses another kind of packet buffer.
+//! The ways by which hostile frames reach a host. Each way gives the host another kind of packet
+//! buffer.
 
 use std::io;
 
@@ -20,14 +21,14 @@ pub enum Lane {
     Cloned,
     /// A clone whose data, including the protocol's header, are in pages of the sender's memory.
     Paged,
-    /// As `Paged`, while the sender changes the pages.
+    /// Like `Paged`, but the sender changes the pages meanwhile.
     Changing,
     /// A clone with a checksum to be filled in at a random position.
     Offloaded,
 }
 
 impl Lane {
-    /// Returns a random lane that leads to the host.
+    /// Returns a random lane to host b, or the only lane to host a.
     pub fn any(to_b: bool, rng: &mut Rng) -> Self {
         match rng.u8(..10) {
             _ if !to_b => Self::Plain,
@@ -43,19 +44,18 @@ impl Lane {
 /// The sockets that send the frames.
 #[derive(Debug)]
 pub struct Lanes {
-    /// The socket at the wire's end towards host a, and the one towards host b.
+    /// The sockets at the wire's two ends: the one towards host a, and the one towards host b.
     ports: [PacketSocket; 2],
     bridge: PacketSocket,
     offload: PacketSocket,
     ring: Ring,
-    /// Number of frames that the kernel did not send, for lack of memory or because it rejects
-    /// them.
+    /// Number of frames that the kernel did not send, because it lacked memory or rejected them.
     pub refused: u64,
 }
 
 /// Opens a socket that sends from `device` and receives nothing.
 fn sender(world: &World, device: &str) -> Result<PacketSocket> {
-    // Frames of this type do not exist.
+    // No frame has this type, so the socket receives nothing.
     let socket = PacketSocket::open(&world.wire, device, 0x88b7)?;
     socket.socket().set_so(libc::SO_SNDBUFFORCE, 16 << 20)?;
     Ok(socket)
@@ -85,7 +85,7 @@ impl Lanes {
     /// Sends frames by one lane, in order.
     ///
     /// # Errors
-    /// If a call fails for another reason than its frame.
+    /// If a call fails for a reason other than its frame.
     pub fn send(
         &mut self,
         lane: Lane,
@@ -112,7 +112,7 @@ impl Lanes {
             if !self.ring.put(frame) {
                 self.flush_ring()?;
                 if !self.ring.put(frame) {
-                    // The slot's previous frame is still queued.
+                    // The previous frame in this slot of the ring is still queued.
                     self.refused += 1;
                     continue;
                 }
@@ -141,8 +141,8 @@ impl Lanes {
 fn offloaded(frame: &[u8], rng: &mut Rng) -> Vec<u8> {
     let needs_checksum = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
     let mut told = vec![needs_checksum, 0];
-    // header length, segment size, where to start the sum, and the offset of the checksum from
-    // there
+    // The header length, the segment size, the offset at which the sum starts, and the offset of
+    // the checksum from there.
     let start = rng.u16(..frame.len().min(64) as u16);
     let offset = rng.u16(..32);
     for number in [0, 0, start, offset] {
@@ -152,7 +152,8 @@ fn offloaded(frame: &[u8], rng: &mut Rng) -> Vec<u8> {
     told
 }
 
-/// Sends frames with as few calls as possible; returns how many the kernel refused.
+/// Sends frames with as few calls as possible; returns the number of frames that the kernel
+/// refused.
 fn batch(socket: &PacketSocket, frames: &[Vec<u8>]) -> Result<u64> {
     let pieces: Vec<Piece> = frames.iter().map(|frame| Piece::Good(frame)).collect();
     let (mut done, mut refused) = (0, 0);

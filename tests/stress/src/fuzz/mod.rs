@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hostile frames by the million: valid conversations that are changed on their way, in every state
-//! of a socket.
+//! Hostile frames by the million: frames of valid conversations, changed on their way. They meet
+//! sockets in every state.
 //!
 //! Two hosts talk to each other, and all their frames pass through the fuzzer. A seed determines
-//! how frames are changed. The conversations also depend on timing, so the same seed gives a
-//! similar run, not the same one.
+//! how it changes frames. The conversations also depend on timing, so two runs with the same seed
+//! are similar, but not identical.
 
 mod cast;
 mod honest;
@@ -100,7 +100,7 @@ pub fn attack(plan: Plan) -> Result<Report> {
     }
     drop(world);
     module::await_unused()?;
-    // The memory of sockets is freed after a grace period.
+    // Sockets are freed only after a grace period, so their memory is awaited.
     let mut left = slabs.clone();
     eventually("the memory of all sockets", || {
         left = sockets_in_memory()?;
@@ -129,10 +129,10 @@ fn counters(world: &World) -> Result<BTreeMap<String, u64>> {
 }
 
 /// Returns the number of allocated sockets of each protocol. Objects in per-processor caches would
-/// count as in use, so the caches are shrunk first.
+/// count as in use, so this function shrinks the caches first.
 ///
 /// # Errors
-/// If the caches are missing, as without the module.
+/// If the caches are missing, as they are without the module.
 pub fn sockets_in_memory() -> Result<BTreeMap<String, u64>> {
     let mut found = BTreeMap::new();
     for name in ["EDP", "ESP"] {
@@ -161,7 +161,7 @@ struct Attack<'a> {
     ears: [PacketSocket; 2],
     lanes: Lanes,
     memory: Memory,
-    /// Valid frames that are held back.
+    /// Valid frames that are held back until the next step.
     late: Vec<(Seen, State)>,
     /// The header of host b's latest packet to the honest host.
     honest: Option<EspHeader>,
@@ -203,8 +203,8 @@ impl<'a> Attack<'a> {
                 note(&format!("{told} tenths of the frames are sent"));
             }
             if steps % TAP == 0 {
-                // With another receiver, the frames' buffers are shared, and the receiver's queue
-                // holds them.
+                // A packet socket is another receiver of all frames. With it the frames' buffers
+                // are shared, and its queue holds them.
                 tap = match tap {
                     None => Some(PacketSocket::open(
                         &self.world.b.namespace,
@@ -235,7 +235,7 @@ impl<'a> Attack<'a> {
         cast.leave()
     }
 
-    /// Forwards valid frames, most of them unchanged, behind hostile frames derived from them.
+    /// Forwards valid frames, most of them unchanged. Hostile frames derived from them go first.
     fn pass(&mut self) -> Result<()> {
         let honest = self.world.honest.mac;
         for (seen, state) in std::mem::take(&mut self.late) {
@@ -256,7 +256,7 @@ impl<'a> Attack<'a> {
                 let (state, _) = self.memory.target(&seen);
                 self.memory.note(&seen);
                 match self.rng.u8(..64) {
-                    // Discards the frame, which is then lost.
+                    // Discards the frame, as a wire that loses it.
                     0 => {}
                     1 => self.late.push((seen, state)),
                     _ => {
@@ -272,14 +272,15 @@ impl<'a> Attack<'a> {
         Ok(())
     }
 
-    /// Derives a hostile frame from one that passed earlier; returns `false` if none has.
+    /// Derives a hostile frame from a frame that passed earlier; returns `false` if no frame has
+    /// passed.
     fn invent(&mut self) -> bool {
         for tries in 0..8 {
             let Some(seen) = self.memory.any(&mut self.rng) else {
                 return false;
             };
-            // Most frames that passed are datagrams, or belong to ended connections. Others are
-            // preferred, or most hostile frames would have no effect.
+            // Most frames that passed are datagrams or belong to connections that have ended. Other
+            // frames are preferred, since most hostile frames would otherwise have no effect.
             let wanted = match self.memory.target(seen).0 {
                 State::Reset => false,
                 State::Datagrams => tries > 1,
@@ -294,7 +295,7 @@ impl<'a> Attack<'a> {
         true
     }
 
-    /// Derives a hostile frame from a frame, or from a possible answer to it.
+    /// Derives a hostile frame from `seen`, or from a possible answer to it.
     fn derive(&mut self, seen: &Seen) {
         let answer = match self.rng.u8(..4) {
             0 => self.memory.answer(seen),
@@ -329,8 +330,8 @@ impl<'a> Attack<'a> {
         }
     }
 
-    /// Sends what the honest host would send next, but in another VLAN or a tunnel, where any host
-    /// may send it. It must not affect the honest host's connections.
+    /// Sends packets that the honest host could send next, but in another VLAN or a tunnel, where
+    /// any host may send them. They must not affect the honest host's connections.
     fn speak_for_the_honest(&mut self) {
         let Some(told) = self.honest else {
             return;
@@ -367,8 +368,8 @@ impl<'a> Attack<'a> {
         self.put(wrap.around(&frame, to_b), wrap, to_b);
     }
 
-    /// Replaces the honest host's source address: a frame in its name could legitimately affect its
-    /// connections.
+    /// Changes the source address if it is the honest host's: a frame in that host's name could
+    /// legitimately affect its connections.
     fn not_honest(&self, mut frame: Vec<u8>) -> Vec<u8> {
         if frame.get(6..12) == Some(&self.world.honest.mac) {
             frame[11] ^= 0x80;
@@ -383,7 +384,7 @@ impl<'a> Attack<'a> {
         self.batch.push(Hostile { frame, to_b, lane });
     }
 
-    /// Sends the gathered frames; those of the same lane stay in order.
+    /// Sends the gathered frames, lane by lane; frames of the same lane stay in order.
     fn fire(&mut self) -> Result<()> {
         let mut batch = std::mem::take(&mut self.batch);
         batch.sort_by_key(|hostile| (hostile.lane, hostile.to_b));

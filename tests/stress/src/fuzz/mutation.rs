@@ -20,7 +20,7 @@ pub enum Mutation {
     Sequence,
     /// Another acknowledgement number.
     Acknowledgement,
-    /// A random packet with numbers that are right or nearly so.
+    /// A random packet whose numbers are right or nearly right.
     Forged,
     /// Other ports.
     Ports,
@@ -40,13 +40,13 @@ pub enum Mutation {
     Bits,
     /// Another payload.
     Payload,
-    /// A frame that passed before.
+    /// A frame that passed earlier, unchanged.
     Replayed,
     /// The same frame several times.
     Repeated,
-    /// A frame delayed behind later ones.
+    /// A frame that is forwarded after later frames.
     Late,
-    /// An opening packet, from a random source.
+    /// A SYN or datagram, from the sender or a random source.
     Opening,
     /// The same frame in other tags or another tunnel.
     Wrapped,
@@ -93,12 +93,12 @@ impl Mutation {
     }
 }
 
-/// The numbers of a packet that a receiver would accept.
+/// The numbers with which a receiver would accept a packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Numbers {
     /// The sequence number that the receiver expects next.
     pub sequence: u16,
-    /// The number behind the packets that the receiver has sent.
+    /// The number behind the last packet that the receiver has sent.
     pub acknowledgement: u16,
 }
 
@@ -131,8 +131,8 @@ fn get(frame: &[u8], at: usize) -> u16 {
         .map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-/// Returns a number close to `right` in most cases, sometimes a random one, sometimes one half of
-/// the number space away.
+/// Returns a number close to `right` in most cases, sometimes a random one, and sometimes `right`
+/// plus half of the number space.
 fn near(right: u16, rng: &mut Rng) -> u16 {
     match rng.u8(..8) {
         0..=3 => right.wrapping_add_signed(rng.i16(-3..=3)),
@@ -159,7 +159,7 @@ fn some_length(rng: &mut Rng) -> usize {
     }
 }
 
-/// Returns a group address, the zero address, a random one, or `other`.
+/// Returns a group address, the zero address, a random address, or `other`.
 fn address(other: [u8; 6], rng: &mut Rng) -> [u8; 6] {
     match rng.u8(..8) {
         0..=3 => GROUPS[rng.usize(..GROUPS.len())],
@@ -169,7 +169,7 @@ fn address(other: [u8; 6], rng: &mut Rng) -> [u8; 6] {
     }
 }
 
-/// Applies `kind` to `frame`; its receiver would accept `numbers`.
+/// Applies `kind` to `frame`. `numbers` are those with which the frame's receiver would accept it.
 pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
     match kind {
         Mutation::Flags => {
@@ -233,7 +233,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
             let other = match rng.u8(..5) {
                 0 | 1 if get(frame, 12) == ETH_P_EDP => ETH_P_ESP,
                 0 | 1 => ETH_P_EDP,
-                // Values below 1536 are a length.
+                // A type field below 1536 is a length.
                 2 => rng.u16(..1536),
                 _ => rng.u16(..),
             };
@@ -250,7 +250,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
         }
         Mutation::Bits => {
             for _ in 0..=rng.u8(..4) {
-                // Flips bits behind the addresses, which other kinds change.
+                // Flips only bits behind the addresses, since other mutations change the addresses.
                 let end = if rng.bool() {
                     frame.len().min(25)
                 } else {
@@ -272,7 +272,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
             }
         }
         Mutation::Opening => open(frame, rng),
-        // The sender applies these: they repeat, delay or wrap a frame.
+        // `Attack` applies these mutations itself: they repeat, delay or wrap a frame.
         Mutation::Replayed
         | Mutation::Repeated
         | Mutation::Late
@@ -282,7 +282,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
     }
 }
 
-/// Makes random flags and a random length, with numbers that are right or nearly so.
+/// Makes a packet with random flags and a random length, whose numbers are right or nearly right.
 fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
     let Some(header) = EspHeader::of_frame(frame) else {
         return mutate(Mutation::Payload, frame, numbers, rng);
@@ -308,8 +308,8 @@ fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
         flags,
         ..header
     };
-    // Half of the packets get a correct checksum, since the code behind the check would never be
-    // reached otherwise.
+    // Half of the packets get a correct checksum. With only wrong ones, the code behind the check
+    // would never run.
     let mask = header.mask_in(frame).unwrap_or(0);
     frame.truncate(14);
     frame.extend(if rng.bool() {
@@ -357,8 +357,8 @@ fn open(frame: &mut Vec<u8>, rng: &mut Rng) {
     *frame = ethernet(to, from, ETH_P_ESP, &packet);
 }
 
-/// Makes the options of a SYN: none, some that may be known, those of a connection with records, or
-/// random bytes.
+/// Makes the options of a SYN: none, some that the receiver may know, those of a connection with
+/// records, or random bytes.
 fn options(rng: &mut Rng) -> Vec<u8> {
     match rng.u8(..5) {
         4 => [&[9, 4][..], &garbage(4, rng)].concat(),

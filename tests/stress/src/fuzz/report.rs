@@ -15,29 +15,28 @@ use crate::fuzz::wrap::Wrap;
 /// The figures of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Number of hostile frames, by mutation and by the state of the socket that they were aimed
-    /// at.
+    /// Number of hostile frames, by mutation and by the state of the targeted socket.
     pub frames: BTreeMap<(Mutation, State), u64>,
     /// Number of hostile frames, by lane.
     pub lanes: BTreeMap<Lane, u64>,
-    /// Number of hostile frames, by the headers around them.
+    /// Number of hostile frames, by the headers around them: bare, tagged, or in a tunnel.
     pub wraps: BTreeMap<Wrap, u64>,
     /// Number of hostile frames that the packet sockets refused.
     pub refused: u64,
-    /// Number of valid frames that passed.
+    /// Number of valid frames that were forwarded.
     pub valid: u64,
     /// Number of valid frames in tags or tunnels.
     pub wrapped: u64,
-    /// Number of connections that programs began and accepted, and of bytes and datagrams that they
-    /// received.
+    /// Number of connections that programs began, number of connections that they accepted, and
+    /// number of bytes and datagrams that they received.
     pub programs: [u64; 3],
     /// Number of failed calls of programs, by call and errno.
     pub failures: BTreeMap<(&'static str, i32), u64>,
     /// The traffic that the honest host exchanged.
     pub honest: Exchanged,
-    /// The module's counters of both attacked hosts, before and after.
+    /// The module's counters summed over both attacked hosts, before and after.
     pub counters: BTreeMap<String, [u64; 2]>,
-    /// Number of objects in use of each protocol's slab, before and after.
+    /// Number of objects in use in each protocol's slab cache, before and after.
     pub slabs: BTreeMap<String, [u64; 2]>,
     /// The duration of the run.
     pub took: Duration,
@@ -54,7 +53,7 @@ impl Report {
         Wrap::ALL.map(|wrap| (wrap, self.wraps.get(&wrap).copied().unwrap_or(0)))
     }
 
-    /// Returns the number of hostile frames, by the state of the socket that they were aimed at.
+    /// Returns the number of hostile frames, by the state of the targeted socket.
     pub fn states(&self) -> [(State, u64); State::ALL.len()] {
         State::ALL.map(|state| {
             let aimed = self.frames.iter().filter(|((_, at), _)| *at == state);

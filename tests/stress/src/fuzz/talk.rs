@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The conversations between the hosts: which frames pass, and the state of the socket that each
-//! one meets.
+//! The conversations between the hosts: the frames that pass, and the state of the socket that
+//! receives each frame.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use guest::control::receive_into;
 use guest::packet_ring::FRAME_MAX;
 use guest::prelude::*;
 
-/// The state of the socket that a frame is aimed at, as far as earlier frames reveal it.
+/// The state of the socket that receives a frame, as far as earlier frames reveal it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// A listener, or a connection that it has just made.
+    /// A listener, or a connection that a listener has just made.
     Listening,
     /// A SYN was sent.
     Connecting,
@@ -51,7 +51,7 @@ impl State {
 struct Half {
     opened: bool,
     ended: bool,
-    /// The number behind the last one that this side used.
+    /// The number behind the last sequence number that this side used.
     next: u16,
 }
 
@@ -86,7 +86,7 @@ pub struct Memory {
     next: usize,
 }
 
-/// Returns the key of a connection: the headers around its frames, and the ports of a and b.
+/// Returns the key of a connection: the headers around its frames, a's port and b's port.
 fn ends(header: &EspHeader, seen: &Seen) -> (Wrap, u16, u16) {
     if seen.to_b {
         (seen.wrap, header.source, header.destination)
@@ -105,7 +105,7 @@ impl Memory {
             let talk = self.talks.entry(ends(&header, seen)).or_default();
             let opens = header.flags & flag::SYN != 0;
             if opens && header.flags & flag::ACK == 0 {
-                // An earlier connection may have had the same ports.
+                // An earlier connection may have had the same ports, so the state starts anew.
                 *talk = Talk::default();
             }
             let half = &mut talk.halves[usize::from(!seen.to_b)];
@@ -123,7 +123,7 @@ impl Memory {
         }
     }
 
-    /// Returns the state of the socket that the frame is aimed at, and the numbers that the socket
+    /// Returns the state of the socket that receives the frame, and the numbers that the socket
     /// would accept.
     pub fn target(&self, seen: &Seen) -> (State, Numbers) {
         let kind = seen.frame.get(12..14).unwrap_or_default();
@@ -159,7 +159,8 @@ impl Memory {
         (state, numbers)
     }
 
-    /// Returns a possible answer of a frame's receiver: an acknowledgement, or a SYN|ACK to a SYN.
+    /// Returns a possible answer of the frame's receiver: an acknowledgement, or a SYN|ACK to a
+    /// SYN.
     pub fn answer(&self, seen: &Seen) -> Option<Seen> {
         let header = EspHeader::of_frame(&seen.frame)?;
         let talk = self.talks.get(&ends(&header, seen))?;
@@ -207,7 +208,7 @@ impl Memory {
 
 const PACKET_AUXDATA: i32 = 8; // <linux/if_packet.h>
 
-/// Makes a packet socket report the VLAN tags of frames, which the kernel removes.
+/// Makes a packet socket report each frame's VLAN tag, which the kernel removes from the frame.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -217,7 +218,7 @@ pub fn tell_tags(port: &PacketSocket) -> Result<()> {
         .context("PACKET_AUXDATA")
 }
 
-/// Receives the next frame, and puts its tag back in place.
+/// Receives the next frame, and puts its VLAN tag back in place.
 fn take(port: &PacketSocket) -> Option<Vec<u8>> {
     const VALID: u32 = 1 << 4; // TP_STATUS_VLAN_VALID
     let mut buffer = [0; FRAME_MAX];
@@ -227,7 +228,7 @@ fn take(port: &PacketSocket) -> Option<Vec<u8>> {
     let told = controls
         .iter()
         .find(|control| (control.level, control.kind) == (libc::SOL_PACKET, PACKET_AUXDATA));
-    // struct tpacket_auxdata: the status first, tag and type last
+    // struct tpacket_auxdata begins with the status, and ends with the tag and its type.
     if let Some([a, b, c, d, .., e, f, g, h]) = told.map(|control| &control.data[..]) {
         if u32::from_ne_bytes([*a, *b, *c, *d]) & VALID != 0 && length >= 12 {
             let (tag, kind) = (u16::from_ne_bytes([*e, *f]), u16::from_ne_bytes([*g, *h]));
@@ -237,8 +238,8 @@ fn take(port: &PacketSocket) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// Receives frames from a port of the wire: those of the module's protocols that the honest host
-/// did not send. Frames for the honest host go to `theirs`.
+/// Receives frames from a port of the wire. Returns those of the module's protocols, except frames
+/// from the honest host; frames for that host go to `theirs`.
 pub fn listen(
     port: &PacketSocket,
     to_b: bool,
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(memory.target(&back).0, State::Closing);
         memory.note(&frame(false, flag::RST, 21));
         assert_eq!(memory.target(&there).0, State::Reset);
-        // A new connection takes the same ports.
+        // A new connection uses the same ports.
         memory.note(&frame(true, flag::SYN, 99));
         assert_eq!(memory.target(&back).0, State::Connecting);
         assert!(memory.any(&mut Rng::with_seed(1)).is_some());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The hosts and wires of the fuzzer: two hosts whose frames all pass through it, and a third that
-//! must not be disturbed.
+//! The hosts and wires of the fuzzer: two hosts whose frames all pass through the fuzzer, and a
+//! third host, which must not be disturbed.
 //!
 //! ```text
 //!  a eth0 === ap        wire (the fuzzer's packet sockets)
@@ -12,11 +12,12 @@
 //!
 //! Frames that a sends end at ap, and frames from b to a end at bp; only the fuzzer forwards them.
 //! Frames sent through bp reach b directly. Frames sent through x are cloned by the bridge, which
-//! learns no addresses and floods all ports.
+//! learns no addresses and so floods all ports.
 //!
-//! The driver of a polls in a thread, without GRO: the protocol gets the packets of a poll as one
-//! list. The driver of b polls with GRO, and at times does not poll at all. Both have further
-//! devices for tags and tunnels. None accepts GSO packets, so the core segments what they send.
+//! The driver of a polls in a thread, without GRO, so the protocol gets the packets of a poll as
+//! one list. The driver of b polls with GRO; while GRO is off it does not poll at all. Both hosts
+//! have further devices for tags and tunnels. No device accepts GSO packets, so the core segments
+//! them before sending.
 
 use std::os::fd::OwnedFd;
 
@@ -38,14 +39,14 @@ pub const NEGLECTED: u16 = 4001;
 pub const VACANT: u16 = 4002;
 /// An EDP port with an unconnected socket.
 pub const OPEN: u16 = 4003;
-/// An EDP port, connected to the same port of the other host.
+/// An EDP port whose socket is connected to the same port of the other host.
 pub const CONNECTED: u16 = 4004;
 /// A port with a listener of records.
 pub const RECORDS: u16 = 4005;
 /// Ports that frames are aimed at.
 pub const PORTS: [u16; 6] = [ACCEPTED, NEGLECTED, VACANT, OPEN, CONNECTED, RECORDS];
 
-/// The VLAN in which only the honest host talks to b, and the name of its devices on both.
+/// The VLAN in which only the honest host talks to b, and the name of its device on both hosts.
 const HONEST_VLAN: u16 = 50;
 const HONEST_DEVICE: &str = "v50";
 
@@ -114,8 +115,8 @@ impl World {
 "
             ))?;
         }
-        // If the veth could segment, its peer's packets would not be joined. Without tag offload,
-        // tags stay in the frames.
+        // With TSO on bp, the veth driver would not join the packets that b receives. Without tag
+        // offload, tags stay in the frames.
         let plain = ["-K", "bp", "tso", "off", "txvlan", "off"];
         wire.run("ethtool", &plain)?;
         let world = Self {
@@ -134,8 +135,8 @@ impl World {
         Ok(world)
     }
 
-    /// Returns the address of `port` on the other host, as an attacked host sees it through one of
-    /// its devices.
+    /// Returns the address of `port` on the other host, as an attacked host reaches it through the
+    /// device for `wrap`.
     pub fn by(&self, wrap: Wrap, from_a: bool, port: u16) -> Address {
         let (from, to) = if from_a { (0, &self.b) } else { (1, &self.a) };
         Address {
@@ -145,7 +146,7 @@ impl World {
         }
     }
 
-    /// Returns a frame without the tag of the VLAN of the honest host and b, if it has that tag.
+    /// Returns the frame without its VLAN tag, if that is the tag of the honest host and b.
     pub fn without_honest_tag(mut frame: Vec<u8>) -> Vec<u8> {
         let tag = [[0x81, 0], HONEST_VLAN.to_be_bytes()].concat();
         if frame.get(12..16) == Some(&tag) {
@@ -154,10 +155,10 @@ impl World {
         frame
     }
 
-    /// Returns the devices of b and of the honest host in their own VLAN.
+    /// Returns the devices of b and of the honest host in the VLAN that only these two hosts use.
     ///
     /// # Errors
-    /// If there is none.
+    /// If a device is missing.
     pub fn honest_devices(&self) -> Result<[Device<'_>; 2]> {
         let [b, honest] = [&self.b, &self.honest].map(|host| &host.namespace);
         Ok([
@@ -166,7 +167,7 @@ impl World {
         ])
     }
 
-    /// Switches GRO, and with it polling by the driver of b, on or off.
+    /// Switches GRO of b on or off. With GRO on, b's driver polls.
     ///
     /// # Errors
     /// If `ethtool` fails, with its message.
@@ -176,7 +177,7 @@ impl World {
         self.b.namespace.run("ethtool", &words).map(drop)
     }
 
-    /// Removes the devices, and with them everything that still waits for an answer.
+    /// Removes the devices, and with them all frames that still wait for an answer.
     ///
     /// # Errors
     /// If `ip` fails, with its message.
@@ -213,7 +214,7 @@ fn devices(host: &Host, own: u8, other: u8) -> Result<[u32; Wrap::ALL.len()]> {
     Ok(indexes)
 }
 
-/// Waits until the bridge forwards by `port`.
+/// Waits until the bridge forwards frames through `port`.
 fn forwards(wire: &Netns, port: &str) -> Result<()> {
     guest::lab::eventually("a forwarding port", || {
         let state = wire.run("bridge", &["link", "show", "dev", port])?;

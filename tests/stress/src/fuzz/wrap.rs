@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tags, labels and tunnels around a frame; each leads to a separate device of the host.
+//! Tags, labels and tunnels around a frame. Each kind leads to a separate device of the host.
 
 use fastrand::Rng;
 
@@ -58,7 +58,7 @@ fn mac(number: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, number]
 }
 
-/// Returns the numbers of a frame's receiving and sending host.
+/// Returns the numbers of the hosts that receive and send a frame.
 fn ends(to_b: bool) -> [u8; 2] {
     if to_b {
         [2, 1]
@@ -103,7 +103,7 @@ impl Wrap {
         Self::ALL[rng.usize(1..Self::ALL.len())]
     }
 
-    /// Returns the name of the device that these headers lead to.
+    /// Returns the name of the device that receives frames with these headers.
     pub fn device(self) -> &'static str {
         match self {
             Self::Bare => DEVICE,
@@ -116,18 +116,19 @@ impl Wrap {
         }
     }
 
-    /// Returns whether the device can send datagrams: labelled packets are taken for ESP.
+    /// Returns whether the device can send datagrams. The labelled device cannot: its packets are
+    /// taken for ESP.
     pub fn takes_datagrams(self) -> bool {
         self != Self::Mpls
     }
 
-    /// Creates the devices of a host, which have the address of its own device.
+    /// Creates a host's further devices. All have the address of the host's own device.
     ///
     /// # Errors
     /// If `ip` or `tc` fails, with its message.
     pub fn give_devices(host: &Host, own: u8, other: u8) -> Result<()> {
         let namespace = &host.namespace;
-        // The module is not loaded on demand.
+        // The kernel does not load this module on demand.
         namespace.run("modprobe", &["mpls_gso"])?;
         let (address, far) = (print_mac(mac(own)), print_mac(mac(other)));
         let (from, to) = (format!("10.9.0.{own}"), format!("10.9.0.{other}"));
@@ -161,7 +162,7 @@ impl Wrap {
         filter("m30", &push)
     }
 
-    /// Removes those devices that are not removed with the host's own one.
+    /// Removes the tunnels, which are not removed together with the host's own device.
     ///
     /// # Errors
     /// If `ip` fails, with its message.
@@ -169,8 +170,8 @@ impl Wrap {
         (host.namespace).ip("link del vx\nlink del gn\nlink del gt\n")
     }
 
-    /// Splits a frame that a host sent into the outer headers and the inner frame; `None` if the
-    /// headers are unknown.
+    /// Splits a frame that a host sent into its outer headers and the inner frame; returns `None`
+    /// if the headers are unknown.
     pub fn peel(frame: &[u8]) -> Option<(Self, Vec<u8>)> {
         let addresses = frame.get(..ADDRESSES)?;
         let behind = |bytes: &[u8]| {
@@ -215,7 +216,7 @@ impl Wrap {
         Some((wrap, frame.get(IPV4_END + at..)?.to_vec()))
     }
 
-    /// Adds the headers to a frame, which is truncated if the result is too long.
+    /// Adds the headers to a frame. Truncates the frame if the result would be too long.
     pub fn around(self, frame: &[u8], to_b: bool) -> Vec<u8> {
         let (addresses, rest) = frame.split_at(ADDRESSES.min(frame.len()));
         let mut wrapped = match self {
@@ -250,7 +251,7 @@ impl Wrap {
         wrapped
     }
 
-    /// Returns the position, in a wrapped frame, of the headers that were added.
+    /// Returns the position, in a wrapped frame, of the headers that [`Self::around`] adds.
     fn headers(self) -> std::ops::Range<usize> {
         match self {
             Self::Bare => 12..14,
@@ -261,7 +262,7 @@ impl Wrap {
         }
     }
 
-    /// Adds wrong headers, adds the headers to a very short frame, or nests them in others.
+    /// Adds wrong headers, adds the headers to a very short frame, or nests them in other headers.
     pub fn wrongly_around(self, frame: &[u8], to_b: bool, rng: &mut Rng) -> Vec<u8> {
         match rng.u8(..4) {
             0 => {
@@ -297,7 +298,7 @@ fn ipv4(protocol: u8, payload: &[u8], to_b: bool) -> Vec<u8> {
     ethernet(mac(to), mac(from), TYPE_IPV4, &packet)
 }
 
-/// Encodes a frame behind UDP, without a checksum, and two words.
+/// Encodes a frame behind a UDP header without a checksum and a tunnel header of two words.
 fn udp(port: u16, words: [u32; 2], frame: &[u8], to_b: bool) -> Vec<u8> {
     let frame = room(frame, 16);
     let mut packet = Vec::with_capacity(16 + frame.len());

@@ -9,7 +9,7 @@ use guest::prelude::*;
 pub const ALL: &[Scenario] =
     &[Scenario::guest("calls_at_random_by_processes_killed_at_random", at_random).within(150)];
 
-/// The smallest number of calls. An idle machine makes ten times as many.
+/// The smallest number of calls. An idle machine makes ten times as many calls.
 const CALLS: u64 = 5_000;
 const KILLS: u64 = 20;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Attacks from the same Ethernet, each within its bounds; `make dos` prints the figures.
+//! Attacks from the same Ethernet, each of which must stay within its bounds; `make dos` prints the
+//! figures.
 
 use crate::denial::attacks::{
     ECHOES, EDP_NOBODY, EDP_UNREAD, FOREIGN_SYNS, FORGED, GUESSED_REQUESTS, MAPPED_SYNS, REQUESTS,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mixed traffic over a link that is cut; `make endurance` goes on for an hour, between two guests.
+//! Mixed traffic over a link that is cut. `make endurance` runs it for an hour, between two guests.
 
 use crate::endurance::rehearse;
 use guest::prelude::*;
@@ -14,9 +14,9 @@ fn half_a_minute(lab: &Lab) -> Outcome {
     note(&format!("seed {seed}"));
     let report = rehearse(lab, seed)?;
     ensure!(report.cuts == 5, "{report:?}");
-    // A busy machine, or the debug kernel, may open a twentieth of the usual number.
+    // On a busy machine, or in the debug kernel, only a twentieth of the usual number may open.
     ensure!(report.connections >= 5, "{report:?}");
-    // The last cut was longer than any connection survives without an answer.
+    // The last cut is longer than any connection survives without an answer.
     ensure!(report.broken > 0, "{report:?}");
     module::await_unused()?;
     module::reload()

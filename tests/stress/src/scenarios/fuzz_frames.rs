@@ -23,7 +23,7 @@ fn frames() -> Outcome {
     for wrap in report.wraps() {
         ensure!(wrap.1 > 100, "only {} frames were {:?}", wrap.1, wrap.0);
     }
-    // Frames hit every kind of socket, and reached the module.
+    // Frames hit sockets in every state, and the counters show that they reached the module.
     for state in report.states() {
         ensure!(state.1 > 100, "only {} frames hit {:?}", state.1, state.0);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Memory control groups: which memory of the module is charged to a group.
+//! Memory control groups: how much of the module's memory is charged to a group.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ impl Group {
     }
 
     /// Returns all memory that the group is charged for, bytes. The lines of `memory.stat` add up
-    /// to it, but lag by some pages.
+    /// to this number, but they lag by some pages.
     fn all(&self) -> Result<i64> {
         let text = fs::read_to_string(self.0.join("memory.current"))?;
         text.trim().parse().context("memory.current")
@@ -67,7 +67,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // If this fails, the next scenario with a group reports it.
+        // Ignored because the next scenario with a group reports a failure.
         let _ = fs::write(format!("{ROOT}/cgroup.procs"), "0");
         let _ = fs::remove_dir(&self.0);
         let _ = umount(ROOT);
@@ -97,7 +97,7 @@ fn charged(lab: &Lab) -> Outcome {
     let grown = group.kernel()?.saturating_sub(before);
     note(&format!("{queued} bytes queued, {grown} charged"));
     ensure!(queued > 500_000, "only {queued} bytes were queued");
-    // The statistics lag, but by less than this.
+    // `memory.stat` lags, but by less than half of the queued bytes.
     ensure!(
         grown >= queued / 2,
         "{queued} bytes are queued, and the cgroup is charged for {grown}"
@@ -113,8 +113,8 @@ struct Trial {
     what: &'static str,
     /// The number of calls.
     count: u16,
-    /// Uncharged bytes of each call, which `docs/security.md` bounds in another way than by a
-    /// control group.
+    /// Uncharged bytes of each call. `docs/security.md` says what bounds them instead of a control
+    /// group.
     uncharged: i64,
     call: fn(&Lab, u16) -> Result<Kept>,
 }
@@ -129,17 +129,17 @@ const DEVICES: u16 = 100;
 /// allocation, and parts of slabs.
 const SLACK: i64 = 1 << 20;
 
-/// The size of a `struct sk_buff`, bytes. The core charges it to no group if it does not allocate
-/// the data with it.
+/// The size of a `struct sk_buff`, bytes. The core charges the `sk_buff` to no group if it does not
+/// allocate the data together with it.
 const DESCRIPTOR: i64 = 256;
 
 const TRIALS: &[Trial] = &[
-    // This trial has to be the first: others leave free room in caches.
+    // This trial must be the first, since the others leave free room in the slab caches.
     Trial {
         what: "connections, both ends",
         count: 1500,
-        // These are the connection's entries in the tables of both hosts, and the accepted socket's
-        // data of security modules.
+        // The connection's entries in the tables of both hosts, and the accepted socket's data of
+        // security modules.
         uncharged: 512,
         call: |lab, count| {
             let listener = lab.b.esp_listener(990, 16)?;
@@ -173,7 +173,7 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "attempts to connect, each by a device of its own",
         count: DEVICES,
-        // This is the device's ACK queue.
+        // The device's ACK queue.
         uncharged: 4096,
         call: attempts,
     },
@@ -193,7 +193,8 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "datagrams that wait in a queue",
         count: 40,
-        // These are as many datagrams as the send buffer takes, of 768 bytes each.
+        // The `sk_buff`s of the datagrams that fit into the send buffer, where each takes 768
+        // bytes.
         uncharged: 212_992 / 768 * DESCRIPTOR,
         call: |lab, count| {
             let there = nobody_by(lab, "slow0")?;
@@ -226,7 +227,7 @@ const TRIALS: &[Trial] = &[
     Trial {
         what: "bytes that wait for a reader",
         count: 20,
-        // These are the receive buffer, and a window.
+        // The receive buffer, and a window.
         uncharged: 256 << 10,
         call: |lab, count| {
             let listener = lab.b.esp_listener(992, 16)?;
@@ -239,7 +240,7 @@ const TRIALS: &[Trial] = &[
     },
 ];
 
-/// Makes `count` calls, and returns their results.
+/// Makes `count` calls, and returns what they return.
 fn kept<T: 'static>(count: u16, mut call: impl FnMut(u16) -> Result<T>) -> Result<Kept> {
     (0..count)
         .map(|i| Ok(Box::new(call(i)?) as Box<dyn Any>))
@@ -262,7 +263,7 @@ fn attempts(lab: &Lab, count: u16) -> Result<Kept> {
     })
 }
 
-/// Returns the address of a port of a station that does not exist, by the device `name`.
+/// Returns the address of a port of a station that does not exist, on the device `name`.
 fn nobody_by(lab: &Lab, name: &str) -> Result<Address> {
     let ifindex = lab.a.namespace.within(|| interface_index(name))??;
     Ok(Address {
@@ -271,8 +272,8 @@ fn nobody_by(lab: &Lab, name: &str) -> Result<Address> {
     })
 }
 
-/// Creates dummy devices: `count` devices, `free0`, which frees frames at once, and `slow0`, whose
-/// queue holds them.
+/// Creates `count` dummy devices, the dummy device `free0`, which frees frames at once, and the
+/// dummy device `slow0`, whose queue holds frames.
 fn devices(lab: &Lab, count: u16) -> Outcome {
     let names = (0..count).map(|i| format!("many{i}"));
     let lines: Vec<_> = names
@@ -287,13 +288,14 @@ fn devices(lab: &Lab, count: u16) -> Outcome {
 
 /// Returns the memory that is free, bytes.
 fn free() -> Result<i64> {
-    // Adds the processors' own counts to the total.
+    // Reading this file adds the processors' own counts to the total.
     fs::read("/proc/sys/vm/stat_refresh").context("stat_refresh")?;
     Ok(kib("MemFree")? << 10)
 }
 
-/// Waits until the memory of closed sockets is uncharged. Sockets are freed after a grace period. A
-/// later uncharge, while slabs keep the memory, would lower the charge of the next trial.
+/// Waits until the memory of closed sockets is uncharged. Sockets are freed after a grace period.
+/// An uncharge during the next trial would lower that trial's charge, although slabs still keep the
+/// memory.
 fn settle(group: &Group) -> Outcome {
     const MEMBARRIER_CMD_GLOBAL: i32 = 1;
     let mut charged = group.all()?;
@@ -301,7 +303,7 @@ fn settle(group: &Group) -> Outcome {
         // Each call waits for a grace period. On an idle host the callbacks of the first period
         // have run by the end of the second.
         for _ in 0..2 {
-            // SAFETY: the call takes integers.
+            // SAFETY: The call takes three integers and no pointer.
             check(unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) })
                 .context("membarrier")?;
         }
@@ -334,10 +336,10 @@ fn every_call(lab: &Lab) -> Outcome {
         );
         drop(kept);
         note(&line);
-        // The group is charged less if a grace period of the trial before ends in this one. The
+        // The group is charged less if a grace period of the previous trial ends in this one. The
         // debug kernel also keeps freed memory (KASAN's quarantine) and a record of each allocation
-        // (kmemleak), and charges neither. There the scenario only checks that the calls succeed
-        // within the limit.
+        // (kmemleak), and charges neither to the group. There the scenario only checks that the
+        // calls succeed within the limit.
         if factor() == 1 && gone - charged.max(0) > bound {
             failed.push(line);
         }

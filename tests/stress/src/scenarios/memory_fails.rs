@@ -26,9 +26,9 @@ scenarios! {
     guest memory_fails_in_shutdown_and_close = ending, within(240), needs_faults;
 }
 
-/// Runs `work` on two hosts, where allocations `within` a scope fail. Verifies that it leaves
-/// nothing behind: no socket is listed, and the module unloads, which requires that no memory of a
-/// socket is in use.
+/// Runs `work` on two hosts, where allocations in the scope `within` fail. Verifies that `work`
+/// leaves nothing behind: no socket is listed, and the module unloads, which it does only if no
+/// memory of a socket is in use.
 pub fn on_hosts(within: Within, work: impl FnOnce(&Lab, &Injection) -> Outcome) -> Outcome {
     let lab = Lab::new(Wiring::Direct).context("setting up the lab")?;
     work(&lab, &Injection::new(within)?)?;
@@ -102,7 +102,7 @@ fn listen(lab: &Lab, injection: &Injection) -> Outcome {
 
 fn joining() -> Outcome {
     on_hosts(Within::Call, |lab, injection| {
-        // The first connection by a device allocates the device's ACK queue.
+        // The first connection on a device allocates the device's ACK queue.
         let first = Trial {
             what: "connect, the first by a device",
             prepare: &|| {
@@ -139,7 +139,7 @@ fn joining() -> Outcome {
     })
 }
 
-/// A stream of bytes; each call sends on from where the last one ended.
+/// A stream of bytes. Each call continues at the position that the previous call reached.
 struct Sending<'a> {
     from: &'a Socket,
     to: &'a Socket,
@@ -182,7 +182,7 @@ fn stream_sends(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8])
             prepare: &|| Ok(Sending::new((a, b), bytes)),
             call: &|sending| sending.send(flags),
             judge: &|sending: Sending<'_>| {
-                // Bytes that were held back leave with this message.
+                // Bytes that the stream held back are sent with this message.
                 sending.from.send_all(b"end")?;
                 let (from, to) = (sending.from, sending.to);
                 let sent = sending.sent;
@@ -198,7 +198,7 @@ fn stream_sends(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8])
     Ok(())
 }
 
-/// Receives from a stream with a peek and a time stamp, which takes memory of its own.
+/// Receives from a stream with a peek and a time stamp, which need memory of their own.
 fn stream_receives(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8]) -> Outcome {
     b.set_so(libc::SO_TIMESTAMP, 1)?;
     let receiving = Trial {
@@ -223,7 +223,7 @@ fn stream_receives(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u
     Ok(())
 }
 
-/// Sends with zero copy. A send that fails is not completed, and the next one gets its number.
+/// Sends with zero copy. A send that fails has no completion, and the next send gets its number.
 fn stream_sends_in_place(
     injection: &Injection,
     (a, b): (&Socket, &Socket),
@@ -271,8 +271,8 @@ fn datagrams_in_place(injection: &Injection, lab: &Lab) -> Outcome {
         prepare: &|| Ok(()),
         call: &|()| a.send(&bytes, 0).map(drop),
         judge: &|()| {
-            // The receiver's copy may have failed: then the datagram is lost, but its send is
-            // completed.
+            // The receiver's copy may have failed. Then the datagram is lost, but its send is
+            // completed all the same.
             let mut got = vec![0; 2000];
             if let Ok(length) = b.receive(&mut got, libc::MSG_DONTWAIT) {
                 ensure!(got[..length] == bytes, "the bytes changed on the way");
@@ -333,7 +333,8 @@ fn stream_splices(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8
             exchange(a, b)
         },
     };
-    // Pages are passed by reference, which need not take memory.
+    // `splice` passes pages by reference, which need not take memory, so this trial need not make a
+    // call fail.
     spliced.run(injection)?;
     fs::remove_file(path)?;
     Ok(())
@@ -375,7 +376,7 @@ fn datagrams(
             Ok(())
         },
         judge: &|datagram| {
-            // The datagram may be lost, as on a wire; the next one is not.
+            // The datagram may be lost, as on a wire; the next datagram arrives.
             a.send(b"end", 0)?;
             let mut room = vec![0; bytes.len() + 1];
             loop {
@@ -387,8 +388,8 @@ fn datagrams(
             }
         },
     };
-    // If there is no page fragment, the datagram gets a buffer from a slab, so a single failure
-    // refuses no call.
+    // If there is no page fragment, the datagram's buffer comes from a slab, so a single failed
+    // allocation makes no call fail.
     sent.allocates(injection)?;
     Ok(())
 }
@@ -445,7 +446,7 @@ fn large_packets() -> Outcome {
     })
 }
 
-/// A call on a socket, by name.
+/// A call on a socket, with its name.
 type Named = (&'static str, fn(&Socket) -> io::Result<()>);
 
 const OPTIONS: &[Named] = &[
@@ -590,7 +591,8 @@ fn ending() -> Outcome {
 /// Creates the two sockets of a trial.
 type Prepare<'a> = &'a dyn Fn() -> Result<(Socket, Socket)>;
 
-/// Shuts down the sending side of the first of two sockets, which has sent "last" to the other one.
+/// Shuts down the sending side of the first of two sockets. That socket has sent "last" to the
+/// other one.
 fn shutdown(injection: &Injection, prepare: Prepare<'_>) -> Outcome {
     let half = Trial {
         what: "shutdown",
@@ -603,8 +605,8 @@ fn shutdown(injection: &Injection, prepare: Prepare<'_>) -> Outcome {
             ends(&client)
         },
     };
-    // A packet's buffer may come from the processor's cache, which allocates many at once. So
-    // earlier calls decide whether this one allocates.
+    // A packet's buffer may come from the processor's cache, which allocates many buffers at once.
+    // So earlier calls decide whether this call allocates.
     let tally = half.run(injection)?;
     ensure!(tally.refused == 0, "shutdown: {tally:?}");
     Ok(())
@@ -629,7 +631,7 @@ fn close(
     closed.run(injection).map(drop)
 }
 
-/// Checks that four bytes arrive, and then the end of the stream.
+/// Checks that four bytes arrive before the end of the stream.
 fn ends(socket: &Socket) -> Outcome {
     let mut bytes = [0; 10];
     ensure!(socket.receive(&mut bytes, 0)? == 4, "the last bytes");
@@ -637,7 +639,8 @@ fn ends(socket: &Socket) -> Outcome {
     Ok(())
 }
 
-/// Checks that the connection is reset. If the reset was lost, another packet is answered with one.
+/// Checks that the connection is reset. If the reset was lost, the packet that this function sends
+/// is answered with another reset.
 fn is_cut_off(socket: &Socket) -> Outcome {
     let _ = socket.send(b"?", libc::MSG_NOSIGNAL);
     await_events(socket, libc::POLLHUP).map(drop)

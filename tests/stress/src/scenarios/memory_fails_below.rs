@@ -19,7 +19,7 @@ scenarios! {
     guest memory_fails_when_the_module_starts = start, within(240), needs_faults;
 }
 
-/// Gives the thread a new network namespace.
+/// Moves the thread into a new network namespace.
 fn leave() -> io::Result<()> {
     Ok(unshare(CloneFlags::CLONE_NEWNET)?)
 }
@@ -72,7 +72,7 @@ fn devices() -> Outcome {
 
 type Pair = (Socket, Socket);
 
-/// Packets wait, since the receiver does not read, and have to be cut to the lower MTU.
+/// Packets wait because the receiver does not read, and the module must cut them to the lower MTU.
 fn lower_mtu(lab: &Lab, (client, server): Pair) -> Result<u32> {
     let bytes = random(16_000, 5);
     let mut refused = 0;
@@ -87,14 +87,15 @@ fn lower_mtu(lab: &Lab, (client, server): Pair) -> Result<u32> {
     Ok(refused)
 }
 
-/// The connection ends, and at once on the host whose address changes.
+/// The connection ends on both hosts; on the host whose address changes it ends at once.
 fn other_address(lab: &Lab, (client, server): Pair) -> Result<u32> {
     lab.a.set_mac([2, 0, 0, 0, 0, 0x77])?;
     await_events(&client, libc::POLLHUP)?;
     let mut byte = [0];
     refused(client.receive(&mut byte, 0), libc::ECONNABORTED, "receive")?;
     lab.a.set_mac(lab.a.mac)?;
-    // If the reset was lost, this packet is answered with another one.
+    // Ignored because the connection may be reset already. If the reset was lost, this packet is
+    // answered with another reset.
     let _ = server.send(b"?", libc::MSG_NOSIGNAL);
     await_events(&server, libc::POLLHUP)?;
     Ok(0)
@@ -110,7 +111,7 @@ fn down_and_up(lab: &Lab, (client, server): Pair) -> Result<u32> {
     Ok(refused)
 }
 
-/// Makes a connection by devices of its own. Returns both ends.
+/// Makes a connection over a pair of new devices. Returns both ends.
 fn pair_by_another(lab: &Lab) -> Result<Pair> {
     let (a, b) = (&lab.a.namespace, &lab.b.namespace);
     a.ip(&format!(
@@ -121,7 +122,7 @@ fn pair_by_another(lab: &Lab) -> Result<Pair> {
     Device::ready(a, "gone0")?.stream_to(&Device::ready(b, "gone1")?, 7)
 }
 
-/// Both ends of a connection report that its device is removed.
+/// Both ends of a connection report that a device was removed.
 fn removal(lab: &Lab, (client, server): Pair) -> Result<u32> {
     let mut refused = 0;
     send_all(&mut refused, &client, b"last")?;
@@ -135,8 +136,8 @@ fn removal(lab: &Lab, (client, server): Pair) -> Result<u32> {
 
 /// Calls `finit_module(2)` of the module, without parameters.
 fn load(file: &File) -> io::Result<()> {
-    // SAFETY: the parameters are a terminated string that lives across the call; the rest are
-    // integers.
+    // SAFETY: The parameters are a string that ends with a zero byte and lives across the call. The
+    // other arguments are integers.
     let result =
         unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
     check(result).map(drop)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Conversations in which every allocation of the module fails in turn: in calls, for received
-//! frames, and in timers.
+//! Conversations in which every allocation of the module fails in turn: in calls, in the handling
+//! of received frames, and in timers.
 
 use super::memory_fails::on_hosts;
 use guest::address::EDP_SO_CHECKSUM;
@@ -25,7 +25,7 @@ fn nothing() -> Result<()> {
     Ok(())
 }
 
-/// Sends all of `bytes`, and repeats calls that are refused memory.
+/// Sends all of `bytes`. Repeats calls that fail for lack of memory, and counts them in `refused`.
 pub fn send_all(refused: &mut u32, socket: &Socket, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         let sent = insist(refused, || socket.send(bytes, libc::MSG_NOSIGNAL)).context("send")?;
@@ -34,7 +34,8 @@ pub fn send_all(refused: &mut u32, socket: &Socket, mut bytes: &[u8]) -> Result<
     Ok(())
 }
 
-/// Receives as many bytes, checks that they are `bytes`, and repeats calls that are refused memory.
+/// Receives as many bytes as `bytes` has, and checks that they are equal. Repeats calls that fail
+/// for lack of memory.
 pub fn receive_all(refused: &mut u32, socket: &Socket, bytes: &[u8]) -> Result<()> {
     let mut got = vec![0; bytes.len()];
     let mut filled = 0;
@@ -48,7 +49,7 @@ pub fn receive_all(refused: &mut u32, socket: &Socket, bytes: &[u8]) -> Result<(
     Ok(())
 }
 
-/// Connects host `a` to `port` of host `b`, and repeats calls that are refused memory.
+/// Connects host `a` to `port` of host `b`. Repeats calls that fail for lack of memory.
 fn pair(refused: &mut u32, lab: &Lab, port: u16) -> Result<(Socket, Socket)> {
     let listener = insist(refused, || {
         lab.b.namespace.within(Socket::esp).expect("setns")
@@ -63,8 +64,8 @@ fn pair(refused: &mut u32, lab: &Lab, port: u16) -> Result<(Socket, Socket)> {
     Ok((client, server))
 }
 
-/// Opens a connection, sends bytes in both directions, and closes it. Returns how many calls were
-/// refused memory.
+/// Opens a connection, sends bytes in both directions, and closes it. Returns how many calls failed
+/// for lack of memory.
 fn conversation(lab: &Lab, bytes: &[u8]) -> Result<u32> {
     let mut refused = 0;
     let (client, server) = pair(&mut refused, lab, 7)?;
@@ -101,8 +102,8 @@ fn large() -> Outcome {
     })
 }
 
-/// A run is cut into packets with a checksum each, and each checksum is validated before packets
-/// are joined.
+/// The sender cuts a run of bytes into packets with a checksum each. The receiver validates each
+/// checksum before it joins packets.
 fn summed() -> Outcome {
     on_hosts(Within::Module, |lab, injection| {
         for host in [&lab.a, &lab.b] {
@@ -120,8 +121,8 @@ fn summed() -> Outcome {
     })
 }
 
-/// Packets that are answered with a reset. It may be lost for want of memory; the next packet is
-/// answered again.
+/// Packets that are answered with a reset. The reset may be lost for lack of memory; then the next
+/// packet is answered again.
 fn refusals() -> Outcome {
     on_hosts(Within::Module, |lab, injection| {
         let client = || lab.a.esp();
@@ -169,7 +170,7 @@ fn both_ways(lab: &Lab, injection: &Injection, bytes: &[u8]) -> Outcome {
     let exchange = |()| {
         let mut refused = 0;
         for (from, to) in [(&a, &b), (&b, &a)] {
-            // At least one of the two datagrams arrives.
+            // At most one of the two datagrams is lost.
             for _ in 0..2 {
                 insist(&mut refused, || from.send(bytes, 0))?;
             }
@@ -192,7 +193,7 @@ fn both_ways(lab: &Lab, injection: &Injection, bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// The module itself answers messages to port 0.
+/// The module itself answers messages to port 0, without a socket.
 fn answers_of_port_0(lab: &Lab, injection: &Injection, bytes: &[u8]) -> Outcome {
     let wire = lab.a.packets(ETH_P_EDP)?;
     let mut number = 0u32;
@@ -234,8 +235,8 @@ fn announcement() -> Outcome {
         let (client, server) = lab.esp_pair(7)?;
         let wire = lab.b.packets(ETH_P_ESP)?;
         let bytes = random(30_000, 5);
-        // The first number of the next message, once that is known. Packets before it belong to an
-        // earlier message.
+        // The first sequence number of the next message, once it is known. Packets with lower
+        // numbers belong to an earlier message.
         let mut next = None;
         in_turn(injection, "an announcement", nothing, |()| {
             let mut refused = 0;
@@ -267,7 +268,7 @@ fn announcement() -> Outcome {
     })
 }
 
-/// One allocation of ten fails while several streams carry bytes both ways.
+/// One of ten allocations fails while several streams carry bytes in both directions.
 fn load() -> Outcome {
     on_hosts(Within::Module, |lab, injection| {
         let bytes = random(600_000, 5);

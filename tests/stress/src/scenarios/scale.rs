@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many connections at once, many one after the other, and exhausted ports; compared with TCP where
-//! that is possible.
+//! Many connections at once, many one after the other, and exhausted ports. Where it is possible,
+//! the results are compared with TCP.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,8 +30,8 @@ fn established(host: &Host) -> Result<usize> {
         .count())
 }
 
-/// A slow kernel has fewer connections. Idle connections probe each other every half minute, and a
-/// slow kernel cannot answer the 700 probes a second of all of them.
+/// A slow kernel gets fewer connections. Idle connections probe each other every half minute, and a
+/// slow kernel cannot answer the 700 probes per second of 10,000 connections.
 fn crowd() -> Outcome {
     let count = 10_000 / factor() as usize;
     note(&format!("{count} connections"));
@@ -42,7 +42,8 @@ fn crowd() -> Outcome {
         let found = established(host)?;
         ensure!(found == count, "{found} of {count} are listed");
     }
-    // The oldest and the newest connections still carry bytes, and each carries its own.
+    // The oldest and the newest connections still carry bytes, and each connection carries its own
+    // bytes.
     for number in [0, 1, count / 2, count - 1] {
         let (client, server) = &crowd.pairs[number];
         let bytes = (number as u32).to_ne_bytes();
@@ -67,8 +68,8 @@ fn churning(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Growing chains of a hash table would raise the cost: with 2,000 connections each of 64 buckets
-/// would hold 60 sockets.
+/// A hash table with chains that grow would raise the cost: with 2,000 connections, each of 64
+/// buckets would hold 60 sockets.
 fn cost(lab: &Lab) -> Outcome {
     let mut crowd = Crowd::open(lab, Protocol::Esp, PORT, 1)?;
     let one = crowd.half_round_trip(1, 500)?;
@@ -87,7 +88,8 @@ fn port_is_free(lab: &Lab) -> Outcome {
     let rested = port_rests(lab, Protocol::Esp, PORT, true, Duration::from_secs(1))?;
     let rested = rested.context("the port was still taken after a second")?;
     note(&format!("free after {rested:?}"));
-    // A peer that never closes keeps the port for some seconds; a TCP peer keeps it for a minute.
+    // Beside a peer that never closes, the port stays taken for some seconds; with TCP it stays
+    // taken for a minute.
     let rested = port_rests(lab, Protocol::Esp, PORT + 1, false, Duration::from_secs(60))?;
     let rested = rested.context("the port was still taken after a minute")?;
     note(&format!(
@@ -117,7 +119,8 @@ fn take_all(
     }
 }
 
-/// Checks the errors of both families when no port is free; `there` is a listener's address.
+/// Checks the errors when no port is free, for sockets of either protocol; `there` is a listener's
+/// address.
 fn without_ports(make: &impl Fn() -> Result<Socket>, stream: bool, there: &[u8]) -> Outcome {
     if stream {
         refused(make()?.connect_bytes(there), libc::EADDRNOTAVAIL, "connect")?;
@@ -132,8 +135,8 @@ fn without_ports(make: &impl Fn() -> Result<Socket>, stream: bool, there: &[u8])
     }
 }
 
-/// Takes every port that the kernel chooses, and releases one. The kernel must choose that one
-/// next.
+/// Takes every port that the kernel chooses, and releases one. The kernel must choose the released
+/// port next.
 fn run_out(
     make: &impl Fn() -> Result<Socket>,
     stream: bool,
@@ -196,7 +199,7 @@ fn ports_run_out(lab: &Lab) -> Outcome {
             );
         }
     }
-    // A port below the range can still be bound by its number.
+    // A port below the range can still be bound explicitly.
     let low = lab.a.esp()?;
     low.bind(&Address {
         port: 1023,
@@ -205,8 +208,8 @@ fn ports_run_out(lab: &Lab) -> Outcome {
     .context("port 1023")
 }
 
-/// Some of these destinations share a port of the client: by chance all ports differ once in ten
-/// million times.
+/// The test requires that some of these destinations share a port of the client. By chance all
+/// ports differ once in ten million times.
 fn one_port_for_many(lab: &Lab) -> Outcome {
     const DESTINATIONS: u16 = 700;
     let mut pairs = BTreeMap::<u16, Vec<(Socket, Socket)>>::new();
@@ -239,7 +242,7 @@ fn one_port_for_many(lab: &Lab) -> Outcome {
     };
     taken("a port that two connections have")?;
     pairs.truncate(1);
-    // By then the closed connection has ended.
+    // The wait is long enough for the closed connection to end.
     thread::sleep(Duration::from_millis(200));
     taken("a port that one connection has")?;
     pairs.clear();
@@ -263,12 +266,12 @@ fn unforeseen(lab: &Lab) -> Outcome {
         .windows(2)
         .filter(|pair| pair[0].abs_diff(pair[1]) < 100)
         .count();
-    // By chance, one of eighty pairs of successive ports is that near.
+    // With independent ports, about one of eighty pairs of successive ports is that near.
     ensure!(
         near < 8,
         "{near} of {COUNT} ports follow the one before: {ports:?}"
     );
-    // The ports to one destination are not used again soon.
+    // A port to one destination is not used again soon.
     let listener = lab.b.esp_listener(PORT, 4)?;
     let mut seen = BTreeSet::new();
     for _ in 0..200 {

@@ -24,7 +24,7 @@ pub struct Ledger {
     pub given_up: AtomicU64,
     /// Number of datagrams received and found correct.
     pub datagrams: AtomicU64,
-    /// Number of packets sent, by the sockets' own counters.
+    /// Number of packets sent, summed over the sockets' own counters.
     pub packets: AtomicU64,
     /// Number of packets retransmitted.
     pub resent: AtomicU64,
@@ -36,7 +36,7 @@ pub struct Ledger {
 impl Ledger {
     /// Adds the counters of a stream socket that is about to be closed.
     pub fn close(&self, socket: &Socket) {
-        // If its counters cannot be read, a connection is missing from the sums.
+        // If the socket's counters cannot be read, the sums lack this connection.
         if let Ok(counters) = socket.esp_counters() {
             self.packets.fetch_add(counters.pkt_tx.into(), Relaxed);
             self.resent.fetch_add(counters.pkt_rtx.into(), Relaxed);
@@ -61,8 +61,7 @@ impl Ledger {
         self.failures.lock().expect("nobody panics meanwhile")
     }
 
-    /// Records an unexpected failure. The failure is printed at once, since other threads may now
-    /// wait for ever.
+    /// Records an unexpected failure. Prints it at once, since other threads may now wait for ever.
     pub fn fail(&self, error: Error) {
         note(&format!("{error:#}"));
         self.failures().push(error);
@@ -76,7 +75,7 @@ impl Ledger {
     /// Checks that there was no unexpected failure.
     ///
     /// # Errors
-    /// With the first failure.
+    /// The first failure.
     pub fn judge(&self) -> Result<()> {
         let mut failures = std::mem::take(&mut *self.failures());
         let count = failures.len();

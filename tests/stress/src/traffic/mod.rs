@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Self-checking traffic: a server that executes the order in each connection's first bytes, and
-//! its clients.
+//! the server's clients.
 //!
 //! Every byte of every stream is compared with the expected one. The code here does not depend on
 //! the wire's faults.
@@ -27,10 +27,10 @@ const LONGEST: usize = 400;
 /// The length of a client's order, bytes.
 const ORDER: usize = 17;
 
-/// The time that either end waits for the other: twice the longest silence of a live connection.
+/// How long either end waits for the other: twice the longest silence of a live connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Limits the time that calls on a connection wait, in case the peer is gone without a reset.
+/// Limits how long calls on a connection wait, in case the peer is gone without a reset.
 ///
 /// # Errors
 /// If the socket refuses the limit.
@@ -87,9 +87,10 @@ impl Order {
 /// Serves every connection of `listener` in its own thread until `stop` is set, and then until the
 /// last connection has ended.
 ///
-/// A connection that fails before its order has arrived is ignored: its client failed to connect.
-/// For others, `excused` decides whether their error is a failure. All connections that fail are
-/// reset, so that a failure does not look like an end of stream.
+/// A connection that fails before its order has arrived is ignored, because its client failed to
+/// connect. For other connections that fail, `excused` decides whether the error counts as a
+/// failure. All connections that fail are reset, so that a failure does not look like an end of
+/// stream.
 ///
 /// # Errors
 /// If the listener fails.
@@ -127,7 +128,8 @@ pub fn serve(
     })
 }
 
-/// Returns a connection's order, or `None` if it ended, or sent nothing for too long, before that.
+/// Returns a connection's order. Returns `None` if the stream ends, or sends nothing for too long,
+/// before the whole order has arrived.
 fn read_order(connection: &Socket) -> Result<Option<Order>> {
     let mut bytes = [0; ORDER];
     let mut filled = 0;
@@ -268,7 +270,7 @@ pub fn dialogue(connection: &Socket, seed: u64, rounds: u32, ledger: &Ledger) ->
     ended(connection)
 }
 
-/// Sends `length` bytes to the server, which returns how many it received.
+/// Sends `length` bytes to the server, which answers with the number of bytes that it received.
 ///
 /// # Errors
 /// If a call fails or the returned length differs.
@@ -286,7 +288,7 @@ pub fn bulk(connection: &Socket, seed: u64, length: u64) -> Result<()> {
     ended(connection)
 }
 
-/// Sends `length` bytes to the server, and receives as many at the same time.
+/// Sends `length` bytes to the server, and receives as many bytes from it at the same time.
 ///
 /// # Errors
 /// If a call fails or bytes are wrong.

@@ -9,7 +9,7 @@ use guest::prelude::*;
 
 const BLOCK: usize = 4096;
 
-/// The pattern from some position on.
+/// The rest of the pattern, from a position on.
 #[derive(Debug)]
 pub struct Pattern {
     rng: Rng,
@@ -55,7 +55,7 @@ impl Pattern {
     /// Checks that `bytes` are the next bytes of the pattern.
     ///
     /// # Errors
-    /// If one differs, with its position.
+    /// If a byte differs; the error has its position.
     pub fn check(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let before = self.passed;
