@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `/proc/net/enet_mapped`: the carriers of mapped sockets' connections. `/proc/net/enet_policy`:
-//! the rules that decide whether ESP may carry a connection.
+//! `/proc/net/enet_mapped`: the carriers of mapped sockets' connections.
+//! `/proc/net/enet_policy`: the rules that decide whether ESP may carry a connection.
 
 use super::{carriers::Carrier, policy::Rule};
 use crate::net::errno::prelude::*;

@@ -2,11 +2,11 @@
 
 //! A listener's children: half-open ones, and established ones in the accept queue.
 //!
-//! They are in two lists with links in the children, so neither `listen` nor a received packet
-//! allocates memory for the queue, whatever the backlog.
+//! Two lists, whose links are in the children, hold them. So neither `listen` nor a received packet
+//! allocates memory for the queue, however large the backlog.
 //!
-//! The queue's lock is a leaf: a child or the listener takes it with its own lock held, and neither
-//! takes the other's lock for it.
+//! The queue's lock is a leaf: a child or the listener takes it with its own socket lock held, and
+//! no socket is locked with the queue's lock held.
 
 use crate::net::errno::prelude::*;
 use crate::net::{
@@ -35,7 +35,8 @@ const READY: usize = 1;
 /// retransmit their SYNs.
 const GRACE: u64 = 10_000_000;
 
-/// The time after a cookie in which [`GRACE`] is not required, nanoseconds, as a flood continues.
+/// The time after a cookie during which [`GRACE`] is not required because a flood continues,
+/// nanoseconds.
 const ALERT: u64 = 1_000_000_000;
 
 /// The treatment of a SYN.
@@ -56,24 +57,26 @@ pub(super) struct Queue<P: Offspring> {
     children: SockLists<P, 2, ChildLink>,
     half_open: usize,
     ready: usize,
-    /// The time since which half-open children have filled the backlog, as seen by SYNs.
+    /// The time of the first SYN that found the backlog filled by half-open children; `None` if
+    /// they have left room since.
     full_since: Option<u64>,
     /// The time of the last cookie.
     last_cookie: Option<u64>,
-    /// The maximum number of half-open children, and of established ones.
+    /// The maximum number of half-open children, and the maximum number of established ones.
     limit: usize,
 }
 
 /// Maximum backlog; the kernel has already limited it to `net.core.somaxconn`.
 const MOST: usize = 65535;
 
-/// Returns the number of children of a kind that a backlog permits: one more than the backlog, as
-/// in the kernel.
+/// Returns the number of half-open or of established children that a backlog permits: as for TCP,
+/// one more than the backlog.
 fn limit_for(backlog: u32) -> usize {
     (backlog as usize + 1).min(MOST)
 }
 
-/// Changes the limit at a further `listen` on the same socket. Children in excess of it stay.
+/// Changes the limit at a further `listen` on the same socket. Children in excess of the new limit
+/// stay.
 pub(super) fn set_backlog<P: Offspring>(queue: &SharedQueue<P>, backlog: u32) {
     queue.lock().limit = limit_for(backlog);
 }
@@ -131,8 +134,8 @@ impl<P: Offspring> Queue<P> {
         self.ready < self.limit
     }
 
-    /// Returns whether there is room for a child whose peer has answered a cookie. It may exceed
-    /// the limit of half-open children until its packet has established it.
+    /// Returns whether there is room for a child whose peer has answered a cookie. Such a child may
+    /// exceed the limit of half-open children, until the answer has established it.
     pub(super) fn has_place(&self) -> bool {
         let children = self.half_open.saturating_add(self.ready);
         self.listener.is_some() && self.has_room() && children < self.limit.saturating_mul(2)
@@ -193,7 +196,8 @@ impl<P: Offspring> Queue<P> {
         self.pop(READY)
     }
 
-    /// Closes the listener: no child is added or completed any more. Returns its reference.
+    /// Closes the listener: no child is added or completed any more. Returns the reference to the
+    /// listener.
     pub(super) fn close(&mut self) -> Option<SockRef<P>> {
         self.ready = 0;
         self.listener.take()
@@ -207,7 +211,7 @@ impl<P: Offspring> Queue<P> {
     /// Removes the first child of a list from the queue.
     fn pop(&mut self, list: usize) -> Option<SockRef<P>> {
         let child = self.children.pop(list)?;
-        // The child was in a list until now, so this returns no further reference.
+        // Ignored because the list's reference is already in `child`.
         let _ = self.children.dismiss(&child);
         Some(child)
     }

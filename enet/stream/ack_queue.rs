@@ -2,10 +2,11 @@
 
 //! The ACK queue: the order of the acknowledgements that open senders' windows (Treydte 2007).
 //!
-//! There is one queue per receiving device and namespace. The engine's [`esp::AckQueue`] decides;
-//! this module has the lists of waiting sockets. The queue's lock is a leaf: a socket takes it with
-//! its own lock held, and the queue releases it before it gives a socket its turn. Turns are given
-//! in softirq context, after a packet or by the timer, never by a task that owns another socket.
+//! There is one queue per receiving device and namespace. The engine's [`esp::AckQueue`] decides
+//! the order; this module has the lists of waiting sockets. The queue's lock is a leaf: a socket
+//! takes it with the socket lock held, and [`serve`] releases the queue's lock before it gives a
+//! socket its turn. Turns are given in softirq context, after a packet or by the timer, never by a
+//! task that owns another socket.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -35,13 +36,13 @@ pub(crate) trait Scheduled: Protocol<Slot = esp::Slot> {
     /// Gives the socket its turn.
     fn take_turn(locked: &mut Locked<'_, Self>, now: u64);
 
-    /// Defers the socket's turn to the task that owns the socket, which takes it when it releases
-    /// the lock.
+    /// Defers the socket's turn to the task that owns the socket. The task takes the turn when it
+    /// releases the socket.
     fn miss_turn(sock: &Sock<Self>);
 }
 
-/// A device's queue, as sockets hold it. The last reference must not be dropped under a socket's
-/// spin lock, for which the queue's timer may be waiting. A connection therefore keeps its
+/// A reference to a device's queue. The last reference must not be dropped under a socket's spin
+/// lock, because the queue's timer may be waiting for that lock. A connection therefore keeps its
 /// reference after its end, until the socket is freed or a task replaces the connection.
 pub(super) type Shared<P> = Arc<OwnedTimer<AckQueue<P>>>;
 
@@ -53,23 +54,24 @@ pub(super) struct AckQueue<P: Scheduled> {
     statistics: Arc<Statistics>,
     /// Number of connections that have an entry.
     connections: AtomicU32,
-    /// Whether a connection waits for its turn, as of the last release of the lock. If one does,
-    /// every packet matters, since it may make room in the budget.
+    /// Whether a connection waits for its turn, as of the last release of `waiting`'s lock. If so,
+    /// the engine is told of every arriving packet, since each may make room in the budget.
     waits: AtomicBool,
     waiting: BhLock<Waiting<P>>,
-    /// The link's speed in Mbit/s, or [`UNASKED`]. Written under the devices' configuration lock,
-    /// under which it changes.
+    /// The link's speed in Mbit/s, or [`UNASKED`]. Written with the devices' configuration lock
+    /// held, which also protects changes of the link.
     speed: AtomicU32,
 }
 
-/// The value of an unknown speed; a device that reports none has 0.
+/// The value of `speed` if the device was not asked since the last change. If the device reports no
+/// speed, the value is 0.
 const UNASKED: u32 = u32::MAX;
 
 struct Waiting<P: Scheduled> {
     /// The order of turns, boxed because it is too large to be moved on the stack of a softirq.
     order: KBox<esp::AckQueue>,
     sockets: SockLists<P, LISTS>,
-    /// The time for which the timer is armed; `u64::MAX` if it is not armed.
+    /// The time at which the timer expires; `u64::MAX` if the timer is not armed.
     armed: u64,
 }
 
@@ -80,8 +82,8 @@ impl<P: Scheduled> Expire for AckQueue<P> {
     }
 }
 
-/// Whether a turn is due. If so, call [`serve`] in softirq context without a socket's lock, or let
-/// [the timer](QueueEntry::serve_by_timer) do so.
+/// Whether a turn is due. If one is, call [`serve`] in softirq context without a socket's lock, or
+/// let [the timer](QueueEntry::serve_by_timer) call it.
 #[derive(Clone, Copy)]
 #[must_use]
 pub(super) struct Due(bool);
@@ -103,7 +105,7 @@ impl Due {
     }
 }
 
-/// Arms the timer for `at`, unless it expires earlier.
+/// Arms the timer for `at`, unless it already expires earlier.
 fn set_timer<P: Scheduled>(queue: &OwnedTimer<AckQueue<P>>, waiting: &mut Waiting<P>, at: u64) {
     if at < waiting.armed {
         waiting.armed = at;
@@ -196,7 +198,7 @@ impl<P: Scheduled> AckQueue<P> {
         self.arrivals.last(self.ifindex)
     }
 
-    /// Publishes whether a connection waits; called before the lock is released.
+    /// Publishes whether a connection waits. Called before `waiting` is unlocked.
     #[inline]
     fn tell(&self, waiting: &Waiting<P>) {
         let waits = waiting.order.waiting() > 0;
@@ -209,7 +211,7 @@ impl<P: Scheduled> AckQueue<P> {
 /// A connection's entry in its device's ACK queue.
 pub(super) struct QueueEntry<P: Scheduled> {
     queue: Shared<P>,
-    /// The change of the parameters that the engine has seen.
+    /// The last change of the parameters that the engine has seen.
     seen: Seen,
     /// Whether the queue counts this connection among those with an incoming transmission.
     counted: bool,
@@ -235,13 +237,14 @@ impl<P: Scheduled> QueueEntry<P> {
         &self.queue
     }
 
-    /// Returns whether the queue has many connections, which is reported to new ones.
+    /// Returns whether the queue has many connections. New connections report this to their peers.
     #[inline]
     pub(super) fn is_crowded(&self) -> bool {
         self.queue.connections.load(Relaxed) as usize > esp::ack_queue::CROWD
     }
 
-    /// Returns whether a connection waits for its turn, in which case arriving packets matter.
+    /// Returns whether any connection waits for its turn, in which case the engine is told of
+    /// arriving packets.
     #[inline]
     pub(super) fn waits(&self) -> bool {
         self.queue.waits.load(Relaxed)
@@ -267,7 +270,7 @@ impl<P: Scheduled> QueueEntry<P> {
         &self.queue.statistics
     }
 
-    /// Reports the engine's demand to the queue; called before anything is sent.
+    /// Reports the engine's demand to the queue. Called before anything is sent.
     #[inline]
     pub(super) fn update(&mut self, sock: &Sock<P>, engine: &mut Connection, now: u64) -> Due {
         let demand = engine.demand();
@@ -338,21 +341,22 @@ impl<P: Scheduled> QueueEntry<P> {
     }
 }
 
-/// When ESP packets were last received from a namespace's devices, whether or not their sockets
-/// have processed them: a task may own a socket and not be running.
+/// The times at which ESP packets were last received from a namespace's devices. The sockets may
+/// not have processed these packets yet: a task may own a socket and not be running.
 ///
 /// Devices with congruent indices share an entry, so a silent sender may be noticed a little later.
 ///
-/// An entry may be [`GRAIN`] older than the last packet, as silence is measured in milliseconds.
-/// This keeps the processors that serve a device from contending for its cache line.
+/// An entry may be up to [`GRAIN`] older than the last packet, which is precise enough because
+/// silence is measured in milliseconds. Fewer writes keep the processors that serve a device from
+/// contending for the entry's cache line.
 #[derive(Default)]
 pub(super) struct Arrivals([Arrival; 16]);
 
-/// Packets that arrive sooner than this after the last noted one are not noted, nanoseconds.
+/// A packet that arrives sooner than this after the last noted packet is not noted, nanoseconds.
 const GRAIN: u64 = 20_000;
 
-/// The time of the last packet, on a cache line of its own, since different processors serve
-/// different devices.
+/// The time of the last packet. Each is on a cache line of its own, since different processors
+/// serve different devices.
 #[derive(Default)]
 #[repr(align(64))]
 struct Arrival(AtomicU64);
@@ -386,7 +390,7 @@ pub(crate) struct AckQueues<P: Scheduled> {
 }
 
 impl<P: Scheduled> AckQueues<P> {
-    /// Creates an empty set; connections read `live`, and count in `statistics`.
+    /// Creates an empty set. Connections read `live` and count events in `statistics`.
     ///
     /// # Errors
     ///
@@ -400,18 +404,19 @@ impl<P: Scheduled> AckQueues<P> {
         })
     }
 
-    /// Returns when packets were received from the devices.
+    /// Returns the times at which packets were last received from the devices.
     #[inline]
     pub(super) fn arrivals(&self) -> &Arrivals {
         &self.arrivals
     }
 
     /// Returns the queue of a device. Under a spin lock, call this only in the read section that
-    /// found the device: during it, the namespace keeps the queue.
+    /// found the device. During that section, the namespace keeps the queue, so the returned
+    /// reference is not the last one.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if there is none yet and none can be created.
+    /// `ENOMEM` if the device has no queue yet and none can be created.
     pub(super) fn of(&self, ifindex: u32) -> Result<Shared<P>> {
         let mut queues = self.queues.lock();
         if let Some(queue) = queues.get(&ifindex) {
@@ -425,14 +430,14 @@ impl<P: Scheduled> AckQueues<P> {
         Ok(queue)
     }
 
-    /// Returns whether a connection has asked for the queue of the device. If none has, a
-    /// connection that asks later sees the caller's earlier changes.
+    /// Returns whether a connection has asked for the device's queue. If none has, a connection
+    /// that asks later sees all changes that the caller made before this call.
     pub(super) fn has(&self, ifindex: u32) -> bool {
         self.queues.lock().get(&ifindex).is_some()
     }
 
-    /// Asks a device for its link's speed, unless it is known since the last change. May sleep; the
-    /// caller holds no lock.
+    /// Asks a device for its link's speed, unless the current speed is known. May sleep; the caller
+    /// holds no lock.
     pub(super) fn ask_speed(&self, net: &Net, ifindex: u32) {
         let section = rcu::Read::enter();
         let real = Device::find(net, ifindex, &section).filter(|device| device.has_parent());
@@ -455,7 +460,7 @@ impl<P: Scheduled> AckQueues<P> {
         }
     }
 
-    /// Removes the queue of a removed device. It lasts as long as sockets refer to it.
+    /// Removes the queue of a removed device. The queue is freed once no socket refers to it.
     pub(crate) fn forget(&self, ifindex: u32) {
         let node = self.queues.lock().remove_node(&ifindex);
         drop(node);

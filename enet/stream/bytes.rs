@@ -27,11 +27,11 @@ use crate::{
 use core::{mem, sync::atomic::Ordering::Relaxed};
 use kernel::ffi::c_long;
 
-/// The number of windows that the send buffer holds. TCP keeps twice the congestion window, which
-/// is the data in flight; here that is two windows.
+/// Number of windows that the send buffer holds. TCP's holds twice the data in flight (the
+/// congestion window). ESP has two windows in flight.
 const WINDOWS_IN_BUFFER: u32 = 4;
 
-/// Ends the data that `MSG_MORE` announced, at the end of a file.
+/// Sends the packet that `MSG_MORE` holds back: no more data follow, since a file has ended.
 pub(super) fn no_more(sock: &Sock<Esp>) {
     let mut guard = sock.lock();
     let mut esp = guard.locked();
@@ -50,7 +50,8 @@ pub(super) fn unsent(sock: &Sock<Esp>) -> u32 {
     })
 }
 
-/// Serves `sendmsg`: a call is a message (S1), of which as much is sent as fits or as time allows.
+/// Serves `sendmsg`. Each call is a message (rule S1 in `docs/protocol.md`). Sends as much of the
+/// message as fits, or as fits before the timeout.
 pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
     let flags = msg.flags();
     if flags & uapi::MSG_OOB != 0 {
@@ -58,7 +59,7 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
     let mut timeout = call.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut guard = call.sock().lock();
-    // Whether other packets may be waiting for the window.
+    // If the write queue is not empty, earlier packets may be waiting for the window.
     let queued = call.write_queued().load(Relaxed) != 0;
     if queued && joins_last(&mut guard, msg, len, flags) {
         return Ok(len);
@@ -67,8 +68,8 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     let mut result = ready_to_send::<false>(call, &mut guard, &mut timeout);
     let mut wish = Wish::default();
     if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
-        // Control messages are checked as in TCP; those other than for timestamps are ignored, as
-        // packets belong to the socket and not to one call.
+        // Control messages are checked as in TCP. Those that are not for timestamps are ignored,
+        // since packets belong to the socket and not to one call.
         let wanted = msg.stamp_wish(call).and_then(Wish::of_bytes);
         result = wanted.map(|wanted| wish = wanted);
     }
@@ -79,7 +80,7 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         if let Some((_, connection)) = parts(&mut guard.locked()) {
             connection.queue_entry.refresh(&mut connection.engine);
         }
-        // A send with a timestamp does not wait for the next one to fill its packet.
+        // A send with a timestamp does not wait until the next send fills its packet.
         let more = flags & uapi::MSG_MORE != 0 && wish.is_nothing();
         result = queue_message(
             call,
@@ -108,7 +109,7 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
 }
 
-/// Makes the bytes of a send call stay in place (`MSG_ZEROCOPY`), if the socket supports it.
+/// Makes the bytes of a send call stay in place (`MSG_ZEROCOPY`), if the socket supports that.
 #[cold]
 #[inline(never)]
 fn begin_in_place(esp: &mut LockedEsp<'_>, msg: &mut Message<'_>, len: usize) -> Result {
@@ -121,9 +122,9 @@ fn begin_in_place(esp: &mut LockedEsp<'_>, msg: &mut Message<'_>, len: usize) ->
     msg.begin_in_place(sock, len, last)
 }
 
-/// Appends a short message to the last packet, if that waits for the window and has room, in which
-/// case nothing else is to be done. This is the usual case for a program that sends without waiting
-/// for answers. Returns `false` if the message is untouched.
+/// Appends a short message to the last packet, if that packet waits for the window and has room.
+/// Nothing is sent then: this is the fast path of a program that sends without waiting for answers.
+/// Returns `false` if the message is untouched.
 #[inline]
 fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, flags: i32) -> bool {
     const USUAL: i32 = uapi::MSG_DONTWAIT | uapi::MSG_NOSIGNAL;
@@ -145,7 +146,8 @@ fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, fla
             .join_last(&sock.shared().unacknowledged, msg, len)
 }
 
-/// Timestamps the last of the `sent` bytes of a send call, once.
+/// Requests the timestamp in `wish` for the last of the `sent` bytes of a send call. Empties
+/// `wish`, so that this happens once.
 #[cold]
 #[inline(never)]
 fn stamp(esp: &mut LockedEsp<'_>, wish: &mut Wish, sent: usize) {
@@ -158,8 +160,8 @@ fn stamp(esp: &mut LockedEsp<'_>, wish: &mut Wish, sent: usize) {
     }
 }
 
-/// Returns the error of a send call that fails with `error`: a pending error precedes a broken
-/// pipe, which also raises SIGPIPE.
+/// Returns the error of a send call that fails with `error`. A pending error takes precedence over
+/// `EPIPE`. If the call fails with `EPIPE`, it also raises SIGPIPE.
 pub(super) fn failed(call: &Call<'_, Esp>, flags: i32, error: Error) -> Error {
     if error == EPIPE {
         if let Err(pending) = call.take_error() {
@@ -172,8 +174,9 @@ pub(super) fn failed(call: &Call<'_, Esp>, flags: i32, error: Error) -> Error {
     error
 }
 
-/// Ends a send call: holds the last packet back if `more` was announced. Returns true if nothing
-/// else is to be done, as the packet must wait for the window behind the packets `queued` before.
+/// Ends a send call: holds the last packet back if `more` was announced. Returns `true` if there is
+/// nothing to transmit because the packet must wait for the window, behind packets that were
+/// `queued` before.
 #[inline]
 fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
     let Some((_, connection)) = parts(esp) else {
@@ -186,8 +189,8 @@ fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
 }
 
 /// Waits for a connection attempt in progress, and reports why sending is not possible.
-// The parameter gives streams and records separate waits, each of which is inlined into its only
-// caller: this saves 8 instructions per message.
+// The parameter `RECORDS` gives streams and records a copy of this function each, which is inlined
+// into its only caller. This saves 8 instructions per message.
 #[inline(always)]
 pub(super) fn ready_to_send<const RECORDS: bool>(
     call: &Call<'_, Esp>,
@@ -232,7 +235,7 @@ fn queue_message(
     };
     let mut looks = false;
     while *sent < len {
-        // A reset or another event may come with the backlog.
+        // The backlog may contain a reset, or another event that ends the call.
         looks |= guard.flush_backlog();
         let mut esp = guard.locked();
         if looks {
@@ -248,7 +251,8 @@ fn queue_message(
                 connection.sending.uncork(&mut connection.engine);
             }
             if *timeout == 0 && *sent > 0 && !wish.is_nothing() {
-                // The call ends here; after this its last packet may have been sent.
+                // The call is about to end. Its last packet is stamped now because `push` may send
+                // it.
                 stamp(&mut esp, wish, *sent);
             }
             push(&mut esp, timer::now());
@@ -266,8 +270,8 @@ fn queue_message(
         )?;
         *sent = sent.saturating_add(taken);
         if *sent < len {
-            // Continues to copy while packets are in flight. All but the last packet may be sent;
-            // the last one would have to carry the message's end (S6).
+            // Copying continues while packets are in flight. All but the last packet may be sent:
+            // the last one must carry the message's end (rule S6), which is not queued yet.
             connection.engine.hold_last(true);
             push(&mut esp, timer::now());
         }
@@ -275,7 +279,7 @@ fn queue_message(
     Ok(())
 }
 
-/// Waits until the write queue has the room that `takes` tests for, or the writer must give up.
+/// Waits until `takes` finds room in the write queue, or the writer must give up.
 pub(super) fn await_room(
     call: &Call<'_, Esp>,
     guard: &mut Guard<'_, Esp>,
@@ -293,8 +297,8 @@ pub(super) fn await_room(
     waited
 }
 
-/// Raises the send buffer's limit to several windows, as TCP does, so that a writer fills some
-/// while others are in flight.
+/// Raises the send buffer's limit to several windows, as TCP does, so that a writer fills one
+/// window while another is in flight.
 pub(super) fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
     if let Some((sock, connection)) = parts(esp) {
         let wanted = WINDOWS_IN_BUFFER
@@ -310,8 +314,8 @@ pub(super) fn is_stopped(sock: &Sock<Esp>) -> bool {
     sock.has_error() || sock.shutdown() & uapi::SEND_SHUTDOWN != 0
 }
 
-/// Checks whether a call that has taken `sent` bytes continues. If it has taken any, it reports
-/// these, and the pending error is left for the next call.
+/// Checks whether a call that has taken `sent` bytes continues. If `sent` is not 0, the call
+/// returns that number and leaves the pending error for the next call.
 fn go_on(esp: &mut LockedEsp<'_>, sent: usize) -> Result {
     if !is_stopped(esp.sock()) {
         return Ok(());
@@ -331,8 +335,9 @@ struct Progress {
     target: usize,
     len: usize,
     flags: i32,
-    /// Whether the program asked for receive timestamps, and the last packet that was read.
+    /// Whether the program asked for receive timestamps.
     times: bool,
+    /// The last packet that was read, kept for its timestamp.
     last: Option<Skb>,
 }
 
@@ -349,7 +354,8 @@ impl Progress {
         self.flags & uapi::MSG_PEEK != 0
     }
 
-    /// Returns the number of bytes in the queue that the call has passed and leaves there.
+    /// Returns the number of bytes that the call has passed but leaves in the queue, since it
+    /// peeks.
     fn passed(&self) -> usize {
         if self.peeks() {
             self.offset.saturating_add(self.copied)
@@ -358,13 +364,13 @@ impl Progress {
         }
     }
 
-    /// Returns whether there are bytes that the call has not received yet.
+    /// Returns whether the queue has bytes that the call has not received yet.
     fn finds_more(&self, sock: &Sock<Esp>) -> bool {
         sock.shared().unread.count() as usize > self.passed()
     }
 
-    /// Returns whether the call can return. As in TCP, a call for no bytes still waits until there
-    /// are some.
+    /// Returns whether the call can return. As in TCP, a call with a buffer of 0 bytes still waits
+    /// until there are bytes.
     fn is_done(&self, sock: &Sock<Esp>) -> bool {
         if self.len == 0 {
             return self.finds_more(sock);
@@ -373,8 +379,8 @@ impl Progress {
     }
 }
 
-/// Serves `recvmsg` of the error queue. Reports occupy buffer space that acknowledgements may wait
-/// for.
+/// Serves `recvmsg` of the error queue. Taking a report frees receive buffer space, which
+/// acknowledgements may wait for.
 #[cold]
 #[inline(never)]
 pub(super) fn take_report(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
@@ -385,7 +391,7 @@ pub(super) fn take_report(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -
     Ok(given)
 }
 
-/// Serves `recvmsg`: returns queued bytes; blocks if there are none.
+/// Serves `recvmsg`: returns queued bytes, and blocks if there are none.
 pub(super) fn receive(
     call: &Call<'_, Esp>,
     msg: &mut Message<'_>,
@@ -452,7 +458,7 @@ pub(super) fn receive(
     }
 }
 
-/// Sleeps as a reader until `wakes` holds, or the timeout.
+/// Sleeps as a reader until `wakes` returns `true`, or until the timeout.
 pub(super) fn sleep(
     call: &Call<'_, Esp>,
     guard: &mut Guard<'_, Esp>,
@@ -475,7 +481,7 @@ pub(super) fn is_over(sock: &Sock<Esp>) -> bool {
         || sock.tcp_state() == TcpState::Close as u8
 }
 
-/// Polls the device for frames, if none is queued and `SO_BUSY_POLL` requests it.
+/// Polls the device for frames, if no data is queued and `SO_BUSY_POLL` requests polling.
 #[inline]
 pub(super) fn poll_device(call: &Call<'_, Esp>, once: bool) {
     let idle = call.receives_nothing() && call.tcp_state() == TcpState::Established as u8;
@@ -489,9 +495,9 @@ pub(super) fn poll_device(call: &Call<'_, Esp>, once: bool) {
     call.poll_device(once);
 }
 
-/// Sleeps before locking the socket, if a call would only sleep: nothing is queued, and no
-/// acknowledgement waits for the reader to sleep. A call that waits for more than a byte sleeps
-/// under the lock, where it counts as a reader.
+/// Sleeps before the socket is locked, if the call would only lock it to sleep: nothing is queued,
+/// and no acknowledgement waits for the reader. A call that waits for more than a byte does not
+/// sleep here, but in [`sleep`], where it counts as a reader.
 #[inline]
 fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -> Result {
     let sock = call.sock();
@@ -500,7 +506,7 @@ fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -
     let idle = *timeout != 0
         && sock.tcp_state() == TcpState::Established as u8
         && !sock.shared().unread.is_awaited();
-    // The wait checks the rest of the condition after joining the waiters.
+    // `wait` checks the rest of `wakes` after the call has joined the waiters.
     if !idle || progress.finds_more(sock) {
         return Ok(());
     }
@@ -564,7 +570,7 @@ fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
     Ok(())
 }
 
-/// Copies as [`take`], and leaves the queue unchanged.
+/// Copies queued bytes like [`take`], but leaves the queue unchanged.
 fn peek(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progress) -> Result {
     let sock = guard.sock();
     let mut skip = progress.passed();
@@ -589,7 +595,7 @@ fn peek(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
     Ok(())
 }
 
-/// Copies up to `there` bytes from `start`; with `MSG_TRUNC`, discards them, as TCP does.
+/// Copies up to `there` bytes from `start`. As in TCP, `MSG_TRUNC` discards them instead.
 #[inline]
 fn copy(
     sock: &Sock<Esp>,
@@ -608,8 +614,8 @@ fn copy(
     Ok(n)
 }
 
-/// Releases acknowledgements that waited for room, and with `sleeping` those that waited for data
-/// to carry them.
+/// Releases acknowledgements that wait for room. If `sleeping`, also releases those that wait for
+/// data to carry them.
 #[inline(always)]
 pub(super) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     let waits = parts(&mut guard.locked()).is_some_and(|(_, connection)| {
@@ -623,10 +629,10 @@ pub(super) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     }
 }
 
-/// Does the work of [`acknowledge`].
+/// Releases the acknowledgements that [`acknowledge`] has found.
 #[inline(never)]
 fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
-    // The acknowledgement then covers packets that arrived during the copy.
+    // With the backlog processed, the acknowledgement covers packets that arrived during the copy.
     guard.flush_backlog();
     let mut esp = guard.locked();
     let Some((sock, connection)) = parts(&mut esp) else {

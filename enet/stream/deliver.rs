@@ -10,8 +10,8 @@ use crate::{
     skb_cb::{Piece, Unread},
 };
 
-/// Parts of a record that take more than this multiple of their bytes in memory are copied, so that
-/// the memory of a record is bounded like its length.
+/// A part of a record whose buffer takes more than this multiple of the part's length in memory is
+/// copied, so that the memory of a record is bounded like its length.
 const MOST_WASTE: u32 = 4;
 
 /// Capacity of the buffer for copied parts, in bytes.
@@ -35,7 +35,7 @@ pub(super) struct Packets {
 
 impl Packets {
     /// Returns the packets of `skb` with `header`; `None` if they are foreign. The count is
-    /// computed, as the buffer may have been segmented or merged on its way.
+    /// computed because the buffer may have been segmented or merged on its way.
     #[inline]
     pub(super) fn of(skb: &Skb, header: &Header) -> Option<Self> {
         match skb.contents() {
@@ -79,14 +79,13 @@ pub(super) fn deliver(
     unread.add(bytes.len());
     skb.set_note(bytes);
     esp.queue_received(skb);
-    // A call that has received a part wants the rest, even below the low-water mark.
+    // A reader that sleeps with a part of its bytes wants the rest, even below the low-water mark.
     if esp.state.has_readers() || unread.is_readable(sock) {
         sock.data_ready();
     }
 }
 
-/// Delivers as [`deliver`] does, for a connection with records. Out of line, so that streams only
-/// pay for a branch.
+/// Delivers like [`deliver`], but for a connection with records.
 // Out of line, so that streams only pay for a branch.
 #[cold]
 #[inline(never)]
@@ -135,8 +134,8 @@ fn payload(
     (skb, bytes)
 }
 
-/// Queues payload that is next in order: the `bytes` of a buffer with a run of `count` packets that
-/// has these flags.
+/// Queues payload that is next in order: `bytes` of `skb`, which has a run of `count` packets with
+/// `flags`.
 #[inline(never)]
 fn deliver_pieces(
     esp: &mut LockedEsp<'_>,
@@ -160,7 +159,8 @@ fn deliver_pieces(
     }
 }
 
-/// Queues a piece of a record; as a copy if its buffer takes much more memory than its bytes.
+/// Queues a piece of a record. Queues a copy if the piece's buffer takes much more memory than its
+/// bytes.
 fn queue_piece(esp: &mut LockedEsp<'_>, mut skb: Skb, piece: Piece) {
     let Piece { bytes, ends } = piece;
     let (start, len) = (bytes.start as usize, bytes.len());

@@ -21,12 +21,12 @@ use crate::{
 };
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
-/// Makes the connections through device `ifindex` examine it again. Does not wait for tasks that
-/// own a socket, which user memory may delay indefinitely: they examine the device when they
-/// release the socket. A device without an ACK queue has had no connection, so connections are not
-/// searched.
+/// Makes the connections through device `ifindex` examine the device again. Does not wait for tasks
+/// that own a socket, since an access to user memory may delay them indefinitely. Such a task
+/// examines the device when it releases the socket. A device without an ACK queue has had no
+/// connection, so connections are not searched.
 pub(crate) fn tell(net_state: &NetState, ifindex: u32) {
-    // A processor that sees the number also sees the change.
+    // A processor that sees the new number also sees the change of the device.
     let change = net_state
         .device_changes
         .fetch_add(1, AcqRel)
@@ -48,10 +48,10 @@ pub(crate) fn tell(net_state: &NetState, ifindex: u32) {
             }
         });
     };
-    // Repeats until the walk finds none, as a walk may miss some. The loop ends, as connections
-    // created from now on already count as informed: see `begin`. A connection that is listed at
-    // this moment is found by the walk, or finds the device's new state when it examines it: the
-    // fences are in `Map`.
+    // Repeats until a walk finds no connection, because a walk may miss some. The loop ends because
+    // connections created from now on already count as informed: see `begin`. If a connection is
+    // being listed during the walk, either the walk finds it, or the connection sees the new state
+    // when it examines the device. The fences that guarantee this are in `Map`.
     while net_state.esp_connections.for_each_held(is_new, tell) {}
 }
 
@@ -114,8 +114,8 @@ fn resized(esp: &mut LockedEsp<'_>, mtu: u32) {
     }
 }
 
-/// Applies the options in the peer's answer to a SYN: its limits, and whether it has records. The
-/// caller must transmit afterwards.
+/// Applies the options in the peer's answer to a SYN: the peer's limits, and whether the peer has
+/// records. The caller must transmit afterwards.
 #[cold]
 #[inline(never)]
 pub(super) fn answered(
@@ -162,8 +162,8 @@ pub(crate) fn sum(esp: &mut LockedEsp<'_>, now: u64) {
     }
 }
 
-/// Handles a new packet size; packets from `oversized` on are too large. Returns whether that
-/// changes what is to be sent.
+/// Handles a new packet size. From `oversized` on, queued packets may be too large. Returns whether
+/// there may be something new to transmit.
 fn refit(esp: &mut LockedEsp<'_>, oversized: Option<Seq>, now: u64) -> bool {
     let Some((_, connection)) = parts(esp) else {
         return false;

@@ -52,9 +52,10 @@ fn refuse(skb: Skb, device: &Device, reason: DropReason) {
     skb.refuse(None, reason);
 }
 
-/// Returns the mask of the checksum of a packet with `len` bytes of payload, which its connection
-/// or listener [checks](lacks_sum). `None` if the checksum is wrong with any mask. Packets merged
-/// by GRO had checksums; packets of this host have none until they are segmented.
+/// Returns the mask of the checksum of a packet with `len` bytes of payload, or `None` if the
+/// checksum is wrong with any mask. The packet's connection or listener [checks](lacks_sum) the
+/// mask. Packets merged by GRO had checksums with one mask, which the buffer keeps. Packets of this
+/// host have no checksums until they are segmented.
 #[cold]
 #[inline(never)]
 fn mask(skb: &Skb, header: &Header, len: usize) -> Option<u32> {
@@ -102,9 +103,9 @@ impl Handler for Frames {
             .esp_connections
             .find(&key(header.dst, &peer), section);
         if sock.is_none() {
-            // The options of a SYN are parsed again when it is answered, and must not change in
-            // between. They may be in a page that another program can write to; the linear part
-            // belongs to the buffer.
+            // The options of a SYN are parsed again when the SYN is answered, and must not change
+            // in between. They may be in a page that another program can write to, so they are
+            // moved to the linear part, which belongs to the buffer.
             if header.opens() && !skb.gather(HEADER_LEN.saturating_add(len.min(OPTIONS_MAX))) {
                 return refuse(skb, device, DropReason::NoMemory);
             }
@@ -151,8 +152,8 @@ impl Handler for Frames {
     }
 }
 
-/// Queues a packet for the task that owns `sock`, beyond the least limit of the backlog, if the
-/// peer may have been allowed to send it.
+/// Queues a packet that exceeds the least limit of the backlog for the task that owns `sock`, if
+/// the peer may have been allowed to send the packet.
 #[cold]
 #[inline(never)]
 fn keep_promise(guard: &mut BhGuard<'_, Esp>, sock: &Sock<Esp>, skb: Skb, packets: Packets) {
@@ -167,7 +168,7 @@ fn keep_promise(guard: &mut BhGuard<'_, Esp>, sock: &Sock<Esp>, skb: Skb, packet
     }
 }
 
-/// Returns the ends that a SYN states, if its connection replaces one of TCP.
+/// Returns the ends that a SYN states if its connection stands for a TCP connection.
 #[inline]
 fn mapped(skb: &Skb, header: &Header) -> Option<esp::Mapped> {
     if !header.opens() {
@@ -197,9 +198,9 @@ fn listener<'a>(
 }
 
 /// Returns the listener for a mapped connection from `peer`. The addresses that the sender states
-/// must be those of the neighbour and of this host. As in TCP, a listener at the address precedes
-/// one at all addresses, and then one that is bound to a device or a VRF. Several remaining
-/// listeners that share the port get a share of the peers each.
+/// must be those of the neighbour and of this host. As in TCP, a listener at the address is
+/// preferred to one at all addresses, and among these a listener that is bound to a device or a
+/// VRF. If several listeners are equal in this, each gets a share of the peers.
 #[cold]
 #[inline(never)]
 fn mapped_listener<'a>(
@@ -212,7 +213,7 @@ fn mapped_listener<'a>(
     let source = InternetEnd::from(mapped.source);
     let destination = InternetEnd::from(mapped.destination);
     let (from, to) = (source.v4()?, destination.v4()?);
-    // As in IP, a listener at 127.0.0.1 is only for the host itself.
+    // As in IP, loopback addresses are only for the host itself.
     let [network, ..] = to;
     let meant = network != LOOPBACK && route::is_own(device, to);
     if !meant || route::is_own(device, from) || !route::is_neighbour(device, from, peer.mac) {
@@ -242,14 +243,14 @@ fn mapped_listener<'a>(
     Some(listener)
 }
 
-/// Returns whether a listener accepts connections. A companion does while TCP's socket in front of
-/// it listens at the address at which it listened when the companion was created.
+/// Returns whether a listener accepts connections. A companion does so while TCP's socket in front
+/// of it listens at the same address as when the companion was created.
 fn is_open(listener: &Sock<Esp>) -> bool {
     let front = listener.shared().front.as_ref();
     front.is_none_or(|front| listener.front_listens_at() == Some(front.own))
 }
 
-/// Returns whether a listener accepts connections of the kind that a SYN with these options opens.
+/// Returns whether a listener accepts the connection that a SYN with `options` opens.
 fn takes(listener: &Sock<Esp>, options: &Options) -> bool {
     let records = records::largest(listener).is_some();
     let mapped = match (&listener.shared().front, &options.mapped) {
@@ -260,7 +261,7 @@ fn takes(listener: &Sock<Esp>, options: &Options) -> bool {
     mapped && records == options.records.is_some() && is_open(listener)
 }
 
-/// Processes a packet from the backlog, which waited while a task owned the socket.
+/// Processes a packet from the backlog, where it waited while a task owned the socket.
 pub(super) fn process_late(esp: &mut LockedEsp<'_>, skb: Skb, softirq: Softirq<'_>) {
     let Some(header) = Header::parse(skb.head()) else {
         return;
@@ -318,7 +319,8 @@ fn process(
             outcome::abort(esp);
             return Due::NOT;
         }
-        // The child continues to answer the SYN for a while, and its peer to retransmit.
+        // The packet may be dropped: for a while, the child still answers the SYN and the peer
+        // retransmits.
         if !connection.life.can_be_accepted() {
             drop_packet(sock, skb, DropReason::ListenQueue);
             return Due::NOT;
@@ -352,8 +354,8 @@ fn process(
 }
 
 /// Returns whether a packet lacks the checksum that it must have, or has one too late: checksums
-/// cannot begin once packets were sent that could not be retransmitted with one. The sender of a
-/// SYN cannot know yet that this end uses checksums.
+/// cannot begin once packets were sent that leave no room for a checksum if they are retransmitted.
+/// A SYN needs no checksum because its sender cannot know yet that this end uses checksums.
 #[cold]
 #[inline(never)]
 fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
@@ -367,9 +369,9 @@ fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
     connection.sending.has_checksum() && !header.opens()
 }
 
-/// Returns whether the SYN of `skb` may cross that of `connection`: both stand for the same TCP
-/// connection, or both for none. Otherwise, a client that connects from the port of a TCP server
-/// would get that server's clients.
+/// Returns whether the SYN in `skb` may cross the SYN of `connection`: both SYNs stand for the same
+/// TCP connection, or both for none. Otherwise, a client that connects from the port of a TCP
+/// server would get the server's clients.
 #[cold]
 #[inline(never)]
 fn crosses(connection: &Connection, skb: &Skb) -> bool {
@@ -430,7 +432,8 @@ fn mismatch(
     Due::NOT
 }
 
-/// Traces a packet that is not simply the next of the stream, and delivers or frees it.
+/// Traces a packet that needs more than delivery as the next of the stream, and delivers, keeps or
+/// frees it.
 #[inline(never)]
 fn examine(
     esp: &mut LockedEsp<'_>,
@@ -440,7 +443,7 @@ fn examine(
     outcome: &mut esp::Outcome,
 ) {
     let sock = esp.sock();
-    // Packets dropped for these reasons are only traced as dropped.
+    // A packet dropped for one of these reasons is traced only as dropped.
     let valid = !matches!(
         outcome.drop,
         Some(esp::DropReason::Malformed | esp::DropReason::BadAck | esp::DropReason::BadState)
@@ -479,7 +482,7 @@ fn open(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header, peer: &Address, soft
     }
 }
 
-/// Answers a SYN, with a child if there is room.
+/// Answers a SYN: with a child if the queue has room, otherwise with a cookie or not at all.
 fn answer(
     esp: &mut LockedEsp<'_>,
     device: &Device,
@@ -490,8 +493,8 @@ fn answer(
 ) -> Result<(), DropReason> {
     let listener = esp.sock();
     let net_state = NetState::of(listener.net());
-    // The options are checked before a place is taken, which every later error path would have to
-    // return.
+    // The options are checked before the queue admits a child, so that this error path has nothing
+    // to undo.
     if !takes(listener, options) {
         output::send_reset(device, peer.mac, syn, 0);
         return Err(DropReason::NoSocket);
@@ -522,7 +525,7 @@ fn answer(
             push(&mut esp, now);
             Ok(())
         }
-        // A cookie has no room for the ends in the SYN. Its sender can fall back to TCP.
+        // A cookie has no room for the ends in the SYN. The sender of the SYN can fall back to TCP.
         Admission::Cookie if is_companion || !esp::cookie::suits(options) => {
             listener.count_drop();
             Err(DropReason::ListenQueue)
@@ -540,8 +543,9 @@ fn answer(
     }
 }
 
-/// Returns the hash for a listener's cookies. Listeners for records and for streams that use the
-/// same port one after the other do not accept each other's cookies.
+/// Returns the hash function for a listener's cookies. It depends on the kind of socket: if a
+/// listener for records and one for streams use the same port one after the other, neither accepts
+/// the other's cookies.
 fn cookie_hash(listener: &Sock<Esp>) -> impl Fn([u64; 3]) -> u64 + '_ {
     let kind = u64::from(listener.keeps_records()) << 63;
     move |[client, here, epoch]| {
@@ -587,14 +591,14 @@ fn take_answer(
             let mark = client(peer).mark(&syn, header, cookie_hash(listener));
             Some((syn, mark)).filter(|_| !net_state.cookie_marks.contains(mark))
         }
-        // The first packet after a cookie may be lost, and a later one is no reason to reset the
-        // connection.
+        // The client's first packet after the cookie may be lost, so a later packet is no reason to
+        // reset the connection.
         Some(Answer::Later) => return drop_packet(listener, skb, DropReason::NoSocket),
         None => None,
     };
     let Some((syn, mark)) = first else {
-        // A packet that waited for the listener's lock may belong to a connection that another
-        // packet has created since.
+        // While this packet waited for the listener's lock, another packet may have created its
+        // connection.
         let section = rcu::Read::enter();
         let connection = net_state
             .esp_connections
@@ -632,8 +636,8 @@ fn take_answer(
     }
 }
 
-/// Creates a child of a listener that has room for it, if there is memory, and no child for the
-/// peer yet.
+/// Creates a child of a listener that has room for one. Fails without memory, or if the peer
+/// already has a child.
 fn spawn(
     esp: &mut LockedEsp<'_>,
     device: &Device,
@@ -672,13 +676,13 @@ fn spawn(
         }));
     }
     outcome::set_state(sock, TcpState::SynRecv);
-    // The device is examined once the connection is informed of changes.
+    // The device's properties are read only now, when the connection is informed of changes.
     let mut connection = Connection::new(sock, engine, device, waiting);
     connection.life.set_parent(Parent::new(queue.clone()));
     esp.state.role = Role::Connection(connection);
     sock.start_flow();
     if !queue.lock().put(sock) {
-        // The listener has closed since.
+        // The listener has closed after it admitted the child.
         if let Some(connection) = esp.state.connection() {
             let _ = connection.engine.abort();
         }

@@ -11,8 +11,8 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Memory of a connection without the data in its write queue, in bytes, rounded up.
 const CONNECTION: usize = 4096;
 
-/// Memory of all orphans, in bytes. As in TCP, the limit applies to the whole machine: further
-/// namespaces do not raise it.
+/// Memory of all orphans (connections without a descriptor), in bytes. As in TCP, the limit applies
+/// to the whole machine, so further namespaces do not raise it.
 static ORPHANED: AtomicUsize = AtomicUsize::new(0);
 
 /// The queue of a half-open child, until it is established or over.
@@ -82,8 +82,8 @@ impl<P: Offspring> Life<P> {
     }
 
     /// Counts a new orphan with `queued` bytes of memory in its write queue. Returns `false` if
-    /// orphans already hold a 32nd of the machine's memory: no descriptors limit their number, and
-    /// a peer that does not read keeps them alive.
+    /// orphans already hold a 32nd of the machine's memory. The limit is needed because no limit of
+    /// descriptors applies to orphans, and a peer that does not read keeps them alive.
     pub(super) fn count_orphan(&mut self, queued: usize) -> bool {
         let bytes = queued.saturating_add(CONNECTION);
         if ORPHANED.fetch_add(bytes, Relaxed) > limits::memory_size() / 32 {
@@ -97,7 +97,7 @@ impl<P: Offspring> Life<P> {
 
 impl<P: Offspring> Drop for Life<P> {
     fn drop(&mut self) {
-        // This check spares processors that close connections the contention for the counter.
+        // This check avoids contention for the counter between processors that close connections.
         if self.orphaned != 0 {
             ORPHANED.fetch_sub(self.orphaned, Relaxed);
         }

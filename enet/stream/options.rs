@@ -84,8 +84,8 @@ fn statistics(sock: &Sock<Esp>) -> [u32; 8] {
     ]
 }
 
-/// Returns `ESP_SO_CHECKSUM`: for an open connection, what its ends agreed on; otherwise, what the
-/// next one asks for.
+/// Returns `ESP_SO_CHECKSUM`: whether the ends of an open connection agreed on checksums, or
+/// whether the next connection asks for them.
 fn has_checksum(sock: &Sock<Esp>) -> bool {
     let mut guard = sock.lock();
     let esp = guard.locked();
@@ -105,8 +105,8 @@ fn set_user_timeout(sock: &Sock<Esp>, millis: u32) -> Result {
     Ok(())
 }
 
-/// Sets `ESP_SO_USER_TIMEOUT` for a mapped socket, whose program may ask for any time: sets the
-/// nearest valid one.
+/// Sets `ESP_SO_USER_TIMEOUT` for a mapped socket. Since its program may ask for any time, sets the
+/// nearest valid time.
 pub(crate) fn adopt_user_timeout(sock: &Sock<Esp>, millis: u32) {
     let millis = match millis {
         0 => 0,
@@ -130,8 +130,8 @@ fn apply_user_timeout(sock: &Sock<Esp>, millis: u32) {
     }
 }
 
-/// Sets `ESP_SO_CHECKSUM`: what the next connection asks for. The ends of an open one have already
-/// agreed.
+/// Sets `ESP_SO_CHECKSUM`: whether the next connection asks for checksums. The ends of an open
+/// connection have already agreed.
 fn set_checksum(sock: &Sock<Esp>, on: bool) -> Result {
     let mut guard = sock.lock();
     let esp = guard.locked();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Received packets behind a hole, which wait for those before them. The engine says which are
-//! kept, and when they are next in the stream. They are charged like those in the receive queue,
-//! and are the first to be dropped if there is no room.
+//! Received packets behind a hole, which wait until the missing packets arrive. The engine decides
+//! which packets are kept, and when they are next in the stream. Kept packets are charged like
+//! those in the receive queue, and are the first to be dropped if there is no room.
 
 use super::{
     deliver::{deliver, drop_packet, Packets},
@@ -31,7 +31,7 @@ pub(super) fn named(
     (connection.engine).on_named(header, named.unwrap_or_default(), outcome, now);
 }
 
-/// Keeps a packet, or a run of packets, whose header is still present.
+/// Keeps a packet, or a run of packets. `skb` still has the header.
 #[cold]
 #[inline(never)]
 pub(super) fn keep(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header) {
@@ -52,8 +52,8 @@ fn seq_of(buffer: &Buffer) -> Seq {
     Header::parse(buffer.head()).map_or(Seq(0), |header| header.seq)
 }
 
-/// Delivers kept packets that are next in the stream, and frees all if the engine keeps none any
-/// more.
+/// Delivers kept packets that are next in the stream. Frees all kept buffers if the engine no
+/// longer keeps any packet.
 #[cold]
 #[inline(never)]
 pub(super) fn hand_over(esp: &mut LockedEsp<'_>, outcome: &mut esp::Outcome, now: u64) {
@@ -101,7 +101,7 @@ fn take(esp: &mut LockedEsp<'_>) -> Option<Skb> {
     Some(skb)
 }
 
-/// Drops everything kept, also from the engine's view.
+/// Drops all kept packets, here and in the engine.
 pub(super) fn drop_all(esp: &mut LockedEsp<'_>) {
     if let Some((_, connection)) = parts(esp) {
         connection.engine.drop_kept();
@@ -109,7 +109,7 @@ pub(super) fn drop_all(esp: &mut LockedEsp<'_>) {
     discard(esp);
 }
 
-/// Frees everything that is kept.
+/// Frees all kept buffers.
 fn discard(esp: &mut LockedEsp<'_>) {
     esp.waiting_queue().purge();
     charge(esp, 0);

@@ -2,8 +2,8 @@
 
 //! Carries out an ESP engine's decisions, and ends connections.
 //!
-//! A connection is listed in its namespace until it is [`over`]; the list holds a reference to its
-//! socket.
+//! A connection is listed in its namespace until it is [`over`]. The list holds a reference to the
+//! connection's socket.
 
 use super::{
     ack_queue::Due,
@@ -42,8 +42,8 @@ pub(crate) fn tcp_state(state: State) -> TcpState {
     }
 }
 
-/// Returns whether an attempt to connect is in progress in `state`: after a SYN, or after two that
-/// crossed. A listener's child in the latter state has no descriptor.
+/// Returns whether an attempt to connect is in progress in `state`: a SYN was sent, or two SYNs
+/// have crossed (SYN_RECV). A listener's child in SYN_RECV has no descriptor.
 #[inline]
 pub(crate) fn is_connecting(state: u8) -> bool {
     state == TcpState::SynSent as u8 || state == TcpState::SynRecv as u8
@@ -83,7 +83,7 @@ pub(super) fn apply_outcome(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now:
         if failure == Failure::TimedOut {
             (connection.queue_entry.statistics()).count(Statistic::EspTimeouts);
         }
-        // A peer that never answered has no connection that could have timed out.
+        // If the peer never answered, no connection existed that could have timed out.
         let timed_out = failure == Failure::TimedOut && !is_connecting(before);
         let error = error_for(failure, before);
         if timed_out || failure == Failure::TooLarge {
@@ -132,9 +132,9 @@ fn free_acknowledged(esp: &mut LockedEsp<'_>, count: u16) {
     }
 }
 
-/// Splits the packets from `from` on so that none exceeds the MSS. Without memory for all of them,
-/// pauses the engine, which asks later for the rest to be split
-/// ([`pause`](esp::Connection::pause)). Ends the connection if there would be too many packets.
+/// Splits the packets from `from` on so that none exceeds the MSS. Without memory for all new
+/// packets, [pauses](esp::Connection::pause) the engine, which later asks for the rest to be split.
+/// Ends the connection if there would be too many packets.
 pub(crate) fn cut(esp: &mut LockedEsp<'_>, from: Seq) {
     let Some((sock, connection)) = parts(esp) else {
         return;
@@ -151,7 +151,7 @@ pub(crate) fn cut(esp: &mut LockedEsp<'_>, from: Seq) {
     }
 }
 
-/// Returns the error of a connection that failed in state `before`, as in TCP.
+/// Returns the error of a connection that failed in state `before`. TCP returns the same errors.
 fn error_for(failure: Failure, before: u8) -> Error {
     match failure {
         Failure::Refused => ECONNREFUSED,
@@ -176,7 +176,7 @@ fn established(esp: &mut LockedEsp<'_>) {
             (connection.queue_entry.statistics()).count(Statistic::EspPassiveOpens);
             listener.data_ready();
         }
-        // The listener has closed, which ends the child soon.
+        // The listener has closed, and is about to end the child.
         None => connection.life.set_parent(parent),
     }
 }
@@ -185,7 +185,7 @@ fn established(esp: &mut LockedEsp<'_>) {
 pub(super) fn fail(esp: &mut LockedEsp<'_>, error: Error) {
     let sock = esp.sock();
     let told = !sock.is_dead();
-    // TCP may still carry the connection: the program must not see ESP's failure.
+    // TCP may still carry the connection, so the program must not see ESP's failure.
     let undecided = esp.state.mapped.is_some() && is_connecting(sock.tcp_state());
     if told && undecided {
         sock.set_own_error(error);
@@ -202,8 +202,8 @@ pub(super) fn fail(esp: &mut LockedEsp<'_>, error: Error) {
     over(esp);
 }
 
-/// Ends the connection as [`fail`] does, with an error that every later call reports. A mapped
-/// connection reports the error once, as in TCP.
+/// Ends the connection like [`fail`], but every later call reports the error. As in TCP, only the
+/// first call on a mapped connection does.
 pub(super) fn fail_for_good(esp: &mut LockedEsp<'_>, error: Error) {
     if esp.state.mapped.is_none() {
         if let Some(connection) = esp.state.connection() {
@@ -213,7 +213,7 @@ pub(super) fn fail_for_good(esp: &mut LockedEsp<'_>, error: Error) {
     fail(esp, error);
 }
 
-/// Ends the connection, with a reset to a peer that knows of it.
+/// Ends the connection. Sends a reset if the peer knows of the connection.
 pub(super) fn abort(esp: &mut LockedEsp<'_>) {
     let reset = esp.state.connection().and_then(|c| c.engine.abort());
     if let Some(header) = reset {
@@ -224,14 +224,15 @@ pub(super) fn abort(esp: &mut LockedEsp<'_>) {
     over(esp);
 }
 
-/// Cleans up after the connection has ended: packets no longer find it. Without other references,
-/// the socket is freed.
+/// Cleans up after the connection has ended. Packets no longer find the connection. The socket is
+/// freed if there are no other references to it.
 pub(super) fn over(esp: &mut LockedEsp<'_>) {
     let sock = esp.sock();
     let mut ends = sock.is_dead();
     if let Some(connection) = esp.state.connection() {
         connection.queue_entry.leave(sock);
-        // An orderly end may leave packets as well, if a reset replaced their acknowledgement.
+        // Even an orderly end may leave packets in the write queue, if a reset replaced their
+        // acknowledgement.
         let unacknowledged = &sock.shared().unacknowledged;
         connection.sending.discard(sock, unacknowledged);
         connection.disarm(sock);

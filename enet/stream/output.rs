@@ -43,9 +43,9 @@ pub(super) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
         if connection.engine.unsent() == 0 {
             send_from(sock, connection, first, now);
         } else {
-            // With bottom halves enabled, each packet of a task would be received before the next
-            // is sent. On a device that takes packets one by one, GRO could not merge them, and
-            // each would cost a softirq.
+            // With bottom halves enabled, the receiver on a device that takes packets one by one
+            // would run after each packet of a task. GRO could then not merge the packets, and each
+            // would cost a softirq.
             softirq::disabled(|_| send_from(sock, connection, first, now));
         }
     }
@@ -56,14 +56,15 @@ pub(super) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
     due
 }
 
-/// Transmits as [`transmit`] does; if a turn is due, the timer of the ACK queue serves it.
+/// Transmits like [`transmit`]. If a turn is due, the timer of the ACK queue serves the queue.
 #[inline]
 pub(super) fn push(esp: &mut LockedEsp<'_>, now: u64) {
     let due = transmit(esp, now);
     serve_by_timer(esp, due, now);
 }
 
-/// Wakes the reader, even below `SO_RCVLOWAT`: no more data comes until the reader makes room.
+/// Wakes the reader, even below `SO_RCVLOWAT`, because no more data come until the reader makes
+/// room.
 #[cold]
 #[inline(never)]
 fn ask_for_room(sock: &Sock<Esp>) {
@@ -78,7 +79,7 @@ fn poll(connection: &mut Connection, now: u64) -> Option<Transmit> {
     let Connection {
         engine, sending, ..
     } = connection;
-    // This check saves the call.
+    // This check avoids the call in the common case.
     if engine.has_nothing_to_send() {
         return None;
     }
@@ -171,7 +172,7 @@ fn data(
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
-/// Sets the attributes that queueing disciplines and devices use.
+/// Sets the attributes of a packet that queueing disciplines and devices use.
 #[inline]
 fn classify(sock: &Sock<Esp>, sending: &Sending, skb: &mut Skb) {
     if sock.owns_frames() || sending.is_stamped() {
@@ -265,10 +266,10 @@ fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result
     whole.then_some(skb).ok_or(ENOBUFS)
 }
 
-/// Builds a SYN or SYN|ACK with this host's options for the device and the parameters `config`. The
-/// others are the ends of a mapped connection, the largest record, and a nonce; `crowded` reports
-/// that many connections send to this host. The SYN of a mapped connection has no records, so the
-/// options fit into [`OPTIONS_MAX`](esp::OPTIONS_MAX), and all are read.
+/// Builds a SYN or SYN|ACK with this host's options: those for `device` and `config`, the ends of a
+/// mapped connection, the largest record, and a nonce. `crowded` reports that many connections send
+/// to this host. A mapped connection has no option for records, so all options fit into
+/// [`OPTIONS_MAX`](esp::OPTIONS_MAX), and the receiver reads them all.
 #[cold]
 fn opening(
     device: &Device,
@@ -301,11 +302,11 @@ fn opening(
         len: len as u16,
         ..header
     };
-    // The checksum of such a packet has no mask.
+    // The checksum of a packet with SYN has no mask.
     packet(device, &header, bytes.get(..len).unwrap_or(&bytes), 0)
 }
 
-/// Sends a packet without payload to the socket's peer, outside the engine's order.
+/// Sends a packet without payload to the socket's peer at once, independent of [`poll`].
 pub(super) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
     let Some((sock, connection)) = parts(esp) else {
         return;
@@ -342,12 +343,12 @@ pub(super) fn send_farewell(
 ) {
     let to = sock.shared().peer().mac;
     if to == from {
-        // The other end is on this device, and ends in the same way.
+        // Both ends are on this device, and the other end notices the change itself.
         return;
     }
     if let Ok(skb) = empty(device, header, mask) {
         events::esp_sent(sock, &skb, 0);
-        // If this packet is lost, the peer times out.
+        // Ignored because the peer times out if this packet is lost.
         let _ = device.send_as(skb, parameters::esp_type(), Some(from), to);
     }
 }
@@ -360,12 +361,13 @@ pub(super) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Opt
         ..NetState::of(device.net()).sysctl.config()
     };
     if let Ok(skb) = opening(device, answer, &config, None, records, None, true) {
-        // If the answer is lost, the client retransmits the SYN.
+        // Ignored because the client retransmits the SYN if the answer is lost.
         let _ = device.send(skb, parameters::esp_type(), to);
     }
 }
 
-/// Answers a packet without a socket. Its checksum has `mask`, and so has the answer's.
+/// Answers a packet that no socket receives. `mask` is the mask of the packet's checksum, and of
+/// the answer's.
 pub(super) fn send_reset(device: &Device, to: Mac, header: &Header, mask: u32) {
     if let Some(reset) = esp::reset_for(header) {
         let peer = Address {
@@ -375,7 +377,7 @@ pub(super) fn send_reset(device: &Device, to: Mac, header: &Header, mask: u32) {
         };
         events::esp_reset_sent(device.net(), &peer, &reset);
         if let Ok(skb) = empty(device, &reset, mask) {
-            // If the reset is lost, the peer's next packet causes another.
+            // Ignored because the peer's next packet causes another reset if this one is lost.
             let _ = device.send(skb, parameters::esp_type(), to);
         }
     }

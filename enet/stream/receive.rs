@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The receiving part of an ESP connection: the memory of packets in the receive queue, and the
-//! conditions that readers and acknowledgements wait for. The queue itself is the kernel's.
+//! conditions that readers and acknowledgements wait for. The receive queue itself belongs to the
+//! kernel's `struct sock`.
 
 use crate::{
     esp::{self, records, Connection},
@@ -9,7 +10,8 @@ use crate::{
 };
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU8, Ordering::Relaxed};
 
-/// Bit of [`Unread`]: an acknowledgement waits for data to carry it, or for the reader to sleep.
+/// Bit of [`Unread`]: an acknowledgement waits for outgoing data that can carry it, or until the
+/// reader sleeps.
 const FALL_ASLEEP: u8 = 1;
 /// Bit of [`Unread`]: an acknowledgement that opens the peer's window is withheld until the reader
 /// makes room.
@@ -23,7 +25,7 @@ const BUFFER_OVERHEAD: u32 = 768;
 #[derive(Default)]
 pub(crate) struct Unread {
     count: AtomicU32,
-    /// The actions of a reader that acknowledgements wait for: [`FALL_ASLEEP`], [`MAKE_ROOM`].
+    /// The reader's actions that acknowledgements wait for: [`FALL_ASLEEP`], [`MAKE_ROOM`].
     awaited: AtomicU8,
     /// Memory of packets kept behind a hole, in bytes.
     behind: AtomicU32,
@@ -77,14 +79,14 @@ impl Unread {
         self.awaited.load(Relaxed) != 0
     }
 
-    /// Returns whether an acknowledgement waits for data, or for the reader to sleep.
+    /// Returns whether an acknowledgement waits for data, or until the reader sleeps.
     #[inline]
     pub(super) fn awaits_sleep(&self) -> bool {
         self.awaited.load(Relaxed) & FALL_ASLEEP != 0
     }
 
-    /// Updates the actions that the engine's acknowledgements wait for. Returns `true` if one
-    /// begins to wait for room.
+    /// Updates the reader's actions that the engine's acknowledgements wait for. Returns `true` if
+    /// an acknowledgement begins to wait for room.
     #[inline]
     pub(super) fn note_awaited(&self, engine: &Connection) -> bool {
         let mut awaited = 0;
@@ -99,9 +101,9 @@ impl Unread {
         new & MAKE_ROOM != 0
     }
 
-    /// Returns whether poll reports the socket readable: there is as much data as `SO_RCVLOWAT`
-    /// requires, or as can come. No more can come if the receive buffer is half full, or if the
-    /// peer has no window until there is room.
+    /// Returns whether poll reports the socket readable: as much data is unread as `SO_RCVLOWAT`
+    /// requires, or no more can come. No more can come if the receive buffer is half full, or if
+    /// the peer has no window until the reader makes room.
     #[inline]
     pub(super) fn is_readable(&self, sock: &RawSock) -> bool {
         let unread = self.count() as usize;
@@ -119,7 +121,7 @@ impl Unread {
 /// reads it while a task owns the socket.
 #[derive(Default)]
 pub(super) struct Promise {
-    /// Number of packets after the last acknowledged number.
+    /// Number of packets that the peer may send after the last acknowledged sequence number.
     granted: AtomicU16,
     /// The most memory that a packet has taken, in bytes.
     packet: AtomicU32,
@@ -132,9 +134,9 @@ impl Promise {
         self.granted.store(packets, Relaxed);
     }
 
-    /// Returns the memory in bytes that packets may always take while a task owns the socket: a
-    /// lower bound of [`backlog_limit`](Self::backlog_limit), which takes longer to compute and is
-    /// rarely needed.
+    /// Returns the memory in bytes that packets may always take while a task owns the socket. It is
+    /// a lower bound of [`backlog_limit`](Self::backlog_limit), whose exact value takes longer to
+    /// compute and is rarely needed.
     #[inline]
     pub(super) fn least_backlog_limit(sock: &RawSock) -> u32 {
         let limit = sock.receive_limit();
@@ -144,10 +146,10 @@ impl Promise {
     /// Returns the memory in bytes that packets may take while a task owns the socket; an arriving
     /// packet takes `packet` bytes.
     ///
-    /// Everything that was granted fits. A packet counts until the whole backlog is processed, even
-    /// once it is in the receive queue: so it counts twice. Until then nothing is read, so the
-    /// queue takes no more than it has room for and has promised. Acknowledgements of this end's
-    /// data come in addition.
+    /// The limit has room for everything that was granted. A packet counts in the backlog until the
+    /// whole backlog is processed, even once it is in the receive queue, so it counts twice.
+    /// Nothing is read until then, so the receive queue takes no more than its room and the granted
+    /// packets. Acknowledgements of this end's data come in addition.
     #[cold]
     #[inline(never)]
     pub(super) fn backlog_limit(&self, sock: &RawSock, packet: u32) -> u32 {
@@ -170,17 +172,18 @@ impl Promise {
 
 /// The receiving part of a connection.
 pub(super) struct Receiving {
-    /// Memory of a full packet in the receive queue, in bytes: the most seen so far.
+    /// Memory of a full packet in the receive queue, in bytes: an estimate, or the most seen so far
+    /// if that is more.
     packet_cost: u32,
     /// The most memory of a received packet, in bytes.
     largest_seen: u32,
-    /// Whether the peer has shut down its sending direction: reading ends there, whatever happens
-    /// later.
+    /// Whether the peer has shut down its sending direction. Calls then read the end of the stream,
+    /// whatever happens to the connection later.
     peer_ended: bool,
 }
 
 impl Receiving {
-    /// Creates the part for packets of at most `mss` bytes of payload.
+    /// Creates the receiving part for packets of at most `mss` bytes of payload.
     pub(super) fn new(mss: u32) -> Self {
         Receiving {
             packet_cost: mss.saturating_add(BUFFER_OVERHEAD),
@@ -194,7 +197,7 @@ impl Receiving {
         self.packet_cost = self.packet_cost.max(mss.saturating_add(BUFFER_OVERHEAD));
     }
 
-    /// Sets the largest payload as [`new`](Self::new) does, before any packet was received.
+    /// Sets the largest payload like [`new`](Self::new), before any packet was received.
     pub(super) fn begin(&mut self, mss: u32) {
         self.packet_cost = mss.saturating_add(BUFFER_OVERHEAD);
     }
@@ -220,8 +223,8 @@ impl Receiving {
         }
     }
 
-    /// Describes a queue of records as [`room`](Self::room) does. An arriving record has room of
-    /// its own if no record can be read, since no reader could make room for it.
+    /// Describes a queue of records like [`room`](Self::room). If no complete record is queued, an
+    /// arriving record has room of its own, since no reader could make room for it.
     #[cold]
     #[inline(never)]
     pub(super) fn room_of_records(

@@ -2,8 +2,9 @@
 
 //! Sending and receiving records on an ESP connection: the calls of `SOCK_SEQPACKET` sockets.
 //!
-//! `unread` counts only the bytes of complete records, so a socket is readable if there is one. A
-//! buffer of the receive queue has bytes of one record, and a flag whether they end it.
+//! `unread` counts only the bytes of complete records, so a socket is readable if there is a
+//! complete record. A buffer of the receive queue has bytes of one record, and a flag that is set
+//! if they end the record.
 
 use super::{
     bytes::{
@@ -48,8 +49,8 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     let mut result = ready_to_send::<true>(call, &mut guard, &mut timeout);
     let mut wish = Wish::default();
     if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
-        // Control messages are checked as in TCP; those other than for timestamps are ignored, as
-        // packets belong to the socket and not to one call.
+        // Control messages are checked as in TCP. Those that are not for timestamps are ignored,
+        // since packets belong to the socket and not to one call.
         result = msg.stamp_wish(call).map(|wanted| wish = wanted);
     }
     if result.is_ok() {
@@ -66,8 +67,9 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
 ///
 /// # Errors
 ///
-/// `EINVAL` for an empty record, since a packet without payload takes no number; `EMSGSIZE` if it
-/// is longer than the send buffer can grow to, or than the peer accepts.
+/// `EINVAL` for an empty record, since a packet without payload takes no sequence number.
+/// `EMSGSIZE` if the record is longer than the send buffer can grow to, or longer than the peer
+/// accepts.
 fn packets_of(esp: &mut LockedEsp<'_>, len: usize) -> Result<u16> {
     let (sock, connection) = parts(esp).ok_or(EPIPE)?;
     let record = u32::try_from(len).map_err(|_| EMSGSIZE)?;
@@ -98,7 +100,7 @@ fn queue(
     loop {
         guard.flush_backlog();
         let mut esp = guard.locked();
-        // A reset or another event may have come with the backlog.
+        // The backlog may have contained a reset, or another event that ends the call.
         sendable(&mut esp)?;
         let packets = packets_of(&mut esp, len)?;
         let takes = |esp: &mut LockedEsp<'_>| {
@@ -127,7 +129,7 @@ fn queue(
     Ok(())
 }
 
-/// Serves `recvmsg`: returns one record, or as much of it as fits; the rest is discarded.
+/// Serves `recvmsg`: returns one record, or as much of the record as fits, and discards the rest.
 pub(super) fn receive(
     call: &Call<'_, Esp>,
     msg: &mut Message<'_>,
@@ -218,7 +220,7 @@ fn take(guard: &mut Guard<'_, Esp>) {
     }
 }
 
-/// Returns the number of bytes of the next record, 0 if there is none: `SIOCINQ`.
+/// Serves `SIOCINQ`: returns the number of bytes of the next record, 0 if there is none.
 pub(super) fn next_len(sock: &Sock<Esp>) -> u32 {
     let mut guard = sock.lock();
     if sock.shared().unread.count() == 0 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Runs of ESP packets in a buffer: segmented for devices that take single packets, and merged on
-//! reception.
+//! Runs of ESP packets in one buffer. A run is segmented for devices that take single packets;
+//! received packets are merged into runs.
 
 use crate::{
     esp::{Header, HEADER_LEN},
@@ -46,7 +46,7 @@ impl Packets for Runs {
         let next = Header::parse(header)?;
         let all = first.joined(held.count, held.size, &next, len)?;
         write(&all, whole);
-        // A run ends with its transmission, or with a packet that is not full.
+        // A run ends with the last packet of a transmission, or with a packet that is not full.
         let may = all.begins_run(all.len.into()) && next.len == held.size;
         Some(if may { More::May } else { More::MayNot })
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An ESP socket's data: the part accessed without its lock, and its role: idle, listener or
-//! connection.
+//! An ESP socket's data: the part that is accessed without the socket lock, and the role of the
+//! socket (idle, listener or connection).
 
 use super::{
     accept::SharedQueue,
@@ -36,7 +36,7 @@ pub(super) type LockedEsp<'a> = Locked<'a, Esp>;
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) binding: Binding,
-    /// For a listening companion: TCP's listener in front of it.
+    /// For a listening companion: the TCP listener that it belongs to.
     pub(crate) front: Option<FrontListener>,
     peer: Peer,
     pub(crate) unread: Unread,
@@ -66,7 +66,8 @@ impl FrontListener {
     }
 }
 
-/// An event during the ownership of a task, which handles it when it releases the socket.
+/// An event that occurs while a task owns the socket. The task handles the event when it releases
+/// the socket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Deferred {
@@ -77,7 +78,7 @@ pub(super) enum Deferred {
 }
 
 impl Shared {
-    /// Creates the part of a companion that listens for `front`.
+    /// Creates the unlocked part of a companion that listens for `front`.
     pub(crate) fn of_companion(front: FrontListener) -> Self {
         Shared {
             binding: Binding::fixed(front.own.port, INTERFACE_ANY),
@@ -86,7 +87,7 @@ impl Shared {
         }
     }
 
-    /// Creates the part of a child.
+    /// Creates the unlocked part of a listener's child.
     pub(super) fn of_child(local_port: u16, peer: &Address) -> Self {
         let shared = Shared {
             binding: Binding::fixed(local_port, peer.ifindex),
@@ -165,11 +166,11 @@ pub(crate) struct Connection {
     pub(super) receiving: Receiving,
     pub(super) queue_entry: QueueEntry<Esp>,
     pub(super) life: Life<Esp>,
-    /// The ends of the TCP connection that this one stands for, as stated in the SYN.
+    /// The ends of the TCP connection that this connection stands for, as stated in the SYN.
     pub(super) mapped: Option<esp::Mapped>,
     /// The local Ethernet address, as known to the peer.
     pub(super) local: Mac,
-    /// The time for which the socket's timer is armed; `u64::MAX` if it is not armed.
+    /// The time at which the socket's timer expires; `u64::MAX` if the timer is not armed.
     armed: u64,
 }
 
@@ -207,8 +208,8 @@ impl Connection {
         }
     }
 
-    /// For a packet that is sent from outside the write queue: returns its header, marked as having
-    /// a checksum if the connection uses checksums, and the checksum's mask.
+    /// Returns `header` for a packet that is not in the write queue, and the mask of its checksum.
+    /// If the connection uses checksums, the header is marked accordingly.
     #[inline]
     pub(super) fn sums(&self, header: esp::Header) -> (esp::Header, u32) {
         let with_checksum = self.sending.has_checksum();
@@ -232,8 +233,8 @@ impl Connection {
         self.engine.mask(header)
     }
 
-    /// Arms the socket's timer if the engine needs it earlier than it is armed. Timers are not
-    /// pushed back, which costs more than an early expiry: early expiry is a no-op.
+    /// Arms the socket's timer if the engine needs it to expire earlier. A timer is not pushed
+    /// back, because that costs more than an early expiry, which is a no-op.
     #[inline]
     pub(super) fn arm(&mut self, sock: &Sock<Esp>, now: u64) {
         if self.armed <= self.engine.earliest_new_deadline(now) && !self.sending.is_corked() {
@@ -288,8 +289,9 @@ impl Chosen {
         self.checksum.unwrap_or_else(|| settings.checksum_at(speed))
     }
 
-    /// Returns whether a listener's connection has checksums if the peer does not ask for them; the
-    /// peer's device is as fast.
+    /// Returns whether a listener's connection has checksums if the peer does not ask for them. The
+    /// link speed decides nothing here: the peer's device is as fast, and the peer has decided by
+    /// it.
     pub(super) fn sums(&self, settings: &Settings) -> bool {
         self.sums_at(settings, 0)
     }
@@ -301,7 +303,7 @@ pub(crate) struct State {
     pub(super) chosen: Chosen,
     /// The ends of the TCP connection that the socket's connection stands for.
     pub(crate) mapped: Option<esp::Mapped>,
-    /// Number of calls that sleep for data of any connection.
+    /// Number of calls on the socket that sleep until data arrive, on whichever connection.
     readers: u32,
 }
 
@@ -360,7 +362,7 @@ pub(crate) fn parts<'a, 'b>(
     Some((sock, esp.state.connection()?))
 }
 
-/// Lets the timer of the socket's ACK queue serve it, if a turn is due.
+/// Lets the timer of the socket's ACK queue serve the queue, if a turn is due.
 #[inline]
 pub(super) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
     if due.is_now() {
@@ -370,12 +372,12 @@ pub(super) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
     }
 }
 
-/// Returns the interface that a socket is tied to, 0 if to none. A connection is tied to the
-/// interface of its packets. If a listener is bound to a VRF, so are its children, and their device
-/// is in it.
+/// Returns the interface that a socket is tied to, or 0 if it is tied to none. A connection is tied
+/// to the interface of its packets. The children of a listener that is bound to a VRF are bound to
+/// it, too, and use a device in the VRF.
 pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
     let shared = sock.shared();
-    // A companion may use any device, which may be removed: it waits, as TCP's listener does.
+    // Like TCP's listener, a companion is tied to no device: it waits on if one is removed.
     if shared.front.is_some() {
         return INTERFACE_ANY;
     }

@@ -45,7 +45,8 @@ use crate::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// The number of times that the SYN of a mapped connection is sent: an attempt ends after 0.6 s.
+/// Number of times that the SYN of a mapped connection is sent. With 2, an attempt to connect ends
+/// after 0.6 s.
 const MAPPED_SYN_TRIES: u8 = 2;
 
 static VTABLE: Vtable<Esp> = Vtable::new(b"ESP");
@@ -78,7 +79,7 @@ impl Protocol for Esp {
         }
         connection.queue_entry.refresh(engine);
         if engine.unacked() == 0 {
-            // An idle connection frees memory that it may not need for long.
+            // An idle connection frees its spare memory, which it may not need soon.
             connection.sending.free_spares();
         }
         let heard = connection.queue_entry.last_arrival();
@@ -130,7 +131,8 @@ pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
     Ok(())
 }
 
-/// Ends all connections of a namespace that only wait for their peer, at module exit.
+/// Ends all connections of a namespace at module exit. The remaining connections only wait for
+/// their peers.
 pub(crate) fn end_all(net_state: &NetState) {
     // Repeats until the walk finds none: connections may be added while others end.
     while net_state.esp_connections.for_each_held(
@@ -158,8 +160,8 @@ impl Esp {
         )
     }
 
-    /// Asks the device of a connection to `address` for its link's speed, if that decides whether
-    /// the connection has checksums. This must happen before the socket is locked.
+    /// Asks the device of a connection to `address` for the speed of its link, if the speed decides
+    /// whether the connection has checksums. Called before the socket is locked.
     fn ask_speed(sock: &Sock<Esp>, address: &[u8]) {
         let net_state = NetState::of(sock.net());
         if !net_state.sysctl.checksum_by_speed() || sock.tcp_state() != TcpState::Close as u8 {
@@ -179,8 +181,9 @@ impl Esp {
         let mut peer = Address::parse(address)?;
         let shared = sock.shared();
         peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
-        // A removed device is unlisted, then waits for readers, then searches its connections: a
-        // section that finds the device cannot have its connection missed.
+        // The removal of a device unlists it, then waits for readers, then searches for its
+        // connections. So the search does not miss a connection that is listed in a read section
+        // that finds the device.
         let section = rcu::Read::enter();
         let device = Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?;
         usable(device)?;
@@ -225,7 +228,7 @@ impl Esp {
         let now = timer::now();
         engine.use_nonce(random::u32());
         engine.connect(Seq(random::u16()), now);
-        // The device is examined once the connection is informed of changes.
+        // The device's properties are read only now, when the connection is informed of changes.
         let mut connection = Connection::new(sock, engine, device, queue);
         connection.mapped = mapped;
         esp.state.role = Role::Connection(connection);
@@ -273,8 +276,8 @@ impl Esp {
         }
     }
 
-    /// Ends whatever the socket does, with a reset if there is a connection, and returns it to its
-    /// initial state, except for its options, and for a port that `bind` named.
+    /// Returns the socket to its initial state, except for its options and for a port that `bind`
+    /// named. A listener stops listening. A connection ends with a reset.
     fn disconnect(guard: &mut Guard<'_, Self>) {
         Self::stop_listening(guard);
         let mut esp = guard.locked();
@@ -302,7 +305,7 @@ impl Esp {
     /// Waits until the peer has acknowledged everything, as `SO_LINGER` asks.
     fn linger(call: &Call<'_, Self>, guard: &mut Guard<'_, Self>) {
         if let Some(mut timeout) = call.linger().filter(|_| !task_is_exiting()) {
-            // After the timeout, the connection continues in the background.
+            // Ignored because the connection continues in the background after the timeout.
             let _ = guard.wait(call, &mut timeout, Waiter::Shared, |esp| {
                 let ending = [TcpState::FinWait1, TcpState::Closing, TcpState::LastAck];
                 !ending.map(|s| s as u8).contains(&esp.sock().tcp_state())
@@ -315,7 +318,8 @@ fn is_connected(state: u8) -> bool {
     state != TcpState::Close as u8 && state != TcpState::Listen as u8 && !is_connecting(state)
 }
 
-/// Listens as the companion of a TCP socket, for which the caller created the socket of `call`.
+/// Makes the socket of `call` listen as the companion of a TCP socket. The caller created it as
+/// such.
 pub(crate) fn listen_as_companion(call: &Call<'_, Esp>, backlog: u32) -> Result {
     let front = call.sock().shared().front.as_ref().ok_or(EINVAL)?;
     start_listening(call, backlog, |sock| {
@@ -325,12 +329,12 @@ pub(crate) fn listen_as_companion(call: &Call<'_, Esp>, backlog: u32) -> Result 
     })
 }
 
-/// Makes the socket a listener: `list` sets its state, and puts it where packets find it. If the
-/// socket is a listener already, only changes the backlog.
+/// Makes the socket a listener. `list` sets the socket's state, and adds the socket to a table in
+/// which packets find it. If the socket is a listener already, only the backlog is changed.
 ///
 /// # Errors
 ///
-/// `EINVAL` if the socket has a connection, `ENOMEM`, and those of `list`.
+/// `EINVAL` if the socket has a connection, `ENOMEM`, and the errors of `list`.
 fn start_listening(
     call: &Call<'_, Esp>,
     backlog: u32,
@@ -360,7 +364,7 @@ fn start_listening(
     Ok(())
 }
 
-/// Ends [`listen_as_companion`].
+/// Reverses [`listen_as_companion`].
 pub(crate) fn stop_as_companion(sock: &Sock<Esp>) {
     let mut guard = sock.lock();
     Esp::stop_listening(&mut guard);
@@ -390,8 +394,8 @@ impl Operations for Esp {
         Self::stop_listening(&mut guard);
         let mut esp = guard.locked();
         esp.add_shutdown(uapi::SHUTDOWN_MASK);
-        // If unread bytes are discarded, or the program asked for a hard close, the peer must learn
-        // that not everything was received (RFC 2525, section 2.17, for TCP).
+        // If unread bytes are discarded, or the program asked for a hard close, a reset tells the
+        // peer that not everything was received (RFC 2525, section 2.17, for TCP).
         let hard = !esp.receive_queue().is_empty() || sock.linger() == Some(0);
         let state = sock.tcp_state();
         if hard || is_connecting(state) {
@@ -509,7 +513,8 @@ impl Operations for Esp {
     fn name(sock: &Sock<Self>, end: End) -> Result<[u8; ADDRESS_LEN]> {
         if end != End::Own {
             let peer = sock.shared().peer();
-            // A peer that has gone before `accept` is still named, also by `SO_PEERNAME`.
+            // If the peer has closed the connection before `accept`, `accept` and `SO_PEERNAME`
+            // still return its address.
             let missing = match end {
                 End::Accepted => peer == Address::default(),
                 _ => !is_connected(sock.tcp_state()),
@@ -557,7 +562,7 @@ impl Operations for Esp {
                 ready |= WRITABLE;
             } else {
                 call.want_write_space();
-                // Room may have appeared between the test and the request.
+                // Room may have appeared between the test and `want_write_space`.
                 if writable(sock) {
                     ready |= WRITABLE;
                 }
@@ -568,7 +573,7 @@ impl Operations for Esp {
 
     fn ioctl(sock: &Sock<Self>, command: u32) -> Result<u32> {
         match command {
-            // There is no urgent data, so there is no mark either.
+            // There is no urgent data, so there is no mark of it either.
             uapi::SIOCATMARK => return Ok(0),
             uapi::SIOCINQ | uapi::SIOCOUTQ | uapi::SIOCOUTQNSD => {}
             _ => return Err(ENOIOCTLCMD),
@@ -618,7 +623,7 @@ impl Operations for Esp {
         let ends = is_connecting(state)
             || state == TcpState::Listen as u8 && halves & uapi::RCV_SHUTDOWN != 0;
         if ends {
-            // Wakes calls that sleep in `accept` or `connect`.
+            // This also wakes calls that sleep in `accept` or `connect`.
             Self::disconnect(&mut guard);
             call.set_state(SocketState::Unconnected);
         } else if state != TcpState::Listen as u8 {
@@ -635,7 +640,7 @@ impl Operations for Esp {
         }
         sock.state_change();
         if state == TcpState::Close as u8 {
-            // Sleeping calls are still woken.
+            // The error comes after `state_change`, so that sleeping calls are still woken.
             return Err(ENOTCONN);
         }
         Ok(())
@@ -646,7 +651,7 @@ impl Operations for Esp {
         if sock.shared().unread.is_readable(sock) {
             sock.data_ready();
         } else {
-            // A call that sleeps for a single byte reads the mark again.
+            // Wakes a call that sleeps for a single byte, so that it reads the new mark.
             sock.state_change();
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     skb_cb::Unread,
 };
 
-/// Serves `splice` from a stream, as TCP does: moves up to `len` queued bytes; blocks if there are
+/// Serves `splice` from a stream like TCP: moves up to `len` queued bytes, and blocks if there are
 /// none.
 pub(super) fn splice(
     call: &Call<'_, Esp>,
@@ -70,7 +70,7 @@ pub(super) fn splice(
     result.map(|()| 0)
 }
 
-/// Moves as many queued bytes into the pipe as it takes, and returns their number.
+/// Moves up to `len` queued bytes into the pipe, as many as it takes, and returns their number.
 fn take(guard: &mut Guard<'_, Esp>, pipe: &mut Pipe<'_>, len: usize) -> Result<usize> {
     let sock = guard.sock();
     let mut taken = 0_usize;

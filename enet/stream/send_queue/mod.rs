@@ -3,12 +3,13 @@
 //! The sending part of an ESP connection: the write queue, which keeps every packet until it is
 //! acknowledged, and the memory for new packets.
 //!
-//! A buffer of the queue is one of two kinds. A message of one packet is a buffer of its own, whose
-//! clone is sent with a header in front. A longer message goes to a *store*, which has many packets
-//! in pages. If all packets of a store are sent at once, a clone is sent. Any other transmission,
-//! of one packet or of a run of packets, is a view of its pages. All packets of a store except the
-//! last have the same size. Only its first packet can have TXS and only its last TXF, as nothing is
-//! appended to a store whose last packet was sent.
+//! A buffer of the queue is one of two kinds. A message of one packet has a buffer of its own; a
+//! clone of it is sent with a header in front. A longer message goes to a *store*, a buffer that
+//! has many packets in pages. If all packets of a store are sent at once, a clone of the store is
+//! sent. Any other transmission, of one packet or of a run of packets, is a view of the store's
+//! pages. All packets of a store except the last have the same size. Only the first packet of a
+//! store can have `TXS` and only the last can have `TXF`, because nothing is appended to a store
+//! whose last packet was sent.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -37,21 +38,22 @@ pub(super) use records::takes_record;
 /// The longest time for which `MSG_MORE` holds the last packet back, in nanoseconds, as in TCP.
 const CORK_NANOS: u64 = 200_000_000;
 
-/// Maximum number of acknowledged packets kept for reuse: more than an acknowledgement frees.
+/// Maximum number of acknowledged packets kept for reuse. A single acknowledgement frees fewer.
 const MOST_SPARES: u16 = 32;
 
 /// Maximum number of packets in a write queue, as in the engine's `can_enqueue`.
 const MOST_QUEUED: u16 = 0x7ffd;
 
-/// Headroom from which a device is assumed to add headers of a tunnel: at least Ethernet and IP,
-/// besides ours. On the same machine, the kernel passes a tunnel's frames to its receiver in two
-/// ways, one for clones and one for other buffers, and frames of one overtake those of the other.
+/// A device that needs this much headroom is assumed to be a tunnel, which adds at least Ethernet
+/// and IP headers to ours. Packets for a tunnel are not sent as clones: on the same machine, the
+/// kernel passes clones and other buffers to the tunnel's receiver in two different ways, and the
+/// frames of one way overtake those of the other.
 const TUNNEL_HEADROOM: usize = 64;
 
 /// Maximum payload bytes of packets in one buffer. With all headers, including those of a tunnel
-/// with options and tags, they stay below 65,536 bytes, the limit of devices (`gso_ipv4_max_size`)
-/// and of an outer IP header's length. A store has no more, unless a single packet has, so it can
-/// be sent whole.
+/// with options and tags, the packets stay below 65,536 bytes, the limit of devices
+/// (`gso_ipv4_max_size`) and of the length in an outer IP header. A store has at most this many
+/// bytes, unless a single packet has more, so a store can be sent whole.
 const MOST_IN_RUN: usize = 65_536 - 128;
 
 /// Payload bytes that the peer has not acknowledged. Written by the lock holder, read in any
@@ -79,8 +81,8 @@ impl Unacknowledged {
     }
 }
 
-/// Returns whether poll reports the socket writable: a third of the send buffer is free, as for the
-/// kernel's other streams.
+/// Returns whether poll reports the socket writable: as for the kernel's other streams, a third of
+/// the send buffer is free.
 #[inline]
 pub(super) fn writable(sock: &RawSock) -> bool {
     let queued = sock.write_queued().load(Relaxed);
@@ -147,7 +149,7 @@ pub(crate) struct Sending {
     queue: SeqQueue<TxCb>,
     /// Acknowledged packets for reuse.
     skb_pool: SkbPool,
-    /// Pages for reuse, of acknowledged packets and of others.
+    /// Pages of stores, which are reused once no packet refers to them.
     pages: PageRing,
     /// The time at which the packet that `MSG_MORE` holds back is sent anyway; `u64::MAX` if no
     /// packet is held back.
@@ -161,19 +163,19 @@ pub(crate) struct Sending {
     peer_payload: u32,
     /// Whether each packet has a checksum.
     with_checksum: bool,
-    /// Whether some packets have, or had, timestamps requested.
+    /// Whether a timestamp was ever requested for a packet.
     stamped: bool,
     /// Headroom, in bytes, that the device needed when a packet was last sent.
     headroom: usize,
     /// Number of packets that the device accepted at once when a packet was last sent.
     most_packets: u16,
     /// The processor that packets name as the sender's. It changes only while nothing is
-    /// unacknowledged, since transmit queues overtake each other.
+    /// unacknowledged, since packets in another transmit queue could overtake those in flight.
     processor: Processor,
 }
 
 impl Sending {
-    /// Creates the part for packets sent through `device`.
+    /// Creates the sending part for packets sent through `device`.
     pub(super) fn new(device: &Device) -> Self {
         Sending {
             queue: SeqQueue::new(),
@@ -234,8 +236,8 @@ impl Sending {
         }
     }
 
-    /// Returns whether packets have timestamps requested. All are then owned by the socket, so that
-    /// those without requests do not overtake the others.
+    /// Returns whether a timestamp was ever requested for a packet. The socket then owns all
+    /// packets, so that those without a request do not overtake those with one.
     #[inline]
     pub(super) fn is_stamped(&self) -> bool {
         self.stamped
@@ -263,7 +265,7 @@ impl Sending {
         self.corked_until
     }
 
-    /// Releases the packet that `MSG_MORE` held back, for the next transmission.
+    /// Releases the packet that `MSG_MORE` holds back, so that the next transmission sends it.
     #[inline]
     pub(super) fn uncork(&mut self, engine: &mut Connection) {
         self.corked_until = u64::MAX;
@@ -271,7 +273,7 @@ impl Sending {
     }
 
     /// Ends a send call: holds the last packet back if `more` was announced, or releases it. A full
-    /// packet is sent, as holding it back gains nothing.
+    /// packet is always released, since holding it back gains nothing.
     #[inline]
     pub(super) fn cork(&mut self, engine: &mut Connection, more: bool, now: impl FnOnce() -> u64) {
         if !more || self.queue.last().is_none_or(is_whole) {
@@ -329,8 +331,8 @@ impl Sending {
         Ok(taken)
     }
 
-    /// Appends to the last packet if that was never sent and has room (S5). Returns the bytes
-    /// taken.
+    /// Appends to the last packet if that packet was never sent and has room (S5). Returns the
+    /// number of bytes taken.
     #[inline]
     fn extend_last(
         &mut self,
@@ -349,8 +351,8 @@ impl Sending {
         if is_store(last) {
             return fill(sock, &mut self.pages, last, engine, msg, rest);
         }
-        // A packet that was split may share its bytes with one that was sent before. Bytes that
-        // stay in place begin a store.
+        // A packet that was split may share its bytes with a clone that was sent before. Bytes that
+        // stay in place go to a new store.
         if last.is_cloned() || msg.is_in_place() {
             return Ok(0);
         }
@@ -362,9 +364,9 @@ impl Sending {
         Ok(take)
     }
 
-    /// Appends the whole message to the last packet, which may be appended to: see
-    /// [`Connection::last_takes_more`]. Returns `false` if its buffer has no room, or the message
-    /// cannot be read.
+    /// Appends the whole message to the last packet. The caller has checked
+    /// [`Connection::last_takes_more`]. Returns `false` if the packet's buffer has no room, or if
+    /// the message cannot be read.
     #[inline(always)]
     pub(super) fn join_last(
         &mut self,
@@ -386,7 +388,7 @@ impl Sending {
         true
     }
 
-    /// Queues a new store. Returns the bytes taken, 0 if the socket cannot have one.
+    /// Queues a new store. Returns the number of bytes taken; 0 if the socket cannot have stores.
     #[inline(never)]
     fn append_store(
         &mut self,
@@ -408,7 +410,7 @@ impl Sending {
         taken
     }
 
-    /// Queues a new packet. Returns the bytes taken.
+    /// Queues a new packet. Returns the number of bytes taken.
     #[inline]
     fn append(
         &mut self,
@@ -456,8 +458,8 @@ impl Sending {
     }
 
     /// Returns the `count` packets that `header` names, of a [run](esp::WriteQueue::run), for
-    /// transmission. The write queue keeps their payload and their flags. `mask` is that of each
-    /// checksum, if they have checksums.
+    /// transmission. The write queue keeps their payload and their flags. `mask` is the mask of
+    /// each packet's checksum, if packets have checksums.
     ///
     /// # Errors
     ///
@@ -481,9 +483,10 @@ impl Sending {
             flags: header.flags,
             ..note
         });
-        // While a device, or a receiver on this host, still holds an earlier transmission, the
-        // kernel copies the clone's data.
-        // Most packets have neither checksum nor timestamp: one branch decides that.
+        // If a device, or a receiver on this host, still holds an earlier transmission, the kernel
+        // copies the data for this clone.
+        //
+        // One branch tells that a packet has neither checksum nor timestamp, as most packets do.
         #[allow(clippy::needless_bitwise_bool)]
         let is_plain = clones & !self.with_checksum & !self.stamped;
         if is_plain {
@@ -514,9 +517,9 @@ impl Sending {
         Ok(skb)
     }
 
-    /// Returns as [`packets`](Self::packets) one packet outside of stores, in memory of its own: a
-    /// tunnel's headers do not fit in front of it, or an earlier clone still has its checksum
-    /// behind it.
+    /// Like [`packets`](Self::packets), but returns one packet outside of stores as a copy: a
+    /// tunnel's headers do not fit in front of the queued packet, or an earlier clone still has its
+    /// checksum behind that packet.
     #[cold]
     #[inline(never)]
     fn copy(&mut self, header: Header, mask: u32) -> Result<Skb> {
@@ -530,11 +533,12 @@ impl Sending {
         whole.then_some(copy).ok_or(ENOBUFS)
     }
 
-    /// Returns as [`packets`](Self::packets) some packets of stores.
+    /// Like [`packets`](Self::packets), but returns packets of stores as a view of the stores'
+    /// pages.
     #[inline(never)]
     fn view(&mut self, mut header: Header, count: u16, mask: u32) -> Result<Skb> {
-        // This precedes anything that can fail: packets that are not sent are retransmitted with
-        // the same flags.
+        // The flags are stored before anything can fail because packets that are not sent are
+        // retransmitted with the same flags.
         self.keep(header.seq, flags::TXS, header.flags);
         let last = header.seq.add(count.saturating_sub(1));
         self.keep(last, flags::TXF, header.flags);
@@ -566,7 +570,7 @@ impl Sending {
             cursor.advance();
         }
         header.len = view.len() as u16;
-        // The checksums of several packets are computed when they are segmented.
+        // The checksums of several packets are computed when the buffer is segmented.
         let told = count == 1 || view.set_packets(size, count);
         if self.with_checksum && count > 1 {
             view.set_mask_of_run(mask);
@@ -577,8 +581,8 @@ impl Sending {
         whole.then_some(view).ok_or(ENOBUFS)
     }
 
-    /// Stores with which `flag` of `flags`, TXS or TXF, the packet `seq` is sent, if its buffer
-    /// stores that: see [`flags_in`].
+    /// Stores whether the packet `seq` is sent with `flag`, which is `TXS` or `TXF` and may be set
+    /// in `flags`. Does nothing if the buffer has no `flag` of this packet: see [`flags_in`].
     #[inline]
     fn keep(&mut self, seq: Seq, flag: u8, flags: u8) {
         let Some(buffer) = self.queue.seek(seq.0) else {
@@ -606,8 +610,8 @@ impl Sending {
         engine: &Connection,
         count: u16,
     ) {
-        // The limit is the number of packets left, or one, so that an idle sender keeps little
-        // memory.
+        // The pool keeps at most as many packets as are still unacknowledged, or one, so that an
+        // idle sender holds little memory.
         let most = engine.unacked().clamp(1, MOST_SPARES);
         self.skb_pool.limit(most);
         let mut count = count;
@@ -685,7 +689,7 @@ impl esp::WriteQueue for Sending {
         let most = MOST_IN_RUN.checked_div(note.size.into()).unwrap_or(1);
         let mut most = u16::try_from(most).unwrap_or(u16::MAX).min(most_packets);
         if self.with_checksum {
-            // The packets of a run share a mask, which changes where the numbers wrap.
+            // The packets of a run share a mask, which changes where the sequence numbers wrap.
             most = most.min(seq.before_wrap());
         }
         let index = Seq(note.seq).distance(seq);
@@ -693,7 +697,7 @@ impl esp::WriteQueue for Sending {
         if run >= most {
             return most.max(1);
         }
-        // A timestamp belongs to a run's last packet.
+        // Only the last packet of a run can have a timestamp.
         let stamped = self.stamped;
         let goes_on = |buffer: &Buffer| {
             is_whole(buffer)
@@ -703,8 +707,8 @@ impl esp::WriteQueue for Sending {
         let mut fragments = first.fragments_in(note.offset(index), usize::MAX);
         let mut whole = goes_on(first);
         let notice = first.notice_id();
-        // A run continues in the next store if that has packets of the same size and transmission,
-        // whose pages have the same completion.
+        // A run continues in the next store if that store has packets of the same size and
+        // transmission, and its pages have the same completion notice.
         while run < most && whole {
             cursor.advance();
             let Some(next) = cursor.current().filter(|next| is_store(next)) else {
@@ -725,7 +729,8 @@ impl esp::WriteQueue for Sending {
 }
 
 /// Fills a store with at most `rest` bytes of the message, as many as the store, the send buffer
-/// and the numbers permit, and tells the engine of the packets. Returns the number of bytes taken.
+/// and the free sequence numbers permit. Reports the packets to the engine. Returns the number of
+/// bytes taken.
 #[inline(never)]
 fn fill(
     sock: &Sock<impl Protocol>,
@@ -739,7 +744,7 @@ fn fill(
     let size: usize = note.size.into();
     let packets = |n: usize| n.saturating_mul(size);
     let there = unacknowledged_in(store);
-    // The packets are full, except for the message's last one: a run can then continue in the next
+    // All packets but the message's last one are full, so that a run can continue in the next
     // store.
     let capacity = packets((MOST_IN_RUN / size.max(1)).max(1)).saturating_sub(store.len());
     let numbers = packets(usize::from(note.count).saturating_add(engine.free_numbers().into()));
@@ -759,7 +764,7 @@ fn fill(
     Ok(taken)
 }
 
-/// Returns TXS and TXF as stored for the packet `seq` of a buffer.
+/// Returns `TXS` and `TXF` as stored for the packet `seq` of a buffer.
 #[inline]
 fn flags_in(note: &TxCb, seq: Seq) -> u8 {
     let index = Seq(note.seq).distance(seq);
@@ -773,7 +778,7 @@ fn flags_in(note: &TxCb, seq: Seq) -> u8 {
     note.flags & mask
 }
 
-/// Returns whether all packets of a buffer are full, so that a run can continue after it.
+/// Returns whether all packets of a buffer are full, so that a run can continue in the next buffer.
 #[inline]
 fn is_whole(buffer: &Buffer) -> bool {
     let note: TxCb = buffer.note();

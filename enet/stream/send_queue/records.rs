@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records in the write queue: each begins and ends with a buffer, and the buffers store these
-//! bounds before they are sent.
+//! Records in the write queue. Each record begins with the start of a buffer and ends with the end
+//! of a buffer. The buffers store these bounds before they are sent.
 
 use super::{discharge, packets_in, Sending, MOST_IN_RUN, MOST_QUEUED};
 use crate::net::errno::prelude::*;
@@ -22,13 +22,13 @@ use core::sync::atomic::Ordering::Relaxed;
 pub(super) const BOUNDS: u8 = flags::TXS | flags::TXF;
 
 impl Sending {
-    /// Returns the number of packets of a record of `len` bytes; `None` if the numbers cannot
-    /// distinguish so many.
+    /// Returns the number of packets of a record of `len` bytes; `None` if there are too few
+    /// sequence numbers for them.
     pub(in crate::stream) fn packets_of(&self, len: usize) -> Option<u16> {
         Some(packets_in(len, self.mss as usize)).filter(|&packets| packets <= MOST_QUEUED)
     }
 
-    /// Queues a record of `len` bytes, or nothing of it.
+    /// Queues a record of `len` bytes. On an error, queues nothing.
     ///
     /// # Errors
     ///
@@ -96,7 +96,8 @@ impl Sending {
             bounds = 0;
             packets = packets.saturating_add(count);
         }
-        // A store that could not take all of its last packet has split it in two.
+        // The record may have more packets than expected: a store that could not take all of a
+        // packet leaves the rest for another packet.
         if packets > engine.free_numbers() {
             return Err(ENOBUFS);
         }
@@ -140,8 +141,8 @@ impl Sending {
     }
 }
 
-/// Moves the bounds when a packet is split and `part` follows the rest: the part that is split off
-/// first has the record's end.
+/// Moves the bounds of a record when `part` is split off from the end of `packet`. The first part
+/// that is split off takes over the record's end.
 pub(super) fn hand_on_bounds(packet: &mut Buffer, part: &mut Buffer, is_first: bool) {
     let note: TxCb = packet.note();
     let end = if is_first { flags::TXF } else { 0 };
@@ -155,8 +156,8 @@ pub(super) fn hand_on_bounds(packet: &mut Buffer, part: &mut Buffer, is_first: b
     });
 }
 
-/// Returns whether the send buffer and the numbers permit a record of `packets` packets. As for
-/// datagrams, a send buffer with any room takes a whole record.
+/// Returns whether the send buffer and the free sequence numbers permit a record of `packets`
+/// packets. As for datagrams, a send buffer with any room takes a whole record.
 pub(in crate::stream) fn takes_record(sock: &RawSock, engine: &Connection, packets: u16) -> bool {
     sock.write_queued().load(Relaxed) < sock.send_limit() && engine.free_numbers() >= packets
 }

@@ -21,15 +21,15 @@ impl Sending {
         self.fit()
     }
 
-    /// Fits later packets to a peer that accepts at most `payload` bytes per packet, as
-    /// [`Self::resize`] does.
+    /// Fits later packets to a peer that accepts at most `payload` bytes per packet. Returns the
+    /// same as [`Self::resize`].
     pub(in crate::stream) fn limit(&mut self, payload: u16) -> Option<Seq> {
         self.peer_payload = payload.into();
         self.fit()
     }
 
-    /// Gives each later packet a checksum, which takes a part of its room. Returns as
-    /// [`Self::resize`] does.
+    /// Gives each later packet a checksum, which takes a part of the packet's room. Returns the
+    /// same as [`Self::resize`].
     pub(in crate::stream) fn sum(&mut self) -> Option<Seq> {
         self.with_checksum = true;
         self.fit()
@@ -51,9 +51,8 @@ impl Sending {
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` without memory for all of it: some packets keep their size. `EMSGSIZE` if there
-    /// would be more packets than the numbers can distinguish; then nothing is reported to
-    /// the engine.
+    /// `ENOBUFS` without memory for all new packets: some packets keep their size. `EMSGSIZE` if
+    /// there would be more packets than sequence numbers: nothing is reported to the engine.
     pub(in crate::stream) fn cut(
         &mut self,
         sock: &RawSock,
@@ -65,7 +64,7 @@ impl Sending {
         if divided == Err(EMSGSIZE) {
             return divided;
         }
-        // A record keeps its bounds.
+        // Records keep their bounds (`TXS` and `TXF`).
         let kept = if engine.has_records() {
             records::BOUNDS
         } else {
@@ -76,8 +75,9 @@ impl Sending {
         divided
     }
 
-    /// Splits every oversized packet from `from` on, each from its end: the queue holds the whole
-    /// stream at every moment. `before` packets precede these. The new packets have no numbers yet.
+    /// Splits every oversized packet from `from` on. Parts are split off from the end of each
+    /// packet, so the queue holds the whole stream at every moment. `before` packets precede
+    /// `from`. The new packets have no sequence numbers yet.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl Sending {
                 left = left.saturating_sub(part);
                 let mut skb = Skb::alloc(headroom, part, Context::Softirq).ok_or(ENOBUFS)?;
                 let packet = cursor.current().ok_or(ENOENT)?;
-                // The bytes stay in place for a clone that may still be in flight.
+                // `trim` leaves the bytes in place for a clone that may still be in flight.
                 if !skb.put_copy(packet, left, part) || !packet.trim(left) {
                     return Err(ENOBUFS);
                 }
@@ -127,8 +127,8 @@ impl Sending {
         Ok(())
     }
 
-    /// Sets the sizes and numbers of the packets from `from` on, starting at `first`, as if none
-    /// had been sent. Returns their number.
+    /// Sets the sizes and sequence numbers of the packets from `from` on, as if none had been sent.
+    /// The numbers start at `first`. The flags in `kept` are left. Returns the number of packets.
     fn renumber(&mut self, from: Seq, first: Seq, kept: u8) -> u16 {
         let mss = self.mss as usize;
         let mut seq = first;
