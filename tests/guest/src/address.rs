@@ -2,18 +2,18 @@
 
 //! Endpoint addresses as the kernel defines them: `struct sockaddr_en`, encoded byte by byte.
 //!
-//! The scenarios encode the layout themselves, so that an error in the library crate that programs
-//! use cannot hide the same error in the module.
+//! The scenarios encode the layout themselves instead of using the library crate: an error that the
+//! crate shared with the module would go unnoticed.
 
 use anyhow::{ensure, Result};
 
 /// `AF_ENET`, the family's default number.
 pub const AF_ENET: i32 = 28;
-/// `IPPROTO_ENET`: `AF_INET` and `AF_INET6` streams that the module serves.
+/// `IPPROTO_ENET`, the protocol of `AF_INET` and `AF_INET6` stream sockets that the module serves.
 pub const IPPROTO_ENET: i32 = 259;
 /// `SOL_EP`, the option level of both protocols.
 pub const SOL_EP: i32 = 0x4550;
-/// The option level in the first header, of 2006.
+/// The option level of both protocols in the header of Reinhardt 2006.
 pub const SOL_EP_2006: i32 = 285;
 /// `EPPROTO_EZDP`: EDP with zero-copy sends.
 pub const EPPROTO_EZDP: i32 = 1;
@@ -27,7 +27,7 @@ pub const ESP_SO_CHECKSUM: i32 = 4;
 pub const SO_STATS: i32 = 2;
 /// `EDP_SO_CHECKSUM`: whether datagrams are sent with a checksum, a u32.
 pub const EDP_SO_CHECKSUM: i32 = 3;
-/// Option of level [`SOL_EP`], ESP only: the time for which the peer may leave data unacknowledged,
+/// Option of level [`SOL_EP`], ESP only: how long the peer may leave data unacknowledged, in
 /// milliseconds.
 pub const ESP_SO_USER_TIMEOUT: i32 = 3;
 /// Length of `struct sockaddr_en` in bytes.
@@ -69,7 +69,7 @@ impl Address {
         Self::from_bytes_of(bytes, AF_ENET)
     }
 
-    /// Decodes as [`Address::from_bytes`], for a module loaded with another family number.
+    /// Decodes like [`Address::from_bytes`], but for a module loaded with another family number.
     ///
     /// # Errors
     /// As [`Address::from_bytes`].

@@ -40,7 +40,7 @@ impl Sleeper {
     /// Waits until the thread sleeps in its call; returns `false` if the thread has ended instead.
     ///
     /// # Errors
-    /// When it does neither within [`patience`].
+    /// If the thread neither sleeps nor ends within [`patience`].
     pub fn sleeps(&self) -> Result<bool> {
         let end = Instant::now() + patience();
         let path = format!("/proc/self/task/{}/syscall", self.thread);
@@ -77,8 +77,8 @@ impl Sleeper {
     }
 }
 
-/// Starts `call` in a thread of `scope`. The returned [`Sleeper`] watches for it to sleep in the
-/// system call `number`.
+/// Starts `call` in a thread of `scope`. The returned [`Sleeper`] can wait until the thread sleeps
+/// in the system call `number`.
 ///
 /// # Errors
 /// If the thread does not start.
@@ -97,7 +97,7 @@ pub fn begin<'scope, T: Send + 'scope>(
 }
 
 /// Runs `call` in a thread, and `meanwhile` once the thread sleeps in the system call `number` or
-/// has ended. Returns whether it slept, and the results of both closures.
+/// has ended. Returns whether the thread slept, and the results of both closures.
 ///
 /// # Errors
 /// If `meanwhile` fails, or the thread neither sleeps nor ends.
@@ -156,7 +156,8 @@ pub fn crowd<T: Send>(
 const LOOKS: u32 = 10;
 
 /// Waits until one of the threads has ended, and counts those that still sleep. An event that wakes
-/// several threads wakes them one by one, so the count is final once the next checks agree.
+/// several threads wakes them one by one, so the count is final only if the next [`LOOKS`] checks
+/// find the same.
 ///
 /// # Errors
 /// If no thread ends within [`patience`].
@@ -182,8 +183,8 @@ pub fn left_asleep(sleepers: &[Sleeper]) -> Result<usize> {
     }
 }
 
-/// Returns the same descriptor for a call in another thread; dropping it does not close the
-/// descriptor.
+/// Returns the same descriptor for a call in another thread. Dropping the returned value does not
+/// close the descriptor.
 pub fn alias(socket: &Socket) -> ManuallyDrop<Socket> {
     // SAFETY: The descriptor is open now, and `ManuallyDrop` prevents a second close. A call after
     // the owner has closed it fails with EBADF, unless the number was reused, which no caller here
@@ -196,8 +197,8 @@ fn own_number() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Logs an error before the threads are joined: a thread may sleep for ever because of it, and the
-/// deadline would hide it.
+/// Logs an error before the threads are joined. A thread that sleeps for ever because of the error
+/// keeps the join waiting until the scenario's deadline, and the error would never be reported.
 fn explain<T>(inner: &Result<T>) {
     if let Err(error) = inner {
         note(&format!("beside a sleeping call: {error:#}"));

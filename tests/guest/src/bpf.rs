@@ -78,8 +78,8 @@ fn attach_as(socket: &Socket, option: c_int, program: &[Instruction]) -> Result<
     socket.set_option(SOL_SOCKET, option, &bytes)
 }
 
-/// Attaches a program to a reuseport group by `SO_ATTACH_REUSEPORT_CBPF`: it returns the index, in
-/// the group, of the socket that gets a connection.
+/// Attaches a program to a reuseport group by `SO_ATTACH_REUSEPORT_CBPF`. For each connection the
+/// program returns the index, in the group, of the socket that gets it.
 ///
 /// # Errors
 /// The call's errno.
@@ -136,8 +136,8 @@ pub fn pass_by_xdp(index: u32) -> Result<OwnedFd> {
     )
 }
 
-/// Refuses `socket(2)` of the Internet families to all processes of a cgroup, until the returned
-/// link is closed.
+/// Makes `socket(2)` of the Internet families fail for all processes of a cgroup, until the
+/// returned link is closed.
 ///
 /// # Errors
 /// The errno of `bpf(2)`.
@@ -148,12 +148,12 @@ pub fn refuse_internet_sockets(group: &File) -> Result<OwnedFd> {
     attach_link(&load(CGROUP_SOCK, 0, 0)?, group, INET_SOCK_CREATE)
 }
 
-/// Attachment types of programs that see the names which Internet sockets report:
-/// `BPF_CGROUP_INET4_GETPEERNAME` and the others.
+/// Attachment types of programs that see the addresses which `getpeername(2)` and `getsockname(2)`
+/// return for Internet sockets: `BPF_CGROUP_INET4_GETPEERNAME` to `BPF_CGROUP_INET6_GETSOCKNAME`.
 pub const NAMES: [u32; 4] = [29, 30, 31, 32];
 
-/// Attaches a program that passes on the names which sockets of a cgroup report. `which` is one of
-/// [`NAMES`]. The program stays until the returned link is closed.
+/// Attaches a program that sees the addresses which sockets of a cgroup report, and does not change
+/// them. `which` is one of [`NAMES`]. The program stays until the returned link is closed.
 ///
 /// # Errors
 /// The errno of `bpf(2)`.
@@ -162,8 +162,9 @@ pub fn look_at_names(group: &File, which: u32) -> Result<OwnedFd> {
     attach_link(&load(CGROUP_SOCK_ADDR, which, 1)?, group, which)
 }
 
-/// Attaches a program to the listener lookup of a namespace, until the returned link is closed. It
-/// leaves the choice of the listener to the kernel.
+/// Attaches a program to the listener lookup of a namespace, until the returned link is closed. The
+/// program leaves the choice of the listener to the kernel.
+///
 /// # Errors
 /// The errno of `bpf(2)`.
 pub fn look_up_listeners(namespace: &File) -> Result<OwnedFd> {
@@ -192,9 +193,9 @@ fn load(kind: u32, which: u32, result: i32) -> Result<OwnedFd> {
     let flags = if kind == XDP { BPF_F_XDP_HAS_FRAGS } else { 0 };
     // r0 = result; exit
     let program = [0xb7 | (u64::from(result as u32) << 32), 0x95];
-    // union bpf_attr: type, instruction count, addresses of the instructions and of the licence,
-    // which live across the call; level, size and address of a log; kernel version and flags; a
-    // name of 16 bytes; a device, and the attachment type.
+    // union bpf_attr: prog_type and insn_cnt; insns; license (both live across the call); log_level
+    // and log_size; log_buf; kern_version and prog_flags; prog_name (16 bytes); prog_ifindex and
+    // expected_attach_type.
     let attributes = [
         u64::from(kind) | (2 << 32),
         program.as_ptr() as u64,

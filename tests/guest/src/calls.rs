@@ -11,15 +11,15 @@ use libc::c_int;
 use crate::prelude::*;
 use crate::socket::{vector, vector_mut};
 
-/// `sendmmsg(2)`, one piece per message; returns how many messages were sent.
+/// Calls `sendmmsg(2)` with one piece per message; returns the number of messages sent.
 ///
 /// # Errors
 /// The call's errno.
 pub fn send_many(socket: &Socket, messages: &[Piece], flags: c_int) -> Result<usize> {
     let mut vectors = vector(messages);
     let mut headers: Vec<libc::mmsghdr> = vectors.iter_mut().map(header_of).collect();
-    // SAFETY: The headers point to `vectors`, alive for the call; good pieces are readable for
-    // their lengths, and for a bad one the kernel returns EFAULT.
+    // SAFETY: The headers point to `vectors`, which is alive for the call. Good pieces are readable
+    // for their lengths, and for a bad piece the kernel returns EFAULT.
     let sent = check(unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),
@@ -31,7 +31,7 @@ pub fn send_many(socket: &Socket, messages: &[Piece], flags: c_int) -> Result<us
     Ok(sent as usize)
 }
 
-/// `recvmmsg(2)`, one piece per message; returns length and flags of each message.
+/// Calls `recvmmsg(2)` with one piece per message; returns the length and flags of each message.
 ///
 /// # Errors
 /// The call's errno.
@@ -47,9 +47,9 @@ pub fn receive_many(
         tv_sec: timeout.as_secs() as i64,
         tv_nsec: timeout.subsec_nanos().into(),
     });
-    // SAFETY: The headers point to vectors that are alive for the call; good pieces are writable
-    // for their lengths, and for a bad one the kernel returns EFAULT. The kernel reads and writes
-    // the time, if there is one.
+    // SAFETY: The headers point to `vectors`, which is alive for the call. Good pieces are writable
+    // for their lengths, and for a bad piece the kernel returns EFAULT. The last argument is null
+    // or points to `timeout`, which the kernel may read and write.
     let got = check(unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -66,7 +66,7 @@ pub fn receive_many(
 }
 
 fn header_of(vector: &mut libc::iovec) -> libc::mmsghdr {
-    // SAFETY: All-zero is a valid mmsghdr, which is plain data.
+    // SAFETY: All-zero bytes are a valid mmsghdr.
     let mut header: libc::mmsghdr = unsafe { zeroed() };
     header.msg_hdr.msg_iov = vector;
     header.msg_hdr.msg_iovlen = 1;
@@ -86,27 +86,28 @@ pub fn control(level: c_int, kind: c_int, data: &[u8], told: isize) -> Vec<u8> {
     bytes
 }
 
-/// `sendmsg(2)` with control data, any bytes.
+/// Calls `sendmsg(2)` with any bytes as the control data.
 ///
 /// # Errors
 /// The call's errno.
 pub fn send_control(socket: &Socket, bytes: &[u8], control: &[u8]) -> Result<usize> {
     let mut vector = vector(&[Piece::Good(bytes)]);
-    // The kernel requires control data to be aligned as its header is.
+    // The kernel requires control data to be aligned like its header, `cmsghdr`.
     let mut aligned = vec![0u64; control.len().div_ceil(8)];
     for (word, chunk) in aligned.iter_mut().zip(control.chunks(8)) {
         let mut all = [0; 8];
         all[..chunk.len()].copy_from_slice(chunk);
         *word = u64::from_ne_bytes(all);
     }
-    // SAFETY: All-zero is a valid msghdr, which is plain data.
+    // SAFETY: All-zero bytes are a valid msghdr.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = vector.as_mut_ptr();
     message.msg_iovlen = vector.len();
     message.msg_control = aligned.as_mut_ptr().cast();
     message.msg_controllen = control.len();
     let flags = libc::MSG_NOSIGNAL;
-    // SAFETY: The header points to `vector` and `aligned`, both alive and as long as it says.
+    // SAFETY: The header points to `vector` and `aligned`, both alive for the call and as long as
+    // the header says.
     let sent = check(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) as i64 })?;
     Ok(sent as usize)
 }
@@ -121,8 +122,8 @@ fn sigpipe() -> libc::sigset_t {
     }
 }
 
-/// Runs `work` with SIGPIPE blocked, and not ignored as Rust's runtime sets it. Returns its result,
-/// and whether the signal was raised.
+/// Runs `work` while SIGPIPE is blocked, and not ignored as Rust's runtime sets it. Returns the
+/// result of `work`, and whether SIGPIPE was raised.
 ///
 /// # Panics
 /// If the signal's disposition or the mask cannot be changed.

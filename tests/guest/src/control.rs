@@ -31,7 +31,7 @@ pub fn receive_with_control(
     receive_into(socket, &mut [0; 2048], flags, room)
 }
 
-/// As [`receive_with_control`], into `bytes`.
+/// Works like [`receive_with_control`], but receives into `bytes`.
 ///
 /// # Errors
 /// The call's errno.
@@ -46,13 +46,14 @@ pub fn receive_into(
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
-    // SAFETY: All-zero is a valid msghdr, which is plain data.
+    // SAFETY: All-zero bytes are a valid msghdr.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = &mut vector;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = room.min(size_of_val(&control));
-    // SAFETY: The header points to memory that is writable for the lengths it gives.
+    // SAFETY: `message` points to `vector` and `control`, whose memory is writable for the lengths
+    // that `message` gives.
     let got = check(unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, flags) as i64 })?;
     let mut found = Vec::new();
     // SAFETY: The kernel has filled the control buffer with whole entries, up to `msg_controllen`.
@@ -73,7 +74,8 @@ pub fn receive_into(
     Ok((got as usize, message.msg_flags, found))
 }
 
-/// Sends `bytes` with one control message, whose header gives `length` if it is not `None`.
+/// Sends `bytes` with one control message. If `length` is given, it replaces the correct length in
+/// the message's header.
 ///
 /// # Errors
 /// The call's errno.
@@ -89,8 +91,9 @@ pub fn send_with_control(
         iov_len: bytes.len(),
     };
     let data = control.data.len() as u32;
-    // SAFETY: All-zero is a valid msghdr. The control buffer is larger than any entry in use, so
-    // its header and data lie inside it. Everything lives across the call, which only reads.
+    // SAFETY: All-zero bytes are a valid msghdr. The control buffer is larger than any entry in
+    // use, so the entry's header and data lie inside it. The buffers live across the call, which
+    // only reads them.
     let sent = unsafe {
         let mut message: libc::msghdr = zeroed();
         message.msg_iov = &mut vector;

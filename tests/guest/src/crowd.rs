@@ -112,7 +112,7 @@ impl Crowd {
     /// Opens `count` connections and sends a few bytes both ways over each.
     ///
     /// # Errors
-    /// If one cannot be opened, or bytes are lost.
+    /// If a connection cannot be opened, or bytes are lost.
     pub fn open(lab: &Lab, protocol: Protocol, port: u16, count: usize) -> Result<Self> {
         let mut crowd = Self {
             listener: protocol.listener(lab, port)?,
@@ -145,8 +145,9 @@ impl Crowd {
     }
 
     /// Returns the cost of half a round trip of one byte, in nanoseconds: the average over
-    /// `connections` that are spread evenly and used one after the other. If the guest's clock
-    /// counts instructions, this is the number of instructions of both ends together.
+    /// `connections` connections, spread evenly over the open ones and used one after the other. If
+    /// the guest's clock counts instructions, this is the number of instructions of both ends
+    /// together.
     ///
     /// # Errors
     /// If a call fails.
@@ -168,7 +169,8 @@ impl Crowd {
         Ok(took.as_nanos() as f64 / f64::from(halves))
     }
 
-    /// Returns the same cost for single round trips over each connection in turn, repeatedly.
+    /// Returns the same cost as [`Crowd::half_round_trip`], but goes to the next connection after
+    /// each round trip, and passes over all of them `rounds` times.
     ///
     /// # Errors
     /// If a call fails.
@@ -190,7 +192,7 @@ impl Crowd {
     }
 }
 
-/// A pause that is longer than an acknowledgement is ever delayed.
+/// A pause that is longer than any delay of an acknowledgement.
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// Sends a byte there and back.
@@ -203,7 +205,7 @@ fn round_trip((client, server): &(Socket, Socket)) -> Result<()> {
     Ok(())
 }
 
-/// The result of opening and closing connections at a rate.
+/// The result of [`churn`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Churn {
     /// Number of connections opened, used and closed.
@@ -268,8 +270,8 @@ pub fn errno(error: &anyhow::Error) -> Option<i32> {
         .and_then(std::io::Error::raw_os_error)
 }
 
-/// Returns the time after closing (both ends, or only the client's) at which the client's port can
-/// be bound again; `None` if it cannot within `limit`.
+/// Closes a connection and returns the time until the client's port can be bound again; `None` if
+/// that takes longer than `limit`. Closes both ends if `both` is set, otherwise only the client's.
 ///
 /// # Errors
 /// If a call fails.

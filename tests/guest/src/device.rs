@@ -113,7 +113,7 @@ impl<'a> Device<'a> {
     /// Transfers a stream to `other` and back, and sends a datagram that just fits an MTU of `mtu`.
     ///
     /// # Errors
-    /// If a call fails, or other bytes arrive than were sent.
+    /// If a call fails, or the bytes that arrive differ from those sent.
     pub fn carries_both_protocols_to(&self, other: &Device<'_>, mtu: usize) -> Result<()> {
         const PORT: u16 = 870;
         let (client, server) = self.stream_to(other, PORT)?;
@@ -132,7 +132,7 @@ impl<'a> Device<'a> {
 /// Waits until the kernel has noticed the carrier of `name`.
 ///
 /// # Errors
-/// If it does not in time.
+/// If the kernel does not notice it in time.
 pub fn await_carrier(namespace: &Netns, name: &str) -> Result<()> {
     eventually("the carrier", || {
         let state = namespace.run("ip", &["link", "show", name])?;

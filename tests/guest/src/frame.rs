@@ -38,7 +38,8 @@ pub mod flag {
     pub const TXF: u8 = 0x40;
     /// A checksum follows the payload.
     pub const CRC: u8 = 0x80;
-    /// These bits together, and a non-zero length: an empty packet with a grant.
+    /// The bits of an empty packet with a grant, whose length field contains the grant and is not
+    /// 0.
     pub const GRANT: u8 = ACK | RRQ | TXF;
 }
 
@@ -136,7 +137,8 @@ impl EspHeader {
         self.masked_packet(payload, 0)
     }
 
-    /// Encodes as [`summed_packet`](Self::summed_packet), with `mask` XORed into the checksum.
+    /// Encodes like [`summed_packet`](Self::summed_packet), but with `mask` XORed into the
+    /// checksum.
     pub fn masked_packet(&self, payload: &[u8], mask: u32) -> Vec<u8> {
         let flags = self.flags | flag::CRC;
         let mut packet = Self { flags, ..*self }.packet(payload);
@@ -145,8 +147,8 @@ impl EspHeader {
         packet
     }
 
-    /// Returns the mask that was XORed into the checksum of the packet in `frame`, which has this
-    /// header; `None` if the packet has no checksum.
+    /// Returns the mask that was XORed into the checksum of the packet in `frame`, whose ESP header
+    /// is `self`; `None` if the packet has no checksum.
     pub fn mask_in(&self, frame: &[u8]) -> Option<u32> {
         let length = if self.is_grant() { 0 } else { self.length };
         let end = ESP_HEADERS + usize::from(length);
@@ -264,8 +266,8 @@ impl PacketSocket {
         }
     }
 
-    /// Checks that `to` sends nothing of EDP, this socket's ethertype, before an echo reply. A
-    /// reply to earlier frames would have come before that.
+    /// Sends an EDP echo request to `to`, and checks that no other EDP packet comes before the echo
+    /// reply. A reply to an earlier frame would come before. This socket must have EDP's ethertype.
     ///
     /// # Errors
     /// If another frame comes, or none.
@@ -275,8 +277,8 @@ impl PacketSocket {
         same(&reply[14..22], edp(0, port, 2, &[2, 77]), "answered")
     }
 
-    /// Checks that `to` sends nothing of ESP, this socket's ethertype, before a reset. The reset is
-    /// the reply to a SYN for `port`, which no socket holds.
+    /// Sends `to` a SYN for `port`, which no socket holds, and checks that no other ESP packet
+    /// comes before the reset that answers it. This socket must have ESP's ethertype.
     ///
     /// # Errors
     /// If another frame comes, or none.

@@ -56,9 +56,9 @@ pub struct Scenario {
     pub name: &'static str,
     /// The time after which the scenario counts as hanging.
     pub deadline: Duration,
-    /// Whether the scenario needs a guest whose clock counts instructions. In other guests a
-    /// processor may be away for longer than the protocol's timers wait, and emulated switches do
-    /// not keep their rates.
+    /// Whether the scenario needs a guest whose clock counts instructions. In other guests the host
+    /// may stop a virtual processor for longer than the protocol's timers wait, and emulated
+    /// switches do not keep their rates.
     pub needs_icount: bool,
     /// Whether the scenario needs a kernel with fault injection for allocations.
     pub needs_faults: bool,
@@ -148,8 +148,8 @@ impl Scenario {
 }
 
 /// Defines `ALL`, the list of a file's scenarios. A line names a constructor of [`Scenario`] and
-/// the scenario; the function has the same name unless another is given: `direct edp_to_itself;`,
-/// `guest esp_random_loss = random_loss, within(120), needs_icount;`
+/// the scenario. The function has the scenario's name unless the line gives another behind `=`:
+/// `direct edp_to_itself;`, `guest esp_random_loss = random_loss, within(120), needs_icount;`
 ///
 /// [`Scenario`]: crate::harness::Scenario
 #[macro_export]
@@ -177,17 +177,17 @@ macro_rules! table {
 }
 pub use crate::scenarios;
 
-/// Prefix of the note with the result of a comparison, for the runner's table.
+/// Prefix of the [`note`] with the result of a comparison, which the runner shows in a table.
 pub const REPORT: &str = "= ";
 
-/// Prefix of the note with the figures of a cell of the fault matrix.
+/// Prefix of the [`note`] with the figures of a cell of the fault matrix.
 pub const FIGURES: &str = "figures ";
 
 /// The descriptor that [`note`] writes to; -1 outside of a scenario.
 static NOTES: AtomicI32 = AtomicI32::new(-1);
 
-/// Leaves a remark that is printed if the scenario fails, even if it is killed. Outside of a
-/// scenario it is printed at once.
+/// Leaves a remark that is printed if the scenario fails or is killed. Outside of a scenario the
+/// remark is printed at once.
 pub fn note(text: &str) {
     let line = format!("{}\n", one_line(text));
     let fd = NOTES.load(Ordering::Relaxed);
@@ -242,7 +242,7 @@ pub fn run(scenario: &Scenario) -> bool {
             );
         }
     }
-    // The runner reads line by line; if the guest dies later, this result must not be lost.
+    // Flush, so that the runner gets this result even if the guest dies later.
     let _ = std::io::stdout().flush();
     outcome.is_ok()
 }
@@ -255,8 +255,8 @@ fn supervise(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
         outcome = module::await_unused().context("sockets outlived the scenario");
     }
     if outcome.is_err() && matches!(scenario.body, Body::Guest(_)) {
-        // The scenario may have been killed while other parameters or fault injection were in
-        // force. If the cleanup fails, the next scenario reports it.
+        // A killed scenario may have left other parameters of the module or fault injection in
+        // force. An error of `reload` is ignored because the next scenario reports it.
         memory::end_failures();
         let _ = module::reload();
     }
@@ -294,11 +294,13 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     if let Ok(false) = ended {
         notes.extend(where_it_hangs(child));
     }
-    // Kills all processes that are left of the scenario. ESRCH means that none is.
+    // Kill the processes of the scenario that still run. An error is ignored because ESRCH means
+    // that none does.
     let _ = killpg(child, Signal::SIGKILL);
     let status = waitpid(child, None).context("waitpid")?;
     let mut text = Vec::new();
-    // The pipe does not block: once the scenario's processes are gone, all its remarks are in it.
+    // The pipe does not block. The scenario's processes are gone, so all their remarks are in the
+    // pipe.
     let _ = fs::File::from(reader).read_to_end(&mut text);
     let said: Vec<String> = String::from_utf8_lossy(&text)
         .lines()
@@ -334,7 +336,7 @@ fn await_end(child: Pid, mut allowance: Allowance) -> Result<bool> {
         revents: 0,
     };
     while let Some(wait) = allowance.wait() {
-        // SAFETY: One pollfd, alive and writable for the call.
+        // SAFETY: `entry` is one pollfd, alive and writable for the call.
         let ready = check(unsafe { libc::poll(&mut entry, 1, wait.as_millis().max(1) as i32) })?;
         if ready == 1 {
             return Ok(true);
@@ -438,7 +440,8 @@ pub fn in_process(work: impl FnOnce() -> i32) -> Result<WaitStatus> {
     waitpid(child, Some(WaitPidFlag::empty())).context("waitpid")
 }
 
-/// Runs `work` in a forked process and checks that it succeeds. Notes call the process `name`.
+/// Runs `work` in a forked process and checks that it succeeds. Error messages call the process
+/// `name`.
 ///
 /// # Errors
 /// As [`in_process`], or if `work` fails.
@@ -462,7 +465,7 @@ pub fn well_in_process(name: &str, work: impl FnOnce() -> Outcome) -> Outcome {
 /// # Errors
 /// If the calling process has other threads, or the process cannot be made.
 pub fn start_process(work: impl FnOnce() -> i32) -> Result<Pid> {
-    // A joined thread is listed for a moment longer.
+    // A thread that has been joined stays in the list for a moment.
     eventually("a single thread before forking", || {
         Ok(fs::read_dir("/proc/self/task")?.count() == 1)
     })?;
@@ -500,7 +503,7 @@ pub fn carries_at_most(socket: &Socket, bytes: i32, what: &str) -> Outcome {
 /// Checks that there is nothing to receive from `socket`.
 ///
 /// # Errors
-/// If there is something, or receiving fails with another error.
+/// If there is something, or receiving fails with an error other than EAGAIN.
 pub fn silent(socket: &Socket, what: &str) -> Outcome {
     let received = socket.receive(&mut [0; 64], libc::MSG_DONTWAIT);
     refused(received, libc::EAGAIN, what)
@@ -532,7 +535,7 @@ pub fn has_events(socket: &Socket, wanted: i16, what: &str) -> Outcome {
 /// Receives once, blocking, and checks that exactly `bytes` come.
 ///
 /// # Errors
-/// If others come, or none within [`patience`](crate::patience::patience).
+/// If other bytes come, or none within [`patience`](crate::patience::patience).
 pub fn receives(socket: &Socket, bytes: &[u8]) -> Outcome {
     await_events(socket, libc::POLLIN)?;
     let mut room = vec![0; bytes.len() + 64];
@@ -558,7 +561,7 @@ pub fn same<T: std::fmt::Debug + PartialEq<U>, U: std::fmt::Debug>(
 /// Receives from a stream, blocking, and checks that `bytes` come next.
 ///
 /// # Errors
-/// If others come, or the call fails.
+/// If other bytes come, or the call fails.
 pub fn comes_next(socket: &Socket, bytes: &[u8]) -> Outcome {
     let got = socket.receive_all(bytes.len())?;
     let begin = got[..got.len().min(40)].escape_ascii();
@@ -569,7 +572,7 @@ pub fn comes_next(socket: &Socket, bytes: &[u8]) -> Outcome {
 /// Checks that `errno` is the socket's pending error.
 ///
 /// # Errors
-/// If there is another, or none.
+/// If another error is pending, or none.
 pub fn failed_with(socket: &Socket, errno: i32) -> Outcome {
     same(
         errno_name(socket.pending_error()?),
@@ -578,7 +581,7 @@ pub fn failed_with(socket: &Socket, errno: i32) -> Outcome {
     )
 }
 
-/// An errno's name, `0` for none.
+/// Returns an errno's name, or `0` if `number` is 0.
 pub fn errno_name(number: i32) -> String {
     match number {
         0 => "0".into(),

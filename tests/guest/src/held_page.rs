@@ -40,7 +40,7 @@ unsafe impl Send for HeldPage {}
 unsafe impl Sync for HeldPage {}
 
 impl HeldPage {
-    /// Maps `length` bytes, whole pages. The page that begins at `held` is missing.
+    /// Maps `length` bytes, a multiple of the page size. The page at offset `held` is missing.
     ///
     /// # Errors
     /// If the kernel refuses it.
@@ -53,7 +53,7 @@ impl HeldPage {
         let fd = fd.context("userfaultfd")?;
         // SAFETY: The kernel just returned this descriptor and nothing else owns it.
         let faults = unsafe { File::from_raw_fd(fd as i32) };
-        // SAFETY: A new private mapping at an address that the kernel chooses.
+        // SAFETY: This makes a new private mapping at an address that the kernel chooses.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -119,7 +119,7 @@ impl HeldPage {
     /// Waits until a call sleeps because of the missing page.
     ///
     /// # Errors
-    /// If none does.
+    /// If no call does.
     pub fn await_sleeper(&self) -> Result<()> {
         let mut entry = libc::pollfd {
             fd: self.faults.as_raw_fd(),
@@ -127,7 +127,7 @@ impl HeldPage {
             revents: 0,
         };
         let millis = patience().as_millis() as i32;
-        // SAFETY: One pollfd, alive and writable for the call.
+        // SAFETY: `entry` is one pollfd, alive and writable for the call.
         let ready = check(unsafe { libc::poll(&mut entry, 1, millis) })?;
         ensure!(
             ready == 1 && entry.revents == libc::POLLIN,

@@ -324,9 +324,9 @@ pub struct Lab {
     _switch: Option<Netns>,
 }
 
-/// Makes a host's device accept only single packets, as a real one does. A veth pair accepts GSO
-/// packets whole, and a switch or queue that drops or damages frames would affect all their
-/// segments at once.
+/// Makes a host's device accept only single packets, like a real device. A veth pair accepts GSO
+/// packets whole, and a switch or queue that drops or damages one would affect all its segments at
+/// once.
 ///
 /// # Errors
 /// If `ethtool` fails, with its message.
@@ -338,7 +338,7 @@ pub fn send_single_packets(namespace: &Netns) -> Result<()> {
 /// How the hosts of a [`Lab`] are joined.
 #[derive(Clone, Copy, Debug)]
 pub enum Wiring {
-    /// One veth pair joins the hosts, which is the fastest.
+    /// One veth pair joins the hosts. This is the fastest wiring.
     Direct,
     /// A veth pair joins each host to a [`Relay`], which can inject faults.
     Switched,
@@ -437,9 +437,10 @@ impl Lab {
         Ok(())
     }
 
-    /// Prevents spurious retransmissions by ESP on a busy machine. There, acknowledgements are
-    /// late; and packets sent by two processors overtake each other, since each has its own queue
-    /// for a veth's frames. Call it before connections are made and threads started.
+    /// Prevents spurious retransmissions by ESP on a busy machine. There, acknowledgements come
+    /// late, and packets sent by two processors overtake each other, since each processor has its
+    /// own queue for the frames of a veth pair. Call this function before making connections and
+    /// starting threads.
     ///
     /// # Errors
     /// If a setting is refused.
@@ -481,12 +482,12 @@ impl Lab {
 
     /// Gives the hosts the addresses 10.0.0.1 and 10.0.0.2, for comparisons with the kernel's own
     /// protocols. 10.0.0.99 belongs to the station of [`Host::to_nobody`]: frames leave for it and
-    /// nothing answers. The neighbour entries are permanent, because a lost ARP request would end a
-    /// connection attempt that must outlast the loss. A TCP connection attempt ends after some
-    /// seconds.
+    /// nothing answers. The neighbour entries are permanent: scenarios lose frames, and a lost ARP
+    /// request would end a connection attempt that must survive them. A TCP connection attempt ends
+    /// after some seconds.
     ///
     /// # Errors
-    /// If the kernel refuses one.
+    /// If the kernel refuses an address, an entry or the setting of TCP.
     pub fn give_ip_addresses(&self) -> Result<()> {
         let stations = [(1, self.a.mac), (2, self.b.mac), (99, NOBODY)];
         let address = |number| Ipv4Addr::new(10, 0, 0, number);
@@ -497,8 +498,8 @@ impl Lab {
                 let index = host.ifindex;
                 host.namespace.add_neighbour(index, address(*other), *mac)?;
             }
-            // With one retransmission an attempt takes three seconds, and each further one doubles
-            // that.
+            // With one retransmission of the SYN, an attempt takes three seconds. Each further
+            // retransmission doubles that time.
             host.tcp_tries(1 + factor().ilog2())?;
         }
         Ok(())

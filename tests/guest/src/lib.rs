@@ -2,10 +2,10 @@
 
 //! The library of scenarios that run in a booted guest.
 //!
-//! Sockets and the calls on them, network namespaces and the devices between them, frames read and
-//! written by hand, switches and relays that lose, delay and damage frames, and the harness that
-//! runs each scenario in a process of its own. `tests/scenarios`, `tests/parity` and `tests/stress`
-//! have the scenarios, `tests/suite` the program.
+//! It has sockets and the calls on them, network namespaces and the devices between them, frames
+//! read and written by hand, switches and relays that lose, delay and damage frames, and the
+//! harness that runs each scenario in a process of its own. The scenarios are in `tests/scenarios`,
+//! `tests/parity` and `tests/stress`, the program that runs them in `tests/suite`.
 
 pub mod address;
 pub mod asleep;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Sets up the devices of network namespaces by `rtnetlink(7)`, from the scenario's own process.
-//! With an `ip` process per step, most scenarios spent more than half of their time on starting
-//! processes.
+//! With an `ip` process for each step, most scenarios would spend more than half of their time on
+//! starting processes.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -32,8 +32,8 @@ pub const LOOPBACK: u32 = 1;
 /// Flags of a request that creates an object.
 const NEW: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 
-/// One end of a veth pair: its name, and its Ethernet address; without one, the kernel chooses a
-/// random address.
+/// One end of a veth pair: the device's name and its Ethernet address. For `None`, the kernel
+/// chooses a random address.
 pub type End<'a> = (&'a str, Option<[u8; 6]>);
 
 impl Netns {
@@ -74,7 +74,7 @@ impl Netns {
         self.set_flags(index, LinkFlags::Up)
     }
 
-    /// Waits until the kernel has noticed the carrier of the device with this index. Before, the
+    /// Waits until the kernel has noticed the carrier of the device with this index. Until then the
     /// device is up but sends nothing.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets, those of `IPPROTO_ENET`: hosts with IP addresses, and sockets that TCP or ESP
-//! serves.
+//! Mapped sockets: sockets of an Internet family and the protocol `IPPROTO_ENET`, which TCP or ESP
+//! serves. Also IP addresses for the hosts.
 
 use crate::address::{internet, internet6, ESP_SO_CHECKSUM, IPPROTO_ENET};
 use crate::prelude::*;
@@ -11,7 +11,7 @@ pub const MAPPED: (i32, i32) = (libc::AF_INET, IPPROTO_ENET);
 /// Family and protocol of a plain TCP socket.
 pub const PLAIN: (i32, i32) = (libc::AF_INET, libc::IPPROTO_TCP);
 
-/// Gives both hosts addresses of either family: 10.0.0.1 and fd00::1, 10.0.0.2 and fd00::2.
+/// Gives each host an IPv4 and an IPv6 address: `a` 10.0.0.1 and fd00::1, `b` 10.0.0.2 and fd00::2.
 pub fn addresses(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
@@ -37,8 +37,8 @@ pub fn stream(host: &Host, family: i32, protocol: i32) -> Result<Socket> {
         .with_context(|| format!("a socket of family {family}, protocol {protocol}"))
 }
 
-/// Makes each host learn that the other takes mapped connections: a host sends a query when it
-/// first connects.
+/// Makes each host learn that the other takes mapped connections. A host asks another by a query
+/// when it first connects to it.
 ///
 /// # Errors
 /// When a call fails, or a host gets no answer to its query.
@@ -101,7 +101,8 @@ pub fn is_esp(socket: &Socket) -> bool {
     socket.int_option(SOL_EP, ESP_SO_CHECKSUM).is_ok()
 }
 
-/// Returns the option with both ends of a mapped connection. The client's port is 5000.
+/// Encodes the option of a SYN that has both ends of a mapped connection: `from` with port 5000,
+/// and `to` with `port`.
 pub fn option(from: [u8; 4], to: [u8; 4], port: u16) -> Vec<u8> {
     let end = |address: [u8; 4], port: u16| {
         let mut end = vec![0; 10];

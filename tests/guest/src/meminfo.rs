@@ -21,7 +21,7 @@ pub fn kib(name: &str) -> Result<i64> {
     number.parse().with_context(|| format!("{name}:{rest}"))
 }
 
-/// Returns the kernel memory in use by slab cache: the bytes of the active objects of each.
+/// Returns the bytes of the active objects in each slab cache, by the cache's name.
 ///
 /// # Errors
 /// If `/proc/slabinfo` cannot be read.

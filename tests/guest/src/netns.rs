@@ -22,7 +22,7 @@ fn current() -> Result<File> {
     File::open("/proc/thread-self/ns/net").context("opening the current network namespace")
 }
 
-/// Returns the thread to its former namespace, even if the work in between panics.
+/// A guard that returns the thread to its former namespace, even if the work in between panics.
 struct Return(File);
 
 impl Drop for Return {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU8};
 
 use crate::prelude::*;
 
-const PACKET_TX_RING: i32 = 13; // <linux/if_packet.h>, as all of these
+const PACKET_TX_RING: i32 = 13; // This and the next five are of <linux/if_packet.h>.
 const PACKET_VERSION: i32 = 10;
 const TPACKET_V2: i32 = 1;
 const TP_STATUS_AVAILABLE: u32 = 0;
@@ -79,8 +79,9 @@ impl Ring {
     }
 
     fn status(&self, slot: usize) -> &AtomicU32 {
-        // SAFETY: The slot is inside the mapping, which lives as long as `self`. Its first four
-        // bytes are the status, aligned as the slot is; the kernel changes it too.
+        // SAFETY: The slot is inside the mapping, which lives as long as `self`. The slot's first
+        // four bytes are the status, which is aligned because the slot is. The kernel changes the
+        // status too, so the access is atomic.
         unsafe { AtomicU32::from_ptr(self.memory.add(slot * SLOT).cast()) }
     }
 
@@ -93,7 +94,7 @@ impl Ring {
         }
         let length = frame.len().min(FRAME_MAX);
         // SAFETY: The slot is inside the mapping and has room for the longest frame. The kernel
-        // reads it only after its status has changed.
+        // reads the slot only after the store below has changed its status.
         unsafe {
             let slot = self.memory.add(self.next * SLOT);
             slot.add(LENGTH).cast::<u32>().write(length as u32);
@@ -122,8 +123,8 @@ impl Ring {
         .map(drop)
     }
 
-    /// Overwrites 64 bytes behind the Ethernet header of the frame put `ago` frames ago, wherever
-    /// the frame is by now.
+    /// Overwrites 64 bytes behind the Ethernet header of the frame that was put `ago` frames ago,
+    /// even if the kernel is reading that frame.
     pub fn disturb(&mut self, ago: usize, byte: u8) {
         let slot = (self.next + SLOTS - ago % SLOTS) % SLOTS;
         let place = slot * SLOT + DATA + 14;
@@ -132,7 +133,8 @@ impl Ring {
         unsafe { self.memory.add(place).write_bytes(byte, 64) };
     }
 
-    /// Flips `bits` of the byte at `offset` in the frames of all slots, wherever they are by now.
+    /// Flips `bits` of the byte at `offset` in the frames of all slots, even if the kernel is
+    /// reading them.
     pub fn flip(&self, offset: usize, bits: u8) {
         for slot in 0..SLOTS {
             let place = slot * SLOT + DATA + offset.min(FRAME_MAX - 1);

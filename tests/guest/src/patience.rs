@@ -3,9 +3,9 @@
 //! Time limits, scaled to the speed of this guest.
 //!
 //! Limits are given for the stock kernel on processors that the guest has for itself. The runner
-//! says how much slower another kernel is. The slowdown by other guests and builds on the same
-//! processors is measured here, since it changes, and the guest's clock advances while the guest
-//! waits for a processor.
+//! says how much slower another kernel is. Other guests and builds on the same processors slow this
+//! guest down too: its clock advances while it waits for a processor. That slowdown changes, so it
+//! is measured here.
 
 use std::env;
 use std::fs;
@@ -21,14 +21,15 @@ use nix::time::{clock_gettime, ClockId};
 /// stock kernel.
 const VARIABLE: &str = "ENET_PATIENCE";
 
-/// Returns the time to wait for an event that must come; only a broken module needs all of it.
+/// Returns the time to wait for an event that must come. Only with a broken module does a wait take
+/// all of it.
 pub fn patience() -> Duration {
     allow(Duration::from_secs(20))
 }
 
 /// Scales `time`, a limit for the stock kernel on processors of its own, to this guest now. Use it
-/// for deadlines that only a broken module misses. Times that are compared with others are scaled
-/// by [`factor`].
+/// for deadlines that only a broken module misses. A time that is compared with another is scaled
+/// by [`factor`] instead.
 pub fn allow(time: Duration) -> Duration {
     let usual = time.saturating_mul(factor());
     usual.saturating_mul(slowness()) / ALONE
@@ -43,9 +44,9 @@ pub fn factor() -> u32 {
     })
 }
 
-/// The rest of a deadline, which counts the time that the guest's work would have taken on
-/// processors of its own. Time in which the guest is idle counts in full, so that a hanging guest
-/// reaches the deadline.
+/// The time left until a deadline. Busy time counts as the time that the guest's work would have
+/// taken on processors of its own. Idle time counts in full, so that a hanging guest reaches the
+/// deadline.
 #[derive(Debug)]
 pub struct Allowance {
     left: Duration,
@@ -83,8 +84,8 @@ impl Allowance {
     }
 }
 
-/// Returns the part of `passed` that counts, if the processors were busy for `busy` in total. A
-/// single thread that does all the work keeps one processor busy.
+/// Returns the part of `passed` that counts, if the processors were busy for `busy` in total. At
+/// most `passed` counts as busy: a single thread that does all the work keeps one processor busy.
 fn counted(passed: Duration, busy: Duration, slowness: u32) -> Duration {
     let busy = busy.min(passed);
     passed - busy + busy * ALONE / slowness
@@ -113,7 +114,7 @@ const LATELY: Duration = Duration::from_secs(5);
 /// The [`slowness`] of processors that do no other work.
 const ALONE: u32 = 100;
 
-/// The largest slowness that is believed: a guest that hangs must reach its deadline.
+/// The largest [`slowness`] that is returned, so that a guest that hangs reaches its deadline.
 const SLOWEST: u32 = 20 * ALONE;
 
 /// Whether the clock counts instructions. Then nothing else takes time from the guest, and a
@@ -125,7 +126,7 @@ pub fn clock_counts(counts: bool) {
     COUNTED.store(counts, Ordering::Relaxed);
 }
 
-/// Returns the time that a computation takes here at present, where [`ALONE`] is the time on
+/// Returns the present cost of a computation in this guest, relative to [`ALONE`], its cost on
 /// processors that do no other work.
 fn slowness() -> u32 {
     static MEASURED: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
@@ -146,11 +147,12 @@ fn slowness() -> u32 {
     }
 }
 
-/// This many pieces of half a millisecond span several time slices of the host's scheduler.
+/// Number of pieces of work that [`measure`] times. Each takes half a millisecond, so together they
+/// span several time slices of the host's scheduler.
 const PIECES: usize = 24;
 
-/// Times the same computation repeatedly. The thread's clock excludes the guest's other threads,
-/// but not the other work of the host's processor.
+/// Measures the time of the same computation repeatedly, by the thread's clock. It excludes the
+/// guest's other threads, but not other work on the host's processor.
 fn measure() -> [Duration; PIECES] {
     std::array::from_fn(|_| {
         let started = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
@@ -166,8 +168,8 @@ fn measure() -> [Duration; PIECES] {
     })
 }
 
-/// The shortest piece ran within one time slice of the host's scheduler; longer pieces waited for a
-/// slice.
+/// Returns the slowness that `pieces` show. The shortest piece ran within one time slice of the
+/// host's scheduler; longer pieces waited for a slice.
 fn slowness_of(pieces: &[Duration]) -> u32 {
     let sum: Duration = pieces.iter().sum();
     let least = pieces.iter().min().map_or(0, Duration::as_nanos);

@@ -18,7 +18,8 @@ pub fn without_gro(host: &Host) -> Result<OwnedFd> {
     Ok(host.namespace.within(|| bpf::pass_by_xdp(host.ifindex))??)
 }
 
-/// As [`without_gro`], with a thread that polls: all packets since the last poll form one list.
+/// Works like [`without_gro`], but a kernel thread polls the device: all packets since its last
+/// poll form one list.
 ///
 /// # Errors
 /// If the device cannot do it.

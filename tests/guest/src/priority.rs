@@ -4,12 +4,13 @@
 
 use crate::prelude::*;
 
-/// Gives the calling thread real-time priority, so that it runs at once, as a network does.
+/// Gives the calling thread real-time priority, so that it runs as soon as it is woken: a network
+/// does not wait for a processor.
 ///
 /// # Errors
 /// If the kernel refuses.
 pub fn first_of_all() -> Result<()> {
-    // SAFETY: All-zero is a valid sched_param, which is plain data.
+    // SAFETY: All-zero bytes are a valid sched_param.
     let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
     parameter.sched_priority = 1;
     // SAFETY: The parameter lives across the call; 0 is the calling thread.

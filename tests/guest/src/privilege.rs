@@ -21,7 +21,7 @@ pub fn without_capabilities<T: Send>(work: impl FnOnce() -> T + Send) -> Result<
 }
 
 /// Clears all capabilities of the calling thread by `capset(2)`. SECBIT_NOROOT keeps programs that
-/// it starts from regaining any because they run as root.
+/// the thread starts from regaining capabilities because they run as root.
 fn give_up_capabilities() -> io::Result<()> {
     // linux/securebits.h
     const SECBIT_NOROOT: libc::c_ulong = 1;

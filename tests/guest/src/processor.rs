@@ -20,14 +20,15 @@ pub fn stay() -> Result<()> {
     run_on(sched_getcpu()?)
 }
 
-/// Returns whether softirqs run in tasks, which a thread that they wake may preempt on the same
-/// processor.
+/// Returns whether softirqs run in tasks. A thread that such a task wakes may preempt it on the
+/// same processor.
 pub fn has_softirq_tasks() -> Result<bool> {
     let version = fs::read_to_string("/proc/version").context("/proc/version")?;
     Ok(version.contains(" PREEMPT_RT "))
 }
 
-/// Returns the number of frames that each processor has received since the start, on all devices.
+/// Returns the number of frames that each processor has received since the guest booted, on all
+/// devices.
 pub fn taken_in() -> Result<Vec<u64>> {
     let file = "/proc/net/softnet_stat";
     let text = fs::read_to_string(file).context(file)?;

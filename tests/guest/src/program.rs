@@ -78,7 +78,7 @@ pub fn start((host, mut command): (&Host, Command), input: Stdio, output: Stdio)
 /// thread.
 ///
 /// # Errors
-/// If the child ends without it.
+/// If the child ends before it prints `word`.
 pub fn wait_for_word(child: &mut Child, word: &str) -> Result<thread::JoinHandle<String>> {
     let mut lines = BufReader::new(child.stderr.take().context("no standard error")?);
     let mut said = String::new();
@@ -89,7 +89,7 @@ pub fn wait_for_word(child: &mut Child, word: &str) -> Result<thread::JoinHandle
         said.push_str(&line);
         if line.contains(word) {
             return Ok(thread::spawn(move || {
-                // If the output cannot be read, it is missing from the remarks.
+                // Ignored because output that cannot be read is only missing from the remarks.
                 let _ = lines.read_to_string(&mut said);
                 said
             }));

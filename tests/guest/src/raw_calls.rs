@@ -76,7 +76,8 @@ pub fn get_option(
     let told = told.as_mut().map_or(NOWHERE.cast(), ptr::from_mut);
     value.with(|value| {
         // SAFETY: The value is writable for the length passed, or is memory that the kernel refuses
-        // to access; the same holds for the length.
+        // to access. `told` points to a writable length, or to memory that the kernel refuses to
+        // access.
         check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value, told) }).map(drop)
     })
 }
@@ -100,8 +101,7 @@ pub enum Taking {
 /// The call's errno.
 pub fn take_name(socket: &Socket, call: Taking, name: Pointer, length: i32) -> Result<()> {
     let fd = socket.as_raw_fd();
-    // The kernel refuses longer names, or truncates them to the size of sockaddr_storage, which is
-    // 128.
+    // The kernel refuses a length above 128, the size of sockaddr_storage, or truncates it to 128.
     let length = length as socklen_t;
     let byte = [0u8];
     name.with(|name| {
@@ -144,8 +144,8 @@ pub enum Giving {
     Sender,
 }
 
-/// Makes a call that returns an address into `told` bytes; returns the bytes written and the length
-/// that the kernel reported.
+/// Makes a call that returns an address, with `told` as the length of the buffer. Returns the bytes
+/// written and the length that the kernel reported.
 ///
 /// # Errors
 /// The call's errno.
@@ -155,8 +155,8 @@ pub fn give_name(socket: &Socket, call: Giving, told: i32) -> Result<(Vec<u8>, i
     let mut length = bounded(told);
     let name = room.as_mut_ptr().cast();
     let mut byte = [0u8; 64];
-    // SAFETY: `room` is writable for the length passed, or the length is negative and refused; the
-    // rest lives across the call.
+    // SAFETY: `room` is writable for the length passed, or the length is negative and refused.
+    // `byte` and `length` live across the call.
     check(unsafe {
         match call {
             Giving::Own => i64::from(libc::getsockname(socket.as_raw_fd(), name, &mut length)),
@@ -198,7 +198,7 @@ pub fn message_of(socket: &Socket, count: usize, sends: bool) -> Result<i64> {
             iov_len: 0,
         })
         .collect();
-    // SAFETY: All-zero is a valid msghdr, which is plain data.
+    // SAFETY: All-zero bytes are a valid msghdr.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = vector.as_mut_ptr();
     message.msg_iovlen = count;
@@ -220,7 +220,8 @@ pub fn message_of(socket: &Socket, count: usize, sends: bool) -> Result<i64> {
 /// The call's errno.
 pub fn ioctl(socket: &Socket, request: c_ulong, argument: &[u8]) -> Result<Vec<u8>> {
     let mut room = [0u64; ROOM / 8];
-    // SAFETY: An array of integers may be viewed as bytes.
+    // SAFETY: The slice covers exactly `room`, which is accessed only through it. Every bit pattern
+    // is a valid u8.
     let bytes = unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), ROOM) };
     bytes[..argument.len()].copy_from_slice(argument);
     // SAFETY: The requests in use read and write at most an ifreq or a time, which are smaller than

@@ -5,10 +5,10 @@
 //! random generator.
 //!
 //! Unless its checksum is switched on, ESP relies on Ethernet's frame check sequence, which a veth
-//! pair lacks. So the relay emulates it: it takes the CRC-32 of every frame, damages some, and,
-//! like a receiving network card, discards those whose CRC no longer matches. With [`Faults::fcs`]
-//! off, damaged frames get through, as on no real Ethernet; that tests only that the module
-//! survives them, not that data do.
+//! pair lacks. So the relay emulates the check: it takes the CRC-32 of every frame, damages some
+//! and, like a receiving network card, discards each whose CRC no longer matches. With
+//! [`Faults::fcs`] off, the relay forwards damaged frames, which a real Ethernet never does. That
+//! tests only that the module survives damaged frames, not that data do.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -36,7 +36,7 @@ pub struct Faults {
     pub fcs: bool,
     /// The time that each frame takes.
     pub delay: Duration,
-    /// The most time that a frame takes in addition, at random; later frames do not overtake it.
+    /// The maximum of a random time that is added to `delay`. Frames stay in order nevertheless.
     pub jitter: Duration,
 }
 
@@ -112,7 +112,7 @@ struct Settings {
 struct Shared {
     settings: Mutex<Settings>,
     tally: Tally,
-    /// Number of rounds in which there was no frame to take.
+    /// Number of turns of the worker's loop in which no frame had arrived.
     idle_turns: AtomicU64,
     stop: AtomicBool,
 }
@@ -123,7 +123,7 @@ impl Shared {
     }
 }
 
-/// The running switch; dropping it stops it.
+/// A running switch, which stops when this value is dropped.
 #[derive(Debug)]
 pub struct Relay {
     shared: Arc<Shared>,
@@ -284,7 +284,7 @@ impl Relay {
     pub fn settle(&self) -> Result<()> {
         let turns = || self.shared.idle_turns.load(Ordering::Relaxed);
         let before = turns();
-        // The first of the two rounds may have begun before this call.
+        // The first of the two turns may have begun before this call.
         eventually("the relay has nothing to do", || Ok(turns() >= before + 2))
     }
 
@@ -298,7 +298,7 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(worker) = self.worker.take() {
-            // The panic hook has already reported a panic of the relay.
+            // Ignored because the panic hook has already reported a panic of the relay.
             let _ = worker.join();
         }
     }
@@ -339,8 +339,8 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
                     break;
                 };
                 idle = false;
-                // The settings are read after the frame has arrived: those in force when a frame is
-                // sent apply to it.
+                // The settings are read after the frame has arrived. So settings that were replaced
+                // before the frame was sent do not apply to it.
                 let Settings { mode, faults } = *shared.settings();
                 match mode {
                     Mode::Forward => {
@@ -369,7 +369,7 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
     }
 }
 
-/// The time after which changed settings take effect.
+/// The longest time until changed settings take effect.
 const MOMENT: Duration = Duration::from_millis(10);
 
 /// Waits until either port has a frame, at most for `limit`.
@@ -384,8 +384,9 @@ fn wait_readable(ports: &[PacketSocket; 2], limit: Duration) {
         tv_sec: 0,
         tv_nsec: i64::from(limit.subsec_nanos()),
     };
-    // SAFETY: Two pollfds, alive and writable for the call, a time that it only reads, and no
-    // signal mask. An error means that there is nothing to read yet.
+    // SAFETY: `entries` has two pollfds, alive and writable for the call; the call only reads
+    // `limit`, and there is no signal mask. The result is ignored because an error means that there
+    // is nothing to read yet.
     unsafe { libc::ppoll(entries.as_mut_ptr(), 2, &limit, std::ptr::null()) };
 }
 

@@ -109,7 +109,7 @@ pub fn vector_mut(pieces: &mut [PieceMut]) -> Vec<libc::iovec> {
 }
 
 impl Socket {
-    /// Calls `socket(2)`, close-on-exec.
+    /// Calls `socket(2)`; the descriptor is close-on-exec.
     ///
     /// # Errors
     /// The call's errno, as for every function here.
@@ -136,7 +136,7 @@ impl Socket {
         Self::new(AF_ENET, libc::SOCK_DGRAM, 0)
     }
 
-    /// `bind(2)`.
+    /// Calls `bind(2)`.
     ///
     /// # Errors
     /// The call's errno.
@@ -144,7 +144,7 @@ impl Socket {
         self.bind_bytes(&address.to_bytes())
     }
 
-    /// `bind(2)` with any bytes as the address.
+    /// Calls `bind(2)` with any bytes as the address.
     ///
     /// # Errors
     /// The call's errno.
@@ -154,7 +154,7 @@ impl Socket {
         check(unsafe { libc::bind(self.raw(), name.as_ptr().cast(), length) }).map(drop)
     }
 
-    /// `connect(2)`.
+    /// Calls `connect(2)`.
     ///
     /// # Errors
     /// The call's errno.
@@ -162,7 +162,7 @@ impl Socket {
         self.connect_bytes(&address.to_bytes())
     }
 
-    /// `connect(2)` with any bytes as the address.
+    /// Calls `connect(2)` with any bytes as the address.
     ///
     /// # Errors
     /// The call's errno.
@@ -172,7 +172,7 @@ impl Socket {
         check(unsafe { libc::connect(self.raw(), name.as_ptr().cast(), length) }).map(drop)
     }
 
-    /// `listen(2)`.
+    /// Calls `listen(2)`.
     ///
     /// # Errors
     /// The call's errno.
@@ -181,19 +181,19 @@ impl Socket {
         check(unsafe { libc::listen(self.raw(), backlog) }).map(drop)
     }
 
-    /// `accept4(2)` with exactly these flags, and without an address.
+    /// Calls `accept4(2)` with exactly these flags and without a buffer for the address.
     ///
     /// # Errors
     /// The call's errno.
     pub fn accept_with_flags(&self, flags: c_int) -> Result<Self> {
         let (name, length) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: Without a buffer for the address, none is written.
+        // SAFETY: Both pointers are null, so the kernel writes no address.
         let fd = check(unsafe { libc::accept4(self.raw(), name, length, flags) })?;
         // SAFETY: The kernel just returned this descriptor and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
     }
 
-    /// `accept4(2)` with `flags`; also returns the peer's address as bytes.
+    /// Calls `accept4(2)` with `flags`; also returns the peer's address as bytes.
     ///
     /// # Errors
     /// The call's errno.
@@ -214,7 +214,7 @@ impl Socket {
         Ok((accepted, name[..NAME_MAX.min(length as usize)].to_vec()))
     }
 
-    /// `send(2)`, without adding `MSG_NOSIGNAL`.
+    /// Calls `send(2)`, without adding `MSG_NOSIGNAL`.
     ///
     /// # Errors
     /// The call's errno.
@@ -238,7 +238,7 @@ impl Socket {
         Ok(())
     }
 
-    /// `sendto(2)`.
+    /// Calls `sendto(2)`.
     ///
     /// # Errors
     /// The call's errno.
@@ -246,7 +246,7 @@ impl Socket {
         self.send_to_bytes(bytes, flags, &address.to_bytes())
     }
 
-    /// `sendto(2)` with any bytes as the address.
+    /// Calls `sendto(2)` with any bytes as the address.
     ///
     /// # Errors
     /// The call's errno.
@@ -265,13 +265,13 @@ impl Socket {
         Ok(sent as usize)
     }
 
-    /// `sendmsg(2)` from several pieces, to `name` unless that is empty.
+    /// Calls `sendmsg(2)` with several pieces, to `name` unless `name` is empty.
     ///
     /// # Errors
     /// The call's errno.
     pub fn send_message(&self, pieces: &[Piece], flags: c_int, name: &[u8]) -> Result<usize> {
         let mut vector = vector(pieces);
-        // SAFETY: All-zero is a valid msghdr, which is plain data.
+        // SAFETY: All-zero bytes are a valid msghdr.
         let mut message: libc::msghdr = unsafe { zeroed() };
         if !name.is_empty() {
             message.msg_name = name.as_ptr().cast_mut().cast();
@@ -279,13 +279,13 @@ impl Socket {
         }
         message.msg_iov = vector.as_mut_ptr();
         message.msg_iovlen = vector.len();
-        // SAFETY: The header points to `name` and `vector`, both alive; good pieces are readable
-        // for their lengths, and for a bad one the kernel returns EFAULT.
+        // SAFETY: The header points to `name` and `vector`, both alive. Good pieces are readable
+        // for their lengths, and for a bad piece the kernel returns EFAULT.
         let sent = check(unsafe { libc::sendmsg(self.raw(), &message, flags) as i64 })?;
         Ok(sent as usize)
     }
 
-    /// `recv(2)`.
+    /// Calls `recv(2)`.
     ///
     /// # Errors
     /// The call's errno.
@@ -321,7 +321,7 @@ impl Socket {
         self.receive_exact(&mut bytes).map(|()| bytes)
     }
 
-    /// `recvfrom(2)`; returns the length, and the sender's address as bytes.
+    /// Calls `recvfrom(2)`; returns the length, and the sender's address as bytes.
     ///
     /// # Errors
     /// The call's errno.
@@ -330,21 +330,21 @@ impl Socket {
         Ok((received.length, received.name))
     }
 
-    /// `recvmsg(2)` into several pieces.
+    /// Calls `recvmsg(2)` with several pieces.
     ///
     /// # Errors
     /// The call's errno.
     pub fn receive_message(&self, pieces: &mut [PieceMut], flags: c_int) -> Result<Received> {
         let mut name = [0u8; NAME_MAX];
         let mut vector = vector_mut(pieces);
-        // SAFETY: All-zero is a valid msghdr, which is plain data.
+        // SAFETY: All-zero bytes are a valid msghdr.
         let mut message: libc::msghdr = unsafe { zeroed() };
         message.msg_name = name.as_mut_ptr().cast();
         message.msg_namelen = NAME_MAX as socklen_t;
         message.msg_iov = vector.as_mut_ptr();
         message.msg_iovlen = vector.len();
-        // SAFETY: The header points to `name` and `vector`, both alive; good pieces are writable
-        // for their lengths, and for a bad one the kernel returns EFAULT.
+        // SAFETY: The header points to `name` and `vector`, both alive. Good pieces are writable
+        // for their lengths, and for a bad piece the kernel returns EFAULT.
         let got = check(unsafe { libc::recvmsg(self.raw(), &mut message, flags) as i64 })?;
         Ok(Received {
             length: got as usize,
@@ -353,7 +353,7 @@ impl Socket {
         })
     }
 
-    /// `getsockname(2)`, as bytes.
+    /// Returns the address from `getsockname(2)` as bytes.
     ///
     /// # Errors
     /// The call's errno.
@@ -365,7 +365,7 @@ impl Socket {
         Ok(name[..NAME_MAX.min(length as usize)].to_vec())
     }
 
-    /// `getpeername(2)`, as bytes.
+    /// Returns the address from `getpeername(2)` as bytes.
     ///
     /// # Errors
     /// The call's errno.
@@ -377,7 +377,7 @@ impl Socket {
         Ok(name[..NAME_MAX.min(length as usize)].to_vec())
     }
 
-    /// `getsockname(2)`, decoded.
+    /// Returns the address from `getsockname(2)`, decoded.
     ///
     /// # Errors
     /// The call's errno, or the error of [`Address::from_bytes`].
@@ -385,7 +385,7 @@ impl Socket {
         Address::from_bytes(&self.local_name()?)
     }
 
-    /// `getpeername(2)`, decoded.
+    /// Returns the address from `getpeername(2)`, decoded.
     ///
     /// # Errors
     /// The call's errno, or the error of [`Address::from_bytes`].
@@ -393,7 +393,7 @@ impl Socket {
         Address::from_bytes(&self.peer_name()?)
     }
 
-    /// `shutdown(2)`.
+    /// Calls `shutdown(2)`.
     ///
     /// # Errors
     /// The call's errno.
@@ -402,7 +402,7 @@ impl Socket {
         check(unsafe { libc::shutdown(self.raw(), how) }).map(drop)
     }
 
-    /// `setsockopt(2)` with any bytes as the value.
+    /// Calls `setsockopt(2)` with any bytes as the value.
     ///
     /// # Errors
     /// The call's errno.
@@ -413,8 +413,8 @@ impl Socket {
             .map(drop)
     }
 
-    /// `getsockopt(2)` into a buffer of `room` bytes, with `told` as the length passed to the
-    /// kernel.
+    /// Calls `getsockopt(2)` with a buffer of `room` bytes and with `told` as the length passed to
+    /// the kernel.
     ///
     /// # Errors
     /// The call's errno.
@@ -554,7 +554,7 @@ impl Socket {
             .map_err(|_| Error::other("another number of counters"))
     }
 
-    /// Returns the pending error, `SO_ERROR`, and clears it.
+    /// Returns the pending error by `SO_ERROR`, which clears it.
     ///
     /// # Errors
     /// The call's errno.
@@ -585,7 +585,7 @@ impl Socket {
         self.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &value.concat())
     }
 
-    /// `dup(2)`, close-on-exec.
+    /// Duplicates the descriptor, close-on-exec.
     ///
     /// # Errors
     /// The call's errno.
@@ -603,7 +603,7 @@ impl Socket {
         check(unsafe { libc::ioctl(self.raw(), libc::FIONBIO, &mut value) }).map(drop)
     }
 
-    /// Makes an ioctl that returns one int, such as `FIONREAD` or `TIOCOUTQ`. Returns that.
+    /// Makes an ioctl that returns one int, such as `FIONREAD` or `TIOCOUTQ`. Returns this int.
     ///
     /// # Errors
     /// The call's errno.
@@ -651,7 +651,7 @@ impl Socket {
             events,
             revents: 0,
         };
-        // SAFETY: One pollfd, alive and writable for the call.
+        // SAFETY: `entry` is one pollfd, alive and writable for the call.
         check(unsafe { libc::poll(&mut entry, 1, timeout.as_millis() as c_int) })?;
         Ok(entry.revents)
     }
@@ -716,7 +716,7 @@ impl AsRawFd for Socket {
 }
 
 fn interface_request(name: &str) -> libc::ifreq {
-    // SAFETY: All-zero is a valid ifreq, which is plain data.
+    // SAFETY: All-zero bytes are a valid ifreq.
     let mut request: libc::ifreq = unsafe { zeroed() };
     let room = request.ifr_name.len() - 1;
     for (target, byte) in request.ifr_name.iter_mut().zip(name.bytes().take(room)) {
@@ -738,18 +738,19 @@ pub fn interface_index(name: &str) -> Result<u32> {
     }
 }
 
-/// Calls `bind(2)` of a packet socket to `ifindex` and `ethertype` (host order).
+/// Binds a packet socket to `ifindex` and `ethertype` (host order).
 ///
 /// # Errors
 /// The call's errno.
 pub fn bind_packet(socket: &Socket, ifindex: u32, ethertype: u16) -> Result<()> {
-    // SAFETY: All-zero is a valid sockaddr_ll, which is plain data.
+    // SAFETY: All-zero bytes are a valid sockaddr_ll.
     let mut name: libc::sockaddr_ll = unsafe { zeroed() };
     name.sll_family = libc::AF_PACKET as u16;
     name.sll_protocol = ethertype.to_be();
     name.sll_ifindex = ifindex as c_int;
     let length = size_of::<libc::sockaddr_ll>();
-    // SAFETY: The structure is plain data, readable for its own size.
+    // SAFETY: The slice covers exactly `name`. sockaddr_ll has no padding, so all its bytes are
+    // initialised.
     let bytes = unsafe { std::slice::from_raw_parts(ptr::from_ref(&name).cast::<u8>(), length) };
     socket.bind_bytes(bytes)
 }

@@ -57,7 +57,7 @@ pub struct Report {
     pub times: [bool; 3],
     /// Number of bytes of the packet.
     pub length: usize,
-    /// Number of bytes of the offender's address, and whether one of them is set.
+    /// Number of bytes of the offender's address, and whether any of them is not 0.
     pub offender: (usize, bool),
     /// `msg_flags` of the call that received the report.
     pub flags: i32,
@@ -80,7 +80,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Returns the next report, or `None` if the time is up.
+/// Returns the next report, or `None` if none comes within `time`.
 ///
 /// # Errors
 /// If the error queue has something else, or a malformed report.
@@ -104,7 +104,8 @@ pub fn report(socket: &Socket, time: Duration) -> Result<Option<Report>> {
     let kind_of = |control: &Control| (control.level, control.kind);
     let wanted = [(SOL_SOCKET, libc::SO_TIMESTAMPING), kind];
     same([kind_of(times), kind_of(about)], wanted, "control messages")?;
-    // struct sock_extended_err: errno, origin, type, code, padding, info, data.
+    // struct sock_extended_err: errno (4 bytes); origin, type, code and padding (1 byte each); info
+    // and data (4 bytes each).
     let (about, offender) = about.data.split_first_chunk::<16>().context("too short")?;
     let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| about[at + i]));
     ensure!(
@@ -125,7 +126,7 @@ pub fn report(socket: &Socket, time: Duration) -> Result<Option<Report>> {
 /// Waits for the next report, and checks its stage and number.
 ///
 /// # Errors
-/// If it differs, or none comes.
+/// If the report differs, or none comes.
 pub fn reports(socket: &Socket, stage: &str, number: u32) -> Outcome {
     let found = report(socket, patience())?.with_context(|| format!("no report of {number}"))?;
     same((found.stage, found.number), (stage, number), "a report")

@@ -25,9 +25,9 @@ pub struct Station {
     host: [u8; 6],
     port: u16,
     host_port: u16,
-    /// Number of the next packet that the station sends.
+    /// Sequence number of the next packet that the station sends.
     pub next: u16,
-    /// Number of the next packet that the station expects.
+    /// Sequence number of the next packet that the station expects.
     pub expected: u16,
     echo: u8,
     /// Frames that arrived while the station waited for another kind.
@@ -43,7 +43,7 @@ impl Station {
         Self::connect_telling(lab, port, &[])
     }
 
-    /// Connects to a station whose SYN|ACK carries these options.
+    /// Connects to a station whose SYN|ACK carries `options`.
     ///
     /// # Errors
     /// If the handshake fails.
@@ -61,8 +61,8 @@ impl Station {
         options: &[u8],
         round_trip: Duration,
     ) -> Result<(Self, Socket)> {
-        // On one processor, frames are received in the order in which they are sent; each processor
-        // has its own queue.
+        // Each processor has its own queue of received frames. On a single processor, frames are
+        // received in the order in which they are sent.
         processor::stay()?;
         send_single_packets(&lab.a.namespace)?;
         let wire = lab.b.packets(ETH_P_ALL)?;
@@ -97,7 +97,8 @@ impl Station {
         Ok((station, client))
     }
 
-    /// Sends a packet with the next number. If the packet takes a number, the caller advances it.
+    /// Sends a packet with the sequence number `next`. If the packet consumes this number, the
+    /// caller advances `next`.
     ///
     /// # Errors
     /// The errno of `send(2)`.
@@ -125,7 +126,7 @@ impl Station {
         self.wire.send(&frame).context("the station's frame")
     }
 
-    /// Sends data in one packet, and advances the number.
+    /// Sends data in one packet, and advances `next`.
     ///
     /// # Errors
     /// The errno of `send(2)`.
@@ -135,7 +136,7 @@ impl Station {
         Ok(())
     }
 
-    /// Sends data with an unmasked checksum, without advancing the number.
+    /// Sends data with an unmasked checksum, without advancing `next`.
     ///
     /// # Errors
     /// The errno of `send(2)`.
@@ -144,8 +145,8 @@ impl Station {
         self.put_packet(&header.summed_packet(payload))
     }
 
-    /// Sends data as [`send_data`](Self::send_data), followed at once by a packet from another host
-    /// that claims to continue with `more`.
+    /// Sends data like [`send_data`](Self::send_data), followed at once by a packet from another
+    /// host that claims to continue with `more`.
     ///
     /// # Errors
     /// The errno of `sendmmsg(2)`.
@@ -163,9 +164,10 @@ impl Station {
         Ok(())
     }
 
-    /// Acknowledges all packets seen, which ends the current count. On return, the host has
-    /// answered. This matters because a frame may be delayed on the way, and would then meet
-    /// settings that changed after it was sent.
+    /// Acknowledges all packets seen, so that the host may send the next window. Returns once the
+    /// host has answered an echo request that follows the acknowledgement. Otherwise the
+    /// acknowledgement might be delayed on the way, and meet settings that changed after it was
+    /// sent.
     ///
     /// # Errors
     /// If the host no longer answers.
@@ -175,8 +177,8 @@ impl Station {
         Ok(())
     }
 
-    /// Acknowledges as [`acknowledge`](Self::acknowledge), with a grant: `start` packets may follow
-    /// the next announcement, and `window` is the window.
+    /// Acknowledges like [`acknowledge`](Self::acknowledge), but with a grant: `start` packets may
+    /// follow the next announcement, and `window` is the window.
     ///
     /// # Errors
     /// If the host no longer answers.
@@ -215,11 +217,11 @@ impl Station {
         }
     }
 
-    /// Returns the number of new data packets that the host has sent since the last call; their
-    /// numbers must be consecutive.
+    /// Returns the number of new data packets that the host has sent since the last call. Their
+    /// sequence numbers must be consecutive.
     ///
     /// # Errors
-    /// If one is missing.
+    /// If a packet is missing.
     pub fn new_packets(&mut self) -> Result<u16> {
         let before = self.expected;
         for header in self.sent_so_far()? {

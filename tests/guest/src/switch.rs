@@ -18,9 +18,9 @@ pub struct Switch {
 /// The counters of a port, as `enet-switch drops --json` prints them.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Port {
-    /// Number of frames that left towards the host.
+    /// Number of frames sent to the host.
     pub sent_packets: u64,
-    /// Number of frames for the host that found the buffer full.
+    /// Number of frames for the host that were dropped because the buffer was full.
     pub dropped_packets: u64,
     /// Number of frames from the host that were lost at random.
     pub lost_packets: u64,
@@ -109,7 +109,7 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // If this fails, the next switch removes what is left.
+        // Ignored because the next [`Switch::up`] removes a switch that is left behind.
         let _ = enet_switch(&["down"]);
     }
 }

@@ -6,7 +6,7 @@ use crate::prelude::*;
 use crate::socket::interface_index;
 
 const NETLINK_GENERIC: i32 = 16;
-/// Marks a nested attribute.
+/// The flag of a nested attribute.
 const NESTED: u16 = 1 << 15;
 
 /// The generic netlink controller, which resolves names of families to numbers.
@@ -39,7 +39,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Sends `command` to a generic netlink family, and returns the reply behind the two headers.
+/// Sends `command` to a generic netlink family, and returns the reply without its two headers.
 fn ask(socket: &Socket, family: u16, command: u8, attributes: &[u8]) -> Result<Vec<u8>> {
     const HEADERS: usize = 16 + 4;
     const REQUEST_AND_ACK: u16 = 1 | 4;
@@ -62,7 +62,7 @@ fn ask(socket: &Socket, family: u16, command: u8, attributes: &[u8]) -> Result<V
             continue;
         }
         let errno = -i32::from_ne_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
-        // The request has succeeded, but its notification had no listener.
+        // ESRCH: the request has succeeded, but its notification had no listener.
         let unheard = command == number::OPTIONS_SET && errno == libc::ESRCH;
         ensure!(
             errno == 0 || unheard,

@@ -91,7 +91,7 @@ impl Tracer {
     /// If there is no such event, or no tracefs.
     pub fn start(events: &[&str]) -> Result<Self> {
         let directory = Path::new(TRACEFS).join("instances/scenario");
-        // A killed scenario may have left its instance behind.
+        // Ignored because the instance exists only if a killed scenario has left it behind.
         let _ = fs::remove_dir(&directory);
         fs::create_dir(&directory).with_context(|| directory.display().to_string())?;
         let tracer = Self { directory };

@@ -17,8 +17,8 @@ pub fn random(length: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Sends `load`, and then more until `enough` is set; returns the number of bytes and their
-/// checksum.
+/// Sends `load`, and then more bytes until `enough` is set. Returns the number of bytes sent and
+/// their checksum.
 fn send_until(socket: &Socket, load: Load, enough: &AtomicBool) -> Result<(usize, Checksum)> {
     let Load { total, chunk, seed } = load;
     let mut rng = Rng::with_seed(seed);
@@ -50,7 +50,7 @@ pub fn receive_to_end(socket: &Socket, chunk: usize) -> Result<(usize, Checksum)
     receive_counting(socket, chunk, &AtomicUsize::new(0))
 }
 
-/// As [`receive_to_end`]; also keeps the number of bytes received so far in `received`.
+/// Works like [`receive_to_end`], and also keeps the number of bytes received so far in `received`.
 ///
 /// # Errors
 /// The errno of the first call that fails.
@@ -75,7 +75,7 @@ pub fn receive_counting(
     }
 }
 
-/// Sends until `enough` is set, or until a call fails, which is noted; then ends the stream.
+/// Sends until `enough` is set or a call fails, then ends the stream. An error is noted.
 pub fn send_until_enough(socket: &Socket, enough: &AtomicBool) {
     let message = random(64 << 10, 5);
     while !enough.load(Ordering::Relaxed) {
@@ -84,7 +84,8 @@ pub fn send_until_enough(socket: &Socket, enough: &AtomicBool) {
             break;
         }
     }
-    // The reader sees this end of stream, unless the connection is gone anyway.
+    // Tell the reader that the stream has ended. An error is ignored because the connection is then
+    // gone.
     let _ = socket.shutdown(libc::SHUT_WR);
 }
 
@@ -134,8 +135,8 @@ pub fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> Result<T> {
 
 /// Runs `other` in a thread while `here` runs in this one.
 ///
-/// Either may block for ever if the other one fails. So a failure is noted at once, before the
-/// deadline expires and hides the reason.
+/// Each closure may block for ever if the other fails. So a failure is noted at once: when the
+/// scenario's deadline expires, the reason would be lost.
 ///
 /// # Errors
 /// If either fails; an error of `here` takes precedence.
@@ -161,7 +162,7 @@ pub fn beside<T: Send, U>(
     })
 }
 
-/// Moves `load` from one end to the other, ends that stream, and compares.
+/// Sends `load` over a connection, ends the stream, and compares the bytes.
 ///
 /// # Errors
 /// If a call fails or the bytes differ.
@@ -169,7 +170,7 @@ pub fn transfer(from: &Socket, to: &Socket, load: Load) -> Result<()> {
     transfer_counting(from, to, load, &AtomicUsize::new(0))
 }
 
-/// As [`transfer`]; also keeps the number of bytes received so far in `received`.
+/// Works like [`transfer`], and also keeps the number of bytes received so far in `received`.
 ///
 /// # Errors
 /// As [`transfer`].
@@ -182,8 +183,8 @@ pub fn transfer_counting(
     transfer_until(from, to, load, received, &AtomicBool::new(true))
 }
 
-/// As [`transfer_counting`], but moves more than `load` if needed, until `meanwhile` returns.
-/// `meanwhile` gets the number of bytes received so far.
+/// Works like [`transfer_counting`], but sends more than `load` if needed, until `meanwhile`
+/// returns. `meanwhile` gets the number of bytes received so far.
 ///
 /// # Errors
 /// As [`transfer`], or if `meanwhile` fails.
@@ -223,7 +224,8 @@ fn transfer_until(
     Ok(())
 }
 
-/// Sends until the reader's buffer and the sender's are full; returns the number of bytes.
+/// Sends until the reader's receive buffer and the sender's send buffer are full; returns the
+/// number of bytes sent.
 ///
 /// # Errors
 /// The errno of a call that failed.
@@ -249,7 +251,7 @@ pub fn fill(socket: &Socket) -> Result<usize> {
     Ok(total)
 }
 
-/// Moves `load` in both directions at once, then compares.
+/// Sends `load` in both directions at once, then compares the bytes.
 ///
 /// # Errors
 /// If a call fails or the bytes differ.

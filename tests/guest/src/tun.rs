@@ -20,7 +20,7 @@ pub enum Carries {
     /// Whole Ethernet frames.
     Frames,
     /// Whole Ethernet frames, each behind ten bytes that describe its segmentation (`struct
-    /// virtio_net_hdr`), as a virtual machine's.
+    /// virtio_net_hdr`), like the frames of a virtual machine.
     SegmentedFrames,
     /// Whole Ethernet frames, which are received by polling (NAPI), so that the core can join them
     /// (GRO).
@@ -48,8 +48,8 @@ impl Tun {
         // The driver may be built into the kernel.
         let loaded = finish(Command::new("modprobe").arg("tun"), "");
         let path = "/dev/net/tun";
-        // The device belongs to the namespace in which the file was opened. For a write that may
-        // block, the driver copies the bytes to memory that GRO cannot join.
+        // The device belongs to the namespace in which the file was opened. If writes to the file
+        // may block, the driver copies the bytes to memory that GRO cannot join.
         let flags = match carries {
             Carries::PolledFrames => libc::O_NONBLOCK,
             _ => 0,
@@ -59,7 +59,7 @@ impl Tun {
         let file = namespace
             .within(|| options.open(path))?
             .with_context(|| format!("{path}; modprobe tun: {loaded:?}"))?;
-        // SAFETY: All-zero is a valid ifreq, which is plain data.
+        // SAFETY: All-zero bytes are a valid ifreq.
         let mut request: libc::ifreq = unsafe { zeroed() };
         let room = request.ifr_name.len() - 1;
         ensure!(name.len() <= room, "{name} is too long for a device");

@@ -10,7 +10,7 @@ use io_uring::{squeue, IoUring};
 /// The completion of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Completion {
-    /// The operation's result, or an errno below zero.
+    /// The operation's result, or a negative errno.
     pub result: i32,
     /// `IORING_CQE_F_*`.
     pub flags: u32,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The virtual machine's side of `vhost-net`: its queues in memory, as a driver of virtio-net keeps
-//! them, without a machine.
+//! The virtual machine's side of `vhost-net`, without a virtual machine: queues in memory like
+//! those of a virtio-net driver.
 //!
-//! The kernel's threads move frames between these queues and a tap device, as they do for QEMU
-//! (`vhost=on`). Layouts and numbers are those of <linux/vhost.h> and <linux/virtio_ring.h>.
+//! The kernel's threads move frames between these queues and a tap device, like for QEMU with
+//! `vhost=on`. Layouts and numbers are those of <linux/vhost.h> and <linux/virtio_ring.h>.
 
 use std::fs::OpenOptions;
 use std::num::NonZeroUsize;
@@ -22,7 +22,7 @@ use crate::tun::Tun;
 
 /// Number of frames that a queue holds.
 const DEPTH: u16 = 64;
-/// Number of bytes of a frame and the bytes in front of it, at most.
+/// Largest number of bytes of a frame and the `struct virtio_net_hdr` in front of it.
 const ROOM: usize = 2048;
 /// `VRING_DESC_F_WRITE`: the kernel writes to the buffer.
 const WRITE: u16 = 2;
@@ -76,7 +76,7 @@ pub struct Region {
     padding: u64,
 }
 
-/// The calls of the device.
+/// The ioctls of `/dev/vhost-net`.
 mod ioctl {
     use super::{Addresses, Descriptor, Memory, State};
 
@@ -103,7 +103,7 @@ pub struct Queue {
     memory: NonNull<u8>,
     kick: EventFd,
     call: EventFd,
-    /// Number of buffers that were given to the kernel, and number that came back.
+    /// Number of buffers that were given to the kernel, and number that it has given back.
     given: u16,
     back: u16,
 }
@@ -115,7 +115,7 @@ impl Queue {
     fn new() -> Result<Self> {
         let size = NonZeroUsize::new(SIZE).context("a size")?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: A new mapping at an address that the kernel chooses.
+        // SAFETY: This makes a new mapping at an address that the kernel chooses.
         let memory = unsafe { mmap_anonymous(None, size, protection, MapFlags::MAP_PRIVATE) }?;
         Ok(Self {
             memory: memory.cast(),
@@ -139,8 +139,8 @@ impl Queue {
 
     fn get<T: Copy>(&self, at: usize) -> T {
         // SAFETY: `place` returns an aligned address within the mapping, and the callers read only
-        // integers, for which all bytes are valid. The kernel may write there, so the access is
-        // volatile.
+        // integers, of which every bit pattern is a valid value. The kernel may write there, so the
+        // access is volatile.
         unsafe { self.place::<T>(at).read_volatile() }
     }
 
@@ -194,7 +194,8 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: It was mapped with this size, and `Port` closes vhost before it drops its queues.
+        // SAFETY: `new` mapped the memory with this size, and `Port` closes vhost before it drops
+        // its queues.
         let _ = unsafe { munmap(self.memory.cast(), SIZE) };
     }
 }
@@ -202,7 +203,7 @@ impl Drop for Queue {
 /// A virtual machine's network card behind a tap device.
 #[derive(Debug)]
 pub struct Port {
-    // The file of `vhost-net`, which is dropped first: that ends the kernel's thread.
+    // The file of `vhost-net`. It is dropped first, which ends the kernel's thread.
     _vhost: File,
     /// The queue in which vhost stores the frames that the tap device transmits.
     pub receive_queue: ReceiveQueue,
@@ -239,9 +240,9 @@ impl Port {
             .open(path)
             .with_context(|| format!("{path}; modprobe vhost_net: {loaded:?}"))?;
         let fd = vhost.as_raw_fd();
-        // SAFETY: Each call reads one value of the type that <linux/vhost.h> names for it, which
-        // lives across the call. vhost writes to the two regions until the file is closed; they are
-        // the memory of the queues, which are dropped later.
+        // SAFETY: Each call reads one value of the type that <linux/vhost.h> names for it, and the
+        // value lives across the call. vhost writes to the two regions until the file is closed.
+        // The regions are the memory of the queues, which are dropped later.
         unsafe {
             ioctl::set_owner(fd).context("VHOST_SET_OWNER")?;
             ioctl::set_features(fd, &0).context("VHOST_SET_FEATURES")?;
@@ -271,8 +272,8 @@ impl Port {
                 available: queue.address(AVAILABLE),
                 log: 0,
             };
-            // SAFETY: Each call reads one value of the type that <linux/vhost.h> names for it,
-            // which lives across the call. The addresses are in the queue's memory, which is
+            // SAFETY: Each call reads one value of the type that <linux/vhost.h> names for it, and
+            // the value lives across the call. The addresses are in the queue's memory, which is
             // dropped after the file.
             unsafe {
                 ioctl::set_vring_num(fd, &depth)?;

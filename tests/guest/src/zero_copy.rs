@@ -73,7 +73,8 @@ pub fn completion(socket: &Socket) -> anyhow::Result<Option<Completion>> {
     };
     let found = (control[0].level, control[0].kind);
     ensure!(found == kind, "level and kind {found:?}");
-    // struct sock_extended_err: errno, origin, type, code, padding, info, data.
+    // struct sock_extended_err: errno (4 bytes); origin, type, code and padding (1 byte each); info
+    // and data (4 bytes each).
     let report = control[0].data.first_chunk::<16>().context("too short")?;
     let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| report[at + i]));
     ensure!(
@@ -91,12 +92,12 @@ pub fn completion(socket: &Socket) -> anyhow::Result<Option<Completion>> {
 /// some or none of them were copied.
 ///
 /// # Errors
-/// If they are not completed, or others are.
+/// If one of them is not completed, or another send is.
 pub fn completed(socket: &Socket, count: u32) -> anyhow::Result<Copies> {
     completed_from(socket, 0, count)
 }
 
-/// As [`completed`], for `count` sends from the number `from` on.
+/// Works like [`completed`], but for `count` sends from the number `from` on.
 ///
 /// # Errors
 /// As [`completed`].
@@ -131,7 +132,7 @@ pub fn completed_from(socket: &Socket, from: u32, count: u32) -> anyhow::Result<
     )
 }
 
-/// The part of some sends that the kernel copied.
+/// How many of some sends the kernel copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
     /// The kernel copied none of the sends.

@@ -56,7 +56,7 @@ impl Source {
         fs::write(&path, value).with_context(|| path.display().to_string())
     }
 
-    /// Returns the number of failures that are left, below zero for any number.
+    /// Returns the number of failures that are still to come; a negative number means no limit.
     fn times(self) -> Result<i32> {
         let path = self.path("times");
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -71,8 +71,8 @@ impl Source {
         self.set("require-end", &end.to_string())
     }
 
-    /// Returns the function by which the kernel's own checkers allocate. They handle failures well,
-    /// so that failing them would test nothing.
+    /// Returns the function by which the kernel's own checkers allocate. The checkers handle
+    /// failures well, so failing their allocations would test nothing.
     fn checker(self) -> &'static str {
         match self {
             Self::Slab => "__alloc_object",
@@ -134,11 +134,11 @@ impl Injection {
         }
         Source::Slab.set("cache-filter", "N")?;
         Source::Pages.set("min-order", "0")?;
-        // A call does not allocate the user's own pages.
+        // Pages of the user's own memory are not allocations of the call, so they do not fail.
         let user_pages = if within == Within::Call { "Y" } else { "N" };
         Source::Pages.set("ignore-gfp-highmem", user_pages)?;
-        // Copies to and from user memory can fail by the same count. No code calls from this range,
-        // so they do not.
+        // `fail-nth` also counts copies to and from user memory. No caller is within the range set
+        // here, so copies do not fail.
         for (file, value) in [("require-start", "1"), ("require-end", "2")] {
             let path = PathBuf::from("/sys/kernel/debug/fail_usercopy").join(file);
             fs::write(&path, value).with_context(|| path.display().to_string())?;
@@ -146,8 +146,8 @@ impl Injection {
         Ok(injection)
     }
 
-    /// Runs `call` with its `n`-th allocation failing, counted from 1. Returns its result, and
-    /// whether it reached that allocation.
+    /// Runs `call` with its `n`-th allocation failing, counted from 1. Returns the result of
+    /// `call`, and whether `call` reached that allocation.
     ///
     /// # Errors
     /// If the kernel refuses the request.
@@ -163,8 +163,8 @@ impl Injection {
         Ok((result, left.trim() == "0"))
     }
 
-    /// Makes the `n`-th allocation from `source` fail from now on, and no other, in any task and
-    /// context.
+    /// Makes the `n`-th allocation from `source` fail, and no other. All tasks and contexts count,
+    /// from now on.
     ///
     /// # Errors
     /// If the kernel refuses the request.
@@ -209,8 +209,8 @@ impl Drop for Injection {
     }
 }
 
-/// Ends the failures that a killed scenario has left behind. Kernels without fault injection have
-/// none.
+/// Ends the failures that a killed scenario has left behind. Errors are ignored because a kernel
+/// without fault injection lacks the files.
 pub fn end_failures() {
     for source in Source::ALL {
         let _ = source.set("probability", "0");

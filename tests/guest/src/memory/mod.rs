@@ -85,7 +85,7 @@ impl<T> Trial<'_, T> {
         bail!("{}: still no end after {MANY} allocations", self.what)
     }
 
-    /// As [`Self::run`], and checks that the call allocates.
+    /// Works like [`Self::run`], and also checks that the call allocates.
     ///
     /// # Errors
     /// As [`Self::run`], or if the call allocates nothing.
@@ -95,7 +95,7 @@ impl<T> Trial<'_, T> {
         Ok(tally)
     }
 
-    /// As [`Self::run`], and checks that some failures make the call fail.
+    /// Works like [`Self::run`], and also checks that some failures make the call fail.
     ///
     /// # Errors
     /// As [`Self::run`], or if the call never fails.
@@ -106,9 +106,9 @@ impl<T> Trial<'_, T> {
     }
 }
 
-/// Runs `story` on what `prepare` made with its first allocation failing, then the second, and so
-/// on until none fails; once for each allocator. The story returns how many of its calls failed for
-/// lack of memory.
+/// Runs `story` with its first allocation failing, then with its second, and so on until none
+/// fails; does all this for each allocator. Each run gets a new result of `prepare`, and returns
+/// how many of its calls failed for lack of memory.
 ///
 /// # Errors
 /// If the story fails.
