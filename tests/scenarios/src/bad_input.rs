@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mistakes of programs, and the errno of each. A mistake fails the call, but never breaks the
-//! socket.
+//! Mistakes of programs, and the errno of each. The mistaken call fails, and the socket still
+//! works.
 
 use guest::address::{SO_MTU, SO_STATS};
 use guest::prelude::*;
@@ -71,8 +71,8 @@ fn wrong_family(lab: &Lab) -> Outcome {
             &format!("family {family}"),
         )?;
     }
-    // The comparisons with TCP and UDP cover binding without an address; connecting without one
-    // differs there.
+    // The comparisons with TCP and UDP cover binding without an address. Connecting without an
+    // address is different for TCP and UDP, so it is tested here.
     for kind in KINDS {
         let socket = fresh(&lab.a, kind)?;
         refused(socket.connect_bytes(&[]), libc::EINVAL, "no address")?;
@@ -107,7 +107,7 @@ fn missing_interface(lab: &Lab) -> Outcome {
         let what = format!("interface {ifindex}");
         refuse_everywhere(&lab.a, &name.to_bytes(), libc::ENODEV, &what)?;
     }
-    // Without an interface the call fails as with one that does not exist.
+    // Without an interface the call fails like with an interface that does not exist.
     let name = Address {
         ifindex: 0,
         ..lab.a.to(&lab.b, 82)
@@ -188,8 +188,8 @@ fn unknown_options(lab: &Lab) -> Outcome {
             let what = format!("get, type {kind}, level {level}");
             refused(socket.int_option(level, 1), libc::EOPNOTSUPP, &what)?;
         }
-        // A shorter buffer gets a part of the answer, as with the kernel's own options; a longer
-        // one is not filled.
+        // A shorter buffer gets a part of the answer, as with the kernel's own options. A longer
+        // buffer is not filled.
         let short = socket.option(SOL_EP, SO_STATS, 8, 8)?;
         same(short.len(), 8, "bytes of statistics")?;
         let size = if kind == libc::SOCK_DGRAM { 16 } else { 32 };
@@ -199,8 +199,8 @@ fn unknown_options(lab: &Lab) -> Outcome {
     still_useful(lab)
 }
 
-/// Types and protocols that other families support; the comparisons with TCP and UDP cover those
-/// that no family has.
+/// Types and protocols that other families support. The comparisons with TCP and UDP cover types
+/// and protocols that no family supports.
 fn unsupported() -> Outcome {
     for (kind, protocol, errno) in [
         (libc::SOCK_DGRAM, 2, libc::EPROTONOSUPPORT),

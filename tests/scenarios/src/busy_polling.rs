@@ -17,7 +17,7 @@ const LONG: i32 = 50_000;
 /// The largest number of round trips.
 const ROUNDS: usize = 2000;
 
-/// Waits on a socket for a byte, and receives it.
+/// A function that waits on a socket for a byte and receives it.
 type Wait = fn(&Socket) -> Outcome;
 
 fn stream(lab: &Lab) -> Result<[Socket; 2]> {
@@ -53,7 +53,8 @@ fn polled(host: &Host) -> Result<u64> {
     Ok(value.parse()?)
 }
 
-/// Sets `net.core.busy_poll` while this value exists: without it `poll` never polls a device.
+/// A guard that sets `net.core.busy_poll` while it exists. Without this setting, `poll` never polls
+/// a device.
 struct Sysctl;
 
 impl Sysctl {
@@ -74,7 +75,7 @@ impl Drop for Sysctl {
 /// Sends a byte back and forth until the other host's reader has received a frame by polling. If
 /// the frame arrives before the reader waits, a softirq receives it.
 fn polls(lab: &Lab, [near, far]: &[Socket; 2], wait: Wait) -> Outcome {
-    // A veth that segments has no queue to poll at its other end.
+    // If a veth device segments packets, its peer has no queue that a reader could poll.
     lab.a
         .namespace
         .run("ethtool", &["-K", "eth0", "tso", "off"])?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The calls of 32-bit programs on a 64-bit kernel, compared with those of 64-bit ones.
+//! The calls of 32-bit programs on a 64-bit kernel, compared with the calls of 64-bit programs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -40,7 +40,8 @@ fn plain<T>(result: std::io::Result<T>) -> std::result::Result<T, Option<i32>> {
     result.map_err(|error| error.raw_os_error())
 }
 
-/// Reads all options of the levels by both kinds of calls. Returns the number of those that exist.
+/// Reads all options of `levels` except those in `but`, by 32-bit and by 64-bit calls, and compares
+/// the results. Returns the number of options that exist.
 fn compare_options(
     room: &mut Room,
     what: &str,
@@ -150,7 +151,7 @@ fn times(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The filter's program is behind a pointer of 4 bytes.
+/// The filter's program is behind a pointer, which has 4 bytes in a 32-bit program.
 fn filter(lab: &Lab) -> Outcome {
     let mut room = Room::new()?;
     let (a, b) = lab.edp_pair(622)?;
@@ -187,7 +188,7 @@ fn ioctls(lab: &Lab) -> Outcome {
     same(waiting, 7, "bytes that wait")?;
     let waiting = number(room.ioctl(&b, SIOCINQ, &[0; 4])?);
     same(waiting, 5, "bytes that wait")?;
-    // a `struct ifreq` has 32 bytes here, and 40 in 64-bit programs
+    // a `struct ifreq` has 32 bytes in 32-bit programs, and 40 in 64-bit programs
     let mut request = [0; 32];
     request[..DEVICE.len()].copy_from_slice(DEVICE.as_bytes());
     for socket in [&server, &b] {
@@ -329,7 +330,7 @@ fn notice(lab: &Lab) -> Outcome {
     same(numbers, &[0; 8][..], "the first send to the first one")
 }
 
-/// Options of TCP, IP and sockets, of a connection that ESP carries.
+/// Compares the options of sockets, TCP and IP on a connection that ESP carries.
 fn mapped(lab: &Lab) -> Outcome {
     known(lab)?;
     let mut room = Room::new()?;
@@ -338,7 +339,7 @@ fn mapped(lab: &Lab) -> Outcome {
     let (server, _) = listening.accept(0)?;
     same(lab.a.counter("MappedActiveOpens")?, 1, "ESP's connections")?;
     let mut but = TIMES.map(|name| (libc::SOL_SOCKET, name)).to_vec();
-    // these change from call to call, or read more than they are asked for
+    // the values of these options change from call to call, or the call does more than read a value
     for name in [libc::TCP_INFO, libc::TCP_TIMESTAMP, 35] {
         but.push((libc::SOL_TCP, name));
     }

@@ -23,7 +23,7 @@ scenarios! {
 fn down_and_up(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(800)?;
     let load = Load::of(6 << 20, 50_000, 800);
-    // Calls on a device that is down wait as on any stream that makes no progress.
+    // While its device is down, a stream behaves like any stream that makes no progress.
     lab.a.link("down")?;
     client.send_all(b"begun")?;
     let disturb = |received: &AtomicUsize| {
@@ -97,7 +97,8 @@ fn renamed(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// A connection is identified by the device's address, so it ends when that changes.
+/// A connection is identified by the device's address, so the connection ends when the address
+/// changes.
 fn readdressed(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(808, 4)?;
     let bound = lab.a.edp_bound(806)?;
@@ -158,8 +159,8 @@ fn attempt_goes_on_from_another_address(lab: &Lab) -> Outcome {
 /// The number of a system call, and a function that makes the call and checks its result.
 type Blocking<'a> = (libc::c_long, &'a (dyn Fn() -> Outcome + Sync));
 
-/// Blocks in all of `calls`, each in its own thread, and then runs `meanwhile`, which must end
-/// them.
+/// Blocks in all of `calls`, each in its own thread, and then runs `meanwhile`, which must end the
+/// calls.
 fn all_blocked(calls: &[Blocking<'_>], meanwhile: impl FnOnce() -> Outcome) -> Outcome {
     thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -298,7 +299,7 @@ fn removed(lab: &Lab) -> Outcome {
     gone(readers_peer.receive(&mut got, 0), "the other host's recv")
 }
 
-/// Removing a device does not affect sockets that are not tied to one.
+/// Removing a device does not affect sockets that are tied to no device or to another.
 fn others_stay(lab: &Lab) -> Outcome {
     lab.a.namespace.ip("link add eth1 address 02:00:00:00:00:21 type veth peer name far1\nlink set eth1 up\nlink set far1 up\n")?;
     let listener = lab.a.esp()?;
@@ -369,8 +370,8 @@ fn retyped() -> Outcome {
     gone(host.edp()?.bind(&bond.here(833)), "bind anew")
 }
 
-/// Another device's queue fills the send buffer. A sender that waits for room does not block the
-/// removal of its device.
+/// The queue of one device fills the socket's send buffer. A call that waits for room, to send by a
+/// second device, does not block the removal of the second device.
 fn waiting_sender(lab: &Lab) -> Outcome {
     let host = &lab.a;
     host.namespace

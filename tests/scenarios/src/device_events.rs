@@ -15,7 +15,7 @@ scenarios! {
 }
 
 /// The kernel repeats the unregister notification every second while there is a reference to the
-/// device: here that of a `write` whose data are missing.
+/// device. Here a `write` whose data are missing holds the reference.
 fn repeated(lab: &Lab) -> Outcome {
     let host = &lab.a;
     let tap = Tun::create(&host.namespace, "tap0", Carries::Frames)?;
@@ -33,7 +33,7 @@ fn repeated(lab: &Lab) -> Outcome {
             Err(_) => Ok(()),
         };
         stalled.release()?;
-        // The device may be gone by now, which makes the call fail.
+        // Ignored because the call fails if the device is gone by now.
         let _ = joined(writer)?;
         joined(remover?)??;
         judged
@@ -55,8 +55,8 @@ fn next_owner_is_spared(host: &Host, index: u32) -> Outcome {
     let listener = next.listener(840)?;
     let bound = next.edp(840)?;
     let (client, server) = far.stream_to(&next, 841)?;
-    // The repeated notification causes no event that could be waited for, so the test waits for its
-    // period.
+    // The repeated notification causes no event that could be waited for, so the test waits longer
+    // than its period.
     let events = listener.poll(libc::POLLIN, Duration::from_millis(2500))?;
     ensure!(events == 0, "the listener has events {events:#x}");
     quiet(&bound, "a socket of the new device")?;
@@ -66,7 +66,7 @@ fn next_owner_is_spared(host: &Host, index: u32) -> Outcome {
 
 /// Sets the MTU of `name` in the calling thread's namespace.
 fn set_mtu(socket: &Socket, name: &str, mtu: i32) -> Outcome {
-    // SAFETY: All-zero is a valid ifreq, which is plain data.
+    // SAFETY: All-zero bytes are a valid ifreq.
     let mut request: libc::ifreq = unsafe { zeroed() };
     for (to, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = byte as libc::c_char;
@@ -78,8 +78,8 @@ fn set_mtu(socket: &Socket, name: &str, mtu: i32) -> Outcome {
         .with_context(|| format!("the MTU {mtu} of {name}"))
 }
 
-/// Returns the duration of a change of the MTU of `name`: the number of instructions if the guest's
-/// clock counts them.
+/// Returns the shortest time that a change of the MTU of `name` takes. If the guest's clock counts
+/// instructions, this is their number.
 fn change(host: &Host, name: &str) -> Result<Duration> {
     let socket = host.edp()?;
     let one = |mtu| {
@@ -95,7 +95,7 @@ fn change(host: &Host, name: &str) -> Result<Duration> {
 
 /// Containers start and stop on hosts with many connections, and each adds and removes devices.
 fn unrelated(lab: &Lab) -> Outcome {
-    /// More than the duration varies between runs, and less than it takes to look at each
+    /// Longer than the variation between runs, and shorter than the time to look at each
     /// connection.
     const MARGIN: Duration = Duration::from_micros(20);
     let host = &lab.a;

@@ -271,7 +271,7 @@ fn bridge() -> Outcome {
     hub.ip("link add low0 address 00:00:00:00:01:01 type dummy\nlink set low0 master br0 up\n")?;
     ports_hear_nothing(&hub, &center, &ends[0])?;
     // A port is removed; the others still work. The second host's last stream leads to the removed
-    // port.
+    // port, so it is left out.
     hub.ip("link del port3\n")?;
     all_work(&[&first, &second[..2], &within]).context("without a port")?;
     bridge_changes_its_address(&hub)
@@ -297,8 +297,8 @@ fn ports_hear_nothing(hub: &Netns, center: &Device<'_>, end: &Device<'_>) -> Out
     quiet(&on_port, "the port's socket")
 }
 
-/// A bridge without a set address takes the lowest one of its ports. When that changes, its streams
-/// end with an error.
+/// A bridge without a set address takes the lowest address of its ports. When the bridge's address
+/// changes, its streams end with an error.
 fn bridge_changes_its_address(hub: &Netns) -> Outcome {
     hub.ip(
         "link add br1 type bridge\nlink add high1 address 02:00:00:00:02:09 type dummy\n\

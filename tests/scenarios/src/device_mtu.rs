@@ -17,8 +17,8 @@ scenarios! {
     direct mtu_of_0_does_not_stop_local_streams = of_nothing;
 }
 
-/// Changes the MTU after a stream's sender has filled all buffers: packets are in flight, and more
-/// are queued.
+/// Runs `change`, which changes the MTU, after a stream's sender has filled all buffers: packets
+/// are in flight, and more are queued.
 fn filled(lab: &Lab, port: u16, load: Load, change: impl FnOnce(&Socket) -> Result<()>) -> Outcome {
     let (client, server) = lab.esp_pair(port)?;
     let received = AtomicUsize::new(0);
@@ -58,7 +58,7 @@ fn sender_first(lab: &Lab) -> Outcome {
     })
 }
 
-/// Packets in flight are lost, and would not fit if they were retransmitted.
+/// Packets in flight are lost, and would not fit if they were retransmitted unchanged.
 fn receiver_first(lab: &Lab) -> Outcome {
     // A veth pair would pass GSO packets whole, whatever the receiver's MTU.
     send_single_packets(&lab.a.namespace)?;
@@ -162,7 +162,7 @@ fn raised(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The MTU changes while the device is down; queued packets are cut all the same.
+/// The MTU changes while the device is down. Queued packets are still cut to the new size.
 fn while_down(lab: &Lab) -> Outcome {
     filled(lab, 844, LOAD, |_| {
         for host in [&lab.a, &lab.b] {

@@ -35,7 +35,7 @@ fn moved(lab: &Lab) -> Outcome {
         )?;
         gone(listener.accept(0), &format!("accept {round}"))?;
     }
-    // In its new namespace it works like any other device, and the same ports are free.
+    // In its new namespace the device works like any other, and the same ports are free.
     other.ip("link set eth0 up\n")?;
     let device = Device::ready(&other, "eth0")?;
     let (caller, accepted) = there.stream_to(&device, 890)?;
@@ -44,7 +44,7 @@ fn moved(lab: &Lab) -> Outcome {
     lab.b.edp()?.send_to(b"hello", 0, &there.to(&device, 890))?;
     await_events(&new, libc::POLLIN)?;
     has_events(&bound, libc::POLLERR, "the old socket")?;
-    // The peer got no packet: it learns of the end when it sends, by a reset.
+    // The peer got no packet about the end. When it sends, it gets a reset.
     server.send_all(b"anyone?")?;
     let events = await_events(&server, libc::POLLIN)?;
     ensure!(events & libc::POLLERR != 0, "events {events:#x}");
@@ -66,7 +66,7 @@ fn moved(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A namespace without other references exists while sockets are open in it, and then removes its
+/// A namespace without other references exists while sockets are open in it. Its end removes its
 /// devices.
 fn sockets_live_on() -> Outcome {
     let Lab { a, b, .. } = Lab::new(Wiring::Direct)?;
@@ -80,7 +80,7 @@ fn sockets_live_on() -> Outcome {
     client.send_all(&[7; 3000])?;
     let mut got = server.receive_all(3000)?;
     drop(server);
-    // When the last socket is freed, so is the namespace, and with it the cable.
+    // Freeing the last socket frees the namespace, and the cable with it.
     ensure!(client.receive(&mut got, 0)? == 0, "the end of the stream");
     await_events(&datagrams, libc::POLLERR)?;
     gone(
@@ -108,8 +108,8 @@ fn flood(here: &Host, there: &Host) -> Outcome {
     Ok(())
 }
 
-/// Waits for the end of a stream whose peer was killed. There is a reset, unless the peer's
-/// namespace and the cable were removed before it was sent.
+/// Waits for the end of a stream whose peer was killed. The stream ends with a reset, unless the
+/// peer's namespace and the cable were removed before the reset was sent.
 fn breaks(socket: &Socket) -> Outcome {
     let mut bytes = vec![0; 1 << 16];
     eventually("the end of a stream", || {
@@ -133,7 +133,7 @@ fn killed() -> Outcome {
     drop(listener);
     let mut bytes = receiver.receive_all(1 << 16).context("the flood")?;
     await_events(&datagrams, libc::POLLIN)?;
-    // The stream has data queued: the socket's buffer is full although the other end reads.
+    // Fill the send buffer, so that the stream has data queued although the other end reads.
     let full = (0..10_000).any(|_| {
         sender
             .send(&bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)

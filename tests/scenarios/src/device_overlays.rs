@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tunnels and link aggregation: VXLAN, LACP, and a team that balances by a hash.
+//! Tunnels and link aggregation: VXLAN and LACP.
 
 use guest::device::await_carrier;
 use guest::harness::growth;
@@ -30,7 +30,8 @@ fn vxlan(lab: &Lab) -> Outcome {
     near.carries_both_protocols_to(&far, 1450)
 }
 
-/// Returns the kernel memory that is allocated by size and not charged to a process, bytes.
+/// Returns the bytes of kernel memory in the caches for allocations by size that are not charged to
+/// a process (`kmalloc-*`, but not `kmalloc-cg-*`).
 fn allocated() -> Result<i64> {
     let sizes = || -> Result<Vec<(String, i64)>> {
         let all = slabs()?.into_iter();
@@ -85,7 +86,7 @@ fn queued(lab: &Lab) -> Outcome {
     .with_context(|| format!("{packets} queued datagrams keep {more} bytes"))
 }
 
-/// Returns the number of frames that have left by a port.
+/// Returns the number of frames that a port has sent.
 fn sent(host: &Netns, port: &str) -> Result<u64> {
     // Behind the name there are eight receive counters and the number of bytes sent.
     const FRAMES: usize = 9;

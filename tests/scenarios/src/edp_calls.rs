@@ -213,8 +213,8 @@ fn one_host(lab: &Lab) -> Outcome {
         matches!(ended, nix::sys::wait::WaitStatus::Exited(_, 0)),
         "the other process ended with {ended:?}"
     );
-    // A switch would not return such a frame, so the module must not send it to the wire. The first
-    // frame on the wire is a later one.
+    // A switch would not return a frame to the port that it came from, so the module must not send
+    // a frame for its own host to the wire. The first frame on the wire is the datagram sent next.
     lab.a.edp()?.send_to(b"outside", 0, &lab.a.to(&lab.b, 9))?;
     let frame = wire.wait_for(patience(), |_| true)?;
     ensure!(

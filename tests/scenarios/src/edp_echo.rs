@@ -70,8 +70,8 @@ fn silence(lab: &Lab) -> Outcome {
     for kind in [0, REPLY, 3, 0x81, 0xff] {
         send(&edp(5, 0, 4, &[kind, 1, 2, 3]))?;
     }
-    // An empty payload; a length beyond the frame's end; a reply between two ports 0, which an
-    // answer could turn into a loop.
+    // An empty payload, a length beyond the frame's end, and a reply from port 0 to port 0. An
+    // answer to such a reply could start a loop.
     send(&edp(5, 0, 0, &[]))?;
     send(&edp(5, 0, 100, &[REQUEST, 1]))?;
     send(&edp(0, 0, 2, &[REPLY, 1]))?;

@@ -14,7 +14,7 @@ scenarios! {
     direct edp_never_sends_from_port_0_while_another_thread_disconnects = disconnected_while_sending, within(120), needs_smp;
 }
 
-/// Returns a second device on host a, with its index.
+/// Makes a second device on host a; returns its index.
 fn second_device(lab: &Lab) -> anyhow::Result<u32> {
     lab.a
         .namespace
@@ -27,7 +27,7 @@ fn second_device(lab: &Lab) -> anyhow::Result<u32> {
 }
 
 /// EDP and ESP have separate port spaces. The comparisons with TCP and UDP cover conflicts within
-/// one of them.
+/// one port space.
 fn protocols(lab: &Lab) -> Outcome {
     let _datagrams = lab.a.edp_bound(63)?;
     let stream = lab.a.esp()?;
@@ -95,7 +95,8 @@ fn port_changes(lab: &Lab) -> Outcome {
                 break;
             }
             sender.send_to(b"x", 0, &there)?;
-            // Not all are read; datagrams that do not fit have a counter of their own.
+            // Ignored because not all datagrams need to be read: those that do not fit have a
+            // counter of their own.
             let _ = receiver.receive(&mut bytes, libc::MSG_DONTWAIT);
         }
         over.store(true, Relaxed);
@@ -110,8 +111,8 @@ fn port_changes(lab: &Lab) -> Outcome {
     same(missed, 0, &format!("missed of {datagrams} datagrams"))
 }
 
-/// A port that is taken between the two steps of its release would be lost: the socket would stay
-/// in the table without one, and send from port 0, the control port.
+/// If the sender took the port between the two steps of its release, the port would be lost: the
+/// socket would stay in the table without a port, and send from port 0, the control port.
 fn disconnected_while_sending(lab: &Lab) -> Outcome {
     let (there, unspecified) = (lab.a.to_nobody(1), [0; 16]);
     let calls = 200 / factor().min(4);

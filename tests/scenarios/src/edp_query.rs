@@ -23,10 +23,10 @@ scenarios! {
 const QUERY: u8 = 3;
 const ANSWER: u8 = 4;
 
-/// Bytes in front of EDP's payload: the Ethernet header and EDP's.
+/// Number of bytes in front of EDP's payload: the Ethernet header and EDP's header.
 const HEADERS: usize = 14 + EDP_HEADER;
 
-/// The least Ethernet frame, without its check sequence.
+/// Number of bytes of the shortest Ethernet frame, without its check sequence.
 const LEAST_FRAME: usize = 60;
 
 /// Returns a frame from the stranger to host `a`.
@@ -43,8 +43,8 @@ fn every_option(lab: &Lab) -> Outcome {
         let short = &[QUERY, 9, 9, 9, 9][..length];
         wire.send(&to_a(lab, &edp(700, 0, length as u16, short)))?;
     }
-    // From a socket's port, from port 0, with more bytes after the nonce, with padding, with a
-    // checksum.
+    // Queries from a socket's port, from port 0, with more bytes after the nonce, with padding, and
+    // with a checksum.
     let queries = [
         edp(700, 0, 5, &[QUERY, 1, 2, 3, 4]),
         edp(0, 0, 5, &[QUERY, 1, 2, 3, 4]),
@@ -141,14 +141,15 @@ fn answer(nonce: [u8; 4], options: &[u8]) -> Vec<u8> {
 /// The option of a peer that takes datagrams of up to 1494 bytes.
 const SMALL: &[u8] = &[3, 2, 0x05, 0xd6];
 
-/// Frames to host `a` that are no answers to its query with this nonce.
+/// Returns frames to host `a` that are not valid answers to its query with this nonce.
 fn forgeries(lab: &Lab, nonce: [u8; 4]) -> [Vec<u8>; 6] {
     let right = answer(nonce, SMALL);
     let payload = &right[EDP_HEADER..];
     [
         to_a(lab, &answer(nonce.map(|byte| !byte), SMALL)),
         ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, &right),
-        // Cut short within the nonce, by the frame's length and by the header's.
+        // Answers that end within the nonce: by the frame's length, and by the header's length
+        // field.
         to_a(lab, &right[..EDP_HEADER + 4]),
         to_a(lab, &edp(0, 0, 4, &payload[..4])),
         // From a socket's port.
@@ -213,7 +214,7 @@ fn silent_peer(lab: &Lab) -> Outcome {
         "more than the device carries",
     )?;
     let queries = lab.a.counter("EdpOutQueries")?;
-    // Another query may leave after 11 s; a slow guest may take so long.
+    // Another query may leave after 11 s, and a slow guest may take that long.
     let most = 1 + start.elapsed().as_secs() / 11;
     ensure!(
         (1..=most).contains(&queries.into()),

@@ -86,7 +86,7 @@ fn wrong(lab: &Lab) -> Outcome {
         damaged[place] ^= 1;
         send(&damaged)?;
     }
-    // The checksum is missing, or a part of it.
+    // The checksum is missing, in whole or in part.
     for there in 0..4 {
         send(&whole[..whole.len() - 4 + there])?;
     }

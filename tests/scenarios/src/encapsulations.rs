@@ -13,12 +13,12 @@ use super::macsec;
 /// How the frames of a stream are wrapped.
 #[derive(Debug)]
 enum Encapsulation {
-    /// By the device `in0`, which these lines for `ip` create on each host. `OWN` and `OTHER` stand
-    /// for the numbers of the host and of its peer.
+    /// The device `in0` wraps them. These lines for `ip` create it on each host. `OWN` and `OTHER`
+    /// stand for the numbers of the host and of its peer.
     Device(&'static str),
-    /// By a label that traffic control pushes and pops.
+    /// Traffic control pushes a label onto them, and pops it.
     Label,
-    /// By MACsec, which encrypts them.
+    /// MACsec encrypts them.
     ///
     /// MACsec numbers frames before they reach the device below, and each processor sends to that
     /// device by itself. A processor that sends for a timer may therefore transmit a lower number
@@ -56,9 +56,10 @@ const QINQ: Encapsulation = Encapsulation::Device(
 /// The packets that a host's device segments by itself.
 #[derive(Clone, Copy, Debug)]
 enum Offloads {
-    /// Everything, as a veth pair does.
+    /// The device segments everything, like a veth pair.
     All,
-    /// Tunnels, but not SCTP's packets; ours need the same feature.
+    /// The device segments packets of tunnels, but not SCTP's packets. ESP's packets need the same
+    /// feature as SCTP's.
     Common,
     /// The device segments nothing: it takes no packets in several pieces, and computes no
     /// checksums.
@@ -66,7 +67,7 @@ enum Offloads {
 }
 
 impl Offloads {
-    /// Arguments of `ethtool -K DEVICE`.
+    /// Returns the arguments of `ethtool -K DEVICE`.
     const fn features(self) -> &'static [&'static str] {
         // A veth device does no GRO for packets of a peer that segments TCP.
         match self {
@@ -100,7 +101,7 @@ impl Offloads {
 
 macro_rules! table {
     ($($name:literal = $encapsulation:ident;)*) => {
-        /// Each encapsulation over each kind of device.
+        /// Scenarios of each encapsulation over each kind of device.
         pub const TABLE: &[Scenario] = &[$(
             Scenario::direct(
                 concat!("streams_in_", $name, "_over_a_device_with_all_offloads"),
@@ -140,10 +141,10 @@ scenarios! {
 
 const PORT: u16 = 880;
 
-/// Calls of several packets, and of one.
+/// Loads with several packets per call, and with one.
 const LOADS: [Load; 2] = [Load::of(1 << 20, 40_000, 880), Load::of(1 << 18, 700, 881)];
 
-/// `lines` for the host with the number `own`, whose peer has the number `other`.
+/// Returns `lines` for the host with the number `own`, whose peer has the number `other`.
 fn lines_of(lines: &str, own: u8, other: u8) -> String {
     let lines = lines.replace("OWN", &own.to_string());
     lines.replace("OTHER", &other.to_string())
@@ -171,7 +172,7 @@ fn set(host: &Host, device: &str, features: &[&str]) -> Outcome {
 /// Makes traffic control push a label onto ESP frames that leave `host`, and pop it from those that
 /// arrive.
 fn label(host: &Host) -> Outcome {
-    // A soft dependency of `act_mpls`, which not every system records.
+    // `mpls_gso` is a soft dependency of `act_mpls`, which not every system records.
     guest::netns::finish(Command::new("modprobe").arg("mpls_gso"), "")?;
     let esp = format!("{ETH_P_ESP:#06x}");
     let tc = |line: String| {
@@ -196,8 +197,9 @@ impl Encapsulation {
                 for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {
                     host.namespace.ip(&lines_of(lines, own, other))?;
                     // A gretap has a queue. A processor that sends a frame also sends the frames
-                    // that another processor has queued, and these may overtake later ones. A
-                    // worker's neighbour solicitation or multicast report is enough.
+                    // that another processor has queued, so frames may get out of order. A
+                    // neighbour solicitation or multicast report that a worker sends is enough for
+                    // that.
                     host.namespace
                         .ip("link set in0 addrgenmode none\nlink set in0 up\n")?;
                     let without = ["qdisc", "replace", "dev", "in0", "root", "noqueue"];
@@ -218,16 +220,16 @@ impl Encapsulation {
     }
 }
 
-/// Sets times so long that a busy machine causes no retransmission.
+/// Sets the protocol's times so long that a busy machine causes no retransmission.
 fn wait_long(host: &Host) -> Outcome {
     let knobs = Knobs(&host.namespace);
     knobs.set("retransmission_time_min", 1_000_000)?;
     knobs.set("round_trip_time", 1_000_000)
 }
 
-/// Moves all loads both ways. No packet is lost, overtakes another or is retransmitted. In the
-/// debug kernel an acknowledgement may take so long that a timer retransmits a packet; then the
-/// packet must arrive twice.
+/// Moves all loads both ways, and checks that no packet is lost, overtakes another or is
+/// retransmitted. In the debug kernel an acknowledgement may take so long that a timer retransmits
+/// a packet; then the packet must arrive twice.
 fn transfer_clean(near: &Device<'_>, far: &Device<'_>) -> Outcome {
     for (number, load) in LOADS.into_iter().enumerate() {
         let (client, server) = near.stream_to(far, PORT + number as u16)?;

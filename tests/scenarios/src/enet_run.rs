@@ -57,8 +57,8 @@ fn groups_of_runs() -> Result<usize> {
     Ok(names.iter().filter(of_runs).count())
 }
 
-/// Runs a statically linked program on host `a` by `enet run` with `options`, which connects to
-/// `port` of `b`. Returns whether ESP carries the connection.
+/// Runs a statically linked program, which connects to `port` of `b`, on host `a` by `enet run`
+/// with `options`. Returns whether ESP carries the connection.
 fn connects_by_esp(lab: &Lab, options: &str, port: u16) -> Result<bool> {
     let listener = listener(&lab.b, MAPPED, port, 4)?;
     let mut command = Command::new("enet");
@@ -90,7 +90,8 @@ fn by_bpf(lab: &Lab) -> Outcome {
     mount_groups()?;
     known(lab)?;
     ensure!(connects_by_esp(lab, "", 980)?, "TCP carries the connection");
-    // After the command its control group is removed, and a plain connection uses TCP as before.
+    // When the command has ended, its control group is removed, and a plain connection uses TCP as
+    // before.
     eventually("the control group goes", || Ok(groups_of_runs()? == 0))?;
     let listener = listener(&lab.b, PLAIN, 981, 4)?;
     let client = dial(&lab.a, PLAIN, 981)?;
@@ -98,7 +99,7 @@ fn by_bpf(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// `ip netns exec` mounts a `/sys` of its own without control groups, as this command does.
+/// This command mounts a `/sys` of its own without control groups, like `ip netns exec`.
 fn hidden(_lab: &Lab) -> Outcome {
     if !Path::new(TYPES).exists() {
         note("this kernel has no BTF");
@@ -231,7 +232,7 @@ fn carriers(lab: &Lab) -> Outcome {
     let lines = |on_b: bool| -> Result<Vec<String>> {
         let host = if on_b { &lab.b } else { &lab.a };
         let text = host.namespace.proc_net("enet_mapped")?;
-        // Without the inode.
+        // Leaves out the inode, which comes first.
         let words = |line: &str| {
             line.split_whitespace()
                 .skip(1)
@@ -270,7 +271,7 @@ fn carriers(lab: &Lab) -> Outcome {
         let owned = listed.lines().filter(|line| line.contains(&own));
         ensure!(owned.count() == count, "processes: {listed}");
     }
-    // A line disappears with its descriptor.
+    // A socket's line disappears when its descriptor is closed.
     drop((by_esp, refused, again));
     ensure!(lines(false)?.is_empty());
     drop((server, by_peer));
@@ -278,8 +279,8 @@ fn carriers(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Runs `enet run` with these arguments. Returns its exit status, and the output of it and of the
-/// command.
+/// Runs `enet run` with these arguments. Returns its exit status, and the output of `enet run` and
+/// of the command.
 fn runs(arguments: &[&str]) -> Result<(Option<i32>, String)> {
     let output = Command::new("enet")
         .arg("run")

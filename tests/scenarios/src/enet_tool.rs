@@ -31,7 +31,7 @@ scenarios! {
 const EDP: &str = "0x88b5";
 const ESP: &str = "0x88b6";
 
-/// The end of a run of the program.
+/// The exit code and the output of a run of `enet`.
 #[derive(Debug)]
 struct Ended {
     code: Option<i32>,
@@ -39,7 +39,7 @@ struct Ended {
     complaints: String,
 }
 
-/// Runs the program with `arguments` in this thread's network namespace.
+/// Runs `enet` with `arguments` in this thread's network namespace.
 fn enet(arguments: &str) -> Result<Ended> {
     let output = Command::new("enet")
         .args(arguments.split_whitespace())
@@ -52,14 +52,14 @@ fn enet(arguments: &str) -> Result<Ended> {
     })
 }
 
-/// Runs the program on `host`, checks that it succeeds, and returns what it prints.
+/// Runs `enet` on `host`, checks that it succeeds, and returns its output.
 fn printed(host: &Host, arguments: &str) -> Result<String> {
     let ended = host.namespace.within(|| enet(arguments))??;
     ensure!(ended.code == Some(0), "enet {arguments}: {ended:?}");
     Ok(ended.output)
 }
 
-/// Checks that the program complains with each of `words`, and exits with `code`.
+/// Checks that `enet` exited with `code`, and that its complaints contain each of `words`.
 fn complains(ended: &Ended, code: i32, words: &[&str]) -> Outcome {
     same(ended.code, Some(code), &format!("{ended:?}"))?;
     for word in words {
@@ -71,7 +71,7 @@ fn complains(ended: &Ended, code: i32, words: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Runs `enet ping` with two quick requests on `host`, and checks it with [`complains`].
+/// Runs `enet ping` with two quick requests on `host`, and checks its end with [`complains`].
 fn ping_complains(host: &Host, target: &str, code: i32, words: &[&str]) -> Outcome {
     let arguments = format!("ping -c 2 -i 0.1 -W 0.5 {target}");
     let ended = host.namespace.within(|| enet(&arguments))??;
@@ -155,7 +155,7 @@ fn list(lab: &Lab) -> Outcome {
     complains(&ended, 1, &["no interface nope0", "ip link"])
 }
 
-/// This process owns the sockets, and the program may trace it as root.
+/// This process owns the sockets, and `enet`, as root, may trace this process.
 fn owners(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(2806)?;
     client.send_all(b"one packet")?;
@@ -224,7 +224,7 @@ struct Exporter(Child);
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        // This fails if the program has ended by itself.
+        // Ignored because both calls fail if the program has ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -283,8 +283,8 @@ fn good_peer(lab: &Lab) -> Outcome {
     give_addresses(lab)?;
     let own = format!("{}%{DEVICE}", print_mac(lab.a.mac));
     let peer = format!("{}%{DEVICE}", print_mac(lab.b.mac));
-    // The first target makes the kernel resolve the address; the host answers for its own addresses
-    // itself.
+    // The first target makes the kernel resolve the address. The last two are the host's own
+    // addresses, which the host answers itself.
     let targets = ["10.0.0.2", &peer, "10.0.0.1", &own];
     for target in targets {
         let text = printed(&lab.a, &format!("ping -c 3 -i 0.05 -W 10 {target}"))?;
@@ -367,7 +367,7 @@ impl Drop for NoAutoload {
 
 fn no_module_here() -> Outcome {
     let _restore = Restore;
-    // Before autoloading is disabled: the host's device may need a module, too.
+    // The host is made before autoloading is disabled, because its device may need a module too.
     let host = Host::alone([2, 0, 0, 0, 0, 9])?;
     let _autoload = NoAutoload::begin()?;
     module::unload()?;
