@@ -9,34 +9,35 @@
 //!
 //! * After each call of a connection's engine, and before the connection sends,
 //!   [`schedule`](AckQueue::schedule) returns the change of the lists.
-//! * Then, and at [`deadline`](AckQueue::deadline), while there is a
-//!   [`next_turn`](AckQueue::next_turn), the caller removes the first connection of its list and
-//!   [gives](NextTurn::give) it the turn.
+//! * Then, and at [`deadline`](AckQueue::deadline), the caller repeats this while there is a
+//!   [`next_turn`](AckQueue::next_turn): it removes the first connection of the turn's list and
+//!   [gives](NextTurn::give) that connection the turn.
 //!
 //! Of `n` senders that have announced a transmission, `n - 1` wait and one sends. If that one falls
 //! silent, the others would wait for ever. So the next connection gets a turn anyway when no packet
 //! has arrived at the device for [`IDLE`], or when no connection has left the lists for [`HOLD`].
 //! The connections that had the turn until then become *overdue*: they do not count until they ask
-//! again. So a silent sender delays the others once, and not with every acknowledgement.
+//! for a turn again. So a silent sender delays the others once, and not with every acknowledgement.
 //!
 //! # Who is next
 //!
 //! * **Classes.** Sockets with a priority go first, then the first turn of each transmission, then
 //!   all others. Short transmissions need at most one turn, and so do not wait behind long ones. A
 //!   class that was passed over [`PASSES`] times in a row is next, so no class starves.
-//! * **Concurrent turns.** A first turn need not wait for the end of a later one: there may be one
-//!   of each. So a short transmission delays the long ones by the time of its packets, not by a
-//!   round trip. A port has no room for a third window in addition to unscheduled packets. So the
-//!   next concurrent turn waits until the connection with the last one has asked again, the device
-//!   was silent, or [`HOLD`] has passed. Where transmissions turn out long, their first turns are
-//!   not given concurrently: after such a turn, [`IN_LINE`] short transmissions get theirs in line.
+//! * **Concurrent turns.** A first turn need not wait for the end of a long transmission's turn:
+//!   one of each may be in progress. So a short transmission delays the long ones by the time of
+//!   its packets, not by a round trip. A port has no room for a third window in addition to
+//!   unscheduled packets. So the next concurrent turn waits until the connection with the last
+//!   concurrent turn has asked again, the device was silent, or [`HOLD`] has passed. After the
+//!   first turn of a transmission that turns out long, [`IN_LINE`] short transmissions get their
+//!   first turns in line, not concurrently.
 //! * **Hosts.** In the last class each host has one turn per round, however many connections it
 //!   has. Each round has a list, and the queue records for each host the first round in which it
-//!   has no turn yet. A first turn is the host's turn in the round, if it has none. Beyond that, a
-//!   host may have [`CREDIT`] first turns, and must miss rounds before it gets more. A host for
-//!   which the table has no room has one turn per connection.
+//!   has no turn yet. A first turn is the host's turn in the round, if the host has none there yet.
+//!   In addition, a host may have [`CREDIT`] first turns in advance, and must then miss rounds
+//!   before it gets more. A host for which the table has no room has one turn per connection.
 //! * **Trust.** A host that leaves its turns unused may not delay the queue again. Its connections
-//!   get turns concurrently with those of others, until it has used some of them.
+//!   get turns concurrently with the turns of other hosts, until it has used some of its own.
 //!
 //! The queue also shares [`UNSCHEDULED`] packets among the senders. While fewer granted packets are
 //! in flight than its `budget` allows, it gives more turns at a time.
@@ -61,8 +62,8 @@ mod slot;
 
 /// The longest silence of the device, in nanoseconds, while an acknowledgement waits.
 ///
-/// Packets of the sender that has the turn arrive a round trip later, and then one after the other.
-/// A longer gap than this, a full packet at 6 Mbit/s, counts as silence.
+/// The packets of the sender that has the turn begin to arrive one round trip after the turn. A gap
+/// that is longer than this, the time of a full packet at 6 Mbit/s, counts as silence.
 pub const IDLE: Nanos = 2 * MILLISECOND;
 
 /// The longest time between two turns, in nanoseconds, while an acknowledgement waits, even if the
@@ -89,8 +90,8 @@ pub(super) const PARTS: u8 = 16;
 /// backlog for a place in a round.
 const ROUNDS: u32 = 16;
 
-/// Number of classes. In the order of their turns: those of [`List::CONTROL`], [`List::PREFERRED`],
-/// [`List::FIRST`], and of the rounds.
+/// Number of classes. In order of precedence, these are the lists [`List::CONTROL`],
+/// [`List::PREFERRED`] and [`List::FIRST`], and the lists of the rounds.
 const CLASSES: usize = 4;
 
 /// Number of lists before those of the rounds.
@@ -102,7 +103,7 @@ pub const LISTS: usize = BEFORE as usize + ROUNDS as usize;
 /// Number of connections of the backlog that each turn examines for a place in a round.
 const MOVES: u8 = 2;
 
-/// The time, in nanoseconds, after which a turn is late in which the transmission ends.
+/// The time, in nanoseconds, after which the last turn of a transmission is late.
 const LATE_END: Nanos = 2 * IDLE;
 
 /// A list of waiting connections.
@@ -110,7 +111,7 @@ const LATE_END: Nanos = 2 * IDLE;
 pub struct List(u8);
 
 impl List {
-    /// The list of sockets with a priority that takes a privilege.
+    /// The list of sockets with a priority that requires a privilege.
     const CONTROL: List = List(0);
     /// The list of sockets with a priority.
     const PREFERRED: List = List(1);
@@ -161,7 +162,7 @@ pub struct AckQueue {
     /// For each class, the number of times in a row that it was passed over. First turns that were
     /// requested before a round began do not count as passing over it.
     passed: [u8; CLASSES],
-    /// Number of first turns, requested before the round began, that are left.
+    /// Number of first turns that were requested before the round began and are still to be given.
     firsts_before_round: u32,
     /// Number of connections in the lists of rounds.
     in_rounds: u32,
@@ -169,14 +170,15 @@ pub struct AckQueue {
     untrusted_may_go: bool,
     /// Whether the last regular turn was not the first of a transmission.
     last_turn_long: bool,
-    /// The time when a concurrent turn was given, until its connection asks again.
+    /// The time at which the last concurrent turn was given; `None` once its connection has asked
+    /// again.
     concurrent_since: Option<Nanos>,
     /// First turns are given in line, not concurrently, until this many of them have ended their
     /// transmissions.
     in_line: u8,
     /// Number of connections of the backlog still to be examined.
     to_move: u8,
-    /// The list of the backlog that is being examined: its lowest bit.
+    /// The lowest bit selects the list of the backlog that is being examined.
     current_backlog: u8,
     /// Number of connections in each list.
     lists: [u32; LISTS],
@@ -238,9 +240,9 @@ impl Demand {
         self != Demand::Nothing
     }
 
-    /// Whether [`AckQueue::schedule`] has to be called. It has to for a turn, and if the queue has
-    /// `counted` the connection and should not, or the reverse. It also has to while any connection
-    /// `waits` for its turn, since each packet may make room in the budget.
+    /// Returns whether the caller has to call [`AckQueue::schedule`]: for a turn, and if the queue
+    /// should count the connection but has not `counted` it, or the reverse. While any connection
+    /// `waits` for its turn, it always has to, since each packet may make room in the budget.
     #[inline]
     pub fn needs_schedule(self, counted: bool, waits: bool) -> bool {
         self.is_turn() || self.counts() != counted || waits
@@ -313,7 +315,7 @@ impl AckQueue {
         verdict
     }
 
-    /// Processes a demand without telling the connection, as [`schedule`](Self::schedule) does.
+    /// Processes a demand like [`schedule`](Self::schedule), but does not tell the connection.
     #[inline]
     pub fn update(&mut self, slot: &mut Slot, demand: Demand, now: Nanos) -> Verdict {
         match (slot.position, demand) {
@@ -378,9 +380,9 @@ impl AckQueue {
         }
     }
 
-    /// Sets the number of packets that a sender may send behind its next announcement. A long
-    /// transmission gives its share up if there are others: short ones, which come and go, benefit
-    /// more.
+    /// Returns the number of packets that a sender may send behind its next announcement. If other
+    /// connections are scheduled, a long transmission gives up its share, because short
+    /// transmissions, which come and go, benefit more.
     #[inline]
     fn start(&mut self, slot: &mut Slot, is_long: bool, now: Nanos) -> u16 {
         if is_long && self.scheduled > 1 {
@@ -390,13 +392,14 @@ impl AckQueue {
         self.share(slot, now)
     }
 
-    /// Gives a connection a new share of [`UNSCHEDULED`]: an equal one, as far as the others leave
-    /// it. Unlike [`schedule`](Self::schedule), this does not tell the connection.
+    /// Gives a connection a new share of [`UNSCHEDULED`], and returns its packets: an equal part,
+    /// or what the other shares leave if that is less. Unlike [`schedule`](Self::schedule), this
+    /// does not tell the connection.
     pub fn share(&mut self, slot: &mut Slot, now: Nanos) -> u16 {
         self.shares.give(&mut slot.share, now)
     }
 
-    /// Frees the share of a connection that is over or reused, unless that has lapsed.
+    /// Frees the share of a connection that is over or reused, unless the share has lapsed.
     pub fn release(&mut self, slot: &mut Slot) {
         self.shares.release(&mut slot.share);
     }
@@ -467,7 +470,7 @@ impl AckQueue {
         let most = if moves || self.to_move().is_none() {
             ROUNDS
         } else {
-            // The next places are reserved for the backlog.
+            // Places in the later rounds are reserved for the backlog.
             ROUNDS / 2
         };
         let host = self.hosts.find(slot.host, round);
@@ -496,7 +499,7 @@ impl AckQueue {
         list
     }
 
-    /// Returns the place of a connection that leaves a list without a turn.
+    /// Gives back the place of a connection that leaves a list without a turn.
     #[inline]
     fn return_place(&mut self, host: u64, list: List) {
         let first = list == List::FIRST;
@@ -601,7 +604,8 @@ impl AckQueue {
         lists.into_iter().find(|list| !self.is_empty(*list))
     }
 
-    /// A list of the backlog: the examined one for 0, the one for newcomers for 1.
+    /// Returns a list of the backlog: the one that is being examined if `place` is 0, the one for
+    /// newcomers if `place` is 1.
     #[inline]
     fn backlog(&self, place: u8) -> List {
         let [one, other] = List::BACKLOG;
@@ -631,8 +635,8 @@ impl AckQueue {
         }
     }
 
-    /// The next turn, if one is due. If it is due only because of the time, giving it expires the
-    /// current turns.
+    /// Returns the next turn, if one is due. If the turn is due only because the limit of the
+    /// current turns has passed, giving it expires these turns.
     #[inline]
     pub fn next_turn(&mut self, now: Nanos) -> Option<NextTurn<'_>> {
         if !self.is_due(now) {
@@ -719,7 +723,7 @@ impl AckQueue {
         }
     }
 
-    /// The time to call [`next_turn`](Self::next_turn) if nothing else happens.
+    /// Returns the time at which to call [`next_turn`](Self::next_turn) if nothing else happens.
     #[inline]
     pub fn deadline(&self) -> Option<Nanos> {
         (self.waiting > 0).then(|| self.turn_limit())

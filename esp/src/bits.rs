@@ -8,7 +8,7 @@ const WORDS: usize = 4;
 /// Number of bytes of a set.
 pub(super) const BYTES: usize = WORDS * 8;
 
-/// Upper bound of the numbers in a set.
+/// Exclusive upper bound of the numbers in a set.
 pub(super) const MOST: u16 = 256;
 
 /// A set of numbers below [`MOST`].
@@ -68,7 +68,7 @@ impl Bits {
         Self(words)
     }
 
-    /// The numbers from `n` on, reduced by `n`.
+    /// Returns the numbers from `n` on, each reduced by `n`.
     pub(super) fn from(self, n: u16) -> Self {
         let (words, bits) = (n / 64, u32::from(n % 64));
         let mut at = words;
@@ -80,7 +80,7 @@ impl Bits {
         }))
     }
 
-    /// The number of numbers in the set.
+    /// Returns how many numbers the set contains.
     pub(super) fn count(&self) -> u16 {
         let ones = self.0.iter().map(|word| word.count_ones()).sum::<u32>();
         u16::try_from(ones).unwrap_or(MOST)
@@ -125,7 +125,8 @@ impl Bits {
             .unwrap_or(MOST)
     }
 
-    /// The set as it is sent: bit n of byte m, of the value 1 << n, stands for the number 8 m + n.
+    /// Returns the set as packets carry it: bit n of byte m, of the value 1 << n, stands for the
+    /// number 8 m + n.
     pub(super) fn emit(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let all = self.0.iter().flat_map(|word| word.to_le_bytes());
@@ -135,7 +136,7 @@ impl Bits {
         bytes
     }
 
-    /// Reads a set from at most [`BYTES`] bytes; missing ones count as 0.
+    /// Reads a set from at most [`BYTES`] bytes; missing bytes count as 0.
     pub(super) fn parse(bytes: &[u8]) -> Self {
         let mut bytes = bytes.iter().copied();
         Self([(); WORDS].map(|()| u64::from_le_bytes([(); 8].map(|()| bytes.next().unwrap_or(0)))))

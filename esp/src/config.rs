@@ -43,7 +43,8 @@ impl Default for Config {
             packets_to_ack: 10,
             round_trip_time: 200,
             // This covers several delayed acknowledgements, and the time in which a full buffer of
-            // 128 KiB is sent at 100 Mbit/s: a packet behind it is not lost.
+            // 128 KiB is sent at 100 Mbit/s, since a packet that waits behind such a buffer is not
+            // lost.
             retransmission_time_min: 10_000,
             user_timeout: 15_000,
             selective: false,
@@ -130,7 +131,7 @@ pub struct Stats {
     pub pkt_rx_oos: u32,
     /// Number of received packets dropped for any other reason.
     pub pkt_rx_drop: u32,
-    /// Number of numbers found missing before a packet that arrived too early.
+    /// Number of packets found missing because a later one arrived.
     pub seq_lost: u32,
     /// Number of retransmission requests sent.
     pub arq_tx: u32,

@@ -10,33 +10,35 @@
 //! 3. calls [`Connection::poll_transmit`] until there is nothing to send;
 //! 4. arms one timer for [`Connection::deadline`].
 //!
-//! Choices beyond the theses:
+//! Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
-//! * Both sides may open the same connection simultaneously, as in TCP. A SYN|ACK with another
-//!   number than the preceding SYN replaces that number, because its sender has seen our SYN.
-//! * There is no TIME-WAIT. The side that acknowledges the other's FIN last forgets the connection.
-//!   If that acknowledgement is lost, the FIN is retransmitted, finds no socket and is answered
-//!   with RST. So once the peer's FIN has arrived and ours was sent, a RST is a clean end in two
-//!   cases: if only our FIN is unacknowledged, or if the RST comes from a host that does not know
-//!   the connection ([`reset_for`](super::reset_for)), not from a peer that gives up, and that host
-//!   may have received everything. It may if we have retransmitted or probed since our FIN was
-//!   first sent, or if the RST answers the FIN, which may have been duplicated, and no packet
-//!   before it. A host that never had the data would have answered that.
-//! * A packet whose acknowledgement number is out of bounds is dropped with its data. As in TCP
-//!   (RFC 9293, 3.10.7.3), if it arrives instead of the answer to our SYN, it belongs to a
-//!   connection that our side has forgotten, and is answered with RST.
+//! * Both sides may open the same connection simultaneously, as in TCP. If the peer's SYN|ACK has
+//!   another number than its SYN, the SYN|ACK's number counts, because its sender has seen our SYN.
+//! * There is no TIME-WAIT. The side that is last to acknowledge the other's FIN forgets the
+//!   connection. If that acknowledgement is lost, the FIN is retransmitted, finds no socket and is
+//!   answered with RST. So once the peer's FIN has arrived and ours was sent, a RST is a clean end
+//!   in two cases: if only our FIN is unacknowledged, or if the RST comes from a host that does not
+//!   know the connection ([`reset_for`](super::reset_for)), not from a peer that gives up, and that
+//!   host may have received everything. The host may have received everything if we have
+//!   retransmitted or probed since our FIN was first sent. It also may if the RST answers the FIN,
+//!   which may have been duplicated, and no packet before the FIN: a host that never had the data
+//!   would have answered the data.
+//! * A packet whose acknowledgement number is out of bounds is dropped with its data. If such a
+//!   packet arrives instead of the answer to our SYN, it belongs to a connection that our side has
+//!   forgotten. As in TCP (RFC 9293, 3.10.7.3), it is then answered with RST.
 //! * A SYN with another number than the connection's may come from a host that was restarted. It is
-//!   answered with a challenge ACK (RFC 5961). A host that knows the connection ignores that.
-//!   Another host resets us, and its next SYN finds the port free. This cannot loop: the peer's
-//!   reply never has an older number than we expect, since a host that answers an empty packet
-//!   expects a number beyond the packet's, and has sent everything that the packet acknowledges.
+//!   answered with a challenge ACK (RFC 5961). A host that knows the connection ignores the
+//!   challenge. A host that does not know it answers with RST, which ends our connection, and the
+//!   host's next SYN finds the port free. This cannot loop: a host that answers an empty packet
+//!   expects a number beyond the packet's, and has sent everything that the packet acknowledges. So
+//!   its answer never has an older number than we expect.
 //! * A connection whose socket is closed is an *orphan*. No process will read, so arriving data
 //!   ends it with a RST, and it waits only some seconds for the peer's FIN. Two limits end it
 //!   although the peer answers. If the peer has room but acknowledges nothing, the orphan ends: a
 //!   forged packet may have desynchronised two orphans, which would keep each other alive. If the
 //!   peer has no room, the orphan ends after some minutes: a peer that never reads would hold it
-//!   for ever. If the user has ended both halves, data ends the connection in the same way, as with
-//!   TCP.
+//!   for ever. If the user has ended both halves, arriving data also ends the connection with a
+//!   RST, as with TCP.
 
 use super::config::{Config, Stats, LARGEST_WINDOW};
 use super::cookie::MOST_WINDOW;
@@ -116,7 +118,7 @@ pub struct Connection {
     peer_selective: bool,
     /// The user's value that overrides [`Config::user_timeout`], in milliseconds; 0 for none.
     user_timeout: u32,
-    /// The number of times that a SYN is sent at most.
+    /// The maximum number of times that a SYN is sent.
     syn_tries: u8,
     pub(super) sender: Sender,
     receiver: Receiver,
@@ -239,8 +241,9 @@ impl Connection {
         outcome.deliver = false;
     }
 
-    /// Creates a listener's connection from the packet that answers its SYN|ACK, if the listener
-    /// kept no state of the SYN: see [`cookie`](super::cookie). Pass in that packet next.
+    /// Creates a listener's connection once a packet has answered its SYN|ACK, if the listener kept
+    /// no state of the SYN: see [`cookie`](super::cookie). `syn` stands for that SYN. Pass in the
+    /// packet that answered next.
     pub fn accept_forgotten(
         local_port: u16,
         syn: &Header,
@@ -250,7 +253,7 @@ impl Connection {
     ) -> Self {
         let mut connection = Self::accept(local_port, syn, isn, config, now);
         connection.sender.assume_syn_sent(now);
-        // A SYN without these options is not answered with a cookie.
+        // Only a SYN that has the version option and accepts skips is answered with a cookie.
         connection.peer_has_version = true;
         connection.sender.may_skip();
         connection.receiver.widen_span(MOST_WINDOW);
@@ -277,7 +280,7 @@ impl Connection {
         &self.config
     }
 
-    /// Changes the parameters. The window does not exceed what the peer was told in the handshake.
+    /// Changes the parameters. The window does not exceed the one that the handshake advertised.
     pub fn set_config(&mut self, config: Config) {
         self.config = config.with_window_up_to(self.advertised_window);
         if self.user_timeout != 0 {
@@ -285,8 +288,9 @@ impl Connection {
         }
     }
 
-    /// Overrides the configured [`user_timeout`](Config::user_timeout) by `millis`, also in later
-    /// configurations; 0 ends that. `config` has the configured value.
+    /// Replaces the configured [`user_timeout`](Config::user_timeout) by `millis`, also after later
+    /// calls of [`set_config`](Self::set_config). If `millis` is 0, the value in `config` applies
+    /// again.
     pub fn set_user_timeout(&mut self, millis: u32, config: Config) {
         self.user_timeout = millis;
         self.set_config(config);
@@ -338,10 +342,11 @@ impl Connection {
         self.sender.is_unsent(seq)
     }
 
-    /// Pauses the sender, because packets that were sent are too large to retransmit. It sends
-    /// nothing of the queue until it knows which of them the peer has. Then [`Outcome::cut`] asks
-    /// the caller to split the rest of the queue again, or the connection ends with
-    /// [`Failure::TooLarge`]. If nothing is outstanding, the queue is split again a while later.
+    /// Pauses the sender, because packets that were sent are too large to retransmit. The sender
+    /// sends nothing from the queue until it knows which of these packets the peer has. Then
+    /// [`Outcome::cut`] asks the caller to split the rest of the queue again, or the connection
+    /// ends with [`Failure::TooLarge`]. If nothing is outstanding, the queue is split again a while
+    /// later.
     pub fn pause(&mut self, now: Nanos) {
         if self.sender.is_open() {
             self.sender.pause(&self.config, &self.rtt, now);
@@ -367,16 +372,16 @@ impl Connection {
 
     /// Notes that the caller split the write queue again from the number `from` on, into `packets`
     /// packets. The first of these has the number [`number_behind`](Self::number_behind). After
-    /// [`Outcome::cut`], pass [`first_unacked`](Self::first_unacked); otherwise a number that
-    /// [`is_unsent`](Self::is_unsent). `kept` returns the flags with which the packet `from` was
-    /// sent.
+    /// [`Outcome::cut`], pass [`first_unacked`](Self::first_unacked) as `from`; otherwise pass a
+    /// number that [`is_unsent`](Self::is_unsent). `kept` returns the flags with which the packet
+    /// `from` was sent.
     pub fn recut(&mut self, from: Seq, packets: u16, kept: impl FnOnce(Seq) -> u8) {
         self.sender.recut(from, packets, kept);
     }
 
     /// Withholds the last queued packet while `hold` is set. A send call that still copies, or one
-    /// with `MSG_MORE`, will queue more behind it, so the packet need not carry TXF. Release it
-    /// before a call sleeps, and within a time that the peer can wait for the data.
+    /// with `MSG_MORE`, will queue more behind it, so the packet need not carry TXF. Release the
+    /// packet before a call sleeps, and within a time that the peer can wait for the data.
     #[inline]
     pub fn hold_last(&mut self, hold: bool) {
         self.sender.hold_last(hold);
@@ -394,9 +399,9 @@ impl Connection {
         self.sender.seal_last();
     }
 
-    /// Whether everything to be sent waits for the window to open. While bytes are only appended,
-    /// [`poll_transmit`](Self::poll_transmit) need not be called: it would return nothing and
-    /// change nothing.
+    /// Whether everything to be sent waits for the window to open. While the caller only appends
+    /// bytes, it need not call [`poll_transmit`](Self::poll_transmit), which would return nothing
+    /// and change nothing.
     #[inline]
     pub fn awaits_window(&self) -> bool {
         matches!(self.state, State::Established | State::CloseWait)
@@ -445,8 +450,8 @@ impl Connection {
         self.sender.queued()
     }
 
-    /// Ends the sending direction: a FIN follows all queued data. Without effect if it has already
-    /// ended. A connection whose SYN is unanswered closes at once.
+    /// Ends the sending direction: a FIN follows all queued data. This has no effect if the
+    /// direction has already ended. A connection whose SYN is unanswered closes at once.
     pub fn close_send(&mut self) {
         self.state = match self.state {
             State::SynReceived | State::Established => State::FinWait1,
@@ -465,9 +470,9 @@ impl Connection {
         }
     }
 
-    /// Makes the connection an orphan, as its socket is closed and no process will read. Ends the
-    /// sending direction as [`close_send`](Self::close_send) does. From now on data fails the
-    /// connection with [`Failure::Reset`], and the next packet to send is a RST.
+    /// Makes the connection an orphan, because its socket is closed and no process will read. Ends
+    /// the sending direction, like [`close_send`](Self::close_send). From now on, arriving data
+    /// fails the connection with [`Failure::Reset`]; the next packet to send is then a RST.
     pub fn orphan(&mut self, now: Nanos) {
         self.close_send();
         self.limit_orphan(now, now.saturating_add(ORPHAN_HELD));
@@ -523,7 +528,7 @@ impl Connection {
     }
 
     /// The size of the receive buffer, in bytes, that would allow the window which the path needs.
-    /// `None` if the present one does.
+    /// Returns `None` if the present size does.
     #[inline]
     pub fn wanted_room(&self) -> Option<u32> {
         self.receiver.wanted_room()
@@ -554,14 +559,15 @@ impl Connection {
         self.receiver.on_read(room, &self.config, now);
     }
 
-    /// Makes a delayed acknowledgement due, as the reader is about to sleep.
+    /// Makes a delayed acknowledgement due, because the reader is about to sleep.
     #[inline]
     pub fn flush_ack(&mut self) {
         self.receiver.flush();
     }
 
     /// The payload of the [request](super::Transmit::Request) that
-    /// [`poll_transmit`](Self::poll_transmit) has just returned: the packets it names.
+    /// [`poll_transmit`](Self::poll_transmit) has just returned: the packets that the request
+    /// names.
     pub fn named(&self) -> [u8; super::wire::MISSING_MOST] {
         self.receiver.named().0
     }
@@ -572,7 +578,8 @@ impl Connection {
         self.sender.awaits_peer() || self.receiver.is_receiving()
     }
 
-    /// The time when a timer expires. Only the first one runs during the handshake.
+    /// Returns the time at which a timer expires. During the handshake, only
+    /// [`Timer::Retransmission`] runs.
     #[inline(always)]
     fn expiry(&self, timer: Timer) -> Option<Nanos> {
         match timer {
@@ -590,8 +597,9 @@ impl Connection {
         }
     }
 
-    /// The time to call [`on_deadline`](Self::on_deadline) next; `None` for never. Ask again after
-    /// any other call. The caller may keep an earlier timer running: early expiry is a no-op.
+    /// Returns the time at which to call [`on_deadline`](Self::on_deadline) next; `None` for never.
+    /// Ask again after any other call. The caller may keep an earlier timer running: early expiry
+    /// is a no-op.
     #[inline]
     pub fn deadline(&self) -> Option<Nanos> {
         if self.state == State::Closed {
@@ -601,7 +609,7 @@ impl Connection {
         if !self.sender.is_open() {
             return first;
         }
-        // A loop over the table costs twice the instructions.
+        // A loop over [`Timer::ALL`] costs twice the instructions.
         let halves = earlier(
             first,
             earlier(self.expiry(Timer::Request), self.expiry(Timer::DelayedAck)),
@@ -612,9 +620,10 @@ impl Connection {
         )
     }
 
-    /// A time before which no timer expires that was started since the last call of
-    /// [`deadline`](Self::deadline). Returns `now` if computing it would cost more than `deadline`.
-    /// A caller whose timer expires no later need not call `deadline`.
+    /// Returns a time before which no timer expires that was started since the last call of
+    /// [`deadline`](Self::deadline). Returns `now` if computing this time would cost more than
+    /// `deadline`. If the caller's own timer expires no later than the returned time, it need not
+    /// call `deadline`.
     #[inline]
     pub fn earliest_new_deadline(&self, now: Nanos) -> Nanos {
         let quiet = self.state == State::Established
@@ -629,8 +638,8 @@ impl Connection {
     }
 
     /// Runs the timers that are due. `last_device_rx` is when a packet of any connection last
-    /// arrived at the device. Our packets may be queued behind those of others in the switch port,
-    /// so a probe for them waits from that time on, within limits.
+    /// arrived at the device. Packets for this connection may be queued behind those of others in
+    /// the switch port, so the wait before a probe starts at that time, within limits.
     pub fn on_deadline(&mut self, last_device_rx: Nanos, now: Nanos) -> Outcome {
         let mut outcome = Outcome::default();
         self.receiver.note_arrival(last_device_rx);

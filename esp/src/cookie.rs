@@ -4,7 +4,7 @@
 //! SYN|ACK.
 //!
 //! The SYN|ACK's number is a hash of the connection's ends, the client's first number, a secret and
-//! the time. The client's next packet carries its first number and acknowledges the hash, which is
+//! the time. The client's next packet carries its first number and acknowledges the hash. This is
 //! all the state that the listener would have kept. Every SYN|ACK of a listener has such a number,
 //! so the listener need not know in advance which connections it will forget.
 //!
@@ -13,8 +13,8 @@
 //! made from a cookie.
 //!
 //! Numbers have 16 bits, and so has the hash. A forged packet with data is taken for an answer once
-//! in 2^15 times, a forged empty one once in 2^14. The time and the number of the last packet are
-//! not in the packet, so several values are tried.
+//! in 2^15 times, a forged empty one once in 2^14. The packet does not say when the cookie was
+//! made, nor how many packets precede it, so several values of both are tried.
 
 use super::options::Options;
 use super::seq::Seq;
@@ -27,8 +27,8 @@ const EPOCH: u32 = 36;
 /// Number of packets after a cookie that may be lost. The next one is still recognised.
 const MOST_BEHIND: u16 = 32;
 
-/// Number of first numbers that share a hash. Those of [`MOST_BEHIND`] packets are in at most two
-/// blocks, so a forged packet costs four hashes.
+/// Number of consecutive first numbers that share a hash: a block. The first numbers that are tried
+/// for a packet are in at most two blocks, so a forged packet costs four hashes.
 const BLOCK: u16 = 32;
 
 /// Number of entries for marks. With a thousand connections by cookies per second, each entry stays
@@ -138,9 +138,10 @@ impl Client {
         later.then_some(Answer::Later)
     }
 
-    /// The mark of the cookie that a client's first packet `packet` acknowledges, whose SYN was
-    /// `syn`: an index in a table of [`MARKS`], and a nonzero tag. A cookie that made a connection
-    /// leaves its mark, so that it makes no other one.
+    /// Returns the mark of the cookie that answered `syn`, and that the client's first packet
+    /// `packet` acknowledges: an index in a table of [`MARKS`] entries, and a nonzero tag. The
+    /// caller stores the mark of a cookie that made a connection, so that the cookie makes no
+    /// second one.
     pub fn mark(
         &self,
         syn: &Header,
@@ -153,7 +154,8 @@ impl Client {
     }
 }
 
-/// The cookie for a first number of the block with this hash. Each number selects other bits.
+/// Returns the cookie for the first number `isn`, whose block has this hash. Each number of a block
+/// selects other bits of the hash.
 fn one_of(hash: u64, isn: Seq) -> Seq {
     let factor = u64::from(isn.0 % BLOCK) * 2 + 1;
     Seq((hash.wrapping_mul(factor) >> 48) as u16)

@@ -9,8 +9,8 @@
 //! would be a kernel BUG, so no function here can panic.
 //!
 //! The protocol is that of Reinhardt 2006 with the flow control of Treydte 2007. Each file lists
-//! its choices where these are silent: [`connection`] for handshake, end and resets, `sender` for
-//! windows and retransmission, `receiver` for acknowledgements and requests, [`records`] for
+//! its choices where both theses are silent: [`connection`] for handshake, end and resets, `sender`
+//! for windows and retransmission, `receiver` for acknowledgements and requests, [`records`] for
 //! messages that keep their bounds, `timers` for liveness, [`ack_queue`] for the order of many
 //! senders.
 

@@ -4,23 +4,23 @@
 //! the same ports, fails its checksum.
 //!
 //! Numbers have 16 bits and wrap in 8 ms at 100 Gbit/s, so a late or repeated frame may carry the
-//! number that is expected next. If both ends of a connection sent a *nonce*, its numbers have 32
-//! bits, of which only the lower halves are sent:
+//! number that is expected next. If both ends of a connection sent a *nonce*, the connection's
+//! numbers have 32 bits, of which packets carry only the lower 16:
 //!
 //! * Each end sends 32 random bits, its nonce, in its SYN or SYN|ACK. Each direction has a *key*,
 //!   which is computed from both nonces.
-//! * Each end counts how often the numbers of both directions have wrapped. For an arriving number,
-//!   the count that puts it nearest to the expected one applies.
+//! * Each end counts how often the numbers of both directions have wrapped. An arriving number gets
+//!   the count with which its 32 bits are nearest to the expected number's.
 //! * The *mask* is a bijection of the wraps of the sequence number and of the acknowledgement
 //!   number, 16 bits each, under the direction's key. Two packets of a connection have different
 //!   masks if one of these wraps differs.
-//! * The checksum on the wire is the exclusive or of the packet's CRC32c and its mask. Both
-//!   together yield the mask, so a host that does not know the connection can merge packets whose
+//! * The checksum on the wire is the exclusive or of the packet's CRC32c and its mask. So even a
+//!   host that does not know the connection can compute a packet's mask, and merge packets whose
 //!   masks are equal. Corruption is detected as without masks, since a CRC is linear.
 //! * SYN and SYN|ACK have the mask 0. If one end sends no nonce, such as a listener that sends a
 //!   cookie, all packets have the mask 0.
 //! * The RST of a host that does not know the connection has the mask of the packet that it
-//!   answers. This proves that its sender has seen that packet.
+//!   answers. So the RST proves that its sender has seen that packet.
 
 use super::seq::Seq;
 use super::wire::{flags, Header};
@@ -48,7 +48,7 @@ pub(super) struct Masks {
     own: Option<u32>,
     /// The keys, once the peer's nonce is known.
     keys: Option<Keys>,
-    /// The mask of a packet of another connection, which is answered with RST.
+    /// The mask of a packet from another connection. The RST that answers the packet has this mask.
     other: u32,
 }
 
@@ -113,21 +113,21 @@ impl Masks {
     }
 }
 
-/// The number of times that a direction's numbers have wrapped, at a number that only advances: the
-/// upper half of a 32-bit number whose lower half is a [`Seq`].
+/// The number of times that a direction's numbers have wrapped at a reference number, which only
+/// advances. It is the upper half of a 32-bit number whose lower half is a [`Seq`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Wrapped(u16);
 
 impl Wrapped {
-    /// The count after the number advanced from `from` to `to`.
+    /// Returns the count after the reference number advances from `from` to `to`.
     #[inline]
     #[must_use]
     pub(super) const fn advanced(self, from: Seq, to: Seq) -> Self {
         Self(self.0.wrapping_add((to.0 < from.0) as u16))
     }
 
-    /// The number of times that numbers have wrapped at `seq`, taken as the 32-bit number nearest
-    /// to `here`, where this count applies.
+    /// Returns the number of times that numbers have wrapped at `seq`. Of all 32-bit numbers that
+    /// end in `seq`, the one nearest to the reference number `here` counts.
     #[inline]
     pub(super) const fn at(self, here: Seq, seq: Seq) -> u16 {
         let ahead = here.distance(seq) as i16;
@@ -136,7 +136,8 @@ impl Wrapped {
     }
 }
 
-/// The key of the direction from the end with the nonce `from` to the one with `to`.
+/// Returns the key of the direction from the end with the nonce `from` to the end with the nonce
+/// `to`.
 fn key(from: u32, to: u32) -> u32 {
     scramble(scramble(from) ^ to)
 }

@@ -9,23 +9,24 @@
 //!    1       1  version of the protocol
 //!    4       2  most payload of one packet, bytes
 //!    5       4  burst_length, initial_ack_burst_length
-//!    7       1  the largest window that its receiver can grant, 0 for none
+//!    7       1  the largest window that a grant can give the sender, 0 for none
 //!    8      36  source and destination of a mapped connection (SYN only):
-//!               IPv6 address and port, of IPv4 the mapped address
-//!    9       4  the connection has records: the longest one that is taken, bytes
-//!   10       2  capabilities of the connection: bit 0, it takes skips; bit 1,
-//!               requests that name packets; bit 2, its announcements are
-//!               short when it is granted none behind them; bit 3, many send
-//!               to it: they are short before it grants anything
-//!   11       4  a nonce for the masks of sums
+//!               IPv6 address and port; an IPv4 address as the mapped one
+//!    9       4  the connection has records: the longest that the sender takes, bytes
+//!   10       2  capabilities of the connection: bit 0, the sender takes skips;
+//!               bit 1, it takes requests that name packets; bit 2, its
+//!               announcements are short when nothing may follow them; bit 3,
+//!               many connections send to it, so that announcements to it are
+//!               short before it grants anything
+//!   11       4  a nonce for the masks of checksums
 //! ```
 //!
 //! The types are shared with answers on EDP's port 0, which have more of them.
 //!
 //! A receiver skips unknown types. An option that is truncated, or has another length than listed,
-//! ends the list. If a side omits its payload limit or its window, the receiver of its SYN assumes
-//! its own values. Without the other options the side has no grants, records, capabilities or
-//! nonce.
+//! ends the list. If a side omits its payload limit or its window, the other side assumes the
+//! values that it uses itself. Without the other options the side has no grants, records,
+//! capabilities or nonce.
 
 use super::config::{Config, LARGEST_WINDOW};
 use super::records::LEAST_RECORD;
@@ -132,15 +133,16 @@ impl Mapped {
     }
 }
 
-/// The version of the protocol that this code speaks. A host without the option speaks it too.
+/// The version of the protocol that this code speaks. A host that sends no version option speaks
+/// this version too.
 pub const VERSION: u8 = 1;
 
 /// Payload of a packet that every Ethernet device carries: MTUs are at least 68 bytes
 /// (`ETH_MIN_MTU`). Smaller values in an option are raised to this.
 const LEAST_PAYLOAD: u16 = 57;
 
-/// Payload of a packet for a peer whose SYN was not kept: what fits an MTU of 1500 bytes, which
-/// every host of the segment is supposed to accept.
+/// Payload of a packet for a peer whose SYN was not kept. It fits an MTU of 1500 bytes, which every
+/// host of the segment is supposed to accept.
 pub const COMMON_PAYLOAD: u16 = 1489;
 
 /// The parameters of a sender's window, as in [`Config`].
@@ -182,7 +184,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The options that are known of a peer whose SYN was not kept.
+    /// Returns the options that are assumed of a peer whose SYN was not kept.
     pub fn forgotten() -> Self {
         Self {
             largest_payload: Some(COMMON_PAYLOAD),
@@ -199,7 +201,7 @@ impl Options {
         }
     }
 
-    /// The option of a connection with records, of `largest` bytes at most.
+    /// Returns the option of a connection with records of at most `largest` bytes.
     pub fn emit_records(largest: u32) -> [u8; RECORDS_LEN] {
         let [r0, r1, r2, r3] = largest.to_be_bytes();
         [kind::RECORDS, 4, r0, r1, r2, r3]

@@ -19,7 +19,7 @@ pub enum DropReason {
     BeyondWindow,
     /// The receive queue is full and the packet was not granted.
     NoRoom,
-    /// The packet acknowledges a number that was never sent, or less than before.
+    /// The packet acknowledges a number that was never sent, or less than an earlier packet did.
     BadAck,
     /// The packet does not belong to the connection in its present state.
     BadState,
@@ -42,8 +42,8 @@ pub struct Room {
 const LEAST_KEPT: u16 = 64;
 
 impl Room {
-    /// The number of packets, of `granted` ones after the last advertised number, that are kept
-    /// even without room.
+    /// Returns how many of the `granted` packets after the last advertised number are kept even if
+    /// the queue has no room.
     #[inline]
     pub fn kept(&self, granted: u16) -> u16 {
         let fit = self.limit.checked_div(self.packet).unwrap_or(0);
@@ -57,17 +57,17 @@ impl Room {
 #[must_use]
 pub struct Outcome {
     /// Queue the payload of `taken` packets after the first `skip` ones, which is next in the
-    /// stream. In a connection with records, pass it to [`take_part`](super::Connection::take_part)
+    /// stream. In a connection with records, call [`take_part`](super::Connection::take_part)
     /// first.
     pub deliver: bool,
     /// Number of packets at the front of a run that were received before.
     pub skip: u16,
     /// Number of packets whose payload is next in the stream.
     pub taken: u16,
-    /// Keep all these packets, with header and count, in the order of their numbers: packets before
-    /// them are missing. While [`reaches`](super::Connection::reaches) is true for the first kept
-    /// one, deliver it with [`on_kept`](super::Connection::on_kept). Once
-    /// [`keeps`](super::Connection::keeps) is false, free all.
+    /// Keep all these packets, with header and count, in the order of their numbers, because
+    /// packets before them are missing. While [`reaches`](super::Connection::reaches) is true for
+    /// the first kept one, deliver it with [`on_kept`](super::Connection::on_kept). Once
+    /// [`keeps`](super::Connection::keeps) is false, free all kept packets.
     pub keep: bool,
     /// Drop the packet's payload. Its acknowledgement still counts, in `acked`.
     pub drop: Option<DropReason>,
@@ -130,7 +130,7 @@ pub enum Transmit {
     /// A run of queued packets, from the header's number on. The caller fills in [`Header::len`],
     /// and remembers TXS for the first packet and TXF for the last one, for retransmissions.
     Data {
-        /// The header without the length: the first packet's, with the TXF of the last.
+        /// The first packet's header, without the length, and with the TXF of the last packet.
         header: Header,
         /// Number of packets.
         count: u16,

@@ -2,18 +2,20 @@
 
 //! A receiver's knowledge of the sender's window.
 //!
-//! The sender's SYN advertises its `burst_length` and `initial_ack_burst_length`, unless it has no
-//! options, and they may change later. A receiver that acknowledges every `packets_to_ack` packets
-//! relies on a larger window. If the window is smaller, the sender stops before the next
-//! acknowledgement is due. Then the receiver probes, the probe's acknowledgement opens the window,
-//! and the sender continues. A packet that was merely late looks the same. But a window ends at the
-//! same distance from the last advertised number each time, and no packets arrive from beyond it.
+//! The sender's SYN advertises its `burst_length` and `initial_ack_burst_length`, unless the SYN
+//! has no options. Both parameters may change later. A receiver that acknowledges every
+//! `packets_to_ack` packets relies on a larger window. If the window is smaller, the sender stops
+//! before the next acknowledgement is due. Then the receiver probes, the probe's acknowledgement
+//! opens the window, and the sender continues. A packet that was merely late looks like such a
+//! stop. But a window ends at the same distance from the last advertised number each time, and no
+//! packets arrive from beyond it.
 
 use super::config::Config;
 use super::options::Window;
 
 /// Number of windows for which a proven window stays valid. The sender's parameters may change, and
-/// a slow line may have looked like a small window. After that, one more stop proves it again.
+/// a slow line may have looked like a small window. After the lease, one more stop at the same
+/// distance proves the window again.
 const LEASE: u16 = 256;
 
 /// Upper bound of the packets that make an acknowledgement due in a granted window. At 100 Gbit/s,
@@ -32,8 +34,8 @@ pub(super) struct PeerWindow {
     proven: u16,
     /// Number of packets for which `proven` stays valid.
     lease: u16,
-    /// The window that the sender's SYN advertised, raised by packets from beyond it; or the
-    /// granted one.
+    /// The window that the sender's SYN advertised, raised by packets from beyond it; or the window
+    /// that this side granted.
     advertised: Option<Window>,
     /// Whether `advertised` was granted.
     granted: bool,
@@ -69,7 +71,7 @@ impl PeerWindow {
     }
 
     /// Ends grants: the acknowledgement sent now grants the sender its own parameters. Packets of a
-    /// larger window may arrive later and raise them; the next call undoes that.
+    /// larger window may arrive later and raise `advertised`; the next call undoes that.
     pub(super) fn end_grants(&mut self, own: Window) {
         if self.granted {
             *self = Self {

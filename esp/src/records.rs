@@ -10,11 +10,11 @@
 //!   each one that begins also ends.
 //! * Each end advertises the longest record that it accepts, at least [`LEAST_RECORD`]. While a
 //!   receiver has no whole record, it keeps its window open for the one that arrives, since its
-//!   reader cannot make room. So it must be able to hold one record of that length in addition to
-//!   its receive buffer.
+//!   reader cannot make room. So it must be able to hold one record of the advertised length in
+//!   addition to its receive buffer.
 //! * Packets are taken in order, so no reassembly is needed. A peer breaks the rules if it sends
-//!   TXS within a record, data without TXS between two, a record that is too long, or the FIN
-//!   within one. Then the connection ends with a RST.
+//!   TXS within a record, data without TXS between two records, a record that is too long, or the
+//!   FIN within a record. Then the connection ends with a RST.
 
 use super::config::Config;
 use super::connection::Connection;

@@ -53,8 +53,8 @@ impl Rtt {
         self.sample_between(elapsed, elapsed);
     }
 
-    /// Adds a round trip that took between `least` and `most`. A mean within these bounds does not
-    /// change.
+    /// Adds a round trip that took between `least` and `most`. If the smoothed round trip time is
+    /// within these bounds, it does not change.
     #[inline]
     pub(super) fn sample_between(&mut self, least: Nanos, most: Nanos) {
         self.estimate = Some(match self.estimate {
@@ -99,7 +99,8 @@ impl Rtt {
     }
 }
 
-/// The timeout of a SYN or SYN|ACK. Their number is limited, so the timeout is not.
+/// Returns the timeout of a SYN or SYN|ACK after the given number of tries. The number of tries is
+/// limited, so the timeout is not.
 #[inline]
 pub(super) fn handshake_timeout(tries: u8) -> Nanos {
     doubled(HANDSHAKE_TIMEOUT, tries)

@@ -14,7 +14,7 @@
 //! The window starts at `window_start`, the last acknowledgement that opened one. A hold only
 //! acknowledges receipt: it moves `una` but not `window_start`.
 //!
-//! Choices beyond the theses:
+//! Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
 //! * The first transmission of a packet decides its flags: TXS if no transmission is open, TXF if
 //!   nothing is queued behind it. A retransmission repeats these flags, because the receiver
@@ -26,13 +26,14 @@
 //! * The FIN is not part of the queue. It takes the number after the last packet and obeys the same
 //!   window.
 //! * The retransmission timer retransmits the first unacknowledged packet, not the last one with
-//!   TXS or TXF. A receiver that has it answers with the number it expects; one that lacks it gets
-//!   exactly what it needs. Until everything outstanding at the timeout is acknowledged, a partial
-//!   acknowledgement goes back as a request does, and a partial hold retransmits the next packet at
-//!   once. So a row of lost messages costs one timeout, not one each.
+//!   TXS or TXF. A receiver that has this packet answers with the number that it expects; a
+//!   receiver that lacks the packet gets exactly what it needs. Until everything outstanding at the
+//!   timeout is acknowledged, a partial acknowledgement makes the sender go back, like a request,
+//!   and a partial hold makes it retransmit the next packet at once. So a row of lost messages
+//!   costs one timeout, not one each.
 //! * Packets that were never sent may be split again at any time, and take other numbers. Packets
-//!   that were sent may be once the receiver has skipped their numbers: it rejects these numbers
-//!   from then on and reports which packets it had. See [`Pause`].
+//!   that were sent may be split again only once the receiver has skipped their numbers: it rejects
+//!   these numbers from then on and reports which packets it had received. See [`Pause`].
 
 use super::config::Config;
 use super::masks::Wrapped;
@@ -132,8 +133,8 @@ pub(super) struct Sender {
     resend_first: bool,
     /// The value of `high` at the last timeout, until `una` reaches it.
     recover: Option<Seq>,
-    /// The packet that was last sent as the first unacknowledged one, and the time when it was
-    /// sent.
+    /// The packet that was last sent while it was the first unacknowledged one, and the time at
+    /// which it was sent.
     una_sent_at: Option<(Seq, Nanos)>,
     timed: Option<Timed>,
     pause: Option<Pause>,
@@ -254,9 +255,9 @@ impl Sender {
         self.syn_acked && self.una == self.high && self.window_start != self.una && self.high != end
     }
 
-    /// Whether a peer that has forgotten the connection may have received everything before that.
-    /// Its RST answers the packet before the number `behind`; `is_data` is false if that may be an
-    /// empty packet after the last one.
+    /// Returns whether the peer may have received everything before it forgot the connection. The
+    /// peer's RST answers the packet before the number `behind`; `is_data` is false if the answered
+    /// packet may be an empty one that was sent after the last packet.
     pub(super) fn may_be_forgotten(&self, behind: Seq, is_data: bool) -> bool {
         self.repeated || (is_data && self.has_sent_fin() && behind == self.high)
     }
@@ -292,7 +293,7 @@ impl Sender {
             && (self.timer.is_some() || !self.is_blocked())
     }
 
-    /// Takes the pending probe of a closed window: returns whether there was one.
+    /// Clears the pending probe of a closed window, and returns whether there was one.
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {
         core::mem::take(&mut self.probe)
@@ -424,8 +425,8 @@ impl Sender {
     }
 
     /// Whether an acknowledgement number is within the packets that were sent, and not before the
-    /// last one that opened a window. Data repeats that number while a later acknowledgement is
-    /// withheld.
+    /// last one that opened a window. Data packets repeat the number that last opened a window
+    /// while the receiver withholds a later one.
     #[inline]
     pub(super) fn is_acceptable(&self, ack: Seq) -> bool {
         let advance = self.window_start.distance(ack);
@@ -449,7 +450,7 @@ impl Sender {
     ) -> Acked {
         if opens && self.window_start.before(ack) {
             if self.una == self.high {
-                // The acknowledgement opens the window that a probe would have asked for.
+                // The window is open, so no probe has to ask for it.
                 self.timer = None;
                 self.tries = 0;
             }
@@ -504,7 +505,7 @@ impl Sender {
     fn measure(&mut self, ack: Seq, rtt: &mut Rtt, now: Nanos) {
         if let Some(timed) = self.timed.filter(|t| t.seq.before(ack)) {
             let elapsed = now.saturating_sub(timed.sent_at);
-            // The peer may have delayed the answer, for data to carry it.
+            // The peer may have delayed the acknowledgement to send it with data.
             let delay = if timed.delayable { ACK_DELAY } else { 0 };
             rtt.sample_between(elapsed.saturating_sub(delay), elapsed);
             self.timed = None;

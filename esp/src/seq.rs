@@ -9,7 +9,7 @@ pub struct Seq(pub u16);
 
 impl Seq {
     /// The number `n` packets later.
-    // Not `core::ops::Add`: callers want no trait in scope for it.
+    // Not `core::ops::Add`, because callers would need that trait in scope.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     #[must_use]
@@ -31,7 +31,8 @@ impl Seq {
         later.0.wrapping_sub(self.0)
     }
 
-    /// The number of numbers that remain from `self` on before they wrap: 1 to [`u16::MAX`].
+    /// Returns how many numbers, `self` included, remain before the numbers wrap: 1 to
+    /// [`u16::MAX`].
     #[inline]
     pub const fn before_wrap(self) -> u16 {
         (u16::MAX - self.0).saturating_add(1)

@@ -39,18 +39,18 @@ pub(super) const MILLISECOND: Nanos = 1_000_000;
 pub(super) const SECOND: Nanos = 1_000_000_000;
 
 /// The time, in nanoseconds, for which the last acknowledgement of a transmission, which opens no
-/// window, waits for data to carry it. A round of a hundred dialogues in turn takes less. It is
-/// well below the minimum retransmission timeout of 10 ms, after which a sender assumes that its
-/// last packet was lost.
+/// window, waits for data to carry it. A round of a hundred dialogues, one after the other, takes
+/// less. The delay is well below the minimum retransmission timeout of 10 ms, after which a sender
+/// assumes that its last packet was lost.
 pub(super) const ACK_DELAY: Nanos = 4 * MILLISECOND;
 
 /// Retransmission timeout before the first measured round trip.
 pub(super) const RETRANSMIT_INITIAL: Nanos = 200 * MILLISECOND;
-/// Upper bound of the retransmission timeout; the lower one is configured.
+/// Upper bound of the retransmission timeout; the lower bound is configured.
 pub(super) const RETRANSMIT_MAX: Nanos = 2 * SECOND;
 
-/// Minimum time after which a sender probes a closed window, if everything it sent is acknowledged:
-/// the packet that opened the window may be lost.
+/// Minimum time after which a sender probes a closed window, if everything it sent is acknowledged,
+/// because the packet that opened the window may be lost.
 pub(super) const WINDOW_PROBE_MIN: Nanos = 50 * MILLISECOND;
 
 /// The time for which a frame may be in flight, including queues of switches. A sender whose
@@ -64,16 +64,16 @@ pub(super) const SYN_TRIES: u8 = 6;
 /// The number of times that a SYN|ACK is sent; the last timeout ends after 6.2 s.
 pub(super) const SYN_ACK_TRIES: u8 = 5;
 
-/// Minimum time before the first probe for a missing packet, until a packet was seen to follow an
-/// acknowledgement: a full packet at 12 Mbit/s.
+/// Minimum time before the first probe for a missing packet, as long as no packet was seen to
+/// follow an acknowledgement: the time of a full packet at 12 Mbit/s.
 pub(super) const REQUEST_INITIAL: Nanos = MILLISECOND;
 
 /// Maximum time between two probes for a missing packet, unless twice the measured or the
 /// configured round trip time is longer.
 pub(super) const REQUEST_MAX: Nanos = 100 * MILLISECOND;
 
-/// Maximum time that a packet waits in the receiver's port behind those of others. While these
-/// arrive, a probe is delayed by up to this time.
+/// Maximum time that a packet waits in the receiver's port behind packets of other connections.
+/// While these arrive, a probe is delayed by up to this time.
 pub(super) const PORT_DELAY: Nanos = 20 * MILLISECOND;
 
 /// Minimum time between challenge ACKs, as in Linux (`tcp_invalid_ratelimit`), so that forged
@@ -125,8 +125,8 @@ const LEAST_INTERVALS: Nanos = 15;
 /// Silence before the first probe of a peer that owes no answer.
 const IDLE_FIRST: Nanos = 30 * SECOND;
 
-/// Lower bound of the patience from which the probe interval is computed, so that it is at least a
-/// millisecond.
+/// Lower bound of the patience from which the probe interval is computed, so that the interval is
+/// at least a millisecond.
 const LEAST_PATIENCE: Nanos = 15 * MILLISECOND;
 
 /// The pace of probes of a silent peer.
@@ -139,7 +139,7 @@ struct Pace {
 
 impl Pace {
     /// The pace for a peer that owes an answer: after `patience` of silence it counts as dead. With
-    /// 15 s it is probed every second.
+    /// a patience of 15 s, it is probed every second.
     fn active(patience: Nanos) -> Self {
         let interval = Self::interval(patience);
         let intervals = patience.checked_div(interval).unwrap_or(LEAST_INTERVALS);
@@ -157,7 +157,8 @@ impl Pace {
     }
 
     /// The pace for a peer that owes no answer: it is probed half as often, and from the first
-    /// probe on has a third more time. With 15 s that makes 50 s in total.
+    /// probe on has a third more time. With a patience of 15 s, it counts as dead after 50 s of
+    /// silence.
     fn idle(patience: Nanos) -> Self {
         let active = Self::active(patience);
         Self {
@@ -201,7 +202,7 @@ impl Liveness {
         self.probe
     }
 
-    /// Takes the pending probe: returns whether there was one.
+    /// Clears the pending probe, and returns whether there was one.
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {
         core::mem::take(&mut self.probe)

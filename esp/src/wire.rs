@@ -41,22 +41,22 @@ pub mod flags {
     pub const CRC: u8 = 0x80;
 }
 
-/// The flags of a hold, an empty packet that acknowledges receipt and opens no window. The
-/// sender of the data need not keep or retransmit the acknowledged packets, but waits with new ones
-/// for a turn or for room. Without payload and `RRQ`, `TXS` has no other meaning.
+/// The flags of a hold, an empty packet that acknowledges receipt and opens no window. The sender
+/// of the data need not keep or retransmit the acknowledged packets, but sends new ones only after
+/// the receiver has a turn or room. Without payload and `RRQ`, `TXS` has no other meaning.
 pub(super) const HOLD: u8 = flags::ACK | flags::TXS;
 
 /// The flags of an empty packet that acknowledges, opens the window and sets its size: its length
-/// field holds a [`Grant`]. With a length, `RRQ` has no other meaning.
+/// field holds a [`Grant`]. No other packet with a length has these flags.
 pub(super) const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
 
-/// The flags of an empty packet whose sender skips numbers, from the first unacknowledged one, in
-/// its length field, up to its sequence number. Packets with these numbers that have not arrived
-/// will never be sent again.
+/// The flags of a skip, an empty packet whose sender skips numbers: from the first unacknowledged
+/// number, which the length field holds, up to the packet's sequence number. Packets with these
+/// numbers that have not arrived will never be sent again.
 pub(super) const SKIP: u8 = flags::ACK | flags::RRQ | flags::TXS | flags::TXF;
 
 /// The flags of an empty packet that answers a skip. It has the sequence number of the skip; its
-/// acknowledgement number is the one that was expected before.
+/// acknowledgement number is the number that its sender expected before the skip.
 pub(super) const SKIPPED: u8 = flags::ACK | flags::RRQ | flags::TXS;
 
 /// The flags of a request that names packets in its payload. A peer with the version option sends
@@ -86,7 +86,7 @@ pub struct Header {
     /// Number of bytes of payload, without header and padding. In a packet with a [`Grant`] this
     /// field holds the grant; in a skip, a sequence number.
     pub len: u16,
-    /// The packet's number; if the packet takes no number, that of the next packet that does.
+    /// The packet's number; if the packet takes no number, the number of the next packet that does.
     pub seq: Seq,
     /// The next number expected from the peer, if [`flags::ACK`] is set.
     pub ack: Seq,
@@ -95,7 +95,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header at the start of `bytes`, `None` if there are fewer than
+    /// Reads the header at the start of `bytes`. Returns `None` if there are fewer than
     /// [`HEADER_LEN`].
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
@@ -115,7 +115,7 @@ impl Header {
     /// Returns the header as bytes on the wire.
     #[inline]
     pub fn emit(&self) -> [u8; HEADER_LEN] {
-        // Whole words take a fraction of the instructions of single bytes.
+        // Storing whole words takes a fraction of the instructions that single bytes take.
         let front = (u64::from(self.src) << 48)
             | (u64::from(self.dst) << 32)
             | (u64::from(self.len) << 16)
@@ -156,7 +156,7 @@ impl Header {
         self.has(flags::CRC)
     }
 
-    /// Returns the header of the packet with a checksum, or without.
+    /// Returns the header with the checksum flag set to `has_checksum`.
     #[inline]
     #[must_use]
     pub const fn with_checksum(self, has_checksum: bool) -> Self {
@@ -210,7 +210,7 @@ impl Header {
         }
     }
 
-    /// Whether the packet is empty and skips numbers: its length field holds a number.
+    /// Whether the packet is empty and skips numbers: its length field holds the first of them.
     #[inline]
     pub const fn is_skip(&self) -> bool {
         self.flags & !flags::CRC == SKIP
@@ -236,9 +236,9 @@ impl Header {
         self.has(flags::RRQ) && !self.is_grant() && !self.is_skip() && !self.is_skipped()
     }
 
-    /// Returns the header of one packet of the run with this header: the packet after `index`
-    /// others, with `len` bytes of payload, and the `last` of the run or not. Only the first packet
-    /// keeps TXS, and only the last one TXF.
+    /// Returns the header of one packet of the run with this header: the packet behind the first
+    /// `index` ones, with `len` bytes of payload. `last` is set for the last packet of the run.
+    /// Only the first packet keeps TXS, and only the last one keeps TXF.
     #[inline]
     #[must_use]
     pub const fn of_run(&self, index: u16, len: u16, last: bool) -> Self {
@@ -258,8 +258,8 @@ impl Header {
     }
 
     /// Whether the packet can begin a run. It must be pure data that fills the `following` bytes
-    /// after the header, without checksum and padding. The end of a transmission does not begin a
-    /// run, as it must not wait.
+    /// after the header, without checksum and padding. The last packet of a transmission does not
+    /// begin a run, because it must not wait for others.
     #[inline]
     pub const fn begins_run(&self, following: usize) -> bool {
         self.len > 0
@@ -269,8 +269,8 @@ impl Header {
 
     /// Returns the header of a run that gets one more packet: this run has `count` packets of
     /// `size` bytes each, and `next` is the header of a packet with `following` bytes after it,
-    /// without its checksum. `None` if that is not the next packet, or if the run could not be
-    /// split into the same packets again.
+    /// without its checksum. Returns `None` if `next` is not the run's next packet, or if the
+    /// longer run could not be split into the same packets again.
     #[inline]
     pub fn joined(&self, count: u16, size: u16, next: &Self, following: usize) -> Option<Self> {
         let continues = self.is_one_flow(next)
@@ -336,14 +336,14 @@ impl Header {
     }
 }
 
-/// Returns the RST that answers a packet without a socket; `None` for a RST, which is never
-/// answered.
+/// Returns the RST that answers a packet for which there is no socket; `None` for a RST, which is
+/// never answered.
 ///
-/// As in TCP (RFC 9293, 3.10.7.1) it carries numbers that the peer accepts: the packet's own
-/// acknowledgement number as its sequence number or, for a packet without one, 0 and an
-/// acknowledgement of the packet. So in a connection a RST with ACK comes from a peer that gives it
-/// up, and one without ACK from a host that does not know it. It has a checksum if the packet had
-/// one.
+/// As in TCP (RFC 9293, 3.10.7.1), the RST carries numbers that the peer accepts. Its sequence
+/// number is the packet's acknowledgement number. If the packet has none, the RST's sequence number
+/// is 0, and the RST acknowledges the packet. So in a connection a RST with ACK comes from a peer
+/// that gives up the connection, and a RST without ACK from a host that does not know the
+/// connection. The RST has a checksum if the packet had one.
 #[inline]
 pub fn reset_for(header: &Header) -> Option<Header> {
     if header.has(flags::RST) {
@@ -367,7 +367,7 @@ pub fn reset_for(header: &Header) -> Option<Header> {
 }
 
 /// The maximum payload, in bytes, of one packet on a device with an MTU of `device_mtu` bytes, as
-/// `ESP_SO_MTU` reports it. The length field limits it.
+/// `ESP_SO_MTU` reports it. The length field limits the payload to [`u16::MAX`].
 #[inline]
 pub const fn mss(device_mtu: u32) -> u32 {
     let room = device_mtu.saturating_sub(HEADER_LEN as u32);

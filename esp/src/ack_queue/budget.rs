@@ -3,32 +3,32 @@
 //! The budget: how many granted packets may be in flight to a device at once.
 //!
 //! A turn ends when its connection asks for the next one. If its packets arrive slowly, or in less
-//! than a round trip, the port idles. So the queue gives more turns while fewer packets than the
-//! budget are in flight, which means granted and not arrived. The budget follows the port's
+//! than a round trip, the port idles. So the queue gives more turns while the number of packets in
+//! flight (granted, but not arrived) is below the budget. The budget follows the port's
 //! utilisation:
 //!
 //! * The port's rate is the highest recent rate of the packets of one turn. The queue counts bytes
-//!   over spans of at least [`SPAN`] in which a connection always waited. If they arrived more
-//!   slowly than the port's rate, the port idled, and the budget grows.
-//! * While the port is fully used, the budget shrinks slowly, down to what arrives in two round
-//!   trips.
+//!   over spans of at least [`SPAN`] in which a connection always waited. If the bytes of a span
+//!   arrived more slowly than the port's rate, the port idled, and the budget grows.
+//! * While the port is fully used, the budget shrinks slowly, down to the packets that arrive in
+//!   two round trips.
 //! * If the first packet of every turn of a span took [`DELAY`] longer than its least time, packets
 //!   queue in the port. Then the budget shrinks, whatever the rate.
 //! * A port's buffer is limited. So the budget stays below a ceiling, which a loss lowers to three
-//!   quarters of what was in flight. The ceiling rises again while the port idles, but slowly for
-//!   the first [`LEASE`] spans.
+//!   quarters of the packets in flight. The ceiling rises again while the port idles, but slowly
+//!   for the first [`LEASE`] spans.
 //!
 //! The budget counts packets, since turns do, and rates count bytes: many packets are small.
 
 use super::super::timers::{Nanos, MICROSECOND, MILLISECOND};
 
-/// Bytes are counted over at least this time, in nanoseconds, and at least those of [`LEAST_COUNT`]
-/// full packets.
+/// A span lasts at least this time, in nanoseconds, and until the bytes of [`LEAST_COUNT`] full
+/// packets have arrived.
 const SPAN: Nanos = 100 * MICROSECOND;
 const LEAST_COUNT: u32 = 16;
 
-/// The first packet of a turn may exceed the least round trip by this time and by the time of 32
-/// packets.
+/// The first packet of a turn may arrive later than the least round trip by this time and by the
+/// time of 32 packets.
 const DELAY: Nanos = 50 * MICROSECOND;
 
 /// A gap between packets that is longer than this is not counted.
@@ -39,7 +39,7 @@ const PAUSE: Nanos = 2 * MILLISECOND;
 const FIRST_CEILING: u32 = 42;
 const LEAST_CEILING: u32 = 8;
 
-/// The buffer of a fast port holds what arrives in this time: 400 packets at 100 Gbit/s.
+/// The buffer of a fast port holds the packets that arrive in this time: 400 packets at 100 Gbit/s.
 const FAST: Nanos = 50 * MICROSECOND;
 
 /// A slow port should hold no more packets than it sends in this time: 24 at 1 Gbit/s. If these are
@@ -59,18 +59,21 @@ const FULL: u8 = 16;
 /// Rates are in bytes per 2^16 ns.
 const RATE_SHIFT: u32 = 16;
 
-/// Number of bytes on the wire: of a packet in addition to its payload, and of the shortest packet.
+/// Number of bytes that a packet has on the wire in addition to its payload. The shortest packet
+/// has [`SHORTEST`] bytes in total.
 const FRAMING: u32 = 49;
 const SHORTEST: u32 = 84;
 
 /// Measurements of a connection's packets since the queue last took them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(in super::super) struct Samples {
-    /// The number of packets that arrived last, their bytes on the wire, and the time.
+    /// The packets that arrived last: their number, their bytes on the wire, and their arrival
+    /// time.
     pub(in super::super) arrived: (u16, u32, Nanos),
     /// Whether packets were lost.
     pub(in super::super) lost: bool,
-    /// A rate measurement within a turn: packets, bytes on the wire, and time.
+    /// A rate measurement within a turn: the number of packets, their bytes on the wire, and the
+    /// time that they took.
     pub(in super::super) train: Option<(u16, u32, Nanos)>,
     /// The time from the turn to its first packet, and the least such time.
     pub(in super::super) time: Option<(Nanos, Nanos)>,
@@ -90,7 +93,8 @@ pub(super) fn link_rate(megabits: u32) -> u32 {
     rate(megabits.saturating_mul(125), MILLISECOND)
 }
 
-/// The least time that these bytes take on a link with this rate; 0 if that is unknown.
+/// Returns the least time that these bytes take on a link with this rate; 0 if `rate` is 0
+/// (unknown).
 #[inline]
 pub(in super::super) fn least_time(bytes: u32, rate: u32) -> Nanos {
     let bytes = Nanos::from(bytes) << RATE_SHIFT;
@@ -150,7 +154,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Resets the budget, as windows are fixed: one turn at a time is given.
+    /// Resets the budget because windows are fixed; the queue gives one turn at a time then.
     pub(super) fn end(&mut self) {
         *self = Self {
             in_flight: self.in_flight,
@@ -179,7 +183,8 @@ impl Budget {
             self.on_loss();
         }
         if let Some((packets, bytes, time)) = samples.train {
-            // If short packets set the unit, a slow port would seem to have room for many.
+            // Learns the size of a full packet first: counted in short packets, a slow port would
+            // seem to have room for many.
             self.measure_packet(packets, bytes);
             self.rate = self.rate.max(rate(bytes, time));
             if self.lease == 0 {
@@ -276,7 +281,7 @@ impl Budget {
         DELAY.saturating_add(self.takes(32))
     }
 
-    /// The time that full packets take at the port's rate.
+    /// Returns the time that this number of full packets takes at the port's rate.
     fn takes(&self, packets: u32) -> Nanos {
         least_time(self.packet.saturating_mul(packets), self.rate)
     }

@@ -24,8 +24,8 @@ pub(super) struct Host {
     key: u64,
     /// The first round in which the host has no turn.
     next: u32,
-    /// First turns that the host had in advance, in [`PARTS`]. Each round without a turn repays
-    /// one.
+    /// First turns that the host had in advance, in [`PARTS`]. Each round without a turn repays one
+    /// such turn.
     debt: u8,
     /// Below 0, the host is untrusted, and its connections wait in a separate list.
     trust: i8,
@@ -36,7 +36,7 @@ impl Host {
     #[inline]
     fn ahead(&self, round: u32) -> u32 {
         let ahead = self.next.wrapping_sub(round);
-        // A larger difference is from a round that is over, or from before a wrap.
+        // A larger difference means that `next` is a past round, or dates from before a wrap.
         if ahead > ROUNDS {
             0
         } else {
@@ -54,7 +54,7 @@ impl Host {
         self.debt.saturating_sub(missed.saturating_mul(PARTS))
     }
 
-    /// Whether the entry is as good as that of an unknown host, and may be reused.
+    /// Returns whether the entry equals that of an unknown host, so that another host may take it.
     #[inline]
     fn is_free(&self, round: u32) -> bool {
         self.ahead(round) == 0 && self.debt(round) == 0 && self.is_trusted()
@@ -66,8 +66,9 @@ impl Host {
         self.trust == 0
     }
 
-    /// The list in which a connection of the host waits, for a place in one of the next `most`
-    /// rounds; `None` if it already has one in each.
+    /// Takes a place for a connection of the host in one of the next `most` rounds, and returns the
+    /// list in which the connection waits. Returns `None` if the host already has a place in each
+    /// of these rounds.
     #[inline]
     pub(super) fn place(&mut self, round: u32, most: u32, first: bool) -> Option<List> {
         let ahead = self.ahead(round);
@@ -88,7 +89,7 @@ impl Host {
         })
     }
 
-    /// Returns the place of a connection that left its list without a turn.
+    /// Gives back the place of a connection that left its list without a turn.
     #[inline]
     pub(super) fn return_place(&mut self, round: u32, first: bool) {
         if first && self.debt > 0 {
@@ -113,7 +114,8 @@ impl Host {
         self.debt = self.debt(round).saturating_sub(parts);
     }
 
-    /// Updates the trust after an unused turn, or after a used one of an untrusted host.
+    /// Updates the trust: lowers it after an unused turn (`passed`), raises it after an untrusted
+    /// host has used a turn.
     #[cold]
     pub(super) fn update_trust(&mut self, passed: bool) {
         self.trust = if passed {
@@ -124,9 +126,8 @@ impl Host {
     }
 }
 
-/// A table of hosts with a fixed size, which needs no clean-up. If an entry is needed, a host that
-/// is not ahead of others is forgotten. A host without an entry is treated as one that is never
-/// ahead.
+/// A table of hosts with a fixed size. It needs no clean-up: a new host takes the entry of a host
+/// that is not ahead of others. A host without an entry is treated as one that is never ahead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Hosts([Host; HOSTS]);
 

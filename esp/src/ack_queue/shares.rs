@@ -5,10 +5,10 @@
 //! All senders together may have [`UNSCHEDULED`] such packets. Each connection gets a share when it
 //! asks for a turn. An idle connection must not keep its share from the others, so a share lapses:
 //! only shares given in the current [`LAPSE`] and in the one before count. The sender does not
-//! learn of that and may use its last share at any time. So connections that resume together after
-//! a pause may send more than [`UNSCHEDULED`] packets, once: the next turn gives each of them a
-//! share of what is left. That may cost a timeout of some 10 ms, which is little compared to
-//! [`LAPSE`]; a connection without a share loses a round trip.
+//! learn that its share has lapsed, and may use it at any time. So connections that resume together
+//! after a pause may send more than [`UNSCHEDULED`] packets, once: the next turn gives each of them
+//! a share of what is left. The excess may cost a timeout of some 10 ms, which is little compared
+//! to [`LAPSE`]. A connection without a share loses a round trip.
 
 use super::super::timers::{Nanos, SECOND};
 
@@ -34,9 +34,9 @@ pub const LAPSE: Nanos = SECOND;
 pub(super) struct Shares {
     /// The number of the [`LAPSE`] in which the last share was given, counted from time 0.
     generation: u32,
-    /// Shares given in that generation.
+    /// Shares given in `generation`.
     recent: Given,
-    /// Shares given in the generation before, and not renewed since.
+    /// Shares given in the generation before `generation`, and not renewed since.
     older: Given,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Shares {
 struct Given {
     /// Number of connections that have a share, even of 0 packets.
     connections: u32,
-    /// The sum of their shares, packets.
+    /// The sum of their shares, in packets.
     packets: u16,
 }
 
@@ -59,7 +59,8 @@ pub(super) struct Share {
 }
 
 impl Shares {
-    /// Gives a connection a new share: an equal one, as far as the others leave it.
+    /// Gives a connection a new share: an equal part, or what the other shares leave if that is
+    /// less.
     pub(super) fn give(&mut self, share: &mut Option<Share>, now: Nanos) -> u16 {
         self.forget(now);
         self.release(share);
@@ -78,7 +79,7 @@ impl Shares {
         packets
     }
 
-    /// Lets old shares lapse. Their slots still have them.
+    /// Stops counting old shares, although their slots still have them.
     #[inline]
     fn forget(&mut self, now: Nanos) {
         let generation = u32::try_from(now / LAPSE).unwrap_or(u32::MAX);
@@ -92,7 +93,7 @@ impl Shares {
         self.generation = generation;
     }
 
-    /// Frees a connection's share, unless that has lapsed.
+    /// Frees a connection's share, unless the share has lapsed.
     pub(super) fn release(&mut self, share: &mut Option<Share>) {
         let Some(share) = share.take() else {
             return;

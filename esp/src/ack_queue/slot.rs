@@ -11,7 +11,7 @@ use super::List;
 pub struct Slot {
     pub(super) position: Position,
     pub(super) share: Option<Share>,
-    /// The peer's host.
+    /// The number of the peer's host.
     pub(super) host: u64,
     pub(super) priority: u32,
     /// Number of packets that the budget counts as in flight, in the epoch `counted`.
@@ -47,20 +47,21 @@ pub(super) struct Turn {
 pub(super) enum Kind {
     /// The turn was not given: the transmission was just announced.
     Announced,
-    /// The turn was given at once, as no other connection waited. No round counts it.
+    /// The turn was given at once, because no other connection waited. No round counts this turn.
     Immediate,
     /// The turn was given to the head of a list.
     Listed,
     /// The turn was given to the head of the list of untrusted hosts.
     Untrusted,
-    /// The turn, a first one, was given to the head of a list.
+    /// The turn is the first of a transmission, and was given to the head of a list.
     First,
-    /// The turn, a first one, was given concurrently with one of a long transmission.
+    /// The turn is the first of a transmission, and was given concurrently with one of a long
+    /// transmission.
     Concurrent,
 }
 
 impl Slot {
-    /// Creates the slot of a connection with the host that has this number.
+    /// Creates the slot of a connection to the host that has the number `host`.
     pub fn of(host: u64) -> Self {
         Slot {
             host,

@@ -12,7 +12,7 @@ use super::super::wire::{flags, reset_for, Header};
 use super::{Connection, Handshake, PendingReset, Reader};
 
 impl Connection {
-    /// Processes one packet, as [`on_packets`](Self::on_packets) does.
+    /// Processes one packet like [`on_packets`](Self::on_packets).
     #[inline]
     pub fn on_packet(&mut self, header: &Header, room: Room, now: Nanos) -> Outcome {
         self.on_packets(header, 1, room, now)
@@ -20,7 +20,7 @@ impl Connection {
 
     /// Processes a run of `count` packets for this connection, with one header: see
     /// [`Header::of_run`]. Only data arrives as more than one packet. `room` describes the receive
-    /// queue before them.
+    /// queue before these packets.
     #[inline]
     pub fn on_packets(&mut self, header: &Header, count: u16, room: Room, now: Nanos) -> Outcome {
         self.stats.pkt_rx = self.stats.pkt_rx.wrapping_add(count.into());
@@ -36,9 +36,9 @@ impl Connection {
         outcome
     }
 
-    /// Returns the header to pass to [`on_packets`](Self::on_packets) for one that [names
-    /// packets](Header::names_missing): an acknowledgement, or ACK|RRQ if such requests were not
-    /// negotiated. Returns any other header unchanged.
+    /// Returns the header to pass to [`on_packets`](Self::on_packets) in place of a header that
+    /// [names packets](Header::names_missing): an acknowledgement, or ACK|RRQ if such requests were
+    /// not negotiated. Returns any other header unchanged.
     #[cold]
     #[inline(never)]
     pub fn without_names(&self, header: &Header) -> Header {
@@ -54,7 +54,7 @@ impl Connection {
         }
     }
 
-    /// Processes the packets that a header with names stands for, after
+    /// Processes the payload `named` of a request that names packets, after
     /// [`on_packets`](Self::on_packets) returned `outcome`.
     #[cold]
     #[inline(never)]
@@ -66,7 +66,7 @@ impl Connection {
         }
     }
 
-    /// Sets the bytes of the receive buffer that kept packets take.
+    /// Sets the number of bytes that kept packets take in the receive buffer.
     pub fn set_kept(&mut self, bytes: u32) {
         self.receiver.set_kept(bytes);
     }
@@ -89,8 +89,8 @@ impl Connection {
         !seq.after(self.receiver.expected())
     }
 
-    /// Processes the first kept packets, which are [reached](Self::reaches), as
-    /// [`on_packets`](Self::on_packets) does. Drops them if others with their numbers have been
+    /// Processes the first kept packets, which are [reached](Self::reaches), like
+    /// [`on_packets`](Self::on_packets). Drops them if other packets with these numbers have been
     /// taken.
     #[cold]
     pub fn on_kept(&mut self, header: &Header, count: u16, room: Room, now: Nanos) -> Outcome {
@@ -142,7 +142,7 @@ impl Connection {
             }
         }
         if !self.receiver.is_plausible(header.seq) {
-            // The packet is stale or forged: its acknowledgement number is not to be trusted
+            // The packet is stale or forged, so its acknowledgement number is not to be trusted
             // either.
             return Err(DropReason::BeyondWindow);
         }
@@ -216,9 +216,9 @@ impl Connection {
         self.state = State::SynReceived;
     }
 
-    /// Completes the handshake of crossed SYNs, with a SYN|ACK that acknowledges ours. The sender
-    /// of a SYN may not know our number, but that of a SYN|ACK does. So if their numbers differ,
-    /// the SYN|ACK's is used.
+    /// Completes the handshake of crossed SYNs, with a SYN|ACK that acknowledges our SYN. The
+    /// sender of a SYN may not know our number, but the sender of a SYN|ACK does. So if the numbers
+    /// of the two differ, the SYN|ACK's counts.
     fn on_crossed_answer(&mut self, header: &Header, now: Nanos, outcome: &mut Outcome) {
         if header.seq != self.receiver.irs() {
             self.receiver = Receiver::new(header.seq, now);
@@ -243,10 +243,11 @@ impl Connection {
         }
     }
 
-    /// Handles a RST. It counts only with exactly the expected number. Any other plausible one is
-    /// answered with a challenge ACK (RFC 5961): a host that does not know the connection answers
-    /// that with the right number. While the connection is ending, this is unnecessary, since the
-    /// answer to the retransmitted FIN tells more.
+    /// Handles a RST. Only a RST with exactly the expected number counts. A RST with any other
+    /// plausible number is answered with a challenge ACK (RFC 5961). A host that does not know the
+    /// connection answers the challenge with a RST that has the expected number. While the
+    /// connection is ending, no challenge is needed, since the answer to the retransmitted FIN
+    /// tells more.
     fn on_reset(
         &mut self,
         header: &Header,
@@ -260,8 +261,8 @@ impl Connection {
             }
             return Err(DropReason::BadState);
         }
-        // The RST that answers a challenge ACK acknowledges everything that was sent, just as one
-        // that answers the FIN does.
+        // The RST that answers a challenge ACK acknowledges everything that was sent, like a RST
+        // that answers the FIN.
         let answers_data = self.last_challenge.is_none();
         let forgotten =
             !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack, answers_data);
@@ -276,9 +277,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a packet of ours may have caused a RST. With ACK, the RST has an acceptable number.
-    /// Without ACK, its number follows that of one of our packets, from a probe to the last one. A
-    /// peer without the version option need not send one.
+    /// Returns whether one of our packets may have caused a RST. A RST with ACK must acknowledge an
+    /// acceptable number. A RST without ACK must acknowledge one of our packets, from a probe to
+    /// the last packet. The RST of a peer without the version option need not acknowledge anything.
     fn names_ours(&self, reset: &Header) -> bool {
         if !self.peer_has_version {
             true
@@ -299,8 +300,9 @@ impl Connection {
         }
     }
 
-    /// Handles another SYN or SYN|ACK. If it has the same number, its answer was lost. With another
-    /// number it does not belong to this connection, which its sender may not know.
+    /// Handles a repeated SYN or SYN|ACK. If it has the same number as before, our answer was lost.
+    /// With another number, the packet does not belong to this connection, which its sender may not
+    /// know.
     fn on_repeated_syn(
         &mut self,
         header: &Header,
@@ -361,8 +363,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles an unacceptable acknowledgement number. On data, it may just be old: later packets
-    /// have overtaken the data, and acknowledged more.
+    /// Handles an unacceptable acknowledgement number. If the packet has data, the number may
+    /// merely be old: packets that were sent later have overtaken this one, and acknowledged more.
     #[cold]
     fn on_older(&self, header: &Header) -> Result<(), DropReason> {
         let overtaken = self.receiver.is_selective()
@@ -408,8 +410,9 @@ impl Connection {
         }
     }
 
-    /// Extends an orphan's life after an acknowledgement. Progress restarts it and moves its latest
-    /// end; an acknowledgement that opens no window only restarts it.
+    /// Extends an orphan's life after an acknowledgement. Progress restarts the wait that ends at
+    /// `until`, and moves its latest end, `held`. An acknowledgement that opens no window only
+    /// restarts the wait.
     #[cold]
     fn hold_orphan(
         &mut self,
@@ -429,7 +432,7 @@ impl Connection {
         }
     }
 
-    /// Advances the state, as the peer acknowledged our SYN or FIN.
+    /// Advances the state, because the peer acknowledged our SYN or FIN.
     #[cold]
     fn on_control_acked(&mut self, acked: &Acked, now: Nanos, outcome: &mut Outcome) {
         if acked.syn && self.state == State::SynReceived {

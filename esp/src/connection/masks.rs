@@ -8,19 +8,20 @@ use super::super::wire::{flags, Header};
 use super::{Connection, Handshake};
 
 impl Connection {
-    /// Sets the random nonce of our SYN or SYN|ACK. Call this before that is sent, and before
-    /// [`take_options`](Self::take_options).
+    /// Sets the random nonce of our SYN or SYN|ACK. Call this before that packet is sent, and
+    /// before [`take_options`](Self::take_options).
     pub fn use_nonce(&mut self, nonce: u32) {
         self.masks.use_nonce(nonce);
     }
 
-    /// The nonce option of a SYN or SYN|ACK that is sent now. A SYN|ACK has one if the SYN did.
+    /// The nonce option of a SYN or SYN|ACK that is sent now. A SYN|ACK has this option if the SYN
+    /// had it.
     pub fn nonce(&self) -> Option<u32> {
         let tells = self.state == State::SynSent || self.masks.are_enabled();
         self.masks.own().filter(|_| tells)
     }
 
-    /// Whether checksums have masks, as both sides sent a nonce.
+    /// Whether checksums have masks, because both sides sent a nonce.
     #[inline]
     pub fn has_masks(&self) -> bool {
         self.masks.are_enabled()
@@ -51,9 +52,9 @@ impl Connection {
         mask == expected || self.takes_other_mask(header, mask)
     }
 
-    /// Whether we sent a packet with this `mask` that the RST `header` may answer: a SYN, a packet
-    /// with the number that the RST acknowledges, or one with the number before, which that packet
-    /// takes.
+    /// Returns whether we sent a packet with this `mask` that the RST `header` may answer: a SYN, a
+    /// packet that takes no number and has the one that the RST acknowledges, or a packet that
+    /// takes the number before.
     #[cold]
     fn was_sent_with(&self, header: &Header, mask: u32) -> bool {
         let sent = |seq| {
@@ -69,8 +70,8 @@ impl Connection {
     #[cold]
     fn takes_other_mask(&mut self, header: &Header, mask: u32) -> bool {
         if self.state == State::SynSent {
-            // The packet belongs to a connection that our side has forgotten, with its nonce. It is
-            // answered with RST and otherwise ignored.
+            // The packet belongs to a connection that our side has forgotten, together with its
+            // nonce. The packet is answered with RST and otherwise ignored.
             let answered = !header.has(flags::SYN | flags::RST);
             if answered {
                 self.masks.note_other(mask);

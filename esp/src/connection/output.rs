@@ -113,7 +113,7 @@ impl Connection {
         self.sender.note_repeat();
         self.receiver.on_probe_sent(now);
         // The peer has received the number before the first unacknowledged one, so the probe is a
-        // duplicate to it, which it answers.
+        // duplicate, which the peer answers.
         let header = self.header(self.sender.una().sub(1), flags::ACK);
         self.on_ack_sent(AckKind::Carried, now);
         Transmit::Probe(header)

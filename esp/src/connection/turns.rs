@@ -8,10 +8,10 @@ use super::super::wire::Header;
 use super::Connection;
 
 impl Connection {
-    /// The connection's demand to the [ACK queue](super::super::AckQueue). It wants to be counted
-    /// while a transmission is announced and the receiver is not congested. It wants a turn for an
-    /// acknowledgement, or for the request of a hole, that is due and opens the window. This stays
-    /// due until [`take_turn`](Self::take_turn).
+    /// The connection's demand to the [ACK queue](super::super::AckQueue). The connection wants to
+    /// be counted while a transmission is announced and the receiver is not congested. It wants a
+    /// turn while an acknowledgement, or the request for a hole, is due and opens the window. That
+    /// packet stays due until [`take_turn`](Self::take_turn).
     #[inline]
     pub fn demand(&self) -> Demand {
         self.receiver.demand()
@@ -30,8 +30,8 @@ impl Connection {
         self.receiver.is_long()
     }
 
-    /// The part of its window that a transmission which has just ended did not use, in
-    /// [`PARTS`](super::super::ack_queue::PARTS).
+    /// Returns the part of its window, in [`PARTS`](super::super::ack_queue::PARTS), that the
+    /// transmission which has just ended did not use.
     #[inline]
     pub(in super::super) fn unused(&self) -> u8 {
         self.receiver.unused(&self.config)
@@ -62,14 +62,15 @@ impl Connection {
         self.receiver.take_turn(false);
     }
 
-    /// Gives a turn at once, as no other connection of the device waited for one.
+    /// Gives the connection a turn at once, because no other connection of the device waited for
+    /// one.
     #[inline]
     pub(in super::super) fn take_immediate_turn(&mut self) {
         self.receiver.take_turn(true);
     }
 
-    /// Sets the number of connections of the device with an announced transmission, including this
-    /// one, and the rate of its link, bytes in 2^16 ns; 0 if unknown.
+    /// Sets `senders`, the number of the device's connections with an announced transmission, this
+    /// one included, and `link`, the rate of the device's link in bytes per 2^16 ns, 0 if unknown.
     #[inline]
     pub(in super::super) fn set_port(&mut self, senders: u32, link: u32) {
         self.receiver.set_port(senders, link);
@@ -82,7 +83,8 @@ impl Connection {
     }
 
     /// Notes that `count` packets with this header arrived while a connection waited for its turn
-    /// in the ACK queue. Call this after they were processed, and before the queue is asked.
+    /// in the ACK queue. Call this after the packets were processed, and before the connection is
+    /// scheduled.
     pub fn note_arrived(&mut self, header: &Header, count: u16, now: Nanos) {
         if header.payload() > 0 {
             self.receiver.note_arrived(count, header.len, now);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The windows that a sender uses. Choices beyond the theses:
+//! The windows that a sender uses. Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
 //! * Both windows, the one after an acknowledgement and the one after an announcement, come from
-//!   the last grant, and from the [`Config`] until there is one.
+//!   the last grant. Before the first grant, they come from the [`Config`].
 //! * A timeout indicates that unscheduled packets were lost. So it halves the number of packets
-//!   that may follow announcements; each grant restores one.
+//!   that may follow announcements; each grant raises this number by one.
 
 use super::super::config::Config;
 use super::super::wire::Grant;
@@ -77,7 +77,8 @@ impl Granted {
         none && config.is_adaptive()
     }
 
-    /// Halves the packets that may follow announcements: one was unacknowledged at a timeout.
+    /// Halves the number of packets that may follow announcements, because an announcement was
+    /// unacknowledged at a timeout.
     pub(super) fn halve_unscheduled(&mut self) {
         if self.grant.start > 0 {
             self.most_unscheduled = self.most_unscheduled.min(self.grant.start) / 2;

@@ -17,7 +17,8 @@ use super::{Outgoing, Sender};
 /// Sets of packets, by their distance from the first unacknowledged one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Missing {
-    /// Whether at least one set has packets. Otherwise acknowledgements read no other field.
+    /// Whether `named` or `retransmitted` has packets. If not, acknowledgements read no other
+    /// field.
     active: bool,
     /// Whether `named` is not empty.
     due: bool,
@@ -67,7 +68,7 @@ impl Missing {
         self.active = self.due || !self.retransmitted.is_empty();
     }
 
-    /// Forgets the named packets, as the sender goes back to the first one.
+    /// Forgets the named packets, because the sender goes back to the first unacknowledged packet.
     #[inline]
     pub(super) fn end(&mut self) {
         if self.active {
@@ -78,8 +79,9 @@ impl Missing {
 }
 
 impl Sender {
-    /// Processes a request that names missing packets by their distance from `ack`. The same packet
-    /// has acknowledged `ack`.
+    /// Processes a request that names missing packets by their distance from `ack`, the
+    /// acknowledgement number of the request. The caller has already processed that
+    /// acknowledgement.
     pub(in super::super) fn on_named(
         &mut self,
         ack: Seq,

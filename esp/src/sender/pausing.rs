@@ -3,12 +3,12 @@
 //! A pause of the sender, while packets that were sent are too large to retransmit and have to be
 //! split again.
 //!
-//! A number is never reused for other bytes, since the first frame may still be in flight. So the
-//! sender asks the receiver to *skip* the numbers from the first unacknowledged one to the last one
-//! sent. From then on the receiver rejects these numbers. Its answer carries the number it expected
-//! before: earlier packets are acknowledged, and later ones take new numbers. Until that answer
-//! arrives, the sender ignores other acknowledgement numbers, because they may count skipped
-//! packets.
+//! A number is never reused for other bytes, since the frame that first carried it may still be in
+//! flight. So the sender asks the receiver to *skip* the numbers from the first unacknowledged one
+//! to the last one sent. From then on the receiver rejects these numbers. The receiver's answer
+//! carries the number that it expected before the skip: packets before this number are
+//! acknowledged, and later ones take new numbers. Until the answer arrives, the sender ignores
+//! other acknowledgement numbers, because they may count skipped packets.
 //!
 //! A receiver that does not support skips may have received everything and acknowledge it. If it
 //! does not within [`FRAME_LIFE`], the connection ends.
@@ -74,14 +74,14 @@ impl Sender {
         self.timer = None;
     }
 
-    /// Takes the pending skip: returns whether there was one.
+    /// Clears the pending skip, and returns whether there was one.
     pub(in super::super) fn take_skip(&mut self) -> bool {
         self.pause == Some(Pause::Asking) && core::mem::take(&mut self.probe)
     }
 
-    /// Whether acknowledgement numbers may count skipped packets, so that only the answer to the
-    /// skip is believed. A skip also moves the last advertised number, which the receiver's data
-    /// repeat while it is congested.
+    /// Returns whether acknowledgement numbers may count skipped packets, so that the sender
+    /// believes only the answer to the skip. A skip also moves the last number that the receiver
+    /// advertised. While the receiver is congested, its data packets repeat this number.
     #[inline]
     pub(in super::super) fn ignores_acks(&self) -> bool {
         self.pause == Some(Pause::Asking)

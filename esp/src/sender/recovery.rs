@@ -59,7 +59,8 @@ impl Sender {
         self.missing.end();
     }
 
-    /// The time within which requests do not retransmit a packet again.
+    /// Returns the time after a transmission within which a request does not retransmit the packet
+    /// again.
     pub(super) fn guard(config: &Config, rtt: &Rtt) -> Nanos {
         let mean = rtt.smoothed();
         mean.min(from_micros(config.round_trip_time)).max(mean / 2)

@@ -151,8 +151,8 @@ impl Sender {
         }
     }
 
-    /// Starts the timer for new packets that the peer cannot request (S3). The peer answers these
-    /// soon enough to measure the round trip.
+    /// Starts the timer for new packets that the peer cannot request (S3). The peer answers such
+    /// packets soon, so one of them measures the round trip.
     #[inline]
     fn on_first_transmit(&mut self, outgoing: &Outgoing, config: &Config, rtt: &Rtt, now: Nanos) {
         if outgoing.kind == Kind::Data && outgoing.flags == 0 {
@@ -177,8 +177,8 @@ impl Sender {
         }
     }
 
-    /// Retransmits at most `room` packets. Later acknowledgements may have waited for them, so none
-    /// measures the round trip (Karn's rule).
+    /// Retransmits at most `room` packets. Acknowledgements of later packets may have waited for
+    /// these, so the current measurement of the round trip ends (Karn's rule).
     #[cold]
     pub(super) fn retransmit(
         &mut self,
