@@ -3,7 +3,7 @@
 //! Port 0: control messages that the protocol answers itself.
 //!
 //! The first payload byte is the message's type. The answer to an echo request has the type
-//! [`REPLY`] and otherwise the same bytes. It has a checksum if the request had one.
+//! [`REPLY`] and otherwise the same bytes. The answer has a checksum if the request had one.
 
 use super::wire::Header;
 
@@ -12,8 +12,9 @@ pub const REQUEST: u8 = 1;
 /// Type of an echo reply (`EDP_ECHO_REPLY`).
 pub const REPLY: u8 = 2;
 
-/// Returns the header of the answer to a control message. `None` for another destination or type,
-/// or if the request came from port 0: two hosts would answer each other for ever.
+/// Returns the header of the answer to a control message. Returns `None` for another destination or
+/// type. Also returns `None` for a request from port 0, because two hosts could otherwise answer
+/// each other for ever.
 ///
 /// `first_payload_byte` is `None` for an empty datagram.
 #[inline]

@@ -2,9 +2,9 @@
 
 //! Ethernet Datagram Protocol: its wire format and its decisions.
 //!
-//! Nothing here owns memory, takes a lock or knows a clock. The same sources
-//! are built by cargo, where they are tested, and inside the kernel module,
-//! where a panic would be a kernel BUG: so no function here can panic.
+//! Nothing here owns memory, takes a lock or reads a clock. Cargo builds the same sources for
+//! tests, and the kernel module builds them in. A panic there would be a kernel BUG, so no function
+//! here can panic.
 //!
 //! * [`wire`]: the header's six bytes, and the checksum that may follow the payload.
 //! * [`echo`], [`query`]: the answers on port 0; [`rate`]: their rate limit.

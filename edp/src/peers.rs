@@ -2,10 +2,11 @@
 
 //! A cache of other hosts' answers to queries, and of the hosts that did not answer.
 //!
-//! A peer is queried when a datagram is sent to it that not every host accepts. The datagram does
-//! not wait for the answer; later ones meet the limit in it. A peer that is still in use is queried
-//! again before its answer expires. The caller has an array of [`Bucket`]s and chooses a peer's by
-//! a keyed hash, so that an attacker cannot fill another peer's bucket.
+//! A peer is queried when this host sends it a datagram that not every host accepts. The datagram
+//! does not wait for the answer; the limit in the answer holds for later datagrams. A peer that is
+//! still in use is queried again before its answer expires. The caller has an array of [`Bucket`]s
+//! and chooses the bucket of a peer by a keyed hash, so that an attacker cannot fill another peer's
+//! bucket.
 //!
 //! Times are in nanoseconds of a monotonic clock.
 
@@ -16,12 +17,12 @@ const WAYS: usize = 4;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The minimum time between two queries to a peer. The peer's entry stays for that time, so
-/// evicting it cannot cause another query.
+/// The minimum time between two queries to a peer. The peer's entry is not evicted within this
+/// time, so eviction cannot cause another query.
 pub const QUERY_INTERVAL: u64 = SECOND;
 /// The time for which an answer is valid, nanoseconds.
 pub const ANSWER_LIFETIME: u64 = 60 * SECOND;
-/// The age from which on a valid answer is refreshed by another query.
+/// The age, in nanoseconds, from which on another query refreshes a valid answer.
 pub const REFRESH_AFTER: u64 = ANSWER_LIFETIME / 2;
 /// The time for which a peer that did not answer within [`QUERY_INTERVAL`] is not queried again,
 /// nanoseconds.
@@ -87,7 +88,8 @@ impl Entry {
         !self.is_used() || now >= self.queried_at.saturating_add(QUERY_INTERVAL)
     }
 
-    /// The value for eviction: entries with an answer are worth more, then those queried later.
+    /// Returns the key for eviction, which takes the entry with the lowest one. Entries with a
+    /// valid answer are worth more; otherwise the entry that was queried later is.
     fn worth(&self, now: u64) -> (bool, u64) {
         (self.valid_answer(now).is_some(), self.queried_at)
     }
@@ -102,11 +104,11 @@ impl Entry {
 /// The result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// The answer. If there is a nonce, send a query with it: the answer expires soon.
+    /// The answer. If there is a nonce, send a query with it, because the answer expires soon.
     Answer(Answer, Option<Nonce>),
-    /// No answer, and a query is not due.
+    /// There is no answer, and no query is due.
     Nothing,
-    /// No answer: send a query with this nonce.
+    /// There is no answer. Send a query with this nonce.
     Query(Nonce),
 }
 
@@ -137,8 +139,8 @@ impl Bucket {
         self.answer_of(peer, now).map(|answer| answer.largest)
     }
 
-    /// Looks `peer` up at `now`. If a query is due, `nonce` makes its nonce, and the query counts
-    /// as sent.
+    /// Looks `peer` up at `now`. If a query is due, `nonce` returns the nonce for it, and the query
+    /// counts as sent.
     pub fn look_up(&mut self, peer: &Peer, now: u64, nonce: impl FnOnce() -> Nonce) -> Known {
         let entries = &mut self.0;
         if let Some(entry) = entries.iter_mut().find(|entry| entry.is_of(peer)) {

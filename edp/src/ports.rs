@@ -2,13 +2,14 @@
 
 //! Ports: when two sockets conflict, and how a free port is chosen.
 //!
-//! The caller knows which ports have an owner and passes that in.
+//! The caller knows which ports have an owner, and passes this knowledge in.
 
 use core::ops::RangeInclusive;
 
 /// The first choice for autobound ports: IANA's dynamic ports (RFC 6335).
 pub const DYNAMIC: RangeInclusive<u16> = 49152..=65535;
-/// Autobound ports once every dynamic one is taken. Lower ports are bound only on request.
+/// The second choice for autobound ports, once every dynamic port is taken. Lower ports are bound
+/// only on request.
 pub const REGISTERED: RangeInclusive<u16> = 1024..=49151;
 
 /// A socket's claim to a port.
@@ -16,13 +17,13 @@ pub const REGISTERED: RangeInclusive<u16> = 1024..=49151;
 pub struct Claim {
     /// Index of the interface that the socket receives by, or 0 for all interfaces.
     pub ifindex: u32,
-    /// The program shares the port with sockets that do the same (`SO_REUSEADDR`).
+    /// Whether the socket shares its port with others that do so too (`SO_REUSEADDR`).
     pub shares: bool,
-    /// The socket listens for connections. Such a port is never shared.
+    /// Whether the socket listens for connections. The port of a listener is never shared.
     pub listens: bool,
 }
 
-/// Whether a socket that holds a port excludes one that wants the same port.
+/// Returns whether a socket that holds a port excludes another that wants the same port.
 #[inline]
 pub const fn conflicts(holder: Claim, other: Claim) -> bool {
     let apart = holder.ifindex != 0 && other.ifindex != 0 && holder.ifindex != other.ifindex;
@@ -46,9 +47,9 @@ pub fn pick(offset: u16, next_free: impl Fn(u16) -> Option<u16>) -> Option<u16> 
 /// The ports to try for a connection whose socket is not bound, in order: those of [`DYNAMIC`] from
 /// `offset` on, with wrap-around, then those of [`REGISTERED`] in the same way.
 ///
-/// `offset` combines a secret for the destination with a counter that each port taken for it
-/// advances (RFC 6056, 3.3.4). So others cannot predict the next port, and a port is reused for a
-/// destination only after all others.
+/// `offset` combines a secret for the destination with a counter, which each port taken for this
+/// destination advances (RFC 6056, 3.3.4). So other hosts cannot predict the next port, and a port
+/// is reused for a destination only after all other ports.
 pub fn candidates(offset: u16) -> impl Iterator<Item = u16> {
     let around = move |range: RangeInclusive<u16>| {
         let first = start(&range, offset);
@@ -57,7 +58,7 @@ pub fn candidates(offset: u16) -> impl Iterator<Item = u16> {
     around(DYNAMIC).chain(around(REGISTERED))
 }
 
-/// The port at `offset` from the first one of the range, with wrap-around.
+/// Returns the port that is `offset` after the first one of the range, with wrap-around.
 fn start(range: &RangeInclusive<u16>, offset: u16) -> u16 {
     let (first, last) = (*range.start(), *range.end());
     // A range is not empty, and its length is less than 2^16.

@@ -47,7 +47,7 @@ pub mod flags {
     pub const ESP: u16 = 1 << 0;
     /// The host accepts datagrams and packets with a checksum.
     pub const SUMS: u16 = 1 << 1;
-    /// The host accepts mapped connections, ESP ones which stand for TCP ones.
+    /// The host accepts mapped connections: ESP connections that stand for TCP connections.
     pub const MAPPED: u16 = 1 << 2;
 }
 
@@ -65,7 +65,7 @@ mod kind {
 /// (`ETH_MIN_MTU`).
 const LEAST_DATAGRAM: u16 = 62;
 
-/// Random bytes of a query. Its answer repeats them; an answer with other bytes is dropped.
+/// Random bytes of a query. The answer repeats them; an answer with other bytes is dropped.
 pub type Nonce = [u8; 4];
 
 /// This host's limits and settings, as answers by one device report them.
@@ -88,7 +88,7 @@ pub struct Host {
 /// Another host's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The version of its protocols.
+    /// The version of the host's protocols.
     pub version: Option<u8>,
     /// Bits of [`flags`].
     pub flags: Option<u16>,
@@ -108,7 +108,7 @@ pub const fn query(nonce: Nonce) -> [u8; QUERY_LEN] {
     [QUERY, n0, n1, n2, n3]
 }
 
-/// The nonce of a query with `payload`, whose first [`QUERY_LEN`] bytes suffice.
+/// Returns the nonce of a query with this `payload`, whose first [`QUERY_LEN`] bytes suffice.
 pub fn nonce_of_query(payload: &[u8]) -> Option<Nonce> {
     match *payload {
         [QUERY, n0, n1, n2, n3, ..] => Some([n0, n1, n2, n3]),

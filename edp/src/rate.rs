@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The rate limit of answers to queries: [`BURST`] at once, and one every [`INTERVAL`] in the long
-//! run, as the kernel limits ICMP.
+//! run, like the kernel's limit of ICMP.
 //!
 //! The generic cell rate algorithm needs one number: the time at which the next answer would be due
-//! if answers were sent at exactly that rate. It may be ahead of the clock by a burst.
+//! if answers were sent at exactly that rate. This time may be ahead of the clock by a burst.
 
 /// Nanoseconds between two answers: 1000 per second.
 pub const INTERVAL: u64 = 1_000_000;
@@ -12,8 +12,9 @@ pub const INTERVAL: u64 = 1_000_000;
 /// Answers that may be sent at once.
 pub const BURST: u64 = 50;
 
-/// Decides whether an answer may be sent at `now`. `due` is what the call for the last sent answer
-/// returned, initially 0. Returns `None` if the answer may not be sent.
+/// Decides whether an answer may be sent at `now`. `due` is the value that the call for the last
+/// sent answer returned, initially 0. Returns the next `due`, or `None` if the answer may not be
+/// sent.
 #[inline]
 pub fn admit(due: u64, now: u64) -> Option<u64> {
     let due = due.max(now);

@@ -32,16 +32,16 @@ pub const COMMON_LARGEST: usize = 1494;
 pub struct Header {
     /// The sending socket's port.
     pub src: u16,
-    /// The receiving socket's port; 0 is the protocol itself.
+    /// The receiving socket's port; 0 for the protocol itself.
     pub dst: u16,
     /// Bytes of payload, without header, checksum and padding: at most [`LARGEST`].
     pub len: u16,
-    /// A checksum follows the payload.
+    /// Whether a checksum follows the payload.
     pub has_checksum: bool,
 }
 
 impl Header {
-    /// Reads the header at the start of `bytes`, `None` if there are fewer than
+    /// Reads the header at the start of `bytes`. Returns `None` if there are fewer than
     /// [`HEADER_LEN`].
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
@@ -69,9 +69,9 @@ impl Header {
         [s0, s1, d0, d1, l0, l1]
     }
 
-    /// How many of the `following` bytes after the header are payload; the rest is the checksum, if
-    /// there is one, and padding to trim. `None` if the frame is shorter than the header claims:
-    /// such a frame is dropped.
+    /// Returns how many of the `following` bytes after the header are payload. The rest is the
+    /// checksum, if there is one, and padding to trim. `None` if the frame is shorter than the
+    /// header claims: such a frame is dropped.
     #[inline]
     pub fn payload_len(&self, following: usize) -> Option<usize> {
         let len = usize::from(self.len);
@@ -90,8 +90,8 @@ pub const fn checksum_len(has_checksum: bool) -> usize {
 }
 
 /// The largest datagram, in bytes, that a device with an MTU of `device_mtu` bytes carries, as
-/// `EDP_SO_MTU` reports it. The length field limits it, and a checksum takes [`CHECKSUM_LEN`] bytes
-/// of it.
+/// `EDP_SO_MTU` reports it. The length field limits the datagram to [`LARGEST`] bytes, of which a
+/// checksum takes [`CHECKSUM_LEN`].
 #[inline]
 pub const fn mtu(device_mtu: u32, has_checksum: bool) -> u32 {
     let room = device_mtu.saturating_sub(HEADER_LEN as u32);

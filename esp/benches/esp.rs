@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The time of ESP's decisions, without kernel and network: the engine's part of
-//! what `make bench` counts, with the queues of `tests/testkit` around it.
+//! The time of ESP's decisions, without kernel and network: the engine's part of the cost that
+//! `make bench` counts, with the queues of `tests/testkit` around the engine.
 
 // `criterion_group!` makes a function without a description.
 #![allow(missing_docs)]
@@ -21,7 +21,7 @@ use esp_testkit::{Device, Host, Packet, Socket, Span};
 const PAYLOAD: u16 = 1_489;
 /// Packets of a message: one window.
 const BURST: u16 = 21;
-/// Time from packet to packet.
+/// Time from one packet to the next.
 const STEP: Nanos = 1_000;
 const PORTS: [u16; 2] = [49_152, 2_805];
 
@@ -31,7 +31,7 @@ struct End {
     device: Device,
     /// Bytes that were written.
     written: u64,
-    /// Packets that are sent.
+    /// Packets that the end has sent and the other has not yet received.
     out: VecDeque<Packet<Span>>,
 }
 
@@ -60,7 +60,7 @@ impl End {
         assert_eq!(len as u64, message.len);
     }
 
-    /// Processes a packet. The reader reads its data at once and does not sleep.
+    /// Processes a packet. The reader reads the packet's data at once and does not sleep.
     fn take(&mut self, packet: &Packet<Span>, now: Nanos) -> Outcome {
         let outcome = self.receive(0, packet, now);
         if outcome.deliver {
@@ -107,7 +107,7 @@ impl Pair {
         pair
     }
 
-    /// Carries packets until neither end has one.
+    /// Carries packets until neither end has one to send.
     fn settle(&mut self) {
         let mut quiet = false;
         while !quiet {
@@ -183,7 +183,7 @@ fn connection(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The halves of a burst, each without the other.
+/// Measures the sender's and the receiver's half of a burst, each without the other.
 fn halves(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("esp/half");
     group.throughput(Throughput::Elements(u64::from(BURST)));
@@ -262,8 +262,8 @@ fn halves(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Senders with an announced transmission request turns one after the other, and get them in that
-/// order.
+/// Measures senders with an announced transmission that request turns one after the other, and get
+/// them in that order.
 fn ack_queue(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("esp/ack_queue");
     for (senders, hosts) in [(2_usize, 2_usize), (32, 32), (32, 1), (1_024, 1_024)] {

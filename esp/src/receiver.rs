@@ -2,31 +2,33 @@
 
 //! The receiving half: order, acknowledgements and requests.
 //!
-//! The receiver takes packets in order only. The sender goes back to the first missing one, or
-//! retransmits those that a request names: see [`out_of_order`]. Choices beyond the theses:
+//! The receiver takes packets in order only. The sender goes back to the first missing packet, or
+//! retransmits the packets that a request names: see [`out_of_order`]. Choices beyond Reinhardt
+//! 2006 and Treydte 2007:
 //!
 //! * An acknowledgement has one of three urgencies. It is sent *now* if it opens a window that the
 //!   sender waits for (announcement, `packets_to_ack`) or answers a packet (duplicate, FIN). The
-//!   last acknowledgement of a transmission opens no window. It is *delayed*, for data to carry it,
-//!   until the reader is about to sleep or [`ACK_DELAY`](super::timers::ACK_DELAY) has passed. So a
-//!   dialogue needs no acknowledgements of its own. While the receiver is congested (R3), both are
-//!   *withheld*.
+//!   last acknowledgement of a transmission opens no window. It is *delayed*, so that data can
+//!   carry it, until the reader is about to sleep or [`ACK_DELAY`](super::timers::ACK_DELAY) has
+//!   passed. So a dialogue needs no empty acknowledgements. While the receiver is congested (R3),
+//!   both kinds are *withheld*.
 //! * While a transmission is announced, an acknowledgement that opens its window needs a *turn*,
-//!   which the caller gives ([`ack_queue`](super::ack_queue)). Data carries new acknowledgement
-//!   numbers unless the connection waits for a turn. These do not replace a turn: the connection
-//!   still asks for the next one.
+//!   which the caller gives ([`ack_queue`](super::ack_queue)). Data packets carry new
+//!   acknowledgement numbers unless the connection waits for a turn. Such a number does not replace
+//!   a turn: the connection still asks for the next one.
 //! * Receipt and permission are separate. A *hold* reports packets whose acknowledgement is
-//!   withheld or waits for its turn: at the start and the end of a transmission, which the sender
-//!   would otherwise retransmit, and in answer to duplicates.
+//!   withheld or waits for its turn. The receiver sends one for the first and the last packet of a
+//!   transmission, which the sender would otherwise retransmit, and in answer to duplicates.
 //! * The receiver never drops a packet within one burst of the last advertised number for lack of
-//!   room. So a receive queue exceeds its limit by at most one burst. Of a larger burst it keeps 64
-//!   packets, or as many as the limit holds, because a burst must not outgrow the socket's memory.
-//!   The receiver drops other packets if there is no room, and requests them later.
-//! * A sender's window is its own `burst_length`, which may be larger than ours. So only a packet
-//!   that is farther from the last advertised number than any window reaches is out of the window:
-//!   its number could not be told from an earlier one.
-//! * A request for a hole is withheld and waits for its turn like any acknowledgement, since its
-//!   acknowledgement number opens a window.
+//!   room. So a receive queue exceeds its limit by at most one burst. Of a larger burst, the
+//!   receiver keeps 64 packets, or as many as the limit holds, because a burst must not outgrow the
+//!   socket's memory. The receiver drops other packets if there is no room, and requests them
+//!   later.
+//! * A sender's window is its own `burst_length`, which may be larger than ours. So the receiver
+//!   treats a packet as out of the window only if it is farther from the last advertised number
+//!   than any window reaches: such a number could not be told from an earlier one.
+//! * A request for a hole is withheld and waits for its turn like any acknowledgement, since the
+//!   request's acknowledgement number opens a window.
 //! * An empty packet carries the number of the next packet that takes one. If this reveals a new
 //!   hole, the receiver requests it as well.
 
@@ -55,7 +57,7 @@ mod turns;
 /// A transmission of more packets than this is long.
 const LONG: u16 = 256;
 
-/// When an acknowledgement is due.
+/// The time at which an acknowledgement is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Due {
     Not,
@@ -63,7 +65,7 @@ enum Due {
     Now,
 }
 
-/// The request that is due, if any.
+/// The kind of request that is due, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Request {
     Not,
@@ -72,7 +74,7 @@ enum Request {
     /// A request for a packet that a probe has shown to be lost is due. The packet's sender has the
     /// turn.
     Probed,
-    /// No request is due, but the answer to a skip.
+    /// No request is due, but the answer to a skip is.
     Skipped,
 }
 
@@ -113,13 +115,13 @@ impl AckKind {
 enum Incoming {
     /// No transmission is announced.
     Idle,
-    /// A transmission has begun, with TXS, and not ended, with TXF.
+    /// A packet with TXS has begun a transmission, and no packet with TXF has ended it.
     Transmission,
     /// The FIN was taken.
     Ended,
 }
 
-/// How packets were taken.
+/// The way in which packets were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// The packet takes no number.
@@ -142,7 +144,7 @@ pub(super) struct Receiver {
     expected: Seq,
     /// The number of times that numbers have wrapped at `expected`.
     wrapped: Wrapped,
-    /// The last acknowledgement number sent that opened a window.
+    /// The last acknowledgement number that was sent and opened a window.
     last_advertised: Seq,
     /// The number after the last one that any advertised window allows.
     allowed: Seq,
@@ -159,7 +161,7 @@ pub(super) struct Receiver {
     turn: Turn,
     /// Whether the turn came at once, because no other connection of the device waited.
     immediate_turn: bool,
-    /// Number of connections of the device with an announced transmission when the turn was
+    /// Number of the device's connections that had an announced transmission when the turn was
     /// requested.
     senders: u16,
     /// Samples for the next [`take_samples`](Self::take_samples).
@@ -175,8 +177,8 @@ pub(super) struct Receiver {
     request: Request,
     /// The expected number when the last hole was requested.
     requested_at: Option<Seq>,
-    /// The range of numbers skipped last, until a packet is taken: the first number, and the one
-    /// after the last.
+    /// The range of numbers that was skipped last, until a packet is taken: the first skipped
+    /// number, and the number after the last one.
     skipped: Option<(Seq, Seq)>,
     /// Whether a packet was dropped for lack of room.
     dropped_for_room: bool,
@@ -305,9 +307,9 @@ impl Receiver {
         !self.congested && self.turn != Turn::Waiting
     }
 
-    /// Processes `count` packets with `header` (R1 to R3). They are in order and full, except for
-    /// the last one. As they arrive together, one acknowledgement covers them. Sets `lost` to the
-    /// number of packets newly found missing.
+    /// Processes `count` packets with `header` (R1 to R3). The packets are in order and full,
+    /// except for the last one. Since they arrive together, one acknowledgement covers them. Sets
+    /// `lost` to the number of packets newly found missing.
     #[inline]
     pub(super) fn on_packets(
         &mut self,
@@ -420,12 +422,13 @@ impl Receiver {
         self.expected = next;
         self.note_seen(self.expected);
         self.requested_at = None;
-        // The sender has the answer, so a skip with the same number would be from another wrap.
+        // The sender has the answer to its skip, so another skip with the same number would be from
+        // another wrap.
         self.skipped = None;
         if self.has_hole() {
             self.close_hole(packets, now);
         } else if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
-            // A request that waits for its turn then asks for the rest of the hole.
+            // Otherwise a request waits for its turn, and asks for the rest of the hole then.
             self.request = Request::Not;
         }
         self.dropped_for_room = false;
@@ -436,8 +439,8 @@ impl Receiver {
         self.last_progress = now;
     }
 
-    /// Processes a packet that takes no number. With an earlier number it is a probe; a later
-    /// number shows that packets are missing.
+    /// Processes a packet that takes no number. A packet with an earlier number than the expected
+    /// one is a probe; a later number shows that packets are missing.
     #[inline]
     fn on_empty(&mut self, seq: Seq, config: &Config, now: Nanos, lost: &mut u32) {
         if seq.before(self.expected) {
@@ -459,7 +462,8 @@ impl Receiver {
         }
     }
 
-    /// Answers a duplicate, whose acknowledgement may have been lost.
+    /// Makes the answer to a duplicate due, because the packet's acknowledgement may have been
+    /// lost.
     fn on_old(&mut self, room: Room, config: &Config) {
         if !self.has_ended() {
             self.congested = is_congested(room, 0, || self.grants.window(config));
@@ -518,11 +522,12 @@ impl Receiver {
         } else {
             Request::Hole
         };
-        // The packets that fill the hole answer the request, not an acknowledgement.
+        // The packets that fill the hole will answer the request, not the acknowledgement that is
+        // being measured.
         self.timed = None;
     }
 
-    /// The number of `count` packets that the receive queue takes: those that fit, and those that
+    /// Returns how many of `count` packets the receive queue takes: those that fit, and those that
     /// were granted. The first packet's number is `distance` after the last advertised one, and
     /// each packet adds `each` bytes to the queue.
     #[inline]

@@ -36,8 +36,8 @@ impl Receiver {
             self.begin(header);
         }
         self.unreported |= starts || ends;
-        // Packets after the end of this message are missing. An acknowledgement makes the sender
-        // continue at once.
+        // Packets after the end of this transmission are missing. An acknowledgement makes the
+        // sender continue at once.
         let out_of_order = ends && self.expected.before(self.seen);
         let filled = self.take_hole_filled();
         if (starts && !ends)
@@ -51,7 +51,7 @@ impl Receiver {
         }
     }
 
-    /// Begins a transmission of more than this packet.
+    /// Begins a transmission that has more packets than this one.
     #[inline(never)]
     fn begin(&mut self, header: &Header) {
         self.before_ack = 0;
@@ -86,7 +86,7 @@ impl Receiver {
         }
     }
 
-    /// The acknowledgement number of a packet sent now.
+    /// Returns the acknowledgement number of a packet of this kind that is sent now.
     #[inline]
     pub(in super::super) fn ack_number(&self, kind: AckKind) -> Seq {
         if kind == AckKind::Carried && !self.is_open() {
@@ -107,7 +107,8 @@ impl Receiver {
         }
     }
 
-    /// The acknowledgement that is due, in a packet of its own unless data carries it.
+    /// Returns the kind of the acknowledgement that is due, in an empty packet unless data carries
+    /// it.
     #[inline]
     pub(in super::super) fn ack_to_send(&self) -> Option<AckKind> {
         let due = self.due == Due::Now;
@@ -176,7 +177,7 @@ impl Receiver {
         }
     }
 
-    /// The time when the delayed acknowledgement is due.
+    /// Returns the time at which the delayed acknowledgement is due.
     #[inline]
     pub(in super::super) fn ack_timer(&self) -> Option<Nanos> {
         match self.due {

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A delay-based window, for a sender whose turns come at once: it follows the time from a turn to
-//! its first packet.
+//! A delay-based window, for a sender whose turns come at once: the window follows the time from a
+//! turn to its first packet.
 //!
-//! If a window is too small for the path, its sender pauses at its end. Then the first packet of
-//! the next turn arrives a bare round trip after it. If the window is large enough, packets queue
-//! somewhere and the first packet arrives behind them. So the time from a turn to its first packet
-//! shows whether the window fills the path. This does not depend on gaps between packets, which
-//! arise where senders share a card or the receiver's card coalesces packets.
+//! If a window is too small for the path, the sender pauses at the window's end. Then the first
+//! packet of the next turn arrives a bare round trip after the turn. If the window is large enough,
+//! packets queue somewhere on the path, and the first packet arrives behind them. So the time from
+//! a turn to its first packet shows whether the window fills the path. This does not depend on gaps
+//! between packets, which arise where senders share a card or the receiver's card coalesces
+//! packets.
 //!
-//! * The target for that time is [`QUEUE`], or half as much again as the least measured time, if
-//!   that is more. The window changes in proportion and grows by one more packet, so that streams
-//!   which share a link get equal parts.
+//! * The target for that time is [`QUEUE`], or one and a half times the least measured time if that
+//!   is more. The window changes in proportion to target and time, and grows by one more packet, so
+//!   that streams which share a link get equal parts.
 //! * The least time is forgotten after [`MEMORY`], since paths change.
 
 use super::super::timers::{Nanos, MICROSECOND, SECOND};
 
-/// The target time from a turn to its first packet, if the path takes less.
+/// The minimum target time from a turn to its first packet.
 const QUEUE: Nanos = 50 * MICROSECOND;
 
 /// The longest round trip at which windows follow the rate alone.
@@ -28,25 +29,25 @@ const MEMORY: Nanos = 10 * SECOND;
 /// Measurements of the turns of a sender that is alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct DelayBased {
-    /// The least time from a turn to its first packet, in the current [`MEMORY`] and the one
-    /// before; 0 for none.
+    /// The least time from a turn to its first packet, in the current [`MEMORY`] and in the one
+    /// before it; 0 for none.
     least: [Nanos; 2],
     /// The time when the current [`MEMORY`] began.
     since: Nanos,
-    /// The last window that was followed by a turn, and the time from that turn to its first
-    /// packet.
+    /// The window before the last turn, and the time from that turn to its first packet, until
+    /// [`wanted`](Self::wanted) takes them.
     shown: Option<(u16, Nanos)>,
     /// Whether the next window is halved, to drain queues and measure the bare path.
     drains: bool,
     /// The time from the last turn to its first packet.
     time: Nanos,
-    /// Whether even the largest window is too small, so that it has to be acknowledged early.
+    /// Whether even the largest window is too small, so that the receiver has to acknowledge early.
     pub(super) pressed: bool,
 }
 
 impl DelayBased {
-    /// Notes that a turn's first packet arrived after `time`. `window` is the one before the turn,
-    /// or 0 if others waited for turns.
+    /// Notes that a turn's first packet arrived after `time`. `window` is the window before the
+    /// turn, or 0 if other connections waited for turns.
     pub(super) fn note(&mut self, window: u16, time: Nanos, now: Nanos) {
         let time = time.max(1);
         if now.saturating_sub(self.since) > MEMORY {
@@ -94,8 +95,8 @@ impl DelayBased {
         self.time
     }
 
-    /// The window that the last measurement asks for; `None` without a new one. `most` is the
-    /// largest window.
+    /// Returns the window that the last measurement asks for; `None` if there is no new
+    /// measurement. `most` is the largest window.
     pub(super) fn wanted(&mut self, window: u16, most: u16) -> Option<u16> {
         let (shown, time) = self.shown.take()?;
         if core::mem::take(&mut self.drains) {

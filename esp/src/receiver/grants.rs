@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The windows that a receiver grants. Choices beyond the theses:
+//! The windows that a receiver grants. Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
 //! * A window holds the packets that arrive in [`SPAN`]. This covers a round trip and the reaction
-//!   of both hosts, and fits the buffer of a slow port. The rate is that of the packets of the last
-//!   turn, from the first arrival to the last. So it is the line's rate even if the turns of many
-//!   senders alternate. Several senders share [`SPAN`], so that their turns fit the
-//!   [budget](super::super::ack_queue). A window doubles or halves at most.
+//!   of both hosts, and fits the buffer of a slow port. The rate at which they arrive is measured
+//!   on the packets of the last turn, from the first arrival to the last. So the result is the
+//!   line's rate even if the turns of many senders alternate. Several senders share [`SPAN`], so
+//!   that their turns fit the [budget](super::super::ack_queue). A window doubles or halves at
+//!   most.
 //! * A sender whose turns come at once may need a larger window, or one below the configured
 //!   [`Floor`]: see [`DelayBased`].
 //! * A loss shows that a queue on the path, of a device or a port, is too small for the window. So
-//!   it reduces the window by a quarter, and bounds the next [`LEASE`] windows.
+//!   a loss reduces the window by a quarter, and bounds the next [`LEASE`] windows.
 //! * The ACK queue of the device decides how many packets may follow an announcement. These packets
 //!   are not scheduled, so all senders together have no more than the buffer of a small port holds.
 //! * Once a grant differed from the sender's own parameters, each empty acknowledgement that opens
@@ -31,7 +32,7 @@ use super::delay_based::DelayBased;
 /// of 1500 bytes.
 const SPAN: Nanos = 100 * MICROSECOND;
 
-/// The least part of [`SPAN`] that each of several senders has, which share it equally.
+/// Several senders share [`SPAN`] equally, but each has at least this part of it.
 const LEAST_SPAN: Nanos = 12 * MICROSECOND;
 
 /// A turn may end once its remaining packets arrive within this time, which covers the time until
@@ -48,8 +49,8 @@ const LEAST_TRAIN: u16 = 4;
 /// Number of packets that suffice to measure how closely packets follow each other.
 const PACE_PACKETS: u16 = 16;
 
-/// Number of windows that stay below the one that was too large for the path. Then it is tried
-/// again, since packets of others may have filled the buffers.
+/// Number of windows that stay below the window that was too large for the path. After these,
+/// larger windows are tried again, since packets of others may have filled the buffers.
 const LEASE: u32 = 256;
 
 /// The minimum window, in packets, once losses have shown that the path is shared.
@@ -65,7 +66,7 @@ const LOSS_MEMORY: u8 = 32;
 /// packet.
 const PATIENCE: u16 = 8;
 
-/// The minimum window: the configured one, unless that proved too large for the path.
+/// The minimum window: the configured window, unless this proved too large for the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Floor {
     /// The number of packets by which the minimum is smaller than the configured window.
@@ -118,7 +119,7 @@ impl Floor {
 /// Packets that arrive one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Train {
-    /// The time when the first packets arrived, which the rate does not count.
+    /// The time at which the first packets arrived. The rate does not count these packets.
     first: Nanos,
     /// The time when the last packets arrived.
     last: Nanos,
@@ -150,12 +151,12 @@ impl Train {
     }
 }
 
-/// A measurement over [`PACE_PACKETS`] packets after a first one.
+/// A measurement of the pace, over [`PACE_PACKETS`] packets after the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct PaceSample {
     /// The time when the first packet arrived.
     first: Nanos,
-    /// Number of packets still to arrive; 0 before the first one.
+    /// Number of packets that are still to arrive; 0 before the first packet.
     left: u16,
     /// Payload of the packets that arrived, bytes.
     payload: u32,
@@ -170,7 +171,7 @@ pub(super) struct Grants {
     largest: u16,
     /// Whether the sender's announcements are short when nothing may follow them.
     short: bool,
-    /// The granted window; 0 while the sender uses its own.
+    /// The granted window; 0 while the sender uses its own window.
     window: u16,
     /// Number of packets that may follow an announcement, once the ACK queue has decided.
     start: Option<u16>,
@@ -182,12 +183,12 @@ pub(super) struct Grants {
     lease: u32,
     /// Half of the receive buffer, bytes: a larger burst would keep the receiver congested.
     half: u32,
-    /// Receive buffer that a packet takes, bytes.
+    /// Number of bytes that a packet takes in the receive buffer.
     packet: u32,
-    /// Number of packets that arrive in [`HANDOVER`], once measured.
+    /// Number of packets that arrive in [`HANDOVER`]; `None` before it is measured.
     handover: Option<u16>,
     /// Whether a grant has differed from the sender's own parameters, so that each acknowledgement
-    /// repeats it.
+    /// repeats the grant.
     repeats: bool,
     /// The packets since the last turn.
     train: Option<Train>,
@@ -196,7 +197,7 @@ pub(super) struct Grants {
     floor: Floor,
     /// The least recent time between two packets.
     pace: Option<Nanos>,
-    /// The link's rate, which bounds all others, bytes in 2^16 ns; 0 if unknown.
+    /// The link's rate, an upper bound of all other rates, bytes in 2^16 ns; 0 if unknown.
     link: u32,
     /// The current measurement of `pace`.
     pace_sample: PaceSample,
@@ -208,8 +209,8 @@ pub(super) struct Grants {
     loss_memory: u8,
     /// Whether the receiver may acknowledge late: see [`is_near`](Self::is_near).
     near: bool,
-    /// The last rate measurement, until the ACK queue takes it: packets, bytes on the wire, and
-    /// time.
+    /// The last rate measurement, until the ACK queue takes it: the number of packets, their bytes
+    /// on the wire, and the time that they took.
     rate_sample: Option<(u16, u32, Nanos)>,
 }
 
@@ -239,7 +240,7 @@ impl Grants {
         self.start = Some(start);
     }
 
-    /// The last granted window, or that of `config`.
+    /// Returns the last granted window, or the window of `config` if none was granted.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
         if self.window == 0 {
@@ -249,15 +250,16 @@ impl Grants {
         }
     }
 
-    /// Maximum number of packets after the last advertised number.
+    /// Returns the maximum number of packets that the sender may send after the last advertised
+    /// number.
     #[inline]
     pub(super) fn max_in_flight(&self, config: &Config) -> u16 {
         self.window(config)
             .max(self.start.unwrap_or(0).saturating_add(1))
     }
 
-    /// The receive buffer's size, in bytes, for two windows as large as the path needs; `None` if
-    /// its present size suffices.
+    /// Returns the size of a receive buffer, in bytes, that holds two windows as large as the path
+    /// needs; `None` if the present size suffices.
     #[inline]
     pub(super) fn wanted_room(&self) -> Option<u32> {
         if self.wanted <= self.window {
@@ -287,8 +289,8 @@ impl Grants {
         self.near
     }
 
-    /// Reacts to lost packets: a queue on the path, as a device's ring, may be smaller than the
-    /// window. The sender keeps its window until the next grant, and so does the receiver.
+    /// Reacts to lost packets: a queue on the path, such as a device's ring, may be smaller than
+    /// the window. Sender and receiver keep the present window until the next grant.
     pub(super) fn on_loss(&mut self, config: &Config) {
         let window = self.window(config);
         if self.shared {
@@ -301,8 +303,8 @@ impl Grants {
         }
     }
 
-    /// Notes the time from a turn to its first packet. `window` is the one before it, or 0 if other
-    /// connections waited for turns.
+    /// Notes the time from a turn to its first packet. `window` is the window before the turn, or 0
+    /// if other connections waited for turns.
     #[inline]
     pub(super) fn note_time(&mut self, window: u16, time: Nanos, now: Nanos) {
         self.pace_sample = PaceSample::default();
@@ -315,8 +317,8 @@ impl Grants {
         self.delay_based.least()
     }
 
-    /// Takes the last rate measurement, if there is a new one: packets, bytes on the wire, and
-    /// time.
+    /// Takes the last rate measurement, if there is a new one: the number of packets, their bytes
+    /// on the wire, and the time that they took.
     #[inline]
     pub(super) fn take_train(&mut self) -> Option<(u16, u32, Nanos)> {
         self.rate_sample.take()
@@ -371,8 +373,9 @@ impl Grants {
         }));
     }
 
-    /// The grant of an acknowledgement sent now, as it is sent and as parameters. With fixed
-    /// parameters of the receiver, it grants the sender's own.
+    /// Returns the grant of an acknowledgement that is sent now, in the form for the wire and as
+    /// parameters. If the receiver's parameters are fixed, the grant has the sender's own
+    /// parameters.
     #[inline]
     pub(super) fn grant(&mut self, config: &Config) -> Option<(Grant, Window)> {
         let own = self.own?;
@@ -409,9 +412,9 @@ impl Grants {
         self.repeats.then_some((grant, window))
     }
 
-    /// Adapts the window, as a turn has come, to the measurements of the last turn. `alone` is set
-    /// if no other connection wanted a turn. `unscheduled` packets show no rate, since they arrived
-    /// between those of others.
+    /// Adapts the window to the measurements of the last turn, when the next turn comes. `alone` is
+    /// set if no other connection wanted a turn. If the packets were `unscheduled`, they show no
+    /// rate, since they arrived between packets of others.
     #[inline]
     pub(super) fn adapt(&mut self, unscheduled: bool, alone: bool, senders: u16, config: &Config) {
         let train = self.train.take();
@@ -448,12 +451,13 @@ impl Grants {
                 self.floor.sink(config);
             }
         }
-        // The packets of one [`SPAN`] suffice for a short path. On a long one the time decides: the
-        // rate may be low because windows are too small.
+        // The packets of one [`SPAN`] suffice for a short path. On a long path, the time from a
+        // turn to its first packet decides, because the rate may be low only because windows are
+        // too small.
         let by_time = by_time.filter(|_| self.shared || self.delay_based.is_long());
         let wanted = match by_rate {
             // While even the largest window is too small, the sender pauses within a turn's
-            // packets, so their rate is too low.
+            // packets, so the measured rate is too low.
             _ if self.shared || self.delay_based.pressed => by_time.unwrap_or(window),
             Some(rate) if alone && self.delay_based.is_long() => {
                 rate.max(by_time.unwrap_or(window))
@@ -478,22 +482,23 @@ impl Grants {
             .is_some_and(|own| self.delay_based.time() > own.saturating_add(self.delay_based.aim()))
     }
 
-    /// Whether these packets had packets of others between them too, which a slow host does not
-    /// explain.
+    /// Returns whether packets of others arrived between the packets of this train, too. A slow
+    /// host does not explain that.
     fn has_others_between(&self, train: Train) -> bool {
         let elapsed = train.last.saturating_sub(train.first);
         self.twice_the_time(train.packets)
             .is_some_and(|own| elapsed > own)
     }
 
-    /// Twice the time that these packets take at their closest pace; `None` if unknown.
+    /// Returns twice the time that this number of packets takes at the least time between two;
+    /// `None` if that is unknown.
     fn twice_the_time(&self, packets: u16) -> Option<Nanos> {
         let own = |pace| Nanos::from(packets).saturating_mul(pace);
         self.pace.map(|pace| own(pace).saturating_mul(2))
     }
 
-    /// The number of packets of a window that make an acknowledgement due; at least `least`, unless
-    /// even the largest window is too small.
+    /// Returns the number of packets of a window that make an acknowledgement due: at least
+    /// `least`, unless even the largest window is too small.
     #[inline]
     pub(super) fn packets_to_ack(&self, window: u16, least: u16) -> u16 {
         if self.delay_based.pressed {
@@ -503,13 +508,13 @@ impl Grants {
             .map_or(least, |packets| least.max(window.saturating_sub(packets)))
     }
 
-    /// The window for what arrives in [`SPAN`] at the rate of these packets; `None` if they do not
-    /// show a rate.
+    /// Returns the window for the packets that arrive in [`SPAN`] at the rate of this train; `None`
+    /// if the train does not show a rate.
     fn by_rate(&mut self, train: Train, senders: u16, window: u16) -> Option<u16> {
         let elapsed = train.last.saturating_sub(train.first);
         if elapsed == 0 {
-            // All packets arrived at once, too fast to measure. From half a window on, this shows
-            // a rate above all others.
+            // All packets arrived at once, too fast to measure. If they are at least half a window,
+            // they show a rate that needs the largest window.
             let tells = train.head >= window / 2;
             return tells.then_some(u16::MAX);
         }
@@ -520,8 +525,8 @@ impl Grants {
             let packets = u64::from(train.packets).saturating_mul(time);
             u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
         };
-        // Packets of others in between lower the measured rate, and nothing raises it. So the value
-        // falls slowly.
+        // Packets of others in between lower the measured rate, and nothing raises it. So
+        // `handover` falls slowly.
         let handover = arrive(HANDOVER.max(self.delay_based.aim())).saturating_add(STORED);
         let before = self.handover.unwrap_or(window).saturating_sub(1);
         self.handover = Some(handover.max(before));

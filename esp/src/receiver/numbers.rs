@@ -5,8 +5,8 @@
 //! * A packet far from the expected number is stale or forged, and is ignored whole.
 //! * A sender whose packets have become too large *skips* their numbers: see the sender's
 //!   [pause](super::super::sender). From then on the receiver takes none of these numbers. Its
-//!   answer carries the number that it expected before, and is repeated until a packet shows that
-//!   the sender has it.
+//!   answer carries the number that it expected before the skip. It answers each repeated skip,
+//!   until a packet shows that the sender has the answer.
 
 use super::super::config::LARGEST_WINDOW;
 use super::super::seq::Seq;
@@ -19,11 +19,11 @@ impl Receiver {
         self.expected
     }
 
-    /// Whether the peer may send a packet with this number now. Everything it has sent lies within
-    /// a window of its first unacknowledged number, and so does the expected number. So a packet's
-    /// number is at most a window ahead of the expected one, or a window behind it if
-    /// acknowledgements were lost. A probe's number is one less. Twice the window allows for a
-    /// sender that exceeds it.
+    /// Whether the peer may send a packet with this number now. All packets that it has sent lie
+    /// within one window after its first unacknowledged number, and so does the expected number. So
+    /// a packet's number is at most a window ahead of the expected one or, if acknowledgements were
+    /// lost, a window behind it. A probe's number is one less. The span of two windows allows for a
+    /// sender that exceeds its window.
     #[inline]
     pub(in super::super) fn is_plausible(&self, seq: Seq) -> bool {
         if seq == self.expected {
@@ -41,7 +41,7 @@ impl Receiver {
         self.wrapped.at(self.expected, seq)
     }
 
-    /// Notes an upper bound of the window of a peer that has not advertised it.
+    /// Notes an upper bound of the window of a peer that has not advertised its window.
     pub(in super::super) fn widen_span(&mut self, window: u16) {
         self.peer.widen_span(window);
     }
@@ -80,7 +80,8 @@ impl Receiver {
         self.request = Request::Skipped;
     }
 
-    /// Takes the pending answer to a skip: the first skipped number, and the one after the last.
+    /// Takes the pending answer to a skip: the first skipped number, and the number after the last
+    /// one.
     #[cold]
     pub(in super::super) fn take_skipped(&mut self) -> Option<(Seq, Seq)> {
         if self.request != Request::Skipped {

@@ -2,21 +2,23 @@
 
 //! Packets kept behind a hole, if both ends support [requests that name
 //! packets](super::super::wire::Header::names_missing). The caller stores the packets. This file
-//! records which packets these are and which are missing, and decides when to request those.
+//! records which packets are kept and which are missing, and decides when to request the missing
+//! ones.
 //!
-//! * The caller keeps a packet that is within a window of the expected one and less than 256 behind
-//!   it, if the receive buffer has room. A kept packet is not acknowledged, so it may be dropped at
-//!   any time. When the hole closes, the caller delivers it as if it had just arrived: TXS, TXF,
+//! * The caller keeps a packet whose number is within a window and less than 256 after the expected
+//!   one, if the receive buffer has room. A kept packet is not acknowledged, so it may be dropped
+//!   at any time. When the hole closes, the caller delivers it as if it had just arrived: TXS, TXF,
 //!   records and the FIN take effect in order.
-//! * A missing packet is *lost* once [`REORDERING`] later packets have arrived, a quarter of a
-//!   round trip after it was found missing, or if the answer to a probe shows it. Only then is it
-//!   requested and counted as a loss. So reordering costs nothing.
+//! * A missing packet counts as *lost* once [`REORDERING`] later packets have arrived, a quarter of
+//!   a round trip after it was found missing, or once the answer to a probe shows the loss. Only
+//!   then does the receiver request it and count a loss. So reordering costs nothing.
 //! * A packet that arrives less than half the least round trip after its request was late, and the
-//!   request spurious. Each spurious request makes the receiver wait longer and for more later
-//!   packets: up to sixteen times as many, and more than a round trip. Real losses undo that.
-//! * A request names lost packets that no earlier request named. It waits for its turn like any
-//!   acknowledgement that opens a window. A named packet is lost again if it does not arrive within
-//!   a round trip and its usual variation, or if a packet arrives that a later request named.
+//!   request was spurious. Each spurious request makes the receiver wait longer, up to more than a
+//!   round trip, and for more later packets, up to sixteen times as many. Real losses undo that.
+//! * A request names lost packets that no earlier request named. The request waits for its turn
+//!   like any acknowledgement that opens a window. A named packet is lost again if it does not
+//!   arrive within a round trip and its usual variation, or if a packet arrives that a later
+//!   request named.
 //! * If a window loses more than one packet in [`MAX_LOSS_SHARE`], the window is too large for a
 //!   queue on the path. Fewer losses are transmission errors and leave the window as it is.
 
@@ -29,13 +31,14 @@ use super::super::timers::{earlier, from_micros, is_due, Nanos, MICROSECOND, REQ
 use super::super::wire::Header;
 use super::{Receiver, Request, Taken};
 
-/// Number of later packets that show that a packet is lost. Fewer may overtake it.
+/// Number of later packets that show that a packet is lost. Fewer packets may merely have overtaken
+/// it.
 const REORDERING: u16 = 4;
 
 /// Maximum number of steps by which spurious requests lengthen the wait.
 const MAX_SLACK: u8 = 4;
 
-/// Number of real losses that undo one step.
+/// Number of real losses that undo one such step.
 const LOSSES_PER_STEP: u8 = 16;
 
 /// Maximum number of requests in a row without any response. After that, only the other timers of
@@ -71,11 +74,11 @@ pub(super) struct OutOfOrder {
     newly_named: Bits,
     /// The time when the last request was sent.
     last_request: Nanos,
-    /// A packet named by the last request that arrives earlier was late, not lost.
+    /// If a packet that the last request named arrives before this time, it was late, not lost.
     earliest_answer: Nanos,
     /// Round trips from requests to the named packets.
     answer_rtt: Rtt,
-    /// Number of requests in a row that no named packet followed.
+    /// Number of consecutive requests after which no named packet has arrived.
     unanswered: u8,
     /// Missing packets below this distance are lost.
     lost_below: u16,
@@ -117,9 +120,9 @@ impl OutOfOrder {
             .without(Bits::below(self.lost_below))
     }
 
-    /// Notes the arrival of `packets`. Retransmissions are sent in the order of requests, so a
-    /// packet that was requested before one of these, and is still missing, is lost again. Returns
-    /// whether the last request was spurious.
+    /// Notes the arrival of `packets`. Retransmissions are sent in the order of requests. So if a
+    /// packet was requested before one of `packets`, and is still missing, it is lost again.
+    /// Returns whether the last request was spurious.
     fn on_arrival(&mut self, packets: Bits, now: Nanos) -> bool {
         let came = self.awaited.within(packets);
         self.awaited = self.awaited.without(packets);
@@ -151,7 +154,7 @@ impl OutOfOrder {
         false
     }
 
-    /// Shifts the sets, as the expected number advanced by `packets`. Returns whether the last
+    /// Shifts the sets, because the expected number advanced by `packets`. Returns whether the last
     /// request was spurious.
     #[cold]
     fn advance(&mut self, packets: u16, now: Nanos) -> bool {
@@ -208,7 +211,7 @@ impl Receiver {
         self.out_of_order.active && self.out_of_order.kept.has(0)
     }
 
-    /// Sets the bytes of the receive buffer that kept packets take.
+    /// Sets the number of bytes that kept packets take in the receive buffer.
     pub(in super::super) fn set_kept(&mut self, bytes: u32) {
         self.out_of_order.cost = bytes;
     }
@@ -232,8 +235,8 @@ impl Receiver {
         }
     }
 
-    /// Drops all kept packets if the receive buffer has no room for both them and the arriving
-    /// packet, which is in order.
+    /// Drops all kept packets if the receive buffer does not have room for the arriving packet,
+    /// which is in order, in addition to them.
     #[cold]
     #[inline(never)]
     pub(super) fn make_room(&mut self, room: Room) {
@@ -267,9 +270,9 @@ impl Receiver {
         self.out_of_order.active
     }
 
-    /// Takes the mark that a retransmission has closed a hole and all packets behind it were
-    /// delivered. The window has been closed for a round trip, so the acknowledgement does not wait
-    /// for more packets.
+    /// Returns whether a retransmission has closed a hole and all packets behind it were delivered,
+    /// and clears that mark. The window has been closed for a round trip, so the acknowledgement
+    /// does not wait for more packets.
     #[inline]
     pub(super) fn take_hole_filled(&mut self) -> bool {
         self.out_of_order.active && self.clear_hole_filled()
@@ -284,7 +287,7 @@ impl Receiver {
         filled
     }
 
-    /// Distance from the expected number to the end of those known to be in use.
+    /// Returns the distance from the expected number to the end of the numbers known to be in use.
     fn known(&self) -> u16 {
         self.expected.distance(self.seen).min(MOST)
     }
@@ -302,7 +305,8 @@ impl Receiver {
         let first = self.expected.distance(header.seq);
         let end = first.saturating_add(count);
         let run = Bits::run(first, count);
-        // Beyond a window there are only forged packets, and those sent before the window shrank.
+        // Beyond a window there are only forged packets, and packets that were sent before the
+        // window shrank.
         let most = self.peer.span().map_or(MOST, |span| (span / 2).min(MOST));
         if end <= most && run.without(self.out_of_order.kept).is_empty() {
             return Err(DropReason::Duplicate);
@@ -317,7 +321,7 @@ impl Receiver {
             return Err(DropReason::OutOfSequence);
         }
         if self.out_of_order.awaited.is_empty() {
-            // The packet whose round trip is measured may be among those behind the hole.
+            // The packet whose round trip is measured may be one of the packets behind the hole.
             self.timed = None;
         }
         if self.out_of_order.on_arrival(run, now) {
@@ -336,7 +340,7 @@ impl Receiver {
     #[inline(never)]
     pub(super) fn close_hole(&mut self, packets: u16, now: Nanos) {
         if self.out_of_order.advance(packets, now) {
-            // The packet was late: it does not answer the request.
+            // The packet was late, so it does not answer the request.
             self.timed = None;
         }
         if self.out_of_order.lost_below == 0 || self.out_of_order.wanted().is_empty() {
@@ -446,7 +450,7 @@ impl Receiver {
         }
     }
 
-    /// The packets that the last request named, as its payload, and the length of that.
+    /// Returns the payload of the last request, which names packets, and the payload's length.
     pub(in super::super) fn named(&self) -> ([u8; BYTES], u16) {
         let len = self
             .out_of_order
@@ -456,7 +460,7 @@ impl Receiver {
         (self.out_of_order.last_named.emit(), len)
     }
 
-    /// Whether the request sent now asks for the expected packet.
+    /// Whether the request that is sent now asks for the expected packet.
     pub(super) fn names_expected(&self) -> bool {
         !self.out_of_order.active
             || self.out_of_order.lost_below == 0
@@ -501,10 +505,10 @@ impl Receiver {
         awaited.then(|| self.out_of_order.last_request.saturating_add(patience))
     }
 
-    /// The time from a request to the requested packet: usual and longest.
+    /// Returns the usual and the longest time from a request to the requested packet.
     fn round_trip(&self, config: &Config, rtt: &Rtt) -> (Nanos, Nanos) {
-        // The turnaround of an acknowledgement may include the time in which the sender sends its
-        // window.
+        // The turnaround of an acknowledgement may include the time that the sender takes to send
+        // its window.
         let known = [&self.out_of_order.answer_rtt, rtt, &self.turnaround];
         if let Some(known) = known.into_iter().find(|known| known.is_known()) {
             (known.smoothed(), known.longest())

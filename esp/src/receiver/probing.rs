@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The request timer, which probes for a missing packet, and the round trips that it is based on.
-//! Choices beyond the theses:
+//! Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
 //! * The request timer (R4) does not request missing packets: they may be queued in a switch, and a
-//!   retransmitted burst would lengthen that queue. It *probes*, with an empty packet of an earlier
-//!   number. The peer sends the answer after everything it sent before, and Ethernet does not
-//!   reorder. So a packet that the answer shows to be missing is lost, and is requested. A packet
-//!   that arrives before the answer was late, and lengthens the measured round trip.
-//! * The request timer's round trip is the time from an acknowledgement to the first packet that it
-//!   allowed, or from a request to the requested packet. Each probe doubles the wait, up to
-//!   [`REQUEST_MAX`] or the measured time, until the next measurement. A probe carries an
-//!   acknowledgement. If that opens the window, either the next packet was late or the probe
-//!   allowed it. Then the round trip is between the time since the probe and the whole wait.
+//!   retransmitted burst would lengthen that queue. Instead, the timer makes the receiver *probe*
+//!   with an empty packet that has an earlier number. The peer sends the answer after all its
+//!   earlier packets, and Ethernet does not reorder. So a packet that the answer shows to be
+//!   missing is lost, and the receiver requests it. A packet that arrives before the answer was
+//!   late, and lengthens the measured round trip.
+//! * The round trip on which the request timer is based is the time from an acknowledgement to the
+//!   first packet that it allowed, or from a request to the requested packet. Each probe doubles
+//!   the wait, up to [`REQUEST_MAX`] or the measured time, until the next measurement. A probe
+//!   carries an acknowledgement. If this acknowledgement opens the window, either the next packet
+//!   was late or the probe allowed it. Then the round trip is between the time since the probe and
+//!   the whole wait.
 //! * A sender may have a smaller window than `packets_to_ack`. If probes find twice that it stopped
 //!   at the same distance from the last advertised number, that distance is its window. From then
 //!   on the receiver acknowledges in time ([`PeerWindow`](super::super::peer_window::PeerWindow)).
-//! * While packets of other connections arrive at the device, ours may be queued behind them in the
-//!   switch port. So the timer starts at the last arrival, at most [`PORT_DELAY`] later than
-//!   otherwise.
+//! * While packets of other connections arrive at the device, packets of this one may be queued
+//!   behind them in the switch port. So the timer starts at the last arrival, at most
+//!   [`PORT_DELAY`] later than otherwise.
 
 use super::super::config::Config;
 use super::super::rtt::{doubled, Rtt};
@@ -28,13 +30,14 @@ use super::super::timers::{
 };
 use super::{AckKind, Due, Receiver, Request, Turn};
 
-/// A round trip that is being measured: from an acknowledgement to the first packet it allowed.
+/// A round trip that is being measured: from an acknowledgement to the first packet that it
+/// allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Timed {
     pub(super) seq: Seq,
     pub(super) sent_at: Nanos,
-    /// The time when a probe was last sent that may have allowed the packet instead; otherwise
-    /// `sent_at`.
+    /// The time at which the last probe was sent, if a probe may have allowed the packet instead;
+    /// otherwise `sent_at`.
     pub(super) probed: Nanos,
     /// The window before the packet, or 0 if other connections waited for turns.
     pub(super) window: u16,
@@ -47,8 +50,8 @@ pub(super) struct Probing {
     pub(super) due: bool,
     /// The time when the wait for the packet began.
     pub(super) since: Nanos,
-    /// If a probe has opened the window: the sender's distance from the last advertised number
-    /// before, and when the last probe was sent.
+    /// Set if a probe has opened the window: the distance from the last advertised number at which
+    /// the sender had stopped, and the time at which the last probe was sent.
     pub(super) opened: Option<(u16, Nanos)>,
 }
 
@@ -76,7 +79,8 @@ impl Receiver {
         self.grants.note_time(0, time, now);
     }
 
-    /// Handles the arrival of a packet that was probed for: it was late, not lost.
+    /// Handles the arrival of a packet for which the receiver has probed: the packet was late, not
+    /// lost.
     #[cold]
     pub(super) fn on_late_packet(&mut self, probing: Probing, now: Nanos) {
         let most = now.saturating_sub(probing.since);
@@ -102,7 +106,7 @@ impl Receiver {
         self.probing = None;
     }
 
-    /// Takes the pending probe for the expected packet: returns whether there was one.
+    /// Clears the pending probe for the expected packet, and returns whether there was one.
     #[inline]
     pub(in super::super) fn take_probe(&mut self) -> bool {
         self.probing
@@ -110,8 +114,9 @@ impl Receiver {
             .is_some_and(|probing| core::mem::take(&mut probing.due))
     }
 
-    /// Notes that a probe was sent, for any reason: its answer shows what is lost. The request
-    /// timer may be slower than the probes of an idle connection, and each answer restarts it.
+    /// Notes that a probe was sent for any reason, because its answer shows which packets are lost.
+    /// The liveness probes of an idle connection may be more frequent than the request timer, which
+    /// each answer restarts.
     pub(in super::super) fn on_probe_sent(&mut self, now: Nanos) {
         if !self.is_scheduled() || self.turn != Turn::Not || self.request != Request::Not {
             return;
@@ -160,8 +165,8 @@ impl Receiver {
         }
     }
 
-    /// The time when the request timer (R4) expires. It runs within a transmission while no
-    /// acknowledgement is due.
+    /// Returns the time at which the request timer (R4) expires. The timer runs within a
+    /// transmission while no acknowledgement is due.
     #[inline]
     pub(in super::super) fn request_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         earlier(self.probe_timer(config, rtt), self.hole_timer(config, rtt))

@@ -53,7 +53,7 @@ impl Receiver {
     }
 
     /// See [`Connection::take_turn`](super::super::Connection::take_turn). The reason for the turn
-    /// may have passed, as when a hole was filled; the turn is used anyway.
+    /// may have passed, for instance if the hole was filled; the turn is used anyway.
     #[inline]
     pub(in super::super) fn take_turn(&mut self, alone: bool) {
         if self.is_scheduled() {
@@ -71,8 +71,8 @@ impl Receiver {
     }
 
     /// Requests unscheduled packets that have not arrived, if the turn of their announcement comes
-    /// after a silence: by now they are lost, or were never sent. A sender without unacknowledged
-    /// packets takes the request for an acknowledgement.
+    /// after a silence, because they are lost by then or were never sent. If the sender has no
+    /// unacknowledged packets, it treats the request as an acknowledgement.
     #[inline]
     pub(in super::super) fn request_unscheduled(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if self.turn != Turn::Granted || self.request != Request::Not || self.keeps() {
@@ -113,7 +113,7 @@ impl Receiver {
         self.before_ack.saturating_add(self.since_ack) > LONG
     }
 
-    /// The part of the last window that has not arrived, in [`PARTS`].
+    /// Returns the part of the last window, in [`PARTS`], that has not arrived.
     #[inline]
     pub(in super::super) fn unused(&self, config: &Config) -> u8 {
         let window = u32::from(self.peer.window(config).max(1));
@@ -177,16 +177,16 @@ impl Receiver {
     pub(in super::super) fn note_arrived(&mut self, count: u16, payload: u16, now: Nanos) {
         let (packets, bytes) = match self.samples.arrived {
             (packets, bytes, at) if at == now => (packets, bytes),
-            // The queue did not take the older sample, so it does not count.
+            // The ACK queue did not take the older sample, which is therefore dropped.
             _ => (0, 0),
         };
         let bytes = bytes.saturating_add(on_wire(count, payload.into()));
         self.samples.arrived = (packets.saturating_add(count), bytes, now);
     }
 
-    /// Discards the samples of the transmissions before this longer one: they were short, and do
-    /// not show the port's rate. With `measured`, keeps `samples.time`, which this one's first
-    /// packets have just set.
+    /// Discards the samples of earlier transmissions when a longer one begins: the earlier ones
+    /// were short, and do not show the port's rate. If `measured`, keeps `samples.time`, which the
+    /// first packets of the new transmission have just set.
     #[cold]
     pub(super) fn forget_samples(&mut self, measured: bool) {
         self.samples = Samples {
