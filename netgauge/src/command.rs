@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Subcommands: the work of netgauge other than to measure as server, client or coordinator.
+//! Subcommands, for all work other than measuring as server, client or coordinator.
 //!
-//! A new one is a file with its arguments and its work, and an entry here.
+//! A new subcommand needs a file with its arguments and its work, and a variant of [`Command`].
 
 use std::process::ExitCode;
 

@@ -30,7 +30,7 @@ impl CompletionsArgs {
     ///
     /// The writer's error.
     pub fn run(&self, whole: Command) -> Result<ExitCode> {
-        // The script is complete before it is printed: the generator panics if it cannot write.
+        // Generated into memory before printing, because the generator panics if it cannot write.
         let mut out = io::stdout().lock();
         match out
             .write_all(&script(self.shell, whole))
@@ -51,7 +51,7 @@ fn script(shell: Shell, whole: Command) -> Vec<u8> {
     script
 }
 
-/// The command line without internal options: the generators would offer hidden ones as well.
+/// Returns the command line without its hidden options, which the generators would offer otherwise.
 fn without_internal(whole: &Command) -> Command {
     let options = whole.get_arguments().filter(|option| !option.is_hide_set());
     Command::new(PROGRAM)

@@ -2,7 +2,7 @@
 
 //! The control connection, on which two netgauges agree on what to measure.
 //!
-//! It is a TCP connection with one JSON object per line, and one answer per question:
+//! It is a TCP connection with one JSON object per line:
 //!
 //! ```text
 //! client                                  server
@@ -20,11 +20,12 @@
 //!   ... more transports ...
 //! ```
 //!
-//! Instead of any answer the server may send `Failed`; `Close` follows as usual.
+//! Instead of any answer the server may send `Failed`; the client's `Close` follows as usual.
 //!
-//! In patterns of many, a coordinator has such a connection to each participant, and sends `Order`
-//! instead of `Open`, `Step` and `Close`; see [`crate::group::net::orders`]. The connection to a
-//! participant that it started itself is a pair of local sockets, or ssh's pipes.
+//! In patterns between more than two hosts, a coordinator has such a connection to each
+//! participant, and sends `Order` instead of `Open`, `Step` and `Close`; see
+//! [`crate::group::net::orders`]. The connection to a participant that the coordinator started
+//! itself is a pair of local sockets, or ssh's pipes.
 
 use std::env;
 use std::fs::File;
@@ -63,7 +64,7 @@ const LINE_LIMIT: u64 = 64 * 1024;
 pub struct Step {
     /// Bytes of a message, or of the whole stream in a bulk transfer.
     pub size: u64,
-    /// Bytes of a message of a bulk transfer; number of messages of a train.
+    /// In a bulk transfer, the bytes of a message. In logp, the number of messages of a train.
     pub chunk: u32,
     /// Number of messages or transfers, not counting repetitions after a loss.
     pub rounds: u32,
@@ -72,7 +73,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// A step of this many messages of one size.
+    /// Returns a step of `rounds` messages of `size` bytes.
     pub fn of(size: u64, rounds: u32) -> Self {
         Self {
             size,
@@ -102,7 +103,7 @@ pub struct Open {
 /// Messages on the control connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// Both: the first message.
+    /// From either side: the first message.
     Hello {
         /// The sender's [`VERSION`].
         version: u32,
@@ -148,7 +149,7 @@ pub struct PeerGone {
 #[derive(Debug)]
 pub struct Control {
     input: BufReader<File>,
-    /// For writing: the same socket as `input`, or the other pipe.
+    /// The descriptor to write to: the same socket as `input`, or the second pipe.
     output: File,
     is_socket: bool,
     name: String,
@@ -187,7 +188,7 @@ impl Control {
         })
     }
 
-    /// Wraps one of a pair of local sockets, whose other end belongs to the process called `name`.
+    /// Wraps one socket of a local pair. The other socket belongs to the process called `name`.
     ///
     /// # Errors
     ///
@@ -210,8 +211,8 @@ impl Control {
         })
     }
 
-    /// Wraps the pipes to the process called `name` on another host, which has started this one by
-    /// ssh.
+    /// Wraps the pipes to the process called `name` on another host, which has started this process
+    /// by ssh.
     pub fn pipes(input: File, output: File, name: &str) -> Self {
         // "CLIENT PORT SERVER PORT": this host is the server.
         let local = env::var("SSH_CONNECTION").ok().and_then(|connection| {
@@ -236,17 +237,17 @@ impl Control {
         }
     }
 
-    /// This host's address towards the peer, if it is known.
+    /// Returns this host's address on the connection, if it is known.
     pub fn local(&self) -> Option<SocketAddr> {
         self.local
     }
 
-    /// The peer's name: its address, or the name from its constructor.
+    /// Returns the peer's name: its address, or the name given to the constructor.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Sends this side's greeting; [`greeted`](Self::greeted) waits for the server's.
+    /// Sends this side's greeting; [`greeted`](Self::greeted) waits for the server's greeting.
     ///
     /// # Errors
     ///
@@ -284,7 +285,7 @@ impl Control {
         self.peer.as_ref()
     }
 
-    /// This side's address and the peer's.
+    /// Returns this side's address and the peer's address.
     ///
     /// # Errors
     ///
@@ -300,7 +301,7 @@ impl Control {
     ///
     /// The option cannot be set.
     pub fn set_answer_timeout(&self, timeout: Option<Duration>) -> Result<()> {
-        // Reads from a pipe need no limit: they end with ssh.
+        // Reads from a pipe need no limit: they end when ssh ends.
         if self.is_socket {
             SockRef::from(&self.output).set_read_timeout(timeout)?;
         }
@@ -309,8 +310,8 @@ impl Control {
 
     /// Ends this side's half of the connection, so that the peer stops waiting.
     pub fn end(&self) {
-        // A connection that is broken fails here, which needs no report; a pipe ends with the
-        // process.
+        // Pipes need no shutdown: they close when the process ends. The error is ignored because it
+        // only says that the connection is already broken.
         if self.is_socket {
             let _ = SockRef::from(&self.output).shutdown(Shutdown::Write);
         }
@@ -355,7 +356,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// [`PeerGone`], also at the end of the connection; or the line is not a message.
+    /// [`PeerGone`], also if the peer has ended the connection; or the line is not a message.
     pub fn receive(&mut self) -> Result<Message> {
         match self.receive_or_end()? {
             Some(message) => Ok(message),
@@ -367,7 +368,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// As [`receive`](Self::receive), or the text of `Failed`.
+    /// The errors of [`receive`](Self::receive), or the text of `Failed`.
     pub fn answer(&mut self) -> Result<Message> {
         match self.receive()? {
             Message::Failed(text) => bail!("peer {}: {text}", self.host()),
@@ -388,7 +389,8 @@ impl Control {
         Ok(ready)
     }
 
-    /// Whether data is buffered that waiting on the descriptor would not report.
+    /// Returns whether `input` holds buffered data, which a wait for the descriptor would not
+    /// report.
     pub fn has_read_ahead(&self) -> bool {
         !self.input.buffer().is_empty()
     }
@@ -437,7 +439,8 @@ pub fn reach(host: &str, port: u16, wait: Duration, give_up: Duration) -> Result
             }
         }
     };
-    // A server whose transport fails to open needs `give_up` to notice that itself.
+    // A server needs up to `give_up` to notice that its transport does not open, so the client
+    // waits longer.
     let patience = give_up * 3;
     let mut control = Control::new(stream, Some(patience))?;
     control.hello()?;
@@ -461,7 +464,7 @@ fn try_connect(target: (&str, u16), timeout: Duration) -> io::Result<TcpStream> 
     Err(last)
 }
 
-/// Whether the error may end when the other host comes up.
+/// Returns whether the cause of `error` may go away when the other host comes up.
 fn may_come_up(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -75,7 +75,8 @@ fn interface_with(ip: IpAddr) -> Result<String> {
         .ok_or_else(|| anyhow!("no interface has address {ip}: name one with --interface"))
 }
 
-/// The name of the interface in use, of any kind: the named one, or the one with address `local`.
+/// Returns the name of the interface in use: `named`, or else the interface with address `local`.
+/// The interface need not be Ethernet.
 pub fn interface_in_use(named: Option<&str>, local: Option<IpAddr>) -> Option<String> {
     match named {
         Some(name) => Some(name.to_owned()),
@@ -83,13 +84,13 @@ pub fn interface_in_use(named: Option<&str>, local: Option<IpAddr>) -> Option<St
     }
 }
 
-/// Whether this host has the address.
+/// Returns whether `ip` is an address of this host.
 pub fn is_of_this_host(ip: IpAddr) -> bool {
     ip.is_loopback() || interface_with(ip).is_ok()
 }
 
-/// The IP addresses of the interface called `name`, at least one: those of IPv4, then those of IPv6
-/// that are not link-local.
+/// Returns the IP addresses of the interface called `name`, at least one: first the IPv4 addresses,
+/// then the IPv6 addresses that are not link-local.
 ///
 /// # Errors
 ///
@@ -113,7 +114,8 @@ pub fn interface_ips(name: &str) -> Result<Vec<IpAddr>> {
 }
 
 /// Waits until one of the descriptors can be read, has ended or failed. Returns a flag per
-/// descriptor; all are false after `timeout`. `None` waits without a limit.
+/// descriptor; if `timeout` passes first, all flags are false. Without a `timeout`, waits without
+/// limit.
 ///
 /// # Errors
 ///

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Network benchmark: transports times patterns.
+//! Network benchmark: measures any transport with any pattern of messages.
 //!
-//! Two netgauges find each other over a TCP connection ([`control`]). The [`server`] does its part
-//! of what the [client](pair::client) measures: a [pattern](pair) of messages over a
-//! [`transport`]. Patterns and transports know nothing of each other, so that either can be added
-//! alone. The client [`report`]s.
+//! Two netgauges find each other over a TCP connection ([`control`]). The [client](pair::client)
+//! measures a [pattern](pair) of messages over a [`transport`] and [`report`]s the results; the
+//! [`server`] plays the peer's part of the pattern. Patterns and transports do not depend on each
+//! other, so that either can be added alone.
 //!
-//! Patterns of more than two are in [`group`]: a coordinator gives orders to participants, each of
-//! which is a server or a process in a network namespace. The [`registry`] has all patterns.
+//! Patterns between more than two hosts are in [`group`]: a coordinator gives orders to
+//! participants, each of which is a server or a process in a network namespace. The [`registry`]
+//! lists all patterns.
 //!
 //! Modules import each other in one direction:
 //!

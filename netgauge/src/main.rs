@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Network benchmark: transports times patterns.
+//! The program `netgauge`: reads the command line and runs the role that it names.
 
 use std::io;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use netgauge::transport::mpi;
 use netgauge::watch::{Watch, INTERRUPTED};
 use netgauge::wrong_line::{is_wrong_line, wrong_line};
 
-/// Exit status of a wrong command line, the same as the parser's.
+/// Exit status for a wrong command line. The parser, clap, exits with the same status.
 const WRONG_LINE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -58,7 +58,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         (Some((info, Kind::Group(work))), _) => coordinate(cli, info, work),
         (_, Some(host)) => measure(cli, host),
         (_, None) => {
-            // Reports a name that no pattern has.
+            // Fails here if `cli.pattern` is not the name of a pattern.
             cli.patterns().map_err(wrong_line)?;
             Err(wrong_line(anyhow!(
                 "{} is measured between two: name the server with --connect, or with -x one of {}",

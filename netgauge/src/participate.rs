@@ -37,7 +37,7 @@ pub fn participate(namespace: Option<&str>, stdio: bool, options: &ServerOptions
         }
     }
     match converse(control, options) {
-        // The coordinator reports why it ended.
+        // The coordinator itself reports why it closed the connection.
         Err(error) if error.is::<PeerGone>() => Ok(()),
         ended => ended,
     }

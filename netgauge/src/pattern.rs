@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A pattern's name and defaults, without its work.
+//! A pattern's name and defaults, without the code that measures it.
 
 use crate::sizes::SizeSpec;
 
 /// The pattern that measures remote calls while other hosts send streams.
 pub const LOADED_LATENCY: &str = "loaded-latency";
 
-/// A pattern's facts that the command line and reports use.
+/// The facts about a pattern that the command line and reports use.
 #[derive(Debug)]
 pub struct PatternInfo {
     /// The pattern's name in option `-x`, and in reports.
     pub name: &'static str,
     /// Further names of the pattern for option `-x`.
     pub aliases: &'static [&'static str],
-    /// Sizes, as ranges from smallest to largest, if option `-s` names none.
+    /// Default sizes, used without option `-s`: ranges, each given by its smallest and largest
+    /// size.
     pub(crate) sizes: &'static [(u64, u64)],
-    /// Tests per size, if option `-c` names no number.
+    /// Default number of tests per size, used without option `-c`.
     pub tests: u32,
-    /// The largest size that the pattern takes, bytes.
+    /// The largest message size that the pattern takes, in bytes.
     pub most: u64,
 }
 
 impl PatternInfo {
-    /// The sizes, if option `-s` names none.
+    /// Returns the default sizes, used without option `-s`.
     pub fn sizes(&self) -> SizeSpec {
         SizeSpec::from(self.sizes)
     }

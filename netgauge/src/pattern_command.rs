@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A pattern as a subcommand: `netgauge PATTERN` is `netgauge -x PATTERN`, and its help lists the
-//! options that the pattern has.
+//! A pattern as a subcommand: `netgauge PATTERN` means `netgauge -x PATTERN`. The subcommand's help
+//! lists only the options that the pattern has.
 
 use std::ffi::OsString;
 
@@ -42,7 +42,8 @@ const CLIENTS: &[&str] = &["clients", "server_index"];
 /// Options that few patterns have.
 const FEW: &[&str] = &["eor", "block", "congestion", "pause", "burst", "ack"];
 
-/// Options that the subcommand of a pattern replaces, and those of a server.
+/// Options that no pattern's subcommand has: `--pattern`, which the subcommand replaces, and the
+/// options of a server.
 const OTHERS: &[&str] = &["pattern", "server", "once", "listen"];
 
 /// The options that `pattern` has and some other patterns do not.
@@ -51,7 +52,7 @@ fn own_options(pattern: &Pattern) -> Vec<&'static str> {
     let parts: &[&[&str]] = match (pattern.roles(), name) {
         (None, "flood") => &[PAIR, SOCKETS, &["eor"]],
         (None, "bulk") => &[PAIR, SOCKETS, &["block"]],
-        // The connections of this pattern have the system's socket options.
+        // This pattern leaves the socket options of its connections at the system's defaults.
         (None, "setup") => &[PAIR],
         (None, _) => &[PAIR, SOCKETS],
         (Some(Roles::Clients), LOADED_LATENCY) => &[GROUP, CLIENTS, &["congestion", "pause"]],
@@ -70,7 +71,7 @@ fn foreign_options(pattern: &Pattern) -> Vec<&'static str> {
     all
 }
 
-/// The pattern that the first argument names, if it names one.
+/// Returns the pattern that the first argument of `line` names, if there is one.
 pub fn named(line: &[OsString]) -> Option<&'static Pattern> {
     let name = line.get(1)?.to_str()?;
     registry::PATTERNS

@@ -37,7 +37,7 @@ impl Form {
 ///
 /// # Errors
 ///
-/// As [`Form::of`]; every name, if this program draws no pictures.
+/// The errors of [`Form::of`]. If this program draws no pictures, every name is an error.
 pub fn parse_path(text: &str) -> Result<PathBuf, String> {
     if !cfg!(feature = "pictures") {
         return Err(WITHOUT.to_owned());

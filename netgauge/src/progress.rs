@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The progress of a run, for a person who watches.
+//! The progress of a run, shown to the user while it lasts.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -8,12 +8,12 @@ use crate::report::Report;
 
 /// Receives the progress of a run.
 pub trait Progress {
-    /// The run measures a transport with a pattern from now on.
+    /// Reports that the run measures a transport with a pattern from now on.
     fn begin(&self, _transport: &str, _pattern: &str) {}
-    /// This many more sizes are done.
+    /// Reports that this many more sizes are done.
     fn advance(&self, _sizes: u64) {}
-    /// The report as it would be if the run ended now. Patterns between two hosts send it at the
-    /// beginning of each run, and after each size.
+    /// Passes on the report as it would be if the run ended now. Patterns between two hosts call
+    /// this at the beginning of each run and after each size.
     fn measured(&self, _so_far: Report) {}
 }
 
@@ -23,13 +23,13 @@ pub struct Quiet;
 
 impl Progress for Quiet {}
 
-/// A bar on standard error, if that is a terminal. It is drawn between two sizes, never while a
-/// time is measured.
+/// A progress bar on standard error, hidden unless standard error is a terminal. The bar is drawn
+/// between two sizes, never while a time is measured.
 #[derive(Debug)]
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar for so many sizes in all.
+    /// Creates a bar for a run of `sizes` sizes in all.
     pub fn new(sizes: u64) -> Self {
         // The template is a constant; if it were wrong, the plain bar would be shown.
         let style = ProgressStyle::with_template("{msg:14} {bar:40} {pos}/{len} sizes")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! All patterns there are.
+//! The list of all patterns.
 
 use anyhow::{bail, ensure, Context as _, Result};
 
@@ -24,11 +24,11 @@ use crate::pattern::PatternInfo;
 pub struct Pattern {
     /// The pattern's name and defaults.
     pub info: PatternInfo,
-    /// The pattern's work.
+    /// The code that measures the pattern.
     pub kind: Kind,
 }
 
-/// The work of the hosts that take part in a pattern.
+/// The code that measures a pattern, by the number of hosts that take part.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// A client and a server.
@@ -39,7 +39,7 @@ pub enum Kind {
 
 /// All patterns, in the order in which they are listed.
 pub static PATTERNS: [Pattern; 12] = [
-    // Both sides hold a message in memory.
+    // At most 64 MiB, because both sides hold a whole message in memory.
     pair("one-one", &[(1, 64 << 10)], 100, 64 << 20, &OneOne),
     pair("bulk", &[(16 << 20, 16 << 20)], 10, 1 << 40, &Bulk),
     pair("logp", &[(1, 64 << 10)], 100, 16 << 20, &LogP),
@@ -55,7 +55,7 @@ pub static PATTERNS: [Pattern; 12] = [
     group(&patterns::ONE_MANY, SIZES, 20),
     group(&patterns::MANY_ONE, SIZES, 20),
     group(&patterns::ALL_TO_ALL, SIZES, 20),
-    // A few pairings do not represent a network.
+    // 50 rounds, because a few pairings do not represent a network.
     group(&patterns::BISECTION, SIZES, 50),
     group(
         &patterns::LOADED_LATENCY,
@@ -74,10 +74,12 @@ pub static PATTERNS: [Pattern; 12] = [
     },
 ];
 
-/// Sizes of most patterns between more than two hosts, bytes: ranges from smallest to largest.
+/// Default sizes of most patterns between more than two hosts: ranges in bytes, each given by its
+/// smallest and largest size.
 const SIZES: &[(u64, u64)] = &[(64 << 10, 64 << 10), (256 << 10, 256 << 10)];
 
-/// A pattern between two hosts, with its sizes, the tests per size, and the largest size it takes.
+/// Returns a pattern between two hosts. `sizes` and `tests` are its defaults; `most` is the largest
+/// size that it takes.
 const fn pair(
     name: &'static str,
     sizes: &'static [(u64, u64)],
@@ -97,7 +99,7 @@ const fn pair(
     }
 }
 
-/// A pattern between more than two hosts whose participants do rounds.
+/// Returns a pattern between more than two hosts. `rounds` says what its participants do.
 const fn group(rounds: &'static Rounds, sizes: &'static [(u64, u64)], tests: u32) -> Pattern {
     Pattern {
         info: PatternInfo {
@@ -112,7 +114,7 @@ const fn group(rounds: &'static Rounds, sizes: &'static [(u64, u64)], tests: u32
 }
 
 impl Pattern {
-    /// The participants' roles, in a pattern between more than two hosts.
+    /// Returns the participants' roles; `None` if the pattern is between two hosts.
     pub fn roles(&self) -> Option<Roles> {
         match self.kind {
             Kind::Pair(_) => None,
@@ -120,7 +122,7 @@ impl Pattern {
         }
     }
 
-    /// The work of client and server.
+    /// Returns the code of client and server.
     ///
     /// # Errors
     ///
@@ -132,11 +134,11 @@ impl Pattern {
         }
     }
 
-    /// The server's part of one step, as [`PairPattern::follow`].
+    /// Does the server's part of one step with [`PairPattern::follow`].
     ///
     /// # Errors
     ///
-    /// As [`PairPattern::follow`]; or the pattern does not take this size.
+    /// The errors of [`PairPattern::follow`], or the pattern does not take the step's size.
     pub fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
         ensure!(
             (1..=self.info.most).contains(&step.size),
@@ -185,8 +187,8 @@ pub fn find(name: &str) -> Result<&'static Pattern> {
     })
 }
 
-/// The pattern between more than two hosts that option -x names; `None` if it names patterns
-/// between two.
+/// Returns the pattern between more than two hosts that option -x names; `None` if the option names
+/// only patterns between two.
 ///
 /// # Errors
 ///

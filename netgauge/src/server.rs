@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The server, which does its part of what clients measure.
+//! The server, which plays its part in the patterns that clients measure.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -118,7 +118,7 @@ struct Session {
     worker: Worker,
 }
 
-/// The sockets of a client.
+/// The transport and the pattern that a client has opened.
 struct Pair {
     transport: Box<dyn Transport>,
     pattern: &'static Pattern,
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_foreign_address_is_blamed_and_not_the_port() {
-        // From a block for documentation, which no interface has.
+        // An address from the block for documentation, which no interface has.
         let foreign = Some(IpAddr::from([192, 0, 2, 1]));
         let error = format!("{:#}", listen(foreign, 0).unwrap_err());
         assert!(

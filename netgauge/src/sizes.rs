@@ -10,8 +10,8 @@ use std::str::FromStr;
 pub struct SizeSpec(Vec<(u64, u64)>);
 
 impl SizeSpec {
-    /// The sizes, ascending and without repetition. A range has `grade` sizes per doubling in
-    /// geometric steps from its lower end, and its upper end.
+    /// Returns the sizes, ascending and without repetition. A range yields `grade` sizes per
+    /// doubling, in geometric steps from its lower end, and always its upper end.
     pub fn expand(&self, grade: NonZeroU32) -> Vec<u64> {
         let mut sizes = Vec::new();
         for &(from, to) in &self.0 {
@@ -29,7 +29,7 @@ impl SizeSpec {
 }
 
 impl From<&[(u64, u64)]> for SizeSpec {
-    /// These ranges, both ends of each included.
+    /// Takes ranges, each given by its smallest and largest size.
     fn from(ranges: &[(u64, u64)]) -> Self {
         Self(ranges.to_vec())
     }
@@ -43,8 +43,8 @@ impl FromStr for SizeSpec {
     }
 }
 
-/// Parses numbers and ranges of numbers, separated by commas; `number` parses one, and `what` is
-/// its name in errors.
+/// Parses numbers and ranges of numbers, separated by commas. `number` parses one number; errors
+/// call a number `what`.
 pub(crate) fn parse_ranges<T: PartialOrd>(
     text: &str,
     what: &str,
@@ -63,7 +63,8 @@ pub(crate) fn parse_ranges<T: PartialOrd>(
     text.split(',').map(range).collect()
 }
 
-/// Splits a number into its digits and the factor of a final K, M or G: a power of `base`.
+/// Splits `text` into its digits and a factor, the power of `base` that a final K, M or G stands
+/// for.
 pub(crate) fn split_unit(text: &str, base: u64) -> (&str, u64) {
     let power = match text.as_bytes().last() {
         Some(b'k' | b'K') => 1,
@@ -83,8 +84,8 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         return Err(wrong());
     }
     let number: u64 = digits.parse().map_err(|_| wrong())?;
-    // The limit, 2^40 bytes, is far more than any run has, and exact in the arithmetic of the
-    // steps.
+    // The limit, 2^40 bytes, is far above the sizes of any run, and small enough for `expand` to
+    // compute in `f64` exactly.
     number
         .checked_mul(factor)
         .filter(|size| (1..=1 << 40).contains(size))

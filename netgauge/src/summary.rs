@@ -8,11 +8,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The rule for outliers (Tukey's fences), for people.
+/// The rule for outliers (Tukey's fences), as text for users.
 pub const OUTLIER_RULE: &str =
     "more than 1.5 interquartile ranges below the first or above the third quartile";
 
-/// The parts of a percent that [`Percent`] counts.
+/// The number of units of [`Percent`] in one percent.
 const PARTS: u32 = 1000;
 
 const FIRST_QUARTILE: Percent = Percent(25 * PARTS);
@@ -24,8 +24,8 @@ const THIRD_QUARTILE: Percent = Percent(75 * PARTS);
 pub struct Percent(u32);
 
 impl Percent {
-    /// Returns the smallest of `sorted` that this percentage of them does not exceed: the nearest
-    /// rank.
+    /// Returns the smallest sample of `sorted` such that at least this percentage of the samples
+    /// does not exceed it (the nearest rank).
     fn of(self, sorted: &[u64]) -> Option<u64> {
         let whole = u128::from(100 * PARTS);
         let rank = (sorted.len() as u128 * u128::from(self.0)).div_ceil(whole);
@@ -95,7 +95,8 @@ pub struct Summary {
     /// Standard deviation of a sample (by n - 1), rounded; 0 for a single time.
     #[serde(default)]
     pub stddev: u64,
-    /// Percentiles: the times that these percentages of the samples do not exceed (nearest rank).
+    /// Percentiles: for each percentage, the time that so many of the samples do not exceed
+    /// (nearest rank).
     #[serde(default)]
     pub percentiles: BTreeMap<Percent, u64>,
     /// The number of outliers, by [`OUTLIER_RULE`].
@@ -104,7 +105,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summarises samples, with these percentiles; `None` if there are none.
+    /// Summarises samples, with these percentiles. Returns `None` if there are no samples.
     pub fn with(mut samples: Vec<u64>, percents: &[Percent]) -> Option<Self> {
         samples.sort_unstable();
         let (&min, &max) = (samples.first()?, samples.last()?);
@@ -147,7 +148,7 @@ fn outliers(sorted: &[u64]) -> Option<u64> {
     let first = i128::from(FIRST_QUARTILE.of(sorted)?);
     let third = i128::from(THIRD_QUARTILE.of(sorted)?);
     let range = third - first;
-    // All doubled: the fences, 1.5 ranges outside the quartiles, may have a half.
+    // All terms are doubled because the fences, 1.5 ranges outside the quartiles, may end in .5.
     let inside = 2 * first - 3 * range..=2 * third + 3 * range;
     let outside = |sample: &&u64| !inside.contains(&(2 * i128::from(**sample)));
     Some(sorted.iter().filter(outside).count() as u64)
@@ -158,8 +159,8 @@ pub fn mbit_per_s(bytes: u64, nanoseconds: u64) -> f64 {
     bytes as f64 * 8_000.0 / nanoseconds.max(1) as f64
 }
 
-/// Jain's fairness index of amounts: 1 if all are equal, 1/n if one has everything. It is 1 as well
-/// if all are 0.
+/// Returns Jain's fairness index of n amounts: 1 if all are equal, 1/n if all but one are 0. The
+/// index of amounts that are all 0 is 1.
 pub fn jain(amounts: &[u64]) -> f64 {
     let sum: f64 = amounts.iter().map(|amount| *amount as f64).sum();
     let squares: f64 = amounts.iter().map(|amount| (*amount as f64).powi(2)).sum();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A run between two hosts that a signal may end at any time: the results so far are printed.
+//! Watches a run between two hosts. A signal may end the run at any time; the results so far are
+//! then printed.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -17,10 +18,10 @@ use crate::report::format::Format;
 use crate::report::Report;
 use crate::signals::Signals;
 
-/// Exit status when a signal ended the run, as a shell gives it for SIGINT.
+/// Exit status when a signal ended the run, the same as a shell's for SIGINT.
 pub const INTERRUPTED: u8 = 130;
 
-/// A run: its progress, for a person who watches, and its results so far.
+/// A run's progress bar and its results so far.
 #[derive(Debug)]
 pub struct Watch {
     bar: Bar,
@@ -30,9 +31,9 @@ pub struct Watch {
 /// The state of a run.
 #[derive(Debug)]
 enum State {
-    /// The run goes on; a signal would print this report.
+    /// The run goes on. A signal prints this report, if there is one.
     Running(Option<Report>),
-    /// The run is complete, and prints its report or has printed it.
+    /// The run is complete. The main thread prints its report, or has printed it.
     Over,
 }
 
@@ -77,13 +78,14 @@ impl Watch {
         self.bar.finish();
     }
 
-    /// Locks the state, unless the run is over.
+    /// Returns the locked state, or `None` if the run is over.
     fn interrupt(&self) -> Option<MutexGuard<'_, State>> {
         let state = self.state();
         matches!(*state, State::Running(_)).then_some(state)
     }
 
-    /// Prints the results so far, and ends the process. The lock keeps other threads from printing.
+    /// Prints the results so far, and ends the process. The caller holds the lock of `state`, so no
+    /// other thread prints.
     fn exit(&self, state: &State, format: Format) -> ! {
         self.bar.finish();
         if let State::Running(Some(report)) = state {

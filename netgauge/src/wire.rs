@@ -28,7 +28,7 @@ pub struct Endpoint {
     /// Identity of a TIPC socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tipc: Option<SocketId>,
-    /// Rank of an MPI job.
+    /// Rank in an MPI job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mpi: Option<RankOf>,
 }
@@ -66,7 +66,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// `/proc` does not have it.
+    /// A file of `/proc` cannot be read.
     pub fn here() -> Result<Self> {
         // Other threads of the process may be in other namespaces.
         let (boot, namespace) = (
@@ -79,7 +79,7 @@ impl Place {
         })
     }
 
-    /// Whether the other namespace is on the same host.
+    /// Returns whether both namespaces are on the same host.
     pub fn is_same_host(&self, other: &Self) -> bool {
         self.boot == other.boot
     }

@@ -9,7 +9,7 @@ use thiserror::Error;
 #[error("{0:#}")]
 struct WrongLine(anyhow::Error);
 
-/// Marks an error as one of the command line, for the exit status.
+/// Marks `error` as an error of the command line, which has an exit status of its own.
 pub fn wrong_line(error: anyhow::Error) -> anyhow::Error {
     anyhow::Error::new(WrongLine(error))
 }

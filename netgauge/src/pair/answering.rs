@@ -3,7 +3,7 @@
 //! An exchange, as one-one, logp and recovery use it: the leader sends one or several messages, and
 //! the follower answers the last one.
 //!
-//! A message is filled with the number of its exchange, which identifies late ones.
+//! Each message is filled with the tag of its exchange, so that late messages are recognised.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use anyhow::Result;
 use super::Link;
 use crate::transport::Transport;
 
-/// The leader's part of one exchange: it sends `count` messages, and receives an answer of the
+/// Does the leader's part of one exchange: sends `count` messages, and receives an answer of the
 /// length of `answer`.
 pub(super) fn exchange(
     transport: &mut dyn Transport,
@@ -26,7 +26,7 @@ pub(super) fn exchange(
     await_answer(transport, message[0], answer)
 }
 
-/// Waits for the answer to exchange `tag`, and discards late ones.
+/// Waits for the answer to exchange `tag`, and discards late answers.
 pub(super) fn await_answer(
     transport: &mut dyn Transport,
     tag: u8,
@@ -40,7 +40,7 @@ pub(super) fn await_answer(
     }
 }
 
-/// The follower's part of `rounds` exchanges: it answers every `count` messages of `size` bytes
+/// Does the follower's part of `rounds` exchanges: answers every `count` messages of `size` bytes
 /// with `answer` bytes.
 pub(super) fn answer_messages(
     link: &mut Link<'_>,
@@ -64,7 +64,8 @@ pub(super) fn answer_messages(
         }
         came += 1;
         if came == count {
-            // An answer as long as a message is the message itself, which takes no time to make.
+            // If the answer has the length of a message, the message itself is sent back, so that
+            // no time is spent on filling the answer.
             if size != answer.len() {
                 answer.fill(message[0]);
                 link.reply(&answer)?;

@@ -10,7 +10,7 @@ use crate::sizes::parse_size;
 use crate::transport::kind::Kind;
 use crate::transport::kinds;
 
-/// The longest write to a stream: both sides hold it in memory.
+/// The longest write to a stream, in bytes. Both sides hold that many in memory.
 pub(super) const MOST_BLOCK: usize = 64 << 20;
 
 /// Options that only some patterns between two hosts have.
@@ -55,7 +55,7 @@ impl PatternArgs {
     ///
     /// # Errors
     ///
-    /// One is given; the text names its pattern.
+    /// One of the options is given; the text names its pattern.
     pub fn refuse(&self) -> Result<()> {
         for (given, option, pattern) in [
             (self.eor, "--eor", "flood"),
@@ -73,7 +73,7 @@ impl PatternArgs {
     ///
     /// # Errors
     ///
-    /// The pattern cannot; the text has the transports that it can measure.
+    /// The pattern cannot measure it; the text lists the transports that the pattern can measure.
     pub fn suits(&self, pattern: &str, kind: &Kind) -> Result<()> {
         ensure!(
             !self.eor || pattern != "flood" || kind.records,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A long stream in one direction: the cost of a byte.
+//! A long stream in one direction, which measures the cost of a byte.
 //!
 //! Streams are written in blocks, of 64 KiB by default. Datagrams are as large as possible. At most
-//! [`WINDOW`] of them are unconfirmed, so that the receiver's buffer does not overflow. The time
-//! runs from the first write to the receiver's confirmation of the last byte.
+//! [`WINDOW`] datagrams are unconfirmed, so that the receiver's buffer does not overflow. The
+//! measured time runs from the first write to the receiver's confirmation of the last byte.
 
 use std::io;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::control::Step;
 use crate::report::{Measured, Row};
 use crate::transport::Transport;
 
-/// Bytes of one write to a stream without option `--block`, and of the largest datagram.
+/// Bytes of one write to a stream without option `--block`; also the upper limit of a datagram.
 const BLOCK: usize = 64 * 1024;
 /// Number of datagrams that the receiver confirms together, with one byte.
 const CREDIT: u64 = 16;
@@ -68,7 +68,7 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     let mut round = 0;
     while round < rounds {
         tag = tag.wrapping_add(1);
-        // Each transfer is a step, so both sides start again after a loss.
+        // Each transfer is a step of its own, so that both sides start anew after a loss.
         link.begin(Step {
             size,
             chunk: chunk as u32,

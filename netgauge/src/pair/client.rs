@@ -30,7 +30,7 @@ pub struct ClientOptions {
     pub wait: Duration,
     /// Transports to measure, in this order.
     pub transports: Vec<&'static Kind>,
-    /// Patterns to measure each transport with, and how.
+    /// Patterns to measure each transport with, and the plan of each.
     pub patterns: Vec<Planned>,
     /// Name of the interface to use; without a name, the interface of the control connection.
     pub interface: Option<String>,
@@ -43,7 +43,7 @@ pub struct ClientOptions {
 pub struct Planned {
     /// The pattern's name and limits.
     pub pattern: &'static PatternInfo,
-    /// The pattern's work.
+    /// The pattern's code.
     pub work: &'static dyn PairPattern,
     /// Sizes, tests and options of the measurement.
     pub plan: Plan,
@@ -58,7 +58,7 @@ impl Planned {
 }
 
 impl ClientOptions {
-    /// Warnings of options that do not apply to some of the transports.
+    /// Returns warnings about options that do not apply to some of the transports.
     pub fn remarks(&self) -> Vec<String> {
         if self.measuring.is_all() {
             return kinds::remarks(&self.measuring.sockets);
@@ -135,7 +135,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// The record of the results.
+    /// Returns the record of the run, with both machines.
     fn record(&self) -> Result<Record> {
         let (local, _) = self.control.addresses()?;
         let device = interface_in_use(self.options.interface.as_deref(), Some(local.ip()));
@@ -209,7 +209,7 @@ impl Client<'_> {
         done
     }
 
-    /// Measures one transport with one pattern, and closes it at both ends.
+    /// Measures one transport with one pattern, and closes the transport at both ends.
     fn measure(
         &mut self,
         kind: &'static Kind,
@@ -230,7 +230,7 @@ impl Client<'_> {
             options: kind.options(&measuring.sockets),
             congestion: None,
         };
-        // The peer has no part in a failure of this call.
+        // Called before the peer is asked, so that a failure does not involve the peer.
         let prepared = (kind.prepare)(&context)?;
         let streams = Streams::of(kind, &context);
         self.control.send(&Message::Open(Open {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Many small messages in one direction, without waiting: the cost of sending one when the next is
-//! always ready (Treydte 2007, 6.6.1 and figure 21).
+//! Many small messages in one direction, without waiting, which measure the cost of sending a
+//! message when the next message is always ready (Treydte 2007, 6.6.1 and figure 21).
 //!
-//! Each sending call is timed, with its wait for room if there is one. The follower counts the
-//! messages and sends its tally: over a stream after the last message, otherwise on request.
+//! Each sending call is timed, including its wait for room. The follower counts the messages and
+//! sends its tally: over a stream after the last message, otherwise on request.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::sizes::human;
 use crate::summary::mbit_per_s;
 use crate::transport::Transport;
 
-/// Bytes that the follower reads from a stream with one call, at most.
+/// The most bytes that the follower reads from a stream with one call, if a message is not longer.
 const BLOCK: usize = 64 * 1024;
 
 /// The pattern `flood`, described above.
@@ -27,7 +27,8 @@ pub(crate) struct Flood;
 
 impl PairPattern for Flood {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
-        // The tags of requests for the tally are the complements of these.
+        // Only half of the values are tags of floods: a request for the tally has the complement of
+        // its flood's tag.
         let mut tags = (1..=u8::MAX / 2).cycle();
         for &size in &plan.sizes {
             if let Some(most) = link.transport.max_datagram() {
@@ -75,10 +76,10 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
             true => link.transport.send_record(&message),
             false => link.transport.send(&message),
         };
-        // A message that finds no room is counted as lost.
+        // A message for which there is no room in time counts as lost.
         unsent.judge(link, sent)?;
-        // One reading of the clock per message ends a message's time and begins the next, so each
-        // time has the cost of one reading.
+        // One reading of the clock ends a message's time and begins the time of the next message,
+        // so each time includes the cost of one reading.
         let now = Instant::now();
         times.push(now.duration_since(last).as_nanos() as u64);
         last = now;
@@ -87,8 +88,9 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
         true => receive_tally(link.transport, tag).map_err(|error| link.explain(error))?,
         false => ask_for_tally(link, &vec![!tag; size as usize], tag)?,
     };
-    // Over a stream the tally comes when the last message was read. With datagrams, the time ends
-    // when both sides are done; the answer to the request does not show that.
+    // Over a stream, the tally comes when the follower has read the last message. With datagrams,
+    // the tally comes on request, later than the flood ended, so the time of the slower side
+    // counts.
     let elapsed = match link.is_reliable() {
         true => start.elapsed(),
         false => last.duration_since(start).max(tally.time),
@@ -121,7 +123,8 @@ struct Tally {
 impl Tally {
     const LENGTH: usize = 1 + 4 + 8;
 
-    /// The tag comes first, as in each message.
+    /// Returns the tally as a message, whose first byte is the tag, as in each message of the
+    /// flood.
     fn to_bytes(&self, tag: u8) -> [u8; Self::LENGTH] {
         let mut bytes = [tag; Self::LENGTH];
         bytes[1..5].copy_from_slice(&self.came.to_be_bytes());
@@ -138,7 +141,7 @@ impl Tally {
     }
 }
 
-/// Waits for the tally of flood `tag`, and discards earlier ones.
+/// Waits for the tally of flood `tag`, and discards the tallies of earlier floods.
 fn receive_tally(transport: &mut dyn Transport, tag: u8) -> io::Result<Tally> {
     let mut bytes = [0; Tally::LENGTH];
     while bytes[0] != tag {
@@ -147,8 +150,8 @@ fn receive_tally(transport: &mut dyn Transport, tag: u8) -> io::Result<Tally> {
     Ok(Tally::from_bytes(&bytes))
 }
 
-/// Requests the tally until an answer comes: the request, like datagrams before it, may find no
-/// room at the follower.
+/// Requests the tally until an answer comes. The follower may have no room for a request, as for
+/// the datagrams before it.
 fn ask_for_tally(link: &mut Link<'_>, question: &[u8], tag: u8) -> Result<Tally> {
     let mut losses = Losses::new(0);
     loop {
@@ -188,8 +191,8 @@ fn follow_datagrams(link: &mut Link<'_>, step: &Step) -> Result<()> {
     let (mut came, mut asked) = (0, false);
     let (mut first, mut last) = (None, None);
     loop {
-        // The control connection is polled only once the tally was asked for: during the flood,
-        // that would slow down the receiver.
+        // The control connection is polled only after the tally was requested, because polling
+        // during the flood would slow down the receiver.
         if asked && link.wait_for_control()? {
             return Ok(());
         }

@@ -4,12 +4,13 @@
 //! latency L (Treydte 2007, 6.3.4).
 //!
 //! All times are by the leader's clock (6.3.2). Overheads are times of single calls on an idle link
-//! (6.3.5, 6.6.1), as in Kielmann, Bal and Verstoep (2000), whom the thesis follows:
+//! (6.3.5, 6.6.1), as in Kielmann, Bal and Verstoep (2000), whom Treydte follows:
 //!
 //! * The leader sends a message of s bytes, and receives a byte. The time of the sending call is
 //!   o_s(s), the whole time is RTT(s).
-//! * The leader sends a byte, and receives a message of s bytes. It waits longer than any round
-//!   trip so far, so the message is there: the time of the receiving call is o_r(s).
+//! * The leader sends a byte, and receives a message of s bytes. Before the receiving call it waits
+//!   longer than any round trip so far, so that the message has arrived. The time of the call is
+//!   o_r(s).
 //! * The leader sends a train of n messages of s bytes, and receives a byte, in the time RTT_n(s).
 //!   Each message after the first adds a gap: g(s) = (RTT_n(s) - RTT(s)) / (n - 1).
 //! * One direction takes L + g: RTT(s) = (L + g(s)) + (L + g(1)), so
@@ -28,7 +29,7 @@ use crate::summary::Summary;
 
 /// Number of messages in a train.
 const TRAIN: u32 = 16;
-/// Number of datagrams in a train whose messages are several datagrams each.
+/// The most datagrams in a train of at least three messages.
 const TRAIN_DATAGRAMS: usize = 64;
 /// The value of `Step::chunk` if the follower sends the long message.
 const BACKWARD: u32 = 0;
@@ -127,8 +128,8 @@ impl Way {
     }
 }
 
-/// The number of messages in a train: at least two, and so few large ones that their datagrams find
-/// room.
+/// Returns the number of messages in a train: at least two, but so few that the datagrams of large
+/// messages find room.
 fn train_length(link: &Link<'_>, size: u64) -> u32 {
     let Some(most) = link.transport.max_datagram() else {
         return TRAIN;
@@ -137,7 +138,7 @@ fn train_length(link: &Link<'_>, size: u64) -> u32 {
     ((TRAIN_DATAGRAMS / datagrams) as u32).clamp(2, TRAIN)
 }
 
-/// Times of the call that receives a message which has already arrived.
+/// Measures the call that receives a message which has already arrived.
 fn receive_overhead(
     link: &mut Link<'_>,
     size: u64,
@@ -162,7 +163,7 @@ fn receive_overhead(
     plan.summary(times)
 }
 
-/// Begins exchanges of one kind.
+/// Begins a step of exchanges with these values of [`Step`].
 fn begin(
     link: &mut Link<'_>,
     plan: &Plan,

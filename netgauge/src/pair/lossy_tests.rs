@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! All patterns between two hosts over datagrams, some of which are lost in both directions.
+//! Tests of all patterns between two hosts over datagrams, some of which are lost in both
+//! directions.
 
 use std::cell::Cell;
 use std::io;
@@ -78,7 +79,8 @@ fn follow(pattern: &Pattern, mut transport: Datagrams<Lossy>, mut control: Contr
     }
 }
 
-/// Measures over a pair whose sides each drop one of every `periods` datagrams. Returns the rows.
+/// Measures over a pair of sockets and returns the rows. Each side drops one datagram in every
+/// `periods` that it sends.
 fn measure(
     pattern: &'static Pattern,
     sizes: &[u64],
@@ -88,7 +90,7 @@ fn measure(
     let (one, two) = UnixDatagram::pair().unwrap();
     let (mut control, other) = controls();
     // The follower's time limit may be shorter than the leader's, as in the server, or longer, as a
-    // user may choose. In a test without losses it is so long that a busy host causes none.
+    // user may choose. In a test without losses, both are so long that a busy host causes no loss.
     let look_around = match periods {
         [u32::MAX, u32::MAX] => timeout,
         _ => Duration::from_millis(60),
@@ -128,7 +130,7 @@ fn patterns() -> impl Iterator<Item = &'static Pattern> {
 }
 
 /// Returns the losses to test a pattern with: a size, and the periods at which the two sides drop a
-/// datagram. Messages of the second size are several datagrams, so more of them lose one.
+/// datagram. A message of the second size is several datagrams, so it is more likely to lose one.
 fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
     match pattern {
         // Messages of a flood are single datagrams.
@@ -143,7 +145,7 @@ fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
 fn lost_datagrams_are_counted() {
     for pattern in patterns() {
         for (size, periods) in losses_for(pattern.info.name) {
-            // A train takes more time on a busy host.
+            // A train takes too long for the shorter timeout on a busy host.
             let timeouts: &[u64] = if pattern.info.name == "logp" {
                 &[200]
             } else {
@@ -164,7 +166,7 @@ fn without_loss_none_is_counted() {
     for pattern in patterns() {
         let sizes: &[u64] = match pattern.info.name {
             "flood" => &[1, 100],
-            // For bulk: several windows, and a last datagram that is shorter.
+            // In bulk, the largest size is several windows, with a shorter last datagram.
             _ => &[1, 350, 12_345],
         };
         let patience = Duration::from_secs(60);
@@ -193,8 +195,8 @@ fn an_answer_that_finds_no_room_is_lost_and_no_failure() {
 
 #[test]
 fn a_flood_counts_exactly_what_was_dropped() {
-    // One warm-up message and its request, then 20 messages; the 7th and the 16th are each the
-    // side's ninth datagram.
+    // The leader sends one warm-up message and its request, then 20 messages. Every ninth datagram
+    // is dropped, which hits the 7th and the 16th of the 20.
     let flood = find("flood").unwrap();
     let rows = measure(flood, &[1], [9, u32::MAX], Duration::from_secs(60));
     assert_eq!(rows[0].lost, 2, "{rows:?}");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Patterns of a client and a server: the order of messages, and the figures of it.
+//! Patterns between a client and a server: the order of their messages, and the figures that
+//! result.
 //!
-//! A new one is a file here with a [`PairPattern`], and its entry in
+//! A new pattern needs a file here with a [`PairPattern`], and an entry in
 //! [`PATTERNS`](crate::registry::PATTERNS).
 
 mod answering;
@@ -32,26 +33,27 @@ use crate::transport::streams::StreamKind;
 use crate::transport::{Context, Transport};
 use args::PatternArgs;
 
-/// The work of a client and a server.
+/// The code of a pattern, for the client and the server.
 pub trait PairPattern: Sync + fmt::Debug {
     /// Checks that the pattern can measure this kind of transport.
     ///
     /// # Errors
     ///
-    /// The pattern cannot; the text has the transports that it can measure.
+    /// The pattern cannot measure it; the text lists the transports that the pattern can measure.
     fn suits(&self, _kind: &Kind) -> Result<()> {
         Ok(())
     }
 
-    /// The client's part: measures, and calls `rows` with each row as soon as it is complete.
+    /// Does the client's part: measures, and calls `rows` with each row as soon as the row is
+    /// complete.
     ///
     /// # Errors
     ///
     /// The transport or the peer failed; [`PeerGone`] if the peer is gone.
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()>;
 
-    /// The server's part of one step. Returns when the step is done, or the client sends another
-    /// control message.
+    /// Does the server's part of one step. Returns when the step is done, or when the client sends
+    /// another control message.
     ///
     /// # Errors
     ///
@@ -75,12 +77,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The tests and the warm-up rounds.
+    /// Returns the number of rounds: the warm-up rounds and the tests.
     pub fn rounds(&self) -> u32 {
         self.warmup.saturating_add(self.tests)
     }
 
-    /// Measures all sizes, and calls `rows` with each row as soon as it is complete.
+    /// Measures all sizes, and calls `rows` with each row as soon as the row is complete.
     fn each_size(
         &self,
         rows: &mut dyn FnMut(Row),
@@ -92,8 +94,8 @@ impl Plan {
         })
     }
 
-    /// Calls `exchange` with a new tag until it has succeeded as often as planned; its last
-    /// argument says whether the time counts.
+    /// Calls `exchange`, each time with a new tag, until it has succeeded as often as planned. The
+    /// last argument of `exchange` is false in warm-up rounds, whose times do not count.
     fn run(
         &self,
         link: &mut Link<'_>,
@@ -109,7 +111,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The row of one size, with the throughput for a time in nanoseconds.
+    /// Returns the row of one size, with the throughput of `size` bytes in `ns` nanoseconds.
     fn row(&self, size: u64, lost: u32, ns: u64, measured: Measured) -> Row {
         Row {
             size,
@@ -120,7 +122,7 @@ impl Plan {
         }
     }
 
-    /// Summarises times that were measured by this plan, nanoseconds.
+    /// Summarises times, in nanoseconds, that were measured by this plan.
     ///
     /// # Errors
     ///
@@ -133,8 +135,9 @@ impl Plan {
 /// The number of times for which memory is reserved before the clock runs.
 const RESERVED: u32 = 1 << 20;
 
-/// A vector for the times of `tests` tests, with memory reserved so that it does not move between
-/// two of them. For a very large number it grows instead, as the memory may not exist.
+/// Returns a vector for the times of `tests` tests. Memory is reserved for up to [`RESERVED`]
+/// times, so that the vector does not move between two tests. It grows if there are more, because
+/// memory for all of them may not exist.
 fn times(tests: u32) -> Vec<u64> {
     Vec::with_capacity(tests.min(RESERVED) as usize)
 }
@@ -149,7 +152,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Returns the needs of patterns over `kind`; `None` if `kind` is no stream transport.
+    /// Returns how a pattern opens connections of `kind`; `None` if `kind` is no stream transport.
     pub fn of(kind: &'static Kind, context: &Context) -> Option<Self> {
         kind.streams.map(|kind| Self {
             kind,
@@ -187,12 +190,13 @@ impl Link<'_> {
         self.transport.max_datagram().is_none()
     }
 
-    /// Whether an error means a loss, or a lack of room.
+    /// Returns whether `error` means that a datagram was lost, or that there was no room for it.
     fn is_loss(&self, error: &io::Error) -> bool {
         is_timeout(error) && !self.is_reliable()
     }
 
-    /// Receives the follower's next message; `false` if the leader has sent a control message.
+    /// Receives the next message of the leader. Returns `false` if the leader has sent a control
+    /// message instead.
     fn receive(&mut self, message: &mut [u8]) -> io::Result<bool> {
         loop {
             match self.transport.recv(message) {
@@ -206,8 +210,8 @@ impl Link<'_> {
         }
     }
 
-    /// Sends an answer of the follower. An answer that finds no room in time is lost like any
-    /// other, and the leader counts it.
+    /// Sends an answer of the follower. If there is no room in time, the answer is lost, which the
+    /// leader counts like any other loss.
     fn reply(&mut self, answer: &[u8]) -> io::Result<()> {
         match self.transport.send(answer) {
             Err(error) if self.is_loss(&error) => Ok(()),
@@ -215,7 +219,7 @@ impl Link<'_> {
         }
     }
 
-    /// Waits for data or a control message; returns `true` for the latter.
+    /// Waits for data or a control message. Returns `true` if only a control message has come.
     fn wait_for_control(&self) -> Result<bool> {
         if self.control.is_ready(Duration::ZERO)? {
             return Ok(true);
@@ -259,7 +263,7 @@ impl Link<'_> {
     }
 }
 
-/// The unit of loss, which is repeated as a whole.
+/// The unit that is repeated as a whole after a loss.
 #[derive(Clone, Copy)]
 enum Lost {
     /// A message, or its answer.
@@ -296,7 +300,8 @@ impl Losses {
         }
     }
 
-    /// Returns whether an exchange succeeded; counts a loss.
+    /// Returns whether an exchange with this result succeeded. Counts the loss if the exchange was
+    /// lost.
     fn judge(&mut self, link: &mut Link<'_>, result: io::Result<()>) -> Result<bool> {
         match result {
             Ok(()) => self.in_a_row = 0,

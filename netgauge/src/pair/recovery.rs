@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The cost of a loss: messages one after the other, each answered with a byte before the next.
+//! The cost of a loss: the leader sends messages one after the other, and the follower answers each
+//! with a byte before the next.
 //!
-//! No packet follows the end of such a message, so only a timer can detect the loss of it. A small
-//! message is a short dialogue, a large one a transfer with a tail. An exchange that takes much
-//! longer than the median is a stall: on a clean path a host was busy, on a lossy one a packet was
-//! retransmitted. A lost datagram is counted, and not repeated.
+//! No packet follows the last packet of a message, so only a timer can detect its loss. A small
+//! message stands for a short dialogue, a large one for a transfer with a tail. An exchange that
+//! takes much longer than the median is a stall. On a clean path, it means that a host was busy; on
+//! a lossy path, that a packet was retransmitted. A lost datagram is counted, and not repeated.
 
 use std::time::Instant;
 
@@ -16,12 +17,12 @@ use super::{Link, PairPattern, Plan};
 use crate::control::Step;
 use crate::report::{Measured, Row};
 
-/// A stall takes more than this many times the median,
+/// A stall takes more than this many times the median.
 const STALL_FACTOR: u64 = 4;
-/// and is longer than the median by more than this, nanoseconds.
+/// A stall also exceeds the median by more than this, nanoseconds.
 const STALL_LEAST: u64 = 1_000_000;
-/// The number of successive losses after which the link counts as down. It is larger than in other
-/// patterns, as this pattern measures losses.
+/// The number of successive losses after which the link counts as down. Other patterns allow fewer
+/// losses than this one, which measures them.
 const LOST_IN_A_ROW: u32 = 20;
 
 /// The pattern `recovery`, described above.
@@ -58,8 +59,8 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     Ok(plan.row(size, lost, median, measured))
 }
 
-/// Returns the times of exchanges, nanoseconds, the number of lost exchanges, and the number of
-/// packets that were retransmitted, if the transport counts them.
+/// Returns the times of the exchanges in nanoseconds, the number of lost exchanges, and the number
+/// of retransmitted packets, if the transport counts these.
 fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u32, Option<u64>)> {
     let rounds = plan.rounds();
     link.begin(Step::of(size, rounds))?;
@@ -100,7 +101,8 @@ fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u
     Ok((times, lost, resent))
 }
 
-/// The number of stalls in the times, and the sum of their times beyond the median, nanoseconds.
+/// Returns the number of stalls in `times`, and the sum of nanoseconds by which they exceed the
+/// median.
 fn stalls(times: &[u64], median: u64) -> (u32, u64) {
     let limit = (median.saturating_mul(STALL_FACTOR)).max(median.saturating_add(STALL_LEAST));
     let stalls = times.iter().filter(|time| **time > limit);

@@ -65,7 +65,7 @@ fn streams_of(link: &Link<'_>) -> Result<Streams> {
         .context("this transport has no connections to set up")
 }
 
-/// Serves one connection of the follower.
+/// Serves one connection on the follower's side.
 fn serve(listener: &StreamListener, message: &mut [u8]) -> Result<()> {
     let mut stream = listener.accept()?;
     stream.read_exact(message)?;
@@ -118,7 +118,7 @@ fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> 
 fn explain(link: &mut Link<'_>, error: anyhow::Error) -> anyhow::Error {
     let cause = error.downcast_ref::<io::Error>();
     match cause.and_then(io::Error::raw_os_error) {
-        // The peer does not know this host's ports.
+        // The peer is not asked for a reason, as it knows nothing of this host's ports.
         Some(libc::EADDRNOTAVAIL) => error.context(
             "no local port is left, as those of closed connections rest for a minute: lower -c, \
              or wait",
@@ -162,7 +162,7 @@ mod tests {
         Streams { kind, context }
     }
 
-    /// Calls `what` with a link whose transport is not used. Returns its result.
+    /// Calls `what` with a link whose transport is not used. Returns the result of `what`.
     fn with_link<T>(
         control: &mut Control,
         kind: &'static dyn StreamKind,
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// A kind of stream: TCP's, with another function that resolves the address of a listener.
+    /// TCP's kind of stream, but with this function to resolve the address of a listener.
     #[derive(Debug)]
     struct Tcp(fn(&Context, &Endpoint) -> Result<Connect>);
 
@@ -229,13 +229,12 @@ mod tests {
         drop(leader);
         follower.join().unwrap();
         assert_eq!(rows.len(), 2);
-        // The address is resolved once per listener, of which each size has one, for any number of
-        // connections.
+        // Each size has one listener. Its address is resolved once, for any number of connections.
         assert_eq!(FOUND.load(Ordering::Relaxed), 2);
     }
 
-    /// Returns the leader's error if connecting by `kind` fails, and the follower has sent the
-    /// message `said`.
+    /// Returns the leader's error if connecting by `kind` fails and the follower has sent `Failed`
+    /// with the text `said`.
     fn failure(kind: &'static dyn StreamKind, said: Option<&str>) -> String {
         let (mut leader, mut follower) = controls();
         follower.send(&Message::Ready).unwrap();

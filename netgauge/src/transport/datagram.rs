@@ -15,8 +15,8 @@ use super::polled::Waits;
 use super::{Context, Transport};
 use crate::host::is_timeout;
 
-/// The receive buffer, bytes: it holds the datagrams of one large message and of a bulk transfer's
-/// window.
+/// Bytes of the receive buffer. It holds the datagrams of one large message, or of a bulk
+/// transfer's window.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// A connected datagram socket.
@@ -61,7 +61,7 @@ impl<S: DatagramSocket> Calls<S> {
 pub(crate) struct Datagrams<S> {
     calls: Calls<S>,
     max_datagram: usize,
-    /// Receives a datagram if the rest of the message is shorter than one.
+    /// The buffer for a datagram if the rest of the message is shorter than `max_datagram`.
     spare: Vec<u8>,
 }
 
@@ -84,7 +84,7 @@ impl<S: DatagramSocket> Datagrams<S> {
         })
     }
 
-    /// Wraps a socket with the options of its context.
+    /// Wraps a connected socket, with the options of `context`.
     pub(super) fn boxed(
         socket: S,
         max_datagram: usize,
@@ -114,14 +114,14 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
         Ok(())
     }
 
-    /// Datagrams of one message begin with the same byte, which distinguishes them from those of an
-    /// earlier, incomplete message.
+    /// Receives one message. All its datagrams begin with the same byte, which distinguishes them
+    /// from the datagrams of an earlier, incomplete message.
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < message.len() {
             let room = message.len() - filled;
-            // The first part of the next message may arrive instead of a short last part, and is
-            // longer.
+            // Instead of a short last part, the first part of the next message may arrive, which is
+            // longer than `room`.
             let length = if filled > 0 && room < self.max_datagram {
                 let length = self.calls.recv(&mut self.spare)?;
                 let part = &self.spare[..length];
@@ -154,7 +154,7 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
 
     fn discard_pending(&mut self) -> io::Result<()> {
         // poll(2) also reports datagrams of other senders, which the socket skips. So only a
-        // non-blocking call knows whether there is data.
+        // non-blocking call shows whether there is data.
         loop {
             match self.calls.socket.recv(&mut [0], MsgFlags::MSG_DONTWAIT) {
                 Ok(_) => {}

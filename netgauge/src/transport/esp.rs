@@ -59,8 +59,8 @@ impl Connected for EspStream {
     }
 }
 
-/// Opens a listening socket, whose connections inherit its options; `by` names the protocol in
-/// messages.
+/// Opens a listening socket, whose connections inherit its options. Error messages name the
+/// protocol `by`.
 pub(super) fn listen<L: AsFd>(
     context: &Context,
     bind: fn(Address) -> io::Result<L>,
@@ -76,12 +76,12 @@ pub(super) fn listen<L: AsFd>(
     Ok((listener, at_interface(&interface, port)))
 }
 
-/// The endpoint of a side that only connects.
+/// Returns the endpoint of a side that only connects.
 pub(super) fn caller(context: &Context) -> Result<Endpoint> {
     Ok(at_interface(&context.ethernet()?, 0))
 }
 
-/// Returns a function that connects to a listening socket.
+/// Returns a function that connects to the listening socket of `server`.
 pub(super) fn way_to<S: AsFd + 'static>(
     context: &Context,
     server: &Endpoint,

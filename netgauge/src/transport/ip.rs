@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The addresses of messages over IP: those of the control connection, or of a named interface,
-//! which the leader then uses alone.
+//! The addresses of messages over IP: the addresses of the control connection, or those of a named
+//! interface. With a named interface, the leader sends through that interface only.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -17,8 +17,8 @@ use crate::wire::Endpoint;
 // `ip(7)`.
 socket_option!(set BindAddressNoPort, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
 
-/// This side's address, without a port. A named interface's address is of the control connection's
-/// family, if it has one.
+/// Returns this side's address, without a port: an address of the named interface, of the control
+/// connection's family if there is one, or else the address on the control connection.
 pub(super) fn own_address(context: &Context) -> Result<SocketAddr> {
     let Some(name) = &context.interface else {
         let local = context
@@ -39,8 +39,8 @@ pub(super) fn own_address(context: &Context) -> Result<SocketAddr> {
     Ok(SocketAddr::new(*ip, 0))
 }
 
-/// The endpoint of this side's socket at `address`. In a pair, the peer knows the address from the
-/// control connection.
+/// Returns the endpoint of this side's socket at `address`. The IP address is left out if the peer
+/// knows it from the control connection.
 pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
     let differs = context.interface.is_some() || context.peer.is_none();
     Endpoint {
@@ -50,7 +50,8 @@ pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
     }
 }
 
-/// The peer's address. In a pair, both addresses have the same family.
+/// Returns the peer's address. In a pair, fails unless the addresses of both sides have the same
+/// family.
 pub(super) fn peers_address(context: &Context, peer: &Endpoint) -> Result<SocketAddr> {
     let told = peer.ip.map(|ip| SocketAddr::new(ip, 0));
     let mut address = told
@@ -73,13 +74,14 @@ pub(super) fn peers_address(context: &Context, peer: &Endpoint) -> Result<Socket
 #[derive(Clone, Debug)]
 pub(super) struct Departure {
     from: IpAddr,
-    /// The interface's name; `None` if the peer is on this host, as loopback reaches all addresses
-    /// of this host.
+    /// The interface's name; `None` if the peer is on this host, because loopback reaches all
+    /// addresses of this host.
     device: Option<String>,
 }
 
 impl Departure {
-    /// The departure to `to` through interface `name`, from its address of the same family.
+    /// Returns the departure to `to` through interface `name`, from the interface's address of the
+    /// family of `to`.
     pub(super) fn towards(name: &str, to: IpAddr) -> Result<Self> {
         let ips = interface_ips(name)?;
         let from = ips.into_iter().find(|ip| ip.is_ipv6() == to.is_ipv6());
@@ -108,8 +110,8 @@ impl Departure {
     /// Binds `socket`, which will be connected, to the address and the interface.
     pub(super) fn bind(&self, socket: &impl AsFd) -> Result<()> {
         self.bind_device(socket)?;
-        // The kernel chooses the port when the peer is known: otherwise each connection would take
-        // a port of its own.
+        // With this option, the kernel chooses the port when the peer is known. Without it, each
+        // connection would take a port of its own.
         setsockopt(socket, BindAddressNoPort, &1).context("IP_BIND_ADDRESS_NO_PORT")?;
         SockRef::from(socket)
             .bind(&SocketAddr::new(self.from, 0).into())
@@ -128,7 +130,8 @@ mod tests {
 
     const LO: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    /// Returns an end whose control connection does not have loopback's first addresses.
+    /// Returns the context of an end whose control connection has other loopback addresses than
+    /// 127.0.0.1.
     fn context(role: Role, interface: Option<&str>) -> Context {
         Context {
             interface: interface.map(str::to_owned),

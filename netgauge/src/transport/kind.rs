@@ -24,7 +24,7 @@ pub struct Kind {
     /// Whether the transport supports records
     /// ([`Transport::send_record`](super::Transport::send_record)).
     pub records: bool,
-    /// Opens connections for patterns with many of them; `None` if those patterns cannot use the
+    /// How patterns with many connections open them; `None` if those patterns cannot use the
     /// transport.
     pub streams: Option<&'static dyn StreamKind>,
     /// Whether the transport's congestion control can be chosen.
@@ -35,8 +35,8 @@ pub struct Kind {
 pub(super) type Prepare = fn(&Context) -> Result<Prepared>;
 
 impl Kind {
-    /// A transport that sends through a device and supports records, but not patterns with many
-    /// connections.
+    /// Returns a transport that sends through a device and supports records, but not patterns with
+    /// many connections.
     pub(super) const fn new(name: &'static str, about: &'static str, prepare: Prepare) -> Self {
         Self {
             name,
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// The options that apply to this transport, of those given.
+    /// Returns those of the `given` options that apply to this transport.
     pub fn options(&self, given: &SocketOptions) -> SocketOptions {
         given.taken_by(self.takes)
     }

@@ -44,7 +44,7 @@ pub fn find(name: &str) -> Result<&'static Kind> {
     })
 }
 
-/// The names of these kinds, separated by commas.
+/// Returns the names of the kinds for which `which` is true, separated by commas.
 pub fn names(which: fn(&Kind) -> bool) -> String {
     names_of(which).join(", ")
 }
@@ -59,11 +59,11 @@ pub fn stream_names() -> String {
     names(|kind| kind.streams.is_some())
 }
 
-/// Returns how patterns with many connections open those of `kind`.
+/// Returns how patterns with many connections open connections of `kind`.
 ///
 /// # Errors
 ///
-/// They cannot use it.
+/// These patterns cannot use `kind`.
 pub fn stream_kind(kind: &Kind) -> Result<&'static dyn StreamKind> {
     kind.streams.with_context(|| {
         format!(
@@ -78,7 +78,7 @@ pub fn stream_kind(kind: &Kind) -> Result<&'static dyn StreamKind> {
 ///
 /// # Errors
 ///
-/// There is such an option; the text has the transports that it is for.
+/// There is such an option; the text lists the transports that take it.
 pub fn check(options: &SocketOptions, kinds: &[&Kind]) -> Result<()> {
     for (name, takes) in options.given() {
         if let Some(kind) = kinds.iter().find(|kind| !takes(&kind.takes)) {
@@ -92,7 +92,7 @@ pub fn check(options: &SocketOptions, kinds: &[&Kind]) -> Result<()> {
     Ok(())
 }
 
-/// Warnings of options that do not apply to all transports.
+/// Returns warnings about options that do not apply to all transports.
 pub fn remarks(options: &SocketOptions) -> Vec<String> {
     options
         .given()

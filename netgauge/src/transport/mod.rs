@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Transports: how messages travel.
+//! Transports, which carry messages.
 //!
-//! A new one is a file here with a [`Kind`](kind::Kind), and its line in [`kinds::KINDS`].
+//! A new transport needs a file here with a [`Kind`](kind::Kind), and a line in [`kinds::KINDS`].
 
 /// Declares a socket option that is an integer and that nix does not have.
 macro_rules! socket_option {
@@ -62,11 +62,11 @@ pub use packets::Packets;
 
 /// One end of a connected pair of sockets.
 pub trait Transport: AsFd {
-    /// Sends one message. A datagram transport sends a large one as several datagrams; if the
-    /// message is filled with one byte, each datagram begins with it.
+    /// Sends one message. A datagram transport sends a large message as several datagrams; if the
+    /// message is filled with one byte, each datagram begins with that byte.
     ///
-    /// A transport may still send from the message's memory after this returns: changes before the
-    /// next [`recv`](Self::recv) may be sent instead of the message.
+    /// A transport may still send from the message's memory after this call returns. If the memory
+    /// changes before the next [`recv`](Self::recv), the changed bytes may be sent.
     ///
     /// # Errors
     ///
@@ -74,12 +74,12 @@ pub trait Transport: AsFd {
     /// transport means that there was not enough room in time.
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
 
-    /// Sends one message, whose last packet has no data of the next one (`MSG_EOR`). For datagrams
-    /// that is always so.
+    /// Sends one message, whose last packet has no data of the next message (`MSG_EOR`). A datagram
+    /// never has.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send); or the transport does not support records.
+    /// The errors of [`send`](Self::send), or the transport does not support records.
     fn send_record(&mut self, message: &[u8]) -> io::Result<()> {
         match self.max_datagram() {
             Some(_) => self.send(message),
@@ -95,12 +95,12 @@ pub trait Transport: AsFd {
     /// transport means a loss.
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()>;
 
-    /// Bytes of the largest message that is one datagram; `None` for a reliable stream.
+    /// Returns the bytes of the largest message that is one datagram; `None` for a reliable stream.
     fn max_datagram(&self) -> Option<usize> {
         None
     }
 
-    /// Packets that this side has sent so far, if the transport counts them.
+    /// Returns the packets that this side has sent so far, if the transport counts them.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ pub trait Transport: AsFd {
         Ok(())
     }
 
-    /// A remark for the report on the messages sent so far.
+    /// Returns a remark about the messages sent so far, for the report.
     fn remark(&self) -> Option<String> {
         None
     }
@@ -133,10 +133,10 @@ fn no_records() -> io::Error {
     )
 }
 
-/// Connects a prepared socket to the peer's within the context's time.
+/// Connects a prepared socket to the peer's socket within the context's time limit.
 type Open = Box<dyn FnOnce(&Endpoint) -> Result<Box<dyn Transport>>>;
 
-/// A socket that is ready to be connected to the peer's.
+/// A socket that is ready to be connected to the peer's socket.
 pub struct Prepared {
     /// The address at which the peer reaches the socket.
     pub endpoint: Endpoint,
@@ -154,7 +154,7 @@ impl Prepared {
         }
     }
 
-    /// Connects the socket within the context's time.
+    /// Connects the socket within the context's time limit.
     ///
     /// # Errors
     ///
@@ -164,11 +164,11 @@ impl Prepared {
     }
 }
 
-/// Connects a prepared socket to the peer's with these options.
+/// Connects a prepared socket to the peer's socket, with these options.
 ///
 /// # Errors
 ///
-/// As [`Prepared::open`].
+/// The errors of [`Prepared::open`].
 pub fn open(
     prepared: Prepared,
     peer: &Endpoint,
@@ -179,7 +179,7 @@ pub fn open(
     Ok(transport)
 }
 
-/// A transport's name, with its congestion control if one was chosen.
+/// Returns a transport's name, with its congestion control if one was chosen.
 pub fn medium(transport: &str, congestion: Option<&str>) -> String {
     match congestion {
         Some(congestion) => format!("{transport} {congestion}"),
@@ -187,7 +187,7 @@ pub fn medium(transport: &str, congestion: Option<&str>) -> String {
     }
 }
 
-/// The transport's name in a name made by [`medium`].
+/// Returns the transport's name in a text that [`medium`] made.
 pub fn transport_of(medium: &str) -> &str {
     medium
         .split_once(' ')
@@ -208,12 +208,12 @@ pub enum Role {
 pub struct Context {
     /// The side of the pair that the socket is for.
     pub role: Role,
-    /// This side's address on the control connection, if that has addresses.
+    /// This side's address on the control connection, if the connection has addresses.
     pub local: Option<SocketAddr>,
-    /// The peer's address on the control connection; `None` if that has none, or the context is for
-    /// connections with any peer ([`of_others`](Self::of_others)).
+    /// The peer's address on the control connection; `None` if the connection has no addresses, or
+    /// if the context is for connections with any peer ([`of_others`](Self::of_others)).
     pub peer: Option<SocketAddr>,
-    /// Name of the interface to use; without it, that of `local`.
+    /// Name of the interface to use; without a name, the interface with address `local`.
     pub interface: Option<String>,
     /// Ethernet type for raw packets, host order.
     pub ethertype: u16,
@@ -223,7 +223,7 @@ pub struct Context {
     pub give_up: Duration,
     /// Options of the socket, only those that apply to it.
     pub options: SocketOptions,
-    /// Name of TCP's congestion control; without it, the system's.
+    /// Name of TCP's congestion control; without a name, the system's default.
     pub congestion: Option<String>,
 }
 
@@ -243,7 +243,7 @@ impl Context {
         }
     }
 
-    /// The context of further connections: with default options, and with any peer.
+    /// Returns the context of further connections, which have default options and any peer.
     pub fn of_others(&self) -> Self {
         Self {
             peer: None,
@@ -276,7 +276,7 @@ fn peer_address(peer: &Endpoint, interface: &Interface) -> Result<Address> {
     Ok(Address::new(peer_mac(peer)?, interface.index, peer.port))
 }
 
-/// Adds a remedy to an error of a certain kind.
+/// Adds `remedy` to `error` if `is_it`.
 fn remedied(error: io::Error, is_it: bool, remedy: impl FnOnce() -> String) -> anyhow::Error {
     let error = anyhow::Error::new(error);
     match is_it {

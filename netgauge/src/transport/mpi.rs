@@ -29,7 +29,8 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::new("mpi", "MPI, two ranks of a job of Open MPI", prepare)
 };
 
-/// Open MPI's library. The ABI of the calls below is unchanged since 1.7, its name since 3.0.
+/// The name of Open MPI's library, unchanged since 3.0. The ABI of the calls below is unchanged
+/// since 1.7.
 const LIBRARY: &str = "libmpi.so.40";
 
 /// The remedy: how to start two ranks.
@@ -49,7 +50,7 @@ pub(super) fn is_started() -> bool {
 }
 
 impl RankOf {
-    /// This process's rank, as `mpirun` set it in the environment.
+    /// Returns this process's rank, as `mpirun` set it in the environment.
     fn here() -> Result<Self> {
         let number = |name: &str| {
             let value = env::var(name).ok()?;
@@ -101,18 +102,18 @@ thread_local! {
 }
 
 /// Leaves the job, if this thread has joined it, and waits until the other rank leaves. If a
-/// process ends without this call, the whole job ends, which is right after a failure.
+/// process ends without this call, `mpirun` ends the whole job, as it should after a failure.
 pub fn leave() {
     JOINED.with(|joined| {
         if let Some(calls) = joined.get() {
-            // SAFETY: the type is that of mpi.h. This thread has called MPI_Init_thread, and ends
-            // with this.
+            // SAFETY: `finalize` has the type that mpi.h declares. This thread has called
+            // MPI_Init_thread, and makes no call to the library after this one.
             unsafe { (calls.finalize)() };
         }
     });
 }
 
-/// Joins the job, and waits until the other rank does.
+/// Joins the job, and waits until the other rank joins.
 fn join() -> Result<Rc<Calls>> {
     JOINED.with(|joined| {
         if let Some(calls) = joined.get() {
@@ -126,12 +127,14 @@ fn join() -> Result<Rc<Calls>> {
 }
 
 fn load() -> Result<Calls> {
-    // SAFETY: Open MPI's library is made to be loaded by programs, and its initialisers ask nothing
-    // of them. Its components look for its symbols among the global ones.
+    // SAFETY: Open MPI's library is made to be loaded by programs, and its initialisers have no
+    // preconditions. RTLD_GLOBAL is set because the library's components look for its symbols among
+    // the global symbols.
     let library = unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_GLOBAL) }?;
-    // The library has threads of its own from here on.
+    // The library is never unloaded, because it has threads of its own from here on.
     let library = ManuallyDrop::new(library);
-    // SAFETY: the types are those that mpi.h has for these names, and the library stays.
+    // SAFETY: Each symbol has the type that mpi.h declares for its name, and the library is never
+    // unloaded.
     let (init, version, calls) = unsafe {
         let init: InitFn = *library.get(b"MPI_Init_thread\0")?;
         let version: VersionFn = *library.get(b"MPI_Get_library_version\0")?;
@@ -147,16 +150,15 @@ fn load() -> Result<Calls> {
         (init, version, calls)
     };
     let (mut text, mut length) = ([0; LONGEST_VERSION], 0);
-    // SAFETY: the library writes a terminated string of at most MPI_MAX_LIBRARY_VERSION_STRING
-    // bytes with its NUL, and the array has that length.
+    // SAFETY: The call writes at most MPI_MAX_LIBRARY_VERSION_STRING bytes to `text`, including the
+    // NUL, and `text` has that many bytes. It writes an integer to `length`.
     check("MPI_Get_library_version", unsafe {
         version(text.as_mut_ptr(), &mut length)
     })?;
-    // SAFETY: the string in the array is terminated: the library writes its NUL, and the array was
-    // zeroed before.
+    // SAFETY: `text` contains a NUL: the library has written one, and the array was zeroed before.
     let text = unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy();
     let mut granted = 0;
-    // SAFETY: the standard allows null for each of main's two arguments; `granted` is an integer
+    // SAFETY: The MPI standard allows null for both arguments of `main`. `granted` is an integer
     // that lives until the call returns.
     check("MPI_Init_thread", unsafe {
         init(ptr::null_mut(), ptr::null_mut(), FUNNELED, &mut granted)
@@ -167,7 +169,8 @@ fn load() -> Result<Calls> {
     })
 }
 
-/// An error, for an Open MPI that was configured not to end the job at errors.
+/// Returns an error if `call` failed. Open MPI ends the job at an error, unless it is configured
+/// not to.
 fn check(call: &str, status: c_int) -> io::Result<()> {
     match status {
         0 => Ok(()),
@@ -179,8 +182,8 @@ fn prepare(_: &Context) -> Result<Prepared> {
     waiting(RankOf::here()?)
 }
 
-/// Returns a rank that joins the job when it is opened: both ranks join at the same time, so the
-/// peer has to be ready.
+/// Returns a rank that joins the job only when it is opened: both ranks join at the same time, so
+/// the peer has to be ready by then.
 fn waiting(here: RankOf) -> Result<Prepared> {
     let endpoint = Endpoint {
         mpi: Some(here.clone()),
@@ -200,12 +203,12 @@ fn waiting(here: RankOf) -> Result<Prepared> {
     }))
 }
 
-/// Messages to and from the other rank. The receive buffer has the length of one message, or of
-/// several.
+/// Messages to and from the other rank. The buffer of a receiving call has the length of one
+/// message, or of several messages.
 struct Mpi {
     calls: Rc<Calls>,
     peer: c_int,
-    /// A socket that has no effect: MPI has no descriptor to wait for or to set options of.
+    /// A socket without a use, because MPI has no descriptor to wait for or to set options of.
     socket: UnixStream,
 }
 
@@ -213,8 +216,8 @@ impl Transport for Mpi {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let length = length(message)?;
         let Calls { world, byte, .. } = *self.calls;
-        // SAFETY: the message is `length` bytes, which the call reads before it returns; the
-        // handles are the library's own, and this is the thread that joined.
+        // SAFETY: `message` has `length` bytes, which the call reads before it returns. The handles
+        // are the library's own, and this is the thread that joined.
         check("MPI_Send", unsafe {
             (self.calls.send)(message.as_ptr().cast(), length, byte, self.peer, TAG, world)
         })
@@ -230,13 +233,13 @@ impl Transport for Mpi {
         while !rest.is_empty() {
             let (mut status, mut came): (Status, c_int) = ([0; 8], 0);
             let (room, buffer) = (length(rest)?, rest.as_mut_ptr().cast());
-            // SAFETY: there are `room` bytes of this process at `buffer`, which the call fills
-            // before it returns, and never with more; the status has room for the library's, and
-            // the thread is the one that joined.
+            // SAFETY: `buffer` points to `room` bytes of `rest`. The call writes at most that many,
+            // before it returns. `status` has room for the library's status, and this is the thread
+            // that joined.
             check("MPI_Recv", unsafe {
                 (self.calls.receive)(buffer, room, byte, self.peer, TAG, world, &mut status)
             })?;
-            // SAFETY: the status is one that the library has filled, for messages of the same type.
+            // SAFETY: The library has filled `status`, for a message of the same type, `byte`.
             check("MPI_Get_count", unsafe {
                 (self.calls.get_count)(&status, byte, &mut came)
             })?;
@@ -249,7 +252,7 @@ impl Transport for Mpi {
     }
 
     fn remark(&self) -> Option<String> {
-        // mpirun --mca btl LIST
+        // Set by `mpirun --mca btl LIST`.
         let chosen = env::var("OMPI_MCA_btl").map(|list| format!(", btl {list}"));
         Some(format!(
             "{}{}",

@@ -17,7 +17,8 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// Packets that were sent since `before`. The counters wrap.
+    /// Returns the packets that were sent since `before`. The kernel's counters have 32 bits, and
+    /// wrap.
     pub fn since(self, before: Self) -> Self {
         let since = |now: u64, before: u64| u64::from((now as u32).wrapping_sub(before as u32));
         Self {
@@ -38,13 +39,13 @@ struct TcpInfo {
     segs_out: u32,
 }
 
-/// The packets of a TCP connection, if the kernel reports them.
+/// Returns the packets of a TCP connection, if the kernel reports them.
 pub(super) fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
     let mut info = TcpInfo::default();
     let whole = size_of::<TcpInfo>() as libc::socklen_t;
     let mut length = whole;
-    // SAFETY: the descriptor is open, and the kernel writes at most `length` bytes, the size of
-    // `info`, whose fields may have any bytes.
+    // SAFETY: The descriptor is open. The kernel writes at most `length` bytes, the size of `info`,
+    // and every bit pattern is a valid `TcpInfo`.
     let result = unsafe {
         libc::getsockopt(
             stream.as_fd().as_raw_fd(),

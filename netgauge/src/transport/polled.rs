@@ -26,7 +26,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// The calls of a socket with these options wait here, for `most` at most.
+    /// Returns where the calls of a socket with these options wait, each for `most` at most.
     pub(super) fn of(options: &SocketOptions, most: Duration) -> Self {
         Self {
             most,
@@ -36,18 +36,18 @@ impl Waits {
     }
 
     /// Sets the timeouts of a connected stream's blocking calls to `context.give_up`. Returns where
-    /// its calls wait.
+    /// the stream's calls wait.
     pub(super) fn limit(socket: &impl AsFd, context: &Context) -> io::Result<Self> {
         limit_calls(socket, Some(context.give_up))?;
         Ok(Self::of(&context.options, context.give_up))
     }
 
-    /// All calls block, for `most` at most.
+    /// Returns a value for calls that all block, each for `most` at most.
     pub(super) fn blocking(most: Duration) -> Self {
         Self::of(&SocketOptions::default(), most)
     }
 
-    /// Makes `call`, which sends without blocking.
+    /// Makes `call`, which sends without blocking, and waits in `poll(2)` while there is no room.
     pub(super) fn send<T>(
         &self,
         fd: &impl AsFd,
@@ -56,7 +56,8 @@ impl Waits {
         polled(fd, PollFlags::POLLOUT, self.most, call)
     }
 
-    /// Makes `call`, which receives without blocking.
+    /// Makes `call`, which receives without blocking, and waits in `poll(2)` while there is no
+    /// data.
     pub(super) fn receive<T>(
         &self,
         fd: &impl AsFd,
@@ -66,8 +67,8 @@ impl Waits {
     }
 }
 
-/// Waits until `fd` has one of `events`, has ended or has failed. Returns its events, none after
-/// `timeout`.
+/// Waits until `fd` has one of `events`, has ended or has failed. Returns the events of `fd`, or
+/// none if `timeout` passed first.
 pub(super) fn wait(fd: &impl AsFd, events: PollFlags, timeout: Duration) -> io::Result<PollFlags> {
     let deadline = Instant::now() + timeout;
     let mut fds = [PollFd::new(fd.as_fd(), events)];
@@ -104,7 +105,8 @@ fn polled<T>(
         let left = deadline
             .get_or_insert(now + timeout)
             .saturating_duration_since(now);
-        // An error that `call` does not return would end every wait at once, in an endless loop.
+        // The time is checked even after a wait without a timeout: if `fd` has an error that `call`
+        // does not return, every wait ends at once, and the loop would be endless.
         if left.is_zero() || wait(fd, events, left)?.is_empty() {
             return Err(blocked);
         }
@@ -166,7 +168,7 @@ mod tests {
         let mut calls = 0;
         let call = || -> io::Result<()> {
             calls += 1;
-            // Waiting calls are far fewer than this in the time limit.
+            // With a time limit, there are far fewer calls than this.
             assert!(calls < 10_000_000, "it goes on for ever");
             Err(io::ErrorKind::WouldBlock.into())
         };

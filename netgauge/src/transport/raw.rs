@@ -61,23 +61,24 @@ impl DatagramSocket for PacketSocket {
 
 as_fd!([] PacketSocket, socket);
 
-/// The address of a packet socket: Ethernet type (host order), interface, Ethernet address.
+/// Returns the address of a packet socket with this Ethernet type (host order), interface and
+/// Ethernet address.
 fn link_address(ethertype: u16, interface: u32, mac: MacAddr) -> SockAddr {
     let mut storage = SockAddrStorage::zeroed();
-    // SAFETY: `sockaddr_ll` is plain C data, smaller than the storage and no stricter aligned,
-    // and all zero bytes are a value of it.
+    // SAFETY: `sockaddr_ll` is plain C data, smaller than the storage and no stricter aligned, and
+    // all-zero bytes are a valid value of it.
     let address = unsafe { storage.view_as::<libc::sockaddr_ll>() };
     address.sll_family = libc::AF_PACKET as libc::sa_family_t;
     address.sll_protocol = ethertype.to_be();
     address.sll_ifindex = interface as libc::c_int;
     address.sll_halen = mac.0.len() as u8;
     address.sll_addr[..mac.0.len()].copy_from_slice(&mac.0);
-    // SAFETY: the storage holds a complete `sockaddr_ll`, and the length is that of one.
+    // SAFETY: `storage` holds a complete `sockaddr_ll`, and the length is the size of that type.
     unsafe { SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as libc::socklen_t) }
 }
 
-/// A filter that accepts only the frames of `sender`. Offsets from `SKF_LL_OFF` (`linux/filter.h`)
-/// are in the Ethernet header.
+/// Returns a filter that accepts only the frames of `sender`. Offsets from `SKF_LL_OFF`
+/// (`linux/filter.h`) are in the Ethernet header.
 fn frames_of(sender: MacAddr) -> [SockFilter; 6] {
     const SOURCE: u32 = libc::SKF_LL_OFF as u32 + 6;
     const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
@@ -114,7 +115,8 @@ mod tests {
     fn link_addresses_keep_their_parts() {
         let mac = MacAddr([2, 0, 0, 0, 0, 9]);
         let address = link_address(0x1234, 7, mac);
-        // SAFETY: the address was made from a `sockaddr_ll` just now.
+        // SAFETY: `link_address` has made `address` from a `sockaddr_ll`, which is valid to read
+        // there.
         let raw = unsafe { address.as_ptr().cast::<libc::sockaddr_ll>().read() };
         assert_eq!(raw.sll_protocol.to_ne_bytes(), [0x12, 0x34]);
         assert_eq!(raw.sll_ifindex, 7);

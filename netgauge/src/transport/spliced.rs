@@ -93,8 +93,8 @@ impl Piped {
 impl<S: AsFd> Spliced<S> {
     fn new(stream: S, mut waits: Waits) -> Result<Self> {
         if waits.polls_to_send {
-            // splice(2) has no flag for non-blocking sockets. Receiving calls then wait in poll(2)
-            // as well.
+            // splice(2) has no flag for a call that does not block in the socket, so the socket
+            // itself is made non-blocking. Receiving calls then wait in poll(2) as well.
             SockRef::from(&stream.as_fd()).set_nonblocking(true)?;
             waits.polls_to_receive = true;
         }
@@ -118,7 +118,7 @@ impl<S: AsFd> Spliced<S> {
         } else {
             SpliceFFlags::empty()
         };
-        // A blocking call that has reached its time limit does not wait again.
+        // A blocking call that has reached the socket's time limit does not wait again in poll(2).
         let waits = if self.waits.polls_to_send {
             self.waits
         } else {

@@ -61,7 +61,8 @@ impl<S: Connected> Transport for Stream<S> {
         flags.set(MsgFlags::MSG_DONTWAIT, self.waits.polls_to_send);
         let mut waits = self.waits;
         if !waits.polls_to_send {
-            // A blocking call that has reached its time limit does not wait again.
+            // A blocking call that has reached the socket's time limit does not wait again in
+            // poll(2).
             waits.most = Duration::ZERO;
         }
         let mut rest = message;

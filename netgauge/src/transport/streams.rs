@@ -41,13 +41,14 @@ pub(super) trait Protocol: Sync + fmt::Debug + 'static {
     fn way_to(context: &Context, server: &Endpoint) -> Result<Way<Self::Stream>>;
 }
 
-/// Connects to a certain listening socket, once per call.
+/// A function that connects to a certain listening socket, once per call.
 pub type Way<S> = Box<dyn Fn() -> Result<S>>;
 
-/// Makes a transport of a connection.
+/// A function that makes a transport of a connection.
 type Wrap<S> = fn(S, &Context) -> Result<Box<dyn Transport>>;
 
-/// Prepares a transport over one connection with the peer; `wrap` makes it of the connection.
+/// Prepares a transport over one connection with the peer. `wrap` makes the transport of the
+/// connection.
 pub(super) fn pair<P: Protocol>(context: &Context, wrap: Wrap<P::Stream>) -> Result<Prepared> {
     let context = context.clone();
     if context.role == Role::Leader {
@@ -63,7 +64,7 @@ pub(super) fn pair<P: Protocol>(context: &Context, wrap: Wrap<P::Stream>) -> Res
     }))
 }
 
-/// Connects to a certain listening socket, of any protocol.
+/// A function that connects to a certain listening socket, of any protocol.
 pub type Connect = Way<Box<dyn StreamSocket>>;
 
 /// How patterns between more than two hosts open connections of a stream transport.
@@ -75,8 +76,8 @@ pub trait StreamKind: Sync + fmt::Debug {
     /// The socket's error.
     fn listen(&self, context: &Context) -> Result<StreamListener>;
 
-    /// Resolves the address of a listening socket, and returns a function that connects to it. The
-    /// connecting call, which is timed, then has nothing to look up.
+    /// Resolves the address of a listening socket, and returns a function that connects to it. That
+    /// function, which is timed, then has nothing to look up.
     ///
     /// # Errors
     ///
@@ -101,8 +102,8 @@ impl<P: Protocol> StreamKind for P {
     }
 }
 
-/// A connected stream. Reading and writing block for at most the context's time, unless the stream
-/// is non-blocking.
+/// A connected stream. Reading and writing block for at most the context's `give_up`, unless the
+/// stream is non-blocking.
 pub trait StreamSocket: Read + Write + AsFd + Send {
     /// Sets whether calls fail with `WouldBlock` instead of waiting.
     ///
@@ -116,7 +117,7 @@ pub trait StreamSocket: Read + Write + AsFd + Send {
 
 impl<S: Read + Write + AsFd + Send> StreamSocket for S {}
 
-/// A connection whose blocking calls have the context's time limit.
+/// Returns a connection whose blocking calls wait for at most `context.give_up`.
 fn boxed(socket: impl StreamSocket + 'static, context: &Context) -> Result<Box<dyn StreamSocket>> {
     limit_calls(&socket, Some(context.give_up))?;
     Ok(Box::new(socket))

@@ -26,7 +26,7 @@ pub(super) const KIND: Kind = Kind {
     })
 };
 
-/// A kind of TCP's sockets.
+/// Returns a kind of transport over TCP sockets.
 pub(super) const fn kind(name: &'static str, about: &'static str, prepare: Prepare) -> Kind {
     Kind {
         takes: Takes {
@@ -112,7 +112,7 @@ fn set_up(socket: Socket, context: &Context) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sets the congestion control; without a name, the system's stays.
+/// Sets the congestion control. Without a name, the socket keeps the system's default.
 fn set_congestion(socket: &Socket, name: Option<&str>) -> Result<()> {
     let Some(name) = name else { return Ok(()) };
     SockRef::from(socket)

@@ -3,8 +3,8 @@
 //! TIPC, the kernel's protocol for processes of a cluster (`AF_TIPC`, streams).
 //!
 //! The client connects to the identity of the server's socket, so no name has to be published in
-//! the cluster first. Within one network namespace only the module is needed; between hosts, both
-//! need a bearer, TIPC's word for an interface that it uses.
+//! the cluster first. Within one network namespace only the module is needed. Between hosts, both
+//! hosts need a bearer, which is TIPC's word for an interface that it uses.
 
 use std::io;
 use std::time::Duration;
@@ -60,12 +60,13 @@ impl SocketId {
     fn to_address(self) -> SockAddr {
         let mut storage = SockAddrStorage::zeroed();
         // SAFETY: `SockaddrTipc` is plain C data, smaller than the storage and no stricter aligned,
-        // and all zero bytes are a value of it.
+        // and all-zero bytes are a valid value of it.
         let address = unsafe { storage.view_as::<SockaddrTipc>() };
         address.family = libc::AF_TIPC as libc::sa_family_t;
         address.kind = SOCKET_ADDRESS;
         address.id = self;
-        // SAFETY: the storage holds a complete `SockaddrTipc`, and the length is that of one.
+        // SAFETY: `storage` holds a complete `SockaddrTipc`, and the length is the size of that
+        // type.
         unsafe { SockAddr::new(storage, size_of::<SockaddrTipc>() as libc::socklen_t) }
     }
 
@@ -75,8 +76,9 @@ impl SocketId {
             "a TIPC socket with an address of family {}",
             address.family()
         );
-        // SAFETY: the pointer is to a whole `SockAddrStorage`, aligned for and larger than any
-        // socket address; all of it is initialised, and any bytes are a `SockaddrTipc`.
+        // SAFETY: `address.as_ptr()` points to a whole `SockAddrStorage`, which is aligned for any
+        // socket address and larger. All its bytes are initialised, and every bit pattern is a
+        // valid `SockaddrTipc`.
         let address = unsafe { address.as_ptr().cast::<SockaddrTipc>().read() };
         Ok(address.id)
     }
@@ -92,7 +94,7 @@ impl Protocol for Tipc {
 
     fn listen(context: &Context) -> Result<(Socket, Endpoint)> {
         let socket = make(context)?;
-        // TIPC ignores the number: the listener's receive buffer is the limit.
+        // TIPC ignores the backlog: the listener's receive buffer limits the accept queue.
         socket.listen(1).context("listening by TIPC")?;
         let endpoint = endpoint(&socket)?;
         Ok((socket, endpoint))
@@ -115,7 +117,8 @@ impl Protocol for Tipc {
 
     fn way_to(context: &Context, server: &Endpoint) -> Result<Way<Socket>> {
         let context = context.clone();
-        // All sockets of a node are reachable in the same way.
+        // Checked with a socket of its own, because all sockets of a node are reachable in the same
+        // way.
         let theirs = reach(&make(&context)?, server)?;
         Ok(Box::new(move || {
             let socket = make(&context)?;
@@ -143,7 +146,7 @@ fn endpoint(socket: &Socket) -> Result<Endpoint> {
     })
 }
 
-/// Checks that a network connects `socket` with `peer`; returns the peer's identity.
+/// Checks that a network connects `socket` with `peer`, and returns the peer's identity.
 fn reach(socket: &Socket, peer: &Endpoint) -> Result<SocketId> {
     let own = SocketId::of(&socket.local_addr()?)?;
     let theirs = peer.tipc.context("the peer gave no TIPC address")?;
@@ -162,7 +165,7 @@ fn set_nodelay(socket: Socket, context: &Context) -> Result<Socket> {
 const BEARER: &str = "`tipc bearer enable media eth device eth0`, with its Ethernet interface, \
                       makes TIPC use a network";
 
-/// Checks that both nodes have a bearer. A node without an address has none.
+/// Checks that both nodes have a bearer. A node without an address has no bearer.
 fn check_bearers(own: SocketId, theirs: SocketId) -> Result<()> {
     let where_to = match (own.node, theirs.node) {
         (0, 0) => "on both hosts",
@@ -208,7 +211,8 @@ mod tests {
         let address = id.to_address();
         assert_eq!((size_of::<SockaddrTipc>(), address.len()), (16, 16));
         assert_eq!(SocketId::of(&address).unwrap(), id);
-        // SAFETY: the address holds 16 initialised bytes, and any bytes are an array of them.
+        // SAFETY: `address` holds 16 initialised bytes, and every bit pattern is a valid `[u8;
+        // 16]`.
         let bytes = unsafe { address.as_ptr().cast::<[u8; 16]>().read() };
         assert_eq!(bytes[..2], 30u16.to_ne_bytes());
         assert_eq!(bytes[2..4], [3, 0]);

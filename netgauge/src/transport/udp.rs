@@ -15,8 +15,8 @@ use super::{Context, Prepared, Role};
 
 pub(super) const KIND: Kind = Kind::new("udp", "UDP over IP", prepare);
 
-/// Largest payload of a UDP datagram over IPv4, bytes; over IPv6 the limit does not count the IP
-/// header.
+/// Largest payload of a UDP datagram over IPv4, bytes. The limit over IPv6 is higher, as it does
+/// not count the IP header.
 const MAX_PAYLOAD: usize = 65_507;
 const UDP_HEADER: usize = 8;
 const IPV4_HEADER: usize = 20;
@@ -43,8 +43,8 @@ fn prepare(context: &Context) -> Result<Prepared> {
 
 impl DatagramSocket for UdpSocket {}
 
-/// Bytes of the largest datagram that IP does not fragment on the way to the peer, by the kernel's
-/// path MTU (`IP_MTU`, `ip(7)`).
+/// Returns the bytes of the largest datagram that IP does not fragment on the way to the peer, by
+/// the kernel's path MTU (`IP_MTU`, `ip(7)`).
 fn max_payload(socket: &UdpSocket, is_ipv6: bool) -> io::Result<usize> {
     let (mtu, ip_header) = match is_ipv6 {
         true => (getsockopt(socket, Ipv6Mtu)?, IPV6_HEADER),

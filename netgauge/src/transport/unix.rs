@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Local sockets (`unix(7)`, streams): the limit for two processes of one host without a network.
+//! Local sockets (`unix(7)`, streams), which show the limit for two processes of one host without a
+//! network.
 //!
-//! They meet at a path in the directory for temporary files: other than an abstract address, it
-//! works between network namespaces.
+//! The two ends meet at a path in the directory for temporary files. Unlike an abstract address, a
+//! path works between network namespaces.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -21,7 +22,7 @@ use super::{remedied, Context};
 use crate::wire::{Endpoint, Place};
 
 pub(super) const KIND: Kind = Kind {
-    // A sender fills its own send buffer until the receiver has read: there is no other limit.
+    // Only the sender's own send buffer limits the bytes that the receiver has not read.
     takes: Takes {
         send_buffer: true,
         ..Takes::NOTHING
@@ -82,8 +83,8 @@ impl Protocol for Unix {
 
 impl Meeting {
     fn new() -> Result<Self> {
-        // The ends may belong to different users: as at a port, each process on the host may
-        // connect.
+        // The ends may belong to different users, so every process on the host may connect, as it
+        // may to a TCP port.
         let directory = tempfile::Builder::new()
             .prefix("netgauge-")
             .permissions(Permissions::from_mode(0o711))

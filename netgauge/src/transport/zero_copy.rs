@@ -4,10 +4,10 @@
 //! `Documentation/networking/msg_zerocopy.rst`).
 //!
 //! The kernel pins the pages of a message instead of copying them, and reports on the socket's
-//! error queue when it has released them. They must not change before. So this transport waits for
-//! all completions before it receives: a program has to before it writes there again, so the wait
-//! is part of the cost. For devices that need a copy, such as loopback and veth, the kernel makes
-//! one and reports that.
+//! error queue when it has released them. Until then the pages must not change, so this transport
+//! waits for all completions before it receives. The wait is part of the cost, because every
+//! program has to wait before it writes to the pages again. For devices that need a copy, such as
+//! loopback and veth, the kernel makes a copy and reports that.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -30,7 +30,7 @@ use super::tcp::{self, Tcp};
 use super::{Context, Transport};
 
 pub(super) const TCP: Kind = tcp::kind("tcp-zerocopy", "TCP over IP, MSG_ZEROCOPY", |context| {
-    // Tries the option before connecting, so that the peer has no part in the failure.
+    // Tries the option before connecting, so that a failure does not involve the peer.
     enable(&Socket::new(Domain::IPV4, Type::STREAM, None)?)?;
     pair::<Tcp>(context, |stream, context| {
         enable(&stream)?;
@@ -62,8 +62,8 @@ const ORIGIN_ZEROCOPY: u8 = 5;
 /// `SO_EE_CODE_ZEROCOPY_COPIED` of `linux/errqueue.h`: the kernel made a copy.
 const CODE_COPIED: u8 = 1;
 
-/// The number of sends without a completion after which a sender looks for some. Each uses memory
-/// of the socket's `net.core.optmem_max`.
+/// The number of sends without a completion after which a sender looks for completions. Each
+/// pending send uses memory of the socket's `net.core.optmem_max`.
 const MANY: u32 = 64;
 
 /// Room for one control message of the error queue: an error and an IPv6 address.
@@ -116,7 +116,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
                 Err(error)
                     if error.kind() == io::ErrorKind::WouldBlock && self.waits.polls_to_send =>
                 {
-                    // Queued completions would end each wait for room at once.
+                    // Taken first, because queued completions would end each wait for room at once.
                     self.take_completions()?;
                     let now = Instant::now();
                     let left = deadline
@@ -142,7 +142,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
         }
     }
 
-    /// Reads all completions from the error queue.
+    /// Reads all completions from the error queue. Returns whether there were any.
     fn take_completions(&mut self) -> io::Result<bool> {
         let mut any = false;
         while self.pending > 0 {
@@ -162,7 +162,8 @@ impl<S: AsFd> ZeroCopyStream<S> {
     /// Waits until at least one send is completed.
     fn await_completion(&mut self) -> io::Result<()> {
         while !self.take_completions()? {
-            // poll(2) reports a queued completion as an error, and always waits for errors.
+            // poll(2) reports a queued completion as an error, and waits for errors even if no
+            // events are requested.
             let events = wait(&self.stream, PollFlags::empty(), self.waits.most)?;
             if events.is_empty() {
                 return Err(io::ErrorKind::TimedOut.into());
@@ -190,15 +191,16 @@ impl<S: AsFd> ZeroCopyStream<S> {
 
     /// Aborts the connection, so that the kernel no longer sends from memory that may be reused.
     fn break_off(&mut self) {
-        // SAFETY: the storage is all zeros, and its first bytes are a whole generic socket address
-        // without contents, whose family is AF_UNSPEC (0).
+        // SAFETY: The storage is all zeros, and the length is the size of `sockaddr`. All-zero
+        // bytes are a valid `sockaddr`, of family AF_UNSPEC (0).
         let nobody = unsafe {
             SockAddr::new(
                 SockAddrStorage::zeroed(),
                 size_of::<libc::sockaddr>() as libc::socklen_t,
             )
         };
-        // This fails if the connection has ended, and then there is nothing left to send.
+        // Ignored because this fails only if the connection has ended, and then nothing is left to
+        // send.
         let _ = SockRef::from(&self.stream.as_fd()).connect(&nobody);
         self.pending = 0;
     }
@@ -226,7 +228,8 @@ impl<S: Connected> Transport for ZeroCopyStream<S> {
     }
 
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()> {
-        // The previous message, which may be in the same memory, has to be sent before this one.
+        // The kernel may still send the previous message from the memory of `message`, which this
+        // call overwrites.
         if let Err(error) = self.settle() {
             self.break_off();
             return Err(error);
@@ -255,8 +258,8 @@ impl<S: AsFd> Drop for ZeroCopyStream<S> {
 
 as_fd!([S: AsFd] ZeroCopyStream<S>, stream);
 
-/// Reads the next completion from a socket's error queue, if there is one: the number of sends, and
-/// whether the kernel copied them.
+/// Reads the next completion from a socket's error queue, if there is one. Returns the number of
+/// completed sends, and whether the kernel copied them.
 fn completion(stream: &impl AsFd) -> io::Result<Option<(u32, bool)>> {
     let mut control = [0; CONTROL_SPACE];
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
@@ -283,8 +286,8 @@ fn completion(stream: &impl AsFd) -> io::Result<Option<(u32, bool)>> {
                 _ => continue,
             };
             if report.origin == ORIGIN_ZEROCOPY {
-                // The first and the last number of a range of sends. Numbers start at 0, and wrap
-                // at 2^32.
+                // The completion covers the sends with the numbers `first` to `last`. Numbers start
+                // at 0, and wrap at 2^32.
                 let sends = report.last.wrapping_sub(report.first).wrapping_add(1);
                 return Ok(Some((sends, report.code & CODE_COPIED != 0)));
             }
