@@ -32,7 +32,7 @@ impl Received<'_> {
     pub(crate) fn consume(self) {
         let raw = self.0.as_ptr();
         mem::forget(self);
-        // SAFETY: Gives away our reference.
+        // SAFETY: The function takes over our reference.
         unsafe { bindings::consume_skb(raw) };
     }
 }
@@ -50,7 +50,7 @@ impl Deref for Received<'_> {
 
 impl Drop for Received<'_> {
     fn drop(&mut self) {
-        // SAFETY: Gives away the reference that the value held.
+        // SAFETY: The function takes over the reference that the value held.
         unsafe { bindings::kfree_skb(self.0.as_ptr()) };
     }
 }

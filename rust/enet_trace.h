@@ -14,7 +14,10 @@
 
 #include <linux/types.h>
 
-/* A packet as events report it; numbers in host byte order. EDP only has ports and a length. */
+/*
+ * A packet as events report it, with numbers in host byte order. EDP packets only have ports and a
+ * length.
+ */
 struct enet_trace_packet {
 	u32 ifindex;
 	u16 sport;
@@ -195,7 +198,9 @@ ESP_PACKET_EVENT(esp_send_request);
 ESP_PACKET_EVENT(esp_receive_request);
 /* A probe: an empty packet with an earlier number, which the peer answers. */
 ESP_PACKET_EVENT(esp_send_probe);
-/* A reset; sent without a socket if it answers a packet for no socket. */
+/*
+ * A reset. The event has no socket if the sent reset answers a packet for a port without a socket.
+ */
 ESP_PACKET_EVENT(esp_send_reset);
 ESP_PACKET_EVENT(esp_receive_reset);
 

@@ -2,10 +2,11 @@
 
 //! Several packets in one buffer. [`gro`] merges received packets into such buffers. A protocol
 //! sends a run of equal packets as one buffer with one header (generic segmentation offload): a
-//! virtual device passes it on whole; for a real device the core has it segmented right before the
-//! driver.
+//! virtual device passes the buffer on whole. For a real device the core calls
+//! [`Registration::segment`] right before the driver.
 //!
-//! The buffers have SCTP's segmentation type, which virtual devices accept and no card does.
+//! The buffers have SCTP's segmentation type, which virtual devices accept and network cards do
+//! not.
 //!
 //! C headers: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h),
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
@@ -25,9 +26,9 @@ use core::{marker::PhantomData, slice};
 /// The segmentation type that marks this module's packets.
 const OURS: u32 = bindings::SKB_GSO_SCTP as u32;
 
-/// The types that layers set when they put headers around a buffer on its way out. Each of those
-/// layers segments its headers itself. On receipt such a layer removes its type together with its
-/// header.
+/// The segmentation types of outer layers. A layer sets its type when it puts headers around a
+/// buffer on transmit, and segments these headers itself. On receipt, the layer removes its type
+/// together with its header.
 const AROUND: u32 = (bindings::SKB_GSO_GRE
     | bindings::SKB_GSO_GRE_CSUM
     | bindings::SKB_GSO_IPXIP4
@@ -43,24 +44,25 @@ pub(crate) enum Contents {
     Packet,
     /// Packets with this many bytes of payload each, except the last, after one header.
     Packets(u16),
-    /// Packets of another kind, or not merged by this kernel.
+    /// Packets of another protocol, or packets that this kernel has not merged.
     Foreign,
 }
 
 impl Buffer {
     /// Returns the contents of the buffer. Only packets that this kernel's own protocols have
-    /// merged count as this module's: those from a virtual machine or a tun device are marked as
-    /// untrusted.
+    /// merged count as [`Contents::Packets`]. Buffers from a virtual machine or a tun device are
+    /// marked as untrusted and do not count.
     #[inline]
     pub(crate) fn contents(&self) -> Contents {
         self.contents_within(0)
     }
 
-    /// Works as [`contents`](Self::contents), for a buffer around which layers of these types may
-    /// have put headers.
+    /// Works like [`contents`](Self::contents), but ignores the segmentation types in `around`,
+    /// whose layers may have put headers around the buffer.
     #[inline]
     fn contents_within(&self, around: u32) -> Contents {
-        /// Marks packets that are the buffers of a list, each of its own size.
+        /// The `gso_size` of a buffer whose packets are separate buffers in a list, each with its
+        /// own size.
         const BY_FRAGS: u16 = bindings::GSO_BY_FRAGS as u16;
         // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed.
         let (size, kind) = unsafe {
@@ -74,15 +76,15 @@ impl Buffer {
         }
     }
 
-    /// Declares that the data are `count` packets, of `size` bytes each except the last; applies to
-    /// later clones, too. Their header may be added in front later. Returns `false` if there
-    /// already is a clone.
+    /// Declares that the data are `count` packets, of `size` bytes each except the last. This
+    /// applies to later clones, too. The header of the packets may be added in front later. Returns
+    /// `false` if there already is a clone.
     #[inline]
     pub(crate) fn set_packets(&mut self, size: u16, count: u16) -> bool {
         if self.is_cloned() {
             return false;
         }
-        // SAFETY: The buffer is borrowed exclusively, and no one shares what belongs to it.
+        // SAFETY: The buffer is borrowed exclusively, and no clone shares its data.
         unsafe { bindings::skb_set_packets(self.as_ptr(), 0, size, count) };
         true
     }
@@ -91,7 +93,7 @@ impl Buffer {
 /// One of the packets that a buffer is segmented into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Number of packets before it.
+    /// Number of packets before this one.
     pub(crate) index: u16,
     /// Payload bytes.
     pub(crate) len: u16,
@@ -103,31 +105,31 @@ pub(crate) struct Part {
 pub(crate) trait Packets: 'static {
     /// Length of the header, in bytes.
     const HEADER_LEN: usize;
-    /// Length of the part at its start that distinguishes connections of the same hosts, in bytes;
-    /// at most [`Self::HEADER_LEN`].
+    /// Length of the part at the start of the header that distinguishes connections between the
+    /// same hosts, in bytes; at most [`Self::HEADER_LEN`].
     const FLOW_LEN: usize;
 
-    /// Returns whether a [checksum] follows each packet with `header` that is alone in
-    /// its buffer. Packets are merged if their checksums have the same [mask](masks), and get
-    /// checksums with that mask when they are segmented. Merged packets have none.
+    /// Returns whether a [checksum] follows each packet with `header` that is alone in its buffer.
+    /// Packets are merged if their checksums have the same [mask](masks). Merged packets have no
+    /// checksums, and get checksums with that mask again when they are segmented.
     fn has_checksum(header: &[u8]) -> bool;
 
-    /// Turns `header`, the header of the whole buffer, into that of `part`. All headers here have
-    /// [`Self::HEADER_LEN`] bytes.
+    /// Turns `header`, the header of the whole buffer, into the header of `part`. Each header
+    /// passed to these functions has [`Self::HEADER_LEN`] bytes.
     fn cut(header: &mut [u8], part: Part);
 
-    /// Returns whether a packet with `header` and `len` bytes of payload or padding is held for
-    /// others to be merged into it.
+    /// Returns whether a packet with `header` and `len` bytes of payload or padding is held so that
+    /// later packets may be merged into it.
     fn begins(header: &[u8], len: usize) -> bool;
 
     /// Adds one packet with `header` and `len` bytes of payload or padding to `whole`, the header
-    /// of `held` packets. `None` if it does not follow them; then `whole` does not change.
-    /// Segmenting the result must give the same packets again.
+    /// of the packets counted in `held`. Returns `None`, and leaves `whole` unchanged, if the
+    /// packet does not follow them. Segmenting the merged buffer must give the same packets again.
     fn join(whole: &mut [u8], header: &[u8], held: Held, len: usize) -> Option<More>;
 }
 
-/// The registration of a protocol whose buffers the core can segment and merge; dropping it
-/// unregisters.
+/// The registration of a protocol whose buffers the core can segment and merge. Dropping it
+/// unregisters the protocol.
 pub(crate) struct Registration<P: Packets> {
     block: Listed<bindings::packet_offload>,
     joining: Joining,
@@ -137,7 +139,7 @@ pub(crate) struct Registration<P: Packets> {
 impl<P: Packets> Registration<P> {
     /// Registers segmentation of buffers of `ethertype`, host order.
     pub(crate) fn new(ethertype: u16, _module: &'static ThisModule) -> Result<Self> {
-        // SAFETY: All zeroes is an offload on no list, without functions.
+        // SAFETY: All-zero bytes are a valid value: an offload without functions, on no list.
         let mut block: bindings::packet_offload = unsafe { core::mem::zeroed() };
         block.type_ = ethertype.to_be();
         block.callbacks.gso_segment = Some(Self::segment);
@@ -145,7 +147,7 @@ impl<P: Packets> Registration<P> {
         block.callbacks.gro_complete = Some(gro::complete::<P>);
         let block = Listed::new(block)?;
         let joining = Joining::start(ethertype)?;
-        // SAFETY: The block stays where it is until `drop` has taken it off.
+        // SAFETY: The block does not move until `drop` has removed it from the core's list.
         unsafe { bindings::dev_add_offload(block.as_ptr()) };
         Ok(Registration {
             block,
@@ -159,8 +161,8 @@ impl<P: Packets> Registration<P> {
     /// # Safety
     ///
     /// Called by the core with a buffer that it has exclusively. The buffer's data start after the
-    /// Ethernet header, or what a layer in between has put there instead; `SKB_GSO_CB` says where
-    /// the outermost header starts.
+    /// Ethernet header, or after the header that an outer layer has put in its place. `SKB_GSO_CB`
+    /// states where the outermost header starts.
     unsafe extern "C" fn segment(
         skb: *mut bindings::sk_buff,
         features: bindings::netdev_features_t,
@@ -174,8 +176,9 @@ impl<P: Packets> Registration<P> {
         if !unsafe { bindings::pskb_may_pull(skb, P::HEADER_LEN as u32) } {
             return EINVAL.to_ptr();
         }
-        // SAFETY: The Ethernet header lies in front of the data, and what the core knows of outer
-        // ones is in the buffer. The features are those of the device that it is cut for.
+        // SAFETY: By the caller's promise, the Ethernet header lies in front of the data, and the
+        // buffer's fields describe the outer headers. `features` belong to the device that the
+        // buffer is segmented for.
         let (in_front, outer, summed_around) = unsafe {
             (
                 bindings::skb_mac_distance(skb) as usize,
@@ -196,7 +199,7 @@ impl<P: Packets> Registration<P> {
             // SAFETY: All headers in front of the data are copied in front of each packet.
             packets = unsafe { bindings::skb_cut(skb, features) };
         }
-        // SAFETY: Only looks at the pointer's value.
+        // SAFETY: The function only tests the pointer's value.
         if packets.is_null() || unsafe { bindings::is_err(packets.cast()) } {
             return packets;
         }
@@ -204,8 +207,8 @@ impl<P: Packets> Registration<P> {
         let mut index = 0_u16;
         while !packet.is_null() {
             // SAFETY: The packets are a list of new buffers, which are ours until we return them.
-            // Each has the headers, which are its own, in its linear part, as `skb_segment` has put
-            // them there.
+            // Each has its own copy of the headers in its linear part, where `skb_segment` or
+            // `gso::cut` has put them.
             unsafe {
                 let next = (*packet).__bindgen_anon_1.__bindgen_anon_1.next;
                 let part = Part {
@@ -218,8 +221,8 @@ impl<P: Packets> Registration<P> {
                 let header = slice::from_raw_parts_mut(header, P::HEADER_LEN);
                 P::cut(header, part);
                 let has_checksum = P::has_checksum(header);
-                // An outer checksum adds up 16-bit words; all headers in front of this module's
-                // consist of those, but this module's does not.
+                // An outer checksum adds up 16-bit words. The headers in front of this module's
+                // header are a whole number of such words, but this module's header is not.
                 let from = in_front as u32;
                 if has_checksum && !checksum::append(packet, from, mask)
                     || summed_around && !bindings::skb_sum_for_outer(packet, from)
@@ -228,7 +231,8 @@ impl<P: Packets> Registration<P> {
                     return ENOMEM.to_ptr();
                 }
                 if part.last {
-                    // A timestamp is for the last byte, and the last packet has the buffer's owner.
+                    // A timestamp request concerns the last byte, so it goes to the last packet,
+                    // which also has the buffer's owner.
                     bindings::skb_pass_stamp(packet, skb);
                 }
                 packet = next;
@@ -242,7 +246,7 @@ impl<P: Packets> Registration<P> {
 impl<P: Packets> Drop for Registration<P> {
     fn drop(&mut self) {
         self.joining.stop();
-        // SAFETY: Added by `new`; waits until no CPU uses the block any more.
+        // SAFETY: `new` has added the block. The function waits until no CPU uses it any more.
         unsafe { bindings::dev_remove_offload(self.block.as_ptr()) };
     }
 }

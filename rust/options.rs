@@ -17,7 +17,7 @@ fn integer(address: UserPtr) -> UserSlice {
     UserSlice::new(address, mem::size_of::<c_int>())
 }
 
-/// The destination of the value of `getsockopt`.
+/// The user memory for the value that `getsockopt` returns.
 pub(crate) struct OptionBuffer {
     value: UserPtr,
     len: UserPtr,
@@ -31,7 +31,7 @@ impl OptionBuffer {
         }
     }
 
-    /// Writes as much of `bytes` as the user has room for, and the length written.
+    /// Writes as many of `bytes` as the user memory has room for, and their number.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl OptionBuffer {
         self.write_numbers([value])
     }
 
-    /// Writes consecutive integers in host order, as [`write`](Self::write) does.
+    /// Writes consecutive integers in host order, like [`write`](Self::write).
     pub(crate) fn write_numbers<const N: usize>(self, values: [u32; N]) -> Result {
         self.write(values.map(u32::to_ne_bytes).as_flattened())
     }
@@ -68,8 +68,8 @@ pub(crate) struct OptionValue {
 impl OptionValue {
     /// # Safety
     ///
-    /// `value` is what the core passed to a `setsockopt` call that is still running, and if that is
-    /// kernel memory, `len` bytes of it are readable.
+    /// The core passed `value` to a `setsockopt` call that is still running. If `value` is kernel
+    /// memory, `len` bytes of it are readable.
     pub(super) unsafe fn new(value: bindings::sockptr_t, len: c_uint) -> Self {
         OptionValue {
             value,
@@ -94,14 +94,14 @@ impl OptionValue {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for fewer bytes, `EFAULT` for memory that is not the user's.
+    /// `EINVAL` for fewer than four bytes, `EFAULT` for memory that is not the user's.
     pub(crate) fn read_u32(self) -> Result<u32> {
         let mut bytes = [0; 4];
         if self.len < bytes.len() {
             return Err(EINVAL);
         }
-        // SAFETY: There is room for so many bytes. User memory is checked by the function, and of
-        // kernel memory so many bytes are readable, as was promised to `new`.
+        // SAFETY: `bytes` has room for the copied bytes. The function checks user memory. Of kernel
+        // memory, `self.len` bytes are readable by the promise made to `new`.
         let missing = unsafe {
             bindings::copy_from_sockptr(bytes.as_mut_ptr().cast(), self.value, bytes.len())
         };

@@ -11,7 +11,7 @@ use kernel::sync::{Arc, UniqueArc};
 
 /// A value with a function that runs when its timer expires.
 pub(crate) trait Expire: Send + Sync + Sized + 'static {
-    /// The timer has expired. May arm it again.
+    /// Called when the timer has expired. May arm the timer again.
     fn expired(this: &OwnedTimer<Self>, softirq: Softirq<'_>);
 }
 
@@ -22,13 +22,13 @@ pub(crate) trait Expire: Send + Sync + Sized + 'static {
 pub(crate) struct OwnedTimer<T: Expire> {
     timer: UnsafeCell<bindings::hrtimer>,
     value: T,
-    /// The kernel points to the timer.
+    /// The kernel keeps a pointer to the timer.
     _pinned: PhantomPinned,
 }
 
-// SAFETY: Timers may be started and cancelled by anyone at any time; the value is `Send`.
+// SAFETY: Any context may start and cancel the timer at any time, and the value is `Send`.
 unsafe impl<T: Expire> Send for OwnedTimer<T> {}
-// SAFETY: Any context may start and cancel the timer at any time; the value is `Sync`.
+// SAFETY: Any context may start and cancel the timer at any time, and the value is `Sync`.
 unsafe impl<T: Expire> Sync for OwnedTimer<T> {}
 
 impl<T: Expire> OwnedTimer<T> {
@@ -38,16 +38,16 @@ impl<T: Expire> OwnedTimer<T> {
     ///
     /// `ENOMEM`.
     pub(crate) fn new_atomic(value: T) -> Result<Arc<Self>> {
-        // If the allocation fails, no `OwnedTimer` exists yet, whose drop would cancel a timer that
-        // was not set up.
+        // The memory is allocated first: an `OwnedTimer` that existed when the allocation failed
+        // would be dropped, which would cancel a timer that was not set up.
         let place = UniqueArc::<Self>::new_uninit(GFP_ATOMIC)?;
         let this = Arc::from(place.write(OwnedTimer {
-            // SAFETY: All zeroes are overwritten by `setup_raw` next.
+            // SAFETY: All-zero bytes are a valid value, which `setup_raw` overwrites next.
             timer: unsafe { core::mem::zeroed() },
             value,
             _pinned: PhantomPinned,
         }));
-        // SAFETY: In its `Arc` the timer does not move, since the type is not `Unpin`, and it is
+        // SAFETY: The timer does not move in its `Arc`, since the type is not `Unpin`. The timer is
         // not running.
         unsafe { timer::setup_raw(this.timer.get(), fire::<T>) };
         Ok(this)
@@ -55,8 +55,8 @@ impl<T: Expire> OwnedTimer<T> {
 
     /// Arms the timer for `at`, in nanoseconds of the monotonic clock, replacing an earlier expiry.
     pub(crate) fn arm(&self, at: u64) {
-        // SAFETY: The timer was set up by `new_atomic`, the only way to make such a value, and is
-        // cancelled before its memory goes, in `drop`.
+        // SAFETY: `new_atomic`, the only constructor, has set up the timer. `drop` cancels it
+        // before its memory is freed.
         unsafe { timer::start_raw(self.timer.get(), at) };
     }
 }
@@ -74,8 +74,8 @@ impl<T: Expire> Deref for OwnedTimer<T> {
 ///
 /// Called by the timers' core in a softirq, with the timer of an `OwnedTimer<T>`.
 unsafe extern "C" fn fire<T: Expire>(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
-    // SAFETY: The timer is the first field of an `OwnedTimer`, which stays until `drop` has waited
-    // for this callback.
+    // SAFETY: The timer is the first field of an `OwnedTimer`, which is valid until `drop` has
+    // waited for this callback.
     let this = unsafe { &*timer.cast::<OwnedTimer<T>>() };
     // SAFETY: Timers of this mode expire in softirq context.
     T::expired(this, unsafe { Softirq::assume() });
@@ -84,8 +84,8 @@ unsafe extern "C" fn fire<T: Expire>(timer: *mut bindings::hrtimer) -> bindings:
 
 impl<T: Expire> Drop for OwnedTimer<T> {
     fn drop(&mut self) {
-        // SAFETY: Set up by `new_atomic`; no one can arm it any more. Waits for a callback on
-        // another processor.
+        // SAFETY: `new_atomic` has set up the timer, and no one can arm it any more. The function
+        // waits for a callback on another processor.
         unsafe { bindings::hrtimer_cancel(self.timer.get()) };
     }
 }

@@ -9,7 +9,7 @@ use crate::net::errno::prelude::*;
 use core::ptr::NonNull;
 use kernel::ffi::c_void;
 
-/// `N` counters that only grow, and wrap.
+/// `N` counters, which wrap around.
 ///
 /// # Invariants
 ///
@@ -18,8 +18,9 @@ pub(crate) struct PerCpu<const N: usize>(NonNull<c_void>);
 
 // SAFETY: The memory is not tied to the task that allocated it.
 unsafe impl<const N: usize> Send for PerCpu<N> {}
-// SAFETY: Adding to a processor's words is atomic for all that may interrupt or preempt it there
-// (`this_cpu_add`), in a softirq of another task, too; words are read whole.
+// SAFETY: Adding to a processor's word (`this_cpu_add`) is atomic with respect to all code that may
+// interrupt or preempt it on that processor, including softirqs of other tasks. Each word is read
+// in a single load.
 unsafe impl<const N: usize> Sync for PerCpu<N> {}
 
 impl<const N: usize> PerCpu<N> {
@@ -29,7 +30,7 @@ impl<const N: usize> PerCpu<N> {
     ///
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
-        // SAFETY: Any size will do; the kernel zeroes the memory.
+        // SAFETY: The function accepts any size, and the kernel zeroes the memory.
         let words = unsafe { bindings::alloc_percpu_words(N) };
         Ok(PerCpu(NonNull::new(words).ok_or(ENOMEM)?))
     }
@@ -55,7 +56,7 @@ impl<const N: usize> PerCpu<N> {
 
 impl<const N: usize> Drop for PerCpu<N> {
     fn drop(&mut self) {
-        // SAFETY: The memory is ours, by the invariant, and no one else can use it any more.
+        // SAFETY: By the invariant, the memory is ours, and no one else can use it any more.
         unsafe { bindings::free_percpu_words(self.0.as_ptr()) };
     }
 }

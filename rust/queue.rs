@@ -26,7 +26,7 @@ use core::{
 ///
 /// # Invariants
 ///
-/// The list is part of a valid socket, to whose receive memory its buffers are charged.
+/// The list is part of a valid socket. Its buffers are charged to that socket's receive memory.
 #[repr(C)]
 pub(crate) struct Queue {
     _opaque: [u8; 0],
@@ -41,7 +41,7 @@ pub(crate) struct Queue {
 /// `head` is a valid list. A lock need not be held: `next` is read in one load.
 #[inline]
 pub(super) unsafe fn is_empty(head: *mut bindings::sk_buff_head) -> bool {
-    // SAFETY: The caller's promise; an empty list's head points to itself.
+    // SAFETY: By the caller's promise, `head` is valid. The head of an empty list points to itself.
     unsafe {
         let next = ptr::addr_of!((*head).__bindgen_anon_1.__bindgen_anon_1.next);
         ptr::read_volatile(next) == head.cast()
@@ -54,7 +54,7 @@ impl Queue {
     /// `head` is the receive queue of a valid socket, and no one else uses it for as long as `'a`.
     #[inline]
     pub(super) unsafe fn from_raw<'a>(head: *mut bindings::sk_buff_head) -> &'a mut Queue {
-        // SAFETY: A reference to nothing, at an address that is not null and aligned.
+        // SAFETY: `Queue` has no size, and the address is aligned and not null.
         unsafe { &mut *head.cast() }
     }
 
@@ -71,8 +71,8 @@ impl Queue {
 
     #[inline]
     fn next(&self, skb: *mut bindings::sk_buff) -> Option<*mut bindings::sk_buff> {
-        // SAFETY: Only called with the head, or a buffer of this queue, which the borrow keeps
-        // there.
+        // SAFETY: This is called only with the head or with a buffer of this queue, which stays in
+        // the queue during the borrow.
         let next = unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next };
         (next != self.head()).then_some(next)
     }
@@ -108,7 +108,8 @@ impl Queue {
     /// Returns the buffer at the tail, for writing.
     #[inline]
     pub(crate) fn last_mut(&mut self) -> Option<&mut Buffer> {
-        // SAFETY: The head closes the ring. As in `iter`; the queue is borrowed exclusively.
+        // SAFETY: `prev` of the head is the last buffer of the queue, or the head itself. The queue
+        // is borrowed exclusively.
         unsafe {
             let last = (*self.head()).__bindgen_anon_1.__bindgen_anon_1.prev;
             (last != self.head()).then(|| Buffer::from_raw_mut(last))
@@ -119,21 +120,21 @@ impl Queue {
     ///
     /// # Safety
     ///
-    /// The queue is that of `sock`.
+    /// The queue belongs to `sock`.
     #[inline]
     pub(super) unsafe fn push(&mut self, sock: &RawSock, skb: Skb) {
         let raw = skb.into_raw();
-        // SAFETY: The reference goes to the queue, which is borrowed exclusively. The charge names
-        // a socket that purges its queue before its memory goes.
+        // SAFETY: The queue, which is borrowed exclusively, takes over the reference. The buffer is
+        // charged to `sock`, which purges this queue before its memory is freed.
         unsafe { bindings::skb_queue_owned(self.list(), raw, sock.as_ptr()) };
     }
 
-    /// Inserts a buffer after the last one that it `follows`, or at the head, and charges it to the
-    /// receive memory of `sock`.
+    /// Inserts a buffer after the last queued buffer for which `follows` returns true, or else at
+    /// the head. Charges the buffer to the receive memory of `sock`.
     ///
     /// # Safety
     ///
-    /// The queue is that of `sock`.
+    /// The queue belongs to `sock`.
     pub(super) unsafe fn insert(
         &mut self,
         sock: &RawSock,
@@ -142,25 +143,27 @@ impl Queue {
     ) {
         let head = self.head();
         let before = |skb: *mut bindings::sk_buff| {
-            // SAFETY: Head and buffers make a ring; the queue is borrowed exclusively.
+            // SAFETY: The head and the buffers form a ring. The queue is borrowed exclusively.
             unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.prev }
         };
         let mut place = before(head);
-        // SAFETY: What is not the head is a buffer of this queue.
+        // SAFETY: `place` is not the head, so it is a buffer of this queue.
         while place != head && !follows(unsafe { Buffer::from_raw(place) }) {
             place = before(place);
         }
         let raw = skb.into_raw();
-        // SAFETY: `place` is in the ring. The reference goes to the queue, which is borrowed
-        // exclusively. The charge names a socket that purges its queue before its memory goes.
+        // SAFETY: `place` is in the ring. The queue, which is borrowed exclusively, takes over the
+        // reference. The buffer is charged to `sock`, which purges this queue before its memory is
+        // freed.
         unsafe { bindings::skb_queue_owned_after(self.list(), place, raw, sock.as_ptr()) };
     }
 
-    /// Removes the buffer at the head, which is no longer charged.
+    /// Removes the buffer at the head and uncharges it.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Skb> {
-        // SAFETY: The queue is borrowed exclusively. The result is null, or the queue's reference,
-        // which becomes ours; without its charge it may outlive the socket.
+        // SAFETY: The queue is borrowed exclusively. The function returns null, or a buffer with
+        // the queue's reference, which becomes ours. The buffer may outlive the socket, since it is
+        // no longer charged.
         unsafe { Skb::from_raw(bindings::skb_dequeue_owned(self.list())) }
     }
 

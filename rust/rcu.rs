@@ -7,14 +7,14 @@
 use super::bindings;
 use kernel::sync::rcu::Guard;
 
-/// Evidence of an RCU read section: objects found under it live at least as long.
+/// Evidence of an RCU read section. Objects found in the section are valid at least until it ends.
 pub(crate) struct Read {
     /// `None` if the kernel has entered the section and will leave it.
     _guard: Option<Guard>,
 }
 
 impl Read {
-    /// Enters a read section, left when the value is dropped.
+    /// Enters a read section, which ends when the value is dropped.
     #[inline]
     pub(crate) fn enter() -> Self {
         Read {
@@ -33,14 +33,15 @@ impl Read {
     }
 }
 
-/// Lets other tasks run, if any has waited long enough. Process context, outside any read section.
+/// Lets other tasks run, if any has waited long enough. Call this in process context, outside any
+/// read section.
 pub(super) fn reschedule() {
-    // SAFETY: May sleep, as the callers may.
+    // SAFETY: The function may sleep, and so may the callers.
     unsafe { bindings::cond_resched() };
 }
 
 /// Waits until every callback queued with `call_rcu` so far has run.
 pub(crate) fn barrier() {
-    // SAFETY: May sleep; called in process context only, from module exit.
+    // SAFETY: The function may sleep. Only module exit calls this, in process context.
     unsafe { bindings::rcu_barrier() };
 }

@@ -28,8 +28,8 @@ pub(crate) struct Hop {
 /// Why there is no [`Hop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoHop {
-    /// There is no route, or one through a gateway, with encryption, not to a single host, or not
-    /// over Ethernet.
+    /// There is no route, or the route is through a gateway, uses IPsec, is not to a single host,
+    /// or is not over Ethernet.
     NotOnLink,
     /// The neighbour's Ethernet address is unknown.
     NoNeighbour,
@@ -40,7 +40,7 @@ fn neighbour(device: &Device, ip: [u8; 4]) -> Option<Mac> {
         return None;
     }
     let mut address = [0; ADDRESS_MAX];
-    // SAFETY: The device is valid, and has an address no longer than there is room.
+    // SAFETY: The device is valid, and its address fits into `address`.
     let known = unsafe {
         bindings::neighbour_address(
             device.as_ptr(),
@@ -52,14 +52,15 @@ fn neighbour(device: &Device, ip: [u8; 4]) -> Option<Mac> {
 }
 
 /// Returns the device of a route, valid for the read section. A route does not hold its device:
-/// when the device is removed, the core replaces it with one that is not Ethernet (`dst_dev_put`).
+/// when the device is removed, the core replaces it in the route with a device that is not Ethernet
+/// (`dst_dev_put`).
 ///
 /// # Safety
 ///
 /// `route` is a valid route.
 unsafe fn device_of(route: *mut bindings::rtable, _section: &rcu::Read) -> &Device {
-    // SAFETY: The caller's promise. The pointer is loaded once, in the read section; a device is
-    // freed after all the sections in which a route may have led to it.
+    // SAFETY: The caller's promise. The pointer is loaded once, in the read section. A device is
+    // freed only after the end of every read section that may have found it through a route.
     unsafe { Device::from_raw(bindings::rt_dev_rcu(route)) }
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn is_neighbour(device: &Device, ip: [u8; 4], mac: Mac) -> bool {
     neighbour(device, ip) == Some(mac)
 }
 
-/// Returns whether the address is one of this host, for packets received by `device`.
+/// Returns whether `ip` is an address of this host, for packets received by `device`.
 pub(crate) fn is_own(device: &Device, ip: [u8; 4]) -> bool {
     // SAFETY: The device is valid; the function may be called in any context.
     unsafe { bindings::inet_is_own(device.as_ptr(), u32::from_ne_bytes(ip)) }
@@ -84,8 +85,8 @@ impl RawSock {
     /// The destination is not on a local Ethernet, or its Ethernet address is unknown.
     pub(crate) fn next_hop(&self, from: [u8; 4], to: [u8; 4], port: u16) -> Result<Hop, NoHop> {
         let mut source = u32::from_ne_bytes(from);
-        // SAFETY: By the invariant of `RawSock`, the socket is valid; the function asks for generic
-        // fields of it only, and returns a route that is ours, or an error.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The function reads only
+        // generic fields of it, and returns a route that is ours, or an error.
         let route = unsafe {
             bindings::route_output(
                 self.as_ptr(),
@@ -94,14 +95,14 @@ impl RawSock {
                 port.to_be(),
             )
         };
-        // SAFETY: Only the address is looked at.
+        // SAFETY: The function only tests the pointer's value.
         if unsafe { bindings::is_err(route.cast()) } {
             return Err(NoHop::NotOnLink);
         }
         let section = rcu::Read::enter();
         // SAFETY: The route is ours until it is given back below.
         let hop = if unsafe { bindings::rt_is_on_link(route) } {
-            // SAFETY: The same.
+            // SAFETY: As above.
             let device = unsafe { device_of(route, &section) };
             match neighbour(device, to) {
                 Some(mac) => Ok((device.index(), mac)),
@@ -112,7 +113,7 @@ impl RawSock {
             Err(NoHop::NotOnLink)
         };
         drop(section);
-        // SAFETY: Gives back the reference that we got, once.
+        // SAFETY: Drops the reference to the route that `route_output` has returned.
         unsafe { bindings::rt_put(route) };
         hop.map(|(ifindex, mac)| Hop {
             ifindex,

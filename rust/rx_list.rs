@@ -19,14 +19,14 @@ use core::slice;
 /// The longest header of a protocol here, in bytes.
 const LONGEST: usize = 16;
 
-/// A buffer that packets may be merged into, and their number.
+/// A buffer that packets may be merged into, and the number and size of its packets.
 struct Run {
     skb: Skb,
     held: Held,
 }
 
 impl Run {
-    /// Starts a run with `skb`, or returns it if no packet can be merged into it.
+    /// Starts a run with `skb`, or returns `skb` if no packet can be merged into it.
     fn begin<P: Packets>(mut skb: Skb) -> Result<Self, Skb> {
         let mut bytes = [0; LONGEST];
         let Some((header, len)) = packet::<P>(&skb, &mut bytes) else {
@@ -46,7 +46,7 @@ impl Run {
         Ok(Run { skb, held })
     }
 
-    /// Merges `skb`, or returns it if it does not follow the others.
+    /// Merges `skb` into the run, or returns `skb` if it does not follow the run's packets.
     fn join<P: Packets>(&mut self, skb: Skb) -> Result<More, Skb> {
         let mut bytes = [0; LONGEST];
         let Some((header, len)) = packet::<P>(&skb, &mut bytes) else {
@@ -54,7 +54,7 @@ impl Run {
         };
         let (first, other) = (self.skb.as_ptr(), skb.as_ptr());
         let from = P::HEADER_LEN as u32;
-        // SAFETY: Both buffers are ours alone; `len` bytes follow the header of the second.
+        // SAFETY: Both buffers are exclusively ours, and `len` bytes follow the header of `other`.
         let way = unsafe {
             let alike =
                 bindings::list_same_sender(first, other) && bindings::list_same_way(first, other);
@@ -63,14 +63,16 @@ impl Run {
         let Some(way) = way.flatten() else {
             return Err(skb);
         };
-        // SAFETY: The header is linear since `begin`, and no one shares it, as was just found.
+        // SAFETY: `begin` has made the header linear, and `gro::movable` has just found that no
+        // clone shares it.
         let whole = unsafe { slice::from_raw_parts_mut((*first).data, P::HEADER_LEN) };
         let Some(more) = P::join(whole, header, self.held, len) else {
             return Err(skb);
         };
         self.held.count = self.held.count.wrapping_add(1);
-        // SAFETY: The buffer has a linear header that no one shares; `join` has changed bytes of it
-        // only. The reference to the second buffer, whose payload has moved, is given away.
+        // SAFETY: `movable` returned `way`, and `join` has since changed only bytes of the header,
+        // which no one shares. `kfree_skb_partial` takes over the reference to `other`, whose
+        // payload has moved.
         unsafe {
             let took_head = gro::append(first, other, way, len as u32);
             bindings::kfree_skb_partial(skb.into_raw(), took_head);
@@ -78,12 +80,13 @@ impl Run {
         Ok(more)
     }
 
-    /// Returns the buffer, with its number of packets set.
+    /// Returns the buffer, after setting the number of its packets.
     fn end<P: Packets>(self) -> Skb {
         let Held { count, size } = self.held;
         if count > 1 {
             let header = P::HEADER_LEN as u32;
-            // SAFETY: The buffer is ours, and has no clone since something has joined it.
+            // SAFETY: The buffer is ours, and `join` has merged a packet into it, so it has no
+            // clone.
             unsafe { bindings::skb_set_packets(self.skb.as_ptr(), header, size, count) };
         }
         self.skb

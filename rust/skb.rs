@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Socket buffers: [`Skb`] is an owned one, [`Buffer`] a borrowed one.
+//! Socket buffers: an [`Skb`] is owned, a [`Buffer`] is borrowed.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
@@ -23,16 +23,17 @@ use core::{
 };
 use kernel::{ffi::c_int, page::PAGE_SIZE};
 
-/// The processor that a frame names as its sender's. Together with the flow's hash it selects the
-/// transmit queue of a device, also of the devices below.
+/// The processor that a frame records as its sender's (`skb->sender_cpu`). Together with the flow's
+/// hash it selects the transmit queue of the device, and of the devices below that.
 #[derive(Clone, Copy)]
 pub(crate) struct Processor(u32);
 
 impl Processor {
-    /// The processor that runs this.
+    /// Returns the processor that runs the caller.
     #[inline]
     pub(crate) fn current() -> Self {
-        // SAFETY: Reads the processor's number, which may be an old one at once.
+        // SAFETY: The function only reads the processor's number, which may be outdated as soon as
+        // it returns.
         Processor(unsafe { bindings::sender_cpu() })
     }
 }
@@ -40,15 +41,15 @@ impl Processor {
 /// The words of the control block (`skb->cb`) that a protocol may use.
 ///
 /// The last word of the block belongs to the socket layer (`struct sock_skb_cb`). In a buffer kept
-/// for retransmission the word after these belongs to [timestamps](super::stamps).
+/// for retransmission, the word after `Words` belongs to [timestamps](super::stamps).
 pub(crate) type Words = [u64; 2];
 
 const _: () = assert!(mem::size_of::<Words>() <= 40 && mem::align_of::<Words>() <= 8);
 
 /// A value that a protocol stores with a buffer, in the buffer's control block (`skb->cb`).
 ///
-/// The block arrives as the layer below left it, so every bit pattern must be readable as some
-/// value.
+/// The layer below leaves its own bytes in the block of a received buffer, so `from_words` must
+/// accept every bit pattern.
 pub(crate) trait Note: Copy {
     /// Returns the words to store.
     fn to_words(self) -> Words;
@@ -81,7 +82,7 @@ impl Buffer {
     /// `skb` is valid, and no one else changes its descriptor, for as long as `'a`.
     #[inline]
     pub(super) unsafe fn from_raw<'a>(skb: *mut bindings::sk_buff) -> &'a Buffer {
-        // SAFETY: A reference to nothing, at an address that is not null and aligned.
+        // SAFETY: `Buffer` has no size, and the address is aligned and not null.
         unsafe { &*skb.cast() }
     }
 
@@ -102,8 +103,8 @@ impl Buffer {
     /// Returns the structure that the buffer shares with its clones.
     #[inline]
     pub(super) fn shared(&self) -> *mut bindings::skb_shared_info {
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid; the structure lies behind its
-        // memory.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid. The structure lies at the end
+        // of the buffer's memory.
         unsafe {
             (*self.as_ptr())
                 .head
@@ -119,7 +120,7 @@ impl Buffer {
         unsafe { (*self.as_ptr()).len as usize }
     }
 
-    /// Returns the memory that the buffer takes, in bytes.
+    /// Returns the size of the memory that the buffer takes, in bytes.
     #[inline]
     pub(crate) fn truesize(&self) -> u32 {
         // SAFETY: As in `len`.
@@ -129,8 +130,8 @@ impl Buffer {
     /// Returns the linear part of the data.
     #[inline]
     pub(crate) fn head(&self) -> &[u8] {
-        // SAFETY: `linear_len` bytes from `data` are the linear part, initialised when the
-        // buffer was filled, and the borrow keeps them in place.
+        // SAFETY: The `linear_len` bytes from `data` on are the linear part. They were initialised
+        // when the buffer was filled, and the borrow keeps them in place.
         unsafe { slice::from_raw_parts((*self.as_ptr()).data, self.linear_len()) }
     }
 
@@ -156,8 +157,8 @@ impl Buffer {
     }
 
     /// Returns the sender's Ethernet address of a received frame. `None` if no Ethernet header
-    /// precedes the data: a device may claim to be Ethernet, as `tun` allows its owner, and have no
-    /// such header.
+    /// precedes the data: frames of a device that claims to be Ethernet may lack the header, since
+    /// the owner of a `tun` device may set its type.
     #[inline]
     pub(crate) fn source(&self) -> Option<Mac> {
         const UNSET: u16 = !0;
@@ -171,8 +172,9 @@ impl Buffer {
         if at == UNSET || end > (data as usize).wrapping_sub(head as usize) {
             return None;
         }
-        // SAFETY: The header ends where the data start or before, as just checked, so all of it
-        // lies in the buffer's memory, and it consists of bytes: any address is aligned for it.
+        // SAFETY: As just checked, the header ends where the data start or before, so all of it
+        // lies in the buffer's memory. `ethhdr` is a packed structure, so any address is aligned
+        // for it.
         unsafe {
             let header: *const bindings::ethhdr = head.add(at.into()).cast();
             Some(Mac((*header).h_source))
@@ -188,22 +190,23 @@ impl Buffer {
 
     /// Returns whether the frame has a receive timestamp.
     pub(crate) fn has_time(&self) -> bool {
-        // SAFETY: As in `len`; only reads.
+        // SAFETY: As in `len`. The function only reads.
         unsafe { bindings::skb_has_time(self.as_ptr()) }
     }
 
     /// Returns the value stored with the buffer.
     #[inline]
     pub(crate) fn note<N: Note>(&self) -> N {
-        // SAFETY: `cb` has 48 bytes, is aligned to 8, and any bytes are integers.
+        // SAFETY: `cb` has 48 bytes and is aligned to 8, and every bit pattern is a valid value of
+        // `Words`.
         N::from_words(unsafe { ptr::read((*self.as_ptr()).cb.as_ptr().cast::<Words>()) })
     }
 
     /// Returns a second descriptor of the same data.
     #[inline]
     pub(crate) fn try_clone(&self, context: Context) -> Option<Skb> {
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid; the result is null or a
-        // reference for us.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid. The function returns null, or
+        // a new buffer that is ours.
         unsafe { Skb::from_raw(bindings::skb_clone(self.as_ptr(), context.gfp())) }
     }
 
@@ -216,8 +219,8 @@ impl Buffer {
     /// Returns whether the buffer has, or had, a clone. For most buffers this needs no call.
     #[inline]
     fn may_be_cloned(&self) -> bool {
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid, and borrowed: no one clones it
-        // during the borrow.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid, and no one changes its
+        // descriptor during the borrow.
         unsafe { bindings::sk_buff::cloned_raw(self.as_ptr()) != 0 }
     }
 
@@ -225,12 +228,12 @@ impl Buffer {
     /// written.
     #[inline]
     pub(crate) fn is_cloned(&self) -> bool {
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid. The bit is set once there is,
-        // or was, a clone.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid. `skb_cloned` is only needed if
+        // there is or was a clone.
         unsafe { self.may_be_cloned() && bindings::skb_cloned(self.as_ptr()) != 0 }
     }
 
-    /// Copies the data from `offset` on into `to`; returns `false` if there is less.
+    /// Fills `to` with the data from `offset` on. Returns `false` if there are too few data.
     pub(crate) fn copy_bits(&self, offset: usize, to: &mut [u8]) -> bool {
         let Some((offset, len)) = self.span(offset, to.len()) else {
             return false;
@@ -254,8 +257,8 @@ impl Buffer {
     #[inline]
     pub(crate) fn tailroom(&self) -> usize {
         let skb = self.as_ptr();
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid. One with pages has no room
-        // that counts.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid. The room behind the linear
+        // part does not count if data in pages follow it.
         unsafe {
             if (*skb).data_len == 0 {
                 (*skb).end.wrapping_sub((*skb).tail) as usize
@@ -269,7 +272,8 @@ impl Buffer {
     #[inline]
     pub(crate) fn headroom(&self) -> usize {
         let skb = self.as_ptr();
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid; its data start in its memory.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid, and `data` points into the
+        // memory that starts at `head`.
         unsafe { ((*skb).data as usize).wrapping_sub((*skb).head as usize) }
     }
 
@@ -277,7 +281,8 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// The buffer has this much [`tailroom`](Self::tailroom), and the bytes are initialised.
+    /// The buffer has at least `n` bytes of [`tailroom`](Self::tailroom), and these bytes are
+    /// initialised.
     #[inline]
     unsafe fn grow(&mut self, n: usize) {
         let skb = self.as_ptr();
@@ -295,8 +300,8 @@ impl Buffer {
         unsafe { (*self.as_ptr()).data.add(self.linear_len()) }
     }
 
-    /// Returns whether `n` bytes after the data may be written: the room is there, and no clone
-    /// shares it.
+    /// Returns whether `n` bytes after the data may be written: the tailroom is large enough, and
+    /// no clone shares it.
     #[inline]
     fn takes(&self, n: usize) -> bool {
         self.tailroom() >= n && !self.is_cloned()
@@ -327,18 +332,18 @@ impl Buffer {
         let Ok(n) = u32::try_from(n) else {
             return false;
         };
-        // SAFETY: As in `header`; the function looks whether there are so many.
+        // SAFETY: As in `header`. The function fails if the buffer has fewer than `n` bytes.
         unsafe { bindings::pskb_may_pull(self.as_ptr(), n) }
     }
 
-    /// Advances the start of the data by `n` bytes. Does nothing unless that many bytes are linear,
-    /// as are those that [`Self::header`] returned.
+    /// Advances the start of the data by `n` bytes. Does nothing if fewer than `n` bytes are
+    /// linear. The bytes that [`Self::header`] returned are linear.
     #[inline]
     pub(crate) fn pull(&mut self, n: usize) {
         let skb = self.as_ptr();
         if n <= self.linear_len() {
-            // SAFETY: At least `n` bytes are in the linear part, as just checked, of a buffer that
-            // is borrowed exclusively.
+            // SAFETY: As just checked, at least `n` bytes are in the linear part. The buffer is
+            // borrowed exclusively.
             unsafe {
                 (*skb).len = (*skb).len.wrapping_sub(n as u32);
                 (*skb).data = (*skb).data.add(n);
@@ -354,7 +359,7 @@ impl Buffer {
     }
 
     /// Prepends `bytes` to the data. Returns `false` without enough headroom, or if a clone may use
-    /// it.
+    /// the headroom.
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let skb = self.as_ptr();
@@ -366,7 +371,7 @@ impl Buffer {
         if shared || self.headroom() < bytes.len() {
             return false;
         }
-        // SAFETY: The headroom was just checked, and no other descriptor has a right to it.
+        // SAFETY: The headroom was just checked, and no other descriptor may write to it.
         unsafe { self.prepend(bytes) };
         true
     }
@@ -375,11 +380,12 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// There is this much [`headroom`](Self::headroom), and no one else uses it.
+    /// The [`headroom`](Self::headroom) has room for `bytes`, and no one else uses it.
     #[inline]
     pub(super) unsafe fn prepend(&mut self, bytes: &[u8]) {
         let skb = self.as_ptr();
-        // SAFETY: The data still start in the buffer's memory, whose bytes there are ours to write.
+        // SAFETY: By the caller's promise, the data still start in the buffer's memory, and the
+        // bytes in front of them are exclusively ours.
         unsafe {
             let to = (*skb).data.sub(bytes.len());
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -388,9 +394,10 @@ impl Buffer {
         }
     }
 
-    /// Returns a buffer of the same data with `header` in front: a clone, or a copy as long as an
-    /// earlier clone may use the headroom. `None` without memory or headroom, or unless this buffer
-    /// has given up the right to its headroom.
+    /// Returns a buffer of the same data with `header` in front: a clone, or a copy while an
+    /// earlier clone exists, which may use the headroom. `None` without memory or enough headroom,
+    /// or if a clone is needed and this buffer has not given up the right to its headroom
+    /// (`nohdr`).
     #[inline]
     pub(crate) fn with_header(&self, header: &[u8], context: Context) -> Option<Skb> {
         // SAFETY: By the invariant of `Buffer`, the buffer is valid.
@@ -404,7 +411,7 @@ impl Buffer {
         }
         let mut clone = self.try_clone(context)?;
         // SAFETY: The headroom was just checked. The clone is the only one, and this buffer does
-        // not write there, as it has given up the right to.
+        // not write to the headroom, since it has given up the right to it.
         unsafe { clone.prepend(header) };
         Some(clone)
     }
@@ -426,7 +433,7 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// There is so much [`tailroom`](Self::tailroom), and no other descriptor uses it.
+    /// The [`tailroom`](Self::tailroom) has room for `bytes`, and no other descriptor uses it.
     #[inline(always)]
     pub(super) unsafe fn extend(&mut self, bytes: &[u8]) {
         // SAFETY: The caller's promise.
@@ -436,14 +443,14 @@ impl Buffer {
         }
     }
 
-    /// Appends `len` bytes of `from`, from `offset` on. Returns `false` if either is too short, or
-    /// if a clone shares this buffer's data.
+    /// Appends `len` bytes of `from`, from `offset` on. Returns `false` if `from` has fewer bytes,
+    /// or if this buffer has too little tailroom or shares its data with a clone.
     pub(crate) fn put_copy(&mut self, from: &Buffer, offset: usize, len: usize) -> bool {
         let Some((start, count)) = from.span(offset, len).filter(|_| self.takes(len)) else {
             return false;
         };
-        // SAFETY: The tailroom was just checked, and no one else has it; the span lies in the
-        // source's data, and the bytes count as data only when all of them are written.
+        // SAFETY: `takes` has checked the tailroom, which no one else uses. The span lies in the
+        // data of `from`. The bytes become data of this buffer only after all of them are written.
         unsafe {
             if bindings::skb_copy_bits(from.as_ptr(), start, self.end().cast(), count) != 0 {
                 return false;
@@ -471,9 +478,9 @@ impl Buffer {
         } else {
             self.end()
         };
-        // SAFETY: The tailroom was just checked, and no one else has it; a short message fits into
-        // the array. `copy_from_iter_full` leaves the iterator as it was when it fails, and then
-        // nothing is appended.
+        // SAFETY: `to` has room for `len` bytes: `takes` has checked the tailroom, which no one
+        // else uses, and a short message fits into the array. If `copy_from_iter_full` fails, it
+        // leaves the iterator unchanged, and nothing is appended.
         unsafe {
             if !bindings::copy_from_iter_full(to.cast(), len, msg.iter()) {
                 return Err(EFAULT);
@@ -499,28 +506,31 @@ impl Buffer {
         }
     }
 
-    /// Sets what the cookie of a send call asks for a frame of `sock`: priority, mark, send time.
+    /// Sets the priority, the mark and the send time of a frame of `sock` from the cookie of a send
+    /// call.
     #[inline]
     pub(crate) fn set_cookie(&mut self, sock: &RawSock, cookie: &message::Cookie) {
-        // SAFETY: The buffer is borrowed exclusively, the other two are valid for the borrows.
+        // SAFETY: The buffer is borrowed exclusively, and the socket and the cookie are valid for
+        // the borrows.
         unsafe { bindings::skb_set_cookie(self.as_ptr(), sock.as_ptr(), cookie.as_ptr()) };
     }
 
-    /// Sets the priority, the mark and the flow hash of frames of `sock`, and the processor that
-    /// they name as the sender's.
+    /// Sets the priority, the mark and the flow hash of a frame of `sock`, and the processor that
+    /// the frame records as its sender's.
     #[inline]
     pub(crate) fn set_class(&mut self, sock: &RawSock, sender: Processor) {
-        // SAFETY: The buffer is borrowed exclusively, and the socket is valid for the borrow; its
-        // three fields are read as the stack reads them, without the lock.
+        // SAFETY: The buffer is borrowed exclusively, and the socket is valid for the borrow. Three
+        // fields of the socket are read without its lock, as by the rest of the stack.
         unsafe { bindings::skb_set_class(self.as_ptr(), sock.as_ptr(), sender.0) };
     }
 
-    /// Provides at least `headroom` bytes in front of the data, and the right to write there.
-    /// Returns `false` without memory.
+    /// Provides at least `headroom` bytes in front of the data that only this descriptor may write
+    /// to. Returns `false` without memory.
     #[cold]
     pub(super) fn make_headroom(&mut self, headroom: usize) -> bool {
         u32::try_from(headroom).is_ok_and(|headroom| {
-            // SAFETY: The buffer is borrowed exclusively: its head may be replaced by a larger one.
+            // SAFETY: The buffer is borrowed exclusively, so its head may be replaced by a larger
+            // one.
             unsafe { bindings::skb_cow_head(self.as_ptr(), headroom) == 0 }
         })
     }
@@ -540,10 +550,11 @@ pub(crate) struct Skb(NonNull<bindings::sk_buff>);
 unsafe impl Send for Skb {}
 
 /// The alignment of fragments in a task's page, in bytes: a cache line, so that a buffer's header
-/// is aligned as well as memory from the core.
+/// is aligned like that of a buffer from the core.
 const FRAGMENT_ALIGN: u32 = 64;
 
-/// Returns the bytes that a buffer with this much room takes; `None` if that is more than a page.
+/// Returns the size of the memory of a buffer with room for `headroom` and `size` bytes; `None` if
+/// it exceeds a page.
 #[inline]
 fn fragment_size(headroom: usize, size: usize) -> Option<u32> {
     let total = u32::try_from(headroom.checked_add(size)?).ok()?;
@@ -551,7 +562,7 @@ fn fragment_size(headroom: usize, size: usize) -> Option<u32> {
     if total as usize > PAGE_SIZE {
         return None;
     }
-    // SAFETY: Computes a size.
+    // SAFETY: The function only computes a size.
     let whole = unsafe { bindings::skb_head_align(total) };
     (whole as usize <= PAGE_SIZE).then_some(whole)
 }
@@ -581,13 +592,13 @@ impl Skb {
     #[inline]
     pub(crate) fn alloc(headroom: usize, size: usize, context: Context) -> Option<Self> {
         let total = u32::try_from(headroom.checked_add(size)?).ok()?;
-        // SAFETY: Any size may be asked for; the flags say whether it may sleep. The result is
-        // null, or a fresh buffer with so much room.
+        // SAFETY: The function accepts any size, and the flags of `context` state whether it may
+        // sleep. It returns null, or a new buffer with `total` bytes of room.
         unsafe { Self::fresh(bindings::alloc_skb_fclone(total, context.gfp()), headroom) }
     }
 
-    /// Works as [`alloc`](Self::alloc), for a buffer that is not cloned: it is smaller, and up to a
-    /// page it is a [fragment](Self::alloc_fragment).
+    /// Works like [`alloc`](Self::alloc), but for a buffer that will not be cloned. Such a buffer
+    /// is smaller, and is a [fragment](Self::alloc_fragment) of a page if it fits into one.
     #[inline]
     pub(crate) fn alloc_single(headroom: usize, size: usize, context: Context) -> Option<Self> {
         if let Some(skb) = Self::alloc_fragment(headroom, size) {
@@ -600,16 +611,16 @@ impl Skb {
 
     /// Allocates a buffer in a fragment of a page, as drivers do for received packets: the kernel
     /// zeroes memory on allocation (`init_on_alloc`), but fragments are not allocated one by one.
-    /// `None` also for more than a page.
+    /// Also returns `None` if the buffer exceeds a page.
     ///
     /// The fragment is charged to no memory cgroup, and keeps its whole page, usually of 32 KiB, in
     /// use. For a task use [`alloc_charged`](Self::alloc_charged).
     #[inline]
     pub(super) fn alloc_fragment(headroom: usize, size: usize) -> Option<Self> {
         let whole = fragment_size(headroom, size)?;
-        // SAFETY: Any size up to a page may be asked for. The fragment is ours, and so large that a
-        // buffer with `total` bytes of room fits into it; it becomes the buffer's, or is given
-        // back.
+        // SAFETY: `netdev_alloc_frag` accepts any size up to a page. The fragment is ours, and a
+        // buffer with the requested room fits into its `whole` bytes. The buffer takes over the
+        // fragment, or the fragment is freed.
         unsafe {
             let head = bindings::netdev_alloc_frag(whole);
             if head.is_null() {
@@ -623,9 +634,9 @@ impl Skb {
         }
     }
 
-    /// Works as [`alloc_fragment`](Self::alloc_fragment), for a send call on `sock`, in a fragment
-    /// of the running task's page, which is charged to the task's memory cgroup. `None` also on a
-    /// socket that must not use that page. The task may sleep.
+    /// Works like [`alloc_fragment`](Self::alloc_fragment), but for a send call on `sock`: the
+    /// buffer is a fragment of the running task's page, which is charged to the task's memory
+    /// cgroup. Also returns `None` for a socket that must not use that page. The task may sleep.
     #[inline]
     pub(super) fn alloc_charged<P: Protocol>(
         sock: &Sock<P>,
@@ -633,20 +644,21 @@ impl Skb {
         size: usize,
     ) -> Option<Self> {
         let whole = fragment_size(headroom, size)?;
-        // SAFETY: The result is null, or the page fragment of the task that runs this: only its own
-        // calls use that, and none of them comes in between, since the function yields null for a
-        // socket that memory reclaim uses.
+        // SAFETY: `task_pages` returns null, or the page fragment of the running task, which only
+        // that task's calls use. None of them comes in between, since the function returns null for
+        // a socket that memory reclaim uses.
         let pages = unsafe { sock.task_pages().as_mut() }?;
         // Rounding up does not exceed the page, whose size is a multiple of the alignment.
         pages.offset = pages.offset.wrapping_add(FRAGMENT_ALIGN - 1) & !(FRAGMENT_ALIGN - 1);
-        // SAFETY: The fragment has a reference to its page, or no page.
+        // SAFETY: `pages` has no page, or holds a reference to its page.
         if !unsafe { bindings::skb_page_frag_refill(whole, pages, sock.task_context().gfp()) } {
             return None;
         }
-        // SAFETY: From its offset on the page is the task's alone, and has `whole` bytes, since
-        // that is a page at most. They become the buffer's, which gets a reference to the page, and
-        // no other part of the page is the buffer's. Pages are no high memory, which the flags do
-        // not ask for. Without a buffer the reference is given back.
+        // SAFETY: After the refill, the page has at least `whole` bytes from `offset` on, since
+        // `whole` is at most a page, and only the task uses them. The buffer takes over these bytes
+        // and a reference to the page, and uses no other part of it. The page is not in high
+        // memory, which the flags do not request. Without a buffer, `skb_free_frag` drops the
+        // reference.
         unsafe {
             let head = bindings::page_frag_head(pages);
             let skb = bindings::build_skb_here(head, whole);
@@ -665,7 +677,8 @@ impl Skb {
     /// reference is given away.
     #[inline]
     unsafe fn fresh(skb: *mut bindings::sk_buff, headroom: usize) -> Option<Self> {
-        // SAFETY: The caller's promises. A new buffer is empty.
+        // SAFETY: By the caller's promise, `skb` is null or a new buffer, hence empty, with
+        // `headroom` bytes of room.
         unsafe {
             let skb = Self::from_raw(skb)?;
             skb.reserve(headroom);
@@ -681,20 +694,22 @@ impl Skb {
     #[inline]
     pub(super) unsafe fn reserve(&self, n: usize) {
         let skb = self.as_ptr();
-        // SAFETY: The buffer is ours; start and end of its data stay in its memory, as the caller
-        // promises.
+        // SAFETY: The buffer is ours. By the caller's promise, the start and the end of its data
+        // stay in its memory.
         unsafe {
             (*skb).data = (*skb).data.add(n);
             (*skb).tail = (*skb).tail.wrapping_add(n as Offset);
         }
     }
 
-    /// Clears the state that a clone has left, if the buffer is *plain*: as from [`Self::alloc`],
-    /// except for its bytes. Then the bytes are not shared, all are linear, and no socket, route or
-    /// device has attached anything to the buffer. Returns `false` if it is not plain.
+    /// Clears the state that a clone has left, if the buffer is *plain*: apart from its bytes, it
+    /// is in the state in which [`Self::alloc`] returns a buffer. That is, its bytes are not shared
+    /// and are all linear, and no socket, route or device has attached anything to the buffer.
+    /// Returns `false` if it is not plain.
     #[inline]
     pub(super) fn renew_plain(&mut self) -> bool {
-        // SAFETY: The buffer is ours; the helper writes only if it is ours alone.
+        // SAFETY: The buffer is ours. The helper changes it only if there is no clone or other
+        // reference.
         unsafe { bindings::skb_renew_plain(self.as_ptr()) }
     }
 
@@ -724,12 +739,12 @@ impl Skb {
         }
     }
 
-    /// Gives up the right to the headers in front of the data, so that a clone may write them. Does
-    /// nothing once there is a clone.
+    /// Gives up the right to the headroom, so that a clone may write headers there. Does nothing if
+    /// there already is a clone.
     #[inline]
     pub(crate) fn release_header(&mut self) {
         if !self.is_cloned() {
-            // SAFETY: The buffer is ours, and no one else counts on its data.
+            // SAFETY: The buffer is ours, and no clone shares its data.
             unsafe { bindings::skb_header_release(self.as_ptr()) };
         }
     }
@@ -737,20 +752,20 @@ impl Skb {
     /// Frees the buffer as consumed, not as dropped.
     #[inline]
     pub(crate) fn consume(self) {
-        // SAFETY: Gives away our reference.
+        // SAFETY: The function takes over our reference.
         unsafe { bindings::consume_skb(self.into_raw()) };
     }
 
     /// Frees the buffer as dropped for `reason`, by `sock` if it had reached a socket.
     pub(crate) fn refuse(self, sock: Option<&RawSock>, reason: DropReason) {
         let sock = sock.map_or(ptr::null_mut(), RawSock::as_ptr);
-        // SAFETY: Gives away our reference; the socket is null or valid.
+        // SAFETY: The function takes over our reference. The socket is null or valid.
         unsafe { bindings::sk_skb_reason_drop(sock, self.into_raw(), reason.of_skb()) };
     }
 
     /// Frees the buffer as left over in a queue that is being destroyed.
     pub(crate) fn purge(self) {
-        // SAFETY: Gives away our reference.
+        // SAFETY: The function takes over our reference.
         unsafe {
             bindings::sk_skb_reason_drop(
                 ptr::null_mut(),
@@ -782,7 +797,7 @@ impl DerefMut for Skb {
 impl Drop for Skb {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: Gives away the reference that the value held.
+        // SAFETY: The function takes over the reference that the value held.
         unsafe { bindings::kfree_skb(self.0.as_ptr()) };
     }
 }

@@ -543,7 +543,7 @@ impl<P: Protocol> Deref for SockRef<P> {
 impl<P: Protocol> Drop for SockRef<P> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: Gives back the reference of the invariant.
+        // SAFETY: By the invariant, this value holds a reference, which the function drops.
         unsafe { bindings::sock_put(self.0.as_ptr().cast()) };
     }
 }

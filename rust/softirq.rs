@@ -32,7 +32,7 @@ impl Softirq<'_> {
 /// Runs `f` with bottom halves disabled.
 #[inline]
 pub(crate) fn disabled<R>(f: impl FnOnce(Softirq<'_>) -> R) -> R {
-    // SAFETY: Enabled again below, in the same context; pairs nest.
+    // SAFETY: Bottom halves are enabled again below, in the same context. Such pairs may nest.
     unsafe { bindings::local_bh_disable() };
     // SAFETY: The token cannot leave `f`, which is called for any lifetime.
     let result = f(unsafe { Softirq::assume() });

@@ -24,17 +24,18 @@ use kernel::ffi::c_int;
 /// The stages that can have a timestamp.
 const STAGES: u32 = bindings::ENET_STAMP_STAGES;
 
-/// The timestamps that a send call requests: by its control messages, or else by the socket's
-/// option. The default is none.
+/// The timestamps that a send call requests, by its control messages or else by the socket's
+/// option. The default requests none.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wish {
     flags: u32,
-    /// The number that the call has chosen.
+    /// The number that the call has chosen for the message (`SCM_TS_OPT_ID`).
     chosen: u32,
 }
 
 impl Wish {
-    /// Adapts the request for a stream, whose numbers count bytes: a call cannot choose them.
+    /// Checks the request for a stream, whose numbers count bytes, so that a call cannot choose
+    /// them.
     ///
     /// # Errors
     ///
@@ -46,14 +47,14 @@ impl Wish {
         Ok(self)
     }
 
-    /// Returns whether nothing needs a timestamp or a count.
+    /// Returns whether the call requests neither timestamps nor numbers.
     #[inline]
     pub(crate) fn is_nothing(self) -> bool {
         self.flags == 0
     }
 
-    /// Returns the timestamp of the last of `bytes` bytes that a call on the stream `sock` has
-    /// sent, and counts these bytes.
+    /// Counts `bytes` bytes that a call on the stream `sock` has sent, and returns the request for
+    /// a timestamp of the last one, if any.
     pub(crate) fn stamp_bytes(self, sock: &RawSock, bytes: u32) -> Option<Stamp> {
         let mut number = 0;
         if self.flags & ENET_STAMP_NUMBERS != 0 {
@@ -65,8 +66,8 @@ impl Wish {
         self.stamp(number)
     }
 
-    /// Returns the timestamp of a message that a call on `sock` has sent, and counts it if it has
-    /// one.
+    /// Returns the request for a timestamp of a message that a call on `sock` has sent, if any, and
+    /// counts such a message.
     pub(crate) fn stamp_message(self, sock: &RawSock) -> Option<Stamp> {
         if self.flags & STAGES == 0 {
             return None;
@@ -103,7 +104,7 @@ impl Message<'_> {
     #[inline(never)]
     pub(crate) fn stamp_wish(&mut self, sock: &RawSock) -> Result<Wish> {
         let cookie = self.cookie(sock)?;
-        // SAFETY: A cookie is a valid value.
+        // SAFETY: The pointer is that of a borrowed `Cookie`, hence valid.
         let (flags, chosen) = unsafe { ((*cookie.as_ptr()).tsflags, (*cookie.as_ptr()).ts_opt_id) };
         Ok(Wish {
             flags: flags & (STAGES | ENET_STAMP_NUMBERS | ENET_STAMP_CHOSEN),
@@ -119,19 +120,19 @@ impl RawSock {
         unsafe { ptr::read_volatile(field!(self, sk_tsflags)) }
     }
 
-    /// Returns whether the socket's option requests timestamps of sends, or a count of their bytes.
+    /// Returns whether the socket's option requests timestamps of sent data, or numbers for them.
     #[inline]
     pub(crate) fn wants_stamps(&self) -> bool {
         self.stamp_flags() & (STAGES | ENET_STAMP_NUMBERS) != 0
     }
 
     fn stamp_counter(&self) -> &AtomicI32 {
-        // SAFETY: An aligned word in a valid socket, which the core too only accesses as an atomic
-        // one.
+        // SAFETY: The field is an aligned word in a valid socket, and the core also accesses it
+        // only atomically.
         unsafe { AtomicI32::from_ptr(field!(self, sk_tskey.counter)) }
     }
 
-    /// Counts `n` further bytes or messages. Returns the count before.
+    /// Counts `n` further bytes or messages. Returns the previous count.
     fn count_stamped(&self, n: u32) -> u32 {
         self.stamp_counter().fetch_add(n as i32, Relaxed) as u32
     }
@@ -147,11 +148,11 @@ impl RawSock {
     }
 
     /// Makes the core accept numbers (`SOF_TIMESTAMPING_OPT_ID`) on a TCP socket whose companion
-    /// has the connection; the core rejects them without a connection of TCP's own. Returns the
-    /// former flags, to be [restored](Self::undo_stamp_numbers) if the core rejects the rest;
-    /// `None` if nothing changes.
+    /// has the connection: without a TCP connection, the core rejects a change of this flag.
+    /// Returns the former flags, to be [restored](Self::undo_stamp_numbers) if the core rejects the
+    /// other flags; `None` if nothing changes.
     pub(super) fn begin_stamp_numbers(&self) -> Option<u32> {
-        // SAFETY: Process context; the lock is that under which the core writes the flags.
+        // SAFETY: This runs in process context. The core also writes the flags under this lock.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
         let before = self.stamp_flags();
         let begins = before & ENET_STAMP_NUMBERS == 0;
@@ -166,7 +167,7 @@ impl RawSock {
 
     /// Undoes [`begin_stamp_numbers`](Self::begin_stamp_numbers).
     pub(super) fn undo_stamp_numbers(&self, before: u32) {
-        // SAFETY: As there.
+        // SAFETY: As in `begin_stamp_numbers`.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
         if self.stamp_flags() == before | ENET_STAMP_NUMBERS {
             self.store_stamp_flags(before);
@@ -176,15 +177,16 @@ impl RawSock {
     }
 
     fn store_stamp_flags(&self, flags: u32) {
-        // SAFETY: An aligned word in a valid socket, written in a single store as the core does it.
+        // SAFETY: The field is an aligned word in a valid socket, and is written in a single store,
+        // as by the core.
         unsafe { ptr::write_volatile(field!(self, sk_tsflags), flags) };
     }
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Returns the level and type of the control message with a report, and the bytes of its
-    /// offender's address. A companion's are those of the socket in front of it, whose reports have
-    /// room for an address of its family.
+    /// Returns the level and type of the control message with a report, and the length of the
+    /// offender's address in it. A companion's reports have the level and type that the family of
+    /// the socket in front of it uses, and room for an address of that family.
     pub(super) fn report_kind(&self, level: c_int, kind: c_int) -> (c_int, c_int, usize) {
         const AF_INET6: u16 = bindings::AF_INET6 as u16;
         let Some(front) = self.tcp_front() else {
@@ -207,11 +209,11 @@ impl<P: Protocol> Sock<P> {
 }
 
 impl Buffer {
-    /// Requests `stamp`. The buffer is kept until it is acknowledged, and what is sent is a clone
-    /// of it, or [gets the timestamp](Self::pass_stamp).
+    /// Requests `stamp`. The buffer is kept until it is acknowledged. The buffer that is sent is a
+    /// clone of it, or is given the request by [`pass_stamp`](Self::pass_stamp).
     pub(crate) fn ask_stamp(&mut self, stamp: &Stamp) {
-        // SAFETY: The buffer is borrowed exclusively. What it shares with clones is read at any
-        // time, in single loads. The helper writes no byte of the note.
+        // SAFETY: The buffer is borrowed exclusively. Holders of clones may read the shared fields
+        // at any time, in single loads. The helper does not write to the buffer's note.
         unsafe { bindings::skb_ask_stamp(self.as_ptr(), stamp.flags, stamp.number) };
     }
 
@@ -228,13 +230,13 @@ impl Buffer {
         unsafe { bindings::skb_pass_stamp(to.as_ptr(), self.as_ptr()) };
     }
 
-    /// Moves this buffer's request for a timestamp to `to`, which takes over the last byte.
+    /// Moves this buffer's request for a timestamp to `to`, which now has the last byte.
     pub(crate) fn hand_on_stamp(&mut self, to: &mut Buffer) {
         // SAFETY: Both are borrowed exclusively.
         unsafe { bindings::skb_hand_on_stamp(to.as_ptr(), self.as_ptr()) };
     }
 
-    /// Reports that the peer has acknowledged the buffer, if that was requested.
+    /// Reports that the peer has acknowledged the buffer, if such a report was requested.
     pub(crate) fn report_acknowledged<P: Protocol>(&self, sock: &Sock<P>) {
         // SAFETY: By the invariant of `Buffer`, the buffer is valid, and so is the borrowed socket.
         unsafe { bindings::skb_report_acked(self.as_ptr(), sock.as_ptr()) };
@@ -242,17 +244,18 @@ impl Buffer {
 }
 
 impl Skb {
-    /// Makes `sock` the owner, until the frame has been sent or is received on this host: the
-    /// socket that gets the reports. A socket whose last reference is gone becomes no owner, nor
-    /// does any while the module is unloaded. Call this before the frame gets its class.
+    /// Makes `sock` the owner of the frame until the frame has been sent or is received on this
+    /// host. The owner gets the reports. Does nothing if the last reference to `sock` is gone, or
+    /// while the module is being unloaded. Call this before `set_class`.
     ///
-    /// A companion's reports never go to the socket in front of it. Whatever queues a report
-    /// decides by the owner's flags at that time whether it has the frame, and TCP's functions
-    /// would read fields of IP's header in that.
+    /// The owner is never the socket in front of a companion. Whether a report contains the frame
+    /// depends on the owner's flags when the report is queued, and TCP's functions would read IP
+    /// header fields in such a frame.
     pub(crate) fn set_owner<P: Protocol>(&mut self, sock: &Sock<P>) {
         if let Some(held) = sock.try_hold().filter(|held| P::vtable().pin(held)) {
-            // SAFETY: The buffer is ours. A socket with a reference can own more, and is freed
-            // after what it owns: the module is there until then.
+            // SAFETY: The buffer is ours. The held socket may own further buffers, and is freed
+            // only after the buffers that it owns. Until then it is pinned, so the module stays
+            // loaded.
             unsafe { bindings::skb_set_owner_w(self.as_ptr(), held.as_ptr()) };
         }
     }

@@ -3,7 +3,7 @@
 //! Numbers in files under `/proc/sys`, one set per network namespace.
 //!
 //! The core restricts writing, as in all of `net.*`, to tasks with `CAP_NET_ADMIN` over the
-//! namespace. It also parses the text: one number, as `proc_douintvec` does.
+//! namespace. It also parses the text, which is one number (`proc_douintvec`).
 //!
 //! C headers: [`include/linux/sysctl.h`](srctree/include/linux/sysctl.h),
 //! [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h)
@@ -30,18 +30,19 @@ pub(crate) trait Numbers: Send + Sync + 'static {
     /// The names of the files, and the setting of each.
     const FILES: &'static [(&'static CStr, Self::File)];
 
-    /// Returns the number that `file` shows. Process context.
+    /// Returns the number that `file` shows. Called in process context.
     ///
     /// # Errors
     ///
     /// The error that the reader gets.
     fn get(&self, file: Self::File) -> Result<u32>;
 
-    /// Sets `file` to a written number. Process context, on several processors at once.
+    /// Sets `file` to the `number` that a task has written. Called in process context, on several
+    /// processors at once.
     ///
     /// # Errors
     ///
-    /// The error that the writer gets; then nothing may have changed.
+    /// The error that the writer gets. After an error nothing may have changed.
     fn set(&self, file: Self::File, number: u32) -> Result;
 }
 
@@ -64,43 +65,44 @@ impl<N: PerNamespace> Operations<N> {
     }
 }
 
-/// The files of all namespaces; dropping it removes them.
+/// The files of all namespaces. Dropping it removes the files.
 pub(crate) struct Registration<N: PerNamespace>(
     #[allow(dead_code)] namespace::Registration<Directory<N>>,
 );
 
 impl<N: PerNamespace> Registration<N> {
-    /// Creates the files of every existing and future namespace in the [`Root`], readable by all
-    /// and writable by administrators of the namespace; may be called once.
+    /// Creates the files of every existing and future namespace in the [`Root`]. All may read them,
+    /// and administrators of the namespace may write to them. May be called once.
     ///
     /// # Errors
     ///
-    /// `EEXIST` on a second call; `ENOMEM`, also if the core rejects the files, which it then logs.
+    /// `EEXIST` on a second call. `ENOMEM` without memory, or if the core rejects the files, which
+    /// the core logs.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         namespace::Registration::new(module).map(Registration)
     }
 }
 
-/// The directory that has the files of all namespaces; dropping it removes it. It is created before
-/// the first file and removed after the last.
+/// The directory that has the files of all namespaces. It is created before the first file and must
+/// be dropped after the last; dropping it removes the directory.
 ///
-/// Names directly under `/proc/sys` are common to all namespaces: without a common directory, every
-/// process would see the files of the namespace that was looked up first. The core does the same
-/// with `/proc/sys/net`.
+/// Names directly under `/proc/sys` are common to all namespaces. Without a common directory, every
+/// process would see the files of the namespace in which the directory was looked up first. The
+/// core does the same with `/proc/sys/net`.
 ///
 /// # Invariants
 ///
-/// `header` is a registration of no entries, in place of which `_table` stands, which does not
-/// move.
+/// `header` registers the directory with zero entries. `_table` is the pointer that the
+/// registration has in place of entries, and does not move.
 pub(crate) struct Root<N: Numbers> {
     header: NonNull<bindings::ctl_table_header>,
     _table: KBox<bindings::ctl_table>,
     _numbers: PhantomData<fn() -> N>,
 }
 
-// SAFETY: The registration belongs to no task, and unregistering locks.
+// SAFETY: The registration is not tied to a task, and the core's unregister function takes a lock.
 unsafe impl<N: Numbers> Send for Root<N> {}
-// SAFETY: Nothing can be done through a shared reference.
+// SAFETY: The type has no methods that take a shared reference.
 unsafe impl<N: Numbers> Sync for Root<N> {}
 
 impl<N: Numbers> Root<N> {
@@ -108,15 +110,15 @@ impl<N: Numbers> Root<N> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, also if the core rejects the name, which it then logs.
+    /// `ENOMEM` without memory, or if the core rejects the name, which the core logs.
     pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
-        // SAFETY: All zeroes is an entry without name, data and handler.
+        // SAFETY: All-zero bytes are a valid value: an entry without name, data and handler.
         let table = KBox::new(unsafe { mem::zeroed::<bindings::ctl_table>() }, GFP_KERNEL)?;
-        // SAFETY: The name is static, and the table stays where it is until `drop` has unregistered
-        // it; none of its entries counts.
+        // SAFETY: The name is static, and the table does not move until `drop` has unregistered it.
+        // The function reads none of its entries, since their number is 0.
         let header =
             unsafe { bindings::register_sysctl_sz(N::DIRECTORY.as_char_ptr(), &*table, 0) };
-        // INVARIANT: Just registered so.
+        // INVARIANT: `header` was just registered with zero entries and this table.
         Ok(Root {
             header: NonNull::new(header).ok_or(ENOMEM)?,
             _table: table,
@@ -127,32 +129,32 @@ impl<N: Numbers> Root<N> {
 
 impl<N: Numbers> Drop for Root<N> {
     fn drop(&mut self) {
-        // SAFETY: Registered, by the invariant, and unregistered only here.
+        // SAFETY: By the invariant, `header` is registered, and it is unregistered only here.
         unsafe { bindings::unregister_sysctl_table(self.header.as_ptr()) };
     }
 }
 
-/// The files of one namespace and the numbers behind them; dropping it removes the files. Only the
-/// registration creates and drops it, so that no file outlives the namespace's own tree of such
-/// files.
+/// The files of one namespace and the numbers behind them. Dropping the value removes the files.
+/// Only the registration creates and drops it, so that no file outlives the namespace's own tree of
+/// such files.
 ///
 /// # Invariants
 ///
-/// `header` is a registration of `_table`, the entries of which point to `_numbers` and name a
-/// place in `N::FILES`. Neither of the two moves or is changed while it lasts.
+/// `header` is a registration of `_table`, whose entries point to `_numbers` and contain an index
+/// into `N::FILES`. Neither `_table` nor the allocation of `_numbers` moves while it lasts.
 struct Directory<N: PerNamespace> {
     header: NonNull<bindings::ctl_table_header>,
     _numbers: Arc<N>,
     _table: KVec<bindings::ctl_table>,
 }
 
-// SAFETY: The registration belongs to no task, and unregistering locks; the numbers are `Send` and
-// `Sync`.
+// SAFETY: The registration is not tied to a task, and the core's unregister function takes a lock.
+// The numbers are `Send` and `Sync`.
 unsafe impl<N: PerNamespace> Send for Directory<N> {}
-// SAFETY: Nothing can be done through a shared reference.
+// SAFETY: The type has no methods that take a shared reference.
 unsafe impl<N: PerNamespace> Sync for Directory<N> {}
 
-// SAFETY: Nothing asks for the state.
+// SAFETY: No code calls [`PerNet::of`] for this type.
 unsafe impl<N: PerNamespace> PerNet for Directory<N> {
     fn operations() -> &'static namespace::Operations<Self> {
         &N::operations().0
@@ -162,7 +164,7 @@ unsafe impl<N: PerNamespace> PerNet for Directory<N> {
         let numbers = N::of(net);
         let mut table = KVec::with_capacity(N::FILES.len(), GFP_KERNEL_ACCOUNT)?;
         for (place, (name, _)) in N::FILES.iter().enumerate() {
-            // SAFETY: All zeroes is an entry without name, data and handler.
+            // SAFETY: All-zero bytes are a valid value: an entry without name, data and handler.
             let mut entry: bindings::ctl_table = unsafe { mem::zeroed() };
             entry.procname = name.as_char_ptr();
             entry.data = Arc::as_ptr(&numbers).cast_mut().cast();
@@ -171,9 +173,9 @@ unsafe impl<N: PerNamespace> PerNet for Directory<N> {
             entry.proc_handler = Some(handle::<N>);
             table.push(entry, GFP_KERNEL_ACCOUNT)?;
         }
-        // SAFETY: The namespace is valid, and its own directory tree with it: the core ends that
-        // after us. Names are static; table and numbers are allocations of their own, which stay
-        // where they are until `drop` has unregistered them.
+        // SAFETY: The namespace is valid, and so is its own directory tree, which the core removes
+        // only after this directory. The names are static. The table and the numbers have their own
+        // allocations, which do not move until `drop` has unregistered the table.
         let header = unsafe {
             bindings::register_net_sysctl_sz(
                 net.as_ptr(),
@@ -182,7 +184,8 @@ unsafe impl<N: PerNamespace> PerNet for Directory<N> {
                 table.len(),
             )
         };
-        // INVARIANT: Just registered, with such entries.
+        // INVARIANT: `header` was just registered with the entries of `table`, which point to
+        // `numbers`.
         Ok(Directory {
             header: NonNull::new(header).ok_or(ENOMEM)?,
             _numbers: numbers,
@@ -193,18 +196,20 @@ unsafe impl<N: PerNamespace> PerNet for Directory<N> {
 
 impl<N: PerNamespace> Drop for Directory<N> {
     fn drop(&mut self) {
-        // SAFETY: Registered, by the invariant, and unregistered only here. Waits for handlers that
-        // run; a file that is still open calls none afterwards, so table and numbers may go next.
+        // SAFETY: By the invariant, `header` is registered, and it is unregistered only here. The
+        // function waits for running handlers, and a file that is still open calls none afterwards,
+        // so the table and the numbers may be freed next.
         unsafe { bindings::unregister_net_sysctl_table(self.header.as_ptr()) };
     }
 }
 
-/// Reads or writes one file: the core converts a local number, which is then passed on.
+/// Reads or writes one file. The core converts between the text and the local `number`, which is
+/// exchanged with [`Numbers::get`] and [`Numbers::set`].
 ///
 /// # Safety
 ///
-/// Called by the core, with an entry of a `Directory<N>`, with `*len` bytes of kernel memory at
-/// `buffer` and the file's offset at `position`.
+/// Called by the core with an entry of a `Directory<N>`. `buffer` points to `*len` bytes of kernel
+/// memory, and `position` to the file's offset.
 unsafe extern "C" fn handle<N: Numbers>(
     entry: *const bindings::ctl_table,
     write: c_int,
@@ -212,16 +217,17 @@ unsafe extern "C" fn handle<N: Numbers>(
     len: *mut usize,
     position: *mut i64,
 ) -> c_int {
-    // SAFETY: By the invariant of the directory, which ends only after this call.
+    // SAFETY: By the invariant of `Directory`, `data` points to the numbers. The directory is
+    // dropped only after this call.
     let (entry, numbers) = unsafe { (&*entry, &*(*entry).data.cast::<N>()) };
     let Some(&(_, file)) = N::FILES.get(entry.extra1.addr()) else {
         return EINVAL.to_errno();
     };
     let mut told = false;
     if write != 0 {
-        // SAFETY: The core has copied so much text there, and no one else has the buffer.
+        // SAFETY: The core has copied `*len` bytes of text to `buffer`, which no one else uses.
         let text = unsafe { slice::from_raw_parts(buffer.cast::<u8>(), *len) };
-        // SAFETY: The core's own copy of the offset.
+        // SAFETY: `position` points to the core's own copy of the offset.
         let at_start = unsafe { *position == 0 };
         let count = if at_start { words(text) } else { 0 };
         // The core would use the first number and ignore the rest.
@@ -235,13 +241,13 @@ unsafe extern "C" fn handle<N: Numbers>(
         Err(e) => return e.to_errno(),
     };
     let mut number = before;
-    // SAFETY: All zeroes is an entry without name, data and handler.
+    // SAFETY: All-zero bytes are a valid value: an entry without name, data and handler.
     let mut one: bindings::ctl_table = unsafe { mem::zeroed() };
     one.procname = entry.procname;
     one.data = ptr::from_mut(&mut number).cast();
     one.maxlen = mem::size_of::<u32>() as c_int;
-    // SAFETY: The entry has the size of the number that it points to, and both outlive the call;
-    // the rest is what the core passed, unchanged.
+    // SAFETY: `one` points to `number` and has its size, and both outlive the call. The core passed
+    // the other arguments.
     let code = unsafe { bindings::proc_douintvec(&one, write, buffer, len, position) };
     // The core ignores an empty write, or one that is not at the file's start.
     if code != 0 || !told {
@@ -249,7 +255,7 @@ unsafe extern "C" fn handle<N: Numbers>(
     }
     match numbers.set(file, number) {
         Ok(()) => 0,
-        // The current value can be written again, even if it is out of its range by now.
+        // The current value can be written again, even if it is out of the allowed range by now.
         Err(_) if number == before => 0,
         Err(e) => e.to_errno(),
     }

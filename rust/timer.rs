@@ -19,18 +19,18 @@ use core::sync::atomic::Ordering::Relaxed;
 /// Returns the time of the monotonic clock, in nanoseconds.
 #[inline]
 pub(crate) fn now() -> u64 {
-    // SAFETY: May be called in any context.
+    // SAFETY: The function may be called in any context.
     unsafe { bindings::ktime_get() as u64 }
 }
 
 /// Prepares the timer of a new socket.
 pub(super) fn setup<P: Protocol>(sock: &Sock<P>) {
-    // SAFETY: The timer is part of the socket, which holds still, and is not running.
+    // SAFETY: The timer is part of the socket, which does not move. The timer is not running.
     unsafe { setup_raw(sock.timer.get(), fire::<P>) };
 }
 
-/// A timer's callback, in softirq context; the timer mode ensures that on PREEMPT_RT too, where a
-/// thread runs the softirq.
+/// A timer's callback, which runs in softirq context. The timer mode ensures this even on
+/// PREEMPT_RT, where a thread runs the softirq.
 pub(super) type Callback =
     unsafe extern "C" fn(*mut bindings::hrtimer) -> bindings::hrtimer_restart;
 
@@ -71,8 +71,8 @@ pub(super) unsafe fn start_raw(timer: *mut bindings::hrtimer, at: u64) {
 impl<P: Protocol> Sock<P> {
     /// Arms the timer for `at`, in nanoseconds of the monotonic clock, replacing an earlier expiry.
     pub(crate) fn arm_timer(&self, at: u64) {
-        // SAFETY: The timer was set up with the socket, and is cancelled before the socket's memory
-        // goes, in [`cancel`].
+        // SAFETY: The timer was set up with the socket, and [`cancel`] cancels it before the
+        // socket's memory is freed.
         unsafe { start_raw(self.timer.get(), at) };
     }
 
@@ -89,7 +89,8 @@ impl<P: Protocol> Sock<P> {
 ///
 /// No one can arm the timer any more, and the caller holds no lock that its callback takes.
 pub(super) unsafe fn cancel<P: Protocol>(sock: &Sock<P>) {
-    // SAFETY: The timer was set up with the socket; waits for a callback on another processor.
+    // SAFETY: The timer was set up with the socket. The function waits for a callback on another
+    // processor.
     unsafe { bindings::hrtimer_cancel(sock.timer.get()) };
 }
 
@@ -98,21 +99,22 @@ pub(super) unsafe fn cancel<P: Protocol>(sock: &Sock<P>) {
 /// Called by the timers' core, with the timer of a socket of `P`.
 unsafe extern "C" fn fire<P: Protocol>(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
     // SAFETY: The socket's memory stays until [`cancel`] has waited for this callback, even if the
-    // protocol gives up the last reference in it: that only starts an RCU grace period.
+    // protocol drops the last reference in this callback, which only starts an RCU grace period.
     let sock = unsafe { &*Sock::<P>::from_timer(timer) };
     // SAFETY: Timers of this mode expire in softirq context.
     let softirq = unsafe { Softirq::assume() };
     let mut guard = sock.lock_bh(softirq);
     match guard.locked() {
         Some(mut locked) => P::timer(&mut locked, softirq),
-        // The owner checks the flag when it releases the lock, which it cannot do now.
+        // The owner checks `timer_missed` when it releases the lock, which it cannot do before
+        // `guard` is dropped.
         None => sock.timer_missed.store(true, Relaxed),
     }
     drop(guard);
     compat::HRTIMER_NORESTART
 }
 
-/// Does the work that was deferred while a task owned the socket, as the task releases it.
+/// Called when a task releases the socket. Does the work that was deferred while the task owned it.
 ///
 /// # Safety
 ///
@@ -134,7 +136,8 @@ pub(super) unsafe extern "C" fn release_cb<P: Protocol>(sk: *mut bindings::sock)
 unsafe fn catch_up<P: Protocol>(sock: &Sock<P>) {
     // SAFETY: The caller's promise.
     let softirq = unsafe { Softirq::assume() };
-    // SAFETY: The lock is held, and the guard that is being released lends nothing any more.
+    // SAFETY: The lock is held, and nothing is borrowed any more from the guard that is being
+    // released.
     let mut locked = unsafe { sock.assume_locked() };
     if sock.timer_missed.load(Relaxed) {
         sock.timer_missed.store(false, Relaxed);
