@@ -34,7 +34,8 @@ pub fn encode(cards: &[Card]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes cards; returns none for another version, as no connection to it is possible.
+/// Decodes cards. Returns none if they have another version, because no connection to that process
+/// is possible.
 pub fn decode(bytes: &[u8]) -> Vec<Card> {
     match bytes.split_first() {
         Some((&VERSION, rest)) => rest.chunks_exact(CARD).filter_map(read).collect(),

@@ -27,7 +27,8 @@ const INTERFACES: usize = 8;
 /// host 65536.
 const EXCLUSIVITY: u32 = 200;
 
-/// Maximum size of a first fragment, and of further fragments of a larger message, bytes.
+/// Maximum size of a message's first fragment, in bytes. [`LARGEST`] is the maximum size of the
+/// fragments that follow.
 const EAGER: usize = 64 << 10;
 const LARGEST: usize = 128 << 10;
 
@@ -83,7 +84,7 @@ const fn name<const SIZE: usize>(text: &str) -> [c_char; SIZE] {
     padded
 }
 
-/// The module that others are copied from; Open MPI writes parameters into it.
+/// The module from which all modules are copied. Open MPI writes parameters into it.
 static mut TEMPLATE: mem::MaybeUninit<mca_btl_base_module_t> = mem::MaybeUninit::zeroed();
 
 /// Whether [`progress`] is registered.
@@ -95,7 +96,7 @@ unsafe extern "C" fn open() -> c_int {
 
 unsafe extern "C" fn close() -> c_int {
     if PROGRESSING.swap(false, Ordering::Relaxed) {
-        // SAFETY: the function was registered, and Open MPI closes components in one thread.
+        // SAFETY: `progress` was registered, and Open MPI closes components in one thread.
         unsafe { opal_progress_unregister(Some(progress)) };
     }
     driver::close();
@@ -108,8 +109,8 @@ unsafe extern "C" fn progress() -> c_int {
 
 unsafe extern "C" fn register() -> c_int {
     let template = (&raw mut TEMPLATE).cast::<mca_btl_base_module_t>();
-    // SAFETY: one thread registers parameters, nothing else refers to the template, and all zero
-    // bytes are a value of it.
+    // SAFETY: one thread registers parameters, nothing else refers to the template, and all-zero
+    // bytes are a valid value of it.
     let module = unsafe { &mut *template };
     module.btl_eager_limit = EAGER;
     module.btl_rndv_eager_limit = EAGER;
@@ -123,7 +124,7 @@ unsafe extern "C" fn register() -> c_int {
     module.btl_latency = 20;
     module.btl_component = &raw mut mca_btl_esp_component;
     module::fill(module);
-    // SAFETY: both are static, and only this thread uses them now.
+    // SAFETY: `component` and `template` are static, and only this thread uses them now.
     unsafe {
         let component = &raw mut mca_btl_esp_component.btl_version;
         mca_btl_base_param_register(component, template);
@@ -131,13 +132,13 @@ unsafe extern "C" fn register() -> c_int {
     }
 }
 
-/// Creates a module for each interface and publishes their cards to the peers.
+/// Creates a module for each interface, and publishes the interfaces' cards to the peers.
 unsafe extern "C" fn init(
     count: *mut c_int,
     _progress_threads: bool,
     _mpi_threads: bool,
 ) -> *mut *mut mca_btl_base_module_t {
-    // SAFETY: Open MPI passes a pointer for the count.
+    // SAFETY: Open MPI passes a valid pointer in `count`.
     unsafe { *count = 0 };
     // SAFETY: Open MPI registers the parameters before it calls `init`.
     let parameters = unsafe { parameters::read() };
@@ -153,16 +154,16 @@ unsafe extern "C" fn init(
         }
     };
     let size = made.len() * size_of::<*mut mca_btl_base_module_t>();
-    // SAFETY: Open MPI frees the array by free(3), so malloc(3) makes it.
+    // SAFETY: `malloc` accepts any size. Open MPI frees the array with free(3).
     let array: *mut *mut mca_btl_base_module_t = unsafe { libc::malloc(size) }.cast();
     if array.is_null() || made.is_empty() {
         return ptr::null_mut();
     }
     for (place, module) in made.iter().enumerate() {
-        // SAFETY: the array has room for all of them.
+        // SAFETY: the array has room for `made.len()` pointers.
         unsafe { array.add(place).write(*module) };
     }
-    // SAFETY: Open MPI passes a pointer for the count, which is small.
+    // SAFETY: Open MPI passes a valid pointer in `count`. The number of modules is small.
     unsafe { *count = made.len() as c_int };
     array
 }
@@ -227,7 +228,7 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
         })
         .collect();
     driver::start(engine, used, &modules);
-    // SAFETY: the function may be called from now on until `close` unregisters it.
+    // SAFETY: `progress` may be called from now on, until `close` unregisters it.
     if unsafe { opal_progress_register(Some(progress)) } == OPAL_SUCCESS {
         PROGRESSING.store(true, Ordering::Relaxed);
     }

@@ -21,8 +21,8 @@ use crate::wire::Name;
 /// The time that the final close waits for the peers.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Maximum size, in bytes, of messages that are copied before delivery, since ob1 writes past the
-/// end of short ones.
+/// Maximum size, in bytes, of messages that are copied before delivery, because Open MPI's ob1
+/// writes past the end of short messages.
 const COPIED: usize = 256;
 
 /// Space after a copied message, in units of eight bytes.
@@ -40,7 +40,7 @@ pub fn start(
     interfaces: Vec<Interface>,
     modules: &[*mut mca_btl_base_module_t],
 ) {
-    // Open MPI creates modules once per process.
+    // Ignored because Open MPI creates modules once per process, so neither value was set before.
     let _ = INTERFACES.set(interfaces);
     let _ = MODULES.set(modules.iter().copied().map(AtomicPtr::new).collect());
     *ENGINE.lock().expect("panics abort") = Some(engine);
@@ -82,8 +82,8 @@ pub fn reach(
     module: usize,
     fetch: impl FnOnce() -> Vec<u8>,
 ) -> Option<*mut mca_btl_base_endpoint_t> {
-    // This lock is held while the echoes are awaited; the engine's lock is not, so messages
-    // continue to flow.
+    // This lock is held while this thread waits for echoes. The engine's lock is not held then, so
+    // messages continue to flow.
     let mut reach = REACH.lock().expect("panics abort");
     let reach = reach.as_mut()?;
     let (own, known) = {
@@ -94,7 +94,8 @@ pub fn reach(
     if !known {
         let cards = card::decode(&fetch());
         let matrix = reach.matrix(INTERFACES.get()?, &cards);
-        // Both processes choose from the reachability that the lower name sees.
+        // Both processes choose from the matrix of the process with the lower name, so that both
+        // choose the same pairs.
         let chosen = if own < peer {
             pairs::choose(&matrix)
         } else {
@@ -118,8 +119,8 @@ pub fn reach(
     engine.as_ref()?.endpoint(peer, module).map(endpoint_of)
 }
 
-/// Sends a message. Returns true if it was sent at once; then the callback that Open MPI wanted has
-/// been made.
+/// Sends a message. Returns true if it was sent at once. In that case, the callback that Open MPI
+/// wanted has been made.
 ///
 /// # Errors
 ///
@@ -168,10 +169,11 @@ fn hand_over(
 ///
 /// # Safety
 ///
-/// As of [`Windows::open`](crate::windows::Windows::open).
+/// The requirements of [`Windows::open`](crate::windows::Windows::open).
 pub unsafe fn open_window(start: *mut u8, length: usize) -> Option<u64> {
     let mut engine = ENGINE.lock().expect("panics abort");
-    // SAFETY: the caller keeps the promise of `Windows::open`, which this function demands.
+    // SAFETY: the caller fulfils the requirements of `Windows::open`, which are those of this
+    // function.
     unsafe { engine.as_mut()?.windows().open(start, length) }
 }
 
@@ -244,7 +246,7 @@ fn deliver(link: LinkId, module: usize, block: &mut [u8], arrival: Arrival) {
     } else {
         bytes.as_mut_ptr()
     };
-    // SAFETY: a segment is plain C data, for which all zero bytes are a value.
+    // SAFETY: a segment is plain C data, for which all-zero bytes are a valid value.
     let mut segment: mca_btl_base_segment_t = unsafe { std::mem::zeroed() };
     segment.seg_addr.pval = address.cast();
     segment.seg_len = length as u64;
@@ -263,8 +265,9 @@ fn deliver(link: LinkId, module: usize, block: &mut [u8], arrival: Arrival) {
         cbdata: trigger.cbdata,
     };
     if let Some(receiver) = trigger.cbfunc {
-        // SAFETY: the receiver registered for this tag; descriptor, segment and bytes outlive the
-        // call, and the bytes may be written, behind short messages too.
+        // SAFETY: the receiver registered for this tag. `descriptor`, `segment` and the bytes
+        // outlive the call. The receiver may write to the bytes, and to the `SLACK` behind a copied
+        // message.
         unsafe { receiver(module_of(module), &raw const descriptor) };
     }
 }

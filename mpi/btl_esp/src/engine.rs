@@ -190,7 +190,7 @@ impl<P: Payload> Engine<P> {
         self.peers[peer].introduced = true;
     }
 
-    /// Returns the link to `peer` that messages by the local interface `module` are to use.
+    /// Returns the link to `peer` for messages that leave by the local interface `module`.
     pub fn endpoint(&self, peer: Name, module: usize) -> Option<LinkId> {
         let peer = &self.peers[*self.names.get(&peer)?];
         let mut links = peer.links.iter().copied();
@@ -283,7 +283,7 @@ impl<P: Payload> Engine<P> {
         } else if self.links[link].has_output() {
             self.block(link);
         }
-        // There is no other completed message than this one.
+        // The link had no output before, so only this message can have completed.
         done.pop().map_or(Sent::Queued, Sent::Done)
     }
 
@@ -429,8 +429,8 @@ impl<P: Payload> Engine<P> {
     }
 
     /// Asks each blocked link with one `poll(2)` whether it can send and has input, which costs
-    /// less than a send and a receive that fail; then sends and receives. Returns these links, and
-    /// whether bytes were received.
+    /// less than a send and a receive that fail. Then sends and receives accordingly. Returns the
+    /// links that were asked, and whether bytes were received.
     fn ask_blocked(&mut self) -> (Vec<LinkId>, bool) {
         let mut progress = false;
         let asked = std::mem::take(&mut self.blocked);
@@ -495,7 +495,8 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Answers a hello. If both processes connect at once, the connection of the lower name stays.
+    /// Answers a hello. If both processes connect at once, the connection that the process with the
+    /// lower name opened stays.
     fn answer(&mut self, stream: Stream, module: usize, hello: Hello) {
         let peer = self.peer(hello.caller);
         let link = self.link(peer, module, usize::from(hello.interface));
@@ -509,8 +510,8 @@ impl<P: Payload> Engine<P> {
         } else {
             Answer::Refused
         };
-        // The send buffer of a new connection has room. If the connection broke, the next receive
-        // reports that.
+        // Ignored because the send buffer of a new connection has room and, if the connection has
+        // broken, the next receive reports that.
         let _ = stream.send(&[io::IoSlice::new(&answer.encode())]);
         if accepted {
             self.establish(link, stream);
@@ -552,8 +553,8 @@ impl<P: Payload> Engine<P> {
                 }
                 link.state = State::Greeting(stream, Vec::new());
             }
-            // The peer answers at its next call of Open MPI. Its kernel closes the connection if it
-            // dies before.
+            // The peer answers at its next call of Open MPI. If the peer dies before, its kernel
+            // closes the connection.
             State::Greeting(stream, mut bytes) => {
                 match read_greeting(&stream, &mut bytes, ANSWER) {
                     Ok(None) => link.state = State::Greeting(stream, bytes),
@@ -654,8 +655,8 @@ impl<P: Payload> Engine<P> {
         self.complete(payloads, false);
     }
 
-    /// Closes all connections in order: sends each peer an end frame and waits for the peer's, for
-    /// at most `patience`.
+    /// Closes all connections in order: sends each peer an end frame and waits for the peer's end
+    /// frame, for at most `patience`.
     pub fn close(&mut self, patience: Duration) {
         self.closing = true;
         let end = Instant::now() + patience;

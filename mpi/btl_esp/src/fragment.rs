@@ -20,8 +20,8 @@ use crate::wire::Target;
 /// Maximum number of free fragments of a size that are kept for reuse.
 const KEPT: usize = 256;
 
-/// Segments of a fragment: Open MPI's header with or without data, then data in the program's
-/// memory.
+/// Maximum number of segments of a fragment: Open MPI's header with or without data, then data in
+/// the program's memory.
 const SEGMENTS: usize = 2;
 
 /// A descriptor with its memory. Open MPI sees only the descriptor, which comes first.
@@ -107,7 +107,7 @@ impl Pool {
         message
     }
 
-    /// Returns a message to the pool.
+    /// Gives a message back to the pool.
     pub fn give(&self, message: Message) {
         let mut free = self.free.lock().expect("panics abort");
         if free.len() < KEPT {
@@ -121,8 +121,8 @@ impl Pool {
 impl Message {
     fn new(size: usize) -> Self {
         let memory = vec![0; size.div_ceil(size_of::<u64>())].into_boxed_slice();
-        // SAFETY: a descriptor and segments are plain C data, for which all zero bytes are a value:
-        // null pointers, no callback, zero counts.
+        // SAFETY: a descriptor and segments are plain C data, for which all-zero bytes are a valid
+        // value: null pointers, no callback, zero counts.
         let (mut descriptor, segments): (mca_btl_base_descriptor_t, _) =
             unsafe { std::mem::zeroed() };
         let object = &mut descriptor.super_.super_.super_;
@@ -165,8 +165,8 @@ impl Message {
     pub fn memory(&mut self) -> &mut [u8] {
         let memory = &mut self.fragment_mut().memory;
         let length = size_of_val(&**memory);
-        // SAFETY: the slice covers the same initialised memory, for as long as that is borrowed;
-        // any bytes are u64s.
+        // SAFETY: the slice covers the initialised memory of the box, and borrows it. Every bit
+        // pattern that is written to the slice is a valid `u64`.
         unsafe { slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), length) }
     }
 
@@ -204,8 +204,8 @@ impl Message {
     ///
     /// # Safety
     ///
-    /// `descriptor` must come from [`Message::into_descriptor`], and Open MPI must not use it until
-    /// it is handed out again.
+    /// `descriptor` must come from [`Message::into_descriptor`], and Open MPI must not use the
+    /// descriptor until it is handed out again.
     pub unsafe fn from_descriptor(descriptor: *mut mca_btl_base_descriptor_t) -> Self {
         Self(NonNull::new(descriptor.cast()).expect("Open MPI hands out descriptors of its own"))
     }
@@ -259,11 +259,11 @@ impl Message {
         let owned = flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP != 0;
         let descriptor = self.into_descriptor();
         if let Some(callback) = callback.filter(|_| flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK != 0) {
-            // SAFETY: Open MPI set the callback for this descriptor, and module and endpoint are
-            // those that it was sent by.
+            // SAFETY: Open MPI set the callback for this descriptor, and `module` and `endpoint`
+            // are those by which the message was sent.
             unsafe { callback(module, endpoint, descriptor, status) };
         }
-        // SAFETY: with this flag Open MPI leaves the descriptor to this component, and its callback
+        // SAFETY: with this flag Open MPI leaves the descriptor to this component, and the callback
         // does not free it.
         owned.then(|| unsafe { Self::from_descriptor(descriptor) })
     }

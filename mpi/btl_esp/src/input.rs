@@ -12,8 +12,9 @@ use crate::wire::{Foreign, Header, Kind, Target, HEADER, TARGET};
 /// Maximum number of free blocks that are kept for reuse.
 const KEPT: usize = 32;
 
-/// The most bytes that are received into a block while a window is open: data for the window may
-/// follow, and would have to be copied from the block.
+/// Maximum number of bytes that one call receives into a block while a window is open, unless the
+/// current frame lacks more. Data for the window may follow, and would have to be copied from the
+/// block.
 const NEAR: usize = 4 << 10;
 
 /// Blocks of memory to receive into, which are reused.
@@ -36,7 +37,7 @@ impl Blocks {
         self.free.pop().unwrap_or_else(|| vec![0; self.size])
     }
 
-    /// Returns a block to the pool.
+    /// Gives a block back to the pool.
     pub fn give(&mut self, block: Vec<u8>) {
         if self.free.len() < KEPT && block.len() == self.size {
             self.free.push(block);
@@ -54,8 +55,8 @@ pub struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// Returns the memory for the missing rest of a put. `None` if another connection delivered the
-    /// whole put: the program may own its memory again.
+    /// Returns the memory for the missing rest of a put. Returns `None` if another connection has
+    /// delivered the whole put, because the program may own the memory again.
     fn of(&mut self, put: &Put) -> io::Result<Option<&mut [u8]>> {
         if put.header.protected && self.seen.contains(put.header.number) {
             return Ok(None);
@@ -96,7 +97,7 @@ impl Put {
     }
 }
 
-/// Received bytes of an incomplete frame; without such bytes there is no block.
+/// Received bytes of an incomplete frame. `block` is empty while there are no such bytes.
 #[derive(Debug, Default)]
 pub struct Input {
     block: Vec<u8>,
@@ -188,7 +189,7 @@ impl Input {
         self.put.is_some()
     }
 
-    /// Returns the number of missing bytes of the current frame, as far as its header is known.
+    /// Returns the number of missing bytes of the current frame; 0 if its header has not arrived.
     fn missing(&self) -> usize {
         let header = self.block[..self.length].first_chunk().map(Header::decode);
         match header {
@@ -197,8 +198,8 @@ impl Input {
         }
     }
 
-    /// Finds complete frames. Returns the offset at which the last one ends, or the received part
-    /// of an incomplete put.
+    /// Finds complete frames. Returns the offset at which the last complete frame, or the received
+    /// part of an incomplete put, ends.
     fn parse(
         &mut self,
         frames: &mut Vec<(Header, usize)>,

@@ -22,7 +22,7 @@ pub trait Payload {
 pub enum State {
     /// The link is not connected; the first message connects it.
     Idle,
-    /// `connect` is in progress.
+    /// `connect` is in progress since this time.
     Connecting(Stream, Instant),
     /// The hello is sent; the bytes are the answer as far as it has arrived.
     Greeting(Stream, Vec<u8>),
@@ -79,7 +79,8 @@ pub struct Link<P> {
     /// Whether an unprotected frame was written after the last acknowledgement, so that its
     /// delivery is unknown.
     exposed: bool,
-    /// Numbers of protected frames that have arrived, and that this end has acknowledged.
+    /// Number of protected frames that have arrived, of which this end has acknowledged
+    /// `confirmed`.
     arrived: u64,
     confirmed: u64,
     input: Input,
@@ -123,8 +124,8 @@ impl<P: Payload> Link<P> {
         self.has_output() && matches!(self.state, State::Ready(_))
     }
 
-    /// Returns whether there is input, and room for output. Both are true if only the calls
-    /// themselves can tell.
+    /// Returns whether there is input, and whether there is room for output. Both are true if this
+    /// is unknown.
     pub fn readiness(&self) -> (bool, bool) {
         match &self.state {
             State::Ready(stream) => stream.readiness().unwrap_or((true, true)),
@@ -132,7 +133,7 @@ impl<P: Payload> Link<P> {
         }
     }
 
-    /// Queues a message, or a put, whose payload begins with its target.
+    /// Queues a message, or a put whose payload begins with its target.
     pub fn push(&mut self, kind: Kind, tag: u8, payload: P, number: Option<u64>) {
         let length = match kind {
             Kind::Put => TARGET,
@@ -243,7 +244,7 @@ impl<P: Payload> Link<P> {
     }
 
     /// Moves the messages that the peer may lack to `other`. An unprotected message that was sent
-    /// in part is still complete here.
+    /// only in part is still queued here, so it is moved too.
     pub fn hand_over(&mut self, other: &mut Self) {
         for mut frame in self.unacknowledged.drain(..).chain(self.output.drain(..)) {
             if frame.payload.is_some() {

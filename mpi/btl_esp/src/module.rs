@@ -16,7 +16,8 @@ const SMALL: usize = 4 << 10;
 static SMALL_MESSAGES: Pool = Pool::new();
 static LARGE_MESSAGES: Pool = Pool::new();
 
-/// The handle of memory that peers may write into. Open MPI copies it to them byte by byte.
+/// The handle of memory that peers may write into. Open MPI copies the handle to the peers byte by
+/// byte.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Registration {
@@ -44,7 +45,7 @@ pub fn fill(module: &mut mca_btl_base_module_t) {
     module.btl_register_error = Some(register_error);
 }
 
-/// Returns a message to its pool.
+/// Gives a message back to its pool.
 pub fn recycle(message: Message) {
     if message.size() <= SMALL {
         SMALL_MESSAGES.give(message);
@@ -80,7 +81,7 @@ unsafe extern "C" fn add_procs(
     let Some(number) = driver::number(module) else {
         return OPAL_ERR_NOT_AVAILABLE;
     };
-    // SAFETY: the call takes nothing.
+    // SAFETY: `opal_proc_local_get` takes no arguments.
     let own = unsafe { opal_proc_local_get() };
     for place in 0..count {
         // SAFETY: Open MPI passes arrays of `count` elements.
@@ -95,7 +96,7 @@ unsafe extern "C" fn add_procs(
             rank: peer.vpid,
         };
         if let Some(found) = driver::reach(name, number, || fetch(&peer)) {
-            // SAFETY: the array has a place for each process.
+            // SAFETY: `endpoint` points to an element of the array that Open MPI passes.
             unsafe { *endpoint = found };
             if !reachable.is_null() {
                 // SAFETY: Open MPI passes a bitmap of `count` bits, or null.
@@ -126,7 +127,7 @@ fn fetch(peer: &opal_process_name_t) -> Vec<u8> {
     bytes
 }
 
-/// Connections stay open until the end: other communicators may use them.
+/// Keeps the connections open until the end, because other communicators may use them.
 unsafe extern "C" fn del_procs(
     _module: *mut mca_btl_base_module_t,
     _count: usize,
@@ -136,8 +137,8 @@ unsafe extern "C" fn del_procs(
     OPAL_SUCCESS
 }
 
-/// Closes the connections of all modules at the first call. The modules stay allocated: they are
-/// few, and callbacks refer to them.
+/// Closes the connections of all modules at the first call. The modules stay allocated, because
+/// they are few and callbacks refer to them.
 unsafe extern "C" fn finalize(_module: *mut mca_btl_base_module_t) -> c_int {
     driver::close();
     OPAL_SUCCESS
@@ -172,8 +173,8 @@ unsafe extern "C" fn free(
     OPAL_SUCCESS
 }
 
-/// Packs into `space`; without `space`, finds the bytes where they are. Returns their address and
-/// number.
+/// Packs data of `convertor` into `space` or, without `space`, finds the data where it is. Returns
+/// the data's address and its number of bytes.
 ///
 /// # Safety
 ///
@@ -192,9 +193,9 @@ unsafe fn pack(
         }),
         iov_len: length,
     };
-    // SAFETY: the caller prepared the convertor and does not share it. The vector is a single one,
-    // with room for `length` bytes or with a null pointer, in which the convertor stores the
-    // address of its bytes.
+    // SAFETY: the caller prepared the convertor and does not share it. `vector` is a single
+    // element. It points to room for `length` bytes, or it is null and the convertor stores the
+    // address of its bytes there.
     let result = unsafe { opal_convertor_pack(convertor, &mut vector, &mut count, &mut packed) };
     (result >= 0).then_some((vector.iov_base, packed))
 }

@@ -3,9 +3,9 @@
 //! Pairs the interfaces of two processes: as many pairs as possible, and the same at both ends.
 
 /// Chooses pairs of interfaces. `reach[i][j]` says whether interface `i` of the process with the
-/// lower name reaches interface `j` of the other. Each interface is in at most one pair, and the
-/// number of pairs is the largest possible. Lower interface numbers are matched first, so both
-/// processes choose the same pairs.
+/// lower name reaches interface `j` of the other process. Each interface is in at most one pair,
+/// and the number of pairs is the largest possible. Lower interface numbers are matched first, so
+/// both processes choose the same pairs.
 pub fn choose(reach: &[Vec<bool>]) -> Vec<(usize, usize)> {
     let columns = reach.iter().map(Vec::len).max().unwrap_or(0);
     let mut partner: Vec<Option<usize>> = vec![None; columns];
@@ -22,7 +22,8 @@ pub fn choose(reach: &[Vec<bool>]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Finds a partner for interface `row`; may reassign interfaces that have one.
+/// Finds a partner for interface `row`, and returns whether there is one. May give another partner
+/// to interfaces that have one.
 fn place(
     reach: &[Vec<bool>],
     row: usize,

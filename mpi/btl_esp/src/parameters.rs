@@ -53,7 +53,7 @@ pub struct Parameters {
     pub polled: usize,
     /// The time for which a peer's kernel may owe an answer.
     pub timeout: Duration,
-    /// Links over TCP on the loopback device instead of ESP; 0 for ESP.
+    /// Number of links over TCP on the loopback device that tests use instead of ESP; 0 for ESP.
     pub test_links: usize,
     /// Whether to print nothing if the module is not loaded.
     pub quiet: bool,
@@ -108,8 +108,8 @@ const TABLE: [(&CStr, mca_base_var_type_t, usize, &CStr); 6] = [
 pub unsafe fn register(component: *const mca_base_component_t) -> c_int {
     let values: *mut c_void = VALUES.0.get().cast();
     for (name, kind, offset, help) in TABLE {
-        // SAFETY: the strings and the storage are static, and the offset is that of a value of this
-        // type. A string's default is null, which Open MPI takes for no value.
+        // SAFETY: the strings and the storage are static, and at `offset` there is a value of the
+        // type `kind`. A string's default is null, which Open MPI treats as no value.
         let index = unsafe {
             mca_base_component_var_register(
                 component,

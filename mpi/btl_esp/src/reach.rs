@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Tests which interfaces of a peer each local interface reaches, by EDP echoes, which the peer's
-//! kernel answers.
+//! Tests which interfaces of a peer each local interface reaches. The tests are EDP echoes, which
+//! the peer's kernel answers.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -63,7 +63,7 @@ impl Reach {
         for _ in 0..TRIES {
             for (_, index, socket, open) in &asked {
                 for mac in open {
-                    // A refused request counts as a lost one.
+                    // Ignored because a request that is refused counts as lost.
                     let _ = socket.send_to(&request(*mac), Address::new(*mac, *index, 0));
                 }
             }
@@ -95,7 +95,7 @@ fn socket(index: u32) -> io::Result<EdpSocket> {
     Ok(socket)
 }
 
-/// Returns an echo request; the answer repeats its last four bytes.
+/// Returns an echo request; the answer repeats the request's last four bytes.
 fn request(mac: MacAddr) -> [u8; 5] {
     let [_, _, a, b, c, d] = mac.0;
     [EDP_ECHO_REQUEST, a, b, c, d]

@@ -14,7 +14,8 @@ use socket2::{Domain, Socket, Type};
 
 use crate::card::Card;
 
-/// Length of the accept queue, connections: it holds those of all ranks of a large job at once.
+/// Length of the accept queue, in connections. The queue holds the connections of all ranks of a
+/// large job at once.
 const BACKLOG: u16 = 1024;
 
 /// A local interface, or its substitute in the test mode.
@@ -202,7 +203,8 @@ impl Stream {
         }
     }
 
-    /// Receives available bytes: `None` if there are none, 0 at the end of the stream.
+    /// Receives available bytes and returns their number: `None` if there are none, 0 at the end of
+    /// the stream.
     ///
     /// # Errors
     ///
@@ -217,7 +219,8 @@ impl Stream {
         }
     }
 
-    /// Returns whether there is input, and room for output. After an error both are true.
+    /// Returns whether there is input, and whether there is room for output. After an error both
+    /// are true.
     ///
     /// # Errors
     ///
@@ -252,7 +255,7 @@ impl Stream {
 
     /// Shuts down the sending direction.
     pub fn finish(&self) {
-        // The shutdown fails if the connection has ended already.
+        // Ignored because the shutdown fails if the connection has already ended.
         let _ = self.0.shutdown(Shutdown::Write);
     }
 

@@ -30,8 +30,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Opens `length` bytes from `start` and returns the key, which is never 0. `None` for a null
-    /// pointer.
+    /// Opens `length` bytes from `start` and returns the key, which is never 0. Returns `None` if
+    /// `start` is null.
     ///
     /// # Safety
     ///
@@ -59,8 +59,8 @@ impl Windows {
         self.open.is_empty()
     }
 
-    /// Returns the memory of `target` without its first `skipped` bytes. `None` unless one window
-    /// contains the whole target.
+    /// Returns the memory of `target` without its first `skipped` bytes. Returns `None` unless one
+    /// window contains the whole target.
     pub fn memory(&mut self, target: &Target, skipped: u64) -> Option<&mut [u8]> {
         let window = self.open.get_mut(&target.key)?;
         let end = target.offset.checked_add(target.length)?;
@@ -68,8 +68,8 @@ impl Windows {
             return None;
         }
         // SAFETY: the caller of `open` promised that `length` bytes stay allocated and that no
-        // reference to them is used; this reference borrows the table. The numbers fit, since they
-        // do not exceed the window's length.
+        // reference to them is used; this reference borrows the table. The casts are lossless,
+        // since neither number exceeds the window's length.
         Some(unsafe {
             slice::from_raw_parts_mut(
                 window

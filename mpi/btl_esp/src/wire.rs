@@ -3,7 +3,8 @@
 //! The protocol between two processes on a stream: a greeting in each direction, then frames.
 //!
 //! Numbers are little-endian. The caller sends a [`Hello`] and waits for the [`Answer`]; frames
-//! follow in both directions. A frame is a [`Header`] and the number of bytes that it states.
+//! follow in both directions. A frame is a [`Header`], followed by the number of bytes that the
+//! header states.
 
 use std::fmt;
 
@@ -53,8 +54,8 @@ pub enum Kind {
     Acknowledgement = 2,
     /// The sender closes the connection in order; nothing follows.
     End = 3,
-    /// A [`Target`], which the header's length covers; then the number of bytes that the target
-    /// states, which the receiver writes there.
+    /// A [`Target`], which is all that the header's length counts. As many bytes as the target
+    /// states follow, and the receiver writes them there.
     Put = 4,
 }
 

@@ -220,7 +220,8 @@ fn a_cut_link_loses_and_repeats_nothing_while_another_one_works() {
 fn puts_write_into_the_window_before_the_next_message_comes() {
     let (mut a, mut b) = pair(1);
     let (mut at_a, mut at_b) = (Told::default(), Told::default());
-    // The sizes are more than a block, and more than the loopback device accepts at once.
+    // Some sizes exceed a block, and one exceeds the amount that the loopback device accepts at
+    // once.
     let sizes = [0, 1, 3000, 5000, 100_000, 3_000_000, 7];
     let bytes: Vec<u8> = (0..3_200_000usize).map(|byte| (byte % 251) as u8).collect();
     let mut memory = vec![0; bytes.len()];
@@ -269,7 +270,8 @@ fn a_put_that_came_by_another_link_is_not_written_again() {
     let mut memory = vec![0; data.len()];
     let key = open(&mut b, &mut memory);
     put(&mut a, &mut at_a, 0, key, 0, &data);
-    // For the sender, the first link breaks only after it has carried part of the put.
+    // The first link carries part of the put. Then it breaks for the sender, but not yet for the
+    // receiver.
     until(|| {
         at_a.listen(&mut a);
         b.poll();
