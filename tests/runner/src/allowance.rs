@@ -3,7 +3,8 @@
 //! Deadlines that do not count the time in which a guest waits for the host's processors.
 //!
 //! On a busy host QEMU's threads wait for processors. A guest that gets half of the processor time
-//! it wants has twice as long. A guest that hangs, idle or not, reaches its deadline.
+//! that it wants has twice as long until its deadline. A guest that hangs, idle or not, reaches its
+//! deadline.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ impl Allowance {
         }
     }
 
-    /// Returns how long to wait before asking again; zero once the allowance is used up.
+    /// Returns how long to wait before the next call; zero once the allowance is used up.
     pub fn wait(&mut self) -> Duration {
         let passed = self.since.elapsed();
         if passed >= LOOK {
@@ -44,8 +45,8 @@ impl Allowance {
 /// Interval at which the threads' times are read.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The time in which the threads of a process ran, and the time in which they waited for a
-/// processor, in nanoseconds.
+/// Nanoseconds in which the threads of a process ran, and nanoseconds in which they waited for a
+/// processor.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turns {
     ran: u64,
@@ -53,7 +54,8 @@ struct Turns {
 }
 
 impl Turns {
-    /// Returns zeroes if the process has ended or the host's kernel does not count.
+    /// Reads the times of all threads; zeroes if the process has ended or the host's kernel does
+    /// not count.
     fn of(process: u32) -> Self {
         let threads = fs::read_dir(format!("/proc/{process}/task"));
         let threads = threads.into_iter().flatten().flatten();
@@ -71,7 +73,7 @@ impl Turns {
 
     /// Returns the share of the wanted processor time that the process got; 1 if it wanted none.
     fn share_since(self, before: Self) -> f64 {
-        // The later times no longer include a thread that has ended.
+        // A thread that has ended is missing in `self`, so a difference may be negative.
         let ran = self.ran.saturating_sub(before.ran) as f64;
         let wanted = ran + self.waited.saturating_sub(before.waited) as f64;
         if wanted > 0.0 {
@@ -97,7 +99,7 @@ mod tests {
         assert!((share(10, 100) - 1.0).abs() < 1e-9);
         assert!((share(30, 100) - 1.0).abs() < 1e-9);
         assert!(share(10, 200) < 1e-9);
-        // The times shrink when a thread ends.
+        // The sums shrink when a thread ends.
         assert!((share(5, 50) - 1.0).abs() < 1e-9);
     }
 

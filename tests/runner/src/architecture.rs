@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The differences between the architectures of guests. `mk/lib.sh` has those of kernels.
+//! The differences between the architectures of guests. `mk/lib.sh` has the differences between
+//! their kernels.
 //!
-//! For a guest of another architecture than the host's, the toolbox has a cross compiler, and the
-//! guest's programs in a separate directory. Programs that must report something before the guest
-//! boots run in QEMU's user emulation.
+//! For a guest of another architecture than the host's, the toolbox has a cross compiler and a
+//! separate directory with the guest's programs. Programs that must report something before the
+//! guest boots run in QEMU's user emulation.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -45,8 +46,9 @@ impl Architecture {
         }
     }
 
-    /// Returns QEMU's name for the processor. With the architected algorithm, pointer
-    /// authentication would take most of the time.
+    /// Returns QEMU's name for the processor. On Arm, pointer authentication uses an
+    /// implementation-defined algorithm, since emulating the architected one would take most of the
+    /// time.
     pub fn processor(self) -> &'static str {
         match self {
             Self::Amd64 => "max",
@@ -55,8 +57,8 @@ impl Architecture {
     }
 
     /// Returns the processor for a guest whose clock counts instructions. QEMU counts each step of
-    /// a repeated string instruction. A kernel that takes them for fast would therefore pay an
-    /// instruction for each byte that it copies (ERMS, FSRM) or sets (FSRS).
+    /// a repeated string instruction. A kernel that takes these instructions for fast would
+    /// therefore spend an instruction on each byte that it copies (ERMS, FSRM) or sets (FSRS).
     pub fn counted_processor(self) -> &'static str {
         match self {
             Self::Amd64 => "max,-erms,-fsrm,-fsrs",
@@ -72,8 +74,8 @@ impl Architecture {
         }
     }
 
-    /// Returns options of the kernel. On a busy host the emulated timer may fail the kernel's test
-    /// of it, and the kernel would panic.
+    /// Returns options of the kernel. On a busy host the emulated timer may fail the kernel's timer
+    /// check, and the kernel would then panic.
     pub fn kernel_options(self) -> &'static str {
         match self {
             Self::Amd64 => "no_timer_check ",
@@ -81,7 +83,7 @@ impl Architecture {
         }
     }
 
-    /// Returns cargo's name of the target, unless it is the host's.
+    /// Returns cargo's name of the target, or `None` for the host's own.
     pub fn target(self) -> Option<&'static str> {
         match self {
             Self::Amd64 => None,
@@ -125,7 +127,7 @@ impl Architecture {
         self.root().join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Runs one of the guest's programs on the host.
+    /// Returns a command that runs one of the guest's programs on the host.
     pub fn run(self, program: impl AsRef<OsStr>) -> Command {
         match self {
             Self::Amd64 => Command::new(program),
@@ -137,7 +139,7 @@ impl Architecture {
         }
     }
 
-    /// Lists the libraries that a program loads, as `ldd` does.
+    /// Returns a command that lists the libraries that a program loads, like `ldd`.
     pub fn list_libraries(self, program: &Path) -> Command {
         match self {
             Self::Amd64 => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Loaded latency on the switch of [`incast`](super::incast): how long short messages take while
-//! long ones occupy the port.
+//! streams occupy the port.
 
 use std::fmt::Write as _;
 
@@ -13,20 +13,20 @@ use crate::commands::json;
 /// The host that answers the questions; its port is the bottleneck.
 pub const RECEIVER: &str = "h0";
 
-/// For question sizes in bytes, the largest 99th percentile of ESP's times in microseconds, while
-/// at most `MOST_STREAMS` streams run.
+/// For each size of questions in bytes, the largest 99th percentile of ESP's times in microseconds,
+/// while at most `MOST_STREAMS` streams run.
 const MOST: [(u64, f64); 2] = [(100, 900.0), (10_000, 2_500.0)];
 const MOST_STREAMS: u32 = 16;
 
-/// The least share of the rate, in payload, that ESP's streams have, and that they have together
-/// with questions that follow each other at once. 0.983 is the largest possible.
+/// The least share of the rate, in payload, that ESP's streams have. Streams and questions together
+/// must also have it if questions follow each other at once. 0.983 is the largest possible share.
 const LEAST_SHARE: f64 = 0.97;
 
-/// The turn of a stream comes after at most this many turns of each other stream, including the
-/// turns in which it is skipped.
+/// A stream's turn comes after at most this many turns of each other stream, including the turns in
+/// which the stream is skipped.
 const MOST_TURNS: u32 = 4;
 
-/// The bits of a turn: 21 packets of 1514 bytes.
+/// The bits that a stream sends in a turn: 21 packets of 1514 bytes.
 const TURN: u32 = 21 * 1514 * 8;
 
 /// The results for one size of questions.
@@ -66,7 +66,7 @@ pub struct Line {
     pub rate: f64,
 }
 
-/// Reads netgauge's report and the switch's counters, which follow it.
+/// Reads netgauge's report and the switch's counters after it.
 ///
 /// # Errors
 /// If either is missing, or netgauge reports an error.
@@ -120,8 +120,8 @@ pub fn read(text: &str, protocol: &str, (streams, pause): (u32, u32)) -> Result<
 }
 
 impl Row {
-    /// Returns the share of the rate (bit/s) that streams and questions have together, for
-    /// questions that take the median time and follow after `pause` milliseconds.
+    /// Returns the share of the rate (bit/s) that streams and questions have together. Questions
+    /// take the median time, and each follows `pause` milliseconds after the previous answer.
     fn all(&self, rate: f64, pause: u32) -> f64 {
         let every = self.median_ns as f64 + f64::from(pause) * 1e6;
         let questions = self.size as f64 * 8e9 / every.max(1.0);
@@ -243,7 +243,8 @@ mod tests {
             r#""h0", "dropped_packets": 1"#,
         );
         assert_eq!(judged(&drops, "esp", 4), 1);
-        // With pauses, the questions need almost no bandwidth.
+        // With pauses, the questions need almost no bandwidth, so only the streams' share is
+        // judged.
         assert_eq!(judge(&[read(TEXT, "esp", (16, 50)).unwrap()]).len(), 1);
     }
 }

@@ -20,12 +20,12 @@ use crate::python;
 use crate::scenarios;
 use crate::step;
 
-/// Tests everything; a part that cannot run counts as failed.
+/// Runs all tests; a part that cannot run counts as failed.
 ///
 /// # Errors
 /// If logs cannot be written.
 pub fn run(layout: &Layout) -> Result<Total> {
-    // Most crates' tests leave a processor idle, which the model checker uses.
+    // Most crates' tests leave a processor idle, so the model checker runs at the same time.
     let (model, parts) = step::both(
         || model(layout),
         || {
@@ -45,13 +45,13 @@ pub fn run(layout: &Layout) -> Result<Total> {
     }
     parts.push(module);
     if !module_is_there {
-        // The other parts report their own failure. Without the module the scenarios count as
-        // failed.
+        // Parts that need the module report their own failure, and the scenarios count as failed.
         let nothing = Err(anyhow::anyhow!("there is no module to run them with"));
         parts.push(part("scenarios", nothing));
         return Ok(Total(parts));
     }
-    // Each of these two guests keeps one processor busy; they run while the other guests pause.
+    // Each of these two guests keeps one processor busy. They run beside the scenarios, whose
+    // guests pause at times.
     let guests = || {
         let dissector = dissector::check(layout);
         [dissector, part("bench", bench::check(layout))]
@@ -67,12 +67,12 @@ pub fn run(layout: &Layout) -> Result<Total> {
     Ok(Total(parts))
 }
 
-/// Returns a part of the tests, failed as a whole if it could not run.
+/// Returns the part, or a failed part `name` if it could not run.
 fn part(name: &str, outcome: Result<Part>) -> Part {
     outcome.unwrap_or_else(|error| Part::single::<()>(name, Err(error)))
 }
 
-/// Runs `cargo test` and passes its output through.
+/// Runs `cargo test` and prints its output as it comes.
 fn crates(layout: &Layout) -> Result<Part> {
     step::say("running the crates' tests");
     let mut child = Command::new("cargo")
@@ -108,7 +108,8 @@ fn crates(layout: &Layout) -> Result<Part> {
     Ok(part)
 }
 
-/// Runs the model checker. Its table is printed at the end, since other tests print while it runs.
+/// Runs the model checker. Its table is printed at the end, since other tests print while the model
+/// checker runs.
 fn model(layout: &Layout) -> Part {
     step::say(
         "exploring what becomes of connections when packets are lost, beside the tests that follow",
@@ -189,7 +190,8 @@ fn modinfo(layout: &Layout, part: &mut Part) {
     }
 }
 
-/// Checks for each fact that `modinfo` must show of a module for the kernel `release`.
+/// For each fact that `modinfo` must show of a module for the kernel `release`, returns the fact's
+/// name and whether `text` shows it.
 fn judge_modinfo(text: &str, release: &str) -> Vec<(String, Result<()>)> {
     let values = |field: &str| -> Vec<&str> {
         text.lines()

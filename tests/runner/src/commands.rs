@@ -29,13 +29,14 @@ pub struct Commands {
 pub enum Verb {
     /// Each line is a shell command.
     Commands,
-    /// Each line has arguments of netgauge, which measures with a server in another namespace.
+    /// Each line has arguments of netgauge, which measures to a server in another namespace.
     Bench,
     /// Each line is a shell command in a tree that the guest mounts.
     Tree,
 }
 
-/// The output of a command, standard output and error together, and its exit status.
+/// The output of a command, standard output and standard error together, and the command's exit
+/// status.
 #[derive(Debug)]
 pub struct Ended {
     /// The output's lines.
@@ -56,7 +57,7 @@ impl Ended {
     /// Parses the first JSON value of the output as a `T`; ignores the rest.
     ///
     /// # Errors
-    /// If there is none, or it is no `T`; the message has the whole output.
+    /// If the output has no JSON value, or the value is no `T`; the message has the whole output.
     pub fn report<T: DeserializeOwned>(&self) -> Result<T> {
         let text = &self.text;
         let value = json(text)
@@ -74,7 +75,7 @@ pub fn netgauge_rate(rate: &str) -> String {
 /// Waits until the guest is set up.
 ///
 /// # Errors
-/// If it ends instead, or its kernel reports a fault.
+/// If the guest ends first, or its kernel reports a fault.
 pub fn await_ready(guest: &mut Guest) -> Result<()> {
     loop {
         match guest.next()? {
@@ -95,7 +96,7 @@ pub fn await_ready(guest: &mut Guest) -> Result<()> {
 /// Fails if the kernel's `line` reports a fault.
 ///
 /// # Errors
-/// The fault.
+/// The fault, if `line` reports one.
 pub fn check(guest: &Guest, line: &str) -> Result<()> {
     match alarm(line) {
         Some(fault) => bail!("{fault}; the whole log is {}", guest.console().display()),
@@ -103,12 +104,12 @@ pub fn check(guest: &Guest, line: &str) -> Result<()> {
     }
 }
 
-/// The time that the kernel may take to write the rest of a fault report.
+/// How long the kernel may take to write the rest of a fault report.
 const REPORT: Duration = Duration::from_secs(10);
 
 impl Commands {
-    /// Builds the guest's contents and boots it under the name `name`. It is ended if booting or a
-    /// command takes longer than `patience`.
+    /// Builds the guest's contents and boots it under the name `name`. The guest is ended if
+    /// booting or a command takes longer than `patience`.
     ///
     /// # Errors
     /// If something does not build, or the guest does not boot.
@@ -122,7 +123,7 @@ impl Commands {
         Self::boot_on(layout, name, verb, clock, patience, None)
     }
 
-    /// Boots as [`Commands::boot`], with this wire.
+    /// Boots a guest like [`Commands::boot`], but with this wire.
     ///
     /// # Errors
     /// As [`Commands::boot`].
@@ -139,8 +140,8 @@ impl Commands {
         Self::boot_from(layout, place, verb, clock, patience, wire, &[])
     }
 
-    /// Boots as [`Commands::boot_on`], with a name, a file system that is already built, and
-    /// directories that the guest can mount.
+    /// Boots a guest like [`Commands::boot_on`], but with a name, a file system that is already
+    /// built, and directories that the guest can mount.
     ///
     /// # Errors
     /// If the guest does not boot.
@@ -187,8 +188,8 @@ impl Commands {
         })
     }
 
-    /// Boots as [`Commands::boot_from`], in a tree that is shared as "toolbox", with another
-    /// directory shared as "share".
+    /// Boots a guest like [`Commands::boot_from`], but in a tree that is shared as "toolbox", with
+    /// another directory shared as "share".
     ///
     /// # Errors
     /// As [`Commands::boot_from`].
@@ -223,7 +224,7 @@ impl Commands {
                 Said::Kernel(line) if fault.is_ok() => {
                     fault = check(&self.guest, &line);
                     if fault.is_err() {
-                        // Read on, so that the log contains the whole report.
+                        // Reads on, so that the log contains the whole report.
                         self.guest.extend(REPORT);
                     }
                 }
@@ -255,7 +256,8 @@ impl Commands {
         Ok(Ended { text, status })
     }
 
-    /// Runs a line in the guest's shell, in any mode of init, and waits until it ends.
+    /// Runs a line in the guest's shell, in any mode of init, and waits until the line's command
+    /// ends.
     ///
     /// # Errors
     /// As [`Commands::run`].
@@ -274,7 +276,8 @@ impl Commands {
         self.guest.monitor()
     }
 
-    /// Connects to the plugin that counts, in a guest booted with [`Clock::Watched`].
+    /// Connects to the plugin that counts memory accesses, in a guest booted with
+    /// [`Clock::Watched`].
     ///
     /// # Errors
     /// If the plugin does not answer.
@@ -285,7 +288,7 @@ impl Commands {
     /// Ends the guest.
     ///
     /// # Errors
-    /// If it does not end, or its kernel reports a fault.
+    /// If the guest does not end, or its kernel reports a fault.
     pub fn end(mut self) -> Result<()> {
         self.tell("")?;
         loop {
@@ -298,8 +301,8 @@ impl Commands {
     }
 }
 
-/// Boots a guest named `name` for one command, prints its output, and ends the guest. Returns true
-/// if the command succeeded. Booting and the command may take `patience` each.
+/// Boots a guest named `name` for one command, prints the command's output, and ends the guest.
+/// Returns true if the command succeeded. Booting and the command may take `patience` each.
 ///
 /// # Errors
 /// If something does not build, the guest does not boot, or its kernel reports a fault.
@@ -317,13 +320,13 @@ pub fn once(
     Ok(status == 0)
 }
 
-/// Returns a program's option for `seed`, if there is one.
+/// Returns the option that passes `seed` to a program; an empty string without a seed.
 pub fn seed(seed: Option<u64>) -> String {
     seed.map(|seed| format!(" --seed {seed}"))
         .unwrap_or_default()
 }
 
-/// Time limit for a command of a user.
+/// Time limit for a command that a user runs with `make run`.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Runs `commands` until one fails, and prints their output; returns true if none failed.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests the Wireshark dissector: tshark decodes frames that a guest sent, and the result is
-//! compared with the protocols' own headers.
+//! Tests the Wireshark dissector. tshark decodes frames that a guest sent, and the test compares
+//! the result with the fields that the module's own parser reads.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -57,7 +57,7 @@ const FIELDS: [&str; 22] = [
 /// The number of [`FIELDS`] that depend only on a frame's bytes.
 const BYTES: usize = 17;
 
-/// The remarks that the recording must cause, in tshark's words.
+/// The remarks that tshark must make about the recording, in tshark's words.
 const REMARKS: [&str; 10] = [
     "Connection attempt (SYN)",
     "End of the stream (FIN)",
@@ -71,7 +71,7 @@ const REMARKS: [&str; 10] = [
     "Wrong checksum",
 ];
 
-/// Records frames in a guest and checks how the dissector shows them.
+/// Records frames in a guest and checks how the dissector decodes them.
 pub fn check(layout: &Layout) -> Part {
     step::say("reading a guest's frames with Wireshark's dissector");
     let mut part = Part::new("dissector");
@@ -118,7 +118,7 @@ fn bytes(hexadecimal: &str) -> Result<Vec<u8>> {
         .collect()
 }
 
-/// Builds a capture file in pcap's format (microseconds, Ethernet), with a frame each millisecond.
+/// Builds a capture file in pcap's format (microseconds, Ethernet), with one frame per millisecond.
 fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     const LINKTYPE_ETHERNET: u32 = 1;
     let mut file = Vec::new();
@@ -137,7 +137,7 @@ fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
 
 /// Runs tshark; returns a row of [`FIELDS`] for each frame.
 fn decode(layout: &Layout, frames: &[Vec<u8>]) -> Result<Vec<Vec<String>>> {
-    // tshark runs as another user, who may not enter the project's directory.
+    // tshark runs as another user, which may have no access to the project's directory.
     let directory = tempfile::tempdir()?;
     let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755));
     open(directory.path())?;
@@ -165,8 +165,8 @@ fn decode(layout: &Layout, frames: &[Vec<u8>]) -> Result<Vec<Vec<String>>> {
 fn tshark(home: &Path, script: &Path, file: &Path) -> Result<String> {
     const NOBODY: u32 = 65534;
     let mut command = Command::new("tshark");
-    // Two passes, as Wireshark dissects a frame when it reads and when it shows it. Not as root, as
-    // Wireshark then runs no scripts.
+    // Two passes, as Wireshark dissects a frame when it reads the frame and when it shows the
+    // frame. Not as root, since Wireshark runs no scripts as root.
     command
         .uid(NOBODY)
         .gid(NOBODY)
@@ -197,8 +197,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Splits what follows a header of `header` bytes that states `length`: payload, checksum and
-/// padding, as tshark prints them.
+/// Splits the bytes after a header of `header` bytes whose length field is `length`. Returns the
+/// payload, the checksum and the padding, as tshark prints them.
 fn split(packet: &[u8], header: usize, length: u16, has_checksum: bool) -> [String; 3] {
     let rest = &packet[header..];
     let (payload, rest) = rest.split_at(usize::from(length).min(rest.len()));
@@ -211,8 +211,8 @@ fn split(packet: &[u8], header: usize, length: u16, has_checksum: bool) -> [Stri
     [hexadecimal(payload), checksum, hexadecimal(padding)]
 }
 
-/// Returns the first [`BYTES`] fields of the row that the frame must give, by the module's own
-/// parser.
+/// Returns the first [`BYTES`] fields of the row that tshark must print for the frame, by the
+/// module's own parser.
 fn expected(frame: &[u8]) -> Result<Vec<String>> {
     let packet = frame.get(ETHERNET..).context("no Ethernet frame")?;
     let kind = u16::from_be_bytes([frame[12], frame[13]]);
@@ -238,7 +238,7 @@ fn expected(frame: &[u8]) -> Result<Vec<String>> {
             let has_checksum = header.has_checksum();
             let [payload, checksum, padding] =
                 split(packet, esp::HEADER_LEN, header.payload(), has_checksum);
-            // In a grant or a skip the length field holds another number.
+            // In a grant or a skip the length field holds a number that is no length.
             let length = (!header.is_grant() && !header.is_skip()).then(|| header.len.to_string());
             let numbers = [
                 header.src.to_string(),
@@ -295,7 +295,7 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
         let mut flags = u8::from_str_radix(row[11].trim_start_matches("0x"), 16).unwrap_or(0);
         let skipped = esp::flags::ACK | esp::flags::RRQ | esp::flags::TXS;
         if row[8].is_empty() || row[8] == "0" && flags & !esp::flags::CRC == skipped {
-            // This is not a request, but a grant, a skip, or the answer to a skip.
+            // This packet is not a request, but a grant, a skip, or the answer to a skip.
             flags &= !esp::flags::RRQ;
         }
         for (remark, bit) in [
@@ -312,9 +312,9 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
     }
     let wrong = rows.iter().filter(|row| row[20].contains(REMARKS[9]));
     let wrong: Vec<_> = wrong.collect();
-    // The recording has one wrong frame of each protocol.
+    // The recording has one malformed frame of each protocol.
     ensure!(wrong.len() == 2, "said to be wrong: {wrong:?}");
-    // The recording has all kinds of control messages, by the number in their field.
+    // The recording has all kinds of control messages; row 19 has the number of the kind.
     for kind in ["1", "2", "3", "4"] {
         ensure!(
             rows.iter().any(|row| row[19] == kind),
@@ -324,8 +324,8 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that both directions of a conversation have the same number, and each conversation its
-/// own.
+/// Checks that both directions of a conversation have the same stream number, and that each
+/// conversation has a number of its own.
 fn streams(rows: &[Vec<String>]) -> Result<()> {
     for (ports, index) in [([0, 1], 17), ([6, 7], 18)] {
         let mut seen: Vec<(HashSet<&str>, &str)> = Vec::new();

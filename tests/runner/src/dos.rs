@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The cost of attacks by a host on the same Ethernet, to the attacked host and to a stream.
+//! The cost of attacks by a host on the same Ethernet, for the attacked host and for a stream.
 //!
-//! One guest, whose clock counts instructions, has two namespaces joined by a cable. `scenarios
-//! --dos` in the guest makes the attacks, measures, and judges.
+//! One guest, whose clock counts instructions, has two namespaces joined by a cable. In the guest,
+//! `scenarios --dos` makes the attacks, measures their cost, and judges it.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 //! Runs traffic between two guests for an hour while the link between them is cut and restored.
 //!
-//! The client requests each cut on its serial port; QEMU makes it, at the requested end.
+//! The client requests each cut on its serial port, and QEMU cuts the link at the requested end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,8 +22,8 @@ use crate::qemu::{self, Boot, Clock, Guest, Monitor, Said};
 use crate::scenarios;
 use crate::step;
 
-/// The time for which a guest may print nothing: the client prints at every cut and in every
-/// minute; in the end, its last connections may take as long as any.
+/// How long a guest may print nothing. The client prints at every cut and in every minute; at the
+/// end, its last connections may take as long as any connection may.
 const SILENCE: Duration = Duration::from_secs(600);
 
 /// Options of the endurance run.
@@ -57,7 +57,7 @@ struct Figures {
 /// The state that the threads of the two guests share.
 struct Shared {
     server: Mutex<Figures>,
-    /// Whether the server must end, or has ended.
+    /// Whether the server is told to end, or has ended.
     over: AtomicBool,
 }
 
@@ -67,8 +67,8 @@ impl Shared {
     }
 }
 
-/// Prints a line of figures each minute. Returns true if nothing broke except through cut links,
-/// and no socket or memory is left.
+/// Prints a line of figures each minute. Returns true if only cut links broke connections, and no
+/// socket or memory is left.
 ///
 /// # Errors
 /// If something does not build, a guest does not boot or hangs, or its kernel reports a fault.
@@ -119,7 +119,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
         shared.over.store(true, Relaxed);
         ended
     };
-    // If both failed, the server's failure may be the cause.
+    // If both guests failed, the server's failure may be the cause of the client's.
     match step::both(serving, following) {
         (Err(other), Err(one)) => Err(one.context(format!("the server: {other:#}"))),
         (served, ended) => Ok(ended? && served?),
@@ -155,7 +155,7 @@ fn figures(line: &str) -> Result<Option<Figures>> {
         .transpose()
 }
 
-/// Waits until the server listens, which its first figures show.
+/// Waits until the server listens, which the server shows by printing its first figures.
 fn await_figures(server: &mut Guest) -> Result<()> {
     loop {
         match server.next()? {
@@ -170,7 +170,7 @@ fn await_figures(server: &mut Guest) -> Result<()> {
 }
 
 /// Reads a guest's output to its end and prints the lines that are neither requests nor figures.
-/// Returns true if the program succeeded and the kernel reported no fault.
+/// Returns true if the guest's program succeeded and its kernel reported no fault.
 fn hear(
     layout: &Layout,
     mut guest: Guest,
@@ -235,7 +235,8 @@ fn follow(layout: &Layout, client: Guest, mut cable: Cable, shared: &Shared) -> 
     })
 }
 
-/// Formats a line for people. Numbers that must agree at both ends are the client's.
+/// Formats a line for people. For numbers that must be equal at both ends, the line has the
+/// client's.
 fn minute(near: &Figures, far: &Figures) -> String {
     let mut text = format!(
         "{:3}:{:02} min: {} cuts; {} messages, {} MB, {} connections, {} of {} datagrams back, {} packets resent; broken:",

@@ -4,7 +4,8 @@
 //! terminal and in `docs/faults.md`.
 //!
 //! The cells are scenarios, run one after the other in a guest whose clock counts instructions.
-//! Their times therefore do not depend on the host machine, and waiting costs none of its time.
+//! Their times therefore do not depend on the host machine, and time in which they wait costs the
+//! host nothing.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -107,7 +108,7 @@ fn document(layout: &Layout, table: &str) -> Result<()> {
     fs::write(&path, new).with_context(|| path.display().to_string())
 }
 
-/// Returns `text` with `made` between its two marker lines.
+/// Returns `text` with `made` in place of the text between its two marker lines.
 fn between(text: &str, made: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -130,8 +131,8 @@ impl Matrix {
         println!("{line}");
     }
 
-    /// Formats a row for each wire and direction and a column for each kind of traffic, in the
-    /// order in which they ran.
+    /// Formats the table. Each wire and direction has a row and each kind of traffic has a column,
+    /// in the order in which the cells ran.
     fn table(&self) -> String {
         let mut columns: Vec<&str> = Vec::new();
         let mut rows: Vec<(&str, &str)> = Vec::new();
@@ -166,8 +167,9 @@ impl Matrix {
 }
 
 impl Figures {
-    /// Formats the seconds until the last byte, and from there until the last socket is closed;
-    /// retransmitted packets and requests for them; and failed connection attempts, if any.
+    /// Formats the time until the last byte, and from there until the last socket is closed, in
+    /// seconds; the number of retransmitted packets, and of requests for them; and the number of
+    /// failed connection attempts, if any.
     fn text(&self) -> String {
         let mut text = format!(
             "{:.2} + {:.2} s; {}, {}",

@@ -11,7 +11,7 @@ use crate::commands;
 use crate::layout::Layout;
 use crate::qemu::Clock;
 
-/// Time for booting and for the check for leftovers, in addition to the calls.
+/// Time for booting and for the check for leftovers, beyond the time in which calls are made.
 const MARGIN: Duration = Duration::from_secs(400);
 
 /// Options of the call fuzzer.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sends millions of hostile frames: the program that runs the scenarios makes, sends and counts
-//! them in a guest.
+//! Sends millions of hostile frames. The program that runs the scenarios makes, sends and counts
+//! the frames in a guest.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct Options {
 /// # Errors
 /// If something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
-    // A million frames takes minutes; the debug kernel may take ten times as long.
+    // A million frames take minutes; the debug kernel may take ten times as long.
     let deadline = Duration::from_secs(600) + Duration::from_millis(5) * options.frames as u32;
     let line = format!(
         "scenarios --fuzz {}{}",

@@ -3,8 +3,8 @@
 //! `make mpi-hosts` runs Open MPI over ESP between hosts that are namespaces of a guest. `make
 //! programs` runs TCP programs over mapped sockets.
 //!
-//! The guest's root is a toolbox that has the programs. A script, mpi/tests/hosts or
-//! tests/programs/hosts, sets up the hosts and runs the programs on them.
+//! The guest's root is a toolbox that has the programs. A script, `mpi/tests/hosts` or
+//! `tests/programs/hosts`, sets up the hosts and runs the programs on them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,10 +24,10 @@ use crate::step;
 /// Time limit for a part; a multiple of its usual time on two processors.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 
-/// The guest's command.
+/// The command that runs the script in the guest.
 const HOSTS: &str = "bash /share/hosts";
 
-/// The script's mark in its list for parts that this kernel cannot run.
+/// The prefix of parts that this kernel cannot run, in the list that the script prints.
 const LEFT_OUT: &str = "left out: ";
 
 /// Where to find things.
@@ -46,7 +46,7 @@ pub struct Options {
     parts: Vec<String>,
 }
 
-/// Runs the parts, each of which is a test, and returns them as a part `name`.
+/// Runs the parts, each as a test, and returns their results as a part `name`.
 ///
 /// # Errors
 /// If the guest does not boot, or the hosts cannot be set up.

@@ -24,18 +24,18 @@ use crate::step;
 
 use crate::beside::RECEIVER;
 
-/// Bytes in a port's buffer above which frames are marked for DCTCP: about 20 frames, as its
-/// authors chose.
+/// Bytes in a port's buffer above which the switch marks frames for DCTCP: about 20 frames, the
+/// number that DCTCP's authors chose.
 const MARKING: &str = "30k";
 
-/// The least share of the port's rate in ESP's worst round of the largest size, at which the round
-/// trips at a round's start and end matter little.
+/// The least share of the port's rate in ESP's worst round of the largest size. At that size the
+/// round trips at a round's start and end matter little.
 const LEAST_SHARE: f64 = 0.95;
 
 /// The least fairness of an ESP round of 256 KiB.
 const LEAST_FAIRNESS: f64 = 0.97;
-/// The least fairness of an ESP round of 64 KiB, which is two windows: when the first sender
-/// finishes, it is a window ahead of others.
+/// The least fairness of an ESP round of 64 KiB, which is two windows. When the first sender
+/// finishes, it is a window ahead of the other senders.
 const LEAST_FAIRNESS_OF_TWO_WINDOWS: f64 = 0.95;
 
 /// The most senders for which ESP is judged. The announcements of 64 senders, a packet each, leave
@@ -45,8 +45,8 @@ const MOST_JUDGED: u32 = 32;
 /// The least goodput of a stream on a lossy cable, as a share of its goodput without loss.
 const LEAST_UNDER_LOSS: f64 = 0.95;
 
-/// Numbers of questions while streams run, without and with pauses. Questions with pauses take
-/// longer.
+/// Numbers of questions while streams run, without pauses and with pauses. Questions with pauses
+/// take longer, so there are fewer.
 const QUESTIONS: u32 = 300;
 const QUESTIONS_WITH_PAUSES: u32 = 100;
 
@@ -153,7 +153,7 @@ type Key = (String, u32, u32);
 
 type Table = BTreeMap<Key, Result<Cell, String>>;
 
-/// Prints the table, and the limits that ESP breaks; returns true if there are none.
+/// Prints the table, and the limits that ESP exceeds; returns true if it exceeds none.
 ///
 /// # Errors
 /// If something does not build, the guest does not boot, or its kernel reports a fault.
@@ -168,7 +168,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let beside = options.beside.iter().map(|streams| streams + 1);
     let senders = options.senders.iter().copied().chain(beside).max();
     let hosts = senders.context("no senders")? + 1;
-    // Processes of one real-time priority take turns and do not preempt each other, so that senders
+    // Processes of one real-time priority take turns and do not preempt each other, so the senders
     // start together.
     let ended = guest.shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us")?;
     ensure!(ended.status == 0, "{}", ended.text);
@@ -239,11 +239,11 @@ fn options(arguments: &[&str]) -> Options {
 pub struct Sizes {
     /// Bytes of a question.
     pub question: u32,
-    /// Number of hosts that stream to the same host at the time.
+    /// Number of hosts that stream to the asked host while the questions are measured.
     pub streams: u32,
-    /// Hosts that send at the same time.
+    /// Number of hosts that send to one receiver at the same time.
     pub senders: u32,
-    /// KiB that each of these senders sends.
+    /// KiB that each of these `senders` sends.
     pub kib: u32,
 }
 
@@ -252,7 +252,7 @@ pub struct Sizes {
 pub struct Sample {
     /// The 99th percentile of the questions' times, nanoseconds.
     pub p99_ns: u64,
-    /// The median without streams, nanoseconds.
+    /// The median of the questions' times without streams, nanoseconds.
     pub alone_ns: u64,
     /// Goodput of the median round as a share of the port's rate.
     pub share: f64,
@@ -262,8 +262,8 @@ pub struct Sample {
     pub drops: u64,
 }
 
-/// Makes the default switch and measures each of these protocols on it, with its number of rounds.
-/// The switch stays up.
+/// Makes the default switch, and measures each of these protocols on it with the protocol's number
+/// of rounds. The switch stays up.
 ///
 /// # Errors
 /// If the guest ends, or a protocol cannot be measured.
@@ -332,8 +332,8 @@ fn mode(protocol: &str) -> String {
     }
 }
 
-/// Measures the questions of one host while streams run, with a pause in milliseconds after each
-/// answer.
+/// Measures the questions of one host while streams run. The host pauses for some milliseconds
+/// after each answer.
 fn ask(
     guest: &mut Commands,
     options: &Options,
@@ -366,7 +366,8 @@ fn ask(
     })
 }
 
-/// Measures rounds of one protocol. The inner error is a failure of the rounds, not of the guest.
+/// Measures rounds of one protocol. The outer error is a failure of the guest, the inner error a
+/// failure of the rounds.
 fn measure(
     guest: &mut Commands,
     options: &Options,
@@ -393,7 +394,7 @@ fn measure(
     }))
 }
 
-/// Reads netgauge's report and the switch's counters, which follow it.
+/// Reads netgauge's report and the switch's counters after it.
 fn read_cell(text: &str) -> Result<Cell> {
     let mut values = json(text);
     let mut next = || {
@@ -500,7 +501,7 @@ fn print_table(options: &Options, table: &Table) -> String {
     text
 }
 
-/// Returns the results that break ESP's promises, and the cells of any protocol that could not be
+/// Describes the results that break ESP's promises, and the cells of any protocol that could not be
 /// measured.
 fn judge(options: &Options, table: &Table) -> Vec<String> {
     let mut faults = Vec::new();

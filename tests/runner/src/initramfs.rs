@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Builds the guests' file system: an initramfs with the programs, the libraries and modules that
-//! they need, and an init.
+//! the programs need, and an init.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -45,7 +45,8 @@ const TOOLS: [&str; 14] = [
     "/usr/bin/trace-cmd",
 ];
 
-/// Names of kmod, which selects its function by its name; the kernel itself calls `/sbin/modprobe`.
+/// Names of kmod, which chooses its function by the name it is called by. The kernel itself calls
+/// `/sbin/modprobe`.
 const KMOD_NAMES: &[&str] = &["modprobe", "insmod", "rmmod", "lsmod", "modinfo", "depmod"];
 
 /// Modules that the guests require.
@@ -70,7 +71,7 @@ const REQUIRED: &[&str] = &[
     "virtio_pci",
 ];
 
-/// Modules that some scenarios use. They may be built in or missing.
+/// Modules that some scenarios use; they may be built in or missing.
 const WELCOME: &[&str] = &[
     "act_gact",
     "act_mirred",
@@ -106,22 +107,22 @@ const WELCOME: &[&str] = &[
     "xfrm_user",
 ];
 
-/// The contents of the archive besides the tools: the programs, and the module if it exists
-/// already.
+/// The contents of the archive besides the tools: the programs, other files, and the module if it
+/// exists already.
 #[derive(Debug)]
 pub struct Contents {
-    /// The directory to build it in.
+    /// The directory in which the archive is built.
     pub place: PathBuf,
     /// Programs to put into `/bin`.
     pub programs: Vec<PathBuf>,
     /// Other files, each with its path relative to the root.
     pub files: Vec<(PathBuf, PathBuf)>,
-    /// `enet.ko`; it is placed where out-of-tree modules go.
+    /// The path of `enet.ko`, which the archive has in the directory of out-of-tree modules.
     pub module: PathBuf,
 }
 
-/// Builds the module, and an archive of it, `programs` and `files` alone in the directory `place`
-/// of the products.
+/// Builds the module, and an archive that has only the module, `programs` and `files`. The archive
+/// is in the directory `place` of the products.
 ///
 /// # Errors
 /// If the module does not build, and the errors of [`build`].
@@ -171,7 +172,7 @@ pub fn build(layout: &Layout, contents: &Contents) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Returns a line per input with its size and modification time; this program is an input, too.
+/// Returns a line per input with its size and modification time. This program is an input, too.
 fn describe_inputs(layout: &Layout, contents: &Contents) -> Result<String> {
     let own = std::env::current_exe().context("own path")?;
     let kernel = layout.kernel.join("release");
@@ -191,7 +192,7 @@ fn describe_inputs(layout: &Layout, contents: &Contents) -> Result<String> {
     Ok(text)
 }
 
-/// Makes the directories as Debian does since /usr was merged.
+/// Makes the directories like those of Debian since its merge of /usr.
 fn lay_out(root: &Path) -> Result<()> {
     for directory in [
         "usr/bin",
@@ -262,7 +263,7 @@ fn add_programs(layout: &Layout, root: &Path, contents: &Contents) -> Result<()>
     }
     // As a shell, Debian's busybox prefers its own ip and modprobe to those in the PATH.
     symlink("dash", root.join("usr/bin/sh"))?;
-    // busybox provides the programs that do not exist yet.
+    // busybox provides the programs that are not in the archive yet.
     for name in step::output(Command::new("busybox").arg("--list"))?.lines() {
         let places = ["usr/bin", "usr/sbin"].map(|directory| root.join(directory).join(name));
         if !places.iter().any(|place| place.symlink_metadata().is_ok()) {
@@ -294,7 +295,7 @@ fn shared_libraries(architecture: Architecture, program: &Path) -> Result<BTreeS
         .output()
         .context("listing libraries")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    // For a static program ldd fails and prints a message, which has no paths.
+    // For a static program ldd fails and prints a message without paths.
     let mut found = BTreeSet::new();
     for line in text.lines() {
         ensure!(
@@ -311,8 +312,8 @@ fn shared_libraries(architecture: Architecture, program: &Path) -> Result<BTreeS
     Ok(found)
 }
 
-/// Copies the kernel's modules that guests need, uncompressed, with an index for modprobe and the
-/// kernel's own requests.
+/// Copies the kernel's modules that guests need, uncompressed, and makes an index of them for
+/// modprobe.
 fn add_modules(layout: &Layout, root: &Path, ours: &Path) -> Result<()> {
     let from = layout.kernel.join("lib/modules").join(&layout.release);
     let to = root.join("lib/modules").join(&layout.release);
@@ -369,8 +370,8 @@ pub fn has_module(layout: &Layout, name: &str) -> Result<bool> {
     Ok(resolve(layout, name)?.is_some())
 }
 
-/// Returns the files of module `name` and of its dependencies; none if it is built in, `None` if it
-/// does not exist.
+/// Returns the files of module `name` and of its dependencies. Returns no files if the module is
+/// built in, and `None` if it does not exist.
 fn resolve(layout: &Layout, name: &str) -> Result<Option<Vec<PathBuf>>> {
     let output = Command::new("modprobe")
         .args(["--show-depends", "-S", &layout.release, "-d"])
@@ -390,8 +391,8 @@ fn resolve(layout: &Layout, name: &str) -> Result<Option<Vec<PathBuf>>> {
     Ok(Some(files))
 }
 
-/// Packs `root` into an archive for the kernel, uncompressed, since emulated processors unpack
-/// slowly.
+/// Packs `root` into an archive for the kernel. The archive is not compressed, since emulated
+/// processors unpack slowly.
 fn pack(root: &Path, archive: &Path) -> Result<()> {
     let names = step::output(Command::new("find").current_dir(root).arg("."))?;
     let partial = archive.with_extension("partial");

@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Taint bits that a healthy run never sets: bad page, died, warned, lockup.
+/// Taint bits that a healthy run never sets: bad page, died, warned and lockup.
 /// Source: Documentation/admin-guide/tainted-kernels.rst.
 const BAD_TAINTS: u64 = (1 << 5) | (1 << 7) | (1 << 9) | (1 << 14);
 
-/// Returns whether the kernel detected a fault, even one that it did not print on the console.
+/// Returns whether the kernel detected a fault, even a fault that it did not print on the console.
 pub fn badly_tainted(bits: u64) -> bool {
     bits & BAD_TAINTS != 0
 }
@@ -36,14 +36,14 @@ impl Part {
         }
     }
 
-    /// Returns a part of one test.
+    /// Returns a part that has one test.
     pub fn single<T>(name: &str, outcome: anyhow::Result<T>) -> Self {
         let mut part = Self::new(name);
         part.take(name, outcome);
         part
     }
 
-    /// Counts a test. A failure is printed in full at once; its first line is kept.
+    /// Counts a test. Prints a failure in full at once, and keeps its first line.
     pub fn take<T>(&mut self, test: &str, outcome: anyhow::Result<T>) {
         match outcome {
             Ok(_) => self.passed += 1,
@@ -57,7 +57,8 @@ impl Part {
     }
 }
 
-/// All parts. Formatting gives a table, the failures, and a last line that has only the counts.
+/// All parts of the tests. `Display` prints a table, the failures, and a last line that has only
+/// the counts.
 #[derive(Debug, Default)]
 pub struct Total(pub Vec<Part>);
 
@@ -102,7 +103,7 @@ pub struct Scenarios {
 }
 
 impl Scenarios {
-    /// Returns a record that expects a result of each of `names`.
+    /// Returns a record that expects a result of each scenario in `names`.
     pub fn awaiting(names: impl IntoIterator<Item = String>) -> Self {
         Self {
             awaited: names.into_iter().map(|name| (name, None)).collect(),
@@ -111,8 +112,8 @@ impl Scenarios {
         }
     }
 
-    /// Formats the table of behaviours that were compared with TCP or UDP; `None` if there were
-    /// none.
+    /// Formats the table of behaviours that were compared with TCP or UDP; `None` if no behaviour
+    /// was compared.
     pub fn comparison(&self) -> Option<String> {
         let width = self.compared.keys().map(String::len).max()?;
         let mut table = String::new();
@@ -128,7 +129,7 @@ impl Scenarios {
         ))
     }
 
-    /// Handles a line of a program; returns true if it is a result.
+    /// Handles a line that a guest's program printed; returns true if the line is a result.
     pub fn hear(&mut self, line: &str) -> bool {
         if let Some((name, report)) = line
             .strip_prefix("= ")
@@ -146,7 +147,7 @@ impl Scenarios {
             return false;
         };
         match self.awaited.get_mut(name.trim()) {
-            // A second report does not replace a failure.
+            // A second report of a scenario does not replace a failure.
             Some(Some(Err(_))) => {}
             Some(known) => *known = Some(outcome),
             None => self.unasked.push(name.to_owned()),
@@ -170,8 +171,8 @@ impl Scenarios {
     }
 }
 
-/// Parses the output of `cargo test`: the number of tests that passed, and the names of those that
-/// failed.
+/// Parses the output of `cargo test`. Returns the number of tests that passed, and the names of the
+/// tests that failed.
 pub fn cargo_test(output: &str) -> (u64, Vec<String>) {
     let mut passed = 0;
     let mut failed = Vec::new();
@@ -238,7 +239,7 @@ mod tests {
 
     #[test]
     fn taints_of_faults_are_told_from_those_of_loading() {
-        // The module itself sets these taints: out of tree, and unsigned.
+        // Loading the module sets these taints: out of tree, and unsigned.
         assert!(!badly_tainted((1 << 12) | (1 << 13)));
         assert!(badly_tainted((1 << 12) | (1 << 9)));
     }

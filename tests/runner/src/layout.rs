@@ -29,8 +29,8 @@ pub enum Purpose {
 pub struct Layout {
     /// The root of the project.
     pub project: PathBuf,
-    /// The directory printed by `mk/kernel path` or `mk/debug-kernel path`: `vmlinuz`, `release`,
-    /// `lib/modules/`, `tree/`.
+    /// The directory printed by `mk/kernel path` or `mk/debug-kernel path`. It has `vmlinuz`,
+    /// `release`, `lib/modules/` and `tree/`.
     pub kernel: PathBuf,
     /// The kind of the kernel.
     pub purpose: Purpose,
@@ -38,7 +38,7 @@ pub struct Layout {
     pub release: String,
     /// The architecture of the kernel.
     pub architecture: Architecture,
-    /// Use the module and the programs of the last build.
+    /// Whether to use the module and the programs of the last build.
     pub as_built: bool,
 }
 
@@ -46,7 +46,8 @@ impl Layout {
     /// Finds the project from the current directory upwards and reads the kernel's release.
     ///
     /// # Errors
-    /// If this is not the project, or `kernel` is no directory made by `mk/kernel`.
+    /// If the current directory is not in the project, or `kernel` is no directory made by
+    /// `mk/kernel`.
     pub fn new(kernel: &Path, purpose: Purpose, as_built: bool) -> Result<Self> {
         let here = env::current_dir().context("current directory")?;
         let project = here
@@ -99,9 +100,9 @@ impl Layout {
         Ok(logs)
     }
 
-    /// Locks the build of the guests' contents: two runs of this project would write the same
-    /// files. Waits until no other run holds the lock. Dropping it or the end of this process, for
-    /// whatever reason, releases it.
+    /// Locks the build of the guests' contents, because two runs of this project would write the
+    /// same files. Waits until no other run holds the lock. The lock is released when the returned
+    /// value is dropped, or when this process ends for whatever reason.
     ///
     /// # Errors
     /// If the lock file cannot be created.
@@ -154,7 +155,7 @@ impl Layout {
         self.made("module").join("enet.ko")
     }
 
-    /// Returns the directory of the guests' file system; its archive is next to it.
+    /// Returns the directory of the guests' file system, which also has the archive.
     pub fn guest(&self) -> PathBuf {
         self.made("guest")
     }
@@ -186,7 +187,7 @@ impl Layout {
         }
     }
 
-    /// Scales `time` from the stock kernel to this one.
+    /// Scales `time` from the stock kernel to this kernel.
     pub fn allow(&self, time: Duration) -> Duration {
         time.saturating_mul(self.patience())
     }

@@ -3,7 +3,7 @@
 //! Boots guests, by default with Debian's stock kernel, and runs the scenarios, the demonstration
 //! and the benchmark in them.
 //!
-//! It runs inside the toolbox that `mk/toolbox` makes; `make` calls it.
+//! The runner works inside the toolbox that `mk/toolbox` makes; `make` calls it.
 
 mod allowance;
 mod architecture;
@@ -146,7 +146,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the result of one part.
+/// Prints the results of one part; returns whether they are good.
 fn judge(part: Part) -> Result<bool> {
     let total = Total(vec![part]);
     println!("{total}");

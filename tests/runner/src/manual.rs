@@ -11,13 +11,13 @@ use anyhow::{ensure, Context, Result};
 use crate::judge::Part;
 use crate::layout::Layout;
 
-/// The module's pages, which document all that it reports to programs.
+/// The module's pages, which document all errors, options and counters that programs see.
 const MODULE_PAGES: [&str; 3] = ["enet.7", "edp.7", "esp.7"];
 
-/// The programs' pages; the programs' own tests compare them with the options.
+/// The programs' pages. The programs' own tests compare these pages with the options.
 const PROGRAM_PAGES: [&str; 2] = ["enet.1", "netgauge.1"];
 
-/// Checks each page. Scenarios compare the pages' statements with the module.
+/// Checks each page. Scenarios compare the statements of these pages with the module.
 pub fn check(layout: &Layout) -> Part {
     let mut part = Part::new("manual");
     for page in MODULE_PAGES.iter().chain(&PROGRAM_PAGES) {
@@ -49,8 +49,8 @@ fn names<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         .filter(|word| !word.contains(|c: char| c.is_ascii_lowercase()))
 }
 
-/// Checks that the pages have every error that the module's sources return to programs, except
-/// internal ones.
+/// Checks that the pages have every error that the module's sources return to programs. Internal
+/// errors are exempt.
 fn errors(layout: &Layout) -> Result<()> {
     const INTERNAL: [&str; 3] = ["EEXIST", "ENOENT", "ENOIOCTLCMD"];
     let pages = all(layout)?;
@@ -93,7 +93,7 @@ fn options(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the page has every counter exactly once.
+/// Checks that `enet.7` has every counter exactly once.
 fn counters(layout: &Layout) -> Result<()> {
     let page = read(layout, "docs/man/enet.7")?;
     let source = read(layout, "enet/statistics.rs")?;

@@ -2,14 +2,15 @@
 
 //! Misuses of the module's safe interfaces: snippets in `tests/misuse` that must not compile.
 //!
-//! Each file becomes a module of the module's own crate and is compiled with the flags that Kbuild
-//! used. It holds one misuse under `#[cfg(misuse)]`; `//~ E0502` marks the line that the compiler
-//! must refuse, with the code of the error. Without that configuration the same file is the
-//! control, which must compile: it proves that only the misuse is refused.
+//! Each file becomes a module of the kernel module's own crate and is compiled with the flags that
+//! Kbuild used. The file holds one misuse under `#[cfg(misuse)]`. A comment such as `//~ E0502`
+//! marks the line that the compiler must refuse, and has the code of the error. Without that
+//! configuration the same file is the control, which must compile. The control proves that only the
+//! misuse is refused.
 //!
-//! One compilation takes all controls, another all misuses. The compiler continues after an error.
-//! If an error is not reached because of another one, the misuse counts as compiled, so no misuse
-//! can pass unnoticed.
+//! One compilation takes all controls, another takes all misuses. The compiler continues after an
+//! error. If it does not reach a misuse because of another error, that misuse counts as compiled,
+//! so no misuse can pass unnoticed.
 
 use std::fs;
 use std::io::Write;
@@ -103,7 +104,7 @@ impl Snippet {
             .any(|span| span.is_primary && self.path == Path::new(&span.file_name))
     }
 
-    /// Checks that the control has no error, and that the misuse has the error that the file names,
+    /// Checks that the control has no error, and that the misuse has the error named in the file,
     /// at the marked line.
     fn judge(&self, controls: &[Diagnostic], misuses: &[Diagnostic]) -> Result<()> {
         if let Some(error) = controls.iter().find(|error| self.has(error)) {
@@ -163,7 +164,8 @@ impl Diagnostic {
     }
 }
 
-/// Parses the errors that rustc printed. Its final count of errors has no location and is skipped.
+/// Parses the errors that rustc printed. rustc's final count of errors has no location and is
+/// skipped.
 fn errors(printed: &str) -> Result<Vec<Diagnostic>> {
     let mut errors = Vec::new();
     for line in printed.lines() {
@@ -178,9 +180,9 @@ fn errors(printed: &str) -> Result<Vec<Diagnostic>> {
 
 /// The rustc command that Kbuild used for the module's crate.
 struct Compiler {
-    /// The shell command up to the products and the source.
+    /// The shell command without its last words, which are the products and the source.
     command: String,
-    /// The directory of the module's sources, where the crate's root finds its files.
+    /// The directory of the module's sources, where rustc finds the files of the crate.
     sources: PathBuf,
     /// Kbuild's output directory for the module.
     output: PathBuf,
@@ -213,8 +215,8 @@ impl Compiler {
             root += &format!("#[path = {:?}]\nmod {};\n", snippet.path, snippet.name);
         }
         root += "}\n";
-        // For a crate read from standard input, modules are searched from rustc's working
-        // directory.
+        // If rustc reads a crate from standard input, it searches the crate's modules from its
+        // working directory.
         let (name, option) = match misused {
             true => ("misuses", "--cfg misuse"),
             false => ("controls", ""),

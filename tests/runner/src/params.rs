@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Throughput of one ESP stream over `burst_length` and `packets_to_ack`, as a table and a picture,
-//! and a check that the plateau is where `docs/flow-control.md` says.
+//! Throughput of one ESP stream over `burst_length` and `packets_to_ack`, as a table and a picture.
+//! Checks also that the plateau is where `docs/flow-control.md` says.
 //!
-//! Runs in one guest whose clock counts instructions: two hosts on `enet-switch`, `netgauge -x
+//! One guest, whose clock counts instructions, has two hosts on `enet-switch` and runs `netgauge -x
 //! esp-params`.
 
 use std::fs;
@@ -18,11 +18,11 @@ use crate::layout::Layout;
 use crate::qemu::Clock;
 use crate::step;
 
-/// Packets that the link carries in a round trip: a frame takes 30 us at 400 Mbit/s, and the hosts
-/// about as long.
+/// Packets that the link carries in a round trip. A frame takes 30 us at 400 Mbit/s, and the hosts
+/// take about as long.
 const ROUND_TRIP: u32 = 4;
 
-/// The least goodput on the plateau, as a share of the best cell's.
+/// The least goodput on the plateau, as a share of the goodput of the best cell.
 const PLATEAU: f64 = 0.97;
 
 /// Time limit for a measurement; many times as long as it takes.
@@ -66,8 +66,8 @@ struct Goodput {
     median: f64,
 }
 
-/// Prints the table and writes `build/esp-params.svg`; returns true if the plateau is where the
-/// document says.
+/// Prints the table and writes `build/esp-params.svg`. Returns true if the plateau is where
+/// `docs/flow-control.md` says.
 ///
 /// # Errors
 /// If something does not build, the guest does not boot, or its kernel reports a fault.
@@ -114,7 +114,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     Ok(good)
 }
 
-/// Prints the cells by rows of `burst_length`, and compares the plateau with the rule.
+/// Prints the cells by rows of `burst_length`, and compares the plateau with the document's rule.
 fn judge(cells: &[Cell]) -> Result<bool> {
     let goodput = |cell: &Cell| cell.goodput_bit_per_s.as_ref().map_or(0.0, |g| g.median);
     let best = cells.iter().map(goodput).fold(0.0, f64::max);

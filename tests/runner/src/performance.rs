@@ -82,7 +82,7 @@ fn cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
         to_server(guest, results, Topic::Buffers(kib), &[ESP])?;
     }
     long_cable(guest, results)?;
-    // From here on the windows are fixed.
+    // Setting `packets_to_ack` fixes the windows from here on.
     for value in ACKS {
         step::say(&format!("a cable: packets_to_ack {value}"));
         let command = format!("sysctl -q -w esp.packets_to_ack={value}");
@@ -154,7 +154,7 @@ fn on_cable(
     Ok(())
 }
 
-/// Measures between the cable's ends.
+/// Measures a topic between the two ends of the cable.
 fn to_server(
     guest: &mut Commands,
     results: &mut Results,
@@ -166,8 +166,8 @@ fn to_server(
     })
 }
 
-/// Runs netgauge in the guest with those of `series` that suit the topic; `line` makes the command
-/// from their names.
+/// Runs netgauge in the guest for the topic, with the series that suit it. `line` makes the command
+/// from the names of their transports.
 fn measure(
     guest: &mut Commands,
     results: &mut Results,
@@ -179,7 +179,7 @@ fn measure(
     if series.is_empty() {
         return Ok(());
     }
-    // The report includes failures of transports.
+    // The report includes failures of transports, so the exit status is ignored.
     let report: Value = guest.ask(&line(&transports(&series)))?.report()?;
     results.take(&topic.key(), &series, &report);
     Ok(())
@@ -226,8 +226,8 @@ fn switch(guest: &mut Commands, results: &mut Results) -> Result<()> {
         .try_for_each(|congestion| beside(guest, results, congestion))
 }
 
-/// Measures a stream of ESP and one of TCP from two hosts to a third, with one congestion control
-/// of TCP. Each is measured while the other one runs.
+/// Measures a stream of ESP from one host and a stream of TCP from another host to a third, with
+/// one congestion control of TCP. Each stream is measured while the other one runs.
 fn beside(guest: &mut Commands, results: &mut Results, congestion: &str) -> Result<()> {
     step::say(&format!("a switch: ESP beside TCP with {congestion}"));
     let marks = if congestion == "dctcp" {
@@ -241,7 +241,7 @@ fn beside(guest: &mut Commands, results: &mut Results, congestion: &str) -> Resu
     );
     done(guest, &up)?;
     let measured = Topic::Beside.arguments();
-    // The other stream starts at the third host, and has reached its full rate after the warm-up.
+    // The other stream comes from the third host, h2, and reaches its full rate during the warm-up.
     let endless = "-x one-many --netns h0,h2 --server-index 0 --clients 1 -s 8M -c 100000";
     for [one, other] in [[ESP, TCP], [TCP, ESP]] {
         let mode = |series: Series| {

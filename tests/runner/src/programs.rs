@@ -11,13 +11,13 @@ use anyhow::{ensure, Context, Result};
 use crate::layout::{Layout, Purpose};
 use crate::step;
 
-/// The packages of the workspace with programs for the guests.
+/// The packages of the workspace that have programs for the guests.
 const PACKAGES: &[&str] = &["enet-switch", "enet-tools", "netgauge", "suite"];
 
-/// The programs built from them.
+/// The programs of these packages.
 pub const PROGRAMS: &[&str] = &["enet", "enet-switch", "netgauge", "scenarios"];
 
-/// The examples of the library for programs, which scenarios run.
+/// The examples of the library `sockaddr_en`, which scenarios run.
 pub const EXAMPLES: &[&str] = &[
     "esp_nc",
     "esp_tokio_echo",
@@ -28,7 +28,7 @@ pub const EXAMPLES: &[&str] = &[
 /// Builds the module if its sources changed; `mk/module` prints the progress.
 ///
 /// # Errors
-/// If it does not build.
+/// If the module does not build.
 pub fn build_module(layout: &Layout) -> Result<()> {
     if layout.as_built {
         return Ok(());
@@ -87,11 +87,11 @@ fn build(layout: &Layout, what: &str, log: &str, arguments: &[&str]) -> Result<(
     )
 }
 
-/// Compiles the C programs that changed, peers of tests and examples of the library, with the
-/// headers for users. Returns the programs.
+/// Compiles the C programs that changed: peers of tests, and examples of the library. They use the
+/// headers for users. Returns the paths of all C programs.
 ///
 /// # Errors
-/// If one does not compile without warnings.
+/// If a program does not compile without warnings.
 pub fn build_peers(layout: &Layout) -> Result<Vec<PathBuf>> {
     let include = layout.project.join("tools/sockaddr_en/include");
     let headers = step::files_of(&include, "h")?;
@@ -110,7 +110,7 @@ pub fn build_peers(layout: &Layout) -> Result<Vec<PathBuf>> {
         let stem = source.file_stem().context("a source without a name")?;
         let peer = target.join(stem);
         if age(&peer).is_none() || age(&peer) < age(&source) || age(&peer) < newest_header {
-            // A partial file of an interrupted run must not be taken for a program.
+            // The partial file of an interrupted run must not be taken for a program.
             let partial = peer.with_extension("partial");
             step::run(
                 &format!("compiling {}", stem.to_string_lossy()),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The Python package `sockaddr_en`: its tests, and the files that guests need for it: the
-//! interpreter and the parts of its library that the tests import.
+//! The Python package `sockaddr_en`: its tests, and the files that guests need to run it. These are
+//! the interpreter and the parts of Python's library that the tests import.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,11 +15,11 @@ use crate::step;
 /// The directory in which Debian's Python finds the package.
 const PACKAGES: &str = "usr/lib/python3/dist-packages/sockaddr_en";
 
-/// The directory of the package's examples, the tests that need a guest, and peers in Python.
+/// The directory of the package's examples, of the tests that need a guest, and of peers in Python.
 const SCRIPTS: &str = "usr/share/python";
 
-/// Prints the interpreter and the files that these imports load. asyncio works without ssl, which
-/// would bring OpenSSL.
+/// A program that prints the paths of the interpreter and of the files that these imports load.
+/// asyncio works without ssl, which would bring OpenSSL.
 const LOADED: &str = "
 import sys
 sys.modules['ssl'] = None
@@ -50,7 +50,8 @@ fn run_tests(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Returns the files that Python needs in a guest, each with its path there, relative to the root.
+/// Returns the files that Python needs in a guest, each with its path in the guest relative to the
+/// root.
 ///
 /// # Errors
 /// If the toolbox has no Python, or a directory of the package cannot be read.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Boots guests in QEMU and reports their output line by line until they end, at the latest at
-//! their deadline.
+//! Boots guests in QEMU and reports their output line by line until they end. A guest is ended at
+//! its deadline at the latest.
 //!
-//! A guest's first serial port is the kernel's console; the second carries the output of programs,
-//! so that neither disturbs the other. `guest/init` describes the lines by which the guest reports
-//! to the runner.
+//! A guest's first serial port is the kernel's console. The second port carries the output of
+//! programs, so that console and programs do not disturb each other. `guest/init` describes the
+//! lines by which the guest reports to the runner.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -34,8 +34,8 @@ pub enum Clock {
     /// One processor whose clock advances one nanosecond per instruction, so that time counts
     /// instructions.
     Instructions,
-    /// As `Instructions`, and the plugin of `tests/plugin` counts memory accesses, which makes the
-    /// guest several times slower.
+    /// As `Instructions`, but the plugin of `tests/plugin` also counts memory accesses, which makes
+    /// the guest several times slower.
     Watched,
 }
 
@@ -43,18 +43,19 @@ pub enum Clock {
 /// the other.
 #[derive(Clone, Debug)]
 pub enum Wire {
-    /// One end; the other belongs to another guest.
+    /// One end, while the other end belongs to another guest.
     End {
         /// The path of the socket that connects the two ends.
         socket: PathBuf,
-        /// Whether this end waits for the other.
+        /// Whether this end waits for the other end to connect.
         waits: bool,
         /// Address of the network device.
         mac: &'static str,
     },
     /// Both ends belong to this guest, with these addresses.
     Within([&'static str; 2]),
-    /// As `Within`, and a second wire with cards for the driver igb, which have several queues.
+    /// As `Within`, but with a second wire between cards for the driver igb, which have several
+    /// queues.
     Cards {
         /// Addresses of the virtio-net devices.
         virtio: [&'static str; 2],
@@ -74,14 +75,14 @@ pub struct Boot<'a> {
     pub verb: &'a [String],
     /// The guest's processors and their clock.
     pub clock: Clock,
-    /// The guest's network device, if it has one.
+    /// The guest's end or ends of a wire, if it has network devices.
     pub wire: Option<Wire>,
     /// Directories that the guest can mount.
     pub shared: &'a [Shared],
-    /// Whether a person uses the guest's console: the kernel then prints only errors there.
+    /// Whether a person uses the guest's console; the kernel then prints only errors there.
     pub quiet: bool,
-    /// Time from the start of init until the guest is ended, unless it is extended. Time in which
-    /// the guest waits for the host's processors does not count.
+    /// Time from the start of init after which the guest is ended, unless the deadline is extended.
+    /// Time in which the guest waits for the host's processors does not count.
     pub deadline: Duration,
 }
 
@@ -94,7 +95,7 @@ pub enum Said {
     Program(String),
     /// The guest is ready for the runner's commands.
     Ready,
-    /// A command of the runner has ended with this status.
+    /// The runner's command has ended with this status.
     Done(i32),
     /// The kernel's taint bits at the guest's end.
     Tainted(u64),
@@ -118,7 +119,7 @@ pub struct Guest {
     child: Child,
     lines: Receiver<Port>,
     to_programs: UnixStream,
-    /// Lines that were read before the caller asked for them.
+    /// Lines that were read while the guest came up, and that [`Guest::next`] has yet to return.
     heard: VecDeque<Port>,
     open_ports: u32,
     allowance: Allowance,
@@ -146,7 +147,7 @@ impl Guest {
             let kept = guest.console.with_extension(format!("hung-{attempt}.log"));
             fs::rename(&guest.console, &kept)?;
             // Seen on busy machines: emulated time jumps while the kernel measures it, and the
-            // kernel waits for ever.
+            // kernel then waits for ever.
             step::say(&format!(
                 "guest {} died or hung before it got to init, at attempt {attempt} of {BOOTS}; its log is {}",
                 boot.name,
@@ -160,8 +161,8 @@ impl Guest {
         );
     }
 
-    /// Waits until the kernel starts init and returns whether it did. A slow kernel may take its
-    /// time while it makes progress; its output is kept.
+    /// Waits until the kernel starts init and returns whether it did. A slow kernel may take long
+    /// as long as it makes progress. The kernel's output is kept for [`Guest::next`].
     fn comes_up(&mut self) -> bool {
         self.extend(TO_INIT);
         let mut silence = Allowance::new(self.child.id(), SILENCE);
@@ -179,8 +180,8 @@ impl Guest {
             let up = match &line {
                 Port::Console(text) => text.contains(INIT_STARTS),
                 Port::Program(_) => true,
-                // The guest has died. Seen on busy machines: the kernel patches its own code while
-                // an emulated processor executes it.
+                // The guest has died. Seen on busy machines: the kernel patched its own code while
+                // an emulated processor executed that code.
                 Port::Closed => return false,
             };
             self.heard.push_back(line);
@@ -239,7 +240,7 @@ impl Guest {
             let left = self.allowance.wait();
             let line = match self.heard.pop_front() {
                 Some(line) => Ok(line),
-                // A guest that prints without end would never reach its deadline otherwise.
+                // Without this, a guest that prints without end would never reach its deadline.
                 None if left.is_zero() => Err(RecvTimeoutError::Timeout),
                 None => self.lines.recv_timeout(left),
             };
@@ -280,8 +281,8 @@ impl Guest {
         self.allowance = Allowance::new(self.child.id(), time);
     }
 
-    /// Makes the guest's init log the tasks that hang, if it listens for that; the console's log
-    /// then has them.
+    /// Makes the guest's init, if it listens for that, print the tasks that hang to the console's
+    /// log.
     fn await_last_words(&mut self) {
         if self.tell("").is_ok() {
             thread::sleep(LAST_WORDS);
@@ -296,7 +297,7 @@ impl Guest {
         Monitor::connect(&self.directory.path().join(MONITOR))
     }
 
-    /// Connects to the plugin that counts, in a guest with [`Clock::Watched`].
+    /// Connects to the plugin that counts memory accesses, in a guest with [`Clock::Watched`].
     ///
     /// # Errors
     /// If the plugin does not answer.
@@ -310,7 +311,7 @@ impl Guest {
     }
 
     fn end(&mut self) {
-        // This fails if QEMU has already ended.
+        // Ignored because both calls fail only if QEMU has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -338,10 +339,10 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Gives a command that prints nothing if it succeeds.
+    /// Gives QEMU a command that prints nothing if it succeeds.
     ///
     /// # Errors
-    /// If QEMU has ended, or prints something, which is an error message.
+    /// If QEMU has ended, or prints anything: then that is an error message.
     pub fn tell(&mut self, line: &str) -> Result<()> {
         let said = self.execute(&json!({
             "execute": "human-monitor-command",
@@ -358,7 +359,7 @@ impl Monitor {
             let mut line = String::new();
             ensure!(self.from.read_line(&mut line)? > 0, "QEMU has ended");
             let said: Value = serde_json::from_str(&line).context(line)?;
-            // Other messages are a greeting and events.
+            // Messages without "return" or "error" are a greeting and events.
             if let Some(result) = said.get("return") {
                 return Ok(result.clone());
             }
@@ -372,34 +373,34 @@ const PROGRAMS: &str = "programs";
 const MONITOR: &str = "monitor";
 const COUNTS: &str = "counts";
 
-/// The monitor's name for the guest's end of its wire.
+/// The monitor's name for the end of a wire that this guest has.
 pub const WIRE: &str = "wire";
 
-/// The time for which packets on a wire within a guest are held, to be sent together.
+/// How long packets on a wire within a guest are held, so that several are sent together.
 const SENDING: Duration = Duration::from_micros(20);
 
-/// The kernel's message as it starts init.
+/// The message that the kernel prints when it starts init.
 const INIT_STARTS: &str = "as init process";
 
-/// The time for which a kernel may print nothing before it starts init. A kernel that makes
-/// progress prints a line every second or two.
+/// How long a kernel may print nothing before it starts init. A kernel that makes progress prints a
+/// line every second or two.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// The time that QEMU may take to start, and a kernel to start init; it is some five seconds on an
-/// idle machine. It also ends a kernel that hangs but keeps printing.
+/// How long QEMU may take to start, and a kernel to start init. On an idle machine both together
+/// take some five seconds. The limit also ends a kernel that hangs but keeps printing.
 const TO_INIT: Duration = Duration::from_secs(900);
 
-/// The time for which a guest that hangs may print the tasks that hang.
+/// How long a guest that hangs may take to print the tasks that hang.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Number of attempts to boot a guest.
 const BOOTS: u32 = 3;
 
-/// Options of the debug kernel: print every report of KASAN instead of the first only, check pages
-/// for writes after they are freed, report leaks with the place of their allocation, and raise no
-/// alarm and change no clock because of slow emulation. Slabs with checks have no arrays of free
-/// objects; those keep addresses of allocated objects, which the search for leaks would take for
-/// references.
+/// Options of the debug kernel: print every report of KASAN instead of only the first one, check
+/// pages for writes after they are freed, and report leaks with the place of their allocation. Slow
+/// emulation raises no alarm and changes no clock. Slabs with checks have no arrays of free
+/// objects; such arrays keep addresses of allocated objects, which the search for leaks would take
+/// for references.
 const DEBUG_OPTIONS: &str = concat!(
     "kasan_multi_shot page_poison=on slab_debug=F kmemleak.verbose=1 tsc=nowatchdog ",
     "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 sysctl.kernel.hung_task_timeout_secs=600 ",
@@ -409,16 +410,17 @@ const DEBUG_OPTIONS: &str = concat!(
 /// environment variable.
 const PATIENCE: &str = "ENET_PATIENCE";
 
-/// The name of the serial ports without their numbers, passed in the same way.
+/// The name of the serial ports without their numbers, which init gets in the same way.
 const PORTS: &str = "ENET_PORTS";
 
-/// MiB of memory of a guest whose root is a directory of the host, as it may run any program.
+/// MiB of memory of a guest whose root is a directory of the host, since such a guest may run any
+/// program.
 const ROOMY: &str = "2048";
 
-/// Returns QEMU's command line without serial ports; the process ends with the runner.
+/// Returns QEMU's command line without serial ports. The QEMU process ends with the runner.
 ///
 /// # Errors
-/// If the server of a shared directory cannot be restarted.
+/// If the process that serves a shared directory cannot be restarted.
 pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     let mut command = Command::new("setpriv");
     let architecture = layout.architecture;
@@ -438,15 +440,15 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     let (memory, options, without) = match layout.purpose {
         Purpose::Stock | Purpose::Other => ("1024", "", ""),
         // With five levels of page tables, KASAN may fail: during boot, while the kernel reads the
-        // processor's features again, it briefly forgets the fifth level. KASAN's check in an
-        // interrupt would then read its shadow at the wrong address.
+        // processor's features again, the kernel briefly forgets the fifth level. A check of KASAN
+        // in an interrupt would then read its shadow at the wrong address.
         Purpose::Debug => ("2048", DEBUG_OPTIONS, ",-la57"),
     };
     if boot.shared.is_empty() {
         command.args(["-m", memory]);
     } else {
-        // The server of a directory writes the data into the guest's memory, which must be shared
-        // with it.
+        // The process that serves a directory writes the data into the guest's memory, so that
+        // memory must be shared with it.
         command.args(["-m", ROOMY, "-machine", "memory-backend=memory", "-object"]);
         command.arg(format!(
             "memory-backend-memfd,id=memory,size={ROOMY}M,share=on"
@@ -467,7 +469,8 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     command.arg("-kernel").arg(layout.kernel.join("vmlinuz"));
     command.arg("-initrd").arg(boot.initramfs);
     let verb = boot.verb.join(" ");
-    // Unmerged caches count each protocol's sockets separately from other objects of the same size.
+    // `slab_nomerge`: unmerged caches count each protocol's sockets separately from other objects
+    // of the same size.
     command.args([
         "-append",
         &format!(
@@ -497,9 +500,9 @@ fn attach(command: &mut Command, wire: &Wire) {
         for (end, mac) in macs.iter().enumerate() {
             let id = format!("{WIRE}{end}");
             let netdev = format!("hubport,id={id},hubid=0");
-            // Packets are sent on a timer of the guest's clock, which the driver's write to the
-            // device starts at once. QEMU's other threads would send them late when other guests
-            // run.
+            // Packets are sent on a timer of the guest's clock. The driver's write to the device
+            // starts this timer at once. Without it, QEMU's other threads would send the packets,
+            // and late when other guests run.
             let timer = format!(",ioeventfd=off,tx=timer,x-txtimer={}", SENDING.as_nanos());
             device(&netdev, virtio, &id, mac, &timer);
         }
@@ -520,7 +523,7 @@ fn attach(command: &mut Command, wire: &Wire) {
             within(virtio);
             for (end, mac) in cards.iter().enumerate() {
                 let id = format!("card{end}");
-                // A card's virtual functions take slots 16 above its own.
+                // A card's virtual functions take PCI slots that are 16 above the card's own slot.
                 let slot = format!(",addr={:#x}", 8 + 4 * end);
                 device(&format!("hubport,id={id},hubid=1"), "igb", &id, mac, &slot);
             }
@@ -553,7 +556,7 @@ fn errors(layout: &Layout, boot: &Boot<'_>) -> Result<PathBuf> {
     Ok(layout.logs()?.join(format!("{}.qemu.log", boot.name)))
 }
 
-/// Accepts QEMU's connection to the second port; `None` if QEMU ended instead.
+/// Accepts QEMU's connection to the second serial port; `None` if QEMU ended instead.
 fn accept(listener: &UnixListener, child: &mut Child) -> Result<Option<UnixStream>> {
     listener.set_nonblocking(true)?;
     let deadline = Instant::now() + TO_INIT;
@@ -576,7 +579,7 @@ fn accept(listener: &UnixListener, child: &mut Child) -> Result<Option<UnixStrea
     Ok(None)
 }
 
-/// Reads lines in a separate thread, so that no port blocks the other.
+/// Reads lines in a separate thread per port, so that no port blocks the other.
 fn read_lines(
     from: impl Read + Send + 'static,
     mut log: Option<File>,
@@ -593,7 +596,7 @@ fn read_lines(
                 Ok(_) => {}
             }
             if let Some(log) = &mut log {
-                // Other writes report a full disk.
+                // Ignored because other writes report a full disk.
                 let _ = log.write_all(&line);
             }
             let text = String::from_utf8_lossy(&line);
@@ -606,7 +609,7 @@ fn read_lines(
     });
 }
 
-/// Parses a program's line: those that begin with "@" are for the runner.
+/// Parses a program's line. Lines that begin with "@" are for the runner.
 fn interpret(line: String) -> Said {
     let Some(rest) = line.strip_prefix('@') else {
         return Said::Program(line);
@@ -621,7 +624,8 @@ fn interpret(line: String) -> Said {
     }
 }
 
-/// Returns the two ends of a wire whose socket is in `directory`, which only this wire uses.
+/// Returns the two ends of a wire. The wire's socket is in `directory`, which no other wire may
+/// use.
 pub fn wire(directory: &Path) -> [Wire; 2] {
     let end = |waits, mac| Wire::End {
         socket: directory.join("wire"),

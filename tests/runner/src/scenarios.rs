@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Runs the scenarios in parallel guests, each of which takes the next waiting one, and judges
-//! them.
+//! Runs the scenarios in parallel guests and judges them. Each guest takes the next waiting
+//! scenario.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,8 +20,9 @@ use crate::layout::{Layout, Purpose};
 use crate::qemu::{Boot, Clock, Guest, Said, Wire};
 use crate::{programs, python, step};
 
-/// Default number of parallel guests, besides those with four processors and those with a counting
-/// clock. These four keep two processors of the host busy; more would only wait for each other.
+/// Default number of parallel guests with two processors. A guest with four processors and a guest
+/// with a counting clock run beside them. These four guests keep two processors of the host busy;
+/// more guests would only wait for each other.
 const GUESTS: usize = 2;
 
 /// Time limit for booting a guest, and for a scenario. Scenarios have shorter deadlines of their
@@ -30,10 +31,10 @@ const DEADLINE: Duration = Duration::from_secs(500);
 
 /// Addresses of the virtio-net devices of guests with four processors.
 const VIRTIO: [&str; 2] = ["02:00:00:00:03:03", "02:00:00:00:03:04"];
-/// Addresses of their igb cards, in kernels that have the driver.
+/// Addresses of the igb cards of these guests, in kernels that have the driver.
 const CARDS: [&str; 2] = ["02:00:00:00:03:01", "02:00:00:00:03:02"];
 
-/// Maximum number of guests that a thread boots when they keep dying.
+/// Maximum number of guests that a thread boots if its guests keep dying.
 const BOOTS: usize = 4;
 
 /// Builds the guests' contents, runs the scenarios `names` (all, if empty) in `guests` guests at a
@@ -46,8 +47,8 @@ pub fn run(layout: &Layout, names: &[String], guests: Option<usize>) -> Result<P
     judge(layout, &initramfs, names, guests)
 }
 
-/// Builds the module, the programs, and the guests' file system with all of them, where sources
-/// changed.
+/// Builds the module, the programs, and the guests' file system that contains them, each only if
+/// its sources changed.
 ///
 /// # Errors
 /// If something does not build, or is missing.
@@ -99,14 +100,14 @@ fn judge(
     ));
     let awaited = [&free[..], &smp, &icount].concat();
     let results = Mutex::new(Scenarios::awaiting(awaited));
-    // Guests take scenarios from the end of the list, which has the long ones, so that no guest
+    // Guests take scenarios from the end of the list, where the long ones are, so that no guest
     // still runs a long one when the others are done.
     let [free, smp, icount] = [free, smp, icount].map(|names| Work {
         waiting: Mutex::new(names),
         results: &results,
     });
-    // The number of guests stays the same: when the guest of another kind is done, one more of the
-    // free kind starts.
+    // The number of guests stays the same: when a guest with four processors or a counting clock is
+    // done, a guest with two processors starts in its place.
     let then = (wanted.is_none() && layout.purpose != Purpose::Debug).then_some(&free);
     let kinds = [
         (guests, "", (Clock::Free(2), None), &free, None),
@@ -167,15 +168,15 @@ struct Sorted {
     smp: Vec<String>,
     /// Scenarios that need a clock that counts instructions.
     icount: Vec<String>,
-    /// Scenarios that do not run, as this kernel does not support their guests.
+    /// Scenarios that do not run because this kernel does not support the guests that they need.
     left_out: Vec<String>,
     /// The network cards of guests with four processors.
     wire: Wire,
 }
 
 impl Sorted {
-    /// Sorts the scenarios that match `names` (all, if empty), and prints which of them no guest
-    /// runs, and why.
+    /// Sorts the scenarios that match `names` (all, if empty). Prints the scenarios that no guest
+    /// can run, and the reason.
     fn of(layout: &Layout, names: &[String]) -> Result<Self> {
         let mut free = list(layout, names, &[])?;
         ensure!(!free.is_empty(), "scenarios --list names none");
@@ -264,7 +265,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs guests one after the other, usually one, until no work is left. Returns the health of each.
+/// Runs guests one after the other, usually only one, until no work is left. Returns the name of
+/// each guest, and whether its kernel was healthy.
 fn run_guests(
     layout: &Layout,
     initramfs: &Path,
@@ -295,7 +297,7 @@ fn run_guests(
     health
 }
 
-/// Runs scenarios in one guest and passes its output on. An error is a fault of the guest's kernel,
+/// Runs scenarios in one guest and prints its output. An error is a fault of the guest's kernel,
 /// not of a scenario.
 fn watch(layout: &Layout, boot: &Boot<'_>, work: &Work<'_>) -> Result<()> {
     let started = Instant::now();
@@ -307,7 +309,7 @@ fn watch(layout: &Layout, boot: &Boot<'_>, work: &Work<'_>) -> Result<()> {
         match guest.next()? {
             Said::Kernel(line) => faults.extend(ear.alarm(&line).map(str::to_owned)),
             Said::Program(line) => {
-                // Comparisons are printed together at the end.
+                // Comparisons are printed together after all scenarios.
                 if !line.starts_with("= ") {
                     println!("{line}");
                 }

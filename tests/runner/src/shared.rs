@@ -25,12 +25,12 @@ pub struct Shared {
     log: PathBuf,
     directory: PathBuf,
     read_only: bool,
-    /// virtiofsd, which ends when the guest does.
+    /// virtiofsd, which ends when the guest ends.
     server: RefCell<Child>,
 }
 
 impl Shared {
-    /// Serves `directory`; the socket is in `place`.
+    /// Serves `directory` through a socket in the directory `place`.
     ///
     /// # Errors
     /// If virtiofsd does not start.
@@ -54,7 +54,7 @@ impl Shared {
         })
     }
 
-    /// Adds the device from which a guest mounts the directory. Restarts the server if it ended
+    /// Adds the device from which a guest mounts the directory. Restarts the server if it has ended
     /// with an earlier guest.
     ///
     /// # Errors
@@ -72,10 +72,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits until the server has ended, which it does with its guest.
+    /// Waits until the server has ended, which happens when its guest ends.
     ///
     /// # Errors
-    /// If that takes too long.
+    /// If the server does not end in time.
     pub fn wait(&self) -> Result<()> {
         let mut server = self.server.borrow_mut();
         until(|| Ok(server.try_wait()?.is_some()))
@@ -86,8 +86,8 @@ fn start(socket: &Path, log: &Path, directory: &Path, read_only: bool) -> Result
     let output = fs::File::create(log).with_context(|| log.display().to_string())?;
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "/usr/libexec/virtiofsd"]);
-    // Announced mount points would be separate file systems in the guest, which overlayfs does not
-    // cross.
+    // With announced mount points, the guest would see separate file systems, which overlayfs does
+    // not cross.
     command.args(["--sandbox", "none", "--no-announce-submounts"]);
     command.arg("--socket-path");
     command.arg(socket).arg("--shared-dir").arg(directory);
@@ -124,7 +124,7 @@ fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // This fails if the server ended with QEMU.
+        // Ignored because the calls fail only if the server has ended with QEMU.
         let server = self.server.get_mut();
         let _ = server.kill();
         let _ = server.wait();

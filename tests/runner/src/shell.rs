@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make shell`: a guest for experiments by hand, with a shell on each of two hosts. Its root is a
-//! toolbox with the usual tools, its `/usr/local` has the files of `make install`, and a directory
-//! of the user is shared.
+//! `make shell`: a guest for experiments by hand, with a shell on each of two hosts. The guest's
+//! root is a toolbox with the usual tools, its `/usr/local` has the files of `make install`, and it
+//! shares a directory of the user.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,8 +45,8 @@ const MACS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
 /// Columns and rows of a terminal that does not break the documents' lines.
 const WALKED: (&str, &str) = ("300", "50");
 
-/// Opens a shell in a guest, with the directory `build/share` as `/share`, and waits for its end;
-/// or types the documents' commands, and returns the result.
+/// Opens a shell in a guest, with the directory `build/share` as `/share`, and waits until the
+/// shell ends. With `walk`, types the documents' commands instead, and returns the result.
 ///
 /// # Errors
 /// If something does not build, or QEMU or virtiofsd cannot be run.
@@ -91,7 +91,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<Option<Part>> {
     ));
     let mut command = machine(layout, &boot)?;
     let second = options.sockets.join("b");
-    // A killed guest leaves its socket.
+    // Ignored because the socket is there only if an earlier guest was killed.
     let _ = fs::remove_file(&second);
     let port = format!("unix:{},server=on,wait=off", second.display());
     if options.walk {
@@ -106,7 +106,8 @@ pub fn run(layout: &Layout, options: &Options) -> Result<Option<Part>> {
     Ok(None)
 }
 
-/// Returns columns and rows of this terminal, for the guest's, which cannot ask.
+/// Returns columns and rows of this terminal. The guest's terminal gets them as it cannot ask for
+/// them.
 fn terminal_size() -> (String, String) {
     let size = Command::new("stty")
         .arg("size")

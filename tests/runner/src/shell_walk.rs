@@ -21,14 +21,14 @@ use crate::layout::Layout;
 /// Time limit for booting the guest, and for a command, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Lines of README for the machine that builds. They are done by the time this guest runs: the same
-/// scripts made it.
+/// Beginnings of README's lines for the machine that builds. This guest does not type these lines,
+/// because the scripts that made it have run them.
 const TYPED_BEFORE: [&str; 2] = ["make ", "apt "];
 
-/// README's mark for a command that runs until it is interrupted, and on which host.
+/// The mark of a command in README that runs on one host until it is interrupted.
 const SERVES: &str = "# on one host";
 
-/// Commands that the documents do not have, and that must succeed in the shell.
+/// Commands that are not in the documents, but must succeed in the shell.
 const ALSO: &[&str] = &[
     "man -P cat enet.7 | grep PF_ENET",
     "man -P cat ip >/dev/null",
@@ -52,10 +52,10 @@ const ALSO: &[&str] = &[
 /// A line to type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Step {
-    /// Whether it is typed on host b.
+    /// Whether the command is typed on host b, rather than on host a.
     on_b: bool,
     command: String,
-    /// Whether it is a server that runs until it is interrupted.
+    /// Whether the command is a server that runs until it is interrupted.
     serves: bool,
     /// Lines that the command prints according to the document.
     prints: Vec<String>,
@@ -93,7 +93,7 @@ fn readme_steps(text: &str) -> Vec<Vec<Step>> {
 }
 
 /// Returns the steps of a document's section whose blocks have the hosts' prompts, `a$` and `b$`.
-/// Lines without a prompt are the output of the command before them.
+/// Lines without a prompt are the output of the preceding command.
 fn prompted_steps(page: &str, section: &str) -> Result<Vec<Step>> {
     let heading = format!("### {section}\n");
     let (_, text) = page
@@ -176,7 +176,7 @@ impl Terminal {
         }
     }
 
-    /// Types a command, waits for its end, and returns its echo and its output.
+    /// Types a command, waits for the next prompt, and returns the command's echo and output.
     fn run(&mut self, command: &str) -> Result<String> {
         self.type_text(&format!("{command}\n"))?;
         let printed = self.await_prompt()?;
@@ -193,7 +193,7 @@ impl Terminal {
     }
 }
 
-/// Returns the text that a terminal would show of `bytes`, without colours and other control
+/// Returns the text that a terminal would show for `bytes`, without colours and other control
 /// sequences.
 fn plain(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
@@ -219,14 +219,14 @@ fn plain(bytes: &[u8]) -> String {
     shown
 }
 
-/// Returns the text before the prompt of `host` at the end of `text`, if there is one.
+/// Returns the text before the prompt of `host`; `None` if `text` does not end with that prompt.
 fn before_prompt<'a>(text: &'a str, host: &str) -> Option<&'a str> {
     let (printed, last) = text.rsplit_once('\n').unwrap_or(("", text));
     let is_prompt = last.starts_with(&format!("{host} 02:")) && last.ends_with("# ");
     is_prompt.then_some(printed)
 }
 
-/// Checks that `printed` has each line of `wanted`, up to white space.
+/// Checks that `printed` has each line of `wanted`, apart from differences in white space.
 fn prints(printed: &str, wanted: &[String]) -> Result<()> {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines: Vec<_> = printed.lines().map(words).collect();
@@ -244,7 +244,7 @@ struct Machine(Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // This fails if the guest has already ended.
+        // Ignored because both calls fail only if the guest has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -265,7 +265,7 @@ impl Hosts {
         }
     }
 
-    /// Types some steps. A server is interrupted after the last step.
+    /// Types some steps. Interrupts a server after the last step.
     fn walk(&mut self, steps: &[Step]) -> Result<()> {
         let mut serving = false;
         for step in steps {
@@ -292,14 +292,14 @@ impl Hosts {
         Ok(())
     }
 
-    /// Waits until a program listens on b.
+    /// Waits until a program listens on host b.
     fn await_server(&mut self) -> Result<()> {
         self.a
             .run("until b ss -Hltn | grep -q .; do sleep 0.2; done")
             .map(drop)
     }
 
-    /// Types Ctrl-C.
+    /// Types Ctrl-C on host b.
     fn interrupt(&mut self) -> Result<()> {
         self.b.type_text("\u{3}")?;
         let printed = self.b.await_prompt()?;
@@ -308,8 +308,8 @@ impl Hosts {
     }
 }
 
-/// Boots the guest by `machine`, whose second serial port is the socket `second`, and types the
-/// commands.
+/// Boots the guest by the command `machine`, whose second serial port is the socket `second`, and
+/// types the documents' commands.
 ///
 /// # Errors
 /// If the guest does not boot, or a document cannot be read.

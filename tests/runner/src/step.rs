@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Long operations as announced steps whose output goes to a log.
+//! Long operations as steps, which are announced and whose output goes to a log.
 
 use std::env;
 use std::fs::{self, File};
@@ -12,13 +12,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
 
-/// Prints progress with the time since `make` was started, on standard error; standard output is
-/// for results.
+/// Prints progress with the time since `make` was started. Prints to standard error, since standard
+/// output is for results.
 pub fn say(text: &str) {
     eprintln!("[{:4}s] {text}", since_make());
 }
 
-/// Returns the seconds since `make` was started, by the clock that the scripts in `mk/` use, too.
+/// Returns the seconds since `make` was started, by the clock that the scripts in `mk/` use.
 fn since_make() -> u64 {
     static START: OnceLock<u64> = OnceLock::new();
     let now = || {
@@ -46,7 +46,7 @@ pub fn tail(path: &Path, lines: usize) -> String {
 /// Runs `command` with its output in `log`.
 ///
 /// # Errors
-/// If it cannot be started or fails; the message has the end of the log.
+/// If the command cannot be started or fails; the message has the end of the log.
 pub fn run(what: &str, log: &Path, command: &mut Command) -> Result<()> {
     say(what);
     let started = Instant::now();
@@ -64,7 +64,7 @@ pub fn run(what: &str, log: &Path, command: &mut Command) -> Result<()> {
             log = log.display(),
         );
     }
-    // A step that took no time needs no second line.
+    // A step that took less than two seconds needs no second line.
     if started.elapsed().as_secs() >= 2 {
         say(&format!("  done in {} s", started.elapsed().as_secs()));
     }
@@ -74,7 +74,7 @@ pub fn run(what: &str, log: &Path, command: &mut Command) -> Result<()> {
 /// Runs `command` and returns its output.
 ///
 /// # Errors
-/// If it cannot be started or fails; the message has its output.
+/// If the command cannot be started or fails; the message has its output.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -108,7 +108,7 @@ pub fn files_of(directory: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Runs two functions in parallel.
+/// Runs two functions in parallel; returns their results.
 pub fn both<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
     thread::scope(|scope| {
         let one = scope.spawn(one);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The import graph of a crate's files: how many files import each other in a circle. Files in a
-//! circle can only be read together.
+//! circle can only be understood together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use syn::visit::{self, Visit};
 
-/// A file of a crate by its module path; the crate's root is empty.
+/// The module path of a crate's file; the path of the crate's root is empty.
 type Module = Vec<String>;
 
-/// For each crate: the directory, the root file, and the most files that a circle may have; 1
-/// forbids circles.
+/// For each crate: the directory, the root file, and the largest number of files that a circle may
+/// have; 1 forbids circles.
 const CRATES: [(&str, &str, usize); 2] = [("enet", "enet", 1), ("netgauge/src", "lib", 7)];
 
 /// The paths in a file that begin with `crate`, `self` or `super`.
@@ -71,7 +71,7 @@ fn is_test(attribute: &syn::Attribute) -> bool {
         if list.path.is_ident("cfg") && list.tokens.to_string() == "test")
 }
 
-/// Reads the files of a crate into `found`: the paths in each.
+/// Reads the files of a crate into `found`, each with the paths in it.
 fn read(directory: &Path, root: &str, module: &Module, found: &mut BTreeMap<Module, Paths>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -93,8 +93,8 @@ fn read(directory: &Path, root: &str, module: &Module, found: &mut BTreeMap<Modu
     }
 }
 
-/// Returns the file that a path in `module` leads to; `None` if the path leads to another crate or
-/// stays in its file.
+/// Returns the module whose file a path in `module` leads to; `None` if the path leads to another
+/// crate or stays in its file.
 fn target(module: &Module, path: &[String], files: &BTreeMap<Module, Paths>) -> Option<Module> {
     let mut absolute = match path.first()?.as_str() {
         "crate" => Vec::new(),
@@ -132,7 +132,7 @@ fn graph(directory: &str, root: &str) -> Graph {
         .collect()
 }
 
-/// Returns the files that can be reached from a file.
+/// Returns the files that a file imports directly or indirectly.
 fn reached<'a>(graph: &'a Graph, from: &'a Module) -> BTreeSet<&'a Module> {
     let mut reached = BTreeSet::new();
     let mut next: Vec<&Module> = graph[from].iter().collect();

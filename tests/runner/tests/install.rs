@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests the message of `make install` on a kernel that is too old, the most frequent first error.
+//! Tests the message of `make install` on a kernel that is too old, since this is the most frequent
+//! first error.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +10,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Returns the output of `make install`, which must fail, if `uname -r` prints `release`.
+/// Returns the output of `make install` if `uname -r` prints `release`; the command must fail.
 fn refusal(release: &str) -> String {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let directory = TempDir::new().unwrap();
@@ -49,7 +50,7 @@ fn an_old_kernel_is_answered_with_the_one_to_install() {
     }
 }
 
-/// The documents and the scripts name the same kernel as the oldest.
+/// The documents and the scripts name the same kernel as the oldest supported one.
 #[test]
 fn the_oldest_kernel_is_the_same_everywhere() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -71,8 +72,8 @@ fn the_oldest_kernel_is_the_same_everywhere() {
     }
 }
 
-/// Runs packaging/rack with an ssh that records its commands: which host does what, and where it
-/// stops.
+/// Runs packaging/rack with an ssh that records its commands. Checks which host does what, and
+/// where the installation stops.
 #[test]
 fn a_rack_is_installed_host_by_host_until_one_fails() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checks that `docs/kernel-functions.md` is complete and up to date: each function of the kernel
-//! that `rust/` calls has a row, which names the files that call it.
+//! Checks that `docs/kernel-functions.md` is complete and up to date. Each function of the kernel
+//! that `rust/` calls must have a row, which names the files that call it.
 
 mod pages;
 
@@ -13,7 +13,7 @@ fn page() -> String {
     read("docs/kernel-functions.md")
 }
 
-/// Returns all names that a pattern of bindgen stands for: `sock_(un)?register`, `a_(b|c)`.
+/// Returns all names that match a pattern of bindgen, such as `sock_(un)?register` or `a_(b|c)`.
 fn expand(pattern: &str) -> BTreeSet<String> {
     let Some(end) = pattern.find(')') else {
         return BTreeSet::from([pattern.to_owned()]);
@@ -35,7 +35,7 @@ fn expand(pattern: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns the functions that `rust/` may call by its bindings, without the wrappers.
+/// Returns the functions that `rust/bindings.allow` lets `rust/` call, without the wrappers.
 fn allowed() -> BTreeSet<String> {
     read("rust/bindings.allow")
         .lines()
@@ -45,7 +45,7 @@ fn allowed() -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns the allowed functions that are called, each with the files that call it.
+/// Returns the functions of [`allowed`] that are called, each with the files that call it.
 fn called() -> BTreeMap<String, BTreeSet<String>> {
     let allowed = allowed();
     let mut called: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -111,8 +111,8 @@ fn each_wrapper_has_a_row() {
     assert_eq!(listed(&rows), wrappers());
 }
 
-/// Fails for a name in `bindings.allow` that nothing calls. `sysctl`'s pattern has names of several
-/// kernels.
+/// Fails if nothing calls a name in `bindings.allow`. The pattern for `sysctl` is exempt, since it
+/// has names of several kernels.
 #[test]
 fn each_allowed_function_is_called() {
     let called = called();

@@ -29,7 +29,7 @@ fn documents() -> Vec<String> {
     found
 }
 
-/// Returns the text without code, in which brackets are not links.
+/// Returns the page's text without code, in which brackets are not links.
 fn prose(page: &str) -> String {
     let mut text = String::new();
     for (number, part) in page.split("```").enumerate() {
@@ -67,7 +67,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the path with `..` resolved.
+/// Returns the path with each `..` resolved.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for step in path.components() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checks that `docs/review.md` is up to date: each file of `rust/` has its row, and each name on
-//! the page exists.
+//! Checks that `docs/review.md` is up to date: each file of `rust/` has a row, and each name on the
+//! page exists.
 
 mod pages;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checks that `docs/seeds.md` is complete and up to date: figures, counts, cited numbers,
-//! commands.
+//! Checks that the figures, counts, cited numbers and commands in `docs/seeds.md` are complete and
+//! up to date.
 
 mod pages;
 
@@ -11,7 +11,7 @@ use pages::{files, links, names, read, root, table};
 
 const STATES: [&str; 4] = ["shown", "differs", "not measured", "not built"];
 
-/// A paper: its heading, and its figures and tables.
+/// A paper: its heading, and the numbers of its figures and tables.
 struct Paper {
     heading: &'static str,
     figures: &'static [&'static str],
@@ -77,7 +77,7 @@ fn all_rows() -> Vec<(&'static str, Vec<String>)> {
     PAPERS.iter().flat_map(of).collect()
 }
 
-/// Returns the state that a row's last cell begins with.
+/// Returns the state with which a row's last cell begins.
 fn state(row: &[String]) -> &'static str {
     let cell = row.last().unwrap();
     let is = |state: &&&str| cell.starts_with(&format!("**{state}**"));
@@ -87,7 +87,7 @@ fn state(row: &[String]) -> &'static str {
         .unwrap_or_else(|| panic!("no state: {cell}"))
 }
 
-/// Returns the numbers after a word, as in "figures 1, 2".
+/// Returns the numbers that follow a word, as in "figures 1, 2".
 fn numbers_behind<'a>(cell: &'a str, word: &str) -> Vec<&'a str> {
     let tokens: Vec<&str> = cell
         .split_whitespace()
@@ -147,7 +147,8 @@ fn words_of_tests() -> BTreeSet<String> {
     words.map(str::to_owned).collect()
 }
 
-/// Returns the values of a variable or an option in a command: `ONLY="a b"`, `-m a,b`.
+/// Returns the values that a command gives to a variable or an option, as in `ONLY="a b"` or `-m
+/// a,b`.
 fn given<'a>(command: &'a str, name: &str) -> Vec<&'a str> {
     let Some((_, behind)) = command.split_once(name) else {
         return Vec::new();
@@ -235,7 +236,7 @@ fn each_number_found_is_on_a_linked_page() {
     assert!(missing.is_empty(), "not on the linked pages: {missing:#?}");
 }
 
-/// The names that commands can use, as words of the files that define them.
+/// The names that commands can use, taken from the words of the files that define them.
 struct Known {
     targets: BTreeSet<String>,
     tests: BTreeSet<String>,
@@ -320,7 +321,7 @@ impl Known {
         let options = command
             .split(' ')
             .filter_map(|word| word.strip_prefix("--"));
-        // The manual's source has one hyphen: `Fl -server`.
+        // The manual's source writes `--server` with one hyphen: `Fl -server`.
         let is_known = |name: &&str| {
             self.netgauge.contains(*name) || self.netgauge.contains(&format!("-{name}"))
         };
@@ -341,7 +342,7 @@ fn any(names: &BTreeSet<String>, pattern: &str) -> bool {
     names.iter().any(|name| fits(pattern, name))
 }
 
-/// Returns the name of the stream's behaviour that a scenario of mapped sockets repeats.
+/// Returns the name of the stream scenario whose behaviour a scenario of mapped sockets repeats.
 fn of_streams(name: &str) -> &str {
     name.strip_prefix("mapped_esp_")
         .filter(|behaviour| behaviour.starts_with("stream"))

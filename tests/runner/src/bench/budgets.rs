@@ -13,12 +13,12 @@ use serde::Deserialize;
 use super::figures::{Figure, JUMBO};
 use crate::layout::Layout;
 
-/// Bases of ratios: the transports TCP and raw packets, the figure with the default MTU (`usual`),
-/// or the same protocol when its sends copy (`copy`).
+/// Bases of ratios: the transports TCP and raw packets, the same transport with the default MTU
+/// (`usual`), and the same protocol with sends that copy (`copy`).
 const BASES: [&str; 4] = ["tcp", "raw", "usual", "copy"];
 
-/// Returns the figure that `figure` is compared with for the ratio to `base`; `None` if that was
-/// not measured.
+/// Returns the figure with which `figure` is compared for the ratio to `base`; `None` if that
+/// figure was not measured.
 fn base_of<'a>(base: &str, figure: &Figure, figures: &'a [Figure]) -> Option<&'a Figure> {
     let (transport, name) = match base {
         "usual" => (figure.transport.as_str(), figure.name.strip_prefix(JUMBO)?),
@@ -30,7 +30,7 @@ fn base_of<'a>(base: &str, figure: &Figure, figures: &'a [Figure]) -> Option<&'a
         .find(|other| other.transport == transport && other.name == name)
 }
 
-/// A figure below this share of its budget has improved so much that the budget should follow.
+/// A figure below this share of its budget has improved so much that the budget should be lowered.
 const LOOSE: f64 = 0.9;
 
 /// The limits of one figure.
@@ -39,14 +39,14 @@ const LOOSE: f64 = 0.9;
 struct Budget {
     /// The most instructions.
     count: f64,
-    /// The most times TCP's figure.
+    /// The largest ratio to TCP's figure.
     tcp: Option<f64>,
-    /// The most times the figure of raw packet sockets.
+    /// The largest ratio to the figure of raw packet sockets.
     raw: Option<f64>,
-    /// The most times the figure with the default MTU.
+    /// The largest ratio to the figure with the default MTU.
     usual: Option<f64>,
-    /// The most times the figure of the same protocol when its sends copy, for transports such as
-    /// `esp-splice`.
+    /// The largest ratio to the figure of the same protocol with sends that copy. Only transports
+    /// such as `esp-splice` have it.
     copy: Option<f64>,
 }
 
@@ -73,7 +73,7 @@ pub struct Budgets(BTreeMap<String, BTreeMap<String, Budget>>);
 pub struct Verdict {
     transport: String,
     figure: String,
-    /// The comparisons: the count first, then ratios.
+    /// The comparisons: first the number of instructions, then the ratios.
     comparisons: Result<Vec<Comparison>>,
 }
 
@@ -96,10 +96,10 @@ fn path(layout: &Layout) -> PathBuf {
 }
 
 impl Budgets {
-    /// Reads the file.
+    /// Reads the budgets' file.
     ///
     /// # Errors
-    /// If it does not exist or is malformed.
+    /// If the file does not exist or is malformed.
     pub fn read(layout: &Layout) -> Result<Self> {
         let path = path(layout);
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -223,8 +223,9 @@ impl Verdict {
     }
 }
 
-/// Formats a line for each figure: instructions and ratios, each followed by its limit in brackets.
-/// Below are the figures that exceed their budgets, and those far below.
+/// Formats a line for each figure: its instructions and ratios, each followed by its limit in
+/// brackets. Below these lines are the figures that exceed their budgets, and the figures far below
+/// their budgets.
 pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
     let mut text = String::from(
         "Instructions of both ends together: message-N is half a round trip of N bytes (median; p99- its 99th percentile),\n\

@@ -16,14 +16,15 @@ pub const JUMBO: &str = "jumbo-";
 pub struct Figure {
     /// The transport, by netgauge's name.
     pub transport: String,
-    /// The figure's name in the budgets, one of those in [`super::series::SERIES`]. The prefixes
-    /// `kernel-` and `softirq-` mark the share of the instructions that is executed there.
+    /// The figure's name in the budgets, one of the names in [`super::series::SERIES`]. The prefix
+    /// `kernel-` or `softirq-` marks the share of the instructions that is executed in the kernel
+    /// or in softirqs.
     pub name: String,
     /// Number of instructions; `None` if they could not be counted.
     pub count: Option<f64>,
 }
 
-/// The place of a figure in netgauge's report.
+/// The value in netgauge's report from which a figure is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// Median of half a round trip with this number of bytes.
@@ -85,7 +86,7 @@ impl Row {
 }
 
 impl Report {
-    /// Returns the figures of `series`; the report must be of its run.
+    /// Returns the figures of `series`; the report must be that of the series' run.
     pub fn figures(&self, series: &Series) -> Vec<Figure> {
         let of = |transport: &&'static str| {
             let figure = |(name, reading): &(&str, Reading)| Figure {

@@ -17,22 +17,22 @@ pub enum Link {
     /// A veth pair for which the kernel cuts large packets in software, as for a device without
     /// segmentation offload.
     Cut,
-    /// As `Cut`, and the receiver joins the packets again (GRO).
+    /// As `Cut`, but the receiver joins the packets again (GRO).
     Joined,
-    /// As `Usual`, and ESP has checksums.
+    /// As `Usual`, but ESP has checksums.
     Summed,
-    /// As `Joined`, and ESP has checksums.
+    /// As `Joined`, but ESP has checksums.
     SummedJoined,
     /// Two virtio-net devices without offloads, between which QEMU passes frames.
     Virtio,
-    /// As `Virtio`, and the receiver joins packets.
+    /// As `Virtio`, but the receiver joins packets.
     VirtioJoined,
 }
 
-/// The wire that the guest needs.
+/// The wire between two devices of the guest, which `Virtio` and `VirtioJoined` use.
 pub const WIRE: Wire = Wire::Within(["02:00:00:00:01:01", "02:00:00:00:01:02"]);
 
-/// Gives each host one of the virtio-net devices, unless it has one.
+/// Gives each host one of the virtio-net devices, unless the hosts already have them.
 const VIRTIO: &str = "{ ip -n b link show eth1 >/dev/null 2>&1 || { modprobe virtio_pci && modprobe virtio_net && \
     for try in $(seq 100); do [ -e /sys/class/net/eth0 ] && [ -e /sys/class/net/eth1 ] && break; usleep 100000; done; \
     ip link set eth0 netns a && ip link set eth1 netns b && \
@@ -87,7 +87,7 @@ impl Link {
     /// Sets up both hosts' devices, and their checksums.
     ///
     /// # Errors
-    /// If the guest ends, or a device does not support it.
+    /// If the guest ends, or a device does not support the settings.
     pub fn set_up(self, guest: &mut Commands) -> Result<()> {
         let [client, server] = self.devices();
         let [sender, receiver] = self.features();

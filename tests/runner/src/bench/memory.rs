@@ -3,11 +3,11 @@
 //! `make bench OPTIONS=--memory`: the memory accesses of a message and of a KiB of a stream,
 //! counted by the plugin of `tests/plugin` in a guest like that of the other figures.
 //!
-//! The difference of two runs that differ only in their number of messages or bytes gives the
-//! figure, as for `make profile`. The plugin takes its totals when the guest makes a certain system
-//! call that nothing else makes, before and after each run. It does not count while the guest waits
-//! for the runner: the guest's clock then runs ahead for as long as the host takes, and with it the
-//! kernel's timers.
+//! Two runs differ only in their number of messages or bytes, and the difference of their counts
+//! gives the figure, as for `make profile`. Before and after each run the guest makes a system call
+//! that nothing else makes; at each such call the plugin records its totals. The plugin does not
+//! count while the guest waits for the runner: in that time the guest's clock runs ahead for as
+//! long as the host takes, and the kernel's timers run with it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,11 +28,11 @@ use crate::programs;
 use crate::qemu::Clock;
 use crate::step;
 
-/// The largest difference between the plugin's instructions and those by the guest's clock,
-/// relative to the latter.
+/// The largest difference between the plugin's instructions and the instructions by the guest's
+/// clock, relative to the latter.
 const TOLERANCE: f64 = 0.01;
 
-/// The largest such difference for a figure, for which netgauge reads the clock: the clock's
+/// The largest such difference for a figure. netgauge reads the clock for figures, so the clock's
 /// instructions exclude netgauge's work between two messages, some 130 instructions, and include
 /// the time in which both ends wait for a timer.
 const TOLERANCE_OF_FIGURES: f64 = 0.02;
@@ -44,7 +44,7 @@ const BLOCKS: [u64; 2] = [2000, 22_000];
 /// The least share of a figure's instructions for which a string instruction is listed.
 const LISTED: f64 = 0.002;
 
-/// Ratios to a number below this are not printed: the guest's other activity is larger.
+/// Ratios to a number below this are not printed, because the guest's other activity causes more.
 const LEAST: f64 = 0.5;
 
 /// Names of the numbers in the table.
@@ -67,18 +67,18 @@ struct Section {
     parts: &'static [(&'static [&'static str], Work)],
 }
 
-/// The work of the two runs.
+/// The work of two runs whose difference is measured.
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// Round trips of one byte: the number in each run.
+    /// Round trips of one byte: the number of round trips in each run.
     Messages([u64; 2]),
-    /// Streams: the KiB in each run.
+    /// Streams: the KiB that each run transfers.
     Stream([u64; 2]),
 }
 
-/// Longer streams for links that carry many packets at a time through the kernel; they take about
-/// as many instructions. The guest's other activity takes some hundred thousand instructions, which
-/// is little in comparison.
+/// Longer streams, for links that carry many packets at a time through the kernel. They take about
+/// as many instructions as [`STREAM`]. The guest's other activity takes some hundred thousand
+/// instructions, which is little in comparison.
 const LONG_STREAM: Work = Work::Stream([4 << 10, 132 << 10]);
 const STREAM: Work = Work::Stream([4 << 10, 28 << 10]);
 
@@ -135,7 +135,7 @@ impl Work {
         }
     }
 
-    /// Returns the time of all that netgauge's report of a run measured, in nanoseconds of the
+    /// Returns the time that netgauge's report of a run measured in total, in nanoseconds of the
     /// guest's clock.
     fn time(self, report: &Value) -> Result<f64> {
         let run = &report["runs"][0];
@@ -173,7 +173,7 @@ struct StringTotal {
     steps: u64,
 }
 
-/// The counts of a section, or of one unit of it.
+/// The counts of one run, or the difference of two runs per unit of work.
 #[derive(Clone, Debug, Default)]
 struct Counts {
     /// The numbers, in the order of [`NUMBERS`].
@@ -205,8 +205,8 @@ impl From<Totals> for Counts {
 }
 
 impl Counts {
-    /// Returns the difference to `less`, which were counted earlier or for less work, divided by
-    /// `units`.
+    /// Returns the counts beyond `less`, divided by `units`. `less` was counted earlier, or for
+    /// less work.
     fn beyond(&self, less: &Self, units: f64) -> Self {
         let mut more = self.clone();
         for (number, other) in more.numbers.iter_mut().zip(less.numbers) {
@@ -240,16 +240,17 @@ impl Row {
         self.counts.numbers.into_iter().chain([self.clock])
     }
 
-    /// Returns the relative excess of the plugin's instructions over those by the clock.
+    /// Returns by how much the plugin's instructions exceed the clock's, relative to the clock's.
     fn deviation(&self) -> f64 {
         self.counts.instructions() / self.clock - 1.0
     }
 }
 
-/// The kernel function whose first instruction marks the totals, and a command that calls it.
+/// The kernel function at whose first instruction the plugin records its totals, and a command that
+/// calls it.
 const MARK: (&str, &str) = ("__x64_sys_sethostname", "hostname enet");
 
-/// Waits until the kernel has freed what an ended process left to be freed later.
+/// Waits until the kernel has freed the objects of an ended process whose release it deferred.
 const SETTLE: &str = "usleep 300000";
 
 /// The connection to the plugin.
@@ -269,7 +270,7 @@ impl Counter {
         Ok(counter)
     }
 
-    /// Returns the totals at the marks since the last request.
+    /// Sends a request. Returns the totals recorded since the previous request.
     fn ask(&mut self, line: &str) -> Result<Vec<Totals>> {
         writeln!(self.to, "{line}")?;
         let mut line = String::new();
@@ -280,7 +281,8 @@ impl Counter {
         serde_json::from_str(&line).context("the plugin's counts")
     }
 
-    /// Returns the counts while the guest's shell runs `command`, and the command's output.
+    /// Returns the counts of the time in which the guest's shell runs `command`, and the command's
+    /// output.
     fn count(&mut self, guest: &mut Commands, command: &str) -> Result<(Counts, Ended)> {
         let mark = MARK.1;
         let line = format!(
@@ -295,8 +297,8 @@ impl Counter {
         Ok((after.beyond(&before, 1.0), ended))
     }
 
-    /// Compares the plugin's instructions with those by the guest's clock, in work that never idles
-    /// and whose instructions the clock counts completely.
+    /// Compares the plugin's instructions with the instructions by the guest's clock. The work
+    /// never idles, and the clock counts all of its instructions.
     fn check(&mut self, guest: &mut Commands) -> Result<()> {
         let mut run = |blocks: u64| {
             let now = "grep 'now at' /proc/timer_list";
@@ -338,7 +340,7 @@ impl Counter {
             let time = work.time(&ended.report()?);
             Ok::<_, anyhow::Error>((counts, time.with_context(|| transport.to_owned())?))
         };
-        // The first execution costs more, and is not counted.
+        // The first execution costs more, so it is not counted.
         run(false)?;
         let (little, short) = run(false)?;
         let (much, long) = run(true)?;
@@ -453,7 +455,7 @@ fn table(section: &Section, rows: &[Row]) -> String {
     text
 }
 
-/// Formats the string instructions that matter, by function.
+/// Formats the string instructions that take at least [`LISTED`] of the instructions, by function.
 fn string_steps(rows: &[Row], symbols: &Symbols) -> String {
     let mut text = String::new();
     for row in rows {

@@ -3,9 +3,9 @@
 //! Counts instructions per half round trip and per byte, by transport, in one guest whose clock
 //! counts instructions, and compares them with the budgets of `netgauge/budgets.toml`.
 //!
-//! The hosts are two network namespaces joined by a veth pair. One processor does the work of both,
-//! so a number is the whole cost of a message. Wall time has no influence: the same kernel and
-//! programs give the same numbers.
+//! The hosts are two network namespaces joined by a veth pair. One processor does the work of both
+//! hosts, so a number is the whole cost of a message. Wall time has no influence: the same kernel
+//! and programs give the same numbers.
 
 mod budgets;
 mod figures;
@@ -33,7 +33,7 @@ use crate::step;
 
 pub use performance::topics::UNLIMITED;
 
-/// Returns netgauge's options to measure over the usual link, with the server in the other
+/// Returns netgauge's options to measure over [`Link::Usual`], with the server in the other
 /// namespace, and to report in JSON.
 pub fn to_server() -> String {
     over(Link::Usual)
@@ -59,8 +59,8 @@ pub struct Options {
     memory: bool,
 }
 
-/// Prints the figures with their budgets; returns true if every transport could be measured and no
-/// budget is exceeded.
+/// Prints the figures with their budgets. Returns true if every transport could be measured and no
+/// figure exceeds its budget.
 ///
 /// # Errors
 /// If something does not build, the guest does not boot, its kernel reports a fault, or the budgets
@@ -85,7 +85,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     Ok(verdicts.iter().all(Verdict::is_good))
 }
 
-/// Measures all figures, except the shares by place of execution, as a part of the tests.
+/// Measures all figures as a part of the tests, except the shares that [`shares`] counts.
 ///
 /// # Errors
 /// The errors of [`run`].
@@ -147,13 +147,14 @@ pub fn boot_named(layout: &Layout, name: &str) -> Result<Commands> {
     )
 }
 
-/// Returns the figures that netgauge measures as time, which counts instructions.
+/// Returns the figures that netgauge measures as times. The guest's clock counts instructions, so
+/// the times are instructions.
 fn counted(guest: &mut Commands, wanted: &Wanted) -> Result<Vec<Figure>> {
     let chosen: Vec<_> = SERIES
         .iter()
         .filter(|series| wanted.needs(series))
         .collect();
-    // First executions cost more: they fill caches and touch pages.
+    // The first execution of code costs more, since it fills caches and touches pages.
     step::say("first runs, not counted");
     for series in chosen.iter().filter(|series| series.link == Link::Usual) {
         ask(guest, series.link, &series.first_arguments())?;
@@ -176,7 +177,7 @@ fn counted(guest: &mut Commands, wanted: &Wanted) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Measures a dialogue on many connections, in a separate pair of namespaces.
+/// Measures the figure [`TURNS`], a dialogue on many connections, in a separate pair of namespaces.
 fn turns(guest: &mut Commands) -> Result<Vec<Figure>> {
     step::say(&format!("counting instructions: {TURNS}"));
     let ended = guest.ask("! chrt -f 1 scenarios --scale turns")?;
@@ -206,7 +207,8 @@ fn measure(guest: &mut Commands, series: &Series) -> Result<Vec<Figure>> {
     Ok(report.figures(series))
 }
 
-/// Returns the shares of a message and of a byte that the kernel executes.
+/// Returns the shares of a message and of a byte that are executed in the kernel, and in its
+/// softirqs.
 fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
     step::say("counting where the instructions are executed");
     let mut tracer = Tracer::new(guest)?;
@@ -219,7 +221,7 @@ fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
         for (name, shares) in shares::measure(guest, &mut tracer, transport, times)? {
             let mut measured = figures.iter();
             let of = measured.find(|figure| figure.transport == transport && figure.name == name);
-            // Figures that were not requested are missing.
+            // `figures` lacks those that were not requested.
             found.extend(of.into_iter().flat_map(|of| shares.figures(of)));
         }
     }
@@ -227,7 +229,7 @@ fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
     Ok(found)
 }
 
-/// Runs netgauge in the guest and returns its report, which names the transports that failed.
+/// Runs netgauge in the guest and returns its report. The report names the transports that failed.
 fn ask(guest: &mut Commands, link: Link, arguments: &str) -> Result<Report> {
     let line = format!("{arguments} {} {UNLIMITED}", over(link));
     let ended = guest.ask(&line)?;

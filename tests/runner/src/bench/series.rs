@@ -10,7 +10,8 @@ pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
 /// Transports of all other figures: streams.
 pub const STREAMS: [&str; 2] = ["tcp", "esp"];
 
-/// Transports of long blocks: streams whose sends copy, and the same streams without copies.
+/// Transports of long blocks: streams with sends that copy, and the same streams with sends that do
+/// not.
 const BLOCKS: [&str; 6] = [
     "tcp",
     "esp",
@@ -31,7 +32,7 @@ pub struct Series {
     pub pattern: &'static str,
     /// Number of tests of each size.
     pub tests: u32,
-    /// Number of rounds before the tests.
+    /// Number of warm-up rounds before the tests.
     pub warmup: u32,
     /// The figures, by name.
     pub figures: &'static [(&'static str, Reading)],
@@ -161,7 +162,7 @@ pub const SERIES: &[Series] = &[
 ];
 
 /// Half a round trip of one byte on each of 100 connections in turn. The scenarios' program
-/// measures it, since netgauge has one connection.
+/// measures it, since netgauge has only one connection.
 pub const TURNS: &str = "turns-100";
 
 impl Series {
@@ -170,7 +171,7 @@ impl Series {
         self.with(self.tests)
     }
 
-    /// Returns the options with fewer tests, for a first run that is not counted.
+    /// Returns the options with fewer tests, for a first run whose figures are not used.
     pub fn first_arguments(&self) -> String {
         self.with((self.tests / 5).max(1))
     }
@@ -185,7 +186,8 @@ impl Series {
     }
 }
 
-/// Prefixes of the names of shares: the kernel's and the softirqs', see [`super::shares`].
+/// Prefixes of the names of shares: the kernel's share and the softirqs' share, see
+/// [`super::shares`].
 pub const SHARES: [&str; 2] = ["kernel-", "softirq-"];
 
 /// The requested figures: all, or those whose names match a pattern.
@@ -198,8 +200,8 @@ impl Wanted {
         self.0.is_empty()
     }
 
-    /// Returns whether the figure `name` is requested. Shares take long to count, so a pattern must
-    /// begin with their prefix to match them.
+    /// Returns whether the figure `name` is requested. Shares take long to count, so a pattern
+    /// matches a share only if it begins with the share's prefix.
     pub fn is(&self, name: &str) -> bool {
         let share = SHARES.iter().find(|part| name.starts_with(**part));
         let is_meant = |pattern: &&String| share.is_none_or(|part| pattern.starts_with(part));
@@ -207,7 +209,7 @@ impl Wanted {
         self.is_all() || patterns.any(|pattern| matches(pattern, name))
     }
 
-    /// Returns whether one of the shares of `name` is requested, see [`super::shares`].
+    /// Returns whether a share of the figure `name` is requested, see [`super::shares`].
     pub fn is_share(&self, name: &str) -> bool {
         let mut shares = SHARES.iter().map(|part| format!("{part}{name}"));
         shares.any(|share| self.is(&share))
@@ -269,7 +271,7 @@ mod tests {
         assert_eq!(needed(&["nothing"]), 0);
         assert_eq!(needed(&["byte*"]), 2);
         assert_eq!(needed(&["cut-byte", "joined-byte"]), 2);
-        // Shares are computed from measured figures.
+        // Shares are computed from measured figures, so their run is needed.
         assert_eq!(needed(&["kernel-message-1"]), 1);
         let all_bytes = Wanted(vec!["*byte".to_owned()]);
         assert!(all_bytes.is("cut-byte") && !all_bytes.is_share(BYTE));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Splits the instructions of a message and of a byte by place of execution: in programs, in the
-//! kernel on behalf of their calls, or in softirqs. Softirqs handle a host's network input and
-//! timers; no call of a program includes their time.
+//! Splits the instructions of a message and of a byte by the place of their execution: in programs,
+//! in the kernel on behalf of a program's calls, or in softirqs. Softirqs handle a host's network
+//! input and timers; no call of a program includes their time.
 //!
-//! Softirq work is what Treydte (2007, 6.4) calls hidden overhead and could not measure. The
-//! difference of two runs that differ only in the number of messages or bytes gives the shares, as
-//! for `make profile`. Only shares are taken from it; netgauge measures the total itself, as its
-//! median excludes the kernel's occasional other work.
+//! Treydte (2007, 6.4) calls the work of softirqs hidden overhead and could not measure it. Two
+//! runs differ only in their number of messages or bytes, and the difference of their counts gives
+//! the shares, as for `make profile`. Only the shares come from this difference. netgauge measures
+//! the total itself, since its median excludes the kernel's occasional other work.
 
 use anyhow::{ensure, Result};
 
@@ -17,12 +17,12 @@ use super::{to_server, UNLIMITED};
 use crate::commands::Commands;
 use crate::profile::{difference, is_kernel, Counts, Tracer};
 
-/// Numbers of round trips of the two runs.
+/// Numbers of round trips in the first and in the second run.
 const ROUND_TRIPS: [u64; 2] = [50, 650];
-/// Numbers of bytes of the two transfers.
+/// Numbers of bytes in the first and in the second transfer.
 const BYTES: [u64; 2] = [512 << 10, 3584 << 10];
-/// Factor on the bytes for a transport whose packets pass the kernel many at a time, so that the
-/// instructions are about as many.
+/// Factor on [`BYTES`] for a transport that passes many packets at a time through the kernel, so
+/// that a transfer takes about as many instructions as with other transports.
 pub const MANY_AT_A_TIME: u64 = 8;
 
 /// Shares of all instructions, 0 to 1.
@@ -35,7 +35,7 @@ pub struct Shares {
 }
 
 /// Returns the shares of half a round trip and of a byte, each with the name of its figure. The
-/// number of bytes transferred is multiplied by `times`.
+/// number of bytes transferred is [`BYTES`] multiplied by `times`.
 ///
 /// # Errors
 /// If the guest ends, or the transport fails.
@@ -65,7 +65,7 @@ pub fn measure(
 }
 
 impl Shares {
-    /// Returns the shares of the difference of `long` and `short`.
+    /// Returns the shares of the instructions by which `long` exceeds `short`.
     fn of(short: &Counts, long: &Counts) -> Result<Self> {
         let (mut all, mut kernel, mut softirq) = (0.0, 0.0, 0.0);
         for (place, more) in difference(short, long) {
@@ -87,7 +87,7 @@ impl Shares {
         })
     }
 
-    /// Returns these shares of a figure, as figures that have budgets.
+    /// Returns these shares of the figure `of`, as figures with budgets of their own.
     pub fn figures(&self, of: &Figure) -> [Figure; 2] {
         let [kernel, softirq] = SHARES;
         [(kernel, self.kernel), (softirq, self.softirq)].map(|(part, share)| Figure {

@@ -3,18 +3,18 @@
 //! Checks that the guest's kernel does not set or copy memory with byte-wise string instructions,
 //! which QEMU counts once per byte.
 //!
-//! QEMU counts each step of a repeated string instruction. A kernel that assumes fast string
-//! instructions (ERMS, FSRM, FSRS) sets or copies in steps of one byte, so QEMU would count an
-//! instruction per byte, which a real processor does not execute. An unrolled loop moves 8 bytes
-//! with one to three instructions.
+//! A kernel that assumes fast string instructions (ERMS, FSRM, FSRS) sets or copies in steps of one
+//! byte. QEMU counts each step as an instruction, which a real processor does not execute. An
+//! unrolled loop moves 8 bytes with one to three instructions.
 
 use anyhow::{ensure, Context, Result};
 
 use crate::commands::Commands;
 
-/// The kernel functions that set or copy, and the most instructions per byte of each. Steps of 8
-/// bytes take 0.13, unrolled loops 0.18 to set and 0.38 to copy, and steps of one byte 1. The
-/// figure of a page includes the fault that allocates it, and is 0.92 or 1.76.
+/// The kernel functions that set or copy memory, and the most instructions per byte of each. Steps
+/// of 8 bytes take 0.13 instructions per byte, unrolled loops 0.18 to set and 0.38 to copy, and
+/// steps of one byte 1. The figure of a page includes the fault that allocates the page: it is 1.76
+/// with steps of one byte, and 0.92 otherwise.
 const MOST: [(&str, f64); 6] = [
     ("memset", 0.25),
     ("memcpy", 0.5),
@@ -24,10 +24,10 @@ const MOST: [(&str, f64); 6] = [
     ("clear_page", 1.3),
 ];
 
-/// Measures in the guest, and checks all figures against [`MOST`].
+/// Measures the functions in the guest, and checks all figures against [`MOST`].
 ///
 /// # Errors
-/// If a figure is too high, with the remedy, or the guest does not report.
+/// If a figure is too high, with the remedy in the message, or if the guest does not report.
 pub fn check(guest: &mut Commands) -> Result<()> {
     let ended = guest.shell("chrt -f 1 scenarios --scale strings")?;
     ensure!(ended.status == 0, "setting and copying: {}", ended.text);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make demo`: the cost of a message by transport, the delay at a switch port that many hosts send
-//! to, and the gain of an unmodified program; in a minute, on one screen and in one picture.
+//! `make demo`: the cost of a message by transport, the delay at a switch port to which many hosts
+//! send, and the gain of an unmodified program. It takes a minute, and shows the results on one
+//! screen and in one picture.
 //!
-//! `mk/demo` has built the module and the programs, which are fewer than for the tests.
+//! `mk/demo` has built the module and the programs; the demonstration needs fewer programs than the
+//! tests.
 
 mod page;
 mod picture;
@@ -29,11 +31,12 @@ use crate::step;
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// The stream protocols that share a port: Linux' default TCP, and ESP. Each has the number of
-/// rounds of many senders after which the median is reproducible; ESP's rounds are all alike.
+/// rounds of many senders after which its median is reproducible. ESP needs few, because its rounds
+/// are all alike.
 const STREAMS: [(&str, u32); 2] = [("cubic", 25), ("esp", 5)];
 
-/// Sizes with reproducible results: 32 senders of 64 KiB overflow a port with TCP in every round,
-/// 16 senders only in some, and their worst round is random.
+/// Sizes with reproducible results. With TCP, 32 senders of 64 KiB overflow a port in every round.
+/// 16 senders overflow it only in some rounds, and their worst round is random.
 const SIZES: Sizes = Sizes {
     question: 100,
     streams: 16,
@@ -44,7 +47,7 @@ const SIZES: Sizes = Sizes {
 /// Programs of the workspace in the guest.
 const PROGRAMS: [&str; 3] = ["enet", "enet-switch", "netgauge"];
 
-/// Programs of Debian that the guest runs unmodified, in addition to its tools.
+/// Programs of Debian that the guest runs unmodified, in addition to Debian's tools.
 const UNCHANGED: [&str; 3] = ["redis-benchmark", "redis-cli", "redis-server"];
 
 /// The results.

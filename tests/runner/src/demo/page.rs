@@ -55,7 +55,7 @@ impl Panel {
     }
 }
 
-/// Describes the emulation, and what it cannot show.
+/// Describes the emulation and its limits.
 pub fn emulated(release: &str) -> [String; 3] {
     [
         format!("Emulated, with Linux {release}: time is counted instructions, 1 ns each, of one"),
@@ -71,7 +71,7 @@ Next:
   make programs   more programs, unchanged
   make install    the module for this machine's kernel; then README.md, \"Load\"";
 
-/// Formats the page; the picture is in `file`.
+/// Formats the page; `file` is the path of the picture.
 pub fn page(release: &str, panels: &[Panel], file: &Path) -> String {
     let mut text = format!("\n{}\n", emulated(release).join("\n"));
     for panel in panels {
@@ -91,7 +91,7 @@ pub fn page(release: &str, panels: &[Panel], file: &Path) -> String {
     text
 }
 
-/// Returns a bar of `share` of the full length.
+/// Returns a bar of characters with `share` of the full length.
 fn marks(share: f64) -> String {
     const LONGEST: f64 = 40.0;
     "#".repeat((share * LONGEST).round() as usize)

@@ -9,17 +9,17 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::page::{Bar, Panel};
 
-/// Pixels: the whole width, the left and right margins, and the widths of names and numbers before
-/// the bars.
+/// Lengths in pixels: the width of the picture, of the margin at either side, and of the columns
+/// with names and numbers before the bars.
 const WIDTH: i32 = 900;
 const MARGIN: i32 = 20;
 const NAMES: i32 = 80;
 const VALUES: i32 = 90;
-/// The length of the longest bar; notes are right of it.
+/// The length of the longest bar; notes are to the right of it.
 const LONGEST: i32 = 400;
 
-/// Heights of a title, of a bar with the space around it, of the space after a panel, and of a
-/// line.
+/// Heights in pixels: of a title, of a bar with the space around it, of the space after a panel,
+/// and of a line of text.
 const TITLE: i32 = 26;
 const ROW: i32 = 22;
 const GAP: i32 = 16;
@@ -34,7 +34,7 @@ const OUR_NAMES: [&str; 3] = ["edp", "esp", "enet run"];
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
-/// Draws the panels, and the lines `below` under them.
+/// Draws the panels, and the lines of text `below` under them.
 ///
 /// # Errors
 /// The errors of plotters.
@@ -91,7 +91,7 @@ fn draw_bar<'a>(area: &Area<'a>, bar: &Bar, share: f64, y: i32) -> Drawn<'a> {
     write(area, &bar.note, (start + LONGEST + 10, y), 12, HPos::Left)
 }
 
-/// Writes a text, if it is not empty, vertically centred at `at`.
+/// Writes a text vertically centred at `at`, unless it is empty.
 fn write<'a>(area: &Area<'a>, text: &str, at: (i32, i32), size: i32, side: HPos) -> Drawn<'a> {
     if text.is_empty() {
         return Ok(());
@@ -118,7 +118,7 @@ mod tests {
         for text in ["Times", "50 us", "5 us", "a note", "all &amp; more"] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
-        // The longest bar has full length, the other one a tenth of it.
+        // The longest bar has full length, and the other bar a tenth of it.
         for width in [LONGEST, LONGEST / 10] {
             assert!(svg.contains(&format!("width=\"{width}\"")), "{svg}");
         }

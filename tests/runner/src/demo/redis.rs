@@ -16,12 +16,12 @@ use crate::step;
 /// The guest's script that runs redis-benchmark.
 const SCRIPT: &str = "usr/bin/redis-gets";
 
-/// The two runs, over TCP and with `enet run`: the prefix of all commands, and the number of
-/// requests. The requests take about a second, so that the figures are reproducible.
+/// The two runs, over TCP and with `enet run`. Each has the prefix of all its commands, and its
+/// number of requests. The requests take about a second, so that the figures are reproducible.
 const RUNS: [(&str, u32); 2] = [("", 300), ("enet run --quiet --require --", 3000)];
 
-/// The least share of its rate that the port of redis' host carries: below it, the streams do not
-/// run during the requests.
+/// The least share of its rate that the port of redis' host must carry. Below it, the streams do
+/// not run during the requests.
 const LEAST_BUSY: f64 = 0.9;
 
 /// The results of redis-benchmark.
@@ -39,7 +39,7 @@ pub fn files(layout: &Layout) -> Vec<(PathBuf, PathBuf)> {
     vec![(script, SCRIPT.into())]
 }
 
-/// Measures over TCP, and over ESP, on the existing switch.
+/// Measures redis over TCP and over ESP, on the switch that exists already.
 ///
 /// # Errors
 /// If a program fails, the guest ends, the streams do not run, or ESP does not carry the
@@ -85,8 +85,8 @@ fn read(text: &str, over_tcp: bool) -> Result<Gets> {
     let numbers: Vec<f64> = numbers
         .map(|number| number.trim_matches('"').parse().context("not a number"))
         .collect::<Result<_>>()?;
-    // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms",
-    // "p99_latency_ms","max_latency_ms"
+    // The columns after the test's name: "rps", "avg_latency_ms", "min_latency_ms",
+    // "p50_latency_ms", "p95_latency_ms", "p99_latency_ms", "max_latency_ms".
     let [per_second, _, _, _, _, p99_ms, _] = numbers[..] else {
         bail!("another report of redis-benchmark's");
     };

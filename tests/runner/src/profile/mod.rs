@@ -3,9 +3,9 @@
 //! Counts the instructions of a half round trip, or of a stream, by function and transport.
 //!
 //! QEMU logs every block of instructions that it executes, while a guest like the benchmark's
-//! exchanges messages. The difference of two runs that differ only in their number of round trips
-//! or bytes cancels out netgauge's work before and after. The guest's own list of symbols maps
-//! blocks to functions.
+//! exchanges messages. Two runs differ only in their number of round trips or bytes. Their
+//! difference cancels out netgauge's work before and after the messages. The guest's own list of
+//! symbols maps blocks to functions.
 
 mod symbols;
 mod trace;
@@ -63,7 +63,7 @@ impl Work {
         }
     }
 
-    /// Returns how many more half round trips, KiB or messages the second run has.
+    /// Returns how many half round trips, KiB or messages the second run has beyond the first.
     fn difference(self) -> f64 {
         let more = |[first, second]: [u64; 2]| second - first;
         let units = match self {
@@ -163,7 +163,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns the instructions of a unit of work by function, from instructions by address.
+/// Returns the instructions of a unit of work by function, from the counts of two runs by address.
 fn compare(short: &Counts, long: &Counts, work: Work, symbols: &Symbols) -> Profile {
     let mut profile = Profile::new();
     for (place, more) in difference(short, long) {
@@ -173,7 +173,7 @@ fn compare(short: &Counts, long: &Counts, work: Work, symbols: &Symbols) -> Prof
     profile
 }
 
-/// Returns by how much `long` exceeds `short`, sorted by address.
+/// Returns by how much `long` exceeds `short` at each address, sorted by address.
 pub fn difference(short: &Counts, long: &Counts) -> BTreeMap<Place, f64> {
     let places = short.keys().chain(long.keys());
     let of = |counts: &Counts, place| counts.get(place).copied().unwrap_or(0) as f64;
@@ -182,8 +182,8 @@ pub fn difference(short: &Counts, long: &Counts) -> BTreeMap<Place, f64> {
         .collect()
 }
 
-/// Formats the functions by their share of the first transport, then of the others; the last line
-/// is the total.
+/// Formats the functions, sorted by their share of the first transport, then of the next ones. The
+/// last line is the total.
 fn table(options: &Options, work: Work, profiles: &[Profile], medians: &[f64]) -> String {
     let names: BTreeSet<&String> = profiles.iter().flat_map(Profile::keys).collect();
     let count = |profile: &Profile, name: &str| profile.get(name).copied().unwrap_or(0.0);

@@ -45,7 +45,7 @@ impl Symbols {
     /// Returns the addresses of the function `name`.
     ///
     /// # Errors
-    /// If it does not exist, or no symbol follows it.
+    /// If the function does not exist, or no symbol follows it.
     pub fn range(&self, name: &str) -> Result<Range<u64>> {
         let position = self.0.iter().position(|(_, symbol)| symbol == name);
         let start = position.map(|at| self.0[at].0);
@@ -63,7 +63,7 @@ fn symbol(line: &str) -> Option<(u64, String)> {
     let address = hexadecimal(words.next()?)?;
     let _kind = words.next()?;
     let name = words.next()?;
-    // Demangle Rust's names, without their hash.
+    // Rust's names are demangled, and lose their hash.
     let mut name = format!("{:#}", rustc_demangle::demangle(name));
     if let Some(module) = words.next() {
         let _ = write!(name, " {module}");

@@ -9,10 +9,10 @@ use std::ops::Range;
 
 use anyhow::{ensure, Context, Result};
 
-/// Executed instructions, by their block and by whether a softirq was being handled.
+/// Numbers of executed instructions, by block and by whether a softirq was being handled.
 pub type Counts = HashMap<Place, u64>;
 
-/// Where an instruction was executed.
+/// The place where an instruction was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The block's address.
@@ -24,13 +24,13 @@ pub struct Place {
 /// The state of the parser: the blocks that QEMU has translated.
 #[derive(Debug)]
 pub struct Trace {
-    /// The function that handles softirqs; it does not nest.
+    /// The addresses of the function that handles softirqs, which does not nest.
     handler: Range<u64>,
-    /// Whether this function, or one that it called, is running.
+    /// Whether the handler, or a function that it called, is running.
     in_handler: bool,
-    /// Blocks by QEMU's own address; one may run at several guest addresses.
+    /// Blocks by QEMU's own address. A block may run at several guest addresses.
     blocks: HashMap<u64, Contents>,
-    /// Blocks that were translated and have not run since, by guest address.
+    /// Blocks that QEMU has translated but not executed since, by guest address.
     fresh: HashMap<u64, Contents>,
     /// The start of the block whose instructions are being listed.
     listed: Listed,
@@ -60,7 +60,7 @@ enum End {
 enum Listed {
     #[default]
     No,
-    /// The first instruction is still to come.
+    /// The block's first instruction is still to come.
     Empty,
     From(u64),
 }
@@ -70,7 +70,7 @@ enum Listed {
 struct Entered {
     place: Place,
     contents: Contents,
-    /// [`Trace::in_handler`] before the block.
+    /// [`Trace::in_handler`] before the block was executed.
     was_in_handler: bool,
 }
 
@@ -87,8 +87,8 @@ impl Trace {
         }
     }
 
-    /// Returns how often a block was executed that QEMU had not listed; it counts as one
-    /// instruction.
+    /// Returns how often QEMU executed a block that it had not listed. Each such block counts as
+    /// one instruction.
     pub fn unlisted(&self) -> u64 {
         self.unlisted
     }
@@ -96,7 +96,7 @@ impl Trace {
     /// Reads QEMU's log up to the line `end`.
     ///
     /// # Errors
-    /// If the log ends before that, or has a malformed line.
+    /// If the log ends before that line, or has a malformed line.
     pub fn read(&mut self, pipe: File, end: &[u8]) -> Result<Counts> {
         let mut log = BufReader::with_capacity(1 << 20, pipe);
         let mut counts = Counts::new();
@@ -109,7 +109,7 @@ impl Trace {
             if line == end {
                 return result.map(|()| counts);
             }
-            // After an error the rest is still read, since QEMU would block.
+            // After an error the rest of the log is still read, since QEMU would otherwise block.
             if result.is_ok() {
                 result = self.take(&line, &mut counts, &mut last);
             }
@@ -129,7 +129,7 @@ impl Trace {
             *counts.entry(entered.place).or_default() += entered.contents.instructions;
             *last = Some(entered);
         } else if line.starts_with(b"Stopped execution") {
-            // The block was logged but not executed; it will be logged again.
+            // The block was logged but not executed; QEMU will log it again.
             if let Some(entered) = last.take() {
                 self.in_handler = entered.was_in_handler;
                 if let Some(count) = counts.get_mut(&entered.place) {
@@ -189,7 +189,7 @@ impl Trace {
             self.blocks.insert(own, contents);
         }
         let contents = self.blocks.get(&own).copied().unwrap_or_else(|| {
-            // The block was translated before QEMU was asked to list translations; it has at least
+            // The block was translated before QEMU was asked to list translations, and has at least
             // one instruction.
             self.unlisted += 1;
             Contents {
@@ -199,8 +199,8 @@ impl Trace {
         });
         let was_in_handler = self.in_handler;
         let within = self.handler.contains(&address);
-        // Programs never run within the handler: if its end was missed, a program's block is after
-        // it.
+        // Programs never run within the handler. If the parser missed the handler's end, a
+        // program's block shows that the handler has ended.
         self.in_handler = within || (self.in_handler && is_kernel(address));
         let place = Place {
             address,
@@ -287,8 +287,8 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
     const CODE: u64 = 0xffff_ffff_8100_0000;
     const HANDLER: Range<u64> = CODE + 0x1000..CODE + 0x1100;
 
-    /// Returns a log of code at 0x3000, the handler at 0x1000 and code at `next`. The handler calls
-    /// 0x2000, which returns, and ends at 0x1010 by `last`.
+    /// Returns a log of code at 0x3000, the handler at 0x1000, and code at `next`. The handler
+    /// calls 0x2000, which returns; at 0x1010 the handler ends with the instruction `last`.
     fn handler(last: &str, next: u64) -> String {
         let listed = |address: u64, text: &str| format!("IN: \n{address:#x}:  {text}\n");
         let entered = |own: u64, address: u64| format!("Trace 0: {own:#x} [0/{address:x}/0/0] \n");
@@ -325,8 +325,8 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
         for last in ["c3  retq", "e9 00 00 00 00  jmpq     0xffffffff81004000"] {
             assert_eq!(counted(last, kernel), expected(kernel, false), "{last}");
         }
-        // A jump within the handler does not leave it, nor does any other instruction that is not a
-        // return. A program's block, though, is after it.
+        // A jump within the handler does not end it, and neither does any other instruction that is
+        // no return. But a program's block shows that the handler has ended.
         for last in ["eb 10  jmp      0xffffffff81001020", "90  nop"] {
             assert_eq!(counted(last, kernel), expected(kernel, true), "{last}");
             assert_eq!(counted(last, 0x4000), expected(0x4000, false), "{last}");

@@ -24,7 +24,8 @@ const END: &[u8] = b"(end)\n";
 const HANDLER: &str = "handle_softirqs";
 
 /// Waits for the objects of an ended process that the kernel frees after some ticks. Each run ends
-/// with it, so the work cancels out in the difference and does not fall into the next run.
+/// with this wait, so their release cancels out in the difference and does not fall into the next
+/// run.
 const SETTLE: &str = "! usleep 300000";
 
 /// Counts the instructions that a guest executes.
@@ -43,14 +44,14 @@ impl Tracer {
     /// need.
     ///
     /// # Errors
-    /// If the guest or QEMU does not answer, or its kernel lacks a function that is needed.
+    /// If the guest or QEMU does not answer, or the guest's kernel lacks the softirq handler.
     pub fn new(guest: &mut Commands) -> Result<Self> {
         let directory = TempDir::with_prefix("profile-")?;
         let pipe = directory.path().join("log");
         let status = Command::new("mkfifo").arg(&pipe).status()?;
         ensure!(status.success(), "mkfifo: {status}");
-        // Opened for reading and writing: so QEMU never sees an end of the pipe, nor blocks until a
-        // reader opens it.
+        // Opened for reading and writing, so that QEMU never sees an end of the pipe, and never
+        // blocks until a reader opens the pipe.
         let log = OpenOptions::new().read(true).write(true).open(&pipe)?;
         let mut monitor = guest.monitor()?;
         monitor.tell(&format!("logfile {}", pipe.display()))?;
@@ -64,11 +65,11 @@ impl Tracer {
         })
     }
 
-    /// Returns the instructions that the guest executes while netgauge runs with `arguments`, and
-    /// netgauge's report.
+    /// Returns the counts of the instructions that the guest executes while netgauge runs with
+    /// `arguments`, and netgauge's report.
     ///
     /// # Errors
-    /// If the guest or QEMU does not answer, or its output cannot be parsed.
+    /// If the guest or QEMU does not answer, or the output of either cannot be parsed.
     pub fn count<T: DeserializeOwned>(
         &mut self,
         guest: &mut Commands,
@@ -82,7 +83,7 @@ impl Tracer {
                 .and_then(|_| set_log(&mut self.monitor, "in_asm,exec,nochain"))
                 .and_then(|()| guest.ask(arguments))
                 .and_then(|ended| guest.ask(SETTLE).map(|_| ended));
-            // By then QEMU has written its whole log.
+            // When this command has ended, QEMU has written its whole log.
             set_log(&mut self.monitor, "none")?;
             self.log.write_all(END)?;
             let counts = reader.join().expect("the reader of QEMU's log")?;
@@ -90,12 +91,12 @@ impl Tracer {
         })
     }
 
-    /// Returns the guest's functions.
+    /// Returns the functions of the guest's kernel.
     pub fn symbols(&self) -> &Symbols {
         &self.symbols
     }
 
-    /// Prints a message if a block was executed that QEMU had not listed.
+    /// Prints a message if QEMU executed a block that it had not listed.
     pub fn tell_unlisted(&self) {
         let unlisted = self.trace.unlisted();
         if unlisted > 0 {
@@ -106,8 +107,8 @@ impl Tracer {
     }
 }
 
-/// Changes what QEMU logs while the guest is stopped. Otherwise a block translated in between would
-/// not be listed, and run later.
+/// Stops the guest while it changes what QEMU logs. A running guest could translate a block before
+/// the change, and QEMU would execute that block later without having listed it.
 fn set_log(monitor: &mut Monitor, what: &str) -> Result<()> {
     monitor.tell("stop")?;
     let set = monitor.tell(&format!("log {what}"));

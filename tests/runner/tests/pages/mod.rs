@@ -31,7 +31,7 @@ pub fn files(directory: &str) -> Vec<String> {
     found
 }
 
-/// Returns the cells of the table after a heading, by row, without the table's head.
+/// Returns the cells of the first table after a heading, by row, without the table's head.
 pub fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
     let (_, behind) = page.split_once(heading).expect(heading);
     let rows = behind
