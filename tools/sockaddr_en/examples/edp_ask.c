@@ -6,7 +6,7 @@
  *
  * The wait starts at 100 ms and doubles: seven attempts, 12.7 s in all. A question and its answer
  * begin with the question's number, 4 bytes in network order, so that a late answer to an earlier
- * question is recognized. Prints the answer. Exit status 1 if none came.
+ * question is recognized. The program prints the answer. Its exit status is 1 if no answer came.
  */
 #include <errno.h>
 #include <poll.h>
@@ -63,8 +63,8 @@ static int socket_to(const char *text)
 }
 
 /*
- * Waits for the answer to question `number` until `deadline`; returns its bytes, or -1 if none
- * came.
+ * Waits for the answer to question `number` until `deadline`. Returns the answer's length in bytes,
+ * or -1 if no answer came.
  */
 static ssize_t answer_to(int fd, uint32_t number, char *answer, size_t size, long long deadline)
 {
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
 	for (int attempt = 1; attempt <= ATTEMPTS; attempt++, wait *= 2) {
 		ssize_t got;
 
-		/* A full queue counts as a lost datagram. */
+		/* If the device's queue or the send buffer is full, the datagram counts as lost. */
 		if (send(fd, question, sizeof(number) + length, 0) < 0 && errno != ENOBUFS && errno != EAGAIN)
 			die("send");
 		got = answer_to(fd, number, answer, sizeof(answer), now() + wait);

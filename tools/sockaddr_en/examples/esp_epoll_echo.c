@@ -4,9 +4,9 @@
  *
  *   esp_epoll_echo '*%eth0:2805'
  *
- * Each connection has one buffer. While it holds bytes that the peer does not accept, the server
- * reads nothing more from that peer. "listening on ..." on standard error reports that clients can
- * connect.
+ * Each connection has one buffer. While the buffer holds bytes that the peer does not accept, the
+ * server reads nothing more from that peer. "listening on ..." on standard error reports that
+ * clients can connect.
  */
 #define _GNU_SOURCE /* accept4 */
 #include <errno.h>

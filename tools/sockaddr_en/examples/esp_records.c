@@ -49,7 +49,7 @@ static int new_socket(const char *text, struct sockaddr_en *address)
 	return fd;
 }
 
-/* Receives a record; returns its length, or 0 at the end: a record is never empty. */
+/* Receives a record. Returns its length, or 0 at the end, as a record is never empty. */
 static size_t receive(int fd)
 {
 	struct iovec room = { .iov_base = record, .iov_len = sizeof(record) };

@@ -75,8 +75,8 @@ async fn ask(address: &str, connections: u32, bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Tests one connection. It sends and receives at once, as the server echoes before it has all
-/// bytes.
+/// Tests one connection. Sends and receives at the same time, because the server echoes before it
+/// has all bytes.
 async fn ask_once(address: Address, number: u32, bytes: usize) -> io::Result<()> {
     let message: Vec<u8> = (0..bytes).map(|i| (i ^ number as usize) as u8).collect();
     let (mut from, mut to) = tokio::io::split(EspStream::connect(address).await?);

@@ -137,9 +137,10 @@ impl Ring {
         place: usize,
     ) -> io::Result<()> {
         let entry = entry.user_data(((place as u64) << 8) | operation as u64);
-        // SAFETY: the caller keeps the entry's memory in place until the completion.
+        // SAFETY: by the contract of this function, the caller keeps the memory that `entry` points
+        // to in place until the operation has completed.
         while unsafe { self.0.submission().push(&entry) }.is_err() {
-            // The queue is full: hand its entries to the kernel.
+            // The queue is full, so its entries are handed to the kernel.
             self.0.submit()?;
         }
         Ok(())
@@ -162,8 +163,8 @@ impl Ring {
         let length = size_of::<SockaddrEn>() as libc::socklen_t;
         let entry =
             opcode::Connect::new(Fd(connection.fd.as_raw_fd()), peer.cast(), length).build();
-        // SAFETY: the address is in a box of the connection, and only a completion removes the
-        // connection from `Connections`.
+        // SAFETY: the address is in a box of the connection, and only the completion of this
+        // operation removes the connection from `Connections`.
         unsafe { self.push(entry, Operation::Connect, place) }
     }
 
@@ -202,7 +203,7 @@ impl Ring {
         unsafe { self.push(entry, Operation::Shutdown, place) }
     }
 
-    /// Waits for a completion and returns all that are there.
+    /// Waits for a completion and returns all completions that are queued.
     fn completed(&mut self) -> io::Result<Vec<cqueue::Entry>> {
         match self.0.submit_and_wait(1) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),

@@ -18,13 +18,13 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* The number of AF_MPLS; Linux registers no sockets for it. */
+/* This is the number of AF_MPLS, for which Linux registers no sockets. */
 #define PF_ENET 28
 #define AF_ENET PF_ENET
 
 /*
  * Level of getsockopt and setsockopt for both protocols: "EP" in ASCII. The module also accepts
- * 285, the number of the first header, which is SOL_MCTP today.
+ * 285, the number in the first version of this header, which is SOL_MCTP today.
  */
 #define SOL_EP 0x4550
 
@@ -34,11 +34,11 @@
 /* Protocols: with SOCK_DGRAM */
 #define EPPROTO_EDP 0  /* Ethernet Datagram Protocol */
 #define EPPROTO_EZDP 1 /* EDP that sends without a copy; completions as with MSG_ZEROCOPY */
-/* with SOCK_STREAM, and with SOCK_SEQPACKET for records: each receive returns one send */
+/* with SOCK_STREAM; with SOCK_SEQPACKET for records, where each receive returns one send */
 #define EPPROTO_ESP 0 /* Ethernet Streaming Protocol */
 
 /*
- * with SOCK_STREAM of AF_INET and AF_INET6: streams that the module serves; all calls act as TCP's
+ * with SOCK_STREAM of AF_INET and AF_INET6: streams of this module, whose calls behave like TCP's
  */
 #define IPPROTO_ENET 259
 
@@ -46,7 +46,7 @@
 #define ENET_INTERFACE_ANY 0
 
 /*
- * Option of both protocols, numbered as SO_ZEROCOPY: uint32_t, read and write: 1 to honour
+ * Option of both protocols, with the number of SO_ZEROCOPY: uint32_t, read and write: 1 to honour
  * MSG_ZEROCOPY
  */
 #define EP_SO_ZEROCOPY 60
@@ -60,13 +60,13 @@
 #define ESP_SO_CHECKSUM 4 /* uint32_t, read and write: 1 to ask for a CRC32c in packets */
 #define ESP_SO_USER_TIMEOUT 3 /* uint32_t, read and write: ms that a peer may owe an answer */
 
-/* First byte of a datagram to EDP port 0, and of the protocol's answer */
+/* First byte of a datagram to EDP port 0, and of the answer to it */
 #define EDP_ECHO_REQUEST 1
 #define EDP_ECHO_REPLY 2
-#define EDP_QUERY 3  /* asks for version, capabilities and limits; 4 bytes follow, which the answer repeats */
+#define EDP_QUERY 3  /* asks for version and limits; 4 bytes follow, which the answer repeats */
 #define EDP_ANSWER 4
 
-/* Ethernet types, host order: the two IEEE local experimental ones */
+/* Ethernet types, host order: the two that IEEE reserves for local experiments */
 #define ETH_P_EDP 0x88B5
 #define ETH_P_ESP 0x88B6
 

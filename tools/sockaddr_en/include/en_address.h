@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * PF_ENET addresses as text, as inet_pton(3) and inet_ntop(3) do for IP:
+ * Converts PF_ENET addresses to and from text, as inet_ntop(3) and inet_pton(3) do for IP
+ * addresses:
  *
  *   02:00:00:00:00:01%eth0:2805   a host's Ethernet address, the interface to send through, a port
  *   *%eth0:2805                   for bind: the port on one interface
@@ -48,8 +49,8 @@ static inline int en_hex(char digit)
 }
 
 /*
- * Reads the decimal digits up to `end` as a number of at most `most`; returns 1, or 0 if they are
- * none.
+ * Reads the decimal digits up to `end` as a number. Returns 1; or 0 if they are not a number of at
+ * most `most`.
  */
 static inline int en_number(const char *text, const char *end, unsigned long long most,
 			    unsigned long long *number)
@@ -67,7 +68,7 @@ static inline int en_number(const char *text, const char *end, unsigned long lon
 	return 1;
 }
 
-/* Reads six hexadecimal pairs; returns what follows them, or NULL if there are none. */
+/* Reads six hexadecimal pairs. Returns the text after them, or NULL if there are not six. */
 static inline const char *en_pairs(const char *text, uint8_t octets[6])
 {
 	for (int i = 0; i < 6; i++) {
@@ -84,7 +85,7 @@ static inline const char *en_pairs(const char *text, uint8_t octets[6])
 
 /*
  * Reads the interface from `text` to `end`. Returns 1; 0 if the text is no valid interface name; or
- * -1 with errno if no interface has the name.
+ * -1 with errno set if no interface has the name.
  */
 static inline int en_interface(const char *text, const char *end, uint32_t *index)
 {
@@ -143,9 +144,9 @@ static inline int en_pton(const char *text, struct sockaddr_en *address)
 }
 
 /*
- * Writes an address as text into `size` bytes at `text`, at most EN_ADDRSTRLEN. An interface that
- * no longer exists is printed as its number. Returns `text`, or NULL with errno ENOSPC if `size` is
- * too small.
+ * Writes an address as text into the `size` bytes at `text`. EN_ADDRSTRLEN bytes are always enough.
+ * An interface that no longer exists is printed as its number. Returns `text`, or NULL with errno
+ * ENOSPC if `size` is too small.
  */
 static inline const char *en_ntop(const struct sockaddr_en *address, char *text, socklen_t size)
 {
@@ -173,7 +174,7 @@ static inline const char *en_ntop(const struct sockaddr_en *address, char *text,
 	return text;
 }
 
-/* Returns the bytes of an IP address and their number. */
+/* Returns the bytes of an IP address, and sets `*length` to their number. */
 static inline const void *en_ip(const struct sockaddr *address, size_t *length)
 {
 	if (address->sa_family == AF_INET6) {
@@ -185,8 +186,9 @@ static inline const void *en_ip(const struct sockaddr *address, size_t *length)
 }
 
 /*
- * If `ip` is an address of this host, reads the Ethernet address of its device. Returns 1; 0 if it
- * is not of this host; or -1 with errno, ENODEV for a device that is not Ethernet.
+ * If `ip` is an address of this host, reads the Ethernet address of the device that has it. Returns
+ * 1; 0 if `ip` is not an address of this host; or -1 with errno, ENODEV for a device that is not
+ * Ethernet.
  */
 static inline int en_own(const struct sockaddr *ip, struct sockaddr_en *address)
 {
@@ -225,9 +227,9 @@ static inline int en_own(const struct sockaddr *ip, struct sockaddr_en *address)
 }
 
 /*
- * Reads the kernel's neighbour entry of `ip`, on `address->sen_ifindex` if that is not 0. Returns 1
- * with the Ethernet address and the interface; 0 if there is no entry, or address resolution has
- * not ended; or -1 with errno, EHOSTUNREACH if address resolution failed.
+ * Reads the kernel's neighbour entry of `ip`, on interface `address->sen_ifindex` if that is not 0.
+ * Returns 1 with the Ethernet address and the interface; 0 if there is no entry, or address
+ * resolution has not ended; or -1 with errno, EHOSTUNREACH if address resolution failed.
  */
 static inline int en_neighbour(const struct sockaddr *ip, struct sockaddr_en *address, int *entry)
 {
@@ -329,7 +331,7 @@ static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct
 	if (address->sen_ifindex && if_indextoname(address->sen_ifindex, name))
 		setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, (socklen_t)strlen(name));
 	found = connect(fd, ip, length) < 0 || send(fd, "", 0, 0) < 0 ? -1 : 0;
-	/* The kernel asks three times, once a second; without an entry the packet went to a router. */
+	/* The kernel asks three times, once a second. Without an entry, the packet went to a router. */
 	for (tries = 0; !found && tries < 175; tries++) {
 		nanosleep(&pause, NULL);
 		found = en_neighbour(ip, address, &entry);

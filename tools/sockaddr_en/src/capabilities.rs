@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use crate::constants::{EDP_ANSWER, EDP_QUERY};
 use crate::{Address, EdpSocket, ToAddress};
 
-/// Time after which the query is repeated, as it or its answer may be lost.
+/// Time after which the query is repeated, because the query or its answer may be lost.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Maximum length of an answer in bytes.
 const ANSWER_MAX: usize = 40;
 
-/// Version, capabilities and limits of a host; its kernel answers the query on port 0 of EDP.
+/// Version, capabilities and limits of a host. The host's kernel reports them in answer to a query
+/// to port 0 of EDP.
 ///
 /// A field is `None` if the host did not report it.
 ///
@@ -38,11 +39,12 @@ const ANSWER_MAX: usize = 40;
 pub struct Capabilities {
     /// Version of the host's protocols.
     pub version: Option<u8>,
-    /// The host has ESP.
+    /// Whether the host has ESP.
     pub esp: Option<bool>,
-    /// The host accepts datagrams and packets with a checksum.
+    /// Whether the host accepts datagrams and packets with a checksum.
     pub checksums: Option<bool>,
-    /// The host accepts mapped connections: ESP can carry connections to its TCP programs.
+    /// Whether the host accepts mapped connections, with which ESP carries connections to the
+    /// host's TCP programs.
     pub mapped: Option<bool>,
     /// The largest datagram that the host accepts, in bytes; 4 less with a checksum.
     pub largest_datagram: Option<u16>,
@@ -127,7 +129,7 @@ impl Capabilities {
     }
 }
 
-/// Waits until `end` for the answer to the query with `nonce`; drops other datagrams.
+/// Waits until `end` for the answer to the query with `nonce`. Drops all other datagrams.
 fn await_answer(socket: &EdpSocket, nonce: u32, end: Instant) -> io::Result<Option<Capabilities>> {
     let mut datagram = [0; ANSWER_MAX];
     loop {

@@ -84,7 +84,7 @@ impl EdpSocket {
         Self::bind_with(EdpProtocol::Edp, address)
     }
 
-    /// Opens and binds a socket as [`bind`](Self::bind), with the given protocol.
+    /// Opens and binds a socket like [`bind`](Self::bind), but with the given protocol.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl EdpSocket {
         self.0.recv_from(buffer, 0)
     }
 
-    /// Receives one datagram; returns its sender and its length before truncation, too. Bytes that
+    /// Receives one datagram. Also returns its sender and its length before truncation. Bytes that
     /// exceed `buffer` are lost.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl EdpSocket {
         })
     }
 
-    /// Receives as [`recv_from`](Self::recv_from) and leaves the datagram in the queue.
+    /// Receives like [`recv_from`](Self::recv_from), but leaves the datagram in the queue.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ impl EdpSocket {
         self.0.recv(buffer)
     }
 
-    /// Receives as [`recv`](Self::recv) and leaves the datagram in the queue.
+    /// Receives like [`recv`](Self::recv), but leaves the datagram in the queue.
     ///
     /// # Errors
     ///
@@ -178,12 +178,13 @@ impl EdpSocket {
         self.0.peek(buffer)
     }
 
-    /// Returns the largest datagram in bytes: the MTU of the bound interface less EDP's header and
-    /// the checksum, if there is one. It is smaller if the kernel knows that the peer accepts less.
+    /// Returns the largest datagram in bytes: the MTU of the bound interface less EDP's header,
+    /// less the checksum if there is one. The largest datagram is smaller if the kernel knows that
+    /// the peer accepts less.
     ///
     /// # Errors
     ///
-    /// The errors of `getsockopt(2)`, among them for a socket that is bound to no interface.
+    /// The errors of `getsockopt(2)`. It fails for a socket that is bound to no interface.
     pub fn max_datagram(&self) -> io::Result<u32> {
         self.0.option(EDP_SO_MTU)
     }
@@ -197,8 +198,8 @@ impl EdpSocket {
         Ok(self.0.option::<u32>(EDP_SO_CHECKSUM)? != 0)
     }
 
-    /// Sets whether datagrams are sent with a checksum (CRC32c) of 4 bytes, by which the receiver's
-    /// kernel drops damaged ones. Any socket receives datagrams with a checksum.
+    /// Sets whether datagrams are sent with a checksum (CRC32c) of 4 bytes. The receiver's kernel
+    /// drops datagrams with a wrong checksum. Any socket receives datagrams with a checksum.
     ///
     /// # Errors
     ///
@@ -209,11 +210,11 @@ impl EdpSocket {
 
     /// Sets whether sends with `MSG_ZEROCOPY` avoid the copy: the device reads the user's pages,
     /// and the error queue reports when they are free again. Sockets of [`EdpProtocol::Ezdp`]
-    /// always do, without the flag.
+    /// always avoid the copy, without the flag.
     ///
     /// # Errors
     ///
-    /// The errors of `setsockopt(2)`; `EINVAL` if it is switched off for EZDP.
+    /// The errors of `setsockopt(2)`; `EINVAL` if `on` is false for EZDP.
     pub fn set_zero_copy(&self, on: bool) -> io::Result<()> {
         self.0.set_option(EP_SO_ZEROCOPY, on.into())
     }

@@ -46,12 +46,14 @@ impl EspStream {
     /// no socket listens on the port, `TimedOut` if the host does not answer, `ENODEV` if the
     /// interface does not exist or is no Ethernet device, `ENETDOWN` if it is down.
     pub fn connect(address: impl ToAddress) -> io::Result<Self> {
-        // Checked before the socket is opened: a wrong address is reported even without the module.
+        // Checked before the socket is opened, so that a wrong address is reported even without the
+        // module.
         let address = peer(address)?;
         EspSocket::new()?.connect(address)
     }
 
-    /// Opens a connection as [`connect`](Self::connect); fails with `TimedOut` after `timeout`.
+    /// Opens a connection like [`connect`](Self::connect), but fails with `TimedOut` after
+    /// `timeout`.
     ///
     /// # Errors
     ///
@@ -99,17 +101,17 @@ impl EspStream {
     }
 
     /// Sets whether sends with `MSG_ZEROCOPY` avoid the copy: the device reads the user's pages
-    /// until the peer has acknowledged them. The error queue reports when they are free again, as
-    /// TCP's does with `SO_ZEROCOPY`.
+    /// until the peer has acknowledged them. As for TCP with `SO_ZEROCOPY`, the error queue reports
+    /// when the pages are free again.
     ///
     /// # Errors
     ///
-    /// The errors of `setsockopt(2)`; `ENOPROTOOPT` if the module does not support it.
+    /// The errors of `setsockopt(2)`; `ENOPROTOOPT` if the module does not support the option.
     pub fn set_zero_copy(&self, on: bool) -> io::Result<()> {
         self.0.set_option(EP_SO_ZEROCOPY, on.into())
     }
 
-    /// Returns whether each packet has a CRC32c: it has if either end asked for it
+    /// Returns whether each packet has a CRC32c. Packets have one if either end asked for it
     /// ([`EspSocket::set_checksum`]).
     ///
     /// # Errors
@@ -120,8 +122,8 @@ impl EspStream {
         Ok(value != 0)
     }
 
-    /// Returns how long the peer may owe an answer before the connection ends with `TimedOut`;
-    /// `None` for the namespace's default.
+    /// Returns how long the peer may owe an answer before the connection ends with `TimedOut`.
+    /// `None` stands for the namespace's default.
     ///
     /// # Errors
     ///
@@ -131,8 +133,8 @@ impl EspStream {
         Ok((millis != 0).then(|| Duration::from_millis(millis.into())))
     }
 
-    /// Sets how long the peer may owe an answer, in whole milliseconds; `None` for the namespace's
-    /// default.
+    /// Sets how long the peer may owe an answer, in whole milliseconds. `None` selects the
+    /// namespace's default.
     ///
     /// # Errors
     ///
@@ -141,8 +143,8 @@ impl EspStream {
     pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         let millis = match timeout {
             None => 0,
-            // Zero would select the default. The kernel refuses 1 ms like any time that is too
-            // short.
+            // At least 1 ms, since zero would select the default. The kernel refuses 1 ms because
+            // it is too short.
             Some(timeout) => u32::try_from(timeout.as_millis())
                 .unwrap_or(u32::MAX)
                 .max(1),

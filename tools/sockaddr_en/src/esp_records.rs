@@ -68,7 +68,8 @@ impl EspRecords {
         }
     }
 
-    /// Opens a connection as [`connect`](Self::connect); fails with `TimedOut` after `timeout`.
+    /// Opens a connection like [`connect`](Self::connect), but fails with `TimedOut` after
+    /// `timeout`.
     ///
     /// # Errors
     ///
@@ -83,15 +84,16 @@ impl EspRecords {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for an empty record, `EMSGSIZE` for a record longer than the peer accepts or
-    /// than the send buffer can grow to (records of up to 65,536 bytes never are). `WouldBlock` if
-    /// the socket is non-blocking and the send buffer is full; otherwise the errors of `send(2)`.
+    /// `InvalidInput` for an empty record, `EMSGSIZE` for a record that is longer than the peer
+    /// accepts or than the send buffer can grow to. Records of up to 65,536 bytes are never too
+    /// long. `WouldBlock` if the socket is non-blocking and the send buffer is full; otherwise the
+    /// errors of `send(2)`.
     pub fn send(&self, record: &[u8]) -> io::Result<()> {
         self.0.send(record).map(drop)
     }
 
-    /// Receives a record and returns its length in bytes, which exceeds the buffer's if the buffer
-    /// is too short: the rest of the record is then lost. Returns 0 at the end of the connection.
+    /// Receives a record and returns its length in bytes. If the record is longer than the buffer,
+    /// the rest of the record is lost. Returns 0 at the end of the connection.
     ///
     /// # Errors
     ///
@@ -101,7 +103,7 @@ impl EspRecords {
         self.0.recv_with_flags(buffer, libc::MSG_TRUNC)
     }
 
-    /// Receives as [`recv`](Self::recv) and leaves the record in the queue.
+    /// Receives like [`recv`](Self::recv), but leaves the record in the queue.
     ///
     /// # Errors
     ///

@@ -10,9 +10,9 @@ use crate::constants::{EPPROTO_ESP, ESP_SO_CHECKSUM};
 use crate::socket::{common_methods, Socket};
 use crate::{EspListener, EspStream, ToAddress};
 
-/// An ESP socket that neither is connected nor listens. It offers more than [`EspStream::connect`]
-/// and [`EspListener::bind`] do: a local port for a connection, another backlog, a non-blocking
-/// connect, or a descriptor for `io_uring`.
+/// An ESP socket that is neither connected nor listening. It offers more than
+/// [`EspStream::connect`] and [`EspListener::bind`]: a local port for a connection, a backlog other
+/// than 128, a non-blocking connect, and a descriptor for `io_uring`.
 ///
 /// ```no_run
 /// use sockaddr_en::EspSocket;
@@ -47,8 +47,8 @@ impl EspSocket {
         self.0.bind(address)
     }
 
-    /// Sets whether this end asks for a CRC32c in each packet of the connection, or of those that
-    /// the listener accepts. Packets have it if either end asks.
+    /// Sets whether this end asks for a CRC32c in each packet of the connection, or of each
+    /// connection that the listener accepts. Packets have a CRC32c if either end asks.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl EspSocket {
     ///
     /// # Errors
     ///
-    /// As [`EspStream::connect`]; `EINPROGRESS` if the socket is non-blocking.
+    /// Those of [`EspStream::connect`], and `EINPROGRESS` if the socket is non-blocking.
     pub fn connect(self, address: impl ToAddress) -> io::Result<EspStream> {
         self.0.connect(address)?;
         Ok(EspStream(self.0))

@@ -18,7 +18,7 @@ pub fn family() -> u16 {
 /// Sets the address family number, in host byte order, of all sockets and addresses of this
 /// program.
 ///
-/// Call it once before opening sockets if the module was loaded with another number than
+/// Call it once before opening sockets if the module was loaded with a number other than
 /// [`AF_ENET`]:
 ///
 /// ```no_run

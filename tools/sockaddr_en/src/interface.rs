@@ -30,7 +30,7 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
 /// `ENXIO` if this network namespace has no interface of that number.
 pub fn interface_name(index: u32) -> io::Result<String> {
     let mut buffer = [0u8; libc::IF_NAMESIZE];
-    // SAFETY: the buffer holds IF_NAMESIZE bytes, the most that the call writes.
+    // SAFETY: the buffer has IF_NAMESIZE bytes, and the call writes at most that many.
     let name = unsafe { libc::if_indextoname(index, buffer.as_mut_ptr().cast()) };
     if name.is_null() {
         return Err(io::Error::last_os_error());
@@ -47,8 +47,8 @@ pub fn interface_name(index: u32) -> io::Result<String> {
 /// `ENODEV` if there is no such interface; `Unsupported` if it is not an Ethernet device.
 pub fn interface_mac(name: &str) -> io::Result<MacAddr> {
     let answer = device_request(name, libc::SIOCGIFHWADDR)?;
-    // SAFETY: SIOCGIFHWADDR succeeded, so the kernel filled this member of the union; the bytes
-    // were zeroed before, so they are initialised in any case.
+    // SAFETY: SIOCGIFHWADDR succeeded, so the kernel filled `ifru_hwaddr`. The union was zeroed
+    // before, so all its bytes are initialised.
     let hardware = unsafe { answer.ifr_ifru.ifru_hwaddr };
     if hardware.sa_family != libc::ARPHRD_ETHER {
         return Err(io::Error::new(
@@ -70,8 +70,8 @@ pub fn interface_mac(name: &str) -> io::Result<MacAddr> {
 /// `ENODEV` if there is no such interface.
 pub fn interface_mtu(name: &str) -> io::Result<u32> {
     let answer = device_request(name, libc::SIOCGIFMTU)?;
-    // SAFETY: SIOCGIFMTU succeeded, so the kernel filled this member of the union; the bytes
-    // were zeroed before, so they are initialised in any case.
+    // SAFETY: SIOCGIFMTU succeeded, so the kernel filled `ifru_mtu`. The union was zeroed before,
+    // so all its bytes are initialised.
     let mtu = unsafe { answer.ifr_ifru.ifru_mtu };
     u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
@@ -79,7 +79,7 @@ pub fn interface_mtu(name: &str) -> io::Result<u32> {
 /// Sends a device request about the interface called `name`.
 fn device_request(name: &str, request: libc::Ioctl) -> io::Result<libc::ifreq> {
     let c_name = c_name(name)?;
-    // SAFETY: `ifreq` is plain C data for which all zero bytes are a value.
+    // SAFETY: `ifreq` is plain C data, and all-zero bytes are a valid value.
     let mut ask: libc::ifreq = unsafe { std::mem::zeroed() };
     if c_name.as_bytes_with_nul().len() > ask.ifr_name.len() {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -88,15 +88,16 @@ fn device_request(name: &str, request: libc::Ioctl) -> io::Result<libc::ifreq> {
         *to = libc::c_char::from_ne_bytes([*from]);
     }
     let socket = any_socket()?;
-    // SAFETY: the descriptor is open, and the request reads the name in `ask`, which is
-    // terminated, and writes into `ask` only.
+    // SAFETY: the descriptor is open. The request reads the name in `ask`, which is NUL-terminated,
+    // and writes only into `ask`.
     if unsafe { libc::ioctl(socket.as_raw_fd(), request, &mut ask) } < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(ask)
 }
 
-/// Opens a socket for device requests. They accept any family, and every kernel has this one.
+/// Opens a socket for device requests. A socket of any family will do, and every kernel has
+/// `AF_UNIX`.
 fn any_socket() -> io::Result<OwnedFd> {
     // SAFETY: the call takes no pointers.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };

@@ -23,7 +23,7 @@ pub struct MacAddr(pub [u8; ETH_ALEN]);
 impl MacAddr {
     /// All zero: no address, as in `bind`.
     pub const UNSPECIFIED: Self = Self([0; ETH_ALEN]);
-    /// All ones: the address of every host of the segment.
+    /// All ones: addresses every host of the segment.
     pub const BROADCAST: Self = Self([0xff; ETH_ALEN]);
 
     /// Returns whether this is the all-zero address.
@@ -32,8 +32,8 @@ impl MacAddr {
         a | b | c | d | e | f == 0
     }
 
-    /// Returns whether this addresses a group of hosts (the group bit, IEEE 802 clause 8.2). The
-    /// broadcast address does.
+    /// Returns whether this is a group address (the group bit, IEEE 802 clause 8.2). The broadcast
+    /// address is one.
     pub const fn is_multicast(&self) -> bool {
         self.0[0] & 1 == 1
     }
@@ -52,7 +52,7 @@ impl From<[u8; ETH_ALEN]> for MacAddr {
     }
 }
 
-/// The text is not six pairs of hexadecimal digits separated by colons.
+/// The error for a text that is not six pairs of hexadecimal digits separated by colons.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an Ethernet address: write six hexadecimal pairs, as in 02:00:00:00:00:01")]
 pub struct ParseMacError(pub(crate) String);
@@ -66,7 +66,7 @@ impl FromStr for MacAddr {
         let mut pairs = text.split(':');
         for octet in &mut octets {
             let pair = pairs.next().ok_or_else(wrong)?;
-            // from_str_radix alone would accept `+1`.
+            // The digits are checked because `from_str_radix` would accept `+1`.
             if pair.len() != 2 || !pair.bytes().all(|b| b.is_ascii_hexdigit()) {
                 return Err(wrong());
             }

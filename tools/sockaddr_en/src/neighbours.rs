@@ -19,7 +19,7 @@ use netlink_sys::{protocols::NETLINK_ROUTE, Socket, SocketAddr};
 
 use crate::MacAddr;
 
-/// Receive timeout. The kernel answers at once; the timeout only keeps a program from hanging.
+/// Receive timeout. The kernel answers at once, so the timeout only keeps a program from hanging.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An entry of the kernel's neighbour table: the Ethernet address of an IP address.
@@ -32,7 +32,7 @@ pub struct Neighbour {
     /// Ethernet address, if it is known.
     pub mac: Option<MacAddr>,
     state: NeighbourState,
-    /// The entry has no flags: the kernel learned it through address resolution.
+    /// Whether the entry has no flags, because the kernel learned it through address resolution.
     is_learned: bool,
 }
 
@@ -53,8 +53,8 @@ impl Neighbour {
         self.state == NeighbourState::Failed
     }
 
-    /// Returns whether the kernel asks the host again before it relies on the entry. It does not
-    /// for an administrator's entries.
+    /// Returns whether the kernel asks the host again before it relies on the entry. The kernel
+    /// does not do so for entries that an administrator made.
     pub fn is_doubted(&self) -> bool {
         self.is_known() && self.is_learned
     }
@@ -92,7 +92,8 @@ impl Neighbour {
         request(RouteNetlinkMessage::NewNeighbour(message), flags, |_| ())
     }
 
-    /// Reads the entry of a message; `None` if it has no IP address, as entries of bridges.
+    /// Reads the entry in a message. Returns `None` if the entry has no IP address, as in a
+    /// bridge's table.
     fn read(message: &NeighbourMessage) -> Option<Self> {
         let (mut ip, mut mac) = (None, None);
         for attribute in &message.attributes {
@@ -160,7 +161,7 @@ pub(crate) fn interface_of(ip: IpAddr) -> io::Result<Option<u32>> {
     Ok(found)
 }
 
-/// Sends a request to the kernel and calls `take` with each part of its answer.
+/// Sends a request to the kernel and calls `take` with each part of the answer.
 fn request(
     question: RouteNetlinkMessage,
     flags: u16,
@@ -185,7 +186,8 @@ fn request(
     }
 }
 
-/// Passes the messages of a datagram to `take`; returns true after the last one of the answer.
+/// Passes the messages of a datagram to `take`. Returns true if the last message of the answer was
+/// among them.
 fn take_all(mut bytes: &[u8], take: &mut impl FnMut(RouteNetlinkMessage)) -> io::Result<bool> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     while !bytes.is_empty() {
@@ -260,7 +262,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         let mut bytes = bytes_of(entry(NeighbourState::Failed, None));
-        // Lengths shorter than a header, and longer than the datagram.
+        // Two lengths shorter than a header, and one longer than the datagram.
         for length in [0u32, 4, 1000] {
             bytes[..4].copy_from_slice(&length.to_ne_bytes());
             assert!(take_all(&bytes, &mut |_| ()).is_err(), "{length}");

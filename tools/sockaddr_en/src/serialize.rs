@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Serialization of addresses with serde: as the text that `Display` prints and `FromStr` parses.
+//! Serialization of addresses with serde, as the text that `Display` prints and `FromStr` parses.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

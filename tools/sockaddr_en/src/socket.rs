@@ -31,13 +31,13 @@ impl Socket {
         self.0.bind(&address.to_address()?.into())
     }
 
-    /// Connects; an interrupting signal does not end the call, as in the standard library.
+    /// Connects. As in the standard library, a signal does not end the call.
     pub(crate) fn connect(&self, address: impl ToAddress) -> io::Result<()> {
         let address = peer(address)?.into();
         loop {
             match self.0.connect(&address) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The kernel completed the interrupted connect.
+                // The kernel completed the `connect` that a signal had interrupted.
                 Err(error) if error.raw_os_error() == Some(libc::EISCONN) => return Ok(()),
                 done => return done,
             }
@@ -79,7 +79,7 @@ impl Socket {
         (&self.0.peer_addr()?).try_into()
     }
 
-    /// Sends; a closed peer gives `BrokenPipe` and no SIGPIPE.
+    /// Sends. If the peer has closed the connection, fails with `BrokenPipe` and raises no SIGPIPE.
     pub(crate) fn send(&self, data: &[u8]) -> io::Result<usize> {
         self.0.send_with_flags(data, libc::MSG_NOSIGNAL)
     }
@@ -155,7 +155,7 @@ impl Socket {
     /// Sets option `name` of level [`SOL_EP`].
     pub(crate) fn set_option(&self, name: i32, value: u32) -> io::Result<()> {
         let length = size_of::<u32>() as libc::socklen_t;
-        // SAFETY: the descriptor is open; the kernel reads `length` bytes, the size of `value`.
+        // SAFETY: the descriptor is open, and the kernel reads `length` bytes, the size of `value`.
         let result = unsafe {
             libc::setsockopt(
                 self.as_raw_fd(),
@@ -196,7 +196,7 @@ impl From<Socket> for OwnedFd {
     }
 }
 
-/// Returns the address, which must not be a wildcard.
+/// Returns the address to connect or send to; refuses a wildcard.
 pub(crate) fn peer(address: impl ToAddress) -> io::Result<Address> {
     let address = address.to_address()?;
     if address.is_wildcard() {
@@ -208,7 +208,7 @@ pub(crate) fn peer(address: impl ToAddress) -> io::Result<Address> {
     Ok(address)
 }
 
-/// Refuses a zero timeout, which the kernel would take as no timeout.
+/// Refuses a timeout of zero, which the kernel would take as no timeout.
 fn not_zero(timeout: Option<Duration>) -> io::Result<Option<Duration>> {
     match timeout {
         Some(timeout) if timeout.is_zero() => Err(io::Error::new(
@@ -220,8 +220,8 @@ fn not_zero(timeout: Option<Duration>) -> io::Result<Option<Duration>> {
 }
 
 fn uninit(buffer: &mut [u8]) -> &mut [MaybeUninit<u8>] {
-    // SAFETY: the layouts are the same, and the slice only goes to receive calls of socket2,
-    // which promise to write no uninitialised bytes, so the buffer stays initialised.
+    // SAFETY: `u8` and `MaybeUninit<u8>` have the same layout. The slice only goes to receive calls
+    // of socket2, which promise to write no uninitialised bytes, so the buffer stays initialised.
     unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) }
 }
 
@@ -229,21 +229,23 @@ fn uninit(buffer: &mut [u8]) -> &mut [MaybeUninit<u8>] {
 ///
 /// # Safety
 ///
-/// Any bytes must be a valid value of the type, and it must have no padding.
+/// Every bit pattern must be a valid value of the type, and the type must have no padding.
 pub(crate) unsafe trait PlainOption: Default {}
 
-// SAFETY: an integer.
+// SAFETY: every bit pattern is a valid `u32`, which has no padding.
 unsafe impl PlainOption for u32 {}
-// SAFETY: `repr(C)` of four u32.
+// SAFETY: the type is `repr(C)` with four `u32` fields, so it has no padding and every bit pattern
+// is valid.
 unsafe impl PlainOption for EdpStats {}
-// SAFETY: `repr(C)` of eight u32.
+// SAFETY: the type is `repr(C)` with eight `u32` fields, so it has no padding and every bit pattern
+// is valid.
 unsafe impl PlainOption for EspStats {}
 
 fn get_option<T: PlainOption>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<T> {
     let mut value = T::default();
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the descriptor is open; the kernel writes at most `length` bytes, the size of
-    // `value`, and any bytes are a `T`.
+    // SAFETY: the descriptor is open. The kernel writes at most `length` bytes, the size of
+    // `value`, and by the contract of `PlainOption` every bit pattern is a valid `T`.
     let result = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -321,7 +323,8 @@ macro_rules! common_methods {
             }
         }
 
-        /// Takes ownership of the descriptor. Calls fail if it is no socket of this kind.
+        /// Takes ownership of the descriptor. If it is not a socket of this kind, the socket's
+        /// methods fail.
         impl From<std::os::fd::OwnedFd> for $type {
             fn from(fd: std::os::fd::OwnedFd) -> Self {
                 Self(fd.into())

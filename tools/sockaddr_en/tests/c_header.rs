@@ -12,7 +12,7 @@ use std::process::Command;
 use sockaddr_en::constants::*;
 use sockaddr_en::{Address, EdpStats, EspStats, SockaddrEn};
 
-/// C expressions, and the values that the crate has for them.
+/// Returns C expressions, and the values that the crate has for them.
 fn expected() -> BTreeMap<&'static str, i64> {
     let mut all = BTreeMap::new();
     macro_rules! constants {
@@ -157,8 +157,8 @@ fn c_sees_the_same_numbers() {
 
 #[test]
 fn cpp_sees_the_same_numbers() {
-    // A C compiler without a C++ front end cannot check the header as C++. Then only the C test
-    // above covers the numbers.
+    // Without a C++ front end, the header cannot be checked as C++, and only the C test above
+    // covers the numbers.
     let Some(compiler) = find_compiler("CXX", &["c++", "g++", "g++-14", "clang++", "clang++-19"])
     else {
         eprintln!("no C++ compiler here: the header was checked as C only");

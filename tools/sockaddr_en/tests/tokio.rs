@@ -94,7 +94,7 @@ fn record_pair() -> (EspRecords, EspRecords) {
 #[tokio::test]
 async fn records_keep_their_bounds_and_wait_for_room() {
     let (one, two) = record_pair();
-    // More than the buffers hold, so that the sender must wait.
+    // The records are more than the socket buffers hold, so that the sender must wait.
     let sender = tokio::spawn(async move {
         for number in 0..2000_u16 {
             one.send(&vec![number as u8; usize::from(number) + 1])

@@ -45,7 +45,8 @@ impl EdpSocket {
         self.get_ref().connect(address)
     }
 
-    /// Sends one datagram to `address` and returns its length; waits for room in the send buffer.
+    /// Sends one datagram to `address` and returns the datagram's length. Waits for room in the
+    /// send buffer.
     ///
     /// # Errors
     ///
@@ -56,7 +57,8 @@ impl EdpSocket {
             .await
     }
 
-    /// Sends one datagram to the peer and returns its length; waits for room in the send buffer.
+    /// Sends one datagram to the peer and returns the datagram's length. Waits for room in the send
+    /// buffer.
     ///
     /// # Errors
     ///
@@ -75,7 +77,7 @@ impl EdpSocket {
         self.reading(|socket| socket.recv_from(buffer)).await
     }
 
-    /// Waits for one datagram; returns its sender and its length before truncation, too.
+    /// Waits for one datagram. Also returns its sender and its length before truncation.
     ///
     /// # Errors
     ///
@@ -93,7 +95,7 @@ impl EdpSocket {
         self.reading(|socket| socket.recv(buffer)).await
     }
 
-    /// Receives as [`recv_from`](Self::recv_from) and leaves the datagram in the queue.
+    /// Receives like [`recv_from`](Self::recv_from), but leaves the datagram in the queue.
     ///
     /// # Errors
     ///

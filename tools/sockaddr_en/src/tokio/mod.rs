@@ -88,7 +88,7 @@ impl EspStream {
     }
 
     /// Splits the stream into halves that different tasks can own. Dropping the write half shuts
-    /// down its direction.
+    /// down the sending direction.
     pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
         split::split(self)
     }
@@ -211,7 +211,7 @@ impl EspListener {
     }
 }
 
-/// Implements the registration of a socket with the runtime.
+/// Implements the registration of a socket with the runtime, and the methods of all sockets.
 macro_rules! socket {
     ($type:ident) => {
         impl $type {
@@ -222,9 +222,9 @@ macro_rules! socket {
             /// The errors of `fcntl(2)` with `F_SETFL`, and of `epoll_ctl(2)`.
             pub fn from_std(socket: crate::$type) -> io::Result<Self> {
                 socket.set_nonblocking(true)?;
-                // SAFETY: the socket owns its descriptor and never changes it; `AsyncFd` only lends
-                // it by shared reference. `into_inner`, the only way out of the `AsyncFd`, ends the
-                // registration.
+                // SAFETY: the socket owns its descriptor and never changes it. `AsyncFd` only lends
+                // the socket by shared reference. `into_inner`, the only way out of the `AsyncFd`,
+                // ends the registration.
                 let registered = unsafe { AsyncFd::register(socket) };
                 registered.map(Self).map_err(|failed| failed.into_parts().1)
             }
@@ -267,7 +267,7 @@ macro_rules! carrier {
                 self.0.into_inner()
             }
 
-            /// Waits until the socket is ready for one of `interest`.
+            /// Waits until the socket is ready for one of the operations in `interest`.
             ///
             /// # Errors
             ///

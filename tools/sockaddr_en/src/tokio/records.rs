@@ -13,7 +13,7 @@ use crate::{Address, ToAddress};
 /// An ESP connection that keeps message boundaries: each receiving call returns the bytes of one
 /// sending call.
 ///
-/// Tasks can share it by reference: one can wait for records while another sends.
+/// Tasks can share the connection by reference: one task can wait for records while another sends.
 ///
 /// ```no_run
 /// use sockaddr_en::tokio::EspRecords;
@@ -55,8 +55,8 @@ impl EspRecords {
         self.0.async_io(Interest::WRITABLE, write).await
     }
 
-    /// Waits for a record and returns its length in bytes, which exceeds the buffer's if the buffer
-    /// is too short: the rest of the record is then lost. Returns 0 at the end of the connection.
+    /// Waits for a record and returns its length in bytes. If the record is longer than the buffer,
+    /// the rest of the record is lost. Returns 0 at the end of the connection.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl EspRecords {
         self.0.async_io(Interest::READABLE, read).await
     }
 
-    /// Receives as [`recv`](Self::recv) and leaves the record in the queue.
+    /// Receives like [`recv`](Self::recv), but leaves the record in the queue.
     ///
     /// # Errors
     ///
