@@ -19,7 +19,7 @@ scenarios! {
 const EP_RECVERR: i32 = 3;
 /// Room for control messages.
 const ROOM: usize = 256;
-/// The discipline that reports. It treats packets with another clock than its own as late.
+/// The discipline that reports. It treats packets of a socket that uses another clock as late.
 pub const ETF: [&str; 5] = ["etf", "clockid", "CLOCK_TAI", "delta", "0"];
 
 /// Returns whether the kernel has the discipline; only the debug kernel may lack it.
@@ -69,8 +69,8 @@ fn take(socket: &Socket) -> Result<usize> {
         anyhow::bail!("control messages {control:?}");
     };
     same((*level, *kind), (SOL_EP, EP_RECVERR), "level, kind")?;
-    // struct sock_extended_err: the errno, the origin, type, code: SO_EE_CODE_TXTIME_INVALID_PARAM
-    // of TXTIME.
+    // struct sock_extended_err: ee_errno; ee_origin SO_EE_ORIGIN_TXTIME, ee_type 0, ee_code
+    // SO_EE_CODE_TXTIME_INVALID_PARAM.
     ensure!(
         data.len() == 16 && data[..4] == libc::EINVAL.to_ne_bytes() && data[4..7] == [6, 0, 1],
         "the report reads {data:?}"
@@ -112,7 +112,7 @@ fn reports(lab: &Lab) -> Outcome {
     let events = await_events(&a, all)?;
     same(events, libc::POLLERR | libc::POLLPRI, "of a report")?;
     silent(&a, "a datagram")?;
-    // Ethernet's header, EDP's, and the payload.
+    // Ethernet's header, EDP's header and the payload.
     ensure!(take(&a)? == 14 + 6 + 4, "another frame");
     no_report(&a)?;
     let events = a.poll(all, Duration::ZERO)?;

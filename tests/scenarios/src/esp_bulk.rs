@@ -67,8 +67,8 @@ fn socat_between(from: &Host, to: &Host) -> Outcome {
     pipe_through((to, socat(&[&listen, "STDOUT"])), sender, 64 * MIB)
 }
 
-/// Returns the sender's command without `-d`: its standard error is not read while it works, so its
-/// log must stay short.
+/// Returns the sender's command without `-d`. The sender's standard error is not read while it
+/// works, so its log must stay short.
 fn quiet(command: Command) -> Command {
     let mut same = Command::new(command.get_program());
     same.args(command.get_args().filter(|argument| *argument != "-d"));
@@ -195,7 +195,8 @@ fn many_senders(lab: &Lab) -> Outcome {
 
 /// Two threads send on one socket, on one processor. The second thread has the higher priority, and
 /// calls `send` once the first packet of the other message has arrived. The first thread processes
-/// acknowledgements in the middle of its message; it must not let the second message in then.
+/// acknowledgements in the middle of its message, and must not let the second message in at that
+/// point.
 fn two_writers(lab: &Lab) -> Outcome {
     const LENGTH: usize = 100_000;
     let (client, server) = lab.esp_pair(650)?;

@@ -91,8 +91,8 @@ fn options(lab: &Lab) -> Outcome {
     let ten = sent.pkt_tx >= 10 && received.pkt_rx >= 10;
     ensure!(ten, "after ten packets of data: {sent:?}, {received:?}");
     ensure!(sent.tx_err == 0, "{sent:?}");
-    // A host that is not scheduled for longer than the request timer makes its peer repeat a
-    // request, so a packet may arrive twice. No packet is missing or dropped.
+    // If a host gets no processor for longer than the request timer, its peer repeats a request, so
+    // a packet may arrive twice. No packet is missing or dropped.
     ensure!(
         received.pkt_rx_drop == 0 && received.seq_lost == 0,
         "loss on a cable: {received:?}"
@@ -122,7 +122,7 @@ fn buffers(lab: &Lab) -> Outcome {
 }
 
 /// The reader sleeps until 8 KiB have come. Its buffer is smaller than a burst, so that the sender
-/// gets no window until it reads.
+/// gets no window until the reader reads.
 fn low_water(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(660)?;
     server.set_so(libc::SO_RCVBUF, 16 << 10)?;

@@ -117,8 +117,8 @@ fn heard(ear: &PacketSocket) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Packets that are cut from runs, with and without scatter-gather, that are sent one by one, and
-/// that have no payload.
+/// Checks packets that are cut from runs, with and without scatter-gather, packets that are sent
+/// one by one, and packets without payload.
 fn every_packet(lab: &Lab) -> Outcome {
     let features: [&[&str]; 3] = [
         &[],
@@ -140,7 +140,8 @@ fn every_packet(lab: &Lab) -> Outcome {
         lab.await_no_sockets()?;
         let mut flags = 0;
         let mut full = 0;
-        // Packets have the same mask until the numbers of a side wrap, once at most in this run.
+        // Packets have the same mask until the sequence numbers of a side wrap, which happens at
+        // most once in each transfer.
         let mut first = BTreeMap::new();
         let mut masks = BTreeMap::new();
         for frame in heard(&ear) {
@@ -201,7 +202,8 @@ fn joined(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The scenario forges frames of the client. The server accepts only the one with a right checksum.
+/// The scenario forges frames of the client. The server accepts only the frame with a right
+/// checksum.
 fn wrong_or_missing(lab: &Lab) -> Outcome {
     send_single_packets(&lab.a.namespace)?;
     let ear = lab.b.packets(ETH_P_ESP)?;
@@ -224,8 +226,8 @@ fn wrong_or_missing(lab: &Lab) -> Outcome {
     let mask = first.mask_in(&frame).context("no checksum")?;
     let right = next.masked_packet(b"right", mask);
     for bit in 0..right.len() * 8 {
-        // Not in the ports or the length: such a packet would belong to another socket, or be too
-        // short.
+        // No bit of the ports or the length is flipped: such a packet would belong to another
+        // socket, or be too short.
         if !(0..48).contains(&bit) {
             let mut wrong = right.clone();
             wrong[bit / 8] ^= 1 << (bit % 8);
@@ -261,7 +263,7 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
 }
 
 /// The peer takes no skips, so the client could not retransmit its full packets in smaller ones
-/// with checksums. It drops the first packet with a checksum.
+/// with checksums. So the client drops the first packet with a checksum.
 fn too_late(lab: &Lab) -> Outcome {
     let (mut station, client) = Station::connect(lab, 894)?;
     client.send_all(&[7; 3 * (PAYLOAD as usize + 4)])?;
@@ -282,7 +284,7 @@ fn too_late(lab: &Lab) -> Outcome {
 }
 
 /// The outcomes of 50 connections of 200 packets each. A bit changes in one frame of a hundred, and
-/// no frame check detects it.
+/// no frame check detects the change.
 #[derive(Debug, Default)]
 struct Fates {
     /// All bytes arrived as they were sent.

@@ -17,7 +17,7 @@ scenarios! {
 const PORT: u16 = 570;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 const BACKLOG: i32 = 4;
-/// Options of a SYN: version, largest payload, window, skips are taken.
+/// Options of a SYN: the version, the largest payload, the window, and that the client takes skips.
 const OPTIONS: [u8; 17] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 10, 2, 0, 1];
 
 /// A client without the module, which writes its own frames.
@@ -25,7 +25,7 @@ struct Client<'a> {
     lab: &'a Lab,
     wire: PacketSocket,
     port: u16,
-    /// The sequence number of its SYN.
+    /// The sequence number of the client's SYN.
     isn: u16,
     /// The sequence number of the SYN|ACK.
     answer: u16,
@@ -97,8 +97,8 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Sends SYNs from hosts that do not exist: more than the backlog holds, and as many again after 50
-/// ms without an answer.
+/// Sends more SYNs than the backlog holds from hosts that do not exist. After 50 ms sends as many
+/// again.
 fn flood(lab: &Lab) -> Outcome {
     let wire = lab.b.packets(ETH_P_ESP)?;
     for round in 0..2 {
@@ -117,8 +117,8 @@ fn flood(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A station sends SYNs to `port` of `victim` and answers no SYN|ACK, until the victim sends a
-/// cookie: half-open connections fill the listener's backlog first.
+/// Sends SYNs from a station to `port` of `victim`, and answers no SYN|ACK, until the victim sends
+/// a cookie. Before that, half-open connections fill the listener's backlog.
 ///
 /// # Errors
 /// When the victim sends no cookie, or a frame cannot be sent.
@@ -182,8 +182,8 @@ fn slow_clients(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A packet with another client's cookie opens no connection, and gets a reset. The second packet
-/// of a client whose first one was lost opens none either, and gets no reset.
+/// A packet with another client's cookie opens no connection, and gets a reset. If a client's first
+/// packet is lost, its second packet opens no connection either, and gets no reset.
 fn made_up(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     listener.set_nonblocking(true)?;
@@ -233,8 +233,8 @@ fn ended<'a>(lab: &'a Lab, listener: &Socket, port: u16) -> Result<Client<'a>> {
     Ok(client)
 }
 
-/// The copy gets a reset, like any packet without a connection, and its bytes are not delivered
-/// again.
+/// A copy of a finished connection's first packet gets a reset, like any packet without a
+/// connection, and its bytes are not delivered again.
 fn late_copy(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     listener.set_nonblocking(true)?;
@@ -261,7 +261,7 @@ fn lost_end(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     flood(lab)?;
     let client = ended(lab, &listener, 1006)?;
-    // The server sent no data, and its FIN took one number.
+    // The server sent no data, and its FIN consumed one sequence number.
     let (end, acknowledged) = (client.isn.wrapping_add(2), client.answer.wrapping_add(2));
     client.send(flag::FIN | flag::ACK, end, acknowledged, &[])?;
     let reset = client.wait_for(|header| header.flags == flag::RST)?;

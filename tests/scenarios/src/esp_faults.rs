@@ -21,8 +21,7 @@ fn tell(lab: &Lab) {
     note(&format!("the wire: {:?}", lab.relay().tally()));
 }
 
-/// 5 % loss, 1 % duplication, 1 % corruption of all frames of both directions, data in both
-/// directions.
+/// Data move in both directions, and both lose 5 %, duplicate 1 % and corrupt 1 % of the frames.
 fn bad_wire(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(400)?;
     lab.relay().set_faults(Faults::HARSH);

@@ -11,8 +11,8 @@ scenarios! {
     direct esp_restarted_client_connects_again = restarted;
 }
 
-/// Sends a forged reset of `peer` to `host`, which sent `last`. The peer keeps its end of the
-/// connection.
+/// Sends `host` a reset that answers `last`, a packet of this host. The reset is forged in the name
+/// of `peer`, which keeps its end of the connection.
 fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {
     let reset = EspHeader {
         sequence: last.acknowledgement,
@@ -45,16 +45,16 @@ fn lost_data(lab: &Lab) -> Outcome {
     forget(&wire, &lab.a, &lab.b, &end)?;
     lab.b.await_no_sockets()?;
 
-    // The data and the FIN leave together: when the reset answers the data, the own half has ended
-    // already.
+    // The data and the FIN leave together, so the client's half has already ended when the reset
+    // answers the data.
     client.send(b"never read", libc::MSG_MORE)?;
     client.shutdown(libc::SHUT_WR)?;
     lab.a.await_proc("esp", |text| !text.contains("last-ack"))?;
     failed_with(&client, libc::ECONNRESET)
 }
 
-/// A reset that answers a retransmission ends a connection without an error. Its unacknowledged
-/// bytes must not stay queued for the socket's next connection.
+/// A reset that answers a retransmission ends a connection without an error. The unacknowledged
+/// bytes of this connection must not stay queued for the socket's next one.
 fn left_behind(lab: &Lab) -> Outcome {
     let (mut station, client) = Station::connect(lab, 641)?;
     station.send(flag::FIN | flag::ACK, &[])?;
@@ -102,7 +102,7 @@ fn restarted(lab: &Lab) -> Outcome {
     client.send_all(b"last words")?;
     server.receive_exact(&mut [0; 10])?;
     let last = overheard(&wire, |header| header.length > 0)?;
-    // No packet is in flight that the restarted host would answer.
+    // Wait until no packet is in flight that the restarted host would answer.
     eventually("every byte acknowledged", || {
         Ok(client.queued(libc::TIOCOUTQ)? == 0)
     })?;

@@ -70,7 +70,8 @@ fn fixed(lab: &Lab) -> Outcome {
     station.reset()
 }
 
-/// Returns the grants that arrived since the last call: unscheduled packets and window.
+/// Returns the grants that arrived since the last call: for each, the number of unscheduled packets
+/// and the window.
 fn grants(wire: &PacketSocket) -> Result<Vec<[u8; 2]>> {
     wire.socket().set_nonblocking(true)?;
     let (mut grants, mut frame) = (Vec::new(), [0; 2048]);
@@ -137,7 +138,7 @@ fn receiver(lab: &Lab) -> Outcome {
     ensure!(most > Some(&40), "the largest window was {most:?}");
     ensure!(windows.iter().all(|window| *window >= 21), "{windows:?}");
 
-    // A receiver whose window is set grants nothing, even if the value stays the same.
+    // A receiver whose window is set grants nothing, even if it is set to its present value.
     Knobs(&lab.b.namespace).set("burst_length", 21)?;
     let granted = move_by(893)?;
     ensure!(granted.is_empty(), "granted {granted:?}");

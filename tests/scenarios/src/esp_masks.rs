@@ -22,10 +22,10 @@ scenarios! {
 
 /// A small MTU, so that a wrap of the numbers takes few bytes.
 const SMALL_MTU: u32 = 128;
-/// Payload bytes of a full packet with a checksum at that MTU.
+/// Payload bytes of a full packet with a checksum at [`SMALL_MTU`].
 const SMALL: usize = 113;
 
-/// Returns a connection with checksums from `own`, 0 for any port, to `port`.
+/// Returns a connection with checksums from the port `own` to `port`; if `own` is 0, from any port.
 fn pair(lab: &Lab, own: u16, port: u16) -> Result<[Socket; 2]> {
     let listener = lab.b.esp_listener(port, 1)?;
     let client = lab.a.esp()?;
@@ -49,7 +49,7 @@ fn frame_of(at: &Host, from: &Socket, to: &Socket, message: &[u8]) -> Result<Vec
     Ok(frame)
 }
 
-/// Sends packets until the next one has the number `number`.
+/// Sends packets until the next one has the sequence number `number`.
 fn advance(at: &Host, from: &Socket, to: &Socket, number: u16) -> Outcome {
     let frame = frame_of(at, from, to, b"where")?;
     let last = EspHeader::of_frame(&frame).context("no ESP")?.sequence;
@@ -64,8 +64,8 @@ fn advance(at: &Host, from: &Socket, to: &Socket, number: u16) -> Outcome {
     Ok(())
 }
 
-/// Sends `frame` once more when its number is the next one. The receiver must drop it, and take the
-/// packet that is sent after it.
+/// Sends `frame` again, now that its sequence number is the next one. The receiver must drop the
+/// frame, and accept the packet that is sent after it.
 fn repeat(lab: &Lab, frame: &[u8], client: &Socket, server: &Socket) -> Outcome {
     let before = lab.b.counter("EspInCsumErrors")?;
     lab.a.packets(ETH_P_ESP)?.send(frame)?;
@@ -106,11 +106,11 @@ fn earlier_connection(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, Load::SMALL)
 }
 
-/// Runs leave whole, are cut by the sender's device, or are joined by the receiver's, while numbers
-/// wrap.
+/// Sequence numbers wrap while runs leave whole, while the sender's device cuts them, and while the
+/// receiver's device joins packets.
 fn runs_across_wraps(lab: &Lab) -> Outcome {
     lab.set_mtu(SMALL_MTU)?;
-    // Numbers wrap after 65,536 packets: twice, or once where packets are slow.
+    // Numbers wrap after 65,536 packets: twice here, or once on a slow kernel.
     let packets = if factor() == 1 { 150_000 } else { 80_000 };
     type Features<'a> = &'a [(&'a Host, &'a str, &'a str)];
     let ways: [(u16, Features<'_>); 3] = [
@@ -186,7 +186,8 @@ fn forgotten(lab: &Lab) -> Outcome {
     exchange(&again, &other)
 }
 
-/// Counts the frames that `ear` has heard: those with several packets, and all.
+/// Counts the frames that `ear` has heard. Returns the number of frames with several packets, and
+/// the number of all frames.
 fn runs(ear: &PacketSocket) -> (u32, u32) {
     let (mut runs, mut frames) = (0, 0);
     let mut bytes = vec![0; 1 << 17];
@@ -197,7 +198,7 @@ fn runs(ear: &PacketSocket) -> (u32, u32) {
     (runs, frames)
 }
 
-/// Returns a host at a bridge whose port joins the packets that arrive.
+/// Makes a host at a bridge. The bridge's port joins the packets that arrive from the host.
 fn at_port(hub: &Netns, number: u8) -> Result<Host> {
     let (host, port) = (Netns::create()?, format!("p{number}"));
     let mac = [2, 0, 0, 0, 0, number];
@@ -210,8 +211,8 @@ fn at_port(hub: &Netns, number: u8) -> Result<Host> {
     Ok(host)
 }
 
-/// Single packets arrive at a bridge, which joins them to runs. The runs leave it whole, or cut
-/// again.
+/// Single packets arrive at a bridge, which joins them to runs. The runs leave the bridge whole, or
+/// are cut again.
 fn bridge() -> Outcome {
     let hub = Netns::create()?;
     hub.ip("link add br0 type bridge\nlink set br0 up\n")?;

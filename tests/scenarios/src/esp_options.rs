@@ -24,7 +24,7 @@ scenarios! {
 /// ESP in Python, written from docs/protocol.md.
 const SECOND: &str = "/usr/share/python/esp_second.py";
 
-/// Moves bytes one way and the other.
+/// Moves bytes one way, and then the other.
 fn both_ways(client: &Socket, server: &Socket) -> Outcome {
     let bytes = random(200_000, 17);
     for (from, to) in [(client, server), (server, client)] {
@@ -114,7 +114,7 @@ impl<'a> Station<'a> {
     }
 }
 
-/// A SYN is answered whatever options it has, and its valid options count.
+/// A SYN is answered whatever options it has, and its valid options take effect.
 fn any_form(lab: &Lab) -> Outcome {
     send_single_packets(&lab.a.namespace)?;
     let station = Station::new(lab)?;
@@ -212,8 +212,8 @@ fn on_the_wire(lab: &Lab) -> Outcome {
 }
 
 /// The receiver acknowledges every 32 packets, and the sender has announced a window of 8. Without
-/// that option each connection would stall twice until the receiver probes. A slow machine sees a
-/// probe now and then.
+/// the window's option, each connection would stall twice until the receiver probes. On a slow
+/// machine the receiver probes now and then.
 fn unequal_windows(lab: &Lab) -> Outcome {
     const CONNECTIONS: u16 = 20;
     let (here, there) = (Knobs(&lab.a.namespace), Knobs(&lab.b.namespace));

@@ -53,8 +53,8 @@ fn abandoned(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Socket, usiz
     Ok((client, held))
 }
 
-/// Connects such clients until their servers would hold twice the limit. Returns the clients, and
-/// the smallest number of bytes that one server would hold.
+/// Connects clients like [`abandoned`] until their servers would hold twice the limit. Returns the
+/// clients, and the smallest number of bytes that one server would hold.
 fn too_many(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Vec<Socket>, usize)> {
     let most = limit()?;
     let (mut clients, mut least, mut all) = (Vec::new(), usize::MAX, 0);
@@ -67,8 +67,8 @@ fn too_many(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Vec<Socket>, 
     Ok((clients, least))
 }
 
-/// Waits until a closed socket may hold memory again. The memory of others is released a while
-/// after their connections end.
+/// Waits until a closed socket may hold memory again. The memory of other closed sockets is
+/// released a while after their connections end.
 fn await_room(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Outcome {
     eventually("room for what another closed socket holds", || {
         let (client, _) = abandoned(lab, listener, bytes)?;
@@ -153,7 +153,7 @@ fn bounded(lab: &Lab) -> Outcome {
         }
     }
     drop(clients);
-    // The heading, and the listener.
+    // Two lines remain: the heading and the listener.
     lab.b.await_proc("esp", |text| text.lines().count() <= 2)?;
     await_room(lab, &listener, &bytes)
 }

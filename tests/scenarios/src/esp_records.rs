@@ -166,7 +166,7 @@ fn long_ones(lab: &Lab) -> Outcome {
         || send_all(&client, &records),
         || receive_all(&server, &records),
     )?;
-    // The listener announced the least limit, 65,536 bytes, or a larger one.
+    // The listener announced a limit of 65,536 bytes, the least possible, or more.
     refused(client.send(&vec![0; 16 << 20], 0), libc::EMSGSIZE, "16 MiB")?;
     send_all(&client, &records[..1])?;
     receive_all(&server, &records[..1])

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Runs: packets that share a buffer. A veth pair passes them whole, other devices get them cut,
-//! and a driver's packets are joined on arrival.
+//! Runs are packets that share a buffer. A veth pair passes them whole, for other devices they are
+//! cut, and packets from a driver are joined on arrival.
 
 use guest::bpf;
 use guest::frame::ESP_HEADERS;
@@ -36,7 +36,7 @@ fn set(host: &Host, features: &[&str]) -> Result<()> {
     host.namespace.run("ethtool", &arguments).map(drop)
 }
 
-/// Returns the ESP frames with data that `b` hears while `a` sends `LOAD`, and how long each is.
+/// Returns the ESP frames with data that `b` hears while `a` sends `LOAD`, with the length of each.
 fn heard(lab: &Lab) -> Result<Vec<(EspHeader, usize)>> {
     let (client, server) = lab.esp_pair(400)?;
     let ear = lab.b.packets(ETH_P_ESP)?;
@@ -50,8 +50,8 @@ fn heard(lab: &Lab) -> Result<Vec<(EspHeader, usize)>> {
             }
         }
     }
-    // Each processor has a queue of its own for a veth's frames: one may overtake another when the
-    // sender changes processors.
+    // Each processor has a queue of its own for a veth's frames, so a frame may overtake another
+    // when the sender changes processors.
     let start = frames.first().map_or(0, |(header, _)| header.sequence);
     frames.sort_by_key(|(header, _)| header.sequence.wrapping_sub(start) as i16);
     Ok(first_time(&frames))
@@ -62,7 +62,8 @@ fn packets(header: &EspHeader) -> u16 {
     usize::from(header.length).div_ceil(FULL - ESP_HEADERS) as u16
 }
 
-/// Returns the frames without retransmitted packets: a busy machine's acknowledgements are late.
+/// Returns the frames without retransmitted packets. On a busy machine acknowledgements come late,
+/// which causes retransmissions.
 fn first_time(frames: &[(EspHeader, usize)]) -> Vec<(EspHeader, usize)> {
     let mut next = frames.first().map_or(0, |(header, _)| header.sequence);
     let mut new = Vec::new();
@@ -214,7 +215,7 @@ fn own_host(lab: &Lab) -> Outcome {
     transfer(&client, &server, LOAD)
 }
 
-/// The virtio header of a frame of our Ethernet type says that it holds segments of TCP.
+/// The virtio header of a frame of ESP's Ethernet type says that the frame holds segments of TCP.
 fn foreign(lab: &Lab) -> Outcome {
     const TCPV4: u8 = 1;
     let host = &lab.a;
@@ -226,8 +227,7 @@ fn foreign(lab: &Lab) -> Outcome {
         ..EspHeader::new(1, 2, flag::ACK)
     };
     let frame = ethernet(mac, [2; 6], ETH_P_ESP, &header.packet(&[7; 3000]));
-    // The virtio header: flags, kind, length of the headers, length of a segment, start and offset
-    // of the checksum.
+    // `struct virtio_net_hdr`: flags, gso_type, hdr_len, gso_size, csum_start, csum_offset.
     let segments = |kind: u8, size: u16| {
         let mut bytes = vec![0, kind];
         for word in [ESP_HEADERS as u16, size, 0, 0] {
@@ -236,8 +236,9 @@ fn foreign(lab: &Lab) -> Outcome {
         bytes.extend_from_slice(&frame);
         bytes
     };
-    // The kernel refuses a segmentation that does not go with the frame's type, or hands it over
-    // marked as untrusted. Neither kind of frame reaches a socket.
+    // The result is ignored because the kernel may refuse a segmentation that does not match the
+    // frame's type, or accept the frame and mark it as untrusted. In neither case does the frame
+    // reach a socket.
     for size in [1, 100, 1489, u16::MAX] {
         let _ = tap.write(&segments(TCPV4, size));
     }

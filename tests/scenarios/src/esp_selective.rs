@@ -27,14 +27,13 @@ fn charge(socket: &Socket) -> Result<usize> {
     Ok(socket.meminfo()?[RMEM_ALLOC] as usize)
 }
 
-/// Returns a station, and the socket of a host with selective retransmission that it is connected
-/// to.
+/// Connects a socket to a station, on a host with selective retransmission. Returns both.
 fn connect(lab: &Lab, port: u16) -> Result<(Station, Socket)> {
     Knobs(&lab.a.namespace).set("selective", 1)?;
     Station::connect_telling(lab, port, &OPTIONS)
 }
 
-/// Connects as [`connect`] does. The station then sends a packet of 1000 bytes, leaves one out, and
+/// Connects like [`connect`]. The station then sends a packet of 1000 bytes, leaves one out, and
 /// sends `count` more.
 fn behind_a_hole(lab: &Lab, port: u16, count: u16) -> Result<(Station, Socket)> {
     let (mut station, socket) = connect(lab, port)?;
@@ -46,7 +45,7 @@ fn behind_a_hole(lab: &Lab, port: u16, count: u16) -> Result<(Station, Socket)> 
     Ok((station, socket))
 }
 
-/// Sends the packet that is missing before `count` others.
+/// Sends the missing packet, which precedes the last `count` packets.
 fn fill(station: &mut Station, count: u16) -> Result<()> {
     let next = station.next;
     station.next = next.wrapping_sub(count + 1);
@@ -106,7 +105,7 @@ fn bounded(lab: &Lab) -> Outcome {
         held < limit + 10_000,
         "{held} bytes are charged, the limit is {limit}"
     );
-    // The station retransmits all packets, as a peer does with those that are requested.
+    // The station retransmits all packets, like a peer whose packets are requested.
     station.next = first;
     for number in 0..181_u32 {
         station.next = first.wrapping_add(number as u16);

@@ -23,7 +23,7 @@ const SIOCOUTQNSD: libc::c_ulong = 0x894b;
 /// Lengths around the longest message that is copied by way of the stack.
 const AROUND: [usize; 5] = [1, 2, 63, 64, 65];
 
-/// A connection whose last packet waits for the window, as all frames are lost.
+/// A connection whose last packet waits for the window, because all frames are lost.
 struct Waiting<'a> {
     lab: &'a Lab,
     client: Socket,
@@ -33,8 +33,8 @@ struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// Sends until a packet waits. It is not the first packet, and has a single byte: its buffer
-    /// has room for a whole packet.
+    /// Sends until a packet waits that is not the first one and has a single byte. The buffer of
+    /// this packet has room for a whole packet.
     fn new(lab: &'a Lab, port: u16) -> Result<Self> {
         let (client, server) = lab.esp_pair(port)?;
         let sent = Vec::new();
@@ -115,7 +115,7 @@ fn joining(lab: &Lab) -> Outcome {
     waiting.arrives().map(drop)
 }
 
-/// The last message ends where the packet does, or goes on in the next one.
+/// The last message ends at the end of the packet, or continues in the next packet.
 fn packets_end(lab: &Lab) -> Outcome {
     let mut port = 1202;
     for last in AROUND {

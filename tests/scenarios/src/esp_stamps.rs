@@ -230,7 +230,7 @@ fn large(lab: &Lab) -> Outcome {
 
 fn ask(socket: &Socket, operation: u32) -> Result<i32> {
     let entry = opcode::UringCmd16::new(Fd(socket.as_raw_fd()), operation).build();
-    // SAFETY: the operation refers to no memory.
+    // SAFETY: The operation refers to no memory.
     Ok(unsafe { Ring::new()?.once(entry) }?.result)
 }
 
@@ -268,8 +268,8 @@ fn ipv6(lab: &Lab) -> Outcome {
     many(&client, &server)
 }
 
-/// A report may have a frame of ESP, which lacks the fields of IP's control messages. The option
-/// may change between the send and the report.
+/// A report may contain a frame of ESP, which lacks the fields of IP's control messages.
+/// `OPT_TSONLY` may change between the send and the report.
 fn with_packets(lab: &Lab) -> Outcome {
     const LENGTH: usize = 14 + 11 + 3;
     lab.calm()?;
@@ -309,7 +309,8 @@ fn with_packets(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The queueing discipline reports a frame that it does not send, whatever the socket's flags.
+/// The queueing discipline reports a frame that it does not send, whatever time stamps the socket
+/// asks for.
 fn refused_by_discipline(lab: &Lab, client: &Socket, server: &Socket) -> Outcome {
     if !has_etf()? {
         return Ok(());

@@ -37,7 +37,7 @@ fn silent_host(lab: &Lab) -> Outcome {
     failed_with(&background, libc::ETIMEDOUT)
 }
 
-/// The option sets the timeout of a silent peer; without it the namespace's timeout holds.
+/// The option sets the timeout for a silent peer. Without the option the namespace's timeout holds.
 fn user_timeout(lab: &Lab) -> Outcome {
     let get = |socket: &Socket| socket.int_option(SOL_EP, ESP_SO_USER_TIMEOUT);
     let set = |socket: &Socket, millis| socket.set_int_option(SOL_EP, ESP_SO_USER_TIMEOUT, millis);

@@ -29,7 +29,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts it and waits until its standard error has `word`.
+    /// Starts the program and waits until its standard error contains `word`.
     fn start(host: &Host, command: Command, word: &str) -> Result<Self> {
         let mut child = start((host, command), Stdio::piped(), Stdio::piped())?;
         let said = Some(wait_for_word(&mut child, word)?);
@@ -39,7 +39,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // This fails if the program has ended by itself.
+        // Ignored because both calls fail if the program has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(Ok(said)) = self.said.take().map(thread::JoinHandle::join) {
@@ -166,7 +166,8 @@ fn lookups(lab: &Lab) -> Outcome {
         ("02:00:00:00:00:02".to_owned(), "0 0".to_owned()),
         ("no.such.name".to_owned(), "0 0".to_owned()),
     ];
-    // Python looks up all hosts in one run, as it takes longer to start than to answer.
+    // Python looks up all hosts in one run, because it takes longer to start than to look up a
+    // host.
     let names = hosts.iter().map(|(host, _)| &host[..]);
     let arguments: Vec<_> = ["-c", BY_PYTHON].into_iter().chain(names).collect();
     let said = lab.a.namespace.run("python3", &arguments)?;
@@ -210,7 +211,7 @@ fn uring_echo(lab: &Lab) -> Outcome {
     echo(lab, "esp_uring_echo", 2822, "20", word)
 }
 
-/// The server is a C program, the client the example for tokio.
+/// The server is a C program, and the client is the example for tokio.
 fn epoll_echo(lab: &Lab) -> Outcome {
     let _server = Server::start(
         &lab.b,
@@ -225,8 +226,8 @@ fn epoll_echo(lab: &Lab) -> Outcome {
     )
 }
 
-/// The server does not answer the first two questions. It answers the third one, after an answer to
-/// another question.
+/// The server does not answer the first two questions. It answers the third one, but first sends an
+/// answer to another question.
 fn edp_ask(lab: &Lab) -> Outcome {
     let server = lab.b.edp_bound(2825)?;
     let client = program("edp_ask", &[&there(lab, 2825), "how many?"]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Flow control driven by the receiver: turns, senders that fall silent, readers that sleep.
+//! Flow control driven by the receiver: turns in the ACK queue, senders that fall silent, readers
+//! that sleep.
 //!
 //! These scenarios run where the guest's clock counts instructions, so that they can check times,
 //! too.
@@ -27,7 +28,7 @@ scenarios! {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// The longest time for which senders that fall silent at once delay the others: `HOLD` in
+/// The longest time by which senders that fall silent together delay the others: `HOLD` in
 /// `esp/src/ack_queue.rs`.
 const HOLD: Duration = Duration::from_millis(20);
 
@@ -37,8 +38,8 @@ const OVERRUNS: &str = "EspAckQueueOverrun";
 /// Sends one message of `total` bytes over each of `pairs`, all at the same time. Returns how long
 /// that takes.
 ///
-/// The messages are generated before that time and compared after it, so that the only processor
-/// works for the hosts alone.
+/// The messages are generated before the transfers and compared after them, so that meanwhile the
+/// only processor works for the hosts alone.
 fn transfer_together(pairs: &[(Socket, Socket)], total: usize) -> Result<Duration> {
     let messages: Vec<_> = (0..pairs.len())
         .map(|seed| random(total, seed as u64))
@@ -106,7 +107,8 @@ fn many_senders() -> Outcome {
 }
 
 /// A station that writes its own frames, and follows the protocol as far as needed. Its address
-/// belongs to no device, as a device's kernel would reset the unknown connection.
+/// belongs to no device, because the kernel of that device would reset the connection, which it
+/// does not know.
 struct HandMade {
     wire: PacketSocket,
     from: [u8; 6],
@@ -319,8 +321,8 @@ fn sleeping_reader() -> Outcome {
         };
         let listener = receiver.esp_listener(port, 4)?;
         if let Some(bytes) = room {
-            // Less than a burst. An accepted socket inherits the listener's buffer sizes, as with
-            // TCP.
+            // This is less than a burst. An accepted socket inherits the listener's buffer sizes,
+            // as with TCP.
             listener.set_so(libc::SO_RCVBUF, bytes)?;
         }
         let (client, server) = sender.esp_pair_through(receiver, &listener, port)?;
@@ -359,7 +361,7 @@ fn sleeping_reader() -> Outcome {
     switch.down()
 }
 
-/// One frame in 2,000, as in Treydte 2007; 32 MiB are some 22,000 frames.
+/// The switch loses one frame in 2,000, as in Treydte 2007; 32 MiB are some 22,000 frames.
 fn random_loss() -> Outcome {
     let switch = Switch::up(2, &["--rate", "400mbit", "--loss", "0.05%"])?;
     let [receiver, sender] = switch.hosts()?;

@@ -76,7 +76,8 @@ fn next_packet(client: &Socket, server: &Socket, wire: &PacketSocket) -> Result<
     })
 }
 
-/// Packets that are cut short within the header, and packets with less payload than they announce.
+/// Returns packets that are cut short within the header, and packets with less payload than they
+/// announce.
 fn malformed(next: EspHeader) -> Vec<Vec<u8>> {
     let whole = next.packet(&[]);
     let cut = (1..whole.len()).map(|length| whole[..length].to_vec());
@@ -92,8 +93,8 @@ fn malformed(next: EspHeader) -> Vec<Vec<u8>> {
     cut.chain(lies).collect()
 }
 
-/// Data whose numbers are far ahead or far behind, and acknowledgements of packets that were never
-/// sent.
+/// Returns data packets whose numbers are far ahead or far behind, and acknowledgements of packets
+/// that were never sent.
 fn out_of_reach(next: EspHeader) -> Vec<Vec<u8>> {
     let packets = [0x1000, 0x4000, 0x8000, 0xf000].map(|distance| {
         let data = EspHeader {
@@ -111,8 +112,8 @@ fn out_of_reach(next: EspHeader) -> Vec<Vec<u8>> {
     packets.concat()
 }
 
-/// Packets with every combination of flags that no connection has: all contain SYN, none is a
-/// reset.
+/// Returns a packet for each combination of flags that contains SYN and is no reset. An open
+/// connection has no such packets.
 fn with_impossible_flags(next: EspHeader) -> Vec<Vec<u8>> {
     let sequence = next.sequence.wrapping_add(0x2000);
     (0..=u8::MAX)
@@ -169,7 +170,8 @@ fn to_others(lab: &Lab) -> Outcome {
         };
         esp_wire.send_esp(other, lab.b.mac, stray)?;
     }
-    // The host's own frames follow these, and so do their answers.
+    // Frames to the host itself follow, so their answers would come after any answer to the frames
+    // above.
     edp_wire.send_edp(lab.a.mac, lab.b.mac, &edp(9, 97, 4, b"ours"))?;
     receives(&socket, b"ours")?;
     edp_wire.echo_comes_first(lab.a.mac, lab.b.mac, 10)?;
@@ -184,7 +186,7 @@ fn listener_accept(listener: &Socket) -> std::io::Result<Vec<u8>> {
     listener.accept(0).map(|(_, from)| from)
 }
 
-/// Headers of packets to a listener's port 920 and to port 921, where there is no socket.
+/// Returns headers of packets to a listener's port 920 and to port 921, where there is no socket.
 fn headers(flags: &[u8]) -> impl Iterator<Item = EspHeader> + '_ {
     let to = |port| {
         flags
@@ -276,8 +278,8 @@ fn syn_flood(lab: &Lab) -> Outcome {
     refused(listener_accept(&flooded), libc::EAGAIN, "half-open")
 }
 
-/// Writes ports into a random packet, and its true length if `header` gives the length of its
-/// header.
+/// Writes ports into a random packet. If `header` gives the length of the header, also writes the
+/// true length of the payload.
 fn aim(packet: &mut [u8], source: u16, destination: u16, header: Option<usize>) {
     let length = header.map(|header| packet.len().saturating_sub(header) as u16);
     let fields = [Some(source), Some(destination), length];
@@ -287,8 +289,8 @@ fn aim(packet: &mut [u8], source: u16, destination: u16, header: Option<usize>) 
 }
 
 /// Sends 10,000 random frames of each protocol from a stranger to host `b`, while `client` and
-/// `server` exchange messages. The module could not distinguish frames with the peer's address from
-/// the peer's own packets.
+/// `server` exchange messages. Frames with the peer's address would not do: the module could not
+/// distinguish them from the peer's own packets.
 fn random_frames_of_a_stranger(
     lab: &Lab,
     wire: &PacketSocket,
@@ -318,7 +320,7 @@ fn random_frames_of_a_stranger(
         for reason in ["NotOurs", "Malformed", "NoSocket"] {
             total += lab.b.counter(&format!("{protocol}In{reason}"))?;
         }
-        // Half of them were not aimed at a socket.
+        // Half of the frames were not aimed at a socket.
         ensure!(
             total > 5000,
             "only {total} of 10,000 {protocol} frames were refused"

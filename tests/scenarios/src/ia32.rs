@@ -27,7 +27,7 @@ mod number {
     pub const RECVMSG: u32 = 372;
 }
 
-/// Bytes of a room.
+/// Number of bytes of a [`Room`].
 const SIZE: usize = 64 << 10;
 
 /// The results of `recvmsg(2)`.
@@ -67,7 +67,7 @@ impl Room {
     pub fn new() -> Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT;
-        // SAFETY: A new mapping, which replaces no other.
+        // SAFETY: This makes a new mapping, which replaces no other.
         let base = unsafe { libc::mmap(ptr::null_mut(), SIZE, protection, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return Err(Error::last_os_error());
@@ -77,8 +77,8 @@ impl Room {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: The mapping has this size, is initialised with zeros, and only `self` refers to
-        // it: the kernel writes to it during calls only, which borrow `self`.
+        // SAFETY: The mapping has `SIZE` bytes, initialised with zeros, and only `self` refers to
+        // it. The kernel writes to it only during calls, which borrow `self`.
         unsafe { slice::from_raw_parts_mut(self.base, SIZE) }
     }
 
@@ -107,16 +107,17 @@ impl Room {
         u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
 
-    /// Makes a call and empties the room for the next one, whose bytes replace these.
+    /// Makes a call and empties the room: the arguments of the next call replace those of this one.
     ///
     /// # Safety
-    /// The arguments refer to memory of this room only, and to as much as the call uses.
+    /// The arguments must refer to memory of this room only, with as many bytes as the call uses.
     unsafe fn call(&mut self, number: u32, socket: &Socket, arguments: [u32; 4]) -> Result<u32> {
         self.used = 0;
         let [second, third, fourth, fifth] = arguments.map(u64::from);
         let result: i64;
-        // SAFETY: By the caller's promise the kernel accesses memory of the room only. LLVM keeps
-        // rbx for itself, so it is exchanged before and after. The kernel may clear r8 to r11.
+        // SAFETY: By this function's contract the kernel accesses memory of the room only. LLVM
+        // reserves rbx, so the code exchanges rbx before and after the interrupt. The kernel may
+        // clear r8 to r11.
         unsafe {
             asm!(
                 "xchg rbx, {first}",
@@ -140,7 +141,7 @@ impl Room {
         }
     }
 
-    /// `getsockopt(2)` with room for `length` bytes.
+    /// Calls `getsockopt(2)` with room for `length` bytes.
     ///
     /// # Errors
     /// The call's errno, as for every function here.
@@ -154,13 +155,13 @@ impl Room {
         let value = self.put(&vec![0; length]);
         let told = self.put_words(&[length as u32]);
         let arguments = [level as u32, name as u32, value, told];
-        // SAFETY: The value has as many bytes as the length says.
+        // SAFETY: `value` is the address of as many bytes as the length at `told` says.
         unsafe { self.call(number::GETSOCKOPT, socket, arguments) }?;
         let length = self.word(told) as usize;
         Ok(self.get(value, length))
     }
 
-    /// `setsockopt(2)`.
+    /// Calls `setsockopt(2)`.
     ///
     /// # Errors
     /// The call's errno.
@@ -173,12 +174,12 @@ impl Room {
     ) -> Result<()> {
         let address = self.put(value);
         let arguments = [level as u32, name as u32, address, value.len() as u32];
-        // SAFETY: The value has so many bytes.
+        // SAFETY: `address` is that of `value.len()` bytes in the room.
         unsafe { self.call(number::SETSOCKOPT, socket, arguments) }.map(drop)
     }
 
-    /// `setsockopt(2)` with `SO_ATTACH_FILTER`, whose value has a pointer: a program of the
-    /// instructions (code, jumps, constant).
+    /// Calls `setsockopt(2)` with `SO_ATTACH_FILTER`, whose value contains a pointer to `program`.
+    /// An instruction has a code, two jumps and a constant.
     ///
     /// # Errors
     /// The call's errno.
@@ -196,24 +197,25 @@ impl Room {
         let address = self.put(&bytes);
         let value = self.put_words(&[program.len() as u32, address]);
         let (level, name) = (libc::SOL_SOCKET as u32, libc::SO_ATTACH_FILTER as u32);
-        // SAFETY: The value has 8 bytes, and the program as many instructions as it says.
+        // SAFETY: The value has 8 bytes, and the program has as many instructions as the value
+        // says.
         unsafe { self.call(number::SETSOCKOPT, socket, [level, name, value, 8]) }.map(drop)
     }
 
-    /// `ioctl(2)` with an argument that the kernel reads and writes.
+    /// Calls `ioctl(2)` with an argument that the kernel reads and writes.
     ///
     /// # Errors
     /// The call's errno.
     pub fn ioctl(&mut self, socket: &Socket, request: u32, argument: &[u8]) -> Result<Vec<u8>> {
         let address = self.put(argument);
-        // Structures of requests are smaller than this, so that nothing else is overwritten.
+        // The structure of a request is smaller than this, so the kernel overwrites nothing else.
         self.put(&[0; 256]);
-        // SAFETY: Behind the argument there is room for any structure of the kernel's.
+        // SAFETY: Behind the argument there is room for the structure of any request.
         unsafe { self.call(number::IOCTL, socket, [request, address, 0, 0]) }?;
         Ok(self.get(address, argument.len()))
     }
 
-    /// `bind(2)`.
+    /// Calls `bind(2)`.
     ///
     /// # Errors
     /// The call's errno.
@@ -221,7 +223,7 @@ impl Room {
         self.with_name(number::BIND, socket, name)
     }
 
-    /// `connect(2)`.
+    /// Calls `connect(2)`.
     ///
     /// # Errors
     /// The call's errno.
@@ -232,11 +234,11 @@ impl Room {
     fn with_name(&mut self, number: u32, socket: &Socket, name: &[u8]) -> Result<()> {
         let address = self.put(name);
         let arguments = [address, name.len() as u32, 0, 0];
-        // SAFETY: The name has so many bytes.
+        // SAFETY: `address` is that of `name.len()` bytes in the room.
         unsafe { self.call(number, socket, arguments) }.map(drop)
     }
 
-    /// `getsockname(2)` or `getpeername(2)`.
+    /// Calls `getsockname(2)` or `getpeername(2)`.
     ///
     /// # Errors
     /// The call's errno.
@@ -253,7 +255,7 @@ impl Room {
         Ok(self.get(name, length))
     }
 
-    /// `sendmsg(2)` with pieces and an address, which may be empty.
+    /// Calls `sendmsg(2)` with pieces and an address, which may be empty.
     ///
     /// # Errors
     /// The call's errno.
@@ -282,12 +284,12 @@ impl Room {
             control.len() as u32,
             0,
         ]);
-        // SAFETY: The header refers to memory of the room, with the lengths that are there.
+        // SAFETY: The header refers to memory of the room, with the true lengths.
         let sent = unsafe { self.call(number::SENDMSG, socket, [header, flags as u32, 0, 0]) }?;
         Ok(sent as usize)
     }
 
-    /// `recvmsg(2)` into pieces of these lengths.
+    /// Calls `recvmsg(2)` with pieces of these lengths.
     ///
     /// # Errors
     /// The call's errno.
@@ -318,7 +320,7 @@ impl Room {
             CONTROL as u32,
             0,
         ]);
-        // SAFETY: The header refers to memory of the room, with the lengths that are there.
+        // SAFETY: The header refers to memory of the room, with the true lengths.
         let got = unsafe { self.call(number::RECVMSG, socket, [header, flags as u32, 0, 0]) }?;
         let mut bytes: Vec<u8> = places
             .iter()
@@ -348,7 +350,7 @@ impl Drop for Room {
 /// Bytes of a 32-bit `struct cmsghdr`: length, level, type.
 const HEADER: usize = 12;
 
-/// Encodes control messages as a 32-bit program has them, each on a boundary of 4 bytes.
+/// Encodes control messages like those of a 32-bit program, each on a boundary of 4 bytes.
 fn encode(messages: &[Control]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for Control { level, kind, data } in messages {

@@ -23,11 +23,11 @@ const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 /// Bytes in each packet.
 const LENGTH: usize = 100;
 
-/// The number of packets that another packet follows. The core holds a packet until the next tick
+/// The number of times that a packet follows another. The core holds a packet until the next tick
 /// of its clock, so some packets are delivered before the next one arrives.
 const ROUNDS: u8 = 30;
 
-/// Two ways to a host by one wire.
+/// Two ways to a host over one wire: the devices `in0` and `in1`.
 struct Ways {
     /// Lines for `ip` that make the devices `in0` and `in1`.
     lines: &'static str,
@@ -120,7 +120,8 @@ impl<'a> Wire<'a> {
         Ok((this, stream))
     }
 
-    /// Sends a packet with the next number by the first way, or by the second one.
+    /// Sends a packet with the next number, by the first way or, if `second` is set, by the second
+    /// one.
     fn write(&self, payload: &[u8], second: bool) -> Result<()> {
         let header = EspHeader {
             length: payload.len() as u16,

@@ -12,13 +12,14 @@ scenarios! {
     direct large_packets_of_1500_fit_the_backlog = usual, within(120);
 }
 
-/// The bytes that a receive call takes. It blocks on the first page of its buffer.
+/// The number of bytes that a receive call takes. The call blocks on the first page of its buffer.
 const TAKEN: usize = 1024 * PAGE;
-/// The bytes that are sent in all, after a first one.
+/// The number of bytes that are sent after the first one.
 const SENT: usize = 8 << 20;
 
-/// A reader owns the socket while the first packets arrive in its backlog. When it processes them,
-/// they open further windows, whose packets arrive in the backlog all at once.
+/// A reader owns the socket while the first packets arrive in its backlog. When the reader
+/// processes these packets, they open further windows, whose packets arrive in the backlog all at
+/// once.
 fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
     // Only packets that wait for the reader may be late.
     lab.calm()?;

@@ -29,7 +29,7 @@ scenarios! {
 /// `EDP_SO_MTU` and `ESP_SO_MTU`.
 const SO_MTU: i32 = 1;
 
-/// `getsockopt` of the MTU into `place`.
+/// Calls `getsockopt(2)` for the MTU, with `place` as the address of the value.
 fn ask_for_mtu(socket: &Socket, place: usize) -> std::io::Result<()> {
     let mut length: libc::socklen_t = 4;
     // SAFETY: `place` is an address with room for four bytes, or the call fails; the length is
@@ -102,9 +102,10 @@ fn option_waits_for_send(lab: &Lab) -> Outcome {
     let page = HeldPage::new(PAGE, 0)?;
     let place = page.address();
     let send = || {
-        // SAFETY: the kernel reads four bytes at `place`, or the call fails.
+        // SAFETY: The kernel reads four bytes at `place`, or the call fails.
         unsafe { libc::send(client.as_raw_fd(), place as *const libc::c_void, 4, 0) };
-        // Another scenario checks the result without a device.
+        // The result is ignored because another scenario checks the result of a send without a
+        // device.
         Ok(())
     };
     let asker = std::sync::atomic::AtomicI32::new(0);
@@ -113,7 +114,7 @@ fn option_waits_for_send(lab: &Lab) -> Outcome {
         let removed = remove_meanwhile(&lab.a, &page, send, || {
             page.await_sleeper()?;
             asked = Some(scope.spawn(|| {
-                // SAFETY: the call takes no arguments and touches no memory of the process.
+                // SAFETY: The call takes no arguments and touches no memory of the process.
                 asker.store(unsafe { libc::gettid() }, Ordering::Relaxed);
                 client.option(SOL_EP, SO_MTU, 4, 4)
             }));
@@ -130,8 +131,9 @@ fn option_waits_for_send(lab: &Lab) -> Outcome {
     })
 }
 
-/// `use_up` leaves a packet in a queue of host `a` for an hour, and closes all descriptors.
-/// Unloading the module must fail at once, and succeed after the queue's removal.
+/// Calls `use_up`, which leaves a packet in a queue of host `a` for an hour and closes all
+/// descriptors. Then checks that unloading the module fails at once, and succeeds after the queue's
+/// removal.
 fn stays(use_up: impl FnOnce(&Lab) -> Outcome) -> Outcome {
     let _restore = Restore;
     let lab = Lab::new(Wiring::Direct)?;
@@ -228,7 +230,8 @@ fn stream_waits() -> Outcome {
     unload_with_queue(&lab)?.context("delete_module")
 }
 
-/// The control group refuses a socket late, when it already holds a reference to the module.
+/// The control group refuses a socket late, when the socket already holds a reference to the
+/// module.
 fn cgroup_refuses() -> Outcome {
     const ROOT: &str = "/tmp/cgroup-of-sockets";
     let before = module::references()?;

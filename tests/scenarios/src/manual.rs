@@ -30,7 +30,7 @@ fn items<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Checks that the manual and the module name the same.
+/// Checks that the manual and the module have the same names.
 fn same<'a>(
     what: &str,
     manual: impl IntoIterator<Item = &'a str>,
@@ -85,7 +85,8 @@ fn number_in(path: &str) -> Result<u32> {
     text.trim().parse().with_context(|| path.to_owned())
 }
 
-/// Counters begin with a capital, trace events do not.
+/// Returns whether `name` is that of a counter. Counters begin with a capital letter, trace events
+/// do not.
 fn is_counter(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_uppercase())
 }

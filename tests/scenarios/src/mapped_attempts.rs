@@ -48,8 +48,8 @@ fn attempt(lab: &Lab, port: u16) -> Result<Socket> {
 }
 
 /// Host b has one user's mapped server, and another user's ESP socket that connects from the
-/// server's port to a client's port. Its SYN must not open a connection with a client's SYN that
-/// crosses it.
+/// server's port to a client's port. The SYN of the ESP socket must not open a connection with a
+/// client's SYN that crosses it.
 fn another_users_socket(lab: &Lab) -> Outcome {
     known(lab)?;
     let server = listener(&lab.b, MAPPED, 5970, 4)?;
@@ -118,7 +118,7 @@ fn by_ring(lab: &Lab) -> Outcome {
     let to = internet([10, 0, 0, 2], 5975);
     let mut ring = Ring::new()?;
     let connect = opcode::Connect::new(Fd(client.as_raw_fd()), to.as_ptr().cast(), to.len() as u32);
-    // SAFETY: the address lives to the end of this function, and the operation is waited for.
+    // SAFETY: The address lives to the end of this function, which waits for the operation.
     unsafe { ring.start(1, connect.build()) }?;
     let completion = ring.wait(1)?;
     ensure!(completion.result == 0, "connect: {}", completion.result);
@@ -170,7 +170,7 @@ fn options_of_ip(lab: &Lab) -> Outcome {
     known(lab)?;
     let server = listener(&lab.b, MAPPED, 5980, 4)?;
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
-    // Four times "no operation".
+    // The option "no operation", four times.
     client.set_option(libc::IPPROTO_IP, libc::IP_OPTIONS, &[1; 4])?;
     client.connect_bytes(&internet([10, 0, 0, 2], 5980))?;
     ensure!(!is_esp(&client), "IP_OPTIONS is not honoured");

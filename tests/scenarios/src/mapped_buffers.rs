@@ -27,8 +27,8 @@ fn own_number() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// The writer has a higher priority than the thread that raises the limit, on the same processor:
-/// it runs as soon as anything wakes it.
+/// The writer and the thread that raises the limit run on the same processor. The writer has the
+/// higher priority, so it runs as soon as anything wakes it.
 fn larger_buffer(lab: &Lab) -> Outcome {
     known(lab)?;
     let [client, server] = pair(lab, 872)?;

@@ -182,7 +182,7 @@ fn silent(lab: &Lab) -> Outcome {
     };
     carried_by_esp([&first, by_esp])?;
     carried_by_tcp([&second, by_tcp])?;
-    // The host may have changed, so it gets another query.
+    // The silent host may have changed, so it gets another query.
     lab.a.await_counter("EdpInAnswers", 1)?;
     let third = dial(&lab.a, MAPPED, 938);
     ensure!(third.is_err(), "nobody listens there");
@@ -322,7 +322,7 @@ fn stranger(lab: &Lab) -> Outcome {
     inside.listen(4)?;
     let options = option(own, [127, 0, 0, 1], 952);
     ensure!(answer_to(lab, &options, 3100, 952)? & flag::RST != 0);
-    // Nor can a listener that is bound to another device.
+    // A listener that is bound to another device cannot be reached either.
     let elsewhere = stream(&lab.b, MAPPED.0, MAPPED.1)?;
     elsewhere.set_option(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"lo\0")?;
     elsewhere.bind_bytes(&internet([0; 4], 953))?;
@@ -386,18 +386,20 @@ fn stopped_listener(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The queueing discipline `fq` reads `SO_MAX_PACING_RATE` from a frame's socket. That is the
-/// companion, not the socket on which the program has set the option.
+/// The queueing discipline `fq` reads `SO_MAX_PACING_RATE` from a frame's socket. That socket is
+/// the companion, ESP's socket behind the mapped one, and not the one on which the program has set
+/// the option.
 fn pacing(lab: &Lab) -> Outcome {
     const RATE: i32 = 500_000;
     const BYTES: usize = 400_000;
     const NONE: i32 = -1;
-    // A part of the bytes leaves at once: a new flow's credit.
+    // The bytes take 800 ms at this rate, but a new flow has a credit, which leaves at once.
     const PACED: Duration = Duration::from_millis(600);
     known(lab)?;
     let listener = listener(&lab.b, MAPPED, 928, 4)?;
     lab.a.queue("add", &["fq"])?;
-    // The time of a transfer, with limits that are set before the client connects and after.
+    // Returns the time of a transfer. The limits `before` and `after` are set before and after the
+    // client connects.
     let took = |before: Option<i32>, after: Option<i32>| -> Result<Duration> {
         let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
         let limit = |rate: Option<i32>| {
@@ -431,7 +433,7 @@ fn pacing(lab: &Lab) -> Outcome {
 fn held_back(host: &Host) -> Result<u64> {
     let show = ["-statistics", "qdisc", "show", "dev", DEVICE];
     let text = host.namespace.run("tc", &show)?;
-    // The number of flows that are throttled now has the same name, and comes first.
+    // The number of flows that are throttled now has the same name, and comes before "highprio".
     let (_, counters) = text.split_once("highprio").context(text.clone())?;
     let mut words = counters
         .split_whitespace()

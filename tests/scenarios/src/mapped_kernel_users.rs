@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Users in the kernel of mapped sockets: a block device, whose sends memory reclaim may wait for.
+//! Mapped sockets that the kernel itself uses: for a block device, whose sends memory reclaim may
+//! wait for.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -32,7 +33,7 @@ const NBD_CLEAR_SOCK: libc::c_ulong = 0xab04;
 const NBD_SET_SIZE_BLOCKS: libc::c_ulong = 0xab07;
 const NBD_DISCONNECT: libc::c_ulong = 0xab08;
 
-/// A request to a network block device that takes a number.
+/// Makes a request, which takes a number, to a network block device.
 fn nbd(device: &File, request: libc::c_ulong, number: u64) -> Result<()> {
     // SAFETY: These requests take a number, and no pointer.
     check(unsafe { libc::ioctl(device.as_raw_fd(), request, number) })
@@ -40,8 +41,8 @@ fn nbd(device: &File, request: libc::c_ulong, number: u64) -> Result<()> {
         .with_context(|| format!("request {request:#x}"))
 }
 
-/// Serves a block device of zeroes until the client disconnects, and closes the connection, which
-/// the client waits for. Returns the bytes written to it.
+/// Serves a block device of zeroes until the client disconnects, and then closes the connection,
+/// because the client waits for its end. Returns the number of bytes written to the device.
 fn serve_blocks(socket: Socket) -> Result<usize> {
     const READ: u16 = 0;
     const WRITE: u16 = 1;
@@ -99,7 +100,7 @@ fn block_device(lab: &Lab) -> Outcome {
         let mut file = fs::OpenOptions::new().append(true).open(&probes)?;
         file.write_all(line.as_bytes()).context("kprobe_events")
     };
-    // A killed scenario may have left it behind.
+    // Ignored because the probe exists only if a killed scenario has left it behind.
     let _ = probe("-:scenario/task_page\n");
     probe("p:scenario/task_page skb_page_frag_refill\n")?;
     let (running, server_number) = (device()?, AtomicUsize::new(0));
@@ -110,7 +111,7 @@ fn block_device(lab: &Lab) -> Outcome {
         },
         || {
             thread::scope(|scope| {
-                // One thread has to configure and to run the device.
+                // The thread that configures the device has to run it too.
                 let runs = scope.spawn(|| -> Result<()> {
                     nbd(&running, NBD_SET_BLKSIZE, 4096)?;
                     nbd(&running, NBD_SET_SIZE_BLOCKS, 256)?;

@@ -27,7 +27,7 @@ scenarios! {
     direct mapped_listener_is_of_the_control_group_of_its_socket = control_group;
 }
 
-/// Destroys TCP's listener at `port` by `ss -K`, as an administrator does.
+/// Destroys TCP's listener at `port` by `ss -K`, as an administrator can.
 fn destroy(host: &Host, port: u16) -> Outcome {
     let sport = format!(":{port}");
     let arguments = ["-K", "-H", "-tln", "sport", "=", &sport];
@@ -36,7 +36,7 @@ fn destroy(host: &Host, port: u16) -> Outcome {
     Ok(())
 }
 
-/// Returns a listener with `SO_REUSEADDR`: another one may take its port when it has ended.
+/// Returns a listener with `SO_REUSEADDR`. When it has ended, another listener may take its port.
 fn replaceable(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
     let listener = stream(host, kind.0, kind.1)?;
     listener.set_so(libc::SO_REUSEADDR, 1)?;
@@ -80,7 +80,7 @@ fn destroyed_in_accept(lab: &Lab) -> Outcome {
     refused(accepted, libc::EINVAL, "accept")
 }
 
-/// The peer is a packet socket, as a host would complete the handshake too early.
+/// The peer is a packet socket, because a host would complete the handshake too early.
 fn destroyed_above_a_child(lab: &Lab) -> Outcome {
     const PORT: u16 = 974;
     const OWN: u16 = 3200;
@@ -160,8 +160,8 @@ fn slept_before(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// SYNs leave as pages of this process, which turns the option for mapped connections into an
-/// unknown one and back while the server reads it.
+/// SYNs are sent from pages of this process. It turns the option for mapped connections into an
+/// unknown one and back while the server reads the option.
 fn changing_syn(lab: &Lab) -> Outcome {
     const PORT: u16 = 979;
     const FRAMES: u16 = 100;
@@ -203,8 +203,7 @@ fn changing_syn(lab: &Lab) -> Outcome {
             result
         })?;
     }
-    // The other host knows nothing of the connections that were opened in its name, and resets
-    // them.
+    // Host `a` does not know the connections that were opened in its name, and resets them.
     lab.b.await_proc("esp", |text| !text.contains("syn-recv"))?;
     let client = dial(&lab.a, MAPPED, PORT)?;
     ensure!(is_esp(&client), "no place is left for a connection");

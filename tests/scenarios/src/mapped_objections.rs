@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Mechanisms that decide about TCP's connections and do not see ESP's: IPsec, VRFs, BPF programs,
-//! `io_uring`. Where one is in use, TCP carries the connections of mapped sockets, or ESP obeys it.
+//! `io_uring`. Where such a mechanism is in use, TCP carries the connections of mapped sockets, or
+//! ESP obeys the mechanism.
 
 use std::alloc::{alloc_zeroed, Layout};
 
@@ -117,7 +118,7 @@ fn ipsec_at_the_server(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// `struct xfrm_userpolicy_info`: incoming packets need not be encrypted.
+/// Encodes a `struct xfrm_userpolicy_info` that says that incoming packets need not be encrypted.
 fn allowing() -> Vec<u8> {
     const FAMILY: usize = 40;
     let mut policy = vec![0; 168];
@@ -155,8 +156,8 @@ fn ipsec_at_the_client(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Returns a mapped listener of `host` that is bound to a device or a VRF, or with an empty name to
-/// none, and shares its port.
+/// Returns a mapped listener of `host` that shares its port and is bound to a device or a VRF. An
+/// empty name binds it to none.
 fn bound_to(host: &Host, device: &str, port: u16) -> Result<Socket> {
     let listener = stream(host, MAPPED.0, MAPPED.1)?;
     listener.set_so(libc::SO_REUSEPORT, 1)?;
@@ -200,8 +201,8 @@ fn vrf(lab: &Lab) -> Outcome {
         let mtu = server.int_option(libc::IPPROTO_IP, libc::IP_MTU)?;
         same(mtu, 1500, "the MTU of what the connection goes by")?;
     }
-    // The VRF's listener gets the connections, whichever was bound first: as the only one in the
-    // VRF, or in preference to one of all VRFs.
+    // The VRF's listener gets the connections: as the only listener in the VRF, or in preference to
+    // a listener of all VRFs, whichever was bound first.
     for (port, on, devices) in [
         (834, "0", ["", "red"]),
         (835, "1", ["", "red"]),
@@ -233,7 +234,7 @@ fn program_of_a_group(lab: &Lab) -> Outcome {
     let program = [bpf::keep(1)];
     for (port, before) in [(840, true), (841, false)] {
         let first = member(port)?;
-        // A socket with a program listens only where no other one is bound yet.
+        // A socket with a program listens only where no other socket is bound yet.
         if before {
             bpf::attach_to_port(&first, &program).context("the program")?;
         }
@@ -303,7 +304,7 @@ fn zero_copy_ring() -> Result<IoUring<squeue::Entry, cqueue::Entry32>> {
         .context("io_uring_setup")?;
     let memory = |size| -> Result<u64> {
         let layout = Layout::from_size_align(size, PAGE)?;
-        // SAFETY: the layout's size is not zero. The memory is never freed, so that it outlives the
+        // SAFETY: The layout's size is not zero. The memory is never freed, so it outlives the
         // ring.
         Ok(unsafe { alloc_zeroed(layout) } as u64)
     };
@@ -335,7 +336,7 @@ fn zero_copy_ring() -> Result<IoUring<squeue::Entry, cqueue::Entry32>> {
 fn receive_in_place(socket: &Socket) -> Result<i32> {
     let mut ring = zero_copy_ring()?;
     let entry = opcode::RecvZc::new(Fd(socket.as_raw_fd()), 0).build();
-    // SAFETY: the operation refers to no memory but that which the ring has registered.
+    // SAFETY: The operation refers only to memory that the ring has registered.
     unsafe { ring.submission().push(&entry) }.context("a full ring")?;
     ring.submit_and_wait(1).context("io_uring_enter")?;
     let come = ring.completion().next().context("no completion")?;
@@ -373,7 +374,7 @@ fn take_late(socket: &Socket) -> Result<bool> {
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
     match receive_with_control(socket, flags, 256) {
         Ok((_, _, control)) => {
-            // struct sock_extended_err: the errno, and the origin.
+            // struct sock_extended_err: ee_origin follows the four bytes of ee_errno.
             let origin = control.first().and_then(|one| one.data.get(4));
             ensure!(origin == Some(&ORIGIN_TXTIME), "{control:?}");
             Ok(true)
@@ -383,8 +384,8 @@ fn take_late(socket: &Socket) -> Result<bool> {
     }
 }
 
-/// The companion gets every setting of an option, too: here that the discipline reports late
-/// packets (`SOF_TXTIME_REPORT_ERRORS`).
+/// The companion, ESP's socket behind the mapped one, gets every setting of an option too: here
+/// that the discipline reports late packets (`SOF_TXTIME_REPORT_ERRORS`).
 fn late(lab: &Lab) -> Outcome {
     if !has_etf()? {
         return Ok(());
