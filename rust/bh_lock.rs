@@ -2,8 +2,8 @@
 
 //! A spin lock for data that tasks and softirqs share.
 //!
-//! The kernel crate's spin lock leaves bottom halves enabled: a softirq could then spin on a lock
-//! that the task it interrupted holds.
+//! The kernel crate's spin lock leaves bottom halves enabled, so a softirq could spin on a lock
+//! that is held by the task that the softirq has interrupted.
 //!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
 
@@ -18,8 +18,8 @@ use kernel::{sync::LockClassKey, types::NotThreadSafe};
 /// Data behind a lock that is taken with bottom halves disabled.
 pub(crate) struct BhLock<T>(KBox<Locked<T>>);
 
-/// A lock and its data, pinned in memory. They share no cache line with another lock, so processors
-/// that take different locks do not contend.
+/// A lock and its data, pinned in memory. They do not share a cache line with another lock, so
+/// processors that take different locks do not contend.
 #[repr(C, align(64))]
 struct Locked<T> {
     lock: UnsafeCell<bindings::spinlock_t>,
@@ -43,7 +43,7 @@ impl<T> BhLock<T> {
         Self::with_flags(data, class, GFP_KERNEL_ACCOUNT)
     }
 
-    /// Works as [`Self::new`], in a context that may not sleep.
+    /// Works like [`Self::new`], but in a context that may not sleep.
     ///
     /// # Errors
     ///
@@ -58,13 +58,13 @@ impl<T> BhLock<T> {
         flags: kernel::alloc::Flags,
     ) -> Result<Self> {
         let locked = Locked {
-            // SAFETY: All zeroes are overwritten by `spin_lock_init` next.
+            // SAFETY: All-zero bytes are a valid value, which `spin_lock_init` overwrites next.
             lock: UnsafeCell::new(unsafe { core::mem::zeroed() }),
             data: UnsafeCell::new(data),
         };
         let locked = KBox::new(locked, flags)?;
-        // SAFETY: The lock does not move any more: nothing takes it out of its box. The class is
-        // static.
+        // SAFETY: The lock does not move any more, since nothing moves it out of its box. The class
+        // is static.
         unsafe { bindings::spin_lock_init(locked.lock.get(), class.as_ptr().cast()) };
         Ok(BhLock(locked))
     }
@@ -72,7 +72,7 @@ impl<T> BhLock<T> {
     /// Takes the lock.
     #[inline]
     pub(crate) fn lock(&self) -> BhLockGuard<'_, T> {
-        // SAFETY: Initialised in `new`.
+        // SAFETY: `with_flags` has initialised the lock.
         unsafe { bindings::spin_lock_bh(self.0.lock.get()) };
         BhLockGuard(self, NotThreadSafe)
     }
@@ -81,7 +81,7 @@ impl<T> BhLock<T> {
 /// Access to the data while the lock is held, on the processor that took it.
 pub(crate) struct BhLockGuard<'a, T>(&'a BhLock<T>, NotThreadSafe);
 
-// SAFETY: Through a shared guard others reach a shared `T` and nothing else.
+// SAFETY: A shared reference to the guard gives access only to a shared `T`.
 unsafe impl<T: Sync> Sync for BhLockGuard<'_, T> {}
 
 impl<T> Deref for BhLockGuard<'_, T> {

@@ -53,54 +53,55 @@ pub(crate) enum End {
     Accepted,
 }
 
-/// A protocol's socket calls. The defaults fail, like a protocol that does not support the call.
+/// A protocol's socket calls. The defaults of optional calls fail with the error for an unsupported
+/// call.
 pub(crate) trait Operations: Protocol {
-    /// The last reference to the descriptor was dropped.
+    /// Called when the last reference to the descriptor was dropped.
     fn release(closing: Closing<'_, Self>);
-    /// `bind`.
+    /// Serves `bind`.
     fn bind(call: &Call<'_, Self>, address: &[u8]) -> Result;
-    /// `connect`.
+    /// Serves `connect`.
     fn connect(call: &Call<'_, Self>, address: &[u8], nonblocking: bool) -> Result;
-    /// `accept`: attaches a connection to `new`.
+    /// Serves `accept`: attaches a connection to `new`.
     fn accept(_call: &Call<'_, Self>, _new: NewDescriptor<'_>, _nonblocking: bool) -> Result {
         Err(EOPNOTSUPP)
     }
-    /// `getsockname` and the like.
+    /// Serves `getsockname`, `getpeername` and the address that `accept` returns.
     fn name(sock: &Sock<Self>, end: End) -> Result<[u8; ADDRESS_LEN]>;
-    /// Returns readiness, `EPOLL*`. The task is already in the wait queue.
+    /// Returns the socket's readiness, `EPOLL*`. The task is already in the wait queue.
     fn poll(call: &Call<'_, Self>) -> u32;
-    /// Returns the value for an `ioctl` that the protocol knows; `ENOIOCTLCMD` passes it on to the
-    /// device layer.
+    /// Returns the result of the `ioctl` `command`. `ENOIOCTLCMD` passes an unknown command on to
+    /// the device layer.
     fn ioctl(sock: &Sock<Self>, command: u32) -> Result<u32>;
-    /// `listen`.
+    /// Serves `listen`.
     fn listen(_call: &Call<'_, Self>, _backlog: u32) -> Result {
         Err(EOPNOTSUPP)
     }
-    /// `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`.
+    /// Serves `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`.
     fn shutdown(call: &Call<'_, Self>, halves: u8) -> Result;
     /// Sets `SO_RCVLOWAT` to `mark` bytes, with the socket locked by the core.
     fn set_low_water(sock: &Sock<Self>, mark: i32) {
         sock.set_low_water(mark);
     }
-    /// `getsockopt` above the socket level.
+    /// Serves `getsockopt` above the socket level.
     fn get_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionBuffer) -> Result;
-    /// `setsockopt` above the socket level.
+    /// Serves `setsockopt` above the socket level.
     fn set_option(_sock: &Sock<Self>, _level: i32, _name: i32, _value: OptionValue) -> Result {
         Err(ENOPROTOOPT)
     }
-    /// `sendmsg`; returns the bytes sent.
+    /// Serves `sendmsg`. Returns the number of bytes sent.
     fn send(call: &Call<'_, Self>, message: &mut Message<'_>, len: usize) -> Result<usize>;
-    /// `recvmsg`; returns the bytes received.
+    /// Serves `recvmsg`. Returns the number of bytes received.
     fn receive(
         call: &Call<'_, Self>,
         message: &mut Message<'_>,
         len: usize,
         flags: c_int,
     ) -> Result<usize>;
-    /// Whether the protocol has [`splice`](Self::splice). Without, the core receives into pages of
-    /// its own.
+    /// Whether the protocol implements [`splice`](Self::splice). Otherwise the core receives into
+    /// pages of its own.
     const SPLICES: bool = false;
-    /// `splice` out of the socket; returns the bytes moved.
+    /// Serves `splice` out of the socket. Returns the number of bytes moved.
     fn splice(
         _call: &Call<'_, Self>,
         _pipe: &mut Pipe<'_>,
@@ -109,7 +110,7 @@ pub(crate) trait Operations: Protocol {
     ) -> Result<usize> {
         Err(EOPNOTSUPP)
     }
-    /// `sendmsg` on a socket of type `SOCK_SEQPACKET`; returns the bytes sent.
+    /// Serves `sendmsg` on a socket of type `SOCK_SEQPACKET`. Returns the number of bytes sent.
     fn send_record(
         _call: &Call<'_, Self>,
         _message: &mut Message<'_>,
@@ -117,7 +118,7 @@ pub(crate) trait Operations: Protocol {
     ) -> Result<usize> {
         Err(EOPNOTSUPP)
     }
-    /// `recvmsg` on a socket of type `SOCK_SEQPACKET`; returns the bytes received.
+    /// Serves `recvmsg` on a socket of type `SOCK_SEQPACKET`. Returns the number of bytes received.
     fn receive_record(
         _call: &Call<'_, Self>,
         _message: &mut Message<'_>,
@@ -126,29 +127,29 @@ pub(crate) trait Operations: Protocol {
     ) -> Result<usize> {
         Err(EOPNOTSUPP)
     }
-    /// A `sendfile` or `splice` that announced more data (`MSG_MORE`) has reached the end of its
-    /// file.
+    /// Called when a `sendfile` or `splice` that has announced more data (`MSG_MORE`) reaches the
+    /// end of its file.
     fn no_more(_sock: &Sock<Self>) {}
 }
 
 /// The function tables through which the kernel calls a protocol, and the count of its sockets.
 pub(crate) struct Vtable<P: Protocol> {
     proto: UnsafeCell<bindings::proto>,
-    /// The protocol's table with this module as owner, for the sockets that [hold](Self::pin) the
+    /// A copy of `proto` with this module as owner, for the sockets that [hold](Self::pin) the
     /// module.
     pinning: UnsafeCell<bindings::proto>,
     ops: UnsafeCell<bindings::proto_ops>,
     /// The table of calls for sockets of type `SOCK_SEQPACKET`.
     record_ops: UnsafeCell<bindings::proto_ops>,
-    /// A registration exists or existed; only that one may write the tables.
+    /// Whether there is or was a registration. Only that registration may write the tables.
     taken: AtomicBool,
-    /// The tables are complete and registered.
+    /// Whether the tables are complete and registered.
     registered: AtomicBool,
     live: AtomicUsize,
     _protocol: PhantomData<fn() -> P>,
 }
 
-// SAFETY: The tables are written before they are registered and read after; the rest is atomic.
+// SAFETY: The tables are written only before they are registered. The other fields are atomic.
 unsafe impl<P: Protocol> Sync for Vtable<P> {}
 
 fn code(result: Result) -> c_int {
@@ -168,7 +169,8 @@ fn count(result: Result<usize>) -> c_int {
 impl<P: Operations> Vtable<P> {
     /// Creates the tables of a protocol that `/proc/net/protocols` lists as `name`.
     pub(crate) const fn new(name: &[u8]) -> Self {
-        // SAFETY: All zeroes is a table that leaves everything to the core's defaults.
+        // SAFETY: All-zero bytes are a valid value: a table that leaves everything to the core's
+        // defaults.
         let mut proto: bindings::proto = unsafe { mem::zeroed() };
         let mut i = 0;
         while i < name.len() {
@@ -179,11 +181,11 @@ impl<P: Operations> Vtable<P> {
         proto.backlog_rcv = Some(backlog::<P>);
         proto.release_cb = Some(super::timer::release_cb::<P>);
         proto.ioctl = Some(answer::<P>);
-        // `owner` stays null where sockets outlive their descriptors, which pin the module by
-        // `ops.owner`: a connection that only waits for its peer's close must not block module
-        // exit, which ends it.
+        // `owner` stays null for a protocol whose sockets outlive their descriptors. A descriptor
+        // pins the module by `ops.owner`, but a connection that only waits for its peer's close
+        // must not block module exit, which ends such connections.
 
-        // SAFETY: The table consists of numbers and pointers, of which zero is a value.
+        // SAFETY: The table consists of numbers and pointers, so all-zero bytes are a valid value.
         let mut ops: bindings::proto_ops = unsafe { mem::zeroed() };
         ops.release = Some(release::<P>);
         ops.bind = Some(bind::<P>);
@@ -242,14 +244,14 @@ pub(crate) struct NewSocket<'a> {
 }
 
 impl<'a> NewSocket<'a> {
-    /// Returns the type that the user asked for, `SOCK_*`.
+    /// Returns the requested type, `SOCK_*`.
     pub(crate) fn kind(&self) -> u32 {
         // SAFETY: The core made the descriptor for this call.
         unsafe { (*self.socket).type_ as u32 }
     }
 
-    /// Creates a socket of protocol `P` for the descriptor. No one else has the socket before the
-    /// call that asked for it returns.
+    /// Creates a socket of protocol `P` for the descriptor. No one else has a reference to the
+    /// socket before the running `socket` call returns.
     ///
     /// # Errors
     ///
@@ -271,9 +273,9 @@ impl<'a> NewSocket<'a> {
         } else {
             vtable.ops.get()
         };
-        // SAFETY: The namespace of a running call. What is allocated is ours until `sock_init_data`
-        // ties it to the descriptor, whose reference is the one it is born with; its own parts are
-        // made before anyone can call it.
+        // SAFETY: The running call holds the namespace. `sk` is ours until `sock_init_data` ties it
+        // to the descriptor, to which the initial reference then belongs. `set_up` initialises the
+        // parts behind `sk` before any other call can reach the socket.
         unsafe {
             let sk = vtable.alloc(self.net, false)?;
             bindings::sock_init_data(self.socket, sk);
@@ -298,8 +300,8 @@ pub(super) fn without_descriptor<P: Operations>(
     shared: P::Shared,
     state: P::State,
 ) -> Result<SockRef<P>> {
-    // SAFETY: `other` holds the namespace. What is allocated is ours, with the reference that it is
-    // born with; its own parts are made before anyone else has it.
+    // SAFETY: `other` holds the namespace. `sk` and its initial reference are ours. `set_up`
+    // initialises the parts behind `sk` before anyone else has a reference.
     unsafe {
         let sk = P::vtable().alloc(bindings::sock_net(other.as_ptr()), false)?;
         bindings::sock_init_data(ptr::null_mut(), sk);
@@ -312,7 +314,7 @@ pub(super) fn without_descriptor<P: Operations>(
 ///
 /// # Safety
 ///
-/// No one else has `sk`, which `P`'s table allocated.
+/// No one else has a reference to `sk`, and the table of `P` has allocated it.
 unsafe fn set_up<P: Operations>(
     sk: *mut bindings::sock,
     protocol: i32,
@@ -322,7 +324,7 @@ unsafe fn set_up<P: Operations>(
     // SAFETY: The caller's promise.
     unsafe {
         (*sk).sk_protocol = protocol as u16;
-        // For the buffers that the core allocates in send calls.
+        // These flags are for the buffers that the core allocates in send calls.
         (*sk).sk_allocation = bindings::ENET_GFP_TASK;
         (*sk).sk_backlog_rcv = Some(backlog::<P>);
         Sock::<P>::init(sk, shared, state);
@@ -331,11 +333,11 @@ unsafe fn set_up<P: Operations>(
 
 /// A socket family.
 pub(crate) trait Family: 'static {
-    /// `socket(family, kind, protocol)`.
+    /// Serves `socket(family, kind, protocol)`.
     fn create(new: NewSocket<'_>, protocol: i32) -> Result;
 }
 
-/// A registered family; dropping it unregisters.
+/// A registered family. Dropping it unregisters the family.
 pub(crate) struct FamilyRegistration<F: Family> {
     table: KBox<UnsafeCell<bindings::net_proto_family>>,
     _family: PhantomData<F>,
@@ -351,9 +353,9 @@ impl<F: Family> FamilyRegistration<F> {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if another module has registered that number.
+    /// `EEXIST` if another module has registered the number `family`.
     pub(crate) fn new(family: u16, module: &'static ThisModule) -> Result<Self> {
-        // SAFETY: All zeroes is a table without a family.
+        // SAFETY: All-zero bytes are a valid value: a table without a function.
         let mut table: bindings::net_proto_family = unsafe { mem::zeroed() };
         table.family = c_int::from(family);
         table.create = Some(create::<F>);
@@ -370,7 +372,8 @@ impl<F: Family> FamilyRegistration<F> {
 
 impl<F: Family> Drop for FamilyRegistration<F> {
     fn drop(&mut self) {
-        // SAFETY: Registered by `new`; waits for calls of `create` that run.
+        // SAFETY: `new` has registered the family. The function waits for running calls of
+        // `create`.
         unsafe { bindings::sock_unregister((*self.table.get()).family) };
     }
 }
@@ -402,7 +405,8 @@ unsafe extern "C" fn create<F: Family>(
 /// `socket` is the descriptor of a running call on a socket of `P`.
 #[inline]
 unsafe fn of<'a, P: Operations>(socket: *mut bindings::socket) -> &'a Sock<P> {
-    // SAFETY: The caller's promise; the call holds the descriptor, which holds the socket.
+    // SAFETY: By the caller's promise, the running call holds the descriptor, which holds the
+    // socket.
     unsafe { Sock::from_raw((*socket).sk) }
 }
 
@@ -412,22 +416,23 @@ unsafe fn of<'a, P: Operations>(socket: *mut bindings::socket) -> &'a Sock<P> {
 ///
 /// `address` is valid for `len` bytes.
 unsafe fn address<'a>(address: *const bindings::sockaddr_unsized, len: c_int) -> &'a [u8] {
-    // SAFETY: The caller's promise; the core never passes a negative length.
+    // SAFETY: By the caller's promise, `address` is valid for `len` bytes. A negative length
+    // becomes 0.
     unsafe { slice::from_raw_parts(address.cast(), usize::try_from(len).unwrap_or(0)) }
 }
 
 /// # Safety
 ///
-/// Called by the core, with a socket of `P`, its lock held, and a buffer to give away.
+/// Called by the core with a socket of `P`, whose lock is held, and with a buffer to give away.
 unsafe extern "C" fn backlog<P: Protocol>(
     sk: *mut bindings::sock,
     skb: *mut bindings::sk_buff,
 ) -> c_int {
-    // SAFETY: Enabled again below. The protocol finds bottom halves disabled, as when it gets a
-    // packet from the device.
+    // SAFETY: Bottom halves are enabled again below. They are disabled so that the protocol runs in
+    // the same context as for a packet from the device.
     unsafe { bindings::local_bh_disable() };
-    // SAFETY: The core calls this with the socket locked, while nothing is borrowed from the guard,
-    // and gives the buffer away.
+    // SAFETY: The core calls this with the socket locked, and gives the buffer away. Nothing is
+    // borrowed from the guard at that time.
     unsafe {
         let sock = Sock::<P>::from_raw(sk);
         if let Some(skb) = Skb::from_raw(skb) {
@@ -443,8 +448,8 @@ unsafe extern "C" fn backlog<P: Protocol>(
 ///
 /// Called by the core, once for a descriptor, whose socket is of `P` if it has one.
 unsafe extern "C" fn release<P: Operations>(socket: *mut bindings::socket) -> c_int {
-    // SAFETY: Called once for a descriptor; `sk` is null if `create` failed. The descriptor's
-    // reference is given back when the protocol is through with it.
+    // SAFETY: The core calls this once for a descriptor. `sk` is null if `create` failed. The
+    // descriptor's reference is dropped after the protocol's `release`.
     unsafe {
         let sk = (*socket).sk;
         if !sk.is_null() {
@@ -465,7 +470,7 @@ unsafe extern "C" fn bind<P: Operations>(
     addr: *mut bindings::sockaddr_unsized,
     len: c_int,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`, with a kernel copy of the address.
+    // SAFETY: The call runs on `socket`, and `addr` is a kernel copy of the address.
     unsafe { code(P::bind(&Call::new(socket), address(addr, len))) }
 }
 
@@ -499,7 +504,7 @@ unsafe extern "C" fn accept<P: Operations>(
     new: *mut bindings::socket,
     arg: *mut bindings::proto_accept_arg,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`; `arg` is valid, and `new` a descriptor without a
+    // SAFETY: The call runs on `socket`. `arg` is valid, and `new` is a descriptor without a
     // socket.
     unsafe {
         let nonblocking = (*arg).flags & bindings::O_NONBLOCK as c_int != 0;
@@ -522,7 +527,7 @@ unsafe extern "C" fn getname<P: Operations>(
         1 => End::Peer,
         _ => End::Accepted,
     };
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     match P::name(unsafe { of(socket) }, end) {
         Ok(name) => {
             // SAFETY: The core passes room for a `sockaddr_storage`.
@@ -541,8 +546,7 @@ unsafe extern "C" fn poll<P: Operations>(
     socket: *mut bindings::socket,
     wait: *mut bindings::poll_table_struct,
 ) -> bindings::__poll_t {
-    // SAFETY: A call that runs on `socket`, with file and table of its own; the wait queue is
-    // entered before readiness is looked at.
+    // SAFETY: The call runs on `socket`, and `file` and `wait` belong to it.
     unsafe {
         bindings::sock_poll_wait(file, socket, wait);
         P::poll(&Call::new(socket))
@@ -553,7 +557,7 @@ unsafe extern "C" fn poll<P: Operations>(
 ///
 /// Called by the core, in a `listen` call on a socket of `P`.
 unsafe extern "C" fn listen<P: Operations>(socket: *mut bindings::socket, backlog: c_int) -> c_int {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     unsafe { code(P::listen(&Call::new(socket), backlog.max(0) as u32)) }
 }
 
@@ -561,18 +565,19 @@ unsafe extern "C" fn listen<P: Operations>(socket: *mut bindings::socket, backlo
 ///
 /// Called by the core, in a `shutdown` call on a socket of `P`.
 unsafe extern "C" fn shutdown<P: Operations>(socket: *mut bindings::socket, how: c_int) -> c_int {
-    // SHUT_RD, SHUT_WR and SHUT_RDWR are one less than the bits of the halves they mean.
+    // SHUT_RD, SHUT_WR and SHUT_RDWR are each one less than the corresponding bits of `RCV_SHUTDOWN
+    // | SEND_SHUTDOWN`.
     let halves = match how {
         0..=2 => (how + 1) as u8,
         _ => return EINVAL.to_errno(),
     };
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     unsafe { code(P::shutdown(&Call::new(socket), halves)) }
 }
 
 /// # Safety
 ///
-/// Called by the core, in a `setsockopt` call on a socket of `P`; `value` is the user's, or kernel
+/// Called by the core, in a `setsockopt` call on a socket of `P`; `value` is user memory, or kernel
 /// memory of `len` bytes.
 unsafe extern "C" fn setsockopt<P: Operations>(
     socket: *mut bindings::socket,
@@ -581,16 +586,17 @@ unsafe extern "C" fn setsockopt<P: Operations>(
     value: bindings::sockptr_t,
     len: c_uint,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     let sock = unsafe { of(socket) };
-    // SAFETY: What the core passed, used within the call.
+    // SAFETY: The core passed `value` and `len`, and they are used within the call.
     let value = unsafe { OptionValue::new(value, len) };
     code(P::set_option(sock, level, name, value))
 }
 
 /// # Safety
 ///
-/// Called by the core, in a `getsockopt` call on a socket of `P`; the two addresses are the user's.
+/// Called by the core, in a `getsockopt` call on a socket of `P`; `value` and `len` point to user
+/// memory.
 unsafe extern "C" fn getsockopt<P: Operations>(
     socket: *mut bindings::socket,
     level: c_int,
@@ -598,7 +604,7 @@ unsafe extern "C" fn getsockopt<P: Operations>(
     value: *mut c_char,
     len: *mut c_int,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     let sock = unsafe { of(socket) };
     let value = OptionBuffer::new(value.cast(), len);
     code(P::get_option(sock, level, name, value))
@@ -612,10 +618,11 @@ unsafe extern "C" fn sendmsg<P: Operations>(
     msg: *mut bindings::msghdr,
     len: usize,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`, with its own message.
+    // SAFETY: The call runs on `socket`, and `msg` belongs to it.
     let (call, mut message) = unsafe { (Call::new(socket), Message::from_raw(msg)) };
     let sent = P::send(&call, &mut message, len);
-    // Dropped before the result is examined, so that the function keeps nothing across it.
+    // The message is dropped before `sent` is examined, so that the function keeps no other value
+    // until then.
     drop(message);
     count(sent)
 }
@@ -628,7 +635,7 @@ unsafe extern "C" fn send_record<P: Operations>(
     msg: *mut bindings::msghdr,
     len: usize,
 ) -> c_int {
-    // SAFETY: As there.
+    // SAFETY: As in `sendmsg`.
     unsafe {
         count(P::send_record(
             &Call::new(socket),
@@ -647,7 +654,7 @@ unsafe extern "C" fn receive_record<P: Operations>(
     len: usize,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: As there.
+    // SAFETY: As in `recvmsg`.
     unsafe {
         count(P::receive_record(
             &Call::new(socket),
@@ -667,10 +674,10 @@ unsafe extern "C" fn recvmsg<P: Operations>(
     len: usize,
     flags: c_int,
 ) -> c_int {
-    // A receive call has nothing to drop at its end.
-    // SAFETY: The message is that of the call.
+    // The message of a receive call has no notice, so there is nothing to drop. SAFETY: `msg`
+    // belongs to the running call.
     let mut message = ManuallyDrop::new(unsafe { Message::from_raw(msg) });
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     let call = unsafe { Call::new(socket) };
     count(P::receive(&call, &mut message, len, flags))
 }
@@ -683,7 +690,7 @@ extern "C" fn leave_rcvlowat(_sk: *mut bindings::sock, _mark: c_int) -> c_int {
 
 /// # Safety
 ///
-/// Called by the core, in a `setsockopt` call, with a socket of `P` that it has locked.
+/// Called by the core, in a `setsockopt` call, with a socket of `P` that the core has locked.
 unsafe extern "C" fn set_rcvlowat<P: Operations>(sk: *mut bindings::sock, mark: c_int) -> c_int {
     // SAFETY: A running `setsockopt` call holds the descriptor, which holds the socket.
     P::set_low_water(unsafe { Sock::from_raw(sk) }, mark);

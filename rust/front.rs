@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The pending error, the error queue and other fields that the core reads on behalf of a
-//! descriptor. A companion has a TCP socket [in front](super::inet), to which the descriptor
-//! belongs: then these fields are the TCP socket's.
+//! descriptor. A companion has a TCP socket [in front](super::inet), which is the descriptor's
+//! socket. The fields of that TCP socket are then used instead of the companion's.
 //!
-//! Only a socket of this module's protocols has a front. The pointer to it is `sk_user_data`, which
-//! other sockets use for other purposes: on a TCP socket it belongs to whatever has attached to
-//! that, such as `KCM` or a sockmap.
+//! Only a socket of this module's protocols has a front. The pointer to the front is
+//! `sk_user_data`. On other sockets this field has other purposes: on a TCP socket it belongs to a
+//! user in the kernel that has attached to the socket, such as `KCM` or a sockmap.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -40,12 +40,13 @@ fn take(cell: &AtomicI32) -> Result {
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Returns the socket in front of a companion, which holds a reference to it until its own end,
-    /// or this socket. Valid as long as this socket.
+    /// Returns the socket in front of this one if this is a companion, or else this socket. The
+    /// result is valid as long as this socket, since a companion holds a reference to its front
+    /// until the companion is destructed.
     #[inline]
     pub(super) fn front(&self) -> *mut bindings::sock {
-        // SAFETY: A single load of a field of a valid socket. The pointer of a socket of `P` is
-        // written by `super::inet` only.
+        // SAFETY: The socket is valid, and the field is read in a single load. Only `super::inet`
+        // writes this field in a socket of `P`.
         let front = unsafe { ptr::read_volatile(field!(self, sk_user_data)) };
         if front.is_null() {
             self.as_ptr()
@@ -60,22 +61,23 @@ impl<P: Protocol> Sock<P> {
         if front == self.as_ptr() {
             return None;
         }
-        // SAFETY: A companion holds the socket in front of it until its own end.
+        // SAFETY: A companion holds a reference to the socket in front of it until the companion is
+        // destructed.
         Some(unsafe { RawSock::from_raw(front) })
     }
 
-    /// Returns how a call on the socket allocates memory: as the user of the socket in front says.
-    /// A user in the kernel sets that on the socket that it knows.
+    /// Returns how a call on the socket allocates memory (`sk_allocation` of the socket in front).
+    /// A user in the kernel sets this field on the socket that it knows.
     #[inline]
     pub(crate) fn task_context(&self) -> Context {
-        // SAFETY: A single load of a field of a valid socket.
+        // SAFETY: The socket is valid, and the field is read in a single load.
         let flags = unsafe { ptr::read_volatile(&raw const (*self.front()).sk_allocation) };
         Context::Task(Flags::of_socket(flags))
     }
 
-    /// Returns the page fragment of the running task. Null if the user of the socket in front has
-    /// marked that as one that memory reclaim uses: then an outer call of the same task may be
-    /// using the fragment.
+    /// Returns the page fragment of the running task. Returns null if a user in the kernel has
+    /// marked the socket in front as used by memory reclaim (`sk_use_task_frag`), since then an
+    /// outer call of the same task may be using the fragment.
     #[inline]
     pub(super) fn task_pages(&self) -> *mut bindings::page_frag {
         // SAFETY: The socket is valid.
@@ -99,12 +101,12 @@ impl<P: Protocol> Sock<P> {
     /// Returns the pending error.
     #[inline]
     fn error_cell(&self) -> &AtomicI32 {
-        // SAFETY: An aligned word of a socket that is valid as long as this one.
+        // SAFETY: The field is an aligned word of a socket that is valid as long as this one.
         unsafe { AtomicI32::from_ptr(ptr::addr_of_mut!((*self.front()).sk_err)) }
     }
 
-    /// Returns whether an error is pending. Code that has read the state before this sees the error
-    /// that was set with that state.
+    /// Returns whether an error is pending. A caller that has read a connection state before this
+    /// call sees an error that was set before that state.
     #[inline]
     pub(crate) fn has_error(&self) -> bool {
         fence(Acquire);
@@ -117,27 +119,27 @@ impl<P: Protocol> Sock<P> {
         take(self.error_cell())
     }
 
-    /// Stores an error for the next call. Set the error before the state that it explains: then a
-    /// lockless reader of both never sees a failure without its reason.
+    /// Stores an error for the next call. The caller must set the error before the connection state
+    /// that the error explains, so that a lockless reader of both never sees a failed state without
+    /// its error.
     pub(crate) fn set_error(&self, error: Error) {
         set(self.error_cell(), error);
     }
 
-    /// Works as [`set_error`](Self::set_error), but only for
-    /// [`take_own_error`](Self::take_own_error): no call on the socket in front of a companion sees
-    /// the error.
+    /// Works like [`set_error`](Self::set_error), but only [`take_own_error`](Self::take_own_error)
+    /// returns the error: no call on the socket in front of a companion sees it.
     pub(crate) fn set_own_error(&self, error: Error) {
         set(self.own_error_cell(), error);
     }
 
-    /// Takes the error that [`set_own_error`](Self::set_own_error) stored, if any. For a socket
-    /// without a front that is the pending error.
+    /// Takes the error that [`set_own_error`](Self::set_own_error) stored, if any. On a socket
+    /// without a front, this is the pending error.
     pub(crate) fn take_own_error(&self) -> Result {
         take(self.own_error_cell())
     }
 
     fn own_error_cell(&self) -> &AtomicI32 {
-        // SAFETY: An aligned word of this socket.
+        // SAFETY: The field is an aligned word of this socket.
         unsafe { AtomicI32::from_ptr(field!(self, sk_err)) }
     }
 
@@ -168,9 +170,11 @@ impl<P: Protocol> Sock<P> {
         }
     }
 
-    /// Makes a companion's front report the processor and the queue on which its last packet came.
+    /// Makes a companion's front report the processor and the device queue of the companion's last
+    /// packet.
     pub(super) fn show_arrival(&self) {
-        // SAFETY: Both are valid; single stores, as the core does them.
+        // SAFETY: Both sockets are valid. The function makes single loads and stores, like the
+        // core.
         unsafe { bindings::sk_show_arrival(self.front(), self.as_ptr()) };
     }
 
@@ -178,7 +182,7 @@ impl<P: Protocol> Sock<P> {
     /// `None` if it is off.
     #[inline]
     pub(crate) fn peek_offset(&self) -> Option<u32> {
-        // SAFETY: A single load, as the core does it; negative is off.
+        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
         let offset = unsafe { ptr::read_volatile(&raw const (*self.front()).sk_peek_off) };
         offset.try_into().ok()
     }
@@ -194,8 +198,8 @@ impl<P: Protocol> Sock<P> {
         }
         let n = c_int::try_from(n).unwrap_or(c_int::MAX);
         let back = if peeked { -n } else { n };
-        // SAFETY: By the invariant of `RawSock`, the socket is valid; the function does nothing
-        // when the offset is off.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The function does nothing if
+        // `SO_PEEK_OFF` is off.
         unsafe { bindings::sk_peek_offset_bwd(sk, back) };
     }
 }

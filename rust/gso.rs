@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Segments the payload of a buffer into packets, as `skb_segment` does, for the common buffers of
-//! this module: all payload in pages.
+//! this module, which have all their payload in pages.
 //!
-//! `skb_segment` allocates the head of each packet from a slab, which zeroes it (`init_on_alloc`)
-//! although all of it is written anyway. Here a head is a page fragment, as drivers use for
-//! receipt. For a device that does not accept pages (no `NETIF_F_SG`), the fragment also gets a
-//! copy of the payload.
+//! `skb_segment` allocates the head of each packet from a slab, which zeroes the head
+//! (`init_on_alloc`) although all of it is then written. Here a head is a page fragment, as for
+//! packets that drivers receive. For a device that does not accept pages (no `NETIF_F_SG`), the
+//! fragment also gets a copy of the payload.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
 //! [`net/core/skbuff.c`](srctree/net/core/skbuff.c)
@@ -18,8 +18,8 @@ use super::{
 };
 use core::{ptr, slice};
 
-/// Packets linked by `next`, with the last one in the first one's `prev`, as `skb_segment` returns
-/// them.
+/// Packets linked by `next`. The `prev` of the first packet points to the last, as in a list that
+/// `skb_segment` returns.
 struct Packets {
     first: *mut bindings::sk_buff,
     last: *mut bindings::sk_buff,
@@ -28,7 +28,7 @@ struct Packets {
 impl Packets {
     fn push(&mut self, skb: Skb) {
         let raw = skb.into_raw();
-        // SAFETY: The buffers are this list's own, and on no other.
+        // SAFETY: The list owns its buffers, and they are on no other list.
         unsafe {
             if self.first.is_null() {
                 self.first = raw;
@@ -44,7 +44,7 @@ impl Packets {
 impl Drop for Packets {
     fn drop(&mut self) {
         if !self.first.is_null() {
-            // SAFETY: The buffers are this list's own.
+            // SAFETY: The list owns its buffers.
             unsafe { bindings::kfree_skb_list(self.first) };
         }
     }
@@ -55,8 +55,8 @@ impl Drop for Packets {
 pub(super) struct Headers {
     /// Headers that stay part of each packet's data.
     pub(super) own: usize,
-    /// Headers in front of those, from a tunnel or a label switch. Each packet gets a copy of them
-    /// in its headroom, which the layer then takes over.
+    /// Outer headers in front of `own`, from a tunnel or a label switch. Each packet gets a copy of
+    /// them in its headroom, where the outer layer adds them to the packet.
     pub(super) outer: usize,
 }
 
@@ -69,8 +69,8 @@ impl Headers {
 
 /// Segments the data of `whole` into packets of `size` bytes, each with the `headers` that precede
 /// the data. The packets refer to the same pages, if a device with these `features` accepts pages.
-/// Returns the first packet of the list, which the caller owns; null without memory, or if `whole`
-/// is not of the common kind: then `skb_segment` decides.
+/// Returns the first packet of the list, which the caller owns. Returns null without memory, or if
+/// `whole` has not all its data in pages; the caller then uses `skb_segment`.
 pub(super) fn cut(
     whole: &Buffer,
     headers: Headers,
@@ -82,7 +82,7 @@ pub(super) fn cut(
     if size == 0 || !unsafe { bindings::skb_is_usual_run(whole.as_ptr()) } {
         return ptr::null_mut();
     }
-    // SAFETY: Looks at a value.
+    // SAFETY: The function only tests a bit of `features`.
     let refers = unsafe { bindings::takes_pages(features) };
     let mut packets = Packets {
         first: ptr::null_mut(),
@@ -117,15 +117,15 @@ pub(super) fn cut(
     first
 }
 
-/// Creates a packet from `whole` without its data: the `headers` and all metadata, with `room` for
-/// data after them. `None` without memory, or if that exceeds a page.
+/// Creates a packet with the `headers` and all metadata of `whole`, and with `room` for data
+/// instead of the data. Returns `None` without memory, or if the packet's head exceeds a page.
 fn part(whole: &Buffer, headers: Headers, room: usize) -> Option<Skb> {
     let all = headers.all()?;
     let before = whole.headroom().checked_sub(all)?;
     let mut part = Skb::alloc_fragment(before, all.checked_add(room)?)?;
-    // SAFETY: Both buffers are valid, and the new one is ours. Its headers are as far from its
-    // beginning as those of `whole`, so the offsets that are copied are right. As many bytes are in
-    // front of the data of `whole`, as was just checked.
+    // SAFETY: Both buffers are valid, and the new one is ours. The headers of both buffers have the
+    // same offset from the buffer's head, so the offsets that are copied are right. As just
+    // checked, `whole` has at least `all` bytes in front of its data.
     let bytes = unsafe {
         bindings::skb_take_header(part.as_ptr(), whole.as_ptr());
         slice::from_raw_parts((*whole.as_ptr()).data.sub(all), all)

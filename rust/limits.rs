@@ -24,8 +24,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The minimum that the core accepts: a packet of the usual Ethernet size with its overhead,
-    /// two for sending.
+    /// The minimum that the core accepts. The receive buffer has room for one packet of the usual
+    /// Ethernet size with its overhead, the send buffer for two.
     pub(crate) const LEAST: Limits = Limits {
         send: bindings::ENET_SOCK_MIN_SNDBUF,
         receive: bindings::ENET_SOCK_MIN_RCVBUF,
@@ -34,7 +34,8 @@ impl Limits {
     /// Returns the maximum that users may ask for: `net.core.wmem_max` and `net.core.rmem_max` of
     /// the initial namespace, which apply to all namespaces.
     pub(crate) fn most() -> Self {
-        // SAFETY: Variables of the core, which stay; single loads, as the core's own.
+        // SAFETY: The variables are the core's and always exist. They are read in single loads, as
+        // by the core.
         unsafe {
             Limits {
                 send: ptr::read_volatile(ptr::addr_of!(bindings::sysctl_wmem_max)),
@@ -52,9 +53,9 @@ impl Limits {
     ///
     /// `ENOBUFS`, `ENODEV` if the protocol is not registered.
     pub(crate) fn of_new_socket<P: Operations>() -> Result<Self> {
-        // SAFETY: The socket is a kernel socket of the initial namespace, which stays, without a
-        // descriptor, and its own parts are never made: nothing but the two numbers is looked at
-        // before it is freed, by the core's destructor.
+        // SAFETY: `sk` is a kernel socket without a descriptor, in the initial namespace, which
+        // always exists. Only the two limits are read before `sk_free` frees it. The parts behind
+        // `sk` are not initialised, and the core's destructor does not access them.
         unsafe {
             let sk = P::vtable().alloc(ptr::addr_of_mut!(bindings::init_net), true)?;
             bindings::sock_init_data(ptr::null_mut(), sk);
@@ -70,7 +71,7 @@ impl Limits {
 
 /// Returns the memory that the kernel manages on this machine, in bytes.
 pub(crate) fn memory_size() -> usize {
-    // SAFETY: Loads a counter of the core.
+    // SAFETY: The function only reads a counter of the core.
     unsafe { bindings::memory_size() }
 }
 
@@ -94,8 +95,8 @@ impl RawSock {
     pub(crate) fn set_limits(&self, send: Option<u32>, receive: Option<u32>) {
         let sk = self.as_ptr();
         let size = |bytes: u32| c_int::try_from(bytes).unwrap_or(c_int::MAX);
-        // SAFETY: Aligned words of a valid socket, read and written in single accesses as the core
-        // does it.
+        // SAFETY: The fields are aligned words of a valid socket. They are read and written in
+        // single accesses, as by the core.
         unsafe {
             let fixed = u32::from((*sk).sk_userlocks);
             if let Some(bytes) = send.filter(|_| fixed & bindings::SOCK_SNDBUF_LOCK == 0) {

@@ -2,11 +2,11 @@
 
 //! Hash tables of sockets that grow and shrink with their contents, searched under RCU.
 //!
-//! A wrapper of the kernel's `rhashtable`: its hash has a secret seed, so no remote host can choose
-//! keys that collide in one bucket, and each bucket has its own lock. A map holds a reference to
-//! each of its sockets. Sockets are freed after a grace period (`SOCK_RCU_FREE`), so a socket that
-//! a search finds is valid for the read section without a reference. As in [`table`](super::table),
-//! a search that a moving socket carries onto another chain starts over.
+//! A map wraps the kernel's `rhashtable`. The hash has a secret seed, so no remote host can choose
+//! keys that collide in one bucket. Each bucket has its own lock. A map holds a reference to each
+//! of its sockets. Sockets are freed after a grace period (`SOCK_RCU_FREE`), so a socket that a
+//! search finds is valid for the read section without a reference. As in [`table`](super::table), a
+//! search starts over if a socket that moves to another chain has led the search there.
 //!
 //! C header: [`include/linux/rhashtable.h`](srctree/include/linux/rhashtable.h)
 
@@ -32,10 +32,10 @@ use kernel::{alloc::flags::__GFP_ZERO, ffi::c_void};
 /// The key that a socket is found by.
 pub(crate) type Key = [u32; 4];
 
-/// A walk lets other tasks run after this many sockets.
+/// The number of sockets after which a walk lets other tasks run.
 const SOCKETS_AT_ONCE: u32 = 256;
 
-/// The helpers assume 16 bytes.
+/// The helpers in `helpers.c` assume 16 bytes.
 const _: () = assert!(size_of::<Key>() == 16);
 
 /// A socket's place in a map; every socket has one.
@@ -45,7 +45,7 @@ pub(super) struct Entry {
     /// Changed only while `member` is null.
     key: [AtomicU32; 4],
     /// The table of the map that the socket is in, or null. Written with the socket locked, or when
-    /// that map is dropped.
+    /// the map is dropped.
     member: AtomicPtr<bindings::rhashtable>,
 }
 
@@ -68,7 +68,7 @@ impl Entry {
 /// The entries in the table are those of sockets whose `member` is this table; the map holds one
 /// reference to each.
 pub(crate) struct Map<P: Protocol> {
-    /// In a box, as the kernel keeps pointers to it.
+    /// The table is in a box, since the kernel keeps pointers to it.
     table: KBox<UnsafeCell<bindings::rhashtable>>,
     _sockets: PhantomData<SockRef<P>>,
 }
@@ -87,11 +87,11 @@ impl<P: Protocol> Map<P> {
     pub(crate) fn new() -> Result<Self> {
         let zeroed =
             KBox::<UnsafeCell<bindings::rhashtable>>::new_uninit(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
-        // SAFETY: Plain data, valid as zeroes for the kernel to initialize.
+        // SAFETY: All-zero bytes are a valid value, which the kernel initialises below.
         let table = unsafe { zeroed.assume_init() };
         let entry = offset_of!(Sock<P>, entry);
-        // SAFETY: The memory stays where it is until `drop`; the offsets are those of a key of
-        // the size that the helper states and of a link, in every socket that is ever inserted.
+        // SAFETY: The memory does not move until `drop`. In every socket that is inserted, one
+        // offset is that of a key of the size that the helper states, and the other that of a link.
         to_result(unsafe {
             bindings::rhashtable_init_keys(
                 table.get(),
@@ -108,9 +108,9 @@ impl<P: Protocol> Map<P> {
     /// Returns the socket with this key.
     #[inline]
     pub(crate) fn find<'a>(&self, key: &Key, _section: &'a rcu::Read) -> Option<&'a Sock<P>> {
-        // SAFETY: The table is initialized and its keys have the size that the helper assumes; the
-        // read section lasts. What is found was inserted as a `Sock<P>`, and is freed after the
-        // section.
+        // SAFETY: The table is initialized, and its keys have the size that the helper assumes. The
+        // read section lasts for `'a`. The object found was inserted as a `Sock<P>`, and is freed
+        // only after the section.
         unsafe {
             bindings::rhashtable_lookup_key(self.table.get(), key.as_ptr().cast())
                 .cast::<Sock<P>>()
@@ -120,9 +120,8 @@ impl<P: Protocol> Map<P> {
 
     /// Inserts a socket under `key`. The map holds it until [`Self::remove`].
     ///
-    /// Another processor may make a change and then [walk](Self::for_each_held) through the map.
-    /// Then either the walk visits this socket, or the caller sees that change in everything it
-    /// reads after this call.
+    /// If another processor makes a change and then [walks](Self::for_each_held) through the map,
+    /// either the walk visits this socket, or the caller's reads after this call see the change.
     ///
     /// # Errors
     ///
@@ -135,26 +134,27 @@ impl<P: Protocol> Map<P> {
             .member
             .compare_exchange(ptr::null_mut(), self.table.get(), Acquire, Relaxed)
             .map_err(|_| EINVAL)?;
-        // A search that met the socket in its last place may still compare the key, so code that
-        // locks the socket it found checks the peer again.
+        // A search that met the socket under its previous key may still compare the key. So code
+        // that locks a socket that it has found checks the peer again.
         for (word, value) in entry.key.iter().zip(key) {
             word.store(*value, Relaxed);
         }
         let (table, link) = (self.table.get(), entry.head.get());
-        // SAFETY: The table is initialized; the link is that of a valid socket that was in no
-        // table, and `member` keeps others from using it from now on.
+        // SAFETY: The table is initialized. `link` is part of a valid socket that was in no table,
+        // and since `member` is set, no one else inserts it.
         match to_result(unsafe { bindings::rhashtable_insert(table, link) }) {
             Ok(()) => {
-                // The map's reference.
+                // The map keeps this reference.
                 forget(held);
-                // Pairs with the fence of `for_each_held`. Without both, each side could read the
-                // other's data before its own store is visible to the other.
+                // Pairs with the fence of `for_each_held`. Without both fences, each processor
+                // could read the other's data before its own store is visible to the other
+                // processor.
                 fence(SeqCst);
                 Ok(())
             }
             Err(error) => {
                 entry.member.store(ptr::null_mut(), Release);
-                // The other errors are failures of the table to grow.
+                // The table returns other errors only if it could not grow.
                 Err(if error == EEXIST { error } else { ENOMEM })
             }
         }
@@ -167,8 +167,9 @@ impl<P: Protocol> Map<P> {
         if entry.member.load(Relaxed) != self.table.get() {
             return;
         }
-        // SAFETY: The table is initialized. The socket is in it, under the key that it has: no one
-        // else inserts or removes it, since it is locked. The reference is the map's.
+        // SAFETY: The table is initialized, and the socket is in it under its current key. The
+        // socket is locked, so no one else inserts or removes it. The `SockRef` takes over the
+        // map's reference.
         let held = unsafe {
             bindings::rhashtable_remove(self.table.get(), entry.head.get());
             SockRef::<P>::from_raw(sock.as_ptr())
@@ -177,10 +178,10 @@ impl<P: Protocol> Map<P> {
         drop(held);
     }
 
-    /// Calls `f` in a read section for every socket from `from` on, until it fails. `from` is then
-    /// the socket that it failed for. A socket that comes or goes during the walk may be left out;
-    /// if the map grows or shrinks, others may be left out or visited twice. Process context: lets
-    /// other tasks run in between.
+    /// Calls `f` in a read section for every socket from `from` on, until `f` fails. `from` is then
+    /// the position of the socket for which `f` failed. A socket that is inserted or removed during
+    /// the walk may be left out. If the map grows or shrinks, other sockets may be left out or
+    /// visited twice. Call this in process context: it lets other tasks run in between.
     ///
     /// # Errors
     ///
@@ -190,8 +191,8 @@ impl<P: Protocol> Map<P> {
         from: &mut Walk,
         mut f: impl FnMut(&Sock<P>) -> Result<(), E>,
     ) -> Result<(), E> {
-        // `from` is a position in one table: while sockets move to another table, this waits.
-        // SAFETY: The table is initialized, and the task may sleep.
+        // `from` is a position in one table, so the walk begins only when no sockets are moving to
+        // another table. SAFETY: The table is initialized, and the task may sleep.
         unsafe { bindings::rhashtable_settle(self.table.get()) };
         let mut result = Ok(());
         self.visit(
@@ -205,9 +206,9 @@ impl<P: Protocol> Map<P> {
         result
     }
 
-    /// Calls `f` in process context with a reference to every socket that `chosen` selects, outside
-    /// any read section: `f` may sleep, and remove the socket. Returns whether there was any. Lets
-    /// other tasks run in between.
+    /// Calls `f` with a reference to every socket that `chosen` selects, in process context and
+    /// outside any read section, so `f` may sleep and may remove the socket. Returns whether
+    /// `chosen` has selected any socket. Lets other tasks run in between.
     pub(crate) fn for_each_held(
         &self,
         chosen: impl Fn(&Sock<P>) -> bool,
@@ -228,8 +229,8 @@ impl<P: Protocol> Map<P> {
         any
     }
 
-    /// Calls `look` for every socket from `from` on, in a read section, and `act`, outside of it,
-    /// with the result. `from` moves past each socket for which `look` returned `None`.
+    /// Calls `look` in a read section for every socket from `from` on, and calls `act` outside of
+    /// it with each result. `from` moves past each socket for which `look` returned `None`.
     fn visit<T>(
         &self,
         from: &mut Walk,
@@ -239,11 +240,11 @@ impl<P: Protocol> Map<P> {
         let mut visited = 0_u32;
         let mut iter = MaybeUninit::<bindings::rhashtable_iter>::uninit();
         let iter = iter.as_mut_ptr();
-        // SAFETY: The table is initialized. The iterator is initialized by entering, stays where it
-        // is, and leaves the table before it goes; starting and stopping alternate, and any number
-        // will do as a place to go on from. What `next` returns is null at the end, an error when
-        // the table was resized, which is no reason to stop, or a socket that the read section
-        // keeps.
+        // SAFETY: The table is initialized. `rhashtable_walk_enter` initialises the iterator, which
+        // does not move until `rhashtable_walk_exit`. Starting and stopping alternate.
+        // `rhashtable_walk_seek` accepts any position. `rhashtable_walk_next` returns null at the
+        // end, an error if the table was resized, after which the walk continues, or a socket that
+        // the read section keeps.
         unsafe {
             bindings::rhashtable_walk_enter(self.table.get(), iter);
             bindings::rhashtable_walk_start(iter);
@@ -285,8 +286,8 @@ impl<P: Protocol> Map<P> {
 
 impl<P: Protocol> Drop for Map<P> {
     fn drop(&mut self) {
-        // SAFETY: Initialized in `new`; no one else uses it any more. What is left in it are
-        // sockets of `P`.
+        // SAFETY: `new` has initialised the table, and no one else uses it any more. The objects
+        // left in it are sockets of `P`.
         unsafe {
             bindings::rhashtable_free_and_destroy(
                 self.table.get(),
@@ -303,7 +304,8 @@ impl<P: Protocol> Drop for Map<P> {
 ///
 /// Called for each socket of `P` in the map's table, which is not searched any more.
 unsafe extern "C" fn release<P: Protocol>(sock: *mut c_void, _map: *mut c_void) {
-    // SAFETY: The map's reference keeps the socket, and is given back once.
+    // SAFETY: The socket is valid, since the map holds a reference to it. The `SockRef` takes over
+    // this reference.
     let held = unsafe { SockRef::<P>::from_raw(sock.cast()) };
     held.entry.member.store(ptr::null_mut(), Release);
 }

@@ -14,8 +14,8 @@ use kernel::ffi::c_int;
 
 /// Receives the frames of one Ethernet type.
 pub(crate) trait Handler: 'static {
-    /// Handles a frame that came by `device`, of any namespace. Its data start after the Ethernet
-    /// header. The device stays in its namespace, under its index, for the read section.
+    /// Handles a frame that came by `device`, of any namespace. The data of `skb` start after the
+    /// Ethernet header. The device keeps its namespace and index during the read section.
     fn receive(skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>);
 }
 
@@ -26,7 +26,7 @@ type ListFunction = unsafe extern "C" fn(
     *mut bindings::net_device,
 );
 
-/// The registration of a [`Handler`]; dropping it unregisters.
+/// The registration of a [`Handler`]. Dropping it unregisters the handler.
 pub(crate) struct Registration<H: Handler> {
     block: Listed<bindings::packet_type>,
     _handler: PhantomData<fn() -> H>,
@@ -38,8 +38,8 @@ impl<H: Handler> Registration<H> {
         Self::with_list(ethertype, None, module)
     }
 
-    /// Works as [`Self::new`], for a protocol whose packets are [merged](rx_list) if several come
-    /// at once.
+    /// Works like [`Self::new`], but for a protocol whose packets are [merged](rx_list) if several
+    /// come at once.
     pub(crate) fn with_gro<P: Packets>(
         ethertype: u16,
         module: &'static ThisModule,
@@ -52,13 +52,13 @@ impl<H: Handler> Registration<H> {
         list: Option<ListFunction>,
         _module: &'static ThisModule,
     ) -> Result<Self> {
-        // SAFETY: All zeroes is a packet type on no list, for any device.
+        // SAFETY: All-zero bytes are a valid value: a packet type on no list, for any device.
         let mut block: bindings::packet_type = unsafe { core::mem::zeroed() };
         block.type_ = ethertype.to_be();
         block.func = Some(Self::call);
         block.list_func = list;
         let block = Listed::new(block)?;
-        // SAFETY: The block stays where it is until `drop` has taken it off.
+        // SAFETY: The block does not move until `drop` has removed it from the core's list.
         unsafe { bindings::dev_add_pack(block.as_ptr()) };
         Ok(Registration {
             block,
@@ -69,15 +69,14 @@ impl<H: Handler> Registration<H> {
     /// # Safety
     ///
     /// Called by the core in a softirq and a read section, with a buffer to give away and the
-    /// device that it came by.
+    /// device that the buffer came by.
     unsafe extern "C" fn call(
         skb: *mut bindings::sk_buff,
         dev: *mut bindings::net_device,
         _block: *mut bindings::packet_type,
         _original: *mut bindings::net_device,
     ) -> c_int {
-        // SAFETY: The core passes a reference to a buffer, and calls handlers with a device that is
-        // valid during the call.
+        // SAFETY: The core passes a reference to a valid buffer.
         if let Some(skb) = unsafe { own(skb) } {
             // SAFETY: The core calls handlers with a device that is valid during the call.
             unsafe { Self::receive(skb, dev) };
@@ -93,8 +92,8 @@ impl<H: Handler> Registration<H> {
         _block: *mut bindings::packet_type,
         _original: *mut bindings::net_device,
     ) {
-        // SAFETY: The caller's promise: the list links buffers, each with the device that it came
-        // by, and is ours.
+        // SAFETY: By the caller's promise, the list is ours, and links buffers that each name the
+        // device that they came by.
         unsafe {
             let take = |skb: Skb| {
                 let device = bindings::skb_device(skb.as_ptr());
@@ -127,9 +126,9 @@ impl<H: Handler> Registration<H> {
         let (section, softirq) = unsafe { (rcu::Read::within(), Softirq::assume()) };
         // SAFETY: The caller's promise.
         let device = unsafe { Device::from_raw(dev) };
-        // To move a device to another namespace, the core sets it down and waits for read sections
-        // before it changes namespace and index, one after the other. A frame queued until then
-        // belongs to neither namespace.
+        // To move a device to another namespace, the core sets the device down and waits for read
+        // sections. Then it changes the device's namespace and index, one after the other. A frame
+        // that arrives after the device was set down belongs to neither namespace.
         if device.is_up() {
             H::receive(skb, device, &section, softirq);
         } else {
@@ -138,9 +137,9 @@ impl<H: Handler> Registration<H> {
     }
 }
 
-/// Exchanges a received buffer, perhaps shared with other handlers, for one that no one else
-/// changes. `None` without memory. Also clears the send time, which a sender on this host may have
-/// set: it is not the time of receipt.
+/// Exchanges a received buffer, which other handlers may share, for one that no one else changes.
+/// Returns `None` without memory. Also clears a send time that a sender on this host has set, since
+/// it is not the time of receipt.
 ///
 /// # Safety
 ///
@@ -152,7 +151,8 @@ unsafe fn own(skb: *mut bindings::sk_buff) -> Option<Skb> {
 
 impl<H: Handler> Drop for Registration<H> {
     fn drop(&mut self) {
-        // SAFETY: Added by `new`; waits until no CPU runs the handler any more.
+        // SAFETY: `with_list` has added the block. The function waits until no CPU runs the handler
+        // any more.
         unsafe { bindings::dev_remove_pack(self.block.as_ptr()) };
     }
 }

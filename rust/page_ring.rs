@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reuses the pages that a stream has filled.
+//! A ring of the pages that a stream has filled, which it reuses.
 //!
-//! The kernel zeroes most pages on allocation (`init_on_alloc`), which takes a stream more than
-//! half as long as copying its data. `skb_page_frag_refill` reuses the page that a task filled
-//! last; this ring extends that to further pages. A page is reused when it has no other references:
-//! its data was acknowledged, and no device or receiver on this host has it.
+//! The kernel zeroes most pages on allocation (`init_on_alloc`), which costs a stream more than
+//! half of the time that copying its data takes. `skb_page_frag_refill` reuses the page that a task
+//! filled last; this ring extends that to further pages. A page is reused when it has no other
+//! references: then its data was acknowledged, and no device or receiver on this host uses the
+//! page.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h), `struct page_frag`
 
@@ -13,11 +14,11 @@ use super::{allocation::Context, bindings};
 use crate::net::errno::prelude::*;
 use core::ptr::{self, NonNull};
 
-/// Most pages that one stream keeps: 4 MiB for pages of 32 KiB.
+/// The maximum number of pages that one stream keeps: 4 MiB for pages of 32 KiB.
 const MOST: usize = 128;
 
-/// Pages that a search looks at. One that has to look further rarely finds any: pages become free
-/// in order.
+/// The number of pages that a search looks at. A longer search would rarely find a free page, since
+/// pages mostly become free in order.
 const SEARCH: usize = 8;
 
 /// A reference to a page, possibly one of a higher order, of `size` bytes.
@@ -26,8 +27,8 @@ struct Page {
     size: u32,
 }
 
-// SAFETY: Pages are not tied to the CPU or task that made them, and the reference is this value's
-// own.
+// SAFETY: A page is not tied to the CPU or task that allocated it, and this value owns its
+// reference.
 unsafe impl Send for Page {}
 
 impl Page {
@@ -35,14 +36,15 @@ impl Page {
     ///
     /// # Safety
     ///
-    /// `from` has a reference to its page, or no page.
+    /// `from` holds a reference to its page, or has no page.
     unsafe fn take(from: &mut bindings::page_frag) -> Option<Self> {
         let size = from.size;
         NonNull::new(core::mem::replace(&mut from.page, ptr::null_mut()))
             .map(|page| Page { page, size })
     }
 
-    /// Moves the reference to `to`, replacing its page, with all bytes free.
+    /// Moves the reference to `to`, replacing the page of `to`. All bytes of the page are then free
+    /// to be written.
     fn give(self, to: &mut bindings::page_frag) {
         to.page = self.page.as_ptr();
         to.offset = 0;
@@ -52,14 +54,14 @@ impl Page {
 
     /// Returns whether there are no other references to the page.
     fn is_ours(&self) -> bool {
-        // SAFETY: The page is valid, as this is a reference to it.
+        // SAFETY: The page is valid, since this value holds a reference to it.
         unsafe { bindings::page_is_ours(self.page.as_ptr()) }
     }
 }
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: The reference is this value's own.
+        // SAFETY: This value owns the reference, which the function drops.
         unsafe { bindings::put_page(self.page.as_ptr()) };
     }
 }
@@ -90,13 +92,14 @@ impl PageRing {
     }
 
     /// Makes `pages` offer bytes that are free to be written: the rest of its page, a page of the
-    /// ring without other references, or a new page. A page that is full is added to the ring,
-    /// which keeps twice `bytes` at most: what is in flight, and as much again with the receiver,
-    /// if that is on this host, or free. Returns `false` without memory. The task may sleep.
+    /// ring without other references, or a new page. A full page is added to the ring, which keeps
+    /// at most twice `bytes`: the bytes in flight, and as many again that a receiver on this host
+    /// still holds or that are free. Returns `false` without memory. The task may sleep.
     ///
     /// # Safety
     ///
-    /// `pages` has a reference to its page, or no page, and no one else uses it during the call.
+    /// `pages` holds a reference to its page, or has no page, and no one else uses `pages` during
+    /// the call.
     #[inline]
     pub(super) unsafe fn refill(
         &mut self,
@@ -105,20 +108,21 @@ impl PageRing {
         context: Context,
     ) -> bool {
         if !pages.page.is_null() && pages.offset >= pages.size {
-            // SAFETY: As promised.
+            // SAFETY: By the caller's promise, `pages` holds a reference to its page.
             let full = unsafe { Page::take(pages) };
             if let Some(next) = full.and_then(|full| self.exchange(full, bytes, context)) {
                 next.give(pages);
             }
         }
-        // SAFETY: As promised, also of the page that `pages` may have got.
+        // SAFETY: By the caller's promise, no one else uses `pages`. It holds a reference to its
+        // page, which may be one from `give`, or has no page.
         unsafe { bindings::skb_page_frag_refill(1, pages, context.gfp()) }
     }
 
-    /// Keeps a full page, and returns a page that has no other references. A page that has some is
-    /// not replaced by the full one: that would free each page just before its turn as soon as more
-    /// is in flight than the ring holds. A socket whose user in the kernel limits allocations has
-    /// no ring.
+    /// Keeps a full page, and returns a page that has no other references. A page with other
+    /// references is not replaced by the full page. Otherwise, as soon as more bytes are in flight
+    /// than the ring holds, each page would be freed just before it could be reused. A socket whose
+    /// user in the kernel limits allocations has no ring.
     fn exchange(&mut self, full: Page, bytes: u32, context: Context) -> Option<Page> {
         if !matches!(context, Context::Task(flags) if flags.is_default()) {
             return None;
@@ -138,10 +142,11 @@ impl PageRing {
             }
         }
         if count < most {
-            // Without memory for its entry the page is freed.
+            // Ignored because a page without memory for its entry is simply freed.
             let _ = self.pages.push(full, GFP_KERNEL_ACCOUNT);
         } else {
-            // Pages that a receiver keeps do not hide those behind them for ever.
+            // The next search begins further on, so that pages that a receiver keeps do not hide
+            // the pages behind them for ever.
             let next = self.next.wrapping_add(SEARCH);
             self.next = next.checked_sub(count).unwrap_or(next).min(count);
         }

@@ -2,8 +2,9 @@
 
 //! Files under `/proc/net`, one set per namespace, with one line per item.
 //!
-//! The core asks for records and gives each a page of room. A record here is as many lines as fit:
-//! so the text is formatted once, and a reader that stops in between holds no resources.
+//! The core asks for records and gives each a page of room. A record here is as many lines as fit
+//! into the page. So each line is formatted only once, and a reader that pauses between records
+//! holds no resources.
 //!
 //! C headers: [`include/linux/proc_fs.h`](srctree/include/linux/proc_fs.h),
 //! [`include/linux/seq_file.h`](srctree/include/linux/seq_file.h)
@@ -65,13 +66,13 @@ impl<const N: usize> Write for Text<N> {
 /// The longest line, in bytes; longer ones are truncated.
 const LONGEST: usize = 192;
 
-/// There is no room for another line now; the core asks for the line again.
+/// The error for a line without room in this record. The core asks for the line again.
 pub(crate) struct Full;
 
-/// The destination of a file's lines, and its reader.
+/// The destination of a file's lines; it also knows the file's reader.
 pub(crate) struct Output {
     file: *mut bindings::seq_file,
-    /// A line of this record has been written.
+    /// Whether a line of this record has been written.
     begun: bool,
 }
 
@@ -83,15 +84,15 @@ impl Output {
     /// [`Full`].
     pub(crate) fn line(&mut self, text: fmt::Arguments<'_>) -> Result<(), Full> {
         let mut line = Text::<LONGEST>::new();
-        // Truncated if it is too long.
+        // Ignored because `line` is then truncated, which is intended for a line that is too long.
         let _ = writeln!(line, "{text}");
         let bytes = line.as_bytes();
-        // SAFETY: The file being shown.
+        // SAFETY: `file` is valid while it is being shown.
         let fits = bytes.len() < unsafe { bindings::seq_room(self.file) };
-        // A record without room for its first line reports that, by a line that does not fit; a
-        // record that has lines must not, as it would lose them.
+        // A record without room for its first line reports this to the core by writing the line
+        // that does not fit. A record that has lines must not do so, since it would lose them.
         if fits || !self.begun {
-            // SAFETY: The file being shown, and bytes that are readable for their length.
+            // SAFETY: `file` is valid while it is being shown, and `bytes` is borrowed.
             unsafe { bindings::seq_write(self.file, bytes.as_ptr().cast(), bytes.len()) };
         }
         if !fits {
@@ -103,15 +104,16 @@ impl Output {
 
     /// Returns the user that created a socket, as the reader's user namespace sees it.
     pub(crate) fn user_of(&self, sock: &RawSock) -> u32 {
-        // SAFETY: The file being shown, which its reader's credentials opened, and a valid socket.
+        // SAFETY: `file` is valid while it is being shown, and has the credentials of the task that
+        // opened it. The socket is valid.
         unsafe { bindings::seq_sk_uid(self.file, sock.as_ptr()) }
     }
 }
 
-/// A reader's position.
+/// A reader's position in a file.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Place {
-    /// The part of the file.
+    /// The index of the part of the file.
     pub(crate) part: u32,
     /// The position in that part.
     pub(crate) walk: Walk,
@@ -133,7 +135,7 @@ pub(crate) trait Show: 'static {
     fn table() -> &'static Table<Self>
     where
         Self: Sized;
-    /// Writes the lines from `place` on, and moves `place` past each line that fitted.
+    /// Writes the lines from `place` on, and moves `place` past each line that was written.
     ///
     /// # Errors
     ///
@@ -147,14 +149,14 @@ pub(crate) trait Edit: Show {
     ///
     /// # Errors
     ///
-    /// The errors of the call; then none of the text has any effect.
+    /// The errors of the `write` call. After an error, none of the text has any effect.
     fn edit(net: &Net, text: &[u8]) -> Result;
 }
 
 /// The tables through which the kernel calls a file.
 pub(crate) struct Table<S: Show>(UnsafeCell<bindings::seq_operations>, PhantomData<S>);
 
-// SAFETY: Never written after it is made.
+// SAFETY: The table is never written after its creation.
 unsafe impl<S: Show> Sync for Table<S> {}
 
 impl<S: Show> Table<S> {
@@ -195,7 +197,7 @@ impl<F: Files> Operations<F> {
     }
 }
 
-/// The files of all namespaces; dropping it removes them.
+/// The files of all namespaces. Dropping it removes the files.
 pub(crate) struct Registration<F: Files>(#[allow(dead_code)] namespace::Registration<State<F>>);
 
 impl<F: Files> Registration<F> {
@@ -203,20 +205,20 @@ impl<F: Files> Registration<F> {
     ///
     /// # Errors
     ///
-    /// `EEXIST` on a second call; those of [`Files::make`].
+    /// `EEXIST` on a second call, and the errors of [`Files::make`].
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         namespace::Registration::new(module).map(Registration)
     }
 }
 
-/// The files of one namespace. Only the registration creates and drops it, so that no file outlives
-/// its directory.
+/// The files of one namespace. Only the registration creates and drops this value, so that no file
+/// outlives its directory.
 struct State<F: Files> {
     _directory: Directory,
     _files: PhantomData<fn() -> F>,
 }
 
-// SAFETY: Nothing asks for the state.
+// SAFETY: No code calls [`PerNet::of`] for this type.
 unsafe impl<F: Files> PerNet for State<F> {
     fn operations() -> &'static namespace::Operations<Self> {
         &F::operations().0
@@ -236,30 +238,32 @@ unsafe impl<F: Files> PerNet for State<F> {
     }
 }
 
-/// `/proc/net` of one namespace, and the files created there; dropping it removes them. Borrowed
-/// while they are created.
+/// `/proc/net` of one namespace, and the files created there. Dropping the value removes the files.
+/// [`Files::make`] borrows it to create them.
 ///
 /// # Invariants
 ///
-/// `entry` is the directory of a namespace that is not gone, and `files` are the names of what was
-/// made there.
+/// `entry` is the directory of a namespace that still exists, and `files` are the names of the
+/// files created there.
 pub(crate) struct Directory {
     entry: *mut bindings::proc_dir_entry,
     files: KVec<&'static CStr>,
 }
 
-// SAFETY: The directory is there as long as this, by the invariant; procfs locks.
+// SAFETY: By the invariant, `entry` is valid as long as this value. The functions of procfs take
+// locks.
 unsafe impl Send for Directory {}
-// SAFETY: Nothing can be done through a shared reference.
+// SAFETY: The type has no methods that take a shared reference.
 unsafe impl Sync for Directory {}
 
-/// Data that the core keeps with an open file. All zeroes is a reader at the beginning.
+/// Data that the core keeps with an open file. All-zero bytes are a valid value: a reader at the
+/// beginning.
 #[repr(C)]
 struct Reader {
     /// The core's own part.
     net: bindings::seq_net_private,
     place: Place,
-    /// No line is left.
+    /// Whether no line is left.
     done: bool,
 }
 
@@ -270,7 +274,7 @@ impl Directory {
     ///
     /// `ENOMEM`.
     pub(crate) fn add<S: Show>(&mut self) -> Result {
-        // SAFETY: The directory is there, by the invariant; name and tables are static.
+        // SAFETY: By the invariant, `entry` is valid. The name and the tables are static.
         let entry = unsafe {
             bindings::proc_create_net_data(
                 S::NAME.as_char_ptr(),
@@ -290,7 +294,7 @@ impl Directory {
     ///
     /// `ENOMEM`.
     pub(crate) fn add_editable<S: Edit>(&mut self) -> Result {
-        // SAFETY: As in `add`; the function is for files of `S`.
+        // SAFETY: As in `add`. The function `write` is for files of `S`.
         let entry = unsafe {
             bindings::proc_create_net_data_write(
                 S::NAME.as_char_ptr(),
@@ -310,9 +314,9 @@ impl Directory {
         if entry.is_null() {
             return Err(ENOMEM);
         }
-        // INVARIANT: Just made here.
+        // INVARIANT: The file `name` was just created in `entry`.
         if let Err(error) = self.files.push(name, GFP_KERNEL_ACCOUNT) {
-            // SAFETY: The file was just made; it is not noted, so it is removed here only.
+            // SAFETY: The file was just created. It is not in `files`, so only this removes it.
             unsafe { bindings::remove_proc_entry(name.as_char_ptr(), self.entry) };
             return Err(error.into());
         }
@@ -323,7 +327,8 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         for name in self.files.iter().rev() {
-            // SAFETY: By the invariant the directory has a file of this name; waits for readers.
+            // SAFETY: By the invariant, the directory has a file of this name. The function waits
+            // for readers.
             unsafe { bindings::remove_proc_entry(name.as_char_ptr(), self.entry) };
         }
     }
@@ -331,11 +336,11 @@ impl Drop for Directory {
 
 /// # Safety
 ///
-/// `file` is an open file that a [`Directory`] created, in one of the calls in which the core shows
-/// it, of which only one runs at a time.
+/// `file` is an open file that a [`Directory`] created. The core is showing it by one of the
+/// functions below, of which only one runs at a time for each file.
 unsafe fn reader<'a>(file: *mut bindings::seq_file) -> &'a mut Reader {
-    // SAFETY: The core has made room for a `Reader`, zeroed but for its own part, and no one else
-    // uses it.
+    // SAFETY: The core has allocated memory for a `Reader`, zeroed except for `net`, and no one
+    // else uses it.
     unsafe { &mut *(*file).private.cast::<Reader>() }
 }
 
@@ -351,10 +356,10 @@ fn record(reader: &Reader) -> *mut c_void {
 
 /// # Safety
 ///
-/// Called by the core, with an open file that a [`Directory`] created, and the number of a record:
-/// 0, or the number after the records that were shown.
+/// Called by the core with an open file that a [`Directory`] created, and with the number of a
+/// record: 0, or the number that follows the last record shown.
 unsafe extern "C" fn start(file: *mut bindings::seq_file, number: *mut i64) -> *mut c_void {
-    // SAFETY: As the core promises.
+    // SAFETY: By the caller's promise, `file` is such a file, and `number` is valid.
     let (reader, number) = unsafe { (reader(file), *number) };
     if number == 0 {
         reader.place = Place::default();
@@ -371,7 +376,7 @@ unsafe extern "C" fn next(
     _record: *mut c_void,
     number: *mut i64,
 ) -> *mut c_void {
-    // SAFETY: As the core promises.
+    // SAFETY: By the caller's promise, `file` is such a file, and `number` is valid.
     unsafe {
         *number += 1;
         record(reader(file))
@@ -380,15 +385,15 @@ unsafe extern "C" fn next(
 
 /// # Safety
 ///
-/// Called by the core; nothing is accessed.
+/// Called by the core. The function accesses nothing.
 unsafe extern "C" fn stop(_file: *mut bindings::seq_file, _record: *mut c_void) {}
 
 /// # Safety
 ///
 /// The requirements of [`start`] hold.
 unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _record: *mut c_void) -> c_int {
-    // SAFETY: The file was made for a namespace, which its opener holds; the rest is as the core
-    // promises.
+    // SAFETY: By the caller's promise, `file` is such a file. It was created for a namespace, which
+    // the open file holds.
     let (net, reader) = unsafe { (Net::from_raw(bindings::seq_file_net(file)), reader(file)) };
     let mut out = Output { file, begun: false };
     reader.done = S::show(net, &mut reader.place, &mut out).is_ok();
@@ -404,11 +409,11 @@ unsafe extern "C" fn write<S: Edit>(
     text: *mut c_char,
     len: usize,
 ) -> c_int {
-    // SAFETY: A file of `/proc/net` has a `seq_file`, made for a namespace, which its opener holds;
-    // the rest is as the core promises.
+    // SAFETY: A file of `/proc/net` has a `seq_file` for a namespace, which the open file holds. By
+    // the caller's promise, `text` has `len` bytes.
     let (net, text) = unsafe {
         let net = Net::from_raw(bindings::seq_file_net(bindings::file_seq(file)));
-        // Both the task that opened the file and the task that writes need the right.
+        // Both the task that opened the file and the task that writes need `CAP_NET_ADMIN`.
         if !bindings::file_may_configure(file, net.as_ptr()) {
             return EPERM.to_errno();
         }

@@ -23,15 +23,15 @@ impl RawSock {
     /// Returns whether the socket is of type `SOCK_SEQPACKET`.
     #[inline]
     pub(crate) fn keeps_records(&self) -> bool {
-        // SAFETY: Written before anyone else had the socket.
+        // SAFETY: The field was written before the socket was shared, and does not change.
         unsafe { u32::from((*self.as_ptr()).sk_type) == SOCK_SEQPACKET }
     }
 
-    /// Returns how long `close` waits because of `SO_LINGER`, in jiffies; `None` if it is off. A
-    /// descriptor that is closed because its process exits need not wait, see
-    /// [`super::sock::task_is_exiting`].
+    /// Returns how long `close` waits because of `SO_LINGER`, in jiffies; `None` if the option is
+    /// off. A `close` by an exiting task need not wait: see [`super::sock::task_is_exiting`].
     pub(crate) fn linger(&self) -> Option<c_long> {
-        // SAFETY: Reads a flag and a number of a valid socket, which `close` has locked.
+        // SAFETY: The code only reads a flag and a number of a valid socket, which `close` has
+        // locked.
         unsafe {
             bindings::sock_flag(self.as_ptr(), bindings::sock_flags_SOCK_LINGER)
                 .then(|| (*self.as_ptr()).sk_lingertime as c_long)
@@ -58,8 +58,8 @@ impl RawSock {
         unsafe { ptr::read_volatile(field!(self, sk_sndtimeo)) as c_long }
     }
 
-    /// Returns how many bytes make a read return: all of `len` with `MSG_WAITALL`, else
-    /// `SO_RCVLOWAT`.
+    /// Returns the number of bytes after which a read returns: all of `len` with `MSG_WAITALL`, or
+    /// else `SO_RCVLOWAT`.
     #[inline]
     pub(crate) fn low_water(&self, all: bool, len: usize) -> usize {
         if all {
@@ -72,7 +72,8 @@ impl RawSock {
 
     /// Sets `SO_RCVLOWAT`, in bytes.
     pub(crate) fn set_low_water(&self, mark: c_int) {
-        // SAFETY: An aligned word in a valid socket, written in one store as the core does it.
+        // SAFETY: The field is an aligned word in a valid socket, and is written in a single store,
+        // as by the core.
         let cell = unsafe { AtomicI32::from_ptr(field!(self, sk_rcvlowat)) };
         cell.store(mark.max(1), Relaxed);
     }
@@ -84,12 +85,12 @@ impl RawSock {
         unsafe { ptr::read_volatile(field!(self, __sk_common.skc_bound_dev_if)).max(0) as u32 }
     }
 
-    /// `SO_PRIORITY`.
+    /// Returns `SO_PRIORITY`.
     #[inline]
     pub(crate) fn priority(&self) -> u32 {
         // SAFETY: By the invariant of `RawSock`, the socket is valid for the borrow. Another task
-        // may set the field at the same time: it is an aligned word, which is read by a single
-        // load, as the core reads it without the lock.
+        // may set the field at the same time. It is an aligned word, which is read in a single
+        // load, as by the core without the lock.
         unsafe { ptr::read_volatile(field!(self, sk_priority)) }
     }
 
@@ -100,9 +101,10 @@ impl RawSock {
         tie == 0 || tie == ifindex
     }
 
-    /// `SO_REUSEADDR`.
+    /// Returns whether `SO_REUSEADDR` is set.
     pub(crate) fn shares_address(&self) -> bool {
-        // SAFETY: Reads a flag of a valid socket, as the core does without the lock.
+        // SAFETY: The function only reads a flag of a valid socket, as the core does without the
+        // lock.
         unsafe { bindings::sk_reuse(self.as_ptr()) }
     }
 
@@ -114,9 +116,9 @@ impl RawSock {
         times != 0 || self.has_flag(bindings::sock_flags_SOCK_RCVTSTAMP)
     }
 
-    /// Returns whether queueing disciplines use the socket of its frames: to report frames that are
-    /// sent too late (`SO_TXTIME`), or to pace them (`SO_MAX_PACING_RATE`). Timestamps are another
-    /// reason for frames to have an owner.
+    /// Returns whether queueing disciplines need this socket as the owner of its frames, to report
+    /// frames that are sent too late (`SO_TXTIME`) or to pace frames (`SO_MAX_PACING_RATE`). Frames
+    /// with timestamps need an owner, too, but this does not consider timestamps.
     #[inline]
     pub(crate) fn owns_frames(&self) -> bool {
         // SAFETY: A single load, as the core does it.
@@ -126,7 +128,7 @@ impl RawSock {
 
     /// Returns whether a filter is attached (`SO_ATTACH_FILTER` and the like).
     pub(super) fn has_filter(&self) -> bool {
-        // SAFETY: A single load of a pointer that is not followed.
+        // SAFETY: The pointer is read in a single load, and is not dereferenced.
         unsafe { !ptr::read_volatile(field!(self, sk_filter)).is_null() }
     }
 
@@ -150,8 +152,8 @@ impl RawSock {
         ];
         macro_rules! copy {
             ($($field:ident)+) => {
-                // SAFETY: The same field of two valid sockets, a number that the core too reads and
-                // writes at any time.
+                // SAFETY: The pointers are to the same field of two valid sockets. The field is a
+                // number, which the core also reads and writes at any time.
                 $(unsafe {
                     ptr::write_volatile(field!(self, $field), ptr::read_volatile(field!(other, $field)));
                 })+
@@ -169,14 +171,16 @@ impl RawSock {
             let device = ptr::read_volatile(field!(other, __sk_common.skc_bound_dev_if));
             ptr::write_volatile(field!(self, __sk_common.skc_bound_dev_if), device);
         }
-        // SAFETY: Bits of two valid sockets beside each other in a byte of their own, of which this
-        // one's no one else writes, by the caller's promise.
+        // SAFETY: The function copies two bits, which share their byte with no other field. Both
+        // sockets are valid, and by the caller's promise no one else writes the byte in this
+        // socket.
         unsafe { bindings::sk_inherit_txtime(self.as_ptr(), other.as_ptr()) };
         for flag in FLAGS {
             // SAFETY: By the caller's promise.
             unsafe { bindings::sock_valbool_flag(self.as_ptr(), flag, other.has_flag(flag)) };
         }
-        // SAFETY: A read of a valid socket's field; limits count once a user has set them.
+        // SAFETY: `other` is valid, and the field is read in a single load. Only limits that a user
+        // has set are copied.
         let locks = unsafe { ptr::read_volatile(field!(other, sk_userlocks)) };
         let limits = locks & (bindings::SOCK_SNDBUF_LOCK | bindings::SOCK_RCVBUF_LOCK) as u8;
         if limits & bindings::SOCK_SNDBUF_LOCK as u8 != 0 {
@@ -185,7 +189,8 @@ impl RawSock {
         if limits & bindings::SOCK_RCVBUF_LOCK as u8 != 0 {
             copy!(sk_rcvbuf);
         }
-        // SAFETY: Written with the socket locked, or by the only one who has it.
+        // SAFETY: By the caller's promise, this socket is locked, or no one else has a reference to
+        // it.
         unsafe {
             let own = field!(self, sk_userlocks);
             let others = *own & !((bindings::SOCK_SNDBUF_LOCK | bindings::SOCK_RCVBUF_LOCK) as u8);
@@ -193,7 +198,7 @@ impl RawSock {
         }
     }
 
-    /// Copies to a new TCP socket what a child of `listener` inherits.
+    /// Copies to a new TCP socket the options that a child of `listener` inherits.
     ///
     /// # Safety
     ///
@@ -213,37 +218,39 @@ impl RawSock {
     /// `skb`. A filter may truncate it, but keeps its first `header` bytes.
     #[inline]
     pub(crate) fn filter(&self, skb: &mut Skb, header: usize) -> bool {
-        // SAFETY: Both are valid; a filter may trim the buffer, which is ours.
+        // SAFETY: The socket and the buffer are valid. A filter may trim the buffer, which is
+        // borrowed exclusively.
         unsafe { bindings::sk_filter(self.as_ptr(), skb.as_ptr(), header as u32) }
     }
 }
 
 impl<P: Protocol> Sock<P> {
-    /// Copies the options of `front`, whose companion this is. Returns a changed `SO_RCVLOWAT`,
-    /// which the protocol applies.
+    /// Copies the options of `front`, of which this socket is the companion. Returns `SO_RCVLOWAT`
+    /// if it has changed; the protocol applies it.
     ///
-    /// The core wakes writers when it raises `SO_SNDBUF` of `front`, which is too early: a writer
-    /// may have run since, found the limit unchanged here, and gone back to sleep.
+    /// Wakes writers if the send buffer has become larger. The core has done so when it raised
+    /// `SO_SNDBUF` of `front`, but a writer may have run since then, found the limit of this socket
+    /// unchanged, and gone back to sleep.
     pub(super) fn adopt_options(&self, front: &RawSock) -> Option<c_int> {
         let mut guard = self.lock();
         let before = self.send_limit();
         // SAFETY: The lock is held.
         unsafe {
             self.copy_options(front);
-            // Signals belong to the descriptor, whose list the core checks; the flag only permits
-            // them.
+            // The flag only permits `SIGIO`. The core checks the descriptor's own list of `SIGIO`
+            // owners.
             bindings::sock_set_flag(self.as_ptr(), bindings::sock_flags_SOCK_FASYNC);
             bindings::sk_inherit_busy_poll(self.as_ptr(), front.as_ptr());
-            // Here the queueing discipline reads the limit of `SO_MAX_PACING_RATE`. TCP computes
-            // the rate anew with each acknowledgement, up to that limit; this protocol has no rate
-            // of its own.
+            // The queueing discipline reads the rate from `sk_pacing_rate`. TCP computes this rate
+            // with each acknowledgement, up to `SO_MAX_PACING_RATE`. This protocol computes no
+            // rate, so the limit is the rate.
             let limit = ptr::read_volatile(field!(front, sk_max_pacing_rate));
             ptr::write_volatile(field!(self, sk_pacing_rate), limit);
         }
         if self.send_limit() > before {
             guard.locked().wake_writers();
         }
-        // SAFETY: Single loads.
+        // SAFETY: Both sockets are valid, and the fields are read in single loads.
         let (mark, own) = unsafe {
             (
                 ptr::read_volatile(field!(front, sk_rcvlowat)),

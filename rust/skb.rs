@@ -730,8 +730,8 @@ impl Skb {
     #[inline]
     pub(super) unsafe fn clear(&self, headroom: usize) {
         let skb = self.as_ptr();
-        // SAFETY: The buffer is ours; start and end of its data stay in its memory, as the caller
-        // promises.
+        // SAFETY: The buffer is ours. By the caller's promise, the start and the end of its data
+        // stay in its memory.
         unsafe {
             (*skb).data = (*skb).head.add(headroom);
             (*skb).tail = headroom as Offset;

@@ -3,7 +3,7 @@
 //! Ordered lists of sockets: first in, first out, and removal from the middle.
 //!
 //! The links are in the sockets, so nothing is allocated and every operation takes constant time. A
-//! list holds its sockets.
+//! list holds a reference to each of its sockets.
 //!
 //! C header: [`include/linux/list.h`](srctree/include/linux/list.h)
 
@@ -28,8 +28,7 @@ use core::{
 ///
 /// # Safety
 ///
-/// [`of`](Self::of) returns a part of the socket that it is given, always the same one, and a
-/// different one than any other set of links.
+/// [`of`](Self::of) always returns the same part of `sock`, which no other implementation returns.
 pub(crate) unsafe trait Link<P: Protocol>: Sized + 'static {
     /// The value that lists store with a socket.
     type Slot: Default + Send;
@@ -42,7 +41,7 @@ pub(crate) enum SlotLink {}
 /// The links of a listener's lists of its children.
 pub(crate) enum ChildLink {}
 
-// SAFETY: The field is this set's alone.
+// SAFETY: `child_links` belongs to this set of links alone.
 unsafe impl<P: Protocol> Link<P> for SlotLink {
     type Slot = P::Slot;
 
@@ -52,7 +51,7 @@ unsafe impl<P: Protocol> Link<P> for SlotLink {
     }
 }
 
-// SAFETY: The field is this set's alone.
+// SAFETY: `links` belongs to this set of links alone.
 unsafe impl<P: Protocol> Link<P> for ChildLink {
     type Slot = ();
 
@@ -62,10 +61,11 @@ unsafe impl<P: Protocol> Link<P> for ChildLink {
     }
 }
 
-/// A socket's links and slot. It belongs to at most one [`SockLists`], and only that accesses them.
+/// A socket's links and slot. The socket belongs to at most one [`SockLists`] for this set of
+/// links, and only that accesses the links and the slot.
 #[repr(C)]
 pub(crate) struct Links<P: Protocol, L: Link<P>> {
-    /// Linked while `held` is a socket.
+    /// The socket's node, which is in a list while `held` is a socket.
     node: UnsafeCell<bindings::list_head>,
     /// The first head of the lists that the socket belongs to, or null.
     owner: AtomicPtr<bindings::list_head>,
@@ -88,13 +88,14 @@ impl<P: Protocol, L: Link<P>> Default for Links<P, L> {
     }
 }
 
-/// `N` lists of sockets; a socket is in at most one of them. The owner of this value must guard it.
+/// `N` lists of sockets. A socket is in at most one of them. The value has no lock: methods that
+/// access the lists borrow it exclusively.
 ///
 /// # Invariants
 ///
-/// The nodes in the lists are those of sockets whose `owner` is the first head and whose `held` is
-/// the socket itself: each is in memory as long as that reference. Of a socket whose `owner` is the
-/// first head, all other links are used through an exclusive reference to these lists only.
+/// The lists contain only nodes of sockets whose `owner` is the first head. `held` of such a socket
+/// refers to the socket itself, so the node is valid. If the `owner` of a socket is the first head,
+/// the other fields of its links are accessed only through an exclusive reference to these lists.
 pub(crate) struct SockLists<P: Protocol, const N: usize, L: Link<P> = SlotLink> {
     heads: KBox<UnsafeCell<[bindings::list_head; N]>>,
     _sockets: PhantomData<(SockRef<P>, fn() -> L)>,
@@ -134,14 +135,14 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
             _sockets: PhantomData,
         };
         for list in 0..N {
-            // SAFETY: In a box of their own the heads do not move.
+            // SAFETY: The heads have their own box, so they do not move.
             unsafe { bindings::INIT_LIST_HEAD(lists.head(list)) };
         }
         Ok(lists)
     }
 
-    /// Returns the head of a list; of the last one, if `list` is out of range. All heads are
-    /// initialised.
+    /// Returns the head of the list `list`, or of the last list if `list` is out of range. All
+    /// heads are initialised.
     #[inline]
     fn head(&self, list: usize) -> *mut bindings::list_head {
         let first = self.heads.get().cast::<bindings::list_head>();
@@ -154,8 +155,8 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
         self.head(0)
     }
 
-    /// Makes the socket belong to these lists, with a slot. Returns `false` if it already belongs
-    /// to some.
+    /// Makes the socket belong to these lists, with a slot. Returns `false` if the socket already
+    /// belongs to these or other lists.
     pub(crate) fn admit(&mut self, sock: &Sock<P>, slot: L::Slot) -> bool {
         let links = L::of(sock);
         let won = links
@@ -163,7 +164,7 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
             .compare_exchange(ptr::null_mut(), self.owner(), Acquire, Relaxed)
             .is_ok();
         if won {
-            // SAFETY: The socket belongs to these lists from now on, which are borrowed
+            // SAFETY: From now on the socket belongs to these lists, which are borrowed
             // exclusively.
             unsafe { *links.slot.get() = slot };
         }
@@ -181,36 +182,36 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
     #[inline]
     pub(crate) fn slot<'a>(&'a mut self, sock: &'a Sock<P>) -> Option<&'a mut L::Slot> {
         let links = self.own(sock)?;
-        // SAFETY: The socket is these lists', which are borrowed exclusively for as long.
+        // SAFETY: The socket belongs to these lists, which are borrowed exclusively for `'a`.
         Some(unsafe { &mut *links.slot.get() })
     }
 
-    /// Appends a socket that belongs to the lists to one of them, unless it is already in one, or
-    /// its last reference is gone.
+    /// Appends a socket that belongs to these lists to the list `list`, unless it is already in a
+    /// list or its last reference is gone.
     #[inline]
     pub(crate) fn push(&mut self, sock: &Sock<P>, list: usize) {
         let Some(links) = self.own(sock) else {
             return;
         };
-        // SAFETY: The socket is these lists', which are borrowed exclusively.
+        // SAFETY: The socket belongs to these lists, which are borrowed exclusively.
         let held = unsafe { &mut *links.held.get() };
         if held.is_some() {
             return;
         }
         *held = sock.try_hold();
         if held.is_some() {
-            // SAFETY: The node is in no list, since `held` was empty, and stays in memory with the
-            // reference; the head is initialised.
+            // SAFETY: `held` was empty, so the node is in no list. The reference in `held` keeps
+            // the node valid. The head is initialised.
             unsafe { bindings::list_add_tail(links.node.get(), self.head(list)) };
         }
     }
 
-    /// Removes the first socket of a list; it still belongs to the lists.
+    /// Removes the first socket of the list `list`. The socket still belongs to these lists.
     #[inline]
     pub(crate) fn pop(&mut self, list: usize) -> Option<SockRef<P>> {
         let head = self.head(list);
-        // SAFETY: The head is initialised, and by the invariant its nodes are in the links of
-        // sockets, whose first field they are.
+        // SAFETY: The head is initialised. By the invariant, each node in the list is the first
+        // field of a socket's `Links`.
         let links = unsafe {
             if bindings::list_empty(head) {
                 return None;
@@ -220,15 +221,16 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
         self.unlink(links)
     }
 
-    /// Removes a socket from the list that it is in; it still belongs to the lists. `None` if it is
-    /// in none.
+    /// Removes a socket from the list that it is in. The socket still belongs to these lists.
+    /// Returns `None` if the socket is in no list.
     #[inline]
     pub(crate) fn remove(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let links = self.own(sock)?;
         self.unlink(links)
     }
 
-    /// Ends the socket's belonging to these lists. Returns the list's reference, if it was in one.
+    /// Makes the socket belong to no lists. Returns the list's reference to the socket, if the
+    /// socket was in one.
     pub(crate) fn dismiss(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let links = self.own(sock)?;
         let held = self.unlink(links);
@@ -237,7 +239,7 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
     }
 
     fn unlink(&mut self, links: &Links<P, L>) -> Option<SockRef<P>> {
-        // SAFETY: The socket is these lists', which are borrowed exclusively.
+        // SAFETY: The socket belongs to these lists, which are borrowed exclusively.
         let held = unsafe { (*links.held.get()).take() }?;
         // SAFETY: A socket was held, so the node is in one of these lists.
         unsafe { bindings::list_del(links.node.get()) };
@@ -247,8 +249,8 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
 
 impl<P: Protocol, const N: usize, L: Link<P>> Drop for SockLists<P, N, L> {
     fn drop(&mut self) {
-        // Sockets that still belong to the lists are not linked after this: no node points to a
-        // head.
+        // Sockets may still belong to these lists, but none is in a list after this, so no node
+        // points to a head.
         for list in 0..N {
             while self.pop(list).is_some() {}
         }

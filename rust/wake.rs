@@ -17,15 +17,17 @@ use kernel::ffi::{c_int, c_uint};
 impl RawSock {
     /// Wakes tasks that wait for an error.
     pub(crate) fn wake_error(&self) {
-        // SAFETY: By the invariant of `RawSock`, the socket is valid; its callbacks are the core's.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The function calls a callback
+        // that the core, or a user in the kernel, has set.
         unsafe { bindings::sk_error_report(self.as_ptr()) };
     }
 
     /// Wakes readers.
     #[inline]
     pub(crate) fn data_ready(&self) {
-        // SAFETY: The callback was set by `sock_init_data`, or by a user in the kernel, and takes
-        // its own socket. A single load, as the core does it: such users exchange it.
+        // SAFETY: `sock_init_data` or a user in the kernel has set the callback, which takes the
+        // socket that it belongs to. It is read in a single load, as by the core, since such users
+        // may replace it.
         unsafe {
             if let Some(ready) = ptr::read_volatile(&raw const (*self.as_ptr()).sk_data_ready) {
                 ready(self.as_ptr());
@@ -59,7 +61,7 @@ impl RawSock {
         self.signal(bindings::SOCK_WAKE_IO, bindings::POLL_OUT);
     }
 
-    /// Signals only `SIGIO` owners of an error: waiting tasks are woken separately.
+    /// Signals an error to `SIGIO` owners only. Waiting tasks are woken separately.
     pub(crate) fn signal_error(&self) {
         self.signal(bindings::SOCK_WAKE_IO, bindings::POLL_ERR);
     }
@@ -71,13 +73,13 @@ impl RawSock {
 
     /// Sends `SIGPIPE` to the calling task.
     pub(crate) fn broken_pipe(&self) {
-        // SAFETY: Process context, in a send call.
+        // SAFETY: A send call, in process context, calls this.
         unsafe { bindings::send_sigpipe() };
     }
 
-    /// Wakes writers, and signals `SIGIO` owners, as the send buffer has room.
+    /// Wakes writers and signals `SIGIO` owners, since the send buffer has room.
     pub(super) fn signal_write_space(&self) {
-        // SAFETY: By the invariant of `RawSock`, the socket is valid; the helpers look whether it
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The helpers check whether it
         // has a wait queue.
         unsafe {
             bindings::sk_wake(
@@ -94,10 +96,12 @@ impl RawSock {
 }
 
 impl<P: Protocol> Call<'_, P> {
-    /// Suppresses the `SIGIO` that announces data, while a task sleeps in `recv`.
+    /// Sets whether to suppress the `SIGIO` that announces data. It is suppressed while a task
+    /// sleeps in `recv`.
     #[inline]
     pub(crate) fn suppress_data_signals(&self, suppress: bool) {
-        // The core's functions test this too, but that would be two calls for each message.
+        // The core's functions test this flag, too. Testing it here saves two calls for each
+        // message.
         if !self.has_flag(bindings::sock_flags_SOCK_FASYNC) {
             return;
         }
@@ -112,8 +116,9 @@ impl<P: Protocol> Call<'_, P> {
         }
     }
 
-    /// Asks for a wake-up (`EPOLLOUT`, `SIGIO`) when the send buffer has room again. Check for room
-    /// once more after this: either that check or the wake-up sees the room.
+    /// Requests a wake-up (`EPOLLOUT`, `SIGIO`) when the send buffer has room again. The caller
+    /// must check for room once more after this: either that check sees the room, or the wake-up
+    /// follows.
     #[inline]
     pub(crate) fn want_write_space(&self) {
         // SAFETY: As in `suppress_data_signals`.
@@ -126,7 +131,8 @@ impl<P: Protocol> Call<'_, P> {
         }
     }
 
-    /// Asks for the same for a task that is about to sleep and needs no signal.
+    /// Works like [`want_write_space`](Self::want_write_space), but for a task that is about to
+    /// sleep and needs no signal.
     #[inline]
     pub(crate) fn await_write_space(&self) {
         // SAFETY: As in `suppress_data_signals`.

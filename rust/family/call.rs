@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A call that runs on a descriptor, and the descriptor's state.
+//! A running call on a descriptor, and the descriptor's state.
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
 
@@ -16,7 +16,8 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// `socket->state`: calls change it, packets do not. The core shows it to users.
+/// The state of a descriptor (`socket->state`). Calls change it, packets do not. The core shows it
+/// to users.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(crate) enum SocketState {
@@ -43,12 +44,13 @@ impl SocketState {
 ///
 /// `socket` is valid for as long as `'a`.
 unsafe fn state_cell<'a>(socket: *mut bindings::socket) -> &'a AtomicU32 {
-    // SAFETY: An aligned word in a valid descriptor, which this module accesses in no other way.
+    // SAFETY: The field is an aligned word in a valid descriptor, and this module accesses it only
+    // through this function.
     unsafe { AtomicU32::from_ptr(ptr::addr_of_mut!((*socket).state).cast()) }
 }
 
-/// A call that runs on a descriptor of protocol `P`. It holds the descriptor, and so the socket and
-/// its wait queue.
+/// A running call on a descriptor of protocol `P`. The call holds the descriptor, and so the socket
+/// and the wait queue.
 pub(crate) struct Call<'a, P: Protocol> {
     sock: &'a Sock<P>,
     socket: *mut bindings::socket,
@@ -71,7 +73,8 @@ impl<'a, P: Protocol> Call<'a, P> {
     ///
     /// # Safety
     ///
-    /// The descriptor is held for as long as `'a`, and `sock` has its wait queue during that time.
+    /// The descriptor is held for as long as `'a`, and `sock` uses the descriptor's wait queue
+    /// during that time.
     #[inline]
     pub(in crate::net) unsafe fn of(sock: &'a Sock<P>, socket: *mut bindings::socket) -> Self {
         Call { sock, socket }
@@ -85,7 +88,8 @@ impl<'a, P: Protocol> Call<'a, P> {
 
     /// Returns a reference to the socket.
     pub(crate) fn hold(&self) -> SockRef<P> {
-        // SAFETY: The descriptor holds the socket, so its count is not zero; the reference is ours.
+        // SAFETY: The descriptor holds the socket, so its reference count is not zero. The new
+        // reference is ours.
         unsafe {
             bindings::sock_hold(self.sock.as_ptr());
             SockRef::from_raw(self.sock.as_ptr())
@@ -119,8 +123,8 @@ impl<P: Protocol> Deref for Call<'_, P> {
     }
 }
 
-/// The release of a descriptor, in its last call. Dropping this detaches the socket: after that
-/// only the protocol may still hold the socket.
+/// The last call on a descriptor, which releases it. Dropping this value detaches the socket. After
+/// that only the protocol may still hold the socket.
 pub(crate) struct Closing<'a, P: Protocol>(Call<'a, P>);
 
 impl<'a, P: Protocol> Closing<'a, P> {
@@ -153,33 +157,35 @@ impl<'a, P: Protocol> Deref for Closing<'a, P> {
 
 impl<P: Protocol> Drop for Closing<'_, P> {
     fn drop(&mut self) {
-        // SAFETY: By the invariant of `RawSock`, the socket is valid, and its last call is here.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. This is the last call on its
+        // descriptor.
         unsafe { bindings::sock_orphan(self.0.sock.as_ptr()) };
     }
 }
 
-/// A fresh descriptor that has no socket yet, as `accept` gets it.
+/// A new descriptor without a socket, which the core passes to `accept`.
 pub(crate) struct NewDescriptor<'a>(*mut bindings::socket, PhantomData<&'a mut bindings::socket>);
 
 impl NewDescriptor<'_> {
     /// # Safety
     ///
-    /// `socket` is a descriptor without a socket, which no one else uses as long as this lasts.
+    /// `socket` is a descriptor without a socket, and no one else uses it as long as this value
+    /// exists.
     pub(super) unsafe fn new(socket: *mut bindings::socket) -> Self {
         NewDescriptor(socket, PhantomData)
     }
 
-    /// Makes `child` the descriptor's socket, to which the descriptor takes a reference, and marks
-    /// the descriptor as connected.
+    /// Makes `child` the descriptor's socket and marks the descriptor as connected. The descriptor
+    /// takes a reference to the child.
     ///
     /// # Errors
     ///
     /// `EINVAL` if the child has, or has had, a descriptor.
     pub(crate) fn graft<P: Protocol>(self, child: &mut Locked<'_, P>) -> Result {
         let child = child.sock();
-        // SAFETY: The child is locked, so that no other call grafts it at the same time; one
-        // without a descriptor gets none otherwise. The descriptor has no socket yet. Its `release`
-        // gives back the reference.
+        // SAFETY: The child is locked, so no other call grafts it at the same time, and a child
+        // gets a descriptor only here. The descriptor has no socket yet. Its `release` drops the
+        // reference that `sock_hold` takes.
         unsafe {
             if !(*child.as_ptr()).sk_socket.is_null() || child.is_dead() {
                 return Err(EINVAL);

@@ -14,16 +14,17 @@ pub(super) unsafe extern "C" fn ioctl<P: Operations>(
     command: c_uint,
     argument: c_ulong,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     let sock = unsafe { of(socket) };
     code(P::ioctl(sock, command).and_then(|value| IntArgument::new(argument).write(value)))
 }
 
-/// Works as [`ioctl`], for `io_uring`, which passes kernel memory for the result.
+/// Works like [`ioctl`], but for `io_uring`, which passes kernel memory for the result.
 ///
 /// # Safety
 ///
-/// Called by the core, with a socket of `P` that it holds for the call, and memory for an integer.
+/// Called by the core with a socket of `P` that the core holds for the call, and with memory for an
+/// integer at `argument`.
 pub(super) unsafe extern "C" fn answer<P: Operations>(
     sk: *mut bindings::sock,
     command: c_int,
@@ -35,8 +36,8 @@ pub(super) unsafe extern "C" fn answer<P: Operations>(
     answer_by(sock, command, |value| unsafe { *argument = value })
 }
 
-/// Passes the result of `sock` to `write`, and returns what the core expects: 0, or a negative
-/// error.
+/// Passes the result of the `ioctl` `command` on `sock` to `write`. Returns 0 or a negative error,
+/// as the core expects.
 pub(in crate::net) fn answer_by<P: Operations>(
     sock: &Sock<P>,
     command: c_int,

@@ -2,15 +2,17 @@
 
 //! Registers a protocol, and decides which of its sockets hold the module.
 //!
-//! A descriptor holds the module. A socket outlives its descriptor by a grace period, and for as
-//! long as others refer to it: frames that it owns, until a device or a queueing discipline frees
-//! them, and notices of zero-copy sends. Such a reference has no time limit, so module exit must
-//! not wait for it: `rmmod` would hang, half unregistered and unkillable. Instead the socket holds
-//! the module until its memory is freed, and `rmmod` fails with `EBUSY`.
+//! A descriptor holds the module. A socket outlives its descriptor by an RCU grace period, and for
+//! as long as something else refers to it: frames that it owns, until a device or a queueing
+//! discipline frees them, and notices of zero-copy sends. Such references may last for any time, so
+//! module exit must not wait for them: `rmmod` would hang, with the module half unregistered, and
+//! could not be killed. Instead the socket holds the module until its memory is freed, and `rmmod`
+//! fails with `EBUSY`.
 //!
-//! The core drops that reference (`sk_prot_free`) in its own code: the module's code may be gone
-//! right after. The core finds the owner in the table that created the socket, so a socket that
-//! begins to hold the module gets another such table.
+//! The core drops the socket's reference to the module (`sk_prot_free`) in its own code, since the
+//! module's code may be unloaded right after. The core finds the owner through `sk_prot_creator`,
+//! the table that created the socket. So a socket that begins to hold the module gets another table
+//! there ([`Vtable::pin`]).
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h) (`struct proto`)
 
@@ -38,7 +40,7 @@ impl<P: Protocol> Vtable<P> {
     ///
     /// # Safety
     ///
-    /// `net` is a valid namespace; a socket created for the kernel (`kern`) does not hold it.
+    /// `net` is a valid namespace. A socket created for the kernel (`kern`) does not hold it.
     pub(in crate::net) unsafe fn alloc(
         &self,
         net: *mut bindings::net,
@@ -47,7 +49,7 @@ impl<P: Protocol> Vtable<P> {
         if !self.registered.load(Ordering::Acquire) {
             return Err(ENODEV);
         }
-        // SAFETY: The tables were written before they were registered, and stay as they are.
+        // SAFETY: The tables were written before they were registered, and do not change any more.
         let sk = unsafe {
             bindings::sk_alloc(
                 net,
@@ -63,7 +65,7 @@ impl<P: Protocol> Vtable<P> {
         Ok(sk)
     }
 
-    /// Counts sockets whose memory is in use.
+    /// Changes the count of sockets whose memory is in use, by 1 or -1.
     pub(in crate::net) fn count(&self, change: isize) {
         if change > 0 {
             self.live.fetch_add(1, Ordering::Relaxed);
@@ -72,7 +74,7 @@ impl<P: Protocol> Vtable<P> {
         }
     }
 
-    /// Counts a socket in `/proc/net/protocols`.
+    /// Changes the count of sockets in `/proc/net/protocols`, by 1 or -1.
     pub(in crate::net) fn count_in_use(&self, sock: &RawSock, change: c_int) {
         // SAFETY: The protocol is registered as long as it has sockets.
         unsafe {
@@ -84,24 +86,25 @@ impl<P: Protocol> Vtable<P> {
         };
     }
 
-    /// Makes `sock` hold the module until its memory is freed, if it does not yet. Call this before
-    /// anything refers to the socket that module exit cannot end. Returns `false` if the module is
-    /// being unloaded: then nothing may refer to it.
+    /// Makes `sock` hold the module until the socket's memory is freed, unless it already does.
+    /// Call this before creating a reference to the socket that module exit cannot end. Returns
+    /// `false` if the module is being unloaded, in which case no such reference may be created.
     #[inline]
     pub(in crate::net) fn pin(&self, sock: &Sock<P>) -> bool {
         if !P::OUTLIVES_DESCRIPTOR {
-            // Each socket holds it from the start.
+            // Each socket of `P` holds the module from the start.
             return true;
         }
-        // SAFETY: An aligned pointer in a valid socket. The core reads it for the descriptor's
-        // name, and when the socket has no reference any more; others write it here only.
+        // SAFETY: The field is an aligned pointer in a valid socket. The core reads it for the name
+        // of the descriptor, and after the last reference to the socket is gone. Only this function
+        // changes it while the socket has references.
         let creator = unsafe { AtomicPtr::from_ptr(field!(sock, sk_prot_creator)) };
         creator.load(Ordering::Relaxed) == self.pinning.get() || self.take_pin(creator)
     }
 
     #[cold]
     fn take_pin(&self, creator: &AtomicPtr<bindings::proto>) -> bool {
-        // SAFETY: Written before the protocol was registered, hence before there was a socket.
+        // SAFETY: `owner` was written before `registered` was set, hence before there was a socket.
         let module = unsafe { (*self.pinning.get()).owner };
         // SAFETY: This code belongs to the module, which is not freed while it runs.
         if !unsafe { bindings::try_module_get(module) } {
@@ -110,15 +113,15 @@ impl<P: Protocol> Vtable<P> {
         let (from, to) = (self.proto.get(), self.pinning.get());
         let first = creator.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         if first.is_err() {
-            // Another processor was faster, and its reference is the socket's.
-            // SAFETY: Gives back the reference that was just taken.
+            // Another processor was faster, and the socket has the reference of that processor.
+            // SAFETY: Drops the reference that `try_module_get` has just taken.
             unsafe { bindings::module_put(module) };
         }
         true
     }
 }
 
-/// A registered protocol; dropping it waits for its last socket.
+/// A registered protocol. Dropping it waits for the protocol's last socket and unregisters it.
 pub(crate) struct ProtocolRegistration<P: Operations>(PhantomData<fn() -> P>);
 
 impl<P: Operations> ProtocolRegistration<P> {
@@ -126,17 +129,17 @@ impl<P: Operations> ProtocolRegistration<P> {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if it is, or was, registered; `ENOMEM`.
+    /// `EEXIST` if the protocol is or was registered; `ENOMEM`.
     pub(crate) fn new(family: u16, module: &'static ThisModule) -> Result<Self> {
         let vtable = P::vtable();
         if vtable.taken.swap(true, Ordering::Relaxed) {
             return Err(EEXIST);
         }
         let owner = module.as_ptr().cast();
-        // SAFETY: This is the only registration there ever is, and no one looks at the tables
-        // before `registered` is set. The core knows the second table of a protocol by sockets
-        // alone, of which it reads the name, the owner, and where their memory comes from, which is
-        // the same.
+        // SAFETY: This is the only registration there ever is, and no one reads the tables before
+        // `registered` is set. The core finds the table `pinning` only through sockets. It reads
+        // the name, the owner and the slab cache there, and the name and the slab cache are those
+        // of `proto`.
         unsafe {
             for ops in [vtable.ops.get(), vtable.record_ops.get()] {
                 (*ops).family = c_int::from(family);
@@ -158,19 +161,20 @@ impl<P: Operations> Drop for ProtocolRegistration<P> {
     fn drop(&mut self) {
         let vtable = P::vtable();
         vtable.registered.store(false, Ordering::Release);
-        // No descriptor is left, and sockets without one have been ended. Only sockets that wait
-        // for a grace period can remain: those with other references hold the module.
+        // No descriptor is left, and sockets without a descriptor have been ended. Only sockets
+        // that wait for a grace period can remain, since sockets with other references hold the
+        // module.
         loop {
             rcu::barrier();
             if vtable.live.load(Ordering::Acquire) == 0 {
                 break;
             }
-            // SAFETY: Process context, in module exit.
+            // SAFETY: Module exit runs in process context.
             unsafe { bindings::schedule_timeout_uninterruptible(1) };
         }
-        // The last socket may have been counted out in its callback, which frees it right after.
+        // The last socket may have decremented `live` in an RCU callback that has yet to free it.
         rcu::barrier();
-        // SAFETY: Registered by `new`, and no socket is left.
+        // SAFETY: `new` has registered the table, and no socket is left.
         unsafe { bindings::proto_unregister(vtable.proto.get()) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The calls of `splice` and `sendfile`, in and out of a socket.
+//! The functions that serve `splice` and `sendfile`, into and out of a socket.
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
 
@@ -13,14 +13,14 @@ use kernel::ffi::c_uint;
 ///
 /// Called by the core, in a `splice` or `sendfile` call on a socket of `P`.
 pub(super) unsafe extern "C" fn splice_eof<P: Operations>(socket: *mut bindings::socket) {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     P::no_more(unsafe { of(socket) });
 }
 
 /// # Safety
 ///
 /// Called by the core, in a `splice` call out of a socket of `P`, with the call's own pipe, which
-/// it has locked.
+/// the core has locked.
 pub(super) unsafe extern "C" fn splice_read<P: Operations>(
     socket: *mut bindings::socket,
     position: *mut bindings::loff_t,
@@ -28,16 +28,16 @@ pub(super) unsafe extern "C" fn splice_read<P: Operations>(
     len: usize,
     flags: c_uint,
 ) -> isize {
-    // SAFETY: A call that runs on `socket`, which has a file then.
+    // SAFETY: The call runs on `socket`, which has a file during the call.
     unsafe { splice_by(&Call::<P>::new(socket), socket, position, pipe, len, flags) }
 }
 
-/// Makes `P` serve a `splice` call on `socket`, as `call`.
+/// Makes `P` serve a `splice` call on `socket`; `call` names the socket of `P`.
 ///
 /// # Safety
 ///
-/// The requirements of [`splice_read`] hold; the call's socket may be a companion of the
-/// descriptor's own.
+/// The requirements of [`splice_read`] hold, except that the socket of `call` may be a companion of
+/// the descriptor's own socket.
 pub(in super::super) unsafe fn splice_by<P: Operations>(
     call: &Call<'_, P>,
     socket: *mut bindings::socket,
@@ -46,8 +46,8 @@ pub(in super::super) unsafe fn splice_by<P: Operations>(
     len: usize,
     flags: c_uint,
 ) -> isize {
-    // SAFETY: The position is the call's, and so is the pipe; a descriptor with a running call has
-    // a file.
+    // SAFETY: The position and the pipe belong to the call. A descriptor with a running call has a
+    // file.
     let (position, nonblocking, mut pipe) = unsafe {
         (
             *position,
