@@ -26,7 +26,7 @@ enum Event {
     Heard,
     /// Time passes, in microseconds.
     Wait(u16),
-    /// Exactly the longest time that a turn lasts passes.
+    /// Time passes until the queue's deadline.
     Deadline,
 }
 
@@ -35,7 +35,7 @@ struct Device {
     slots: [Slot; SENDERS],
     lists: [VecDeque<usize>; LISTS],
     now: Nanos,
-    /// When the lists began to fill, or last lost an entry.
+    /// The time at which the lists became non-empty, or a turn was last given.
     moved: Nanos,
 }
 
@@ -122,7 +122,7 @@ impl Device {
             }
             Event::Ask(id) => {
                 let id = usize::from(id) % SENDERS;
-                // A waiting sender has requested its turn before.
+                // A waiting sender has already requested its turn.
                 if self.slots[id].is_scheduled() && !self.slots[id].is_waiting() {
                     self.request_turn(id, Demand::Turn);
                 }
@@ -147,8 +147,7 @@ impl Device {
 
 /// The ACK queue of one device.
 ///
-/// # Panics
-/// If a property does not hold, as for all targets.
+/// # Panics If a property does not hold.
 pub fn esp_ack_queue(data: &[u8]) {
     let mut input = Unstructured::new(data);
     let mut device = Device::default();

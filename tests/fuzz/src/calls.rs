@@ -2,7 +2,7 @@
 
 //! One engine, with calls and packets in any order.
 //!
-//! The test tracks what a caller and a neighbour see of the engine: the next number, the count of
+//! The test tracks the engine as a caller and a neighbour see it: the next number, the number of
 //! queued packets, the window.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
@@ -10,7 +10,8 @@ use esp::{flags, Config, Demand, DropReason, Header, Nanos, Options, Outcome, Ro
 use esp_testkit::{Packet as Sent, Socket, Span};
 
 const MILLISECOND: Nanos = 1_000_000;
-/// Numbers of the two SYNs: close to each other and to the point where numbers wrap.
+/// The number of the engine's SYN. It is close to [`PEER_ISN`], the number of the peer's SYN, and
+/// to the point where numbers wrap.
 const ISN: Seq = Seq(0xfff0);
 const PEER_ISN: Seq = Seq(0xfffa);
 
@@ -33,7 +34,7 @@ enum Event {
     Orphan,
     Abort,
     Configure(Parameters),
-    /// Packets of the queue have become too large, from this one on.
+    /// The packets of the queue from this one on have become too large.
     Shrink(u8),
 }
 
@@ -159,10 +160,10 @@ impl Parameters {
 }
 
 struct World {
-    /// All its packets have one byte.
+    /// The engine and its queues. All packets have one byte.
     socket: Socket<Span>,
     now: Nanos,
-    /// When the device last received another packet.
+    /// The time at which the device last received another packet.
     last_device_rx: Nanos,
     /// The peer's next number, once its SYN has been received.
     expected: Option<Seq>,
@@ -177,7 +178,7 @@ struct World {
 /// The payload of each packet.
 const BYTE: Span = Span { first: 0, len: 1 };
 
-/// The most packets in the queue after cutting.
+/// Maximum number of packets in the queue after cutting.
 const MOST_PIECES: usize = 0x3000;
 
 impl World {
@@ -295,7 +296,7 @@ impl World {
         if self.socket.state() == State::Closed || keep >= queued {
             return;
         }
-        // More than half of the numbers could not be distinguished.
+        // If the packets took more than half of the numbers, these could not be distinguished.
         if queued > 0x1000 {
             return;
         }
@@ -417,7 +418,7 @@ impl World {
 fn play(input: &mut Unstructured<'_>) -> Result<()> {
     let mut world = World::new(input.arbitrary()?);
     world.transmit();
-    // A limit, so that a file does not take seconds.
+    // Limited, so that one input does not take seconds.
     for _ in 0..400 {
         if input.is_empty() {
             break;
@@ -429,9 +430,8 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
 
 /// Fuzzes one engine with any calls and packets.
 ///
-/// # Panics
-/// If a property does not hold, as for all targets.
+/// # Panics If a property does not hold.
 pub fn esp_calls(data: &[u8]) {
-    // Input that ends within an event ends before it.
+    // Ignored because input that ends within an event only lacks that event.
     let _ = play(&mut Unstructured::new(data));
 }

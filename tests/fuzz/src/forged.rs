@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two engines on a wire, and a neighbour that forges packets with numbers that are correct or
-//! almost. That may fill or end the streams. It must not make the two engines send without end:
-//! when the neighbour falls silent, they do, too.
+//! Two engines on a wire, and a neighbour that forges packets with correct or almost correct
+//! numbers. Forged packets may fill or end the streams. They must not make the two engines send
+//! without end: when the neighbour falls silent, the engines do, too.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use esp::Nanos;
@@ -26,8 +26,9 @@ enum Event {
     Steps(u8),
 }
 
-/// The most packets that two ends exchange until they have found that their states contradict: for
-/// 15 s ten requests a second in each direction, each with a burst that is retransmitted in vain.
+/// Maximum number of packets that two ends exchange before they find that their states contradict:
+/// for 15 s, ten requests per second in each direction, each with a burst that is retransmitted in
+/// vain.
 const MOST: usize = 10_000;
 
 fn run(pair: &mut Pair, event: Event) {
@@ -76,8 +77,8 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         pair.close(at);
         pair.sides[at].conn().orphan(now);
     }
-    // The programs have exited. Both ends are soon closed, by a FIN, a RST or the other's silence,
-    // and no packets are sent.
+    // The programs have exited. A FIN, a RST or the other end's silence soon closes both ends, and
+    // no more packets are sent.
     let end = pair.now + 150 * S;
     while let Some(at) = pair.next_event() {
         assert!(at < end, "a connection does not end: {pair:?}");
@@ -89,8 +90,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
 
 /// Fuzzes two engines and a neighbour.
 ///
-/// # Panics
-/// If a property does not hold, as for all targets.
+/// # Panics If a property does not hold.
 pub fn esp_forged(data: &[u8]) {
     let _ = play(&mut Unstructured::new(data));
 }

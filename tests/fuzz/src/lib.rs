@@ -2,8 +2,8 @@
 
 //! Fuzz targets: functions that accept any bytes and panic if a property does not hold.
 //!
-//! libFuzzer calls them from the programs in `fuzz/`; `tests/corpus.rs` calls them with every file
-//! of `fuzz/corpus`.
+//! libFuzzer calls the targets from the programs in `fuzz/`; `tests/corpus.rs` calls them with
+//! every file of `fuzz/corpus`.
 
 mod ack_queue;
 mod calls;
@@ -20,7 +20,7 @@ pub use wire::{edp_wire, esp_wire};
 /// A fuzz target.
 pub type Target = fn(&[u8]);
 
-/// All targets, each by the name of its program and of its corpus.
+/// All targets, each with the name of its program and of its corpus.
 pub const ALL: [(&str, Target); 6] = [
     ("edp_wire", edp_wire),
     ("esp_wire", esp_wire),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Two engines on a wire that loses, repeats and delays packets as the input says, with programs
-//! that send, read, sleep and close as it says. At the end the wire has no faults and both programs
-//! read; then all data must have arrived.
+//! that send, read, sleep and close as the input says. At the end the wire has no faults and both
+//! programs read, so all data must arrive.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ enum Event {
     Read(bool, u8),
     Sleep(bool),
     Close(bool),
-    /// The fates of later packets.
+    /// Loses a later packet; `Twice` repeats and `Late` delays one.
     Lose(bool, u8),
     Twice(bool, u8),
     Late(bool, u8, u8),
@@ -29,11 +29,11 @@ enum Event {
     Rest(u8),
     /// Runs for a number of events.
     Steps(u8),
-    /// Whether a program reads at once.
+    /// Sets whether a program reads at once.
     Reader(bool, bool),
-    /// Whether other connections have the turn.
+    /// Sets whether other connections have the turn.
     Turn(bool, bool),
-    /// Later packets are this much smaller.
+    /// Makes later packets this much smaller.
     Shrink(bool, u8),
 }
 
@@ -52,7 +52,7 @@ impl Host {
         u16::from(self.burst % 48) + 1
     }
 
-    /// Returns the host's parameters, whatever the peer's are.
+    /// Returns the host's parameters, which do not depend on the peer's.
     fn config(self) -> Config {
         Config {
             burst_length: self.burst(),
@@ -65,11 +65,12 @@ impl Host {
     }
 }
 
-/// Faults still to come; their number is limited, as on a wire that recovers.
+/// Faults that are still to come in each direction. Their number is limited, as on a wire that
+/// recovers.
 type Faults = Rc<RefCell<[VecDeque<Fate>; 2]>>;
 
-/// The most packets that may be lost in a row without ending a connection: an engine ends it when
-/// the peer is silent for too long.
+/// Maximum number of consecutive losses that do not end a connection, which an engine ends when the
+/// peer is silent for too long.
 const MOST_FAULTS: usize = 60;
 
 /// The window that one side has opened for the other, as the wire shows it.
@@ -78,7 +79,7 @@ struct Window {
     initial: u16,
     /// The highest acknowledgement of the peer, which opens the window.
     granted: Option<Seq>,
-    /// The number after those that the peer last skipped.
+    /// The number after the numbers that the peer last skipped.
     skipped: Option<Seq>,
     /// The number after the highest that was sent.
     high: Option<Seq>,
@@ -119,7 +120,7 @@ impl Window {
         {
             self.granted = Some(header.ack);
             if header.is_grant() {
-                // The peer may have an earlier grant.
+                // The peer may still use an earlier grant.
                 let [start, window] = header.len.to_be_bytes();
                 self.initial = self.initial.max(start.into());
                 self.burst = self.burst.max(window.into());
@@ -128,8 +129,8 @@ impl Window {
         }
     }
 
-    /// Checks a packet of the window's user. `recut`: packets may have new numbers, so that a
-    /// number does not show which packet is new.
+    /// Checks a packet from the side that uses the window. If `recut`, packets may have new
+    /// numbers, so that a number does not show which packet is new.
     fn pass(&mut self, header: &Header, recut: bool) {
         if header.payload() == 0 || header.has(flags::SYN) || header.names_missing() {
             return;
@@ -251,7 +252,7 @@ impl Stage {
         self.check();
     }
 
-    /// Other connections no longer have the turn.
+    /// Gives the turn back to this side, as other connections no longer have it.
     fn give_turn(&mut self, at: usize) {
         let side = &mut self.pair.sides[at];
         if std::mem::take(&mut side.device.held) {
@@ -325,9 +326,8 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
 
 /// Fuzzes two engines on a wire.
 ///
-/// # Panics
-/// If a property does not hold, as for all targets.
+/// # Panics If a property does not hold.
 pub fn esp_pair(data: &[u8]) {
-    // Input that ends before it has described the hosts describes none.
+    // Ignored because input that ends before it has described the hosts runs no test.
     let _ = play(&mut Unstructured::new(data));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Headers are read as they were written; echo, queries, RST and options.
+//! Wire formats: headers are read as they were written, and so are queries and options. Also checks
+//! the answers on port 0 and the RST that answers a packet.
 
 use edp::peers::{Bucket, Known, Peer, QUERY_INTERVAL};
 use edp::ports::{self, DYNAMIC, REGISTERED};
@@ -8,7 +9,7 @@ use edp::query::{self, Capabilities, Host};
 use edp::{echo, rate, wire};
 use esp::flags;
 
-/// EDP's header, its echo, queries and their answers, and the choice of a port.
+/// Fuzzes EDP's header, its echo, queries and their answers, and the choice of a port.
 ///
 /// # Panics
 /// If a property does not hold, as for all targets.
@@ -48,7 +49,7 @@ pub fn edp_wire(data: &[u8]) {
     free_port(header.src, following);
 }
 
-/// The answer to a query is no query, and an answer is read as it was written.
+/// Checks that the answer to a query is no query, and that an answer is read as it was written.
 fn control_message(header: &wire::Header, payload: &[u8]) {
     if let Some(nonce) = query::nonce_of_query(payload) {
         assert!(payload.len() >= query::QUERY_LEN && query::query(nonce) == payload[..5]);
@@ -80,7 +81,7 @@ fn control_message(header: &wire::Header, payload: &[u8]) {
     assert_eq!(same.window, Some((burst_length, initial_ack_burst_length)));
 }
 
-/// Datagrams are sent to peers, which answer correctly or not. Three bytes are one step.
+/// Sends datagrams to peers, which answer correctly or not. Three bytes are one step.
 fn peers(steps: &[u8]) {
     let mut bucket = Bucket::default();
     let mut asked = [(0, [0; 4]); 8];
@@ -110,7 +111,8 @@ fn peers(steps: &[u8]) {
     }
 }
 
-/// Queries arrive after pauses of one byte each, in tenths of a millisecond.
+/// Checks the rate limit of answers. Each byte is the pause before a query, in tenths of a
+/// millisecond.
 fn rates(pauses: &[u8]) {
     let (mut due, mut now, mut left) = (0, 1, 0);
     for pause in pauses {
@@ -123,8 +125,8 @@ fn rates(pauses: &[u8]) {
     assert!(left <= rate::BURST + now / rate::INTERVAL);
 }
 
-/// Ports are free or taken in runs: of two bytes each, the first counts free ports, the second
-/// taken ones.
+/// Checks the choice of a port. Ports are free or taken in runs: of each two bytes, the first gives
+/// the number of free ports, the second the number of taken ones.
 fn free_port(rover: u16, runs: &[u8]) {
     let mut taken = vec![false; 1 << 16];
     let mut at = usize::from(rover);
@@ -147,7 +149,7 @@ fn free_port(rover: u16, runs: &[u8]) {
     }
 }
 
-/// ESP's header, the RST that answers it, and the options of a SYN.
+/// Fuzzes ESP's header, the RST that answers it, and the options of a SYN.
 ///
 /// # Panics
 /// If a property does not hold, as for all targets.
@@ -187,7 +189,7 @@ pub fn esp_wire(data: &[u8]) {
     assert!(esp::mss(u32::from(header.src)) <= u32::from(header.src));
 }
 
-/// Options that are read are in range, and are read again as they were written.
+/// Checks that options that are read are in range, and are read again as they were written.
 fn options(data: &[u8]) {
     let told = esp::Options::parse(data);
     assert!(told.largest_payload.is_none_or(|payload| payload >= 57));

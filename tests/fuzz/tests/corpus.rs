@@ -14,7 +14,7 @@ fn replay(name: &str, target: Target) {
     for entry in fs::read_dir(&directory).expect("a corpus") {
         let path = entry.expect("an entry").path();
         let bytes = fs::read(&path).expect("a file");
-        // Shown only if the target panics.
+        // The test harness shows this path only if the target panics.
         println!("{}", path.display());
         target(&bytes);
         files += 1;

@@ -14,7 +14,7 @@ pub const MS: Nanos = 1_000_000;
 /// Payload of a full packet, in bytes.
 pub const MSS: u16 = 10;
 
-/// When a program begins to write each message, by the number of bytes that it has read.
+/// The condition for a program to begin each message: the number of bytes that it has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
     /// Number of bytes to read before the first message.
@@ -24,16 +24,16 @@ pub struct Begin {
 }
 
 impl Begin {
-    /// A program that begins as soon as the connection is open.
+    /// The condition of a program that begins as soon as the connection is open.
     pub const OPEN: Self = Self { first: 0, each: 0 };
 
-    /// Returns the bytes to read before the message with this index.
+    /// Returns the number of bytes to read before the message with this index.
     pub fn before(self, index: u8) -> u16 {
         self.first + self.each * u16::from(index)
     }
 }
 
-/// When a program closes its end.
+/// The condition for a program to close its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     /// The program never closes its end.
@@ -42,20 +42,20 @@ pub enum Close {
     Written,
     /// The program closes when it has written everything and read the end of the peer's stream.
     Ended,
-    /// As `Written`, but with close(2): received data is no longer read.
+    /// Like `Written`, but with close(2): received data is no longer read.
     Abandoned,
 }
 
-/// How a program reads.
+/// The way in which a program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// The program reads everything that is queued, whenever data arrives. In between it sleeps if
-    /// `sleeps`, and polls otherwise.
+    /// The program reads everything that is queued, whenever data arrives. Between reads it sleeps
+    /// if `sleeps` is set, and polls otherwise.
     AtOnce {
-        /// Whether the program sleeps in between.
+        /// Whether the program sleeps between reads.
         sleeps: bool,
     },
-    /// The program reads everything that is queued, this many nanoseconds after data arrived; it
+    /// The program reads everything that is queued, this many nanoseconds after data arrived. It
     /// does not sleep but is busy.
     Late(Nanos),
     /// The program reads one packet at a time, this many nanoseconds after data arrived or after
@@ -69,7 +69,7 @@ pub struct Program {
     /// The number of packets of each message. A message is a send call; its last packet is not
     /// full.
     pub messages: Vec<u16>,
-    /// When the program begins with each message.
+    /// The condition for the program to begin each message.
     pub begin: Begin,
     /// Capacity of the write queue in packets; a send call sleeps when it is full.
     pub send_room: usize,
@@ -92,12 +92,12 @@ impl Program {
         close: Close::Never,
     };
 
-    /// Returns the bytes of a message of `packets` packets.
+    /// Returns the number of bytes of a message of `packets` packets.
     pub fn bytes(packets: u16) -> u16 {
         packets * MSS - 3
     }
 
-    /// Returns the bytes of all messages.
+    /// Returns the number of bytes of all messages.
     pub fn total(&self) -> u16 {
         self.messages.iter().copied().map(Self::bytes).sum()
     }
@@ -114,13 +114,13 @@ pub enum Sabotage {
     KeepInList,
     /// Every arriving packet is put into the receive queue, whatever the engine decides.
     DeliverAll,
-    /// The packet after the one that the engine chose is sent.
+    /// The host sends the packet after the one that the engine chose.
     SendNext,
     /// The host reports to the engine that the receive queue has no limit.
     PromiseRoom,
     /// The first request panics.
     PanicAtRequest,
-    /// The queue gives a waiting connection its turn, but leaves it in the list.
+    /// The host gives a waiting connection its turn at once, but leaves it in the list.
     GrantAtOnce,
     /// The host passes a time to the engine that is far ahead.
     HastyClock,
@@ -132,13 +132,13 @@ pub enum Sabotage {
     TellNothing,
 }
 
-/// One receiver host, and a sender host for each pair of programs.
+/// A case: one receiver host, and one sender host for each pair of programs.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The parameters of the receiver host and of the senders.
     pub configs: [Config; 2],
-    /// The parameters after a change during the connections, and its time in nanoseconds after the
-    /// start.
+    /// A change of the parameters during the connections: its time in nanoseconds after the start,
+    /// and the new parameters of the receiver host and of the senders.
     pub later: Option<(Nanos, [Config; 2])>,
     /// The programs of the receiver's end and the sender's end of each connection.
     pub programs: Vec<[Program; 2]>,
@@ -157,8 +157,8 @@ pub struct Case {
     pub crossed: bool,
     /// The one-way time of a packet through the switch without queueing, in nanoseconds.
     pub latency: Nanos,
-    /// The maximum duration of a run, in nanoseconds of its time. If a host dies, it applies to the
-    /// tasks of the others.
+    /// The maximum duration of a run, in nanoseconds of its time. If a host dies, the bound applies
+    /// to the tasks of the other hosts.
     pub bound: Nanos,
     /// A deliberate error, if any.
     pub sabotage: Option<Sabotage>,
@@ -177,9 +177,9 @@ impl Case {
     /// Returns whether without faults the hosts may neither drop a packet nor request one
     /// needlessly.
     ///
-    /// A receiver makes room for a burst of its own length. It accepts a larger burst that the peer
-    /// has reported if its queue has room for everything ever sent. Without a report it does not
-    /// know when the sender stops.
+    /// A receiver makes room for a burst of its own length. If the peer has reported a larger
+    /// burst, the receiver accepts it if the receive queue has room for everything that is ever
+    /// sent. Without a report, the receiver does not know when the sender stops.
     pub fn is_smooth(&self) -> bool {
         let known = self.configs[0] == self.configs[1] || (self.told && self.all_fits());
         known && self.later.is_none()
@@ -196,9 +196,9 @@ impl Case {
     /// Returns the maximum number of packets in the receive queue of a host's endpoint.
     ///
     /// An acknowledgement is sent when the queue has room for a burst, or when at most a quarter of
-    /// it is used. The maximum is therefore its limit, or a quarter of it and a burst, whichever is
-    /// more. If the burst grows after the acknowledgement was sent, the maximum is the limit and
-    /// the burst.
+    /// the queue is used. The maximum is therefore the queue's limit, or a quarter of the limit
+    /// plus a burst, whichever is more. If the burst grows after the acknowledgement was sent, the
+    /// maximum is the limit plus the burst.
     pub fn most_queued(&self, host: u8, endpoint: u8) -> usize {
         let bursts =
             [false, true].map(|changed| usize::from(self.config(host, changed).burst_length_max));
@@ -208,8 +208,8 @@ impl Case {
             Some(_) => limit + burst,
             None => limit.max(limit / 4 + burst),
         };
-        // An arriving record has room of its own, and the window after its last packet is open when
-        // the packet arrives.
+        // An arriving record has room in addition to the queue. The window after the record's last
+        // packet is open when this packet arrives.
         match self.peer(host, endpoint).messages.iter().max() {
             Some(longest) if self.records => most + usize::from(*longest),
             _ => most,
@@ -225,7 +225,8 @@ impl Case {
         }
     }
 
-    /// Returns the host at the other end of a host's endpoint, as its ACK queue identifies it.
+    /// Returns the host at the other end of a host's endpoint, as the ACK queue identifies that
+    /// host.
     pub fn peer_host(&self, host: u8, endpoint: u8) -> u8 {
         if host > 0 || self.together {
             0

@@ -15,7 +15,8 @@ use crate::model::Worlds;
 use crate::scene::{Log, Sights};
 use crate::world::{Budget, Fate, World};
 
-/// Number of lines kept from the start, and from the end, of a trace.
+/// Number of lines that are kept from the start of a trace; [`TRACE_TAIL`] lines are kept from its
+/// end.
 const TRACE_HEAD: usize = 160;
 const TRACE_TAIL: usize = 40;
 
@@ -30,7 +31,7 @@ pub struct Report {
     pub longest: Nanos,
     /// The events that occurred in some run.
     pub sights: Sights,
-    /// The events that the family requires and that occurred in no run.
+    /// The events that the family requires but that occurred in no run.
     pub missing: Sights,
     /// Wall time of the check.
     pub took: Duration,

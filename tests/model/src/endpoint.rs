@@ -22,7 +22,7 @@ pub struct Endpoint {
     begun: u8,
     /// The part of the last begun message that is not queued yet.
     rest: Span,
-    /// Whether this send call holds back the last packet.
+    /// Whether the current send call holds back the last packet.
     holding: bool,
     /// Total bytes of the messages whose send call has begun.
     sent: u16,
@@ -36,7 +36,7 @@ pub struct Endpoint {
     opened: Seq,
     /// Whether the program has closed its end.
     closed: bool,
-    /// When the reader reads next.
+    /// The time at which the reader reads next.
     read_at: Option<Nanos>,
 }
 
@@ -95,12 +95,12 @@ impl Endpoint {
         scene.case.program(self.host, self.index)
     }
 
-    /// Returns when the engine and the reader must run next.
+    /// Returns the times at which the engine and the reader must run next.
     pub fn deadlines(&self) -> [Option<Nanos>; 2] {
         [self.socket.deadline(), self.read_at]
     }
 
-    /// Handles an arriving packet; [`Self::run`] then runs the program.
+    /// Handles an arriving packet. Call [`Self::run`] next, to run the program.
     pub fn on_packet(&mut self, packet: &Packet<Span>, outcome: &Outcome, scene: &mut Scene<'_>) {
         self.judge(outcome, scene);
         let forced = scene.is_made_wrong(Sabotage::DeliverAll) && !packet.payload.is_empty();
@@ -141,9 +141,9 @@ impl Endpoint {
     pub fn judge(&self, outcome: &Outcome, scene: &mut Scene<'_>) {
         if let Some(failure) = outcome.failed {
             let died = failure == Failure::TimedOut && scene.dead == Some(self.peer());
-            // A host that received everything and has discarded the connection resets a late copy,
-            // as a host that never had the connection does. The other end then reports a failure,
-            // to be safe. The end of the run checks that everything arrived.
+            // A host that received everything and has discarded the connection answers a late copy
+            // with a RST, like a host that never had the connection. To be safe, the other end then
+            // reports a failure. The end of the run checks that everything arrived.
             let safe = failure == Failure::Reset && scene.echoed && self.socket.eof && self.closed;
             if !died && !safe {
                 scene.fail(Fault::Failed(failure));
@@ -155,8 +155,8 @@ impl Endpoint {
         }
     }
 
-    /// Runs the program's next possible action. Returns `true` if there was one; the caller then
-    /// lets the engine send, and calls again.
+    /// Runs the program's next possible action. Returns `true` if there was one. In that case, let
+    /// the engine send, and call this again.
     pub fn run(&mut self, scene: &mut Scene<'_>) -> bool {
         if !scene.awake || !self.socket.established {
             return false;
@@ -194,7 +194,7 @@ impl Endpoint {
         true
     }
 
-    /// Runs a reader of records, and checks that each is the next message, as a whole.
+    /// Runs a reader of records, and checks that each record is the whole next message.
     fn run_record_reader(&mut self, program: &Program, scene: &mut Scene<'_>) -> bool {
         let due = match program.reader {
             Reader::AtOnce { .. } => true,
@@ -253,7 +253,7 @@ impl Endpoint {
             return queued;
         }
         if !self.socket.queue_one(&mut self.rest) {
-            // Without room the send call sleeps.
+            // The queue has no room, so the send call sleeps.
             let held = self.holding;
             self.holding = false;
             self.socket.conn().hold_last(false);
@@ -311,7 +311,8 @@ impl Endpoint {
         for (_, sight) in sights.into_iter().filter(|(seen, _)| *seen) {
             scene.see(sight);
         }
-        // An acknowledgement has the number of the next packet, a probe that of an earlier one.
+        // An acknowledgement has the number of the next packet; a probe has the number of an
+        // earlier packet.
         let conn = self.socket.conn.as_ref();
         let probe = header.flags == flags::ACK
             && conn.is_some_and(|conn| header.seq.add(1) == conn.first_unacked());
@@ -320,12 +321,12 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether this end has done everything, knows that the peer has what it sent, and has
-    /// reached the end of a connection that both close.
+    /// Returns whether this end has done everything and knows that the peer has received
+    /// everything, and whether the connection is over if both ends close it.
     ///
     /// A connection may end properly without the last acknowledgement: the peer discards the
-    /// connection once it has everything, and then answers that it knows none. The peer's own end
-    /// shows that it has everything.
+    /// connection once it has everything, and answers later packets with a RST. The check of the
+    /// peer's own end shows that the peer has everything.
     pub fn is_done(&self, program: &Program, peer: &Program) -> bool {
         let over = self.socket.state() == State::Closed;
         let closing = program.close != Close::Never && peer.close != Close::Never;

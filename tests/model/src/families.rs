@@ -2,10 +2,10 @@
 
 //! The checked families of small cases.
 //!
-//! A family combines a few parameters with a few programs. Its bound is close to the duration of
-//! its longest run, so that a slower recovery is noticed. Most of it is the retransmission timer's
-//! 10, 20 and 40 ms for three successive losses, and the handshake's 200, 400 and 800 ms where
-//! connections are opened.
+//! A family combines a few parameters with a few programs. The family's bound is close to the
+//! duration of its longest run, so that a slower recovery is noticed. Most of the bound is the
+//! retransmission timer's 10, 20 and 40 ms for three successive losses and, where connections are
+//! opened, the handshake's 200, 400 and 800 ms.
 
 mod connection;
 mod senders;
@@ -25,7 +25,7 @@ pub enum Scale {
     Quick,
     /// Small cases.
     Small,
-    /// Larger cases, too: takes long.
+    /// Larger cases, too, which take long.
     Deep,
 }
 
@@ -67,7 +67,7 @@ const USUAL: Nanos = 100 * MS;
 /// Bound of runs that begin with a handshake, in nanoseconds.
 const WITH_HANDSHAKE: Nanos = 1_500 * MS;
 
-/// Bound of runs whose reader makes room late, for each packet separately, in nanoseconds.
+/// Bound of runs whose reader makes room late, and for each packet separately, in nanoseconds.
 const WITH_SLOW_READER: Nanos = 500 * MS;
 /// Bound of runs whose reader is slightly late, in nanoseconds.
 const WITH_LATE_READER: Nanos = 200 * MS;

@@ -6,10 +6,10 @@ use std::fmt;
 
 use esp::{Failure, Nanos};
 
-/// A broken property, with its evidence. A world that broke one stops.
+/// A broken property, with its evidence. A world that breaks a property stops.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Data in a receive queue is not the next of the stream.
+    /// Data in a receive queue is not the data that is next in the stream.
     Misplaced(String),
     /// The engine panicked.
     Panic(String),
@@ -23,7 +23,7 @@ pub enum Fault {
     },
     /// The ACK queue, its list and the connections contradict each other.
     AckQueue(String),
-    /// An acknowledgement was sent that opens the window of a connection that waits for its turn.
+    /// An acknowledgement opened the window of a connection that waits for its turn.
     OutOfTurn,
     /// A packet was retransmitted or requested although nothing had gone wrong and the hosts agree
     /// on the parameters.

@@ -13,14 +13,14 @@ use crate::scene::{host_name, Packet, Scene, Sights};
 
 /// The port on which the receiver listens.
 const LISTENING: u16 = 2_805;
-/// The port of sender number n is this plus n.
+/// Sender number n has the port `FIRST_PORT` + n.
 const FIRST_PORT: u16 = 40_000;
 
-/// How far the clock of [`Sabotage::HastyClock`] is ahead, in nanoseconds: all but some
-/// microseconds of the retransmission timer.
+/// The time, in nanoseconds, by which the clock of [`Sabotage::HastyClock`] is ahead: some
+/// microseconds less than the retransmission timer.
 pub const HASTE: Nanos = 9_990_000;
 
-/// Returns the first sequence number of an endpoint, which soon wraps.
+/// Returns the first sequence number of an endpoint, whose numbers soon wrap.
 pub fn isn(host: u8, endpoint: u8) -> Seq {
     Seq(65_533 - u16::from(host) - u16::from(endpoint))
 }
@@ -29,7 +29,7 @@ pub fn isn(host: u8, endpoint: u8) -> Seq {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
     id: u8,
-    /// The host's ends of connections: one per sender on the receiver, one on a sender.
+    /// The host's ends of connections: the receiver has one per sender, and a sender has one.
     pub endpoints: Vec<Endpoint>,
     device: Device,
 }
@@ -67,7 +67,7 @@ impl Host {
         }
     }
 
-    /// Returns the next deadline and what must run then.
+    /// Returns the next deadline and the part of the host that must run then.
     pub fn next_deadline(&self, case: &Case) -> Option<(Nanos, Wake)> {
         let runs = case.sabotage != Some(Sabotage::NoTimers);
         let haste = match case.sabotage {
@@ -229,7 +229,7 @@ impl esp_testkit::Host for Act<'_, '_> {
                 packet.payload = *next;
             }
         }
-        // Packets that differ only in `resend` are the same on the wire.
+        // Reset because packets that differ only in `resend` are the same on the wire.
         packet.resend = false;
         self.scene.out.push(Packet {
             to: endpoint.peer(),

@@ -5,11 +5,11 @@
 //! A [`world::World`] is one receiver host and up to three sender hosts around one switch. Each end
 //! of each connection is the engine of the kernel module, [`esp::Connection`], and each host gives
 //! turns through [`esp::AckQueue`]. Their environment is deterministic: the programs, the clock,
-//! which jumps to the next arrival or timer, and the wire, which is FIFO. Only the fate of every
-//! packet is open: it passes, is lost, or arrives twice, within a budget of faults per run.
-//! stateright explores every way to spend that budget. Runs are finite, since budgets are finite
-//! and time is bounded. "Every run ends" is therefore checked as: no run gets stuck, and none
-//! exceeds a stated time.
+//! which jumps to the next arrival or timer, and the wire, which is first in, first out. Only the
+//! fate of each packet is open: within a budget of faults per run, the packet passes, is lost, or
+//! arrives twice. stateright explores every way to spend that budget. Runs are finite, since
+//! budgets are finite and time is bounded. The property "every run ends" therefore means that no
+//! run gets stuck or exceeds a stated time.
 
 pub mod case;
 pub mod check;

@@ -14,15 +14,15 @@ use esp_model::scene::Sights;
 /// Checks the ESP engine: every placement of up to three lost packets and one duplicate in small
 /// worlds.
 ///
-/// The exit status is 1 when a property is broken, with the shortest run that breaks it, or when a
-/// family did not show what it was made for.
+/// The exit status is 1 if a property is broken, and then the shortest run that breaks it is
+/// printed. It is also 1 if an event that a family requires did not occur.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Options {
-    /// Larger cases too: takes long.
+    /// Check larger cases, too, which takes long.
     #[arg(long, conflicts_with = "quick")]
     deep: bool,
-    /// Fewer cases and faults.
+    /// Check fewer cases, with fewer faults.
     #[arg(long)]
     quick: bool,
     /// Check only families whose name contains one of these.
@@ -34,7 +34,7 @@ struct Options {
     /// Let at most this many packets arrive twice in a run, in every family.
     #[arg(long, value_name = "PACKETS")]
     duplicates: Option<u8>,
-    /// Threads that explore.
+    /// Number of threads that explore.
     #[arg(long, default_value_t = 1)]
     threads: usize,
 }

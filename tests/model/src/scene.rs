@@ -17,7 +17,7 @@ pub struct Packet {
     pub to: u8,
     /// The source host.
     pub from: u8,
-    /// The packet. Its payload is not bytes but identifies the bytes of a stream.
+    /// The packet. Its payload has no bytes, but identifies the bytes of a stream.
     pub packet: esp_testkit::Packet<Span>,
 }
 
@@ -81,7 +81,7 @@ impl BitOr for Sights {
     }
 }
 
-/// The start time of every world. A clock never reads 0, which the engine may take for "never".
+/// The start time of every world. It is not 0, because the engine may treat the time 0 as "never".
 pub const EPOCH: Nanos = 1_000_000_000_000;
 
 /// The trace of a run, if one is kept.
@@ -118,10 +118,10 @@ pub struct Scene<'a> {
     pub now: Nanos,
     /// Whether the programs run yet.
     pub awake: bool,
-    /// Whether nothing has gone wrong so far, and nothing need be sent twice: see
+    /// Whether nothing has gone wrong so far, so that nothing need be sent twice: see
     /// [`Case::is_smooth`].
     pub calm: bool,
-    /// Whether a packet arrives a second time, late.
+    /// Whether a copy of a packet arrives late.
     pub echoed: bool,
     /// The dead sender host.
     pub dead: Option<u8>,

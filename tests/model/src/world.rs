@@ -3,7 +3,7 @@
 //! The hosts, and the switch between them.
 //!
 //! Everything is deterministic except the fate of each packet that a host sends. A world therefore
-//! runs until a packet is sent, and stops until its fate is decided.
+//! runs until a host sends a packet, and stops until the packet's fate is decided.
 
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -22,13 +22,14 @@ pub enum Fate {
     Pass,
     /// The packet is lost.
     Lose,
-    /// The packet arrives twice, the copy right behind it.
+    /// The packet arrives twice; the copy arrives right behind it.
     Double,
-    /// The packet arrives, and a copy arrives when its transmission is long over.
+    /// The packet arrives, and a copy arrives when the packet's transmission is long over.
     Echo,
     /// The packet arrives after packets that are sent later.
     Overtaken,
-    /// The packet's sending host dies with it: packets to and from the host no longer arrive.
+    /// The packet's sender dies, and the packet is lost. The host neither sends nor receives any
+    /// more.
     Die,
 }
 
@@ -39,7 +40,7 @@ pub struct Budget {
     pub losses: u8,
     /// Number of packets that may arrive twice.
     pub duplicates: u8,
-    /// Number of packets that others may overtake.
+    /// Number of packets that later ones may overtake.
     pub reorders: u8,
     /// Whether sender 1 may die.
     pub death: bool,
@@ -68,18 +69,18 @@ impl Budget {
 /// Time that a packet takes in a host's port, in nanoseconds.
 const SPACING: Nanos = US;
 
-/// Delay of the copy in [`Fate::Echo`], in nanoseconds: by then everything is recovered, and the
-/// next transmission may be running.
+/// Delay of the copy in [`Fate::Echo`], in nanoseconds: after this time, everything is recovered,
+/// and the next transmission may be running.
 const ECHO: Nanos = 15 * MS;
 
-/// Delay of an overtaken packet before it enters the port, in nanoseconds: three packets, or a
-/// timer, fit in between.
+/// Delay of an overtaken packet before it enters the port, in nanoseconds: enough for three
+/// packets, or a timer, in between.
 const DELAY: Nanos = 7 * SPACING / 2;
 
 /// The host that dies, if one does.
 const MORTAL: u8 = 1;
 
-/// Time by which a connection to a dead peer has failed, in nanoseconds.
+/// The time after which a connection to a dead peer has failed, in nanoseconds.
 const GONE: Nanos = 60_000 * MS;
 
 /// If no event occurs for this many nanoseconds, the next one is the keepalive of an idle peer.
@@ -101,7 +102,7 @@ pub struct World {
     awake: bool,
     /// Whether every packet has passed so far.
     calm: bool,
-    /// Whether a packet arrives a second time, late.
+    /// Whether a copy of a packet arrives late.
     echoed: bool,
     hosts: Vec<Host>,
     /// Packets before each host's port, with their arrival times.
@@ -112,7 +113,7 @@ pub struct World {
     late: VecDeque<(Nanos, Packet)>,
     /// The dead host, if one has died.
     dead: Option<u8>,
-    /// When the hosts other than the dead one had done everything.
+    /// The time at which the hosts other than the dead one had done everything.
     survived: Option<Nanos>,
     /// Whether the parameters have not changed yet.
     to_change: bool,
@@ -206,8 +207,8 @@ impl World {
         !self.late.is_empty() || self.ports.iter().any(|port| !port.is_empty())
     }
 
-    /// Returns the duration of the run in nanoseconds; if a host died, until the others had done
-    /// everything.
+    /// Returns the duration of the run in nanoseconds. If a host died, this is the time until the
+    /// other hosts had done everything.
     pub fn elapsed(&self) -> Nanos {
         self.survived.unwrap_or(self.now) - self.began
     }
@@ -320,7 +321,8 @@ impl World {
         }
     }
 
-    /// Returns the next event and its time. At the same time, a packet's arrival precedes timers.
+    /// Returns the next event and its time. If both are due at the same time, a packet's arrival
+    /// precedes a timer.
     fn next(&self, case: &Case) -> Option<(Nanos, Next)> {
         let late = self.late.front().map(|(at, _)| (*at, Next::Late));
         let ports = self.ports.iter().enumerate();
@@ -423,7 +425,8 @@ impl World {
         scene.sights
     }
 
-    /// Returns whether everything is done.
+    /// Returns whether all endpoints of living hosts are done and, if a host died, the receiver's
+    /// connection to it is closed.
     fn is_done(&mut self, case: &Case) -> bool {
         if !self.awake {
             return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Worlds with deliberate errors: the checker must find each property broken, in the expected run
-//! and with the expected faults.
+//! Worlds with deliberate errors: the checker must find that each property is broken, with the
+//! expected faults.
 
 use esp::Config;
 use esp_model::case::{Case, Close, Program, Reader, Sabotage, MS, US};
@@ -57,7 +57,7 @@ fn explore(case: Case, losses: u8, duplicates: u8) -> Report {
     check(&family, 1)
 }
 
-/// Asserts that a property is broken with these numbers of losses and duplicates, and with no
+/// Asserts that a property is broken with these numbers of losses and duplicates, and not with
 /// fewer.
 #[track_caller]
 fn assert_caught(case: Case, property: &str, losses: u8, duplicates: u8) -> Vec<String> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Some cases of every family, with every placement of a loss and a duplicate. The program checks
-//! more.
+//! Some cases of every family, with every placement of a loss and a duplicate. The program
+//! `esp-model` checks more cases.
 
 use esp_model::check::check;
 use esp_model::families::{families, Scale};

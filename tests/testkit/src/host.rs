@@ -19,9 +19,9 @@ pub struct Device {
     pub waiting: [VecDeque<usize>; LISTS],
     /// Number of connections that were ever accepted.
     pub connections: usize,
-    /// When a packet last arrived.
+    /// The time at which a packet last arrived.
     heard: Nanos,
-    /// Sockets of another device hold the turn, so no socket of this one gets it.
+    /// Whether sockets of another device hold the turn, so that no socket of this device gets it.
     pub held: bool,
 }
 
@@ -61,10 +61,10 @@ impl Device {
     }
 }
 
-/// Sockets behind one device, or one device per socket, driving their engines as the kernel module
-/// does.
+/// Sockets behind one device, or one device per socket, which drive their engines like the kernel
+/// module.
 ///
-/// The provided methods are the events of a host. After each of them no packet is left to send.
+/// Most provided methods are events of a host. After each event, no packet is left to send.
 pub trait Host {
     /// The payload of packets.
     type Payload: Payload;
@@ -81,12 +81,12 @@ pub trait Host {
     /// Called when a waiting socket gets its turn.
     fn turned(&mut self, _id: usize) {}
 
-    /// Arms a socket's timer for its [deadline](Socket::deadline); a timer that expires earlier
-    /// stays.
+    /// Arms a socket's timer for its [deadline](Socket::deadline). If the timer expires earlier, it
+    /// stays as it is.
     fn arm(&mut self, _id: usize) {}
 
-    /// Arms the timer of the ACK queue of a socket's device for its [deadline](AckQueue::deadline);
-    /// a timer that expires earlier stays.
+    /// Arms the timer of the ACK queue of a socket's device for its [deadline](AckQueue::deadline).
+    /// If the timer expires earlier, it stays as it is.
     fn arm_queue(&mut self, _id: usize) {}
 
     /// Returns a socket.
@@ -162,7 +162,7 @@ pub trait Host {
         outcome
     }
 
-    /// Takes up to `most` packets out of a receive queue; `sleeps` tells whether the reader sleeps
+    /// Takes up to `most` packets out of a receive queue; `sleeps` is set if the reader sleeps
     /// afterwards.
     fn read(&mut self, id: usize, most: usize, sleeps: bool, now: Nanos) -> Vec<Self::Payload> {
         let read = self.socket(id).read(most, sleeps, now);

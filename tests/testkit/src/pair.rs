@@ -48,9 +48,9 @@ pub enum Fate {
 /// A packet that was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// The side that sent it.
+    /// The side that sent the packet.
     pub from: usize,
-    /// When it was sent.
+    /// The time at which the packet was sent.
     pub at: Nanos,
     /// The packet's header.
     pub header: Header,
@@ -59,12 +59,12 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Whether it carries data.
+    /// Returns whether the packet carries data.
     pub fn is_data(&self) -> bool {
         self.header.payload() > 0 && !self.header.has(flags::SYN)
     }
 
-    /// Whether it carries nothing but an acknowledgement.
+    /// Returns whether the packet carries nothing but an acknowledgement.
     pub fn is_pure_ack(&self) -> bool {
         self.header.len == 0 && self.header.flags == flags::ACK
     }
@@ -76,7 +76,7 @@ pub struct Side {
     socket: Socket<Bytes>,
     /// The device. No other socket competes for the turn, unless a test sets [`Device::held`].
     pub device: Device,
-    /// Whether the side reads all data as soon as they arrive.
+    /// Whether the side reads all data as soon as it arrives.
     pub reads: bool,
     /// The bytes that were read.
     pub received: Vec<u8>,
@@ -86,7 +86,7 @@ pub struct Side {
     pub sent: Vec<u8>,
     /// The largest number of bytes ever in the receive queue.
     pub most_queued: u32,
-    /// When the timer expires; a later deadline does not push it back.
+    /// The time at which the timer expires; a later deadline does not push it back.
     armed: Nanos,
 }
 
@@ -122,7 +122,7 @@ impl DerefMut for Side {
     }
 }
 
-/// A frame in flight; ordered by arrival.
+/// A frame in flight. Frames are ordered by arrival.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Frame {
     arrives: Nanos,
@@ -131,13 +131,13 @@ struct Frame {
     bytes: Vec<u8>,
 }
 
-/// Decides the fate of a packet, given its sender, the number of packets that the sender sent
-/// before, and the header.
+/// Decides the fate of a packet, given the packet's sender, the number of packets that the sender
+/// sent before, and the header.
 pub type Rule = Box<dyn FnMut(usize, usize, &Header) -> Fate>;
 
 /// Two hosts on a wire.
 pub struct Pair {
-    /// The time.
+    /// The virtual time.
     pub now: Nanos,
     /// The hosts.
     pub sides: [Side; 2],
@@ -161,7 +161,7 @@ impl Default for Pair {
 }
 
 impl Pair {
-    /// Makes a pair whose sequence numbers soon wrap, with B listening.
+    /// Makes a pair whose sequence numbers soon wrap. B listens.
     pub fn new() -> Self {
         let mut sides = [Side::new(65_530), Side::new(65_500)];
         sides[B].listens = true;
@@ -260,7 +260,7 @@ impl Pair {
         );
     }
 
-    /// Removes all fault rules, so that packets arrive from here on.
+    /// Removes all rules, so that packets arrive from here on.
     pub fn mended(mut self) -> Self {
         self.rules.clear();
         self
@@ -447,7 +447,8 @@ impl Pair {
         self.now = until;
     }
 
-    /// Steps until the wire is empty and no timer runs except the one that watches an idle peer.
+    /// Steps until the wire is empty and no timer runs except the liveness timer of an idle
+    /// connection.
     pub fn settle(&mut self) {
         let limit = self.now + 600 * S;
         while self
@@ -495,8 +496,8 @@ impl Host for Pair {
         (&mut side.device, &mut side.socket)
     }
 
-    /// Arms the timer, and checks that callers which skip `deadline` where `earliest_new_deadline`
-    /// allows it miss no expiry.
+    /// Arms the timer. Also checks that a caller misses no expiry if it skips calls of `deadline`
+    /// where `earliest_new_deadline` allows this.
     fn arm(&mut self, id: usize) {
         let now = self.now;
         let side = &mut self.sides[id];
@@ -505,7 +506,7 @@ impl Host for Pair {
         };
         let deadline = conn.deadline().unwrap_or(Nanos::MAX);
         if side.armed <= conn.earliest_new_deadline(now) {
-            // A timer that is already due runs now, whatever the deadline was.
+            // If the deadline has already passed, the timer runs now.
             let runs = deadline.max(now);
             assert!(side.armed <= runs, "a timer began to run unnoticed");
         }

@@ -14,7 +14,7 @@ pub trait Payload: Clone + Default {
         self.len() == 0
     }
 
-    /// Takes the first `most` bytes, or all if there are fewer.
+    /// Removes and returns the first `most` bytes, or all bytes if there are fewer.
     #[must_use]
     fn take(&mut self, most: usize) -> Self;
 
@@ -22,7 +22,7 @@ pub trait Payload: Clone + Default {
     fn append(&mut self, next: Self);
 }
 
-// Not `Vec`, which moves all remaining bytes when the first ones are taken.
+// Not for `Vec`, which moves all remaining bytes when the first ones are taken.
 impl Payload for VecDeque<u8> {
     fn len(&self) -> usize {
         self.len()

@@ -22,16 +22,16 @@ pub struct Packet<P> {
     pub header: Header,
     /// The payload.
     pub payload: P,
-    /// The options of a SYN or SYN|ACK. They are not payload: they take no number.
+    /// The options of a SYN or SYN|ACK. They are not payload, so they take no number.
     pub options: Options,
-    /// Whether the sender's engine marked it as a retransmission.
+    /// Whether the sender's engine marked the packet as a retransmission.
     pub resend: bool,
     /// The missing packets that a request names, as a bitmap.
     pub named: [u8; MISSING_MOST],
 }
 
 impl<P: Payload> Packet<P> {
-    /// Makes a packet without payload that is not queued.
+    /// Makes a packet that has no payload and is not queued.
     pub fn control(header: Header) -> Self {
         Self {
             header,
@@ -42,7 +42,8 @@ impl<P: Payload> Packet<P> {
         }
     }
 
-    /// Returns the packets that a request asks for: those it names, or the first one.
+    /// Returns the packets that a request asks for: the packets that it names or, if it names none,
+    /// the first missing one.
     pub fn requested(&self) -> impl Iterator<Item = Seq> + '_ {
         let names = self.header.names_missing();
         (0..8 * MISSING_MOST as u16)
@@ -99,9 +100,9 @@ impl Socket<VecDeque<u8>> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Queued<P> {
     payload: P,
-    /// TXS and TXF as in the first transmission; `None` before it.
+    /// The packet's TXS and TXF flags in its first transmission; `None` before that.
     flags: Option<u8>,
-    /// TXS of a record's first packet, TXF of its last.
+    /// The record's bounds: TXS for its first packet, TXF for its last.
     bounds: u8,
 }
 
@@ -112,49 +113,51 @@ pub struct Socket<P> {
     pub conn: Option<Connection>,
     /// The slot in the device's ACK queue.
     pub slot: Slot,
-    /// Whether the ACK queue counts the connection, as of the last demand.
+    /// Whether the ACK queue was to count the connection at its last demand.
     pub counted: bool,
     /// The parameters of the next connection.
     pub config: Config,
     /// Whether a SYN opens a connection when there is none.
     pub listens: bool,
-    /// Whether its SYN or SYN|ACK carries options.
+    /// Whether the socket's SYN or SYN|ACK carries options.
     pub tells: bool,
-    /// Whether its options announce that many connections send to its device.
+    /// Whether the socket's options announce that many connections send to its device.
     pub crowded: bool,
     /// The initial sequence number.
     pub isn: Seq,
-    /// Payload of a full packet, bytes.
+    /// The payload of a full packet, in bytes.
     pub mss: usize,
-    /// The receive buffer, bytes.
+    /// The size of the receive buffer, in bytes.
     pub limit: u32,
-    /// The receive buffer cost of a packet in addition to its payload, bytes.
+    /// Number of bytes that a packet takes in the receive buffer in addition to its payload.
     pub overhead: u32,
     /// Number of packets that the write queue may hold.
     pub send_room: usize,
-    /// The receive buffer cost of an arriving packet, bytes; `None` if it is that of a full one.
+    /// Number of bytes that an arriving packet takes in the receive buffer; `None` for those of a
+    /// full packet.
     pub arriving: Option<u32>,
-    /// The largest record of its connections, bytes; `None` if they have no records.
+    /// The largest record that the socket's connections accept, in bytes; `None` if they have no
+    /// records.
     pub records: Option<u32>,
     write: VecDeque<Queued<P>>,
-    /// The number of the first packet of the write queue, if there is one.
+    /// The number of the first packet in the write queue, unless the queue is empty.
     head: Seq,
     receive: VecDeque<P>,
     /// The payloads that the last packet caused to be delivered, in order.
     delivered: Vec<P>,
     /// Out-of-order packets, sorted by number.
     kept: VecDeque<Packet<P>>,
-    /// Number of packets of the receive queue that form each whole record, if there are records.
+    /// For each whole record in the receive queue, the number of its packets.
     whole: VecDeque<usize>,
-    /// Number of packets that have arrived of the record behind these.
+    /// Number of packets that have arrived of the record behind those of `whole`.
     begun: usize,
-    /// The handshake is complete.
+    /// Whether the handshake is complete.
     pub established: bool,
-    /// The other side's stream has ended.
+    /// Whether the other side's stream has ended.
     pub eof: bool,
-    /// The connection failed.
+    /// The reason, if the connection has failed.
     pub failed: Option<Failure>,
-    /// The connection is over.
+    /// Whether the connection is over.
     pub closed: bool,
 }
 
@@ -220,12 +223,12 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Returns when the engine's timer expires.
+    /// Returns the time at which the engine's timer expires.
     pub fn deadline(&self) -> Option<Nanos> {
         self.conn.as_ref()?.deadline()
     }
 
-    /// Returns the options of its SYN or SYN|ACK, in wire format.
+    /// Returns the options of the socket's SYN or SYN|ACK, in wire format.
     fn told(&self) -> [u8; OPTIONS_LEN] {
         let told = Options::emit(self.mss as u32, &self.config);
         if self.crowded {
@@ -235,13 +238,13 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Returns the cost of a full packet in the receive buffer, bytes.
+    /// Returns the number of bytes that a full packet takes in the receive buffer.
     pub fn packet_cost(&self) -> u32 {
         self.mss as u32 + self.overhead
     }
 
-    /// Returns the receive queue as the engine sees it. An arriving record has room of its own if
-    /// no whole record is queued.
+    /// Returns the receive queue as the engine sees it. If no whole record is queued, the arriving
+    /// record has room in addition to the receive buffer.
     pub fn room(&self) -> Room {
         let room = Room {
             queued: self.receive.len() as u32 * self.packet_cost(),
@@ -373,7 +376,7 @@ impl<P: Payload> Socket<P> {
         true
     }
 
-    /// Handles a packet; the caller then calls [`settle`](crate::Host::settle).
+    /// Handles a packet. Call [`settle`](crate::Host::settle) next.
     ///
     /// # Panics
     /// If the engine contradicts itself, or there is no connection.
@@ -421,7 +424,7 @@ impl<P: Payload> Socket<P> {
         assert!(self.kept.len() <= 255, "no more than a window is kept");
     }
 
-    /// Takes the first out-of-order packet if it is next in order now.
+    /// Removes and returns the first out-of-order packet if it is next in order now.
     fn next_kept(&mut self) -> Option<Packet<P>> {
         let first = self.kept.front()?;
         if !self.conn.as_ref()?.reaches(first.header.seq) {
@@ -438,8 +441,8 @@ impl<P: Payload> Socket<P> {
         self.conn().set_kept(cost);
     }
 
-    /// Takes the payloads that the last packet caused to be delivered, in order: its own, and those
-    /// of packets kept behind it.
+    /// Returns the payloads that the last packet caused to be delivered, in order: its own payload,
+    /// and those of the packets that were kept behind it.
     pub fn take_delivered(&mut self) -> Vec<P> {
         std::mem::take(&mut self.delivered)
     }
@@ -477,7 +480,7 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Runs the engine's timers; the caller then calls [`settle`](crate::Host::settle).
+    /// Runs the engine's timers. Call [`settle`](crate::Host::settle) next.
     pub fn on_deadline(&mut self, heard: Nanos, now: Nanos) -> Outcome {
         let outcome = self.conn().on_deadline(heard, now);
         self.note(&outcome);
@@ -490,8 +493,8 @@ impl<P: Payload> Socket<P> {
         self.closed |= outcome.closed;
     }
 
-    /// Takes up to `most` packets out of the receive queue; `sleeps` tells whether the reader
-    /// sleeps afterwards.
+    /// Takes up to `most` packets out of the receive queue. `sleeps` is set if the reader sleeps
+    /// afterwards.
     pub fn read(&mut self, most: usize, sleeps: bool, now: Nanos) -> Vec<P> {
         let n = if self.records.is_some() {
             assert_eq!(most, usize::MAX, "records are read whole");
@@ -504,7 +507,7 @@ impl<P: Payload> Socket<P> {
         read
     }
 
-    /// Takes a whole record out of the receive queue, if there is one; `sleeps` tells whether the
+    /// Takes a whole record out of the receive queue, if there is one. `sleeps` is set if the
     /// reader sleeps afterwards.
     pub fn read_record(&mut self, sleeps: bool, now: Nanos) -> Option<P> {
         let packets = self.whole.pop_front()?;
@@ -534,9 +537,8 @@ impl<P: Payload> Socket<P> {
 
     /// Returns the next packet that the engine wants to send.
     ///
-    /// # Panics
-    /// If the engine sends a packet that is not queued, retransmits one that was never sent, or has
-    /// something to send though it awaits the window.
+    /// # Panics If the engine sends a packet that is not queued, retransmits a packet that was
+    /// never sent, or has something to send although it awaits the window.
     pub fn poll(&mut self, now: Nanos) -> Option<Packet<P>> {
         let (head, write) = (self.head, &mut self.write);
         let records = self.records.is_some();
@@ -608,8 +610,7 @@ impl<P: Payload> Socket<P> {
 
     /// Frees acknowledged packets.
     ///
-    /// # Panics
-    /// If fewer are queued.
+    /// # Panics If fewer packets are queued.
     pub fn free(&mut self, acked: u16) {
         let packets = usize::from(acked);
         assert!(
@@ -629,8 +630,8 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Cuts the packets behind the first `keep`, which are too large, if none of them was sent.
-    /// Otherwise the engine pauses, and asks for the [cut](Outcome::cut) later.
+    /// If no packet behind the first `keep` was sent, cuts these packets, which are too large.
+    /// Otherwise pauses the engine, which asks for the [cut](Outcome::cut) later.
     pub fn cut_or_pause(&mut self, keep: usize, now: Nanos) {
         let from = self.head.add(keep as u16);
         if self.conn().is_unsent(from) {

@@ -34,7 +34,7 @@ pub fn handshake(scale: Scale) -> Family {
     family("handshake", Sights::RESENT | Sights::RESET, cases)
 }
 
-/// Both ends open the connection at once; then a message in both directions, and closing.
+/// Opening by both ends at once, a message in both directions, closing.
 pub fn crossed_handshake(scale: Scale) -> Family {
     let Family { mut cases, .. } = handshake(scale);
     for case in &mut cases {
@@ -286,7 +286,7 @@ pub fn granted(scale: Scale) -> Family {
                 });
             }
         }
-        // The receiver's window becomes fixed while larger ones are in use.
+        // The receiver's window becomes fixed while larger windows are in use.
         let fixed = Config {
             burst_length_max: *burst,
             ..config
@@ -305,7 +305,7 @@ pub fn granted(scale: Scale) -> Family {
     family("granted windows", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// Parameters that change on both hosts during a transfer.
+/// Changes of both hosts' parameters during a transfer.
 pub fn changed(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let changes = [
@@ -344,7 +344,7 @@ pub fn changed(scale: Scale) -> Family {
     family("changed", Sights::REQUEST | Sights::CONGESTED, cases)
 }
 
-/// Closing: either end first, both at once, one never, and with close(2).
+/// Closing: by either end first, by both at once, by one end only, and with close(2).
 pub fn close(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [
@@ -373,8 +373,8 @@ pub fn close(scale: Scale) -> Family {
     family("close", Sights::RESET, cases)
 }
 
-/// Selective retransmission at one end or both: packets are kept behind a hole, lost, duplicated
-/// and reordered.
+/// Selective retransmission at one end or both: packets are lost, duplicated and reordered, and
+/// kept behind a hole.
 pub fn selective(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let ends = [[true, true], [true, false], [false, true]];

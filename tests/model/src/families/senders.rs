@@ -151,7 +151,8 @@ pub fn lives(scale: Scale) -> Family {
     )
 }
 
-/// A sender that dies among others, at any of its packets. The bound is the time for the others.
+/// A sender among others that dies at any of its packets. The bound is the time that the other
+/// senders have.
 pub fn dying_sender(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for senders in [2, 3] {
