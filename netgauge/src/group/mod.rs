@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Patterns of more than two.
+//! Patterns between more than two hosts.
 //!
 //! A [`coordinator`] has a control connection to every participant and gives it
 //! [orders](net::orders); it takes no part in the traffic itself. A participant is a
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! One measurement is a [mesh](coordinator::mesh): its members connect, do rounds of one or more
-//! sizes, and leave. [Patterns](coordinator::patterns) make one per transport and number of
+//! sizes, and leave. [Patterns](coordinator::patterns) make one mesh per transport and number of
 //! clients, [`esp_params`](coordinator::esp_params) one per pair of ESP's parameters.
 
 pub mod coordinator;

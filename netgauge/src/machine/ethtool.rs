@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Facts of a network device: the requests of `ethtool(8)` that need no privileges.
+//! Facts about a network device, from the requests of `ethtool(8)` that need no privileges.
 //!
-//! They use `ioctl` and not sysfs, which shows the devices of the network namespace that mounted
-//! it, not of the caller's.
+//! The requests use `ioctl`, because sysfs shows the devices of the network namespace that mounted
+//! it, and not the devices of the caller's namespace.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -16,18 +16,19 @@ const GET_TSO: u32 = 0x1e;
 const GET_GSO: u32 = 0x23;
 const GET_GRO: u32 = 0x2b;
 
-/// The speed that a link reports if it does not know it.
+/// The speed that a link reports if its speed is unknown.
 const SPEED_UNKNOWN: u32 = u32::MAX;
 
-/// The most words of a link's modes: as many as the count's signed byte allows.
+/// The most words of a link's three sets of modes: the number of words per set is a signed byte.
 const MOST_WORDS: usize = 3 * 127;
 
 /// A request.
 ///
 /// # Safety
 ///
-/// The type is plain C data for which any bytes are a value. It begins with the request's number,
-/// and the kernel answers that request with at most as many bytes as the type has.
+/// The type is plain C data, and every bit pattern is a valid value of it. It begins with the
+/// request's number, and the kernel answers that request with at most as many bytes as the type
+/// has.
 unsafe trait Question {}
 
 /// `struct ethtool_drvinfo`.
@@ -52,24 +53,27 @@ struct Link {
     speed: u32,
     others: [u8; 7],
     /// Number of words of each of the three sets of modes. If the kernel has another number, it
-    /// answers with that, negated.
+    /// answers with its own number, negated.
     words: i8,
     more: [u8; 4],
     reserved: [u32; 7],
     modes: [u32; MOST_WORDS],
 }
 
-// SAFETY: integers only, the number first, and 196 bytes as the kernel's structure has.
+// SAFETY: `Driver` has only integers, and begins with the request's number. It has 196 bytes, like
+// the kernel's structure.
 unsafe impl Question for Driver {}
-// SAFETY: two integers, the number first, 8 bytes as the kernel's structure has.
+// SAFETY: `Value` has two integers, and begins with the request's number. It has 8 bytes, like the
+// kernel's structure.
 unsafe impl Question for Value {}
-// SAFETY: integers only, the number first. Behind the 48 bytes of the kernel's structure it writes
-// three times as many words as `words` says, 127 at most, for which there is room.
+// SAFETY: `Link` has only integers, and begins with the request's number. Behind the 48 bytes of
+// its structure, the kernel writes three times as many words as `words` says. That is at most 3
+// times 127, and `modes` has room for them.
 unsafe impl Question for Link {}
 
 /// Sends a request for the device called `name`.
 fn ask<Q: Question>(name: &str, question: &mut Q) -> io::Result<()> {
-    // SAFETY: `ifreq` is plain C data for which all zero bytes are a value.
+    // SAFETY: `ifreq` is plain C data, and all-zero bytes are a valid value of it.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // The copy leaves the last byte zero, which terminates the name.
     if name.len() >= request.ifr_name.len() {
@@ -81,9 +85,9 @@ fn ask<Q: Question>(name: &str, question: &mut Q) -> io::Result<()> {
     request.ifr_ifru.ifru_data = std::ptr::from_mut(question).cast();
     // Any socket of the network namespace can send the request.
     let socket = UnixDatagram::unbound()?;
-    // SAFETY: the descriptor is open; the kernel reads the name in `request`, which is terminated,
-    // and reads and writes through its pointer, which is to `question`: borrowed for the call, and
-    // as large as the answer by its trait's promise.
+    // SAFETY: The descriptor is open. The kernel reads the name in `request`, which is terminated,
+    // and reads and writes `question` through the pointer in `request`. `question` is borrowed for
+    // the call, and by the promise of `Question` it is as large as the answer.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &mut request) };
     match result {
         0.. => Ok(()),
@@ -91,7 +95,7 @@ fn ask<Q: Question>(name: &str, question: &mut Q) -> io::Result<()> {
     }
 }
 
-/// The name of the device's driver.
+/// Returns the name of the device's driver, if it is known.
 pub(super) fn driver(name: &str) -> Option<String> {
     let mut driver = Driver {
         question: GET_DRIVER,
@@ -103,7 +107,7 @@ pub(super) fn driver(name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(text).into_owned()).filter(|text| !text.is_empty())
 }
 
-/// The link's speed, Mbit/s.
+/// Returns the link's speed, Mbit/s, if it is known.
 pub(super) fn speed(name: &str) -> Option<u32> {
     let mut link = Link {
         question: GET_LINK,

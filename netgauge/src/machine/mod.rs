@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A host's facts that matter to results: kernel, processors, device, settings.
+//! Facts about a host that matter to results: kernel, processors, device, settings.
 //!
 //! Unknown facts are left out.
 
@@ -64,7 +64,7 @@ pub struct Device {
     /// Speed of the device's link, Mbit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mbit_per_s: Option<u32>,
-    /// The names of the offloads that are on, of tso, gso and gro.
+    /// The names of those of the offloads tso, gso and gro that are on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offloads: Option<Vec<String>>,
 }

@@ -55,7 +55,8 @@ pub struct ParamsReport {
     /// Success, or the error that ended the run.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// A cell per pair in range, in the order measured, with those measured before a failure.
+    /// A cell per pair in range, in the order measured. A run that failed has the cells measured
+    /// before the failure.
     pub cells: Vec<Cell>,
     /// The time, the command and the hosts of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,7 +73,7 @@ pub struct Cell {
     pub rounds: u32,
     /// Number of rounds that failed.
     pub errors: u32,
-    /// Payload of all clients by time.
+    /// Payload of all clients per time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_bit_per_s: Option<Goodput>,
     /// Goodput as a share of the rate, if the rate was given.
@@ -91,9 +92,9 @@ impl ParamsReport {
     }
 }
 
-/// The pattern. A failure, or an interruption by the user, is reported with the cells measured
-/// before. The parameters are restored in any case; if a participant's death ends the run, the
-/// participants restore them.
+/// The pattern `esp-params`. A failure, or an interruption by the user, is reported together with
+/// the cells measured before it. The parameters are restored in any case; if a participant's death
+/// ends the run, the participants restore them.
 #[derive(Debug)]
 pub struct EspParams;
 
@@ -178,7 +179,7 @@ fn measure(
 ) -> Result<()> {
     for parameters in plan.grid.cells() {
         group.all_do(keepers, &Order::SetParameters(parameters), &Answer::Done)?;
-        // New connections have the parameters from the beginning.
+        // The members connect anew, so that the connections have the parameters from the beginning.
         let mut mesh = Mesh::new(group, members.to_vec());
         let (row, result) = match mesh.open(&plan.media[0].opening(), Shape::Star) {
             Ok(()) => one_many(&mut mesh, plan.sizes[0], plan),

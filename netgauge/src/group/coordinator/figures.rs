@@ -10,15 +10,15 @@ use crate::summary::jain;
 /// One round of a server and its clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
-    /// From the byte that starts the first member to the end, nanoseconds.
+    /// The time from the byte that starts the first member to the end of the round, nanoseconds.
     pub ns: u64,
     /// Jain's index of the bytes from each client when the first message was complete, or of the
-    /// times at which the clients had theirs.
+    /// times at which the clients had their messages.
     pub fairness: f64,
 }
 
 impl Round {
-    /// A round of sending clients: it ends with the last byte of the last one.
+    /// Returns a round of sending clients, which ends with the last byte of the last client.
     pub(super) fn of_senders(round: &MeshRound) -> Self {
         Self {
             ns: round.received_ns[0],
@@ -26,7 +26,7 @@ impl Round {
         }
     }
 
-    /// A round of receiving clients: it ends with the report of the last one.
+    /// Returns a round of receiving clients, which ends with the report of the last client.
     pub(super) fn of_receivers(round: &MeshRound) -> Self {
         Self {
             ns: round.ns,
@@ -45,7 +45,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// Summarises values; `None` if there are none.
+    /// Summarises values. Returns `None` if there are no values.
     fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_unstable_by(f64::total_cmp);
         let (upper, lower) = (values.len() / 2, values.len().saturating_sub(1) / 2);
@@ -63,7 +63,7 @@ pub fn bit_per_s(bytes: u64, ns: u64) -> f64 {
     bytes as f64 * 8e9 / ns.max(1) as f64
 }
 
-/// Payload by time, bit/s: rates of rounds with all clients together, or rates of single hosts.
+/// Payload per time, bit/s: rates of rounds with all clients together, or rates of single hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodput {
     /// The slowest round's rate, bit/s.
@@ -78,13 +78,13 @@ pub struct Goodput {
 }
 
 impl Goodput {
-    /// Summarises rates of rounds, bit/s; `None` if there are none.
+    /// Summarises rates of rounds, bit/s. Returns `None` if there are no rates.
     pub fn of(rates: Vec<f64>) -> Option<Self> {
         let average = None;
         Self::of_hosts(rates).map(|rates| Self { average, ..rates })
     }
 
-    /// Summarises rates of hosts, bit/s; `None` if there are none.
+    /// Summarises rates of hosts, bit/s. Returns `None` if there are no rates.
     pub fn of_hosts(rates: Vec<f64>) -> Option<Self> {
         let spread = Spread::of(rates)?;
         Some(Self {
@@ -100,7 +100,8 @@ impl Goodput {
         self.average.unwrap_or(self.median)
     }
 
-    /// Shares of `rate` bit/s: of the mean if there is one, else of all three.
+    /// Returns the goodput as shares of `rate` bit/s: only the mean if there is one, else the
+    /// worst, the median and the best.
     pub fn share(&self, rate: u64) -> Share {
         let of_rate = |goodput: u64| goodput as f64 / rate as f64;
         match self.average {
@@ -165,7 +166,7 @@ impl Share {
     }
 }
 
-/// Jain's index over rounds.
+/// Jain's index, summarised over rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
     /// The least fair round's index.
@@ -175,7 +176,7 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// Summarises the rounds' indices; `None` if there are none.
+    /// Summarises the rounds' indices. Returns `None` if there are no rounds.
     pub fn of(indices: Vec<f64>) -> Option<Self> {
         let spread = Spread::of(indices)?;
         Some(Self {

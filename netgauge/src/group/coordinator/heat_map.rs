@@ -32,7 +32,8 @@ const SCALE: i32 = 20;
 /// The level above which a cell is so light that its text is black.
 const LIGHT: f64 = 0.6;
 
-/// Anchors of texts in addition to [`START`]: the point of a text that lies at its coordinates.
+/// Anchors of texts in addition to [`START`]. The anchor is the point of a text that lies at the
+/// given coordinates.
 const MIDDLE: Pos = Pos {
     h_pos: HPos::Center,
     ..START
@@ -95,12 +96,12 @@ impl HeatMap {
         )
     }
 
-    /// A value as a share of the maximum, 0 to 1.
+    /// Returns a value as a share of the maximum, 0 to 1.
     fn level(&self, value: u64) -> f64 {
         value as f64 / self.most.max(1) as f64
     }
 
-    /// The corner of a cell; the first row is the lowest.
+    /// Returns the upper left corner of a cell. Row 0 is the lowest.
     fn corner(&self, row: usize, column: usize) -> (i32, i32) {
         let (row, column) = (row as i32, column as i32);
         let (_, height) = self.inside();
@@ -146,7 +147,7 @@ impl HeatMap {
         ))
     }
 
-    /// The colours from 0, at the bottom, to the maximum.
+    /// Draws the scale, which has the colours from 0, at the bottom, to the maximum.
     fn draw_scale<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>> {
         const STEPS: i32 = 64;
         let (width, height) = self.inside();
@@ -242,7 +243,8 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
-        // One rectangle per value, for the background and for the frame, and 64 for the scale.
+        // One rectangle for each of the 3 values, for the background and for the frame; 64 for the
+        // scale.
         assert_eq!(svg.matches("<rect").count(), 3 + 2 + 64);
     }
 

@@ -10,8 +10,8 @@ use clap::Args;
 
 use super::location::Location;
 
-/// The command that calls ssh. Without a user to answer, ssh does not ask for passwords; it notices
-/// a host that is gone.
+/// The command that calls ssh. With these options, ssh asks for no password, as there is no user to
+/// answer, and notices a host that is gone.
 const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5";
 
 /// The options that name participants which ssh does not reach.
@@ -40,7 +40,7 @@ pub struct HostArgs {
 }
 
 impl HostArgs {
-    /// The hosts of the file, if option --hostfile names one.
+    /// Returns the hosts of the file that option --hostfile names, or none without the option.
     ///
     /// # Errors
     ///

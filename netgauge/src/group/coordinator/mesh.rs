@@ -31,14 +31,14 @@ pub enum Shape {
 /// A round, as all members reported it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeshRound {
-    /// From the byte that starts the first member to the last member's report, by member 0's clock,
-    /// nanoseconds.
+    /// The time from the byte that starts the first member to the last member's report, by member
+    /// 0's clock, nanoseconds.
     pub ns: u64,
-    /// By member: from its start until it had received everything, nanoseconds; 0 where it received
-    /// nothing. If all send to member 0, only member 0's time.
+    /// By member: the time from the member's start until it had received everything, nanoseconds; 0
+    /// if it received nothing. If all send to member 0, the list has only member 0's time.
     pub received_ns: Vec<u64>,
-    /// If all send to member 0: Jain's index of the bytes from each when the first message was
-    /// complete.
+    /// If all send to member 0: Jain's index of the bytes from each member when the first message
+    /// was complete.
     pub fairness: Option<f64>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Mesh<'a> {
         Self { group, members }
     }
 
-    /// The number of members without member 0.
+    /// Returns the number of members, not counting member 0.
     pub fn clients(&self) -> usize {
         self.members.len().saturating_sub(1)
     }
@@ -130,7 +130,7 @@ impl<'a> Mesh<'a> {
                 spans[number].extend(more);
             }
         });
-        // Only member 0 measures rounds in which all send to it.
+        // If all send to member 0, only member 0 measures the rounds.
         let told = match flows {
             Flows::Gather => &spans[..1],
             _ => &spans[..],
@@ -138,8 +138,8 @@ impl<'a> Mesh<'a> {
         (rounds(told), result)
     }
 
-    /// Makes member 1 call member 0, as [`exchange`](Self::exchange) does. Returns the results of
-    /// both.
+    /// Makes member 1 call member 0. Returns the results of both members, which have the calls so
+    /// far if a later one failed.
     pub fn call(&mut self, series: RpcSeries) -> (RpcTimes, Result<()>) {
         let mut all = RpcTimes::default();
         let result = self.series(&Order::Rpc(series), |_, answer| {
@@ -183,7 +183,7 @@ impl<'a> Mesh<'a> {
     }
 }
 
-/// Makes `members` carry an order out, the first one when all others are ready.
+/// Makes `members` carry out an order. The first member gets it when all others are ready.
 fn do_series(
     group: &mut Group,
     members: &[usize],
@@ -210,7 +210,8 @@ fn dismiss(
     take: impl FnMut(usize, Answer),
 ) -> Result<()> {
     for who in members {
-        // This fails for a member that is gone, which has closed its connections already.
+        // Ignored because this fails only for a member that is gone, whose connections are closed
+        // already.
         let _ = group.order(*who, Order::Leave);
     }
     group.settle(members, &Answer::Left, patience, take)

@@ -98,7 +98,7 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Plans a measurement with a pattern of this name and work.
+    /// Plans a measurement with `pattern`, whose code is `work`.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl Coordinator {
         let plot = self.options.group.many.plot.as_deref();
         if interrupted {
             format.tell(report.left_out(), &[]);
-            // Without results there is no picture to draw.
+            // The error is ignored because without results there is no picture to draw.
             let _ = plot.map(|path| report.draw(path));
             bail!(Interrupted);
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Patterns of many that consist of rounds, of several sizes and by several transports.
+//! Patterns between more than two hosts that consist of rounds, with several sizes and transports.
 //!
 //! *one-many* or *incast* (Treydte 2007, 2.4.4): N clients send to one server at once. The switch's
 //! port to the server overflows; the result shows whether the clients get equal shares.
@@ -9,8 +9,8 @@
 //! from many, many from one. The messages share the server's port without competition at the
 //! switch. The result shows how fast one host feeds many, and whether it feeds them equally.
 //!
-//! *all-to-all*: each sends to every other one at once, like parallel programs that transpose or
-//! sort. Every port is equally busy in both directions.
+//! *all-to-all*: each host sends to every other host at once, like parallel programs that transpose
+//! or sort. Every port is equally busy in both directions.
 //!
 //! *bisection*: the participants are paired at random, and all pairs exchange messages at once,
 //! both ways. The average over many pairings is the effective bisection bandwidth: what the network
@@ -18,8 +18,8 @@
 //! pairings than for the best (Hoefler, Schneider and Lumsdaine, "Multistage switches are not
 //! crossbars", 2008).
 //!
-//! *loaded-latency*: one client calls one server, while all others send to it without an end. The
-//! result shows how much longer the calls take than without the others.
+//! *loaded-latency*: one client calls one server, while all other clients send to the server
+//! without an end. The result shows how much longer the calls take than without the other clients.
 
 use std::time::Duration;
 
@@ -41,7 +41,8 @@ use crate::signals::is_interrupted;
 use crate::summary::jain;
 use crate::transport::SocketOptions;
 
-/// Measures one size. After a failure, the row has the results measured before it.
+/// A function that measures one size. After a failure, the row has the results from before the
+/// failure.
 type Measure = fn(&mut Mesh<'_>, u64, &Plan) -> (GroupRow, Result<()>);
 
 /// A pattern whose participants do rounds.
@@ -49,8 +50,8 @@ type Measure = fn(&mut Mesh<'_>, u64, &Plan) -> (GroupRow, Result<()>);
 pub struct Rounds {
     /// The name in option `-x`.
     pub name: &'static str,
-    /// Further names of the pattern for option `-x`, which reports of an older netgauge have as
-    /// well.
+    /// Further names of the pattern for option `-x`. Reports of an older netgauge may have these
+    /// names as well.
     pub aliases: &'static [&'static str],
     pub(super) roles: Roles,
     /// The connections between the members.
@@ -123,8 +124,8 @@ pub static LOADED_LATENCY: Rounds = Rounds {
     title: "remote calls while others send",
 };
 
-/// Returns the pattern of this name in a report. For a name that only another netgauge knows,
-/// returns the most similar pattern.
+/// Returns the pattern of this name in a report. For a name that only another version of netgauge
+/// knows, returns [`ONE_MANY`].
 pub(crate) fn named(name: &str) -> &'static Rounds {
     let others = [&MANY_ONE, &ALL_TO_ALL, &BISECTION, &LOADED_LATENCY];
     let found = others
@@ -209,8 +210,8 @@ impl Rounds {
         let interrupted = result.as_ref().is_err_and(is_interrupted);
         progress.advance(plan.sizes.len().saturating_sub(rows.len()) as u64);
         let measured = report.runs.iter().any(|run| run.transport == transport);
-        // Without a row the transport could not be opened. As all participants run, the transport
-        // does not work here.
+        // Without a row, the transport could not be opened. If no participant is gone, the reason
+        // is that the transport does not work here.
         let dispensable = medium.optional && rows.is_empty() && !interrupted && !measured;
         let outcome = match result {
             Ok(()) => Outcome::Ok,
@@ -232,7 +233,7 @@ impl Rounds {
         interrupted
     }
 
-    /// The roles, for the report, and the members of the mesh.
+    /// Returns the roles, for the report, and the members of the mesh.
     fn cast(&self, group: &Group, clients: usize, plan: &Plan) -> (Option<Cast>, Vec<usize>) {
         if self.roles == Roles::Alike {
             return (None, (0..=clients).collect());
@@ -365,7 +366,8 @@ fn bisection(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<(
     (row, result)
 }
 
-/// Random pairs of all hosts, as each one's partner by number; of an odd number, one host pauses.
+/// Pairs all hosts at random. Returns the partner of each host, by host number; of an odd number of
+/// hosts, one has no partner.
 fn pair(hosts: usize, random: &mut fastrand::Rng) -> Vec<Option<u16>> {
     let mut order: Vec<u16> = (0..).take(hosts).collect();
     random.shuffle(&mut order);
@@ -377,8 +379,8 @@ fn pair(hosts: usize, random: &mut fastrand::Rng) -> Vec<Option<u16>> {
     partners
 }
 
-/// Each pair's rate in each direction, by the time of the later of the two: a host that starts
-/// after its partner has sent would otherwise appear faster than it is.
+/// Returns each pair's rate in each direction, by the time of the host that took longer. A host
+/// that starts after its partner has sent would otherwise appear faster than it is.
 fn pair_rates(partners: &[Option<u16>], round: &MeshRound, size: u64) -> Vec<f64> {
     let pairs = partners.iter().enumerate().filter_map(|(one, partner)| {
         let other = usize::from((*partner)?);

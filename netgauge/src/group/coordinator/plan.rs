@@ -17,9 +17,9 @@ use crate::transport::kinds::{self, stream_kind};
 pub struct Medium {
     /// The transport.
     pub kind: &'static Kind,
-    /// Name of TCP's congestion control; without one, the system's.
+    /// Name of TCP's congestion control; without a name, the system's default.
     pub congestion: Option<String>,
-    /// `-m all` chose this transport: if it does not work, it is left out.
+    /// Whether `-m all` chose this transport, so that the run leaves it out if it does not work.
     pub optional: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The pairs in range, in the order they are measured.
+    /// Returns the pairs in range, in the order in which they are measured.
     pub fn cells(&self) -> impl Iterator<Item = EspParameters> + '_ {
         self.burst_length.iter().flat_map(|&burst_length| {
             let acks = self.packets_to_ack.iter();
@@ -198,7 +198,7 @@ fn grid(many: &ManyArgs) -> Result<Grid> {
     Ok(grid)
 }
 
-/// The transport that has the parameters.
+/// Returns ESP, the transport that has the parameters of [`Grid`].
 fn of_esp() -> Result<Medium> {
     Ok(Medium {
         kind: kinds::find("esp")?,
@@ -235,7 +235,7 @@ fn media(options: &Options) -> Result<Vec<Medium>> {
     Ok(media)
 }
 
-/// The server's index, if the options fix it: --connect names participant 0.
+/// Returns the server's index, if the options fix it. With --connect, the server is participant 0.
 fn server(options: &Options, participants: usize) -> Result<Option<usize>> {
     let index = options.group.many.server_index;
     if let Some(index) = index {
@@ -248,12 +248,13 @@ fn server(options: &Options, participants: usize) -> Result<Option<usize>> {
     Ok(index.or(options.connect.as_ref().map(|_| 0)))
 }
 
-/// The server and the clients, by index. Of the first `clients + 1` participants one is chosen at
-/// random, the same for every transport. A given server has the first `clients` of the others.
+/// Returns the indices of the server and of the clients. Without `server`, one of the first
+/// `clients + 1` participants is chosen at random, the same one for every transport. The clients
+/// are the first `clients` of the other participants.
 pub fn cast(server: Option<usize>, seed: u64, clients: usize) -> (usize, Vec<usize>) {
     let server = server.unwrap_or_else(|| {
-        // The number of clients changes the seed, so the choice depends on it, but not on the
-        // order.
+        // The seed includes the number of clients, so that the choice depends on this number, but
+        // not on the order of the numbers.
         fastrand::Rng::with_seed(seed.wrapping_add(clients as u64)).usize(0..=clients)
     });
     let others = (0..).filter(|index| *index != server);

@@ -66,7 +66,7 @@ struct Line<'a> {
     rest: Rest<'a, &'a GroupRow>,
 }
 
-/// The rows, each with its run; after those of a failed run, its error.
+/// Returns the rows, each with its run. The rows of a failed run are followed by its error.
 fn lines(report: &GroupReport) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
     for run in &report.runs {
@@ -117,7 +117,7 @@ fn of_goodput<'a>(
     })
 }
 
-/// The columns of the results of `rounds` among this number of hosts.
+/// Returns the columns of the results of `rounds` among this number of hosts.
 fn fields<'a>(rounds: &Rounds, hosts: usize) -> Vec<GroupField<'a>> {
     let cast = |run: &GroupRun| run.cast.clone();
     let mut fields = vec![

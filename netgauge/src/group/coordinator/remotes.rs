@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Participants, as their coordinator sees them: it starts or reaches them, and listens to all at
-//! once.
+//! The participants, on the coordinator's side. The coordinator starts or reaches them, and listens
+//! to all at once.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::machine::Machine;
 use crate::report::record::Record;
 use crate::signals::Signals;
 
-/// After one participant reports a failure, the time to wait for what others report of it.
+/// The time to wait for the reports of other participants after one has reported a failure.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// The time that participants may take to end.
@@ -43,7 +43,7 @@ enum Heard {
     Gone(String),
 }
 
-/// All participants. Drop ends them, and waits for them.
+/// All participants. Dropping the group ends the participants, and waits for them.
 pub struct Group {
     remotes: Vec<Remote>,
     signals: Signals,
@@ -57,12 +57,13 @@ impl Group {
     /// # Errors
     ///
     /// A participant cannot be started or reached. [`Interrupted`](crate::signals::Interrupted) if
-    /// the user interrupts that.
+    /// the user interrupts the call.
     pub fn gather(locations: &[Location], options: &Options, signals: Signals) -> Result<Self> {
         let mut group = Self {
             remotes: Vec::new(),
             signals,
-            // A participant that fails for lack of progress needs `give_up` to notice that itself.
+            // A participant needs up to `give_up` to notice a lack of progress, so the coordinator
+            // waits longer.
             patience: options.measuring.give_up * 3,
         };
         let mut interface = options.interface.clone();
@@ -88,8 +89,8 @@ impl Group {
                 }
             };
             if process.is_some() {
-                // A greeted process exits cleanly in any case. If it has ended already, `greet`
-                // reports that.
+                // Greeted at once, because a greeted process exits cleanly in any case. The error
+                // is ignored because `greet` reports a process that has ended already.
                 let _ = control.hello();
             }
             group.remotes.push(Remote {
@@ -101,7 +102,7 @@ impl Group {
             });
             group.signals.check()?;
         }
-        // All processes are started before the first is waited for.
+        // All processes are started before the coordinator waits for the first one.
         for (who, location) in locations.iter().enumerate() {
             if group.remotes[who].process.is_some() {
                 group.greet(who, patience(location, options))?;
@@ -148,7 +149,7 @@ impl Group {
         names.collect()
     }
 
-    /// The record of a run that begins now.
+    /// Returns the record of a run that begins now.
     pub fn record(&self) -> Record {
         let mut record = Record::begin();
         record.add("coordinator", Machine::here(None));
@@ -188,11 +189,11 @@ impl Group {
         }
     }
 
-    /// Makes all of `whom` carry an order out whose only answer is `wanted`.
+    /// Makes all of `whom` carry out an order whose only answer is `wanted`.
     ///
     /// # Errors
     ///
-    /// As [`listen`](Self::listen).
+    /// The errors of [`listen`](Self::listen).
     pub fn all_do(&mut self, whom: &[usize], order: &Order, wanted: &Answer) -> Result<()> {
         for who in whom {
             self.order(*who, order.clone())?;
@@ -204,7 +205,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// As [`listen`](Self::listen).
+    /// The errors of [`listen`](Self::listen).
     pub fn all_say(&mut self, whom: &[usize], wanted: &Answer, told: &str) -> Result<()> {
         self.listen(whom, |_, answer| match answer {
             answer if answer == *wanted => Ok(true),
@@ -227,12 +228,12 @@ impl Group {
         self.listen_within(whom, Some(self.patience), take)
     }
 
-    /// As [`listen`](Self::listen), but without a time limit: during rounds, the members themselves
-    /// notice a lack of progress.
+    /// Listens like [`listen`](Self::listen), but without a time limit, because during rounds the
+    /// members themselves notice a lack of progress.
     ///
     /// # Errors
     ///
-    /// As [`listen`](Self::listen).
+    /// The errors of [`listen`](Self::listen).
     pub fn listen_to_rounds(
         &mut self,
         whom: &[usize],
@@ -265,8 +266,8 @@ impl Group {
     }
 
     /// Listens to `waiting` until `take` has returned `true` for each. Returns `false` after
-    /// `patience`, which starts again with each message if `anew` is set; the participants that are
-    /// left then count as gone.
+    /// `patience`, and the remaining participants then count as gone. If `anew` is set, each
+    /// message starts `patience` again.
     fn attend(
         &mut self,
         mut waiting: Vec<usize>,
@@ -323,7 +324,7 @@ impl Group {
         .map(|_| ())
     }
 
-    /// The error of a participant that lost the members at these indices of `whom`.
+    /// Returns the error of a participant that lost the members at the indices `places` of `whom`.
     fn blame(&self, whom: &[usize], places: &[u16], reason: &str) -> String {
         let names: Vec<_> = places
             .iter()
@@ -336,9 +337,9 @@ impl Group {
         }
     }
 
-    /// The error for a failure that `who` reported, `first`. If the cause is a participant's death,
-    /// its connection ends too, and that is the error. The first of `whom`, which is the server,
-    /// may still send earlier results.
+    /// Returns the error for a failure that `who` reported with the text `first`. If the cause is
+    /// the death of a participant, its connection ends as well, and that end is the error. The
+    /// first of `whom`, which is the server, may still send earlier results.
     fn failure(
         &mut self,
         whom: &[usize],
@@ -406,7 +407,8 @@ impl Group {
             return Ok(Some(*who));
         }
         let timeout = timeout.map_or(PollTimeout::NONE, |timeout| {
-            // Rounded up: the rest of a deadline would otherwise be spent in polls without a wait.
+            // Rounded up, because the last part of a millisecond would otherwise be spent in polls
+            // that do not wait.
             let timeout = timeout.saturating_add(Duration::from_micros(999));
             PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX)
         });
@@ -429,9 +431,9 @@ impl Group {
     }
 }
 
-/// The time that a process which was started may take to answer. `--wait` limits it for another
-/// host, as only the user knows the network to that host; a process on this host is slow only if
-/// the host is busy.
+/// Returns the time that a started process may take to answer. `--wait` limits this time for
+/// another host, because only the user knows the network to that host. A process on this host is
+/// slow only if the host is busy.
 fn patience(location: &Location, options: &Options) -> Duration {
     match location {
         Location::Ssh(_) => options.wait,
@@ -461,7 +463,8 @@ impl Drop for Group {
         for remote in &self.remotes {
             remote.control.end();
         }
-        // A participant restores ESP's parameters before its connection ends.
+        // Waits for the connections to end, because each participant restores ESP's parameters
+        // before that.
         let deadline = Instant::now() + FAREWELL;
         for remote in &mut self.remotes {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -476,7 +479,7 @@ impl Drop for Group {
     }
 }
 
-/// Waits for the end of a connection, and discards what arrives before.
+/// Waits for the end of a connection, and discards the messages that arrive before it.
 fn has_ended(control: &mut Control, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     loop {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The results of a pattern of many. `esp-params` has a [report of its
+//! The results of a pattern between more than two hosts. `esp-params` has a [report of its
 //! own](super::esp_params::ParamsReport). Programs read both as JSON.
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub struct GroupReport {
     pub participants: Vec<String>,
     /// The seed of the choice of the servers, or of the pairs.
     pub seed: u64,
-    /// Rate of the server's link, or each host's, bit/s.
+    /// Rate of the server's link, or of each host's link, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bit_per_s: Option<u64>,
     /// A run per transport, congestion control and number of clients, in the order measured.
@@ -48,33 +48,34 @@ pub struct GroupRow {
     pub rounds: u32,
     /// Number of rounds that failed.
     pub errors: u32,
-    /// With a server: payload of all clients by time, bit/s.
+    /// With a server: payload of all clients per time, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_bit_per_s: Option<Goodput>,
-    /// Without a server: what one host receives, bit/s, by rounds in all-to-all, by pairs in a
-    /// bisection.
+    /// Without a server: the rate at which one host receives, bit/s, by rounds in all-to-all, by
+    /// pairs in a bisection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_bit_per_s: Option<Goodput>,
-    /// The rate above as a share of the link's rate, if a rate was given.
+    /// `goodput_bit_per_s` or `host_bit_per_s` as a share of the link's rate, if that was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
-    /// All-to-all: what all hosts receive together, on average, bit/s.
+    /// All-to-all: the average rate at which all hosts together receive, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_bit_per_s: Option<u64>,
-    /// Bisection: what all pairs carry in one direction, on average, bit/s.
+    /// Bisection: the average rate of all pairs together in one direction, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bisection_bit_per_s: Option<u64>,
-    /// Jain's index: of the bytes from each sender when the first message is complete in one-many,
-    /// otherwise of the times at which the receivers have everything.
+    /// Jain's index. In one-many, it is of the bytes from each sender when the first message is
+    /// complete; in other patterns, of the times at which the receivers have everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
-    /// Loaded-latency: the times of calls, nanoseconds. The goodput is that of the streams.
+    /// Loaded-latency: the times of calls, nanoseconds. `goodput_bit_per_s` is then the goodput of
+    /// the streams.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub rpc: Option<RpcFigures>,
 }
 
 impl GroupRow {
-    /// Summarises rounds of `clients` clients, without the first `warmup`.
+    /// Summarises rounds of `clients` clients, without the first `warmup` rounds.
     pub fn of_clients(
         size: u64,
         clients: usize,
@@ -104,7 +105,7 @@ impl GroupRow {
         }
     }
 
-    /// Summarises what hosts received by these rates, bit/s.
+    /// Summarises the rates at which single hosts received, bit/s.
     pub fn of_hosts(size: u64, rounds: u32, rates: Vec<f64>, plan: &Plan) -> Self {
         let host = Goodput::of_hosts(rates);
         Self {

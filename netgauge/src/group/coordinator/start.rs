@@ -16,7 +16,7 @@ use super::args::Options;
 use super::location::Location;
 use crate::control::Control;
 
-/// The time that a process may take to end after its connection has.
+/// The time that a process may take to end after its connection has ended.
 const LAST_BREATH: Duration = Duration::from_secs(1);
 
 /// The interval at which [`Process::wait`] looks whether the process has ended.
@@ -37,8 +37,8 @@ fn arguments(options: &Options, interface: Option<&str>) -> Vec<String> {
     arguments
 }
 
-/// Starts this program as a participant at `location` on this host. It uses `interface` unless it
-/// has a namespace of its own.
+/// Starts this program as a participant at `location` on this host. The participant uses
+/// `interface` unless it has a namespace of its own.
 pub(super) fn start(
     location: &Location,
     interface: Option<&str>,
@@ -61,7 +61,7 @@ pub(super) fn start(
 }
 
 /// Starts a participant on another host through ssh. The control connection is ssh's standard input
-/// and output, which it passes to the participant.
+/// and output, which ssh passes to the participant.
 pub(super) fn start_remote(host: &str, options: &Options) -> Result<(Control, Process)> {
     let (program, own) = options
         .group
@@ -73,7 +73,7 @@ pub(super) fn start_remote(host: &str, options: &Options) -> Result<(Control, Pr
     let mut line = vec![options.group.hosts.remote_program.clone()];
     line.extend(["--participant".to_owned(), "--stdio".to_owned()]);
     line.extend(arguments(options, options.interface.as_deref()));
-    // The shell there splits the line again.
+    // Quoted, because the shell on the other host splits the line again.
     let line = shlex::try_join(line.iter().map(String::as_str))
         .context("a name for another host's shell has a zero byte")?;
     let mut command = Command::new(program);
@@ -98,7 +98,7 @@ fn spawn(mut command: Command, name: &str) -> Result<(Control, Process)> {
         .process_group(0)
         .spawn()
         .with_context(|| format!("starting a process for {name}"))?;
-    // The command keeps the other end open until it is dropped.
+    // Dropped, because `command` would keep the process's end of the connection open.
     drop(command);
     let process = Process {
         child,
@@ -108,7 +108,8 @@ fn spawn(mut command: Command, name: &str) -> Result<(Control, Process)> {
     Ok((control, process))
 }
 
-/// Copies another host's standard error to this one's, with the host's name before each line.
+/// Copies the standard error of ssh to this process's standard error, with the host's name before
+/// each line.
 fn pass_on(host: String, stderr: ChildStderr) -> JoinHandle<()> {
     thread::spawn(move || {
         for line in BufReader::new(stderr).lines() {
@@ -149,12 +150,13 @@ impl Process {
 
     /// Kills the process.
     pub(super) fn kill(&mut self) -> Option<ExitStatus> {
-        // This fails if the process has ended, and then need not be done.
+        // Ignored because this fails only if the process has ended already.
         let _ = self.child.kill();
         self.child.wait().ok()
     }
 
-    /// The reason why a process ended whose connection has ended; `None` if it exited with 0.
+    /// Returns the reason why the process ended, after its connection has ended; `None` if the
+    /// process exited with 0.
     pub(super) fn end(&mut self, location: &Location) -> Option<String> {
         let status = self.wait()?;
         match (status.signal(), status.code()) {

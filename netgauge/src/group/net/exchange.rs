@@ -5,8 +5,8 @@
 //! Member 0 keeps the time. It begins a round with one byte to every other member. Each member then
 //! sends its messages, a piece at a time to each link that has room, and reads from each link that
 //! has data. A member that has received and sent everything reports this to member 0 with one byte;
-//! where all messages go to member 0, it sees this by itself. The round ends when the last member
-//! is done, so one clock measures it. Member 0 sends and receives like the others.
+//! where all messages go to member 0, member 0 needs no report. The round ends when the last member
+//! is done, so one clock measures the round. Member 0 sends and receives like the others.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::thread;
@@ -28,22 +28,22 @@ const DONE: u8 = b'D';
 /// A member's byte to member 0: it makes progress, but is not done.
 const GOING: u8 = b'S';
 
-/// Bytes that a sender of many to one writes before it yields the processor. Some of their packets
-/// still wait for ESP's or TCP's window when the rest is written; the rest joins these and needs no
-/// announcement of its own.
+/// Bytes that a sender writes before it yields the processor, if all send to member 0. Some packets
+/// of these bytes still wait for ESP's or TCP's window when the rest of the message is written. The
+/// rest joins those packets and needs no announcement of its own.
 const FIRST_PIECE: usize = 16 * 1024;
 
 /// A member's view of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// From the byte that starts the first member to the last member's report, nanoseconds; only
-    /// member 0's value is used.
+    /// The time from the byte that starts the first member to the last member's report,
+    /// nanoseconds; only member 0's value is used.
     pub round_ns: u64,
-    /// From this member's start until it had received everything, nanoseconds; 0 if it receives
-    /// nothing.
+    /// The time from this member's start until it had received everything, nanoseconds; 0 if it
+    /// receives nothing.
     pub received_ns: u64,
-    /// Member 0, if all send to it: Jain's index of the bytes that each had delivered when the
-    /// first message was complete.
+    /// At member 0, if all send to it: Jain's index of the bytes that each member had delivered
+    /// when the first message was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
 }
@@ -63,8 +63,8 @@ struct State {
     before: Option<u8>,
     /// A byte to write after the message.
     after: Option<u8>,
-    /// Member 0: whether the peer has reported that it is done. Others: whether this member has
-    /// reported to member 0.
+    /// At member 0: whether the peer has reported that it is done. At other members, on the link
+    /// with member 0: whether this member is done and has reported it.
     done: bool,
     /// Whether epoll reports when there is room to write.
     wants_room: bool,
@@ -84,18 +84,18 @@ pub struct Exchange<'a> {
     buffer: Vec<u8>,
     series: Series,
     give_up: Duration,
-    /// When this member began to send.
+    /// The time at which this member began to send.
     started: Option<Instant>,
     /// The time from `started` until this member had received everything.
     got_all: Option<Duration>,
     /// Jain's index of the bytes from each member when the first message was complete.
     fairness: Option<f64>,
-    /// When this member last sent a byte to member 0.
+    /// The time at which this member began, or last reported progress to member 0.
     last_word: Instant,
 }
 
 impl<'a> Exchange<'a> {
-    /// Prepares rounds of one size. Data from the coordinator on `control` interrupts them.
+    /// Prepares rounds of one size. Data from the coordinator on `control` interrupts the rounds.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl<'a> Exchange<'a> {
         Ok(End::Complete)
     }
 
-    /// One round; `None` if the coordinator has sent something.
+    /// Runs one round. Returns `None` if the coordinator has sent something.
     fn round(&mut self) -> Result<Option<Span>> {
         (self.started, self.got_all, self.fairness) = (None, None, None);
         if self.number == CLOCK {
@@ -170,7 +170,7 @@ impl<'a> Exchange<'a> {
             }
             for number in 0..ready {
                 let (link, events) = self.watch.ready(number);
-                // An end or an error is found by reading.
+                // Reading finds the end or an error of the connection.
                 if events != EpollFlags::EPOLLOUT {
                     self.read(link)?;
                 }
@@ -231,7 +231,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn is_over(&self) -> bool {
-        // The queued report to member 0 is part of what has to be sent.
+        // `has_all` is false while the report to member 0 is queued.
         let said = match self.number {
             CLOCK => self.gathers || self.states.iter().all(|state| state.done),
             _ => self.states.iter().any(|state| state.done),
@@ -247,7 +247,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Turns epoll's reports of room on a link on or off.
+    /// Sets whether epoll reports room to write on a link.
     fn want_room(&mut self, link: usize, wanted: bool) -> Result<()> {
         if self.states[link].wants_room != wanted {
             self.watch.want_room(link, &self.links[link], wanted)?;
@@ -270,7 +270,7 @@ impl<'a> Exchange<'a> {
             let rest = &self.message[state.sent as usize..];
             let most = match (self.gathers, first) {
                 (true, true) => FIRST_PIECE,
-                // With a single link, no other one has to wait for its turn.
+                // A sender has a single link here, so no other link has to wait for its turn.
                 (true, false) => rest.len(),
                 (false, _) => PIECE,
             };
@@ -355,7 +355,8 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Reports to member 0 that this member is done, or makes progress. It was woken by an event.
+    /// Reports to member 0 that this member is done, or that it makes progress. Called after an
+    /// event has woken this member.
     fn report(&mut self) -> Result<()> {
         if self.number == CLOCK || self.started.is_none() {
             return Ok(());
@@ -382,9 +383,9 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// The time limit of a wait for events. Member 0, if it only waits for reports, waits longer
-    /// than others: the members that wait for a silent one know it best, and need time to report
-    /// it.
+    /// Returns the time limit of a wait for events. Member 0, if it only waits for reports, waits
+    /// longer than others: the members that wait for data of a silent member know which it is, and
+    /// need time to report it.
     fn patience(&self) -> EpollTimeout {
         let mine = self.any(Self::is_awaited) || self.any(Self::is_unsent);
         let patience = match (self.started, self.number) {
@@ -395,7 +396,7 @@ impl<'a> Exchange<'a> {
         EpollTimeout::try_from(patience).unwrap_or(EpollTimeout::MAX)
     }
 
-    /// The error after too long without an event.
+    /// Returns the error after too long a time without an event.
     fn silence(&self) -> Lost {
         let of = |what: &dyn Fn(usize) -> bool| -> Vec<u16> {
             let links = (0..self.links.len()).filter(|link| what(*link));
@@ -415,7 +416,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Bytes that have arrived from each peer, with those that are unread in its socket.
+    /// Returns the bytes that have arrived from each peer, including the unread bytes in the peer's
+    /// link.
     fn arrived(&self) -> Vec<u64> {
         let links = self.links.iter().zip(&self.states);
         let arrived = links.map(|(link, state)| state.received + unread(link).unwrap_or(0));
@@ -430,11 +432,12 @@ nix::ioctl_read_bad!(
     libc::c_int
 );
 
-/// Bytes that can be read from a link without waiting; `None` if the kernel does not report it.
+/// Returns the number of bytes that can be read from a link without waiting; `None` if the kernel
+/// does not report the number.
 fn unread(link: &Link) -> Option<u64> {
     let mut bytes = 0;
-    // SAFETY: the call writes one int through its argument, which is a live one, and keeps no
-    // pointer to it; the descriptor is open as long as it is borrowed.
+    // SAFETY: The call writes one `int` to `bytes`, which outlives the call, and keeps no pointer
+    // to it. The descriptor is open while `link` is borrowed.
     unsafe { fionread(link.socket.as_fd().as_raw_fd(), &mut bytes) }.ok()?;
     u64::try_from(bytes).ok()
 }
@@ -667,7 +670,7 @@ mod tests {
                 good_client(clients.remove(0));
                 drop(silent);
             },
-            // Enough time to serve the other one on a busy machine.
+            // Enough time to serve the other client on a busy machine.
             Duration::from_secs(5),
         );
         assert_eq!(broken.members, [1]);
@@ -681,7 +684,7 @@ mod tests {
                 let message: Vec<u8> = (0..length).map(|at| pattern(number, at)).collect();
                 let mut socket = clients[0].links.remove(0).socket;
                 socket.set_nonblocking(false).unwrap();
-                // This fails if the server ends the connection before all is sent.
+                // Ignored because this fails if the server ends the connection before all is sent.
                 let _ = socket.write_all(&message);
                 let mut rest = Vec::new();
                 let _ = socket.read_to_end(&mut rest);

@@ -15,8 +15,8 @@ pub enum Flows {
     Scatter,
     /// Each member sends to every other one.
     All,
-    /// Each member sends to its partner; the list has the partners by member number, and one member
-    /// may have none.
+    /// Each member sends to its partner. The list has the partners by member number; one member may
+    /// have no partner.
     Pairs(Vec<Option<u16>>),
 }
 

@@ -16,13 +16,13 @@ use crate::transport::streams::StreamSocket;
 /// The member that keeps the time.
 pub const CLOCK: u16 = 0;
 
-/// The most read from or written to one member before the next has its turn, bytes.
+/// The most bytes that are read from or written to one member before the next member has its turn.
 pub(super) const PIECE: usize = 64 * 1024;
 
 /// The epoll token of the control connection.
 const CONTROL: u64 = u64::MAX;
 
-/// Other members failed, or some sent nothing for too long.
+/// Other members failed, or sent nothing for too long.
 #[derive(Debug, Error)]
 #[error("{reason} (members {members:?})")]
 pub struct Lost {
@@ -66,7 +66,7 @@ impl Link {
         }
     }
 
-    /// Writes as much as there is room for; returns 0 if there is none.
+    /// Writes as many bytes as there is room for; returns 0 if there is no room.
     pub(super) fn write(&mut self, data: &[u8]) -> Result<usize, Lost> {
         match self.socket.write(data) {
             Ok(0) => Err(self.lost("it takes nothing")),
@@ -75,7 +75,7 @@ impl Link {
         }
     }
 
-    /// Sends one byte. There is always room for it: the peer has answered the byte before it.
+    /// Sends one byte. There is always room, because the peer has answered the previous byte.
     pub(super) fn tell(&mut self, byte: u8) -> Result<(), Lost> {
         let told = self.socket.write_all(&[byte]);
         told.map_err(|error| self.lost(&format!("sending it a byte: {error}")))
@@ -95,7 +95,8 @@ impl Link {
     }
 }
 
-/// Whether a non-blocking socket is tried again after this error, when epoll reports an event.
+/// Returns whether a call on a non-blocking socket is repeated after this error, once epoll reports
+/// an event.
 fn is_harmless(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
@@ -119,7 +120,7 @@ impl Watch {
         Ok(Self { epoll, events })
     }
 
-    /// Also watches a link for room to write, or stops that.
+    /// Sets whether a link is also watched for room to write.
     pub(super) fn want_room(&self, place: usize, link: &Link, wanted: bool) -> Result<()> {
         let mut flags = EpollFlags::EPOLLIN;
         flags.set(EpollFlags::EPOLLOUT, wanted);

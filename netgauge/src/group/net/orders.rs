@@ -3,7 +3,7 @@
 //! The messages between a coordinator and a participant on the control connection.
 //!
 //! ```text
-//! to member 0                 to each other one           answers
+//! to member 0                 to each other member        answers
 //! Listen                      Listen                      Listening
 //! Join                        Join                        Done
 //!                             Exchange or Rpc             Ready
@@ -76,13 +76,13 @@ pub struct EspParameters {
 pub struct Opening {
     /// Transport's name.
     pub transport: String,
-    /// Name of TCP's congestion control; without one, the system's.
+    /// Name of TCP's congestion control; without a name, the system's default.
     pub congestion: Option<String>,
 }
 
 impl Order {
-    /// Whether the order takes until other members have done their part, and a further order
-    /// interrupts it.
+    /// Returns whether the order lasts until other members have done their part. A further order
+    /// interrupts such an order.
     pub fn takes_time(&self) -> bool {
         matches!(
             self,
@@ -104,7 +104,7 @@ pub enum Answer {
     RpcTimes(RpcTimes),
     /// The order is carried out.
     Done,
-    /// Other members failed, or some sent nothing for too long.
+    /// Other members failed, or sent nothing for too long.
     Broken {
         /// The members' numbers.
         places: Vec<u16>,

@@ -5,7 +5,7 @@
 use anyhow::{ensure, Result};
 use serde::{Deserialize, Serialize};
 
-/// The most bytes that a participant sends in a round: it holds them in memory.
+/// The most bytes that a participant sends in a round. The participant holds them in memory.
 pub const MOST_BYTES: u64 = 1 << 30;
 
 /// The period of the bytes in a message: a prime, so that a part that is lost or repeated changes

@@ -2,10 +2,10 @@
 
 //! The traffic of pattern loaded-latency: one client calls the server while others send streams.
 //!
-//! The server starts the streams with one byte to each. When data has arrived from all of them, it
-//! begins to count, and starts the caller. A request is a message, its reply is one byte. With the
-//! last reply the server ends the streams, with one byte to each. A stream consists of blocks, each
-//! of which begins with a byte that tells whether it is the last one.
+//! The server starts the streams with one byte to each. When data has arrived from all streams, the
+//! server begins to count, and starts the caller. A request is a message, its reply is one byte.
+//! With the last reply the server ends the streams, with one byte to each. A stream consists of
+//! blocks, each of which begins with a byte that tells whether the block is the last one.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -32,12 +32,12 @@ const ENOUGH: u8 = b'E';
 
 /// Bytes of a block of a stream.
 const BLOCK: u64 = 64 << 10;
-/// The first byte of a block that another one follows. Bytes of messages are always smaller.
+/// The first byte of a block that is not the last one. Bytes of messages are always smaller.
 const MORE: u8 = 0xfe;
 /// The first byte of the last block.
 const LAST: u8 = 0xff;
 
-/// Bytes from each stream after which all of them have started.
+/// A stream has started when this many of its bytes have arrived.
 const UNDER_WAY: u64 = 8 * BLOCK;
 
 /// The clients that send streams while the caller calls.
@@ -98,7 +98,7 @@ pub struct RpcFigures {
 }
 
 impl RpcFigures {
-    /// Summarises times, and takes the streams' longest pause; `None` if there are no times.
+    /// Summarises times, and adds the streams' longest pause. Returns `None` if there are no times.
     pub fn of(alone: &[u64], loaded: &[u64], longest_pause_ns: u64) -> Option<Self> {
         let percents: [Percent; 2] = ["90".parse().ok()?, "99".parse().ok()?];
         let sum_up = |times: &[u64]| Summary::with(times.to_vec(), &percents);
@@ -120,7 +120,7 @@ impl RpcFigures {
     }
 }
 
-/// Runs a member: the server (member 0), the caller, or a stream. `times` has what was measured
+/// Runs a member: the server (member 0), the caller, or a stream. `times` has the results so far
 /// even after an interruption.
 ///
 /// # Errors
@@ -240,7 +240,7 @@ enum Incoming {
     Silent,
     /// The bytes of an incomplete request that have arrived.
     Request(u64),
-    /// The bytes of a stream that have arrived, and whether the current block is its last.
+    /// The bytes of a stream that have arrived, and whether the current block is the stream's last.
     Stream(u64, bool),
     /// The end of a stream.
     Over,
@@ -248,7 +248,7 @@ enum Incoming {
 
 struct Server<'a> {
     clients: &'a mut [Link],
-    /// The requests that arrive from each client, by its index.
+    /// The data that arrives from each client, by the client's index.
     incoming: Vec<Incoming>,
     buffer: Vec<u8>,
     size: u64,
@@ -256,9 +256,10 @@ struct Server<'a> {
     left: u32,
     /// Bytes that arrived from all streams.
     streamed: u64,
-    /// When the caller was started, and the bytes that had arrived from the streams before.
+    /// The time at which the caller was started, and the bytes that had arrived from the streams by
+    /// then.
     begun: Option<(Instant, u64)>,
-    /// By client: when its last data arrived, or when the calls began.
+    /// By client: the time at which its last data arrived, or at which the calls began.
     heard: Vec<Instant>,
 }
 
@@ -358,7 +359,7 @@ impl Server<'_> {
         }
     }
 
-    /// Records a stream's pause: data has arrived from it, or the calls are over.
+    /// Records a stream's pause. Called when data of the stream has arrived, or the calls are over.
     fn note_pause(&mut self, client: usize, times: &mut RpcTimes) {
         if let Some(heard) = self.heard.get_mut(client) {
             let now = Instant::now();
@@ -411,7 +412,7 @@ impl Server<'_> {
         let after = before + read as u64;
         let first = before.next_multiple_of(BLOCK);
         if first < after {
-            // A piece is not longer than a block, so no other block begins in it.
+            // A piece is not longer than a block, so only one block begins in the piece.
             let mark = self.buffer[(first - before) as usize];
             ensure!(
                 [MORE, LAST].contains(&mark) && !last,
@@ -443,7 +444,7 @@ mod tests {
 
     const GIVE_UP: Duration = Duration::from_secs(10);
 
-    /// Returns the server's member and its clients', connected.
+    /// Returns the members of the server and of its clients, connected.
     fn members(clients: u16) -> (Member, Vec<Member>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let link = |peer, socket: TcpStream| Link {

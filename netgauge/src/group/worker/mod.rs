@@ -23,8 +23,8 @@ use crate::transport::Context;
 use crate::wire::{Endpoint, Place};
 use parameters::Parameters;
 
-/// The number of spans or times in one message to the coordinator, which then stays well below the
-/// longest line.
+/// The number of spans or times in one message to the coordinator. Such a message stays well below
+/// the longest line.
 const SPANS_PER_MESSAGE: usize = 256;
 
 /// The sockets of a participant.
@@ -43,7 +43,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that has no order yet.
+    /// Returns a worker that has no order yet.
     pub fn new(options: Context) -> Self {
         Self {
             options,
@@ -76,10 +76,11 @@ impl Worker {
         control.send(&said)
     }
 
-    /// The last answer to an order; `None` if the coordinator has interrupted it.
+    /// Carries an order out. Returns the last answer to the order, or `None` if the coordinator has
+    /// interrupted it.
     fn carry_out(&mut self, order: Order, control: &mut Control) -> Result<Option<Answer>> {
-        // An order that takes time ends when the descriptor becomes readable. It does not for data
-        // that was read together with the order.
+        // An order that takes time ends when the descriptor becomes readable. Data that was read
+        // together with the order does not make the descriptor readable, so it is looked for here.
         if order.takes_time() && control.has_read_ahead() {
             return Ok(None);
         }
@@ -163,7 +164,8 @@ impl Worker {
         }
     }
 
-    /// The member that does these rounds, and for how long traffic may make no progress.
+    /// Returns the member that does these rounds, and the time for which traffic may make no
+    /// progress.
     fn member(&mut self, series: Series) -> Result<(&mut Member, Duration)> {
         series.check()?;
         let Role::Member(member) = &mut self.role else {
@@ -181,7 +183,8 @@ impl Worker {
         accept: &[u16],
         control: &Control,
     ) -> Result<Option<Answer>> {
-        // Rounds of a member without others would take no time, and their number has no limit.
+        // Refused because rounds of a member without others would take no time, and the number of
+        // rounds has no limit.
         ensure!(
             !connect.is_empty() || !accept.is_empty(),
             "nobody to be connected with"
@@ -256,7 +259,8 @@ impl Worker {
     }
 }
 
-/// Sends the results to the coordinator after the rounds, which messages would disturb.
+/// Sends the results to the coordinator. Called after the rounds, because messages would disturb
+/// them.
 fn tell<T: Clone>(control: &mut Control, all: &[T], answer: fn(Vec<T>) -> Answer) -> Result<()> {
     for some in all.chunks(SPANS_PER_MESSAGE) {
         control.send(&Message::Answer(answer(some.to_vec())))?;
@@ -264,7 +268,7 @@ fn tell<T: Clone>(control: &mut Control, all: &[T], answer: fn(Vec<T>) -> Answer
     Ok(())
 }
 
-/// The last answer to an order for rounds.
+/// Returns the last answer to an order for rounds, or `None` if the order was interrupted.
 fn ended(end: Result<End>) -> Result<Option<Answer>> {
     Ok(match end? {
         End::Complete => Some(Answer::Done),
@@ -272,7 +276,7 @@ fn ended(end: Result<End>) -> Result<Option<Answer>> {
     })
 }
 
-/// How the transport opens many connections.
+/// Returns how the transport opens many connections.
 fn streams(opening: &Opening) -> Result<&'static dyn StreamKind> {
     let kind = find(&opening.transport)?;
     let streams = stream_kind(kind)?;

@@ -26,7 +26,7 @@ struct Values {
     initial_ack_burst_length: u32,
 }
 
-/// A place where values are read and written, by name.
+/// A store of values, which are read and written by name.
 trait Store {
     fn read(&self, name: &str) -> Result<u32>;
     fn write(&mut self, name: &str, value: u32) -> Result<()>;
@@ -91,7 +91,8 @@ impl Values {
         Ok(())
     }
 
-    /// These values with other parameters, and the third one lowered if it would exceed the first.
+    /// Returns these values with other parameters. `initial_ack_burst_length` is lowered if it
+    /// would exceed `burst_length`.
     fn with(&self, parameters: EspParameters) -> Self {
         Self {
             burst_length: parameters.burst_length,
@@ -171,8 +172,8 @@ fn restore() -> Result<()> {
     })
 }
 
-/// Starts a thread that waits for the signals that end a process, unless one does. The thread is in
-/// the network namespace of its creator.
+/// Starts a thread that waits for the signals that end a process, unless there is such a thread
+/// already. The thread is in the network namespace of its creator.
 fn restore_on_signals() -> Result<()> {
     static WAITING: AtomicBool = AtomicBool::new(false);
     if WAITING.swap(true, Ordering::Relaxed) {
@@ -184,7 +185,8 @@ fn restore_on_signals() -> Result<()> {
             if let Err(error) = restore() {
                 eprintln!("netgauge: {error:#}");
             }
-            // This call does not return: it ends the process as the unhandled signal would.
+            // Ignored because this call does not return: it ends the process as the unhandled
+            // signal would.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     });
