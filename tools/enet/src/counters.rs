@@ -8,7 +8,7 @@ use serde::Serialize;
 /// A counter of a network namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Counter {
-    /// The module's name for it.
+    /// The module's name for the counter.
     pub name: String,
     /// The counter's value, which wraps at 2^64.
     pub value: u64,

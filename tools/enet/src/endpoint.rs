@@ -26,8 +26,8 @@ pub struct Endpoint {
 pub struct Names(HashMap<u32, Option<String>>);
 
 impl Names {
-    /// Returns the name of interface `index`, which is looked up once: all lines of a list use the
-    /// same name.
+    /// Returns the name of interface `index`. The name is looked up once, so that all lines of a
+    /// list use the same name.
     pub fn of(&mut self, index: u32) -> Option<String> {
         self.0
             .entry(index)
@@ -47,11 +47,11 @@ impl Names {
 }
 
 impl Endpoint {
-    /// Parses an end of a socket in `/proc/net/esp` or `/proc/net/edp`; `None` for `*`, which means
-    /// that there is no peer.
+    /// Parses an end of a socket in `/proc/net/esp` or `/proc/net/edp`. Returns `None` for `*`,
+    /// which means that the socket has no peer.
     ///
     /// # Errors
-    /// If the text is no such address.
+    /// If the text is not an address in the format of these files.
     pub fn parse(text: &str, names: &mut Names) -> Result<Option<Self>> {
         if text == "*" {
             return Ok(None);
@@ -71,7 +71,7 @@ impl Endpoint {
         }))
     }
 
-    /// Formats the end as `ss` does.
+    /// Formats the end in the style of `ss`.
     pub fn print(end: Option<&Self>) -> String {
         let Some(end) = end else {
             return "*:*".to_owned();
@@ -84,7 +84,7 @@ impl Endpoint {
     }
 }
 
-/// Parses a port of a command line.
+/// Parses a port on the command line.
 ///
 /// # Errors
 /// If the text is no number from 0 to 65535.

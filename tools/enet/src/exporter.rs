@@ -45,7 +45,8 @@ impl ExporterArgs {
                 Ok((client, _)) => drop(http::serve(client, answer)),
                 Err(error) => {
                     eprintln!("enet: accepting a client: {error}");
-                    // Without descriptors or memory the next attempt would fail at once, too.
+                    // The wait prevents a busy loop: without descriptors or memory, the next
+                    // attempt would fail at once, too.
                     thread::sleep(Duration::from_secs(1));
                 }
             }

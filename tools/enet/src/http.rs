@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 /// Maximum length of a request's head in bytes.
 const LONGEST: usize = 8 << 10;
 
-/// Maximum time per client. Clients are served one after the other, so none may delay the others
-/// for long.
+/// Maximum time per client. Clients are served one after the other, so no client may delay the next
+/// ones for long.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// An HTTP response.
@@ -57,7 +57,7 @@ impl Answer {
     }
 }
 
-/// Reads a request and answers it; `metrics` produces the response for `/metrics`.
+/// Reads a request and answers it. `metrics` produces the response for `/metrics`.
 ///
 /// # Errors
 /// If the client closes the connection, or exceeds the time limit.
@@ -87,7 +87,7 @@ pub fn respond(head: &str, metrics: impl FnOnce() -> Answer) -> String {
     answer.print(method == "GET")
 }
 
-/// Reads the request up to the empty line, or to its end.
+/// Reads the request up to the empty line, or up to the end of the request.
 fn read_head(client: &mut TcpStream) -> io::Result<String> {
     let end = Instant::now() + PATIENCE;
     let mut head = Vec::new();
@@ -150,7 +150,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let client = thread::spawn(move || {
             let mut stream = TcpStream::connect(address).unwrap();
-            // In two pieces, as a slow client sends it.
+            // The request is sent in two pieces, as by a slow client.
             stream.write_all(b"GET /metrics HTTP/1.0\r\n").unwrap();
             stream.write_all(b"\r\n").unwrap();
             let mut text = String::new();

@@ -3,7 +3,7 @@
 //! The program `enet`: lists sockets, sends echo requests, explains and exports counters, and runs
 //! TCP programs over ESP.
 //!
-//! Parsers take text and formatters return it, so tests need neither the module nor a network.
+//! Parsers take text and formatters return text, so tests need neither the module nor a network.
 
 #![deny(unsafe_code)]
 

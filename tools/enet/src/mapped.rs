@@ -18,9 +18,9 @@ pub const FILE: &str = "enet_mapped";
 /// A connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mapped {
-    /// The protocol that carries it: `esp` or `tcp`.
+    /// The protocol that carries the connection: `esp` or `tcp`.
     pub carrier: String,
-    /// The module's word for the reason that TCP carries it.
+    /// The module's word for the reason why TCP carries the connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The reason in a sentence.
@@ -65,7 +65,7 @@ pub type Names = HashMap<u64, (SocketAddr, SocketAddr)>;
 
 /// Returns the TCP sockets of this network namespace.
 pub fn tcp_names() -> Names {
-    // A kernel without IPv6 has only the first.
+    // On a kernel without IPv6, `tcp6` fails and is skipped.
     [procfs::net::tcp(), procfs::net::tcp6()]
         .into_iter()
         .flatten()

@@ -31,7 +31,7 @@ pub fn print(module: &str, counters: &[Counter], sockets: &[Socket]) -> String {
             );
         }
     }
-    // A listener's receive queue counts connections, not bytes.
+    // Listeners are left out because their receive queue counts connections, not bytes.
     text += &sum(
         sockets,
         "enet_receive_queue_bytes",
@@ -73,7 +73,7 @@ fn build_info(module: &str) -> String {
         "gauge",
         "1; the labels are the versions of the exporter and of the loaded module, which is empty without one.",
     );
-    // A version needs no escapes: other characters are removed.
+    // Characters that would need escapes in a label do not belong to a version and are removed.
     let is_version = |letter: &char| letter.is_ascii_alphanumeric() || ".+~-".contains(*letter);
     let module: String = module.chars().filter(is_version).collect();
     let version = env!("CARGO_PKG_VERSION");

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 
 use anyhow::{Context, Result};
 
-/// Prints `text`. A closed pipe, as of `head`, is no error.
+/// Prints `text`. A pipe that its reader has closed, such as `head`, is no error.
 ///
 /// # Errors
 /// If the output cannot be written.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The processes that own a socket, and the counters that only an owner can read.
+//! The processes that have a socket open (its owners), and the counters that only an owner can
+//! read.
 //!
-//! A socket option returns the socket's counters. A process that may trace the owner duplicates the
-//! owner's descriptor (`pidfd_getfd(2)`) and reads the option there.
+//! A socket option returns the socket's counters. If this process may trace an owner, it duplicates
+//! the owner's descriptor (`pidfd_getfd(2)`) and reads the option from the duplicate.
 
 use std::collections::HashMap;
 use std::fs;
@@ -41,7 +42,8 @@ impl Owner {
 #[derive(Debug, Default)]
 pub struct Owners(HashMap<u64, Vec<Owner>>);
 
-/// Parses the inode number in the target of a link in `/proc/PID/fd`; `None` if it is no socket.
+/// Parses the inode number in the target of a link in `/proc/PID/fd`. Returns `None` if the target
+/// is no socket.
 fn inode(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?
         .strip_suffix(']')?
@@ -59,7 +61,7 @@ fn numbers(directory: &str) -> Vec<i32> {
 }
 
 impl Owners {
-    /// Examines all processes; skips those that this process may not examine.
+    /// Examines all processes, except those that this process may not examine.
     pub fn find() -> Self {
         let mut owners = Self::default();
         for pid in numbers("/proc") {

@@ -13,7 +13,8 @@ pub const ENET: &str = "enet";
 /// Returns the text of `/proc/net/NAME` in the network namespace of this process.
 ///
 /// # Errors
-/// If the file cannot be read; if it does not exist, the module is not loaded.
+/// If the file cannot be read. If the file does not exist, the error says that the module is not
+/// loaded.
 pub fn read(name: &str) -> Result<String> {
     let path = format!("/proc/net/{name}");
     fs::read_to_string(&path).map_err(|error| explain(&path, error))
@@ -24,7 +25,8 @@ pub fn module_is_loaded() -> bool {
     fs::metadata(format!("/proc/net/{ENET}")).is_ok()
 }
 
-/// Returns the version of the loaded module; older modules do not report it.
+/// Returns the version of the loaded module, or `unknown` for older modules, which do not report
+/// one.
 pub fn module_version() -> String {
     let version = fs::read_to_string("/sys/module/enet/version");
     version.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())

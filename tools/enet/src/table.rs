@@ -11,7 +11,7 @@ pub enum Align {
     Right,
 }
 
-/// Formats rows that have a cell for each column. The last column is not padded.
+/// Formats `rows`, each of which has a cell for each column. The last column is not padded.
 pub fn print(columns: &[Align], rows: &[Vec<String>]) -> String {
     let mut widths = vec![0; columns.len()];
     for row in rows {

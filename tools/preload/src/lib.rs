@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! A library for `LD_PRELOAD`: its `socket()` creates mapped sockets when a program asks for TCP
-//! streams. It only replaces the protocol number; the descriptors are the kernel's.
+//! streams. `socket()` only replaces the protocol number, so the descriptors are ordinary ones of
+//! the kernel.
 
 use libc::c_int;
 use sockaddr_en::constants::IPPROTO_ENET;
@@ -21,7 +22,7 @@ fn mapped(family: c_int, kind: c_int, protocol: c_int) -> c_int {
 #[no_mangle]
 pub extern "C" fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
     let ask = |protocol: c_int| {
-        // SAFETY: the call passes only numbers; it sets errno as the C library's function does.
+        // SAFETY: the call passes only numbers. Like the C library's `socket`, it sets errno.
         unsafe { libc::syscall(libc::SYS_socket, family, kind, protocol) as c_int }
     };
     let wanted = mapped(family, kind, protocol);

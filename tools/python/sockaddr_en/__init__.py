@@ -3,7 +3,7 @@
 
 `Socket` is a `socket.socket` whose addresses are text such as ``02:00:00:00:00:01%eth0:2805`` or an
 `Address`. `lookup` finds a host by its name or IP address. `create_connection` and `create_server`
-open streams; `open_connection` and `start_server` do so for asyncio. They need the kernel module
+open streams; `open_connection` and `start_server` do so for asyncio. Sockets need the kernel module
 enet (``modprobe enet``).
 """
 
@@ -14,8 +14,8 @@ from .lookup import lookup
 from .sockets import Socket, create_connection, create_server
 from .streams import open_connection, start_server
 
-#: The family number of this program's sockets and addresses. Set it before the first socket if the
-#: module was loaded with another number (``modprobe enet family=29``).
+#: The family number of this program's sockets and addresses. If the module was loaded with a number
+#: other than 28 (``modprobe enet family=29``), set it before the first socket is opened.
 FAMILY = AF_ENET
 
 __all__ = [

@@ -33,8 +33,8 @@ def _bad_host(text: str) -> ValueError:
 class Address:
     """A port of a host, reached through an interface.
 
-    `mac` has 6 bytes, all zero in an address for `bind`. `interface` is a number, 0 for every interface.
-    `port` is 0 in an address for `bind` to ask for a free port.
+    `mac` has 6 bytes, all zero in an address for `bind`. `interface` is the interface's number; 0 stands
+    for every interface. A `port` of 0 in an address for `bind` asks for a free port.
     """
 
     mac: bytes
@@ -85,7 +85,7 @@ class Address:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether the Ethernet address is unspecified: such an address can be bound but not sent to."""
+        """Whether the Ethernet address is unspecified. Such an address can be bound but not sent to."""
         return self.mac == _UNSPECIFIED
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ def _interface(text: str, interface: str) -> int:
     try:
         return socket.if_nametoindex(interface)
     except OSError:
-        # Before Python 3.14 its own error has no errno.
+        # Before Python 3.14, the error of `if_nametoindex` has no errno.
         raise OSError(errno.ENODEV, f"there is no interface `{interface}` here") from None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Finds the Ethernet address for a host's name or IP address, in the kernel's neighbour table (`rtnetlink(7)`)."""
+"""Finds the Ethernet address for a host's name or IP address in the kernel's neighbour table (`rtnetlink(7)`)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from collections.abc import Iterator
 
 from .address import _MAC, Address, _bad_host, _interface
 
-#: The discard port; hosts without that service report it as closed.
+#: The discard port. A host without this service reports the port as closed.
 _DISCARD = 9
-#: Upper bound for the kernel's address resolution, in seconds: it asks three times, once a second.
+#: Upper bound for the kernel's address resolution, in seconds. The kernel asks three times, once a
+#: second.
 _PATIENCE = 3.5
-#: The kernel has an entry within this time after a packet, unless it sends the packet to a router.
+#: The kernel has an entry for the destination within this time after a packet, in seconds, unless it
+#: sends the packet to a router.
 _ENTRY = 0.3
 
 _HEADER = struct.Struct("=IHHII")
@@ -39,8 +41,8 @@ def lookup(host: str, port: int) -> Address:
     """Returns the address of port `port` of `host`.
 
     `host` is a name, an IP address, or an Ethernet address with its interface as in ``02:00:00:00:00:02%eth0``. The
-    interface may follow a name or an IP address, too. The call blocks for up to three seconds if no host answers: with
-    asyncio, use `asyncio.to_thread`.
+    interface may follow a name or an IP address, too. The call blocks for up to three seconds if no host answers, so
+    use `asyncio.to_thread` with asyncio.
 
     Raises `ValueError` if the text is no valid host, `socket.gaierror` if the name has no IP address, and `OSError`:
     `ENODEV` if the interface does not exist or is not Ethernet, `EHOSTUNREACH` if no host answers, `ENETUNREACH` if the
@@ -73,7 +75,9 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _resolve(ip: str, index: int) -> tuple[bytes, int]:
-    """Returns the Ethernet address of `ip` and the interface that leads there: `index`, if that is not 0."""
+    """Returns the Ethernet address of `ip` and the number of the interface that leads there.
+    If `index` is not 0, only that interface is searched.
+    """
     version = socket.AF_INET6 if ":" in ip else socket.AF_INET
     raw = socket.inet_pton(version, ip)
     own = _own(raw)
@@ -103,7 +107,7 @@ def _resolve(ip: str, index: int) -> tuple[bytes, int]:
 
 
 def _dump(question: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-    """Requests a table from the kernel; yields the types and bodies of the answer's messages."""
+    """Requests a table from the kernel. Yields the type and body of each message of the answer."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as link:
         link.settimeout(5)
         link.send(_HEADER.pack(_HEADER.size + len(body), question, _REQUEST_DUMP, 0, 0) + body)
@@ -132,7 +136,7 @@ def _attributes(body: bytes) -> dict[int, bytes]:
 
 
 def _own(ip: bytes) -> int:
-    """Returns the number of the interface that has this address; 0 if none has it."""
+    """Returns the number of the interface that has the address `ip`; 0 if none has it."""
     for kind, body in _dump(_RTM_GETADDR, bytes(_OWN.size)):
         attributes = _attributes(body[_OWN.size :])
         local = attributes.get(_IFA_LOCAL) or attributes.get(_IFA_ADDRESS)
@@ -142,7 +146,7 @@ def _own(ip: bytes) -> int:
 
 
 def _neighbour(ip: bytes, index: int) -> tuple[int, bytes, int]:
-    """Returns state, Ethernet address and interface of the kernel's entry; zeroes if there is none."""
+    """Returns state, Ethernet address and interface of the kernel's entry for `ip`; zeroes if there is none."""
     for kind, body in _dump(_RTM_GETNEIGH, bytes(_NEIGHBOUR.size)):
         attributes = _attributes(body[_NEIGHBOUR.size :])
         if kind != _RTM_NEWNEIGH or attributes.get(_NDA_DST) != ip:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Sockets. The C library serves the calls that `socket.socket` refuses for a family it does not know."""
+"""Sockets. `socket.socket` refuses some calls for unknown families, so these call the C library directly."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _check(result: int) -> int:
 class Socket(socket.socket):
     """A socket of PF_ENET: ESP streams for `SOCK_STREAM`, ESP records for `SOCK_SEQPACKET`, EDP datagrams for `SOCK_DGRAM`.
 
-    Its addresses are `Address` or text that `Address.parse` reads; the calls return `Address`.
-    Timeouts, blocking and all calls without addresses are inherited from `socket.socket`.
+    Methods take an `Address` or text that `Address.parse` reads, and return an `Address`.
+    Timeouts, blocking and all methods without addresses are inherited from `socket.socket`.
     """
 
     def __init__(self, type: int = socket.SOCK_STREAM, fileno: int | None = None) -> None:
@@ -49,7 +49,7 @@ class Socket(socket.socket):
             raise OSError(error.errno, text) from None
 
     def bind(self, address: Address | str, /) -> None:
-        """Binds to a port of one interface, or of all."""
+        """Binds to a port of one interface, or of all interfaces."""
         raw = _read(address).to_bytes()
         _check(_libc.bind(self.fileno(), raw, len(raw)))
 
@@ -67,7 +67,7 @@ class Socket(socket.socket):
                 raise OSError(number, os.strerror(number)) from None
 
     def connect_ex(self, address: Address | str, /) -> int:
-        """Connects as `connect`, but returns the error's number, or 0."""
+        """Connects like `connect`, but returns the error's number, or 0."""
         try:
             self.connect(address)
         except TimeoutError as error:
@@ -79,7 +79,7 @@ class Socket(socket.socket):
         return 0
 
     def accept(self) -> tuple[Socket, Address]:
-        """Waits for a connection; returns it and its peer's address."""
+        """Waits for a connection. Returns its socket and its peer's address."""
         raw, size = _buffer()
         flags = socket.SOCK_CLOEXEC
         fd = self._retry(select.POLLIN, lambda: _libc.accept4(self.fileno(), raw, size, flags))
@@ -114,7 +114,7 @@ class Socket(socket.socket):
         )
 
     def recvfrom(self, bufsize: int, flags: int = 0, /) -> tuple[bytes, Address]:
-        """Receives a datagram; returns it and its sender. Bytes that exceed `bufsize` are lost."""
+        """Receives a datagram. Returns its bytes and its sender. Bytes that exceed `bufsize` are lost."""
         buffer = bytearray(bufsize)
         length, sender = self.recvfrom_into(buffer, 0, flags)
         return bytes(buffer[:length]), sender
@@ -122,7 +122,7 @@ class Socket(socket.socket):
     def recvfrom_into(
         self, buffer: Any, nbytes: int = 0, flags: int = 0
     ) -> tuple[int, Address]:
-        """Receives a datagram into `buffer`; returns its length and its sender."""
+        """Receives a datagram into `buffer`. Returns the number of bytes stored and the sender."""
         room = memoryview(buffer).cast("B")
         if nbytes < 0 or nbytes > len(room):
             raise ValueError(f"{nbytes} bytes do not fit into a buffer of {len(room)}")
@@ -167,7 +167,7 @@ def create_connection(
     timeout: float | None = None,
     source_address: Address | str | None = None,
 ) -> Socket:
-    """Opens a stream to `address`, as `socket.create_connection` does; `timeout` in seconds."""
+    """Opens a stream to `address` like `socket.create_connection`. `timeout` is in seconds."""
     address = _peer(address)
     if source_address is not None:
         source_address = _read(source_address)
@@ -201,7 +201,7 @@ def _read(address: Address | str) -> Address:
 
 
 def _peer(address: Address | str) -> Address:
-    """Returns an address, which must not be a wildcard."""
+    """Returns the address to connect or send to. Refuses a wildcard."""
     address = _read(address)
     if address.is_wildcard:
         raise ValueError(f"`{address}` can only be bound: write the peer's address for `*`")

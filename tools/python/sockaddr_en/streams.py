@@ -17,7 +17,7 @@ from .sockets import Socket, _peer, create_server
 async def open_connection(
     address: Address | str, **options: Any
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Opens a stream as `asyncio.open_connection` does, which receives `options`."""
+    """Opens a stream like `asyncio.open_connection`. Passes `options` on to that function."""
     address = _peer(address)
     stream = Socket()
     try:
@@ -34,7 +34,7 @@ async def start_server(
     address: Address | str,
     **options: Any,
 ) -> asyncio.Server:
-    """Serves each stream that connects to `address`, as `asyncio.start_server` does."""
+    """Serves each stream that connects to `address` like `asyncio.start_server`. Passes `options` on to it."""
     listener = create_server(address)
     try:
         listener.setblocking(False)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Sockets on one host that exchange frames through the interface's own address.
 
-A scenario runs these tests. They need the module and an interface: ENET_INTERFACE is its name and ENET_MAC its
-Ethernet address.
+A scenario runs these tests. They need the module and an interface. ENET_INTERFACE is the interface's name and
+ENET_MAC its Ethernet address.
 """
 
 import asyncio

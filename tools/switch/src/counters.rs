@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The frames that each port sent, dropped and marked, counted by the kernel's queues.
+//! Reads the frames that each port sent, dropped and marked from the counters of the kernel's
+//! queues.
 
 use std::fmt;
 
@@ -24,11 +25,11 @@ pub struct Port {
     pub dropped_packets: u64,
     /// Frames for the host that were marked (ECN).
     pub marked_packets: u64,
-    /// Frames from the host that its link lost at random.
+    /// Frames from the host that were lost at random on the host's link.
     pub lost_packets: u64,
 }
 
-/// The counters of all ports, and the settings of the ports.
+/// The counters and the settings of all ports.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Bits per second of each port.
@@ -65,7 +66,7 @@ pub fn read(settings: &Settings) -> Result<Report> {
     let mut ports = Vec::new();
     for number in 0..settings.hosts {
         let mut port = of_port(&queues, number)?;
-        // Each host takes a process, so hosts are asked only if frames can be lost.
+        // Each question starts a process, so hosts are asked only if their links can lose frames.
         if settings.loss.0 > 0.0 {
             let queues: Vec<Queue> = programs::ask(Program::Tc, &port.host, &show)?;
             let cable = queues.iter().find(|queue| queue.kind == "netem");

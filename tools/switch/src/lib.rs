@@ -9,13 +9,13 @@
 //!        <--- p0: tbf, buffer -------  p0         p1  <-- netem: rate, loss  eth0
 //! ```
 //!
-//! A host's frame passes its own link first, which carries one frame after the other at the port's
-//! rate and may lose some. Then it enters the buffer of the port through which it leaves the
-//! switch; a frame that finds no room there is dropped and counted. The crate runs the programs
-//! `ip`, `bridge` and `tc` of iproute2.
+//! A frame first passes the link of the host that sends it. The link carries one frame after the
+//! other at the port's rate and may lose some. The frame then enters the buffer of the port through
+//! which it leaves the switch. A frame that finds no room in this buffer is dropped and counted.
+//! The crate runs the programs `ip`, `bridge` and `tc` of iproute2.
 //!
-//! A machine has one switch at a time. [`up`] makes one that stays until [`down`]; [`Temporary`]
-//! makes one that ends with its process.
+//! A machine has one switch at a time. [`up`] makes a switch that stays until [`down`].
+//! [`Temporary`] makes a switch that ends with the process that made it.
 
 #![forbid(unsafe_code)]
 
@@ -36,8 +36,8 @@ pub use temporary::Temporary;
 /// Creates a switch and its hosts.
 ///
 /// # Errors
-/// If a switch is up, a namespace of its names exists, or a program fails; nothing is left of it
-/// then.
+/// If a switch is up, if a namespace with one of the names exists, or if a program fails. Nothing
+/// is left of the new switch then.
 pub fn up(settings: &Settings) -> Result<()> {
     state::ensure_none_is_up()?;
     programs::ensure_free(&plan::namespaces(settings.hosts))?;
@@ -45,14 +45,15 @@ pub fn up(settings: &Settings) -> Result<()> {
     build(settings)
 }
 
-/// Builds the switch that the state file describes already.
+/// Builds the switch that the state file already describes.
 fn build(settings: &Settings) -> Result<()> {
     let built = plan::steps(settings)
         .iter()
         .try_for_each(programs::run)
         .and_then(|()| programs::await_carrier(settings.hosts));
     if built.is_err() {
-        // Remove the parts that exist; an error of this is less informative than the first one.
+        // Removes the parts that exist. An error of `down` is ignored because the first error is
+        // more informative.
         let _ = down();
     }
     built
@@ -77,7 +78,7 @@ pub fn reset() -> Result<()> {
     state::store(&state)
 }
 
-/// Removes the switch and its hosts; returns false if none is up.
+/// Removes the switch and its hosts. Returns false if no switch is up.
 ///
 /// # Errors
 /// If a namespace cannot be removed.

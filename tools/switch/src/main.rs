@@ -90,7 +90,7 @@ fn run(verb: &Verb) -> Result<()> {
     Ok(())
 }
 
-/// Prints `text`. A closed pipe, as of `head`, is no error.
+/// Prints `text`. A pipe that its reader has closed, such as `head`, is no error.
 fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

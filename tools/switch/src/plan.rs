@@ -19,10 +19,11 @@ pub const DEVICE: &str = "eth0";
 /// `linux/if_ether.h`.
 const HEADER: u32 = 14;
 
-/// Maximum number of hosts: neighbour tables grow with its square, and a guest's memory is small.
+/// Maximum number of hosts. The neighbour entries of all hosts grow with the square of their
+/// number, and a guest's memory is small.
 const MOST_HOSTS: i64 = 256;
 
-/// Propagation delay of a link; the serialization time adds to it.
+/// Propagation delay of a link, in addition to the serialization time.
 const CABLE: &str = "1us";
 
 /// Frames that may wait for a host's own link: more than any socket has in flight.
@@ -83,9 +84,9 @@ impl Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Uplink {
-    /// Without limit.
+    /// The hosts' rate is not limited.
     None,
-    /// At this rate.
+    /// Hosts send at most at this rate.
     Rate(Rate),
 }
 
@@ -125,9 +126,9 @@ pub enum Program {
 pub struct Step {
     /// The program to run.
     pub program: Program,
-    /// The namespace to run in; `None` for that of this process.
+    /// The namespace to run in; `None` for the namespace of this process.
     pub namespace: Option<String>,
-    /// One command per line, as `-batch` takes them.
+    /// The commands, one per line, in the format of `-batch`.
     pub lines: Vec<String>,
 }
 
@@ -226,10 +227,11 @@ fn forwarding(settings: &Settings) -> Vec<String> {
 
 /// Returns the commands that set the rate and buffer of each port towards its host.
 ///
-/// `tbf` sends a frame when it has the tokens, on a high-resolution timer, and its queue counts
-/// bytes. It has tokens for two frames: one to send a frame at all, one to make up for the timer's
-/// lateness. With marking, the queue is `red`. It averages over two frames, the fewest it supports;
-/// both thresholds are equal, and `nodrop` keeps it from dropping frames that fit.
+/// `tbf` sends a frame when it has enough tokens, by a high-resolution timer, and its queue counts
+/// bytes. It has tokens for two frames: `tbf` needs those for one frame to send at all, and those
+/// for the other make up for a late timer. With marking, the queue is `red`. It averages over two
+/// frames, the fewest that it supports. Both thresholds are equal, and `nodrop` keeps `red` from
+/// dropping frames that fit.
 fn buffers(settings: &Settings) -> Vec<String> {
     let Settings { rate, buffer, .. } = settings;
     let (bits, bytes) = (rate.0, buffer.0);
@@ -255,8 +257,8 @@ fn buffers(settings: &Settings) -> Vec<String> {
 /// Returns the commands for a host: its device, and static neighbour entries of all hosts, so that
 /// no host needs ARP.
 ///
-/// Limits segments to one per frame: the kernel would otherwise pass TCP's data over the link in
-/// pieces of many frames.
+/// `gso_max_segs 1` makes each packet one frame. Otherwise the kernel would pass TCP's data over
+/// the link in packets of many frames.
 fn station(settings: &Settings, own: u32) -> Vec<String> {
     let mut lines = vec![
         "link set lo up".to_owned(),
@@ -277,10 +279,9 @@ fn station(settings: &Settings, own: u32) -> Vec<String> {
 
 /// Returns the command for the link that a host's frames pass on their way to the switch.
 ///
-/// `netem` also releases frames from their socket's account, as a network card does once they are
-/// sent. Otherwise a frame in the switch's buffer would still count as queued in its sender, and
-/// TCP would hold back the next one. A sender on another machine cannot know which frames wait in a
-/// switch.
+/// Like a network card that has sent a frame, `netem` also releases the frame from its socket's
+/// account. Otherwise a frame in the switch's buffer would still count as queued in the sender, and
+/// TCP would hold back the next frame. A real sender cannot know which frames wait in a switch.
 fn cable(settings: &Settings, number: u32) -> String {
     let mut line =
         format!("qdisc add dev {DEVICE} root handle 1: netem limit {CABLE_QUEUE} delay {CABLE}");
@@ -288,7 +289,8 @@ fn cable(settings: &Settings, number: u32) -> String {
         line += &format!(" rate {}bit", rate.0);
     }
     if settings.loss.0 > 0.0 {
-        // With the same seed, hosts would lose the same frames.
+        // Each host has a seed of its own. With the same seed, all hosts would lose the same
+        // frames.
         let seed = settings.seed.wrapping_add(u64::from(number) << 32);
         line += &format!(" loss random {}% seed {seed}", settings.loss.0);
     }

@@ -13,11 +13,12 @@ use serde::Deserialize;
 
 use crate::plan::{self, Program, Step};
 
-/// Maximum time for devices to notice their carrier; the kernel checks at most once a second.
+/// Maximum time to wait until devices have a carrier. The kernel checks for carriers at most once a
+/// second.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Program {
-    /// Returns its name in the PATH.
+    /// Returns the name of the program in the PATH.
     fn name(self) -> &'static str {
         match self {
             Self::Ip => "ip",
@@ -73,7 +74,7 @@ fn finish(command: &mut Command, program: Program, lines: &[String]) -> Result<S
     let mut input = lines.join("\n");
     input.push('\n');
     if let Some(mut stdin) = child.stdin.take() {
-        // If the program ended early, its status below says why.
+        // Ignored because the exit status below says why the program ended early.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output()?;
@@ -87,7 +88,7 @@ fn finish(command: &mut Command, program: Program, lines: &[String]) -> Result<S
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Composes an error message: the program's own, the line it refers to, and a remedy.
+/// Composes an error message from the program's message, the line that it refers to, and a remedy.
 fn explain(name: &str, lines: &[String], words: &str) -> String {
     let words = words.trim();
     // iproute2's message ends with "Command failed -:LINE".
@@ -119,11 +120,11 @@ struct Link {
     operstate: String,
 }
 
-/// Waits until every host can send: a device that is up cannot send before the kernel notices its
-/// carrier.
+/// Waits until every host can send. A device that is up cannot send before the kernel has noticed
+/// that it has a carrier.
 ///
 /// # Errors
-/// If a host has no carrier in time.
+/// If a device has no carrier after 20 seconds.
 pub fn await_carrier(hosts: u32) -> Result<()> {
     let end = Instant::now() + PATIENCE;
     let ends = (0..hosts).flat_map(|number| {
@@ -149,11 +150,11 @@ pub fn await_carrier(hosts: u32) -> Result<()> {
     Ok(())
 }
 
-/// Fails if one of `namespaces` exists: a namespace that another program made must be neither
-/// changed nor removed later.
+/// Fails if one of `namespaces` exists, because a namespace that another program made must be
+/// neither changed now nor removed later.
 ///
 /// # Errors
-/// Names the first namespace that exists.
+/// If a namespace exists. The error names the first one.
 pub fn ensure_free(namespaces: &[String]) -> Result<()> {
     for name in namespaces {
         ensure!(
@@ -168,10 +169,10 @@ fn exists(namespace: &str) -> bool {
     Path::new("/run/netns").join(namespace).exists()
 }
 
-/// Removes those of `namespaces` that exist, with their devices.
+/// Removes the existing namespaces among `namespaces`, with their devices.
 ///
 /// # Errors
-/// If one cannot be removed.
+/// If a namespace cannot be removed.
 pub fn remove(namespaces: &[String]) -> Result<()> {
     let existing: Vec<_> = namespaces
         .iter()

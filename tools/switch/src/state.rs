@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 use crate::counters::Port;
 use crate::plan::Settings;
 
-/// In `/run`, as the namespaces that `ip` makes: a reboot removes both.
+/// The state file. It is in `/run`, like the namespaces that `ip` makes, so a reboot removes both.
 const FILE: &str = "/run/enet-switch.json";
 
 /// A switch that is up.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct State {
-    /// The settings that it was created with.
+    /// The settings that the switch was created with.
     pub settings: Settings,
-    /// The counters when they were last reset; empty if never.
+    /// The values of the counters at the last reset; empty if they were never reset.
     pub baseline: Vec<Port>,
-    /// When it is removed.
+    /// The lifetime of the switch.
     #[serde(default)]
     keeping: Keeping,
 }
@@ -34,11 +34,11 @@ pub enum Keeping {
     /// Until `down` removes it.
     #[default]
     UntilDown,
-    /// While the process that made it holds the lock on the state file.
+    /// While the process that made the switch holds the lock on the state file.
     WhileLocked,
 }
 
-/// The error if a second switch is requested.
+/// The error message if a second switch is requested.
 const ONE_IS_UP: &str = "a switch is up already: remove it with 'enet-switch down'";
 
 /// Fails if a switch is up.
@@ -75,14 +75,14 @@ pub fn create(settings: &Settings, keeping: Keeping) -> Result<File> {
 /// Locks the state until the lock is dropped or this process ends.
 ///
 /// # Errors
-/// If another process has locked it.
+/// If another process has locked the state.
 pub fn lock(file: File) -> Result<Flock<File>> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock)
         .map_err(|(_, error)| error)
         .with_context(|| format!("locking {FILE}"))
 }
 
-/// Returns whether a switch exists whose process ended without removing it.
+/// Returns whether a switch exists that should have been removed by a process that has ended.
 ///
 /// # Errors
 /// If the state file cannot be read.

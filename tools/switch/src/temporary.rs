@@ -11,9 +11,9 @@ use crate::plan::{self, Settings};
 use crate::state::{self, Keeping};
 use crate::{build, down, programs};
 
-/// A switch and its hosts, removed on drop. If the process is killed, the next one that makes such
-/// a switch removes it: this one's state file is locked, and the lock ends with the process in any
-/// case.
+/// A switch and its hosts, removed on drop. If the process is killed, the next process that makes a
+/// temporary switch removes this one. That process recognizes the abandoned switch because the lock
+/// on the state file has ended with the process that held it.
 #[derive(Debug)]
 pub struct Temporary {
     _alive: Flock<File>,
@@ -23,7 +23,7 @@ impl Temporary {
     /// Creates a switch.
     ///
     /// # Errors
-    /// As [`up`](crate::up).
+    /// Those of [`up`](crate::up).
     pub fn up(settings: &Settings) -> Result<Self> {
         if state::is_abandoned()? {
             down()?;
@@ -45,7 +45,7 @@ impl Temporary {
     /// # Errors
     /// If a namespace cannot be removed.
     pub fn down(self) -> Result<()> {
-        // The drop that follows finds no switch.
+        // The drop of `self` then finds no switch.
         down().map(drop)
     }
 }

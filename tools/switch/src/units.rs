@@ -8,7 +8,7 @@ use std::str::FromStr;
 use anyhow::{bail, ensure, Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// A rate in bits per second, written as for `tc` with powers of 1000: `200mbit`, `2.5gbit`.
+/// A rate in bits per second. It is written as for `tc`, with powers of 1000: `200mbit`, `2.5gbit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rate(pub u64);
@@ -48,8 +48,8 @@ impl FromStr for Rate {
         let (number, unit) = split(&lower, &RATES).context(hint)?;
         let number: f64 = number.parse().context(hint)?;
         let bits = number * unit as f64;
-        // Below, a frame takes more than a second. Above, it takes less than the resolution of the
-        // kernel's timers.
+        // At lower rates, a frame takes more than a second. At higher rates, a frame takes less
+        // than the resolution of the kernel's timers.
         ensure!(
             (12_000.0..=100e9).contains(&bits),
             "a port's rate is between 12kbit and 100gbit"

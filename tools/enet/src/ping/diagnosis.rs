@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Collects the evidence for a diagnosis: the interface's counters, the host's answer to ESP, and
-//! whether the host itself responds.
+//! Collects the evidence for a diagnosis: the interface's counters, whether the host answers ESP,
+//! and whether the host itself responds.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -18,21 +18,22 @@ use crate::interfaces::Frames;
 /// A port on which a service is rare.
 const DISCARD: u16 = 9;
 
-/// The time to wait for an answer to ESP's SYN.
+/// Maximum time to wait for the answer to ESP's SYN.
 const ESP: Duration = Duration::from_millis(1500);
 
-/// The time that some devices take to count a frame they sent.
+/// Maximum time to wait until the device has counted the frames that it sent: some devices count
+/// late.
 const COUNTING: Duration = Duration::from_millis(1500);
 
-/// The time to wait for the answer to a probe; the kernel asks three times, once a second.
+/// Maximum time to wait for the answer to a probe. The kernel asks three times, once a second.
 const PROBED: Duration = Duration::from_secs(4);
 
-/// The time to wait for the answer without a probe request: the kernel then first waits five
-/// seconds for other evidence that the host is reachable.
+/// Maximum time to wait for the answer if this process may not request a probe. The kernel then
+/// waits five seconds for other evidence that the host is reachable before it probes.
 const UNPROBED: Duration = Duration::from_secs(9);
 
-/// How long to wait for the host to report a closed UDP port, if the kernel does not probe by
-/// itself.
+/// Maximum time to wait until the host reports a closed UDP port, if the kernel will not probe the
+/// host.
 const REFUSED: Duration = Duration::from_secs(1);
 
 /// Finds out why `target` has not answered. `before` holds the interface's counters from the start
@@ -50,7 +51,7 @@ pub fn examine(target: &Target, tally: &Tally, before: Option<Frames>) -> Eviden
         esp: false,
         life: Life::Unknown,
     };
-    // A fault of this host needs no evidence from the other.
+    // If the fault is in this host, no evidence from the other host is needed.
     if !evidence.verdict().is_here() {
         evidence.esp = answers_esp(target);
         if !evidence.esp {
@@ -71,7 +72,7 @@ fn frames_since(target: &Target, tally: &Tally, before: Frames) -> Option<Frames
     }
 }
 
-/// Returns whether the host answers ESP. With the module, it accepts or resets a connection,
+/// Returns whether the host answers ESP. A host with the module accepts or resets a connection,
 /// whether or not a socket listens.
 fn answers_esp(target: &Target) -> bool {
     let address = Address::new(target.mac, target.interface.index, DISCARD);
@@ -84,8 +85,8 @@ fn answers_esp(target: &Target) -> bool {
     }
 }
 
-/// Tests whether the host itself responds: makes the kernel confirm the neighbour entry, and sends
-/// a datagram to a closed UDP port.
+/// Tests whether the host itself responds. Makes the kernel confirm the neighbour entry, and sends
+/// a datagram to a UDP port that is probably closed.
 fn life(target: &Target, ip: IpAddr) -> Life {
     let index = target.interface.index;
     let find = || {

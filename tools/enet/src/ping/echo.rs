@@ -25,7 +25,7 @@ use crate::output;
 /// Bytes of a request that carry information: its kind and its number.
 pub const LEAST_SIZE: u16 = 5;
 
-/// Bytes of an EDP header, which an MTU includes.
+/// Bytes of an EDP header, which count towards the MTU.
 const HEADER: u32 = 6;
 
 /// Maximum number of unanswered requests that are remembered, which bounds the memory of an endless
@@ -41,9 +41,9 @@ const ASKED_AGAIN: Duration = Duration::from_secs(2);
 /// The parameters of a ping.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Number of requests; 0 for as many as the time allows.
+    /// Number of requests; 0 for requests without end.
     pub count: u32,
-    /// Time from one request to the next.
+    /// Interval between requests.
     pub interval: Duration,
     /// Bytes of a request.
     pub size: u16,
@@ -117,8 +117,8 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64() * 1e3)
 }
 
-/// The signals that end the ping. They are blocked and read through a descriptor; the drop unblocks
-/// them.
+/// The signals that end the ping. They are blocked and read through a descriptor. Dropping this
+/// unblocks them.
 struct Interrupts {
     set: SigSet,
     descriptor: SignalFd,
@@ -138,7 +138,7 @@ impl Interrupts {
 
 impl Drop for Interrupts {
     fn drop(&mut self) {
-        // Consume pending signals, which would kill the process once unblocked.
+        // Pending signals are consumed because they would kill the process once unblocked.
         while matches!(self.descriptor.read_signal(), Ok(Some(_))) {}
         let _ = self.set.thread_unblock();
     }
@@ -150,7 +150,7 @@ pub struct Echo<'a> {
     socket: &'a EdpSocket,
     target: &'a Target,
     plan: Plan,
-    /// When each unanswered request was sent.
+    /// The time at which each unanswered request was sent, by request number.
     waiting: HashMap<u32, Instant>,
     tally: Tally,
     query: Query,
@@ -159,12 +159,12 @@ pub struct Echo<'a> {
 /// The state of the query for the host's capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Query {
-    /// Not sent. It waits for the first echo, so that the frames sent to an absent host are all
-    /// counted as requests.
+    /// Not sent. The query is sent after the first echo has arrived, so that all frames sent to an
+    /// absent host are requests.
     NotSent,
     /// Sent, with this nonce, at this time.
     Sent(u32, Instant),
-    /// Answered, or sending it failed.
+    /// The query was answered, or could not be sent.
     Done,
 }
 
@@ -230,7 +230,7 @@ impl<'a> Echo<'a> {
             Ok(_) => {
                 self.tally.sent += 1;
                 self.waiting.insert(number, now);
-                // Forget a request that is too old to be answered.
+                // A request so old is not expected to be answered any more.
                 self.waiting.remove(&number.wrapping_sub(MOST_WAITING));
                 Ok(())
             }
@@ -275,7 +275,8 @@ impl<'a> Echo<'a> {
         ))
     }
 
-    /// Sends the query for the host's capabilities, once. An older module does not answer it.
+    /// Sends the query for the host's capabilities, unless it was sent before. An older module does
+    /// not answer the query.
     fn query(&mut self) {
         if self.query != Query::NotSent {
             return;
@@ -301,7 +302,7 @@ impl<'a> Echo<'a> {
         output::print(&format!("peer: {told}\n"))
     }
 
-    /// Explains an error of the socket: most often the device has changed since the ping began.
+    /// Explains an error of the socket. Most often the device has changed since the ping began.
     fn explain(&self, error: io::Error) -> anyhow::Error {
         let name = &self.target.interface.name;
         if error.raw_os_error() == Some(libc::EMSGSIZE) {
@@ -317,7 +318,8 @@ impl<'a> Echo<'a> {
 }
 
 /// Returns an error if `target` reports that it accepts less than `size` bytes. Frames larger than
-/// its MTU are dropped on the way; once the kernel knows the limit, it refuses them.
+/// the MTU of `target` are dropped on the way, or refused by this host's kernel once it knows the
+/// limit.
 pub fn too_long(target: &Target, size: u16) -> Option<anyhow::Error> {
     let to = Address::new(target.mac, target.interface.index, 0);
     let told = Capabilities::of(to, ASKED_AGAIN).ok()?;
@@ -332,11 +334,13 @@ fn is_refusal(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Waits until the socket has a datagram, at most for `time`; returns true if a signal arrived.
+/// Waits until the socket has a datagram, a signal arrives, or `time` has passed. Returns true if a
+/// signal arrived.
 fn await_either(socket: &EdpSocket, signals: &SignalFd, time: Duration) -> Result<bool> {
     let mut entries =
         [socket.as_fd(), signals.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-    // Rounded up: otherwise the loop would poll through the last fraction of a millisecond.
+    // The time is rounded up. Otherwise the loop would poll without pause during the last fraction
+    // of a millisecond.
     let time = time + Duration::from_micros(999);
     let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
     match poll(&mut entries, timeout) {

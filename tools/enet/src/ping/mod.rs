@@ -64,7 +64,7 @@ impl PingArgs {
     /// request is too large for the host.
     pub fn run(&self) -> Result<ExitCode> {
         sockaddr_en::set_family(self.family);
-        // A wrong host is reported first, even if the module is not loaded.
+        // An invalid host argument is reported first, even if the module is not loaded.
         let host = Named::parse(&self.host, self.interface.as_deref())?;
         let socket = EdpSocket::bind(Address::any(0)).map_err(no_socket)?;
         let target = match target::resolve(&host)? {
@@ -90,7 +90,7 @@ impl PingArgs {
         if !tally.times.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
-        // Without a request, as after an early signal, there is nothing to explain.
+        // If no request was sent because a signal arrived early, there is nothing to explain.
         if tally.sent + tally.refused > 0 {
             if let Some(error) = echo::too_long(&target, self.size) {
                 return Err(error);

@@ -10,7 +10,7 @@ use sockaddr_en::{LookupError, MacAddr};
 
 use crate::interfaces::{Fault, Interface};
 
-/// A port for the resolver, which needs one; it is not used.
+/// The port that is passed to the resolver, which requires one. The result ignores it.
 const ANY_PORT: u16 = 0;
 
 /// A host to ping.
@@ -18,7 +18,7 @@ const ANY_PORT: u16 = 0;
 pub struct Target {
     /// The target's Ethernet address.
     pub mac: MacAddr,
-    /// The interface that leads to the host; it can send.
+    /// The interface that leads to the host. It is able to send.
     pub interface: Interface,
     /// The target's IP address, if one is known.
     pub ip: Option<IpAddr>,
@@ -102,8 +102,8 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Explains a text that has colons and is no address. No host name has a colon, so the resolver
-/// need not be asked.
+/// Explains why a text with colons is no address. No host name has a colon, so the resolver need
+/// not be asked.
 fn not_a_host(text: &str) -> String {
     const MAC: usize = "02:00:00:00:00:01".len();
     let parts = text
@@ -142,7 +142,7 @@ pub fn resolve(named: &Named<'_>) -> Result<Resolved> {
     Ok(Resolved::Silent(reason))
 }
 
-/// Returns the interface called `name`, which can send.
+/// Returns the interface called `name`. Fails if it cannot send.
 fn interface(name: &str) -> Result<Interface> {
     let found = Interface::named(name)?;
     let interface = found.with_context(|| Fault::Absent(name.to_owned()))?;
@@ -168,7 +168,8 @@ fn of_mac(mac: MacAddr, interface: Interface) -> Resolved {
 fn of_ip(ip: IpAddr, interface: Option<&Interface>) -> Result<Resolved> {
     let numbered = |index| -> Result<Interface> {
         let found = Interface::numbered(index)?;
-        // A device without carrier explains missing answers, so it is reported first.
+        // A device without a carrier explains why answers are missing, so the carrier is checked
+        // first.
         usable(found.with_context(|| format!("interface {index} of {ip} has gone"))?)
     };
     match sockaddr_en::lookup_ip(ip, interface.map(|interface| interface.index)) {

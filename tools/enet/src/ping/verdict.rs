@@ -30,10 +30,10 @@ pub struct Evidence {
     pub sent: u32,
     /// Requests that the interface refused.
     pub refused: u32,
-    /// Frames that the interface counted during the ping; `None` if it does not count them, as for
-    /// frames within a host.
+    /// Frames that the interface counted during the ping; `None` if they are not known, or if the
+    /// target is this host, since the interface does not count frames within the host.
     pub frames: Option<Frames>,
-    /// The host answers ESP.
+    /// Whether the host answers ESP.
     pub esp: bool,
     /// Whether the host itself responds.
     pub life: Life,
@@ -64,7 +64,7 @@ impl Verdict {
 }
 
 impl Evidence {
-    /// Returns the cause. Certain causes are tested first.
+    /// Returns the cause. Causes that leave no doubt are tested first.
     pub fn verdict(&self) -> Verdict {
         if self.sent == 0 && self.refused > 0 {
             Verdict::RefusedHere

@@ -39,8 +39,8 @@ mod uapi {
     pub const FUNC_CURRENT_TASK_UNDER_CGROUP: i32 = 37;
 }
 
-/// The license, as the kernel compares it: tracing programs must have one that is compatible with
-/// the GPL.
+/// The license of the program, in the kernel's notation. Tracing programs must have a license that
+/// is compatible with the GPL.
 const LICENSE: &CStr = c"Dual MIT/GPL";
 
 /// A BPF instruction: opcode, destination and source register, offset, immediate value.
@@ -105,13 +105,13 @@ const fn call(function: i32) -> Instruction {
 /// Returns register 0.
 const EXIT: Instruction = instruction(0x95, 0, 0, 0, 0);
 
-/// Returns the program. Its result is `IPPROTO_ENET` if a task in the group opens a stream socket
-/// of `AF_INET` or `AF_INET6` with the protocol number TCP, MPTCP (which Go uses for listeners) or
-/// 0. Otherwise it is 0, and the kernel runs its own function as without a program. `groups` is the
-/// map that holds the group.
+/// Returns the program. It returns `IPPROTO_ENET` if a task in the group opens a stream socket of
+/// `AF_INET` or `AF_INET6` with the protocol number 0, TCP or MPTCP (which Go uses for listeners).
+/// Otherwise the program returns 0, and the kernel runs its own function as if there were no
+/// program. `groups` is the map that holds the group.
 fn program(groups: RawFd) -> Vec<Instruction> {
-    // Offsets of the function's arguments, 64 bits each. Register 1 points to the first one at the
-    // start.
+    // Offsets of the arguments of `update_socket_protocol()`, 64 bits each. When the program
+    // starts, register 1 points to the first argument.
     const FAMILY: i16 = 0;
     const TYPE: i16 = 8;
     const PROTOCOL: i16 = 16;
@@ -129,7 +129,7 @@ fn program(groups: RawFd) -> Vec<Instruction> {
         if_equal(1, libc::IPPROTO_IP, 2),
         if_equal(1, libc::IPPROTO_TCP, 1),
         if_not_equal(1, libc::IPPROTO_MPTCP, 7),
-        // Register 1 is the map: two instructions load its 64 bits.
+        // Loads the map into register 1: two instructions load the 64 bits.
         instruction(0x18, 1, uapi::PSEUDO_MAP_FD, 0, groups),
         instruction(0, 0, 0, 0, 0),
         set(2, 0),
@@ -143,14 +143,16 @@ fn program(groups: RawFd) -> Vec<Instruction> {
     ]
 }
 
-/// Calls `bpf(2)` with the first fields of its attributes; the kernel takes the others as zero.
+/// Calls `bpf(2)` with the first fields of the attributes. The kernel takes the missing fields as
+/// zero.
 ///
 /// # Safety
 /// `Attributes` must be the start of the structure that `command` takes, without padding, and all
 /// memory that it points to must be readable until the call returns.
 unsafe fn bpf<Attributes>(command: libc::c_int, attributes: &Attributes) -> io::Result<RawFd> {
     let place: *const Attributes = attributes;
-    // SAFETY: the attributes are readable for their size; the rest is the caller's promise.
+    // SAFETY: `attributes` is readable for its size. By the contract of this function, its layout
+    // is right and all memory that it points to is readable.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, place, size_of::<Attributes>()) };
     match result {
         ..0 => Err(io::Error::last_os_error()),
@@ -198,7 +200,8 @@ fn group_map(group: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         value: &raw const value as u64,
         flags: 0,
     };
-    // SAFETY: key and value have the sizes that the map was made with, and live across the call.
+    // SAFETY: `update` is laid out as the command takes it. `key` and `value` have the sizes that
+    // the map was created with, and outlive the call.
     unsafe { bpf(uapi::MAP_UPDATE_ELEM, &update) }?;
     Ok(map)
 }
@@ -251,16 +254,17 @@ fn load_program(groups: BorrowedFd<'_>, function: u32) -> io::Result<OwnedFd> {
         line_info_count: 0,
         attach_function: function,
     };
-    // SAFETY: the instructions and the license live across the call, and their lengths are right.
+    // SAFETY: `load` is laid out as the command takes it. The instructions and the license outlive
+    // the call, and their lengths are right.
     Ok(owned(unsafe { bpf(uapi::PROG_LOAD, &load) }?))
 }
 
-/// The attachment of a program. It lasts until this and all pins of it are gone.
+/// The attachment of a program. The program stays attached until this value and all pins are gone.
 #[derive(Debug)]
 pub struct Link(OwnedFd);
 
 impl Link {
-    /// Maps the sockets that tasks in `group` create from now on; `group` is a directory of the
+    /// Maps the sockets that tasks in `group` create from now on. `group` is a directory of the
     /// cgroup file system.
     ///
     /// # Errors
@@ -308,7 +312,8 @@ impl Link {
             link: self.0.as_raw_fd() as u32,
             flags: 0,
         };
-        // SAFETY: the name lives across the call.
+        // SAFETY: `pin` is laid out as the command takes it, and the path that it points to
+        // outlives the call.
         unsafe { bpf(uapi::OBJ_PIN, &pin) }.with_context(|| format!("pinning {path:?}"))?;
         Ok(())
     }
@@ -318,7 +323,8 @@ impl Link {
 mod tests {
     use super::*;
 
-    /// Runs the program and returns its result, for a task that is in the group or not.
+    /// Runs the program for a task and returns the result. `in_group` says whether the task is in
+    /// the group.
     fn result(arguments: [u64; 3], in_group: bool) -> u64 {
         let program = program(3);
         let mut registers = [0_u64; 11];
@@ -353,7 +359,8 @@ mod tests {
     fn streams_of_the_group_are_mapped_and_nothing_else() {
         const STREAM: i32 = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let ask = |family: i32, kind: i32, protocol: i32| {
-            // An argument is the lower half of its register.
+            // Only the lower half of a register holds the argument, so the upper half is set to
+            // other bits.
             let arguments = [family, kind, protocol].map(|n| u64::from(n as u32) | (7 << 40));
             assert_eq!(result(arguments, false), 0);
             result(arguments, true)

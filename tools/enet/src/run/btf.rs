@@ -2,8 +2,8 @@
 
 //! Finds the numbers of kernel functions in BTF, the kernel's description of its types.
 //!
-//! It reads only the header of each type, which takes a few milliseconds. Libraries would parse all
-//! types at each `enet run`.
+//! The search reads only the header of each type, which takes a few milliseconds. BTF libraries
+//! would parse all types at each `enet run`.
 
 use std::ffi::CStr;
 
@@ -37,7 +37,8 @@ fn word(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes))
 }
 
-/// Returns the bytes that follow a type's first three words, by its kind and its number of members.
+/// Returns the number of bytes that follow the first three words of a type with this kind and
+/// number of members.
 fn rest(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         kind::PTR
@@ -89,8 +90,8 @@ pub fn function(btf: &[u8], name: &CStr) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Builds BTF of types, given as name, kind, members and following words; the names are "",
-    /// "one" and "two".
+    /// Builds BTF from types. Each type has the offset of its name, its kind, its number of
+    /// members, and the number of words that follow. The names are "", "one" and "two".
     fn btf(types: &[(u32, u32, u32, usize)]) -> Vec<u8> {
         const NAMES: &[u8] = b"\0one\0two\0";
         let mut body = Vec::new();

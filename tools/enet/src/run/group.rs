@@ -20,7 +20,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Opens the group at this directory.
+    /// Opens the control group whose directory is `path`.
     ///
     /// # Errors
     /// If the directory is no control group.
@@ -44,7 +44,8 @@ impl Group {
         let groups = fs::read_to_string("/proc/self/cgroup")?;
         let group = inside_hierarchy(&groups)
             .context("this process is in no control group of version 2 (cgroup2)")?;
-        // Another mount may hide the directory: `ip netns exec` mounts a /sys of its own.
+        // Another mount may hide the directory. For instance, `ip netns exec` mounts a /sys of its
+        // own.
         let shown = own_paths(&mounts, group).find_map(|path| Self::open(&path).ok());
         shown.map_or_else(|| Self::in_own_mount(group), Ok)
     }
@@ -54,8 +55,8 @@ impl Group {
         let root = own_mount().context(
             "control groups of version 2 (cgroup2) are not mounted, or another mount hides them, and mounting them failed",
         )?;
-        // The mount ends with its last descriptor, so the descriptor stays open until the process
-        // ends.
+        // The mount ends when its last descriptor is closed, so the descriptor stays open until the
+        // process ends.
         let root = format!("/proc/self/fd/{}", root.into_raw_fd());
         Self::open(&Path::new(&root).join(group.strip_prefix("/").unwrap_or(group)))
     }
@@ -75,14 +76,14 @@ impl Group {
     /// # Errors
     /// The errno of reading the directory's metadata.
     pub fn id(&self) -> io::Result<u64> {
-        // The inode of a group's directory has its number.
+        // The inode number of a group's directory is the group's number.
         Ok(self.directory.metadata()?.ino())
     }
 
     /// Moves this process into the group.
     ///
     /// # Errors
-    /// If this user may not.
+    /// If this user may not move the process.
     pub fn join(&self) -> Result<()> {
         let path = self.path.join("cgroup.procs");
         fs::write(&path, "0").with_context(|| format!("writing {}", path.display()))
@@ -118,7 +119,7 @@ impl Group {
         fs::remove_dir(&self.path)
     }
 
-    /// Returns its directory.
+    /// Returns the group's directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -187,7 +188,7 @@ mod tests {
             none
         );
         assert_eq!(shown(MOUNTS, "1:name=x:/y\n"), none);
-        // A container that sees only part of the hierarchy.
+        // In a container, mounts may show only part of the hierarchy.
         let part = MOUNTS.replace("0:26 / ", "0:26 /box ");
         let box_a = "0::/box/a\n";
         assert_eq!(shown(&part, box_a), [Path::new("/sys/fs/cgroup/a")]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The process that keeps a command's sockets mapped. It is not the command: the command keeps the
-//! process number of `enet run`, and with it signals, exit status and terminal. Processes that the
-//! command leaves behind stay mapped as long as they run.
+//! The keeper, a process that keeps a command's sockets mapped. The command itself runs in the
+//! process of `enet run`, so it has that process's number, signals, exit status and terminal.
+//! Processes that the command leaves behind stay mapped as long as they run.
 
 #![allow(unsafe_code)]
 
@@ -29,7 +29,7 @@ pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -
     let has_rules = !rules.is_empty();
     if has_rules {
         if let Err(error) = rules.keep(id) {
-            // The first error is the one to report.
+            // Errors of the clean-up are ignored because the first error is the one to report.
             let _ = rules::forget(id);
             let _ = group.remove();
             return Err(error);
@@ -42,7 +42,8 @@ pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -
             // The keeper's parent exits at once, so that the command does not inherit a child.
             waitpid(child, None)?;
             group.join()?;
-            // The pipe closes when the command starts, or when starting it fails.
+            // `starting` stays open until this process executes the command or exits. The pipe then
+            // closes.
             std::mem::forget(starting);
             Ok(())
         }
@@ -51,7 +52,8 @@ pub fn start(group: Group, rules: &Rules, link: Option<Link>, module: OwnedFd) -
             // SAFETY: the forked process has one thread, as its parent had.
             let last = unsafe { fork() };
             if let Ok(ForkResult::Child) = last {
-                // An error cannot be reported here. The process's end releases what it holds.
+                // Ignored because no error can be reported here. The end of the process releases
+                // all that it holds.
                 let _ = keep(started, &group, has_rules.then_some(id));
                 drop((link, module));
             }

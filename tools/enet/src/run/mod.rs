@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `enet run`, `enet map` and `enet unmap`: the kernel creates mapped sockets when programs ask for
-//! TCP sockets.
+//! `enet run`, `enet map` and `enet unmap`, which make the kernel create mapped sockets when
+//! programs ask for TCP sockets.
 //!
 //! A BPF program maps the programs of a control group. If that is not possible, a preloaded library
 //! replaces the protocol number in `socket()`.
@@ -31,7 +31,7 @@ use self::bpf::Link;
 use self::group::Group;
 use self::rules::Rules;
 
-/// The directory of pins, which keep BPF programs attached without a process.
+/// The directory of pins. A pin keeps a BPF program attached without a process.
 const PINS: &str = "/sys/fs/bpf";
 
 /// The library that maps sockets without BPF.
@@ -103,7 +103,8 @@ impl RunArgs {
 
     /// Arranges that the sockets of this process, which becomes the command, are mapped.
     fn map(&self, command: &mut Command, module: OwnedFd) -> Result<()> {
-        // Rules apply to control groups, so they need a group whichever way is used.
+        // Rules apply to control groups, so with rules a group is needed even if the library maps
+        // the sockets.
         let group = (self.by != Way::Preload || !self.rules.is_empty()).then(make_group);
         let link = match (&group, self.by) {
             (_, Way::Preload) | (None, _) => Err(anyhow!("as demanded")),
@@ -150,7 +151,7 @@ fn hold_module() -> Result<OwnedFd, Errno> {
     socket(AddressFamily::INET, SocketType::STREAM, protocol)
 }
 
-/// Returns whether no module has the protocol and none could be loaded.
+/// Returns whether `error` means that no module has the protocol and none could be loaded.
 fn is_missing(error: Errno) -> bool {
     error == Errno::PROTONOSUPPORT
 }
@@ -163,7 +164,7 @@ fn explain(error: Errno) -> anyhow::Error {
     }
 }
 
-/// Finds the library: next to this program as after a build, or in the directories where packages
+/// Finds the library. It is next to this program after a build, or in a directory where packages
 /// install it.
 fn preload() -> Result<PathBuf> {
     if let Some(path) = env::var_os(PRELOAD_VARIABLE) {
@@ -242,7 +243,7 @@ impl UnmapArgs {
             }
             Err(error) => return Err(error).with_context(|| pin.display().to_string()),
         }
-        // A module that is gone keeps no rules.
+        // If the module is not loaded, there are no rules to remove.
         match rules::forget(group.id()?) {
             Err(error) if crate::proc_file::module_is_loaded() => Err(error),
             _ => Ok(()),

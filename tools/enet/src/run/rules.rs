@@ -91,15 +91,15 @@ impl Rules {
     fn lines(&self, group: u64) -> impl Iterator<Item = String> + '_ {
         let allow = self.allow.iter().map(|peers| ("allow", peers));
         let deny = self.deny.iter().map(|peers| ("deny", peers));
-        // Denials come first: sockets may connect between two lines.
+        // Deny rules come first because sockets may connect between two lines.
         deny.chain(allow)
             .map(move |(word, peers)| format!("{word} {peers} {group}\n"))
     }
 
-    /// Stores the rules in the module for a control group, replacing its earlier ones.
+    /// Stores the rules for a control group in the module. They replace the group's earlier rules.
     ///
     /// # Errors
-    /// If this user may not (`CAP_NET_ADMIN`), or there are too many rules.
+    /// If this user lacks `CAP_NET_ADMIN`, or there are too many rules.
     pub fn keep(&self, group: u64) -> Result<()> {
         forget(group)?;
         self.lines(group)
