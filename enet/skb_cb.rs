@@ -140,13 +140,13 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    /// Returns the number of these bytes.
+    /// Returns the number of unread bytes.
     #[inline]
     pub(crate) fn len(self) -> usize {
         self.end.saturating_sub(self.start) as usize
     }
 
-    /// Returns the rest after `n` bytes have been taken.
+    /// Returns the unread bytes that remain after `n` bytes have been taken.
     #[inline]
     #[must_use]
     pub(crate) fn after(self, n: usize) -> Self {

@@ -51,35 +51,35 @@ statistics! {
     EspAckQueueWaited,
     /// Turns of the ACK queue that were taken from a silent holder.
     EspAckQueueOverrun,
-    /// Sent to a group, to another host, or by a group.
+    /// Dropped: sent to a group, to another host, or by a group.
     EspInNotOurs,
-    /// Too short for the header or for the length it states.
+    /// Dropped: too short for the header, or for the length that the header states.
     EspInMalformed,
-    /// For a port without a socket.
+    /// Dropped: for a port without a socket.
     EspInNoSocket,
-    /// No memory.
+    /// Dropped: no memory.
     EspInNoMemory,
-    /// Refused by the socket's filter.
+    /// Dropped: refused by the socket's filter.
     EspInFilter,
-    /// The receive buffer is full.
+    /// Dropped: the receive buffer is full.
     EspInReceiveBuffer,
-    /// The backlog of the task that owns the socket is full.
+    /// Dropped: the backlog of the task that owns the socket is full.
     EspInBacklog,
-    /// The accept queue is full.
+    /// Dropped: the accept queue is full.
     EspInListenQueue,
-    /// Flags that exclude each other.
+    /// Dropped: the flags exclude each other.
     EspInBadFlags,
-    /// Received before.
+    /// Dropped: received before.
     EspInDuplicate,
-    /// Out of order: packets before it are missing.
+    /// Dropped: out of order, as earlier packets are missing.
     EspInOutOfSequence,
-    /// Beyond any window that was opened.
+    /// Dropped: beyond any window that was opened.
     EspInBeyondWindow,
-    /// Acknowledges a packet that was never sent.
+    /// Dropped: acknowledges a packet that was never sent.
     EspInBadAck,
-    /// Not valid in the connection's present state.
+    /// Dropped: not valid in the connection's present state.
     EspInBadState,
-    /// The checksum is wrong or missing.
+    /// Dropped: the checksum is wrong or missing.
     EspInCsumErrors,
     /// Datagrams queued for a socket.
     EdpInDatagrams,
@@ -97,19 +97,19 @@ statistics! {
     EdpOutQueries,
     /// Answers to these queries.
     EdpInAnswers,
-    /// Sent to a group, to another host, or by a group.
+    /// Dropped: sent to a group, to another host, or by a group.
     EdpInNotOurs,
-    /// Too short for the header or for the length it states.
+    /// Dropped: too short for the header, or for the length that the header states.
     EdpInMalformed,
-    /// For a port without a socket.
+    /// Dropped: for a port without a socket.
     EdpInNoSocket,
-    /// No memory.
+    /// Dropped: no memory.
     EdpInNoMemory,
-    /// Refused by the socket's filter.
+    /// Dropped: refused by the socket's filter.
     EdpInFilter,
-    /// The receive buffer is full.
+    /// Dropped: the receive buffer is full.
     EdpInReceiveBuffer,
-    /// The checksum is wrong.
+    /// Dropped: the checksum is wrong.
     EdpInCsumErrors,
     /// Connections of mapped sockets over ESP, opened here.
     MappedActiveOpens,
@@ -119,29 +119,29 @@ statistics! {
     MappedInForeign,
     /// SYNs of mapped connections that `/proc/net/enet_policy` forbids.
     MappedInPolicy,
-    /// Connection attempts passed to TCP because `mapped` is 0.
+    /// Attempts to connect that were passed to TCP because `mapped` is 0.
     MappedTcpSetting,
-    /// Passed to TCP because `/proc/net/enet_policy` forbids ESP.
+    /// Attempts passed to TCP because `/proc/net/enet_policy` forbids ESP.
     MappedTcpPolicy,
-    /// Passed to TCP because the address is not IPv4.
+    /// Attempts passed to TCP because the address is not IPv4.
     MappedTcpAddress,
-    /// Passed to TCP because the socket has an option that only TCP supports.
+    /// Attempts passed to TCP because the socket has an option that only TCP supports.
     MappedTcpOption,
-    /// Passed to TCP because programs attached to the control group inspect IP.
+    /// Attempts passed to TCP because programs attached to the control group inspect IP.
     MappedTcpGroup,
-    /// Passed to TCP because the destination is not on the local Ethernet.
+    /// Attempts passed to TCP because the destination is not on the local Ethernet.
     MappedTcpRoute,
-    /// Passed to TCP because the neighbour's Ethernet address was not known.
+    /// Attempts passed to TCP because the neighbour's Ethernet address was not known.
     MappedTcpNeighbour,
-    /// Passed to TCP because it was not known whether the peer speaks ESP.
+    /// Attempts passed to TCP because it was not known whether the peer speaks ESP.
     MappedTcpUnknown,
-    /// Passed to TCP because the peer does not accept mapped connections.
+    /// Attempts passed to TCP because the peer does not accept mapped connections.
     MappedTcpPeer,
-    /// Passed to TCP because the peer refused, now or a short time ago.
+    /// Attempts passed to TCP because the peer refused, now or a short time ago.
     MappedTcpRefused,
-    /// Passed to TCP because the peer did not answer.
+    /// Attempts passed to TCP because the peer did not answer.
     MappedTcpSilent,
-    /// Passed to TCP because of a local error: no memory, no port, no device.
+    /// Attempts passed to TCP because of a local error: no memory, no port, no device.
     MappedTcpError,
 }
 

@@ -51,8 +51,8 @@ impl Refusals {
         }
     }
 
-    /// Returns whether `to` has refused recently. In rare cases another destination with the same
-    /// hash has refused.
+    /// Returns whether `to` has refused recently. In rare cases, the destination that refused is
+    /// another one with the same hash.
     pub(super) fn contains(&self, to: &Address) -> bool {
         self.place(to).is_some_and(|(place, tag)| {
             let word = place.load(Relaxed);

@@ -126,10 +126,10 @@ impl Streams for Mapped {
             // calls fails.
             return disconnect(call, companion, &mut attempt);
         }
-        // Only TCP listens, too, if the companion was not created for this listener because the
-        // socket has tried to connect, or has listened on another address before. A `shutdown` may
-        // have ended TCP's listener before the companion existed. A later `shutdown` waits for the
-        // decision lock and stops the companion.
+        // If the companion was not created for this listener, only TCP listens. That is so if the
+        // socket has tried to connect before, or has listened on another address. The listener may
+        // have ended, too: a `shutdown` before the companion existed has ended only TCP's. A later
+        // `shutdown` waits for the decision lock and stops the companion.
         let own = call.own_end();
         let front = companion.sock().shared().front.as_ref();
         if front.is_none_or(|front| front.own != own)

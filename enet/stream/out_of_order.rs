@@ -13,7 +13,7 @@ use crate::{
     net::skb::{Buffer, Skb},
 };
 
-/// Handles a request that names packets.
+/// Handles a retransmission request that names missing packets.
 #[cold]
 #[inline(never)]
 pub(super) fn named(

@@ -216,7 +216,7 @@ fn control(
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
-/// Sends a request that names packets.
+/// Sends a retransmission request that names the missing packets.
 #[cold]
 #[inline(never)]
 fn request(

@@ -785,8 +785,8 @@ fn is_whole(buffer: &Buffer) -> bool {
     unacknowledged_in(buffer) == usize::from(note.count).saturating_mul(note.size.into())
 }
 
-/// Returns the payload bytes of a full packet on a device with an MTU of `mtu` bytes. Some devices
-/// permit an MTU of 0.
+/// Returns the payload bytes of a full packet on a device with an MTU of `mtu` bytes. The result is
+/// at least 1, since some devices permit an MTU of 0.
 fn packet_payload(mtu: u32) -> u32 {
     esp::mss(mtu).max(1)
 }

@@ -28,15 +28,15 @@ macro_rules! as_text {
 }
 
 as_text!(
-    /// As text, `02:00:00:00:00:01`.
+    /// Serializes as text: `02:00:00:00:00:01`.
     MacAddr
 );
 as_text!(
-    /// As text. Any host can deserialize it.
+    /// Serializes as text. Any host can deserialize the text.
     NamedAddress
 );
 as_text!(
-    /// As text with the interface's name. Deserializing looks up the interface.
+    /// Serializes as text with the interface's name. Deserializing looks up the interface.
     Address
 );
 
