@@ -93,7 +93,8 @@ fn esp_of_socket(sock: &Sock<Esp>, skb: &Buffer) -> (esp::Header, Packet) {
     (header, packet)
 }
 
-/// Reports that a connection retransmits `resent` packets, or sends a request or a reset.
+/// Reports that a connection retransmits `resent` packets, or sends a retransmission request or a
+/// reset.
 #[cold]
 #[inline(never)]
 pub(crate) fn esp_sent(sock: &Sock<Esp>, skb: &Buffer, resent: u16) {
@@ -127,7 +128,8 @@ pub(crate) fn esp_reset_sent(net: &Net, peer: &Address, header: &esp::Header) {
     trace::esp_send_reset::<Esp>(net, None, &esp_packet(header.src, peer, header));
 }
 
-/// Reports a packet received for a connection, if it is a request or a reset.
+/// Reports a packet received for a connection, if the packet is a retransmission request or a
+/// reset.
 #[inline]
 pub(crate) fn esp_received(sock: &Sock<Esp>, skb: &Buffer) {
     let header = esp::Header::parse(skb.head()).unwrap_or(NO_HEADER);

@@ -202,8 +202,8 @@ pub(super) fn fail(esp: &mut LockedEsp<'_>, error: Error) {
     over(esp);
 }
 
-/// Ends the connection like [`fail`], but every later call reports the error. As in TCP, only the
-/// first call on a mapped connection does.
+/// Ends the connection like [`fail`], but every later call reports the error. On a mapped
+/// connection, only the first later call reports it, as in TCP.
 pub(super) fn fail_for_good(esp: &mut LockedEsp<'_>, error: Error) {
     if esp.state.mapped.is_none() {
         if let Some(connection) = esp.state.connection() {

@@ -382,7 +382,7 @@ pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
         return INTERFACE_ANY;
     }
     let state = sock.tcp_state();
-    // A listener may have had a peer that refused it.
+    // A listener may still have the address of a peer that refused an earlier `connect`.
     let peer = if state == TcpState::Listen as u8 {
         INTERFACE_ANY
     } else {

@@ -74,7 +74,7 @@ impl Interface {
     /// Returns the interface with number `index`.
     ///
     /// # Errors
-    /// As [`Interface::named`].
+    /// The errors of [`Interface::named`].
     pub fn numbered(index: u32) -> Result<Option<Self>> {
         Ok(all()?.into_iter().find(|one| one.index == index))
     }
@@ -83,7 +83,7 @@ impl Interface {
     /// address but has no route.
     ///
     /// # Errors
-    /// As [`Interface::named`].
+    /// The errors of [`Interface::named`].
     pub fn beside(ip: IpAddr) -> Result<Option<Self>> {
         // The kernel removes IPv6 addresses when an interface goes down, so there is none to find.
         let IpAddr::V4(ip) = ip else { return Ok(None) };

@@ -178,8 +178,8 @@ impl Ring {
         )
         .flags(libc::MSG_NOSIGNAL)
         .build();
-        // SAFETY: the buffer is in a box of the connection, and only a completion touches it or
-        // removes the connection.
+        // SAFETY: the buffer is in a box of the connection. Until the completion of this operation,
+        // nothing else touches the buffer or removes the connection.
         unsafe { self.push(entry, Operation::Send, place) }
     }
 
@@ -192,8 +192,8 @@ impl Ring {
             room.len() as u32,
         )
         .build();
-        // SAFETY: the buffer is in a box of the connection, and only a completion touches it or
-        // removes the connection.
+        // SAFETY: the buffer is in a box of the connection. Until the completion of this operation,
+        // nothing else touches the buffer or removes the connection.
         unsafe { self.push(entry, Operation::Receive, place) }
     }
 

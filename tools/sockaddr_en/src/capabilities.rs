@@ -63,8 +63,8 @@ impl Capabilities {
     ///
     /// # Errors
     ///
-    /// `TimedOut` if no answer comes: the host does not exist, or its module is too old to answer
-    /// queries; otherwise as [`EdpSocket::bind`] and [`EdpSocket::send`].
+    /// `TimedOut` if no answer comes because the host does not exist, or because its module is too
+    /// old to answer queries. Otherwise the errors of [`EdpSocket::bind`] and [`EdpSocket::send`].
     pub fn of(host: impl ToAddress, timeout: Duration) -> io::Result<Self> {
         let host = Address {
             port: 0,

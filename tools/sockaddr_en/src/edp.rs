@@ -88,7 +88,7 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// As [`bind`](Self::bind); `EPROTONOSUPPORT` if the module lacks the protocol.
+    /// The errors of [`bind`](Self::bind); `EPROTONOSUPPORT` if the module lacks the protocol.
     pub fn bind_with(protocol: EdpProtocol, address: impl ToAddress) -> io::Result<Self> {
         let address = address.to_address()?;
         let socket = Socket::new(Type::DGRAM, protocol.number())?;
@@ -120,7 +120,7 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// As [`send_to`](Self::send_to); `EDESTADDRREQ` or `ENOTCONN` if no peer is set.
+    /// The errors of [`send_to`](Self::send_to); `EDESTADDRREQ` or `ENOTCONN` if no peer is set.
     pub fn send(&self, datagram: &[u8]) -> io::Result<usize> {
         self.0.send(datagram)
     }
@@ -141,7 +141,7 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// As [`recv_from`](Self::recv_from).
+    /// The errors of [`recv_from`](Self::recv_from).
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let (whole, sender) = self.0.recv_from(buffer, libc::MSG_TRUNC)?;
         Ok(Received {
@@ -155,7 +155,7 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// As [`recv_from`](Self::recv_from).
+    /// The errors of [`recv_from`](Self::recv_from).
     pub fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
         self.0.recv_from(buffer, libc::MSG_PEEK)
     }
@@ -164,7 +164,7 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// As [`recv_from`](Self::recv_from).
+    /// The errors of [`recv_from`](Self::recv_from).
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.recv(buffer)
     }
@@ -173,7 +173,7 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// As [`recv_from`](Self::recv_from).
+    /// The errors of [`recv_from`](Self::recv_from).
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.peek(buffer)
     }

@@ -57,7 +57,7 @@ impl EspStream {
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect); `InvalidInput` for a timeout of zero.
+    /// The errors of [`connect`](Self::connect); `InvalidInput` for a timeout of zero.
     pub fn connect_timeout(address: &Address, timeout: Duration) -> io::Result<Self> {
         let EspSocket(socket) = EspSocket::new()?;
         socket.connect_timeout(address, timeout)?;
@@ -68,7 +68,7 @@ impl EspStream {
     ///
     /// # Errors
     ///
-    /// As [`read`](Read::read).
+    /// The errors of [`read`](Read::read).
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.peek(buffer)
     }

@@ -43,8 +43,8 @@ impl EspRecords {
     ///
     /// # Errors
     ///
-    /// As [`EspStream::connect`](crate::EspStream::connect); `ConnectionRefused` also if the
-    /// listener accepts streams.
+    /// The errors of [`EspStream::connect`](crate::EspStream::connect); `ConnectionRefused` also if
+    /// the listener accepts streams.
     pub fn connect(address: impl ToAddress) -> io::Result<Self> {
         let address = peer(address)?;
         let socket = socket()?;
@@ -57,7 +57,7 @@ impl EspRecords {
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect), except errors that depend on the peer's answer.
+    /// The errors of [`connect`](Self::connect), except those that depend on the peer's answer.
     pub fn connect_nonblocking(address: impl ToAddress) -> io::Result<Self> {
         let address = peer(address)?;
         let socket = socket()?;
@@ -73,7 +73,7 @@ impl EspRecords {
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect); `InvalidInput` for a timeout of zero.
+    /// The errors of [`connect`](Self::connect); `InvalidInput` for a timeout of zero.
     pub fn connect_timeout(address: &Address, timeout: Duration) -> io::Result<Self> {
         let socket = socket()?;
         socket.connect_timeout(address, timeout)?;
@@ -107,7 +107,7 @@ impl EspRecords {
     ///
     /// # Errors
     ///
-    /// As [`recv`](Self::recv).
+    /// The errors of [`recv`](Self::recv).
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0
             .recv_with_flags(buffer, libc::MSG_TRUNC | libc::MSG_PEEK)
@@ -161,7 +161,7 @@ impl EspRecordListener {
     ///
     /// # Errors
     ///
-    /// As [`EspListener::bind`](crate::EspListener::bind).
+    /// The errors of [`EspListener::bind`](crate::EspListener::bind).
     pub fn bind(address: impl ToAddress) -> io::Result<Self> {
         let address = address.to_address()?;
         let socket = socket()?;

@@ -72,7 +72,7 @@ impl EspSocket {
     ///
     /// # Errors
     ///
-    /// As [`EspStream::connect`], except errors that depend on the peer's answer.
+    /// The errors of [`EspStream::connect`], except those that depend on the peer's answer.
     pub fn connect_nonblocking(self, address: impl ToAddress) -> io::Result<EspStream> {
         self.0.set_nonblocking(true)?;
         match self.0.connect(address) {

@@ -135,7 +135,7 @@ async fn halves_are_owned_and_end_their_direction() {
     assert_eq!(got, "an answer");
 }
 
-/// Returns the same halves after `reunite` refused them with those of another stream.
+/// Returns `from` and `to` after `reunite` has refused to join each with a half of another stream.
 fn from_wrong_halves(
     from: sockaddr_en::tokio::OwnedReadHalf,
     to: sockaddr_en::tokio::OwnedWriteHalf,

@@ -71,7 +71,7 @@ pub fn drops() -> Result<Report> {
 /// Resets the counters to zero.
 ///
 /// # Errors
-/// As [`drops`].
+/// The errors of [`drops`].
 pub fn reset() -> Result<()> {
     let mut state = state::load()?;
     state.baseline = counters::read(&state.settings)?.ports;

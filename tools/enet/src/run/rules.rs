@@ -110,7 +110,7 @@ impl Rules {
 /// Removes the module's rules for a control group.
 ///
 /// # Errors
-/// As [`Rules::keep`].
+/// The errors of [`Rules::keep`].
 pub fn forget(group: u64) -> Result<()> {
     write(&format!("flush {group}\n"))
 }

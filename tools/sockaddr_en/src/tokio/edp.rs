@@ -31,7 +31,7 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// As [`sockaddr_en::EdpSocket::bind`](crate::EdpSocket::bind).
+    /// The errors of [`sockaddr_en::EdpSocket::bind`](crate::EdpSocket::bind).
     pub fn bind(address: impl ToAddress) -> io::Result<Self> {
         Self::from_std(crate::EdpSocket::bind(address)?)
     }
@@ -40,7 +40,7 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// As [`sockaddr_en::EdpSocket::connect`](crate::EdpSocket::connect).
+    /// The errors of [`sockaddr_en::EdpSocket::connect`](crate::EdpSocket::connect).
     pub fn connect(&self, address: impl ToAddress) -> io::Result<()> {
         self.get_ref().connect(address)
     }
@@ -50,7 +50,7 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// As [`sockaddr_en::EdpSocket::send_to`](crate::EdpSocket::send_to).
+    /// The errors of [`sockaddr_en::EdpSocket::send_to`](crate::EdpSocket::send_to).
     pub async fn send_to(&self, datagram: &[u8], address: impl ToAddress) -> io::Result<usize> {
         let address = address.to_address()?;
         self.writing(|socket| socket.send_to(datagram, address))
@@ -62,7 +62,7 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// As [`sockaddr_en::EdpSocket::send`](crate::EdpSocket::send).
+    /// The errors of [`sockaddr_en::EdpSocket::send`](crate::EdpSocket::send).
     pub async fn send(&self, datagram: &[u8]) -> io::Result<usize> {
         self.writing(|socket| socket.send(datagram)).await
     }

@@ -46,7 +46,7 @@ impl EspStream {
     ///
     /// # Errors
     ///
-    /// As [`sockaddr_en::EspStream::connect`](crate::EspStream::connect).
+    /// The errors of [`sockaddr_en::EspStream::connect`](crate::EspStream::connect).
     pub async fn connect(address: impl ToAddress) -> io::Result<Self> {
         let address = peer(address)?;
         let stream = Self::from_std(EspSocket::new()?.connect_nonblocking(address)?)?;
@@ -190,7 +190,7 @@ impl EspListener {
     ///
     /// # Errors
     ///
-    /// As [`sockaddr_en::EspListener::bind`](crate::EspListener::bind).
+    /// The errors of [`sockaddr_en::EspListener::bind`](crate::EspListener::bind).
     pub fn bind(address: impl ToAddress) -> io::Result<Self> {
         Self::from_std(crate::EspListener::bind(address)?)
     }

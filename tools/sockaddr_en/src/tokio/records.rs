@@ -35,7 +35,7 @@ impl EspRecords {
     ///
     /// # Errors
     ///
-    /// As [`sockaddr_en::EspRecords::connect`](crate::EspRecords::connect).
+    /// The errors of [`sockaddr_en::EspRecords::connect`](crate::EspRecords::connect).
     pub async fn connect(address: impl ToAddress) -> io::Result<Self> {
         let records = Self::from_std(crate::EspRecords::connect_nonblocking(address)?)?;
         let _ = records.0.writable().await?;
@@ -49,7 +49,7 @@ impl EspRecords {
     ///
     /// # Errors
     ///
-    /// As [`sockaddr_en::EspRecords::send`](crate::EspRecords::send).
+    /// The errors of [`sockaddr_en::EspRecords::send`](crate::EspRecords::send).
     pub async fn send(&self, record: &[u8]) -> io::Result<()> {
         let write = |records: &crate::EspRecords| records.send(record);
         self.0.async_io(Interest::WRITABLE, write).await
@@ -70,7 +70,7 @@ impl EspRecords {
     ///
     /// # Errors
     ///
-    /// As [`recv`](Self::recv).
+    /// The errors of [`recv`](Self::recv).
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = |records: &crate::EspRecords| records.peek(buffer);
         self.0.async_io(Interest::READABLE, read).await
@@ -108,7 +108,7 @@ impl EspRecordListener {
     ///
     /// # Errors
     ///
-    /// As [`sockaddr_en::EspRecordListener::bind`](crate::EspRecordListener::bind).
+    /// The errors of [`sockaddr_en::EspRecordListener::bind`](crate::EspRecordListener::bind).
     pub fn bind(address: impl ToAddress) -> io::Result<Self> {
         Self::from_std(crate::EspRecordListener::bind(address)?)
     }
