@@ -141,7 +141,7 @@ fn a_port_is_shared_if_both_agree_and_neither_listens() {
     ));
 }
 
-/// Picks a port while those in `taken` are in use.
+/// Picks a port while the ports in `taken` are in use.
 fn pick(offset: u16, taken: &HashSet<u16>) -> Option<u16> {
     ports::pick(offset, |from| {
         (from..=u16::MAX).find(|p| !taken.contains(p))

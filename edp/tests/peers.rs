@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cache of other hosts' answers, and when it queries them.
+//! The cache of other hosts' answers, and the times at which it queries these hosts.
 
 use std::collections::HashMap;
 
@@ -158,7 +158,7 @@ fn a_peer_without_an_entry_is_not_queried() {
         bucket.look_up(&peer(9), START + 1, || nonce(7)),
         Known::Nothing
     );
-    // An entry with an answer outlasts one of a silent peer.
+    // An entry with an answer outlasts the entry of a silent peer.
     assert!(bucket.on_answer(&peer(0), START, nonce(7), &answer_with(Some(100))));
     let later = START + QUERY_INTERVAL;
     for number in 10..13 {

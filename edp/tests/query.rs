@@ -56,7 +56,7 @@ fn a_query_is_its_type_and_a_nonce_and_whatever_follows() {
 
 #[test]
 fn an_answer_is_no_longer_than_its_query_on_the_wire() {
-    // Ethernet pads what follows its header to 46 bytes.
+    // Ethernet pads the bytes after its header to 46.
     let asked = wire::Header {
         src: 0,
         dst: 0,
@@ -171,7 +171,7 @@ proptest! {
         prop_assert!(told.packets_to_ack.is_some());
     }
 
-    /// In any interval no more answers are sent than a burst and what the rate allows.
+    /// In any interval, no more answers are sent than a burst plus the number that the rate allows.
     #[test]
     fn the_rate_holds_over_any_time(steps in prop::collection::vec(0u64..5_000_000, 1..400)) {
         let (mut due, mut now, mut left) = (0, 1, 0);

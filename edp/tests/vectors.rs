@@ -25,7 +25,7 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Returns what a host sends when `packet` arrives.
+/// Returns the packet that a host sends when `packet` arrives.
 fn answer(packet: &[u8]) -> Option<Vec<u8>> {
     let header = Header::parse(packet)?;
     let len = header.payload_len(packet.len() - HEADER_LEN)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The order of many senders, and the behaviour of one that waits while others have the turn.
+//! The order of many senders, and the behaviour of a sender that waits while others have the turn.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use esp::{flags, AckQueue, Config, Demand, Nanos, Slot, Verdict};
 use esp_testkit::pair::{bytes, Pair, A, B, MS, S, US};
 use proptest::prelude::*;
 
-/// A receiving device with its lists, as a caller would have them.
+/// A receiving device with the lists that a caller of the ACK queue keeps.
 #[derive(Default)]
 struct Device {
     queue: AckQueue,
@@ -56,7 +56,7 @@ impl Device {
         self.serve(now);
     }
 
-    /// A sender announces a transmission and requests its first turn.
+    /// Makes a sender announce a transmission and request its first turn.
     fn begin(&mut self, id: usize, now: Nanos) {
         self.demand(id, Demand::First, now);
         self.serve(now);
@@ -87,13 +87,13 @@ impl Device {
         assert_eq!(listed, self.queue.waiting() as usize);
     }
 
-    /// How many turns a sender has had.
+    /// Returns how many turns a sender has had.
     fn turns(&self, id: usize) -> usize {
         self.left.iter().filter(|left| **left == id).count()
     }
 
-    /// All senders with an announced transmission that do not wait request turns, one after the
-    /// other.
+    /// Makes all senders that have an announced transmission and do not wait request turns, one
+    /// after the other.
     fn take_turns(&mut self, rounds: usize, now: Nanos) {
         for _ in 0..rounds {
             for id in 0..self.slots.len() {
@@ -159,8 +159,8 @@ fn a_silent_sender_delays_the_others_once() {
     }
     assert_eq!(device.left, [1, 2, 3, 1, 2, 3], "without another delay");
     assert_eq!(device.queue.overruns(), 1);
-    // The silent sender sends again, and has its turn concurrently with the others, which it does
-    // not delay again.
+    // The silent sender sends again. It gets its turn concurrently with the others, and does not
+    // delay them again.
     device.request_turn(0, IDLE + 2);
     assert_eq!(device.left[6..], [0]);
     device.request_turn(3, IDLE + 3);
@@ -188,7 +188,7 @@ fn first_turns_are_given_concurrently_with_long_ones() {
     device.left.clear();
     device.begin(17, 0);
     assert_eq!(device.left, [17]);
-    // Connection 17 has had its turn in this round. It has the next ones as all others.
+    // Connection 17 has had its turn in this round. It gets its next turns like all others.
     device.request_turn(17, 0);
     device.take_turns(2, 0);
     assert!(device.turns(17) <= 3, "{:?}", device.left);
@@ -206,7 +206,8 @@ fn only_one_first_turn_is_concurrent() {
     assert_eq!(device.left, [2]);
     device.announce(2, false, 0);
     assert_eq!(device.left, [2, 3]);
-    // A sender that falls silent delays the others' first turns as long as in any turn.
+    // A sender that falls silent in a first turn delays the others' first turns by `IDLE`, as in
+    // any turn.
     device.begin(2, 0);
     device.serve(IDLE - 1);
     assert_eq!(device.turns(2), 1);
@@ -249,7 +250,7 @@ fn a_host_with_many_connections_has_as_many_turns_as_one_with_one() {
             (all * 9 / 20..=all * 11 / 20).contains(&one),
             "{connections}: {one} of {all}"
         );
-        // and all of its connections get turns
+        // All of the host's connections get turns, too.
         device.left.clear();
         device.take_turns(10 * connections, 0);
         for id in 0..connections {
@@ -320,7 +321,7 @@ fn a_host_with_unused_turns_does_not_delay_others_again() {
 #[test]
 fn untrusted_hosts_that_use_their_turns_have_as_many_as_others() {
     let mut device = Device::with(3);
-    // Two fall silent in their turns, and later send again.
+    // Two senders fall silent in their turns, and later send again.
     for id in 1..3 {
         device.request_turn(id, 0);
     }
@@ -402,8 +403,8 @@ proptest! {
         }
     }
 
-    /// In any schedule no connection waits longer than [`HOLD`] after a turn was given. If all but
-    /// the silent senders keep requesting turns, all of these get them.
+    /// In any schedule no connection waits longer than [`HOLD`] after a turn was given. If all
+    /// senders but the silent ones keep requesting turns, they all get turns.
     #[test]
     fn waiting_connections_get_turns_in_bounded_time(
         senders in 2..8_usize,
@@ -493,8 +494,8 @@ fn a_lost_hold_is_repeated_when_its_packet_is() {
 
 #[test]
 fn a_sender_probes_for_a_lost_window_update() {
-    // The receiver was full. The acknowledgement that opens the window is lost, and no packet is in
-    // flight that would cause another.
+    // The receiver was full. The acknowledgement that opens the window is lost, and no packet in
+    // flight would cause another acknowledgement.
     let mut pair = Pair::with_config(Config {
         burst_length: 4,
         packets_to_ack: 2,
@@ -527,7 +528,7 @@ fn a_request_waits_while_the_port_is_busy() {
     let start = pair.now;
     let asked = |p: &Pair| p.log.iter().any(|s| s.header.has(flags::RRQ));
     while !asked(&pair) {
-        // Packets of others arrive for 5 ms.
+        // Packets of other connections arrive at the device for 5 ms.
         let at = pair.now.min(start + 5 * MS);
         pair.sides[B].device.note_arrival(at);
         pair.run_for(100 * US);
@@ -540,8 +541,8 @@ fn a_request_waits_while_the_port_is_busy() {
 
 #[test]
 fn a_sender_probes_for_a_window_update_lost_after_txf() {
-    // Found by the model checker: holds reported both packets, so neither side runs a timer, and
-    // one more packet waits for the window.
+    // The model checker found this: holds reported both packets, so neither side runs a timer,
+    // although one more packet waits for the window.
     let mut pair = Pair::with_config(Config {
         burst_length: 2,
         packets_to_ack: 1,
@@ -583,8 +584,8 @@ fn a_turn_after_a_silence_requests_lost_packets() {
 
 #[test]
 fn a_waiting_request_survives_the_retransmission_of_its_packet() {
-    // Found by the simulation: the sender's timer fills the first number of the hole while the
-    // request waits. The packets that were dropped behind it are still requested.
+    // The simulation found this: the sender's timer retransmits the first packet of the hole while
+    // the request waits. The request still asks for the packets that were dropped behind it.
     let mut pair = Pair::established();
     pair.lose(A, 0);
     pair.lose_matching(B, 2, |h| h.has(flags::RRQ));
@@ -603,8 +604,8 @@ fn a_waiting_request_survives_the_retransmission_of_its_packet() {
 
 #[test]
 fn a_link_slower_than_the_request_timer_is_learnt() {
-    // A packet takes four times the timer's minimum, and none is lost: each spurious request would
-    // cause a retransmitted burst.
+    // A packet takes four times the timer's minimum, and no packet is lost. Each spurious request
+    // would make the sender retransmit a burst.
     let mut pair = Pair::new();
     pair.spacing = 4 * MS;
     let mut pair = pair.establish();

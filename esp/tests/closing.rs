@@ -201,7 +201,8 @@ fn a_reset_ends_every_state() {
         assert_eq!(pair.sides[A].conn().failure(), Some(Failure::Reset));
         assert_eq!(pair.sides[A].conn().deadline(), None);
     }
-    // Everything but the FIN is acknowledged: the peer has forgotten the connection.
+    // Everything but the FIN is acknowledged, so the RST only means that the peer has forgotten the
+    // connection.
     for state in [Closing, LastAck] {
         let mut pair = in_state(state);
         pair.abort(B);
@@ -226,7 +227,7 @@ fn a_reset_with_unacknowledged_data_is_a_failure() {
 
 #[test]
 fn a_reset_by_a_host_that_never_had_the_data_is_a_failure() {
-    // The peer has long forgotten the connection. Data that it gets for the first time is lost.
+    // The peer has long forgotten the connection. Data that it has not received before is lost.
     let mut pair = Pair::established();
     pair.close(B);
     pair.settle();
@@ -243,7 +244,7 @@ fn a_reset_by_a_host_that_never_had_the_data_is_a_failure() {
 
 #[test]
 fn a_lost_last_acknowledgement_of_data_and_end_is_no_failure() {
-    // The peer got and acknowledged everything, and forgot the connection.
+    // The peer has received and acknowledged everything, and has forgotten the connection.
     let mut pair = Pair::established();
     pair.close(B);
     pair.settle();
@@ -332,7 +333,7 @@ fn an_idle_connection_lasts() {
     pair.run_for(3_600 * S);
     assert_eq!(pair.sides[A].state(), State::Established);
     assert_eq!(pair.sides[B].state(), State::Established);
-    // A probe and its answer twice a minute.
+    // Two probes per minute in total, each with its answer.
     assert!(pair.log.len() <= 2 * 2 * 60 + 2, "{}", pair.log.len());
     pair.send(A, b"still there");
     pair.settle();
@@ -547,8 +548,9 @@ fn an_orphan_does_not_wait_for_ever_for_a_peer_that_never_reads() {
 #[test]
 fn desynchronised_orphans_do_not_keep_each_other_alive() {
     let mut pair = Pair::established();
-    // A third host forges a FIN of each side. The data that a side then sends with the same number
-    // looks like a duplicate, and its own FIN, one number later, arrives after the end.
+    // A third host forges a FIN of each side. The data that a side then sends has the number of the
+    // forged FIN, so it looks like a duplicate. The side's own FIN, one number later, arrives after
+    // the end.
     for (from, to) in [(A, B), (B, A)] {
         let header = Header {
             src: PORTS[from],

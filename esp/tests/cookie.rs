@@ -15,7 +15,7 @@ const CLIENT: Client = Client {
 const NOW: u64 = 1_000_000_000_000;
 const ISN: u16 = 0xfffe;
 
-/// Without a key: the secret belongs to the caller.
+/// Hashes without a key, because the secret belongs to the caller.
 fn hash(words: [u64; 3]) -> u64 {
     let mut hasher = DefaultHasher::new();
     words.hash(&mut hasher);
@@ -42,7 +42,7 @@ fn syn() -> Header {
     }
 }
 
-/// Returns the packet with `len` bytes that follows the SYN, if the answer had the number `cookie`.
+/// Returns the packet with `len` bytes that follows the SYN if the SYN|ACK had the number `cookie`.
 fn first(cookie: Seq, len: u16) -> Header {
     Header {
         len,
@@ -200,7 +200,8 @@ fn packets_after_a_lost_first_one_are_recognised() {
 
 #[test]
 fn the_ends_of_short_connections_match_no_cookie() {
-    // For all ends of short connections, the acknowledgement includes the server's data and FIN.
+    // The client's FIN acknowledges the server's data and FIN, so its acknowledgement number is
+    // beyond the cookie.
     let mut known = 0;
     for sent in 0..30 {
         for received in 1..1_000 {
@@ -251,7 +252,7 @@ fn only_clients_that_tell_version_and_window_get_cookies() {
     assert!(!suits(&Options::default()));
 }
 
-/// A client gets a cookie, and its data makes the connection.
+/// A client gets a cookie, and the client's data makes the connection.
 #[test]
 fn data_after_a_cookie_makes_the_connection() {
     let mut client = Connection::new(50_000, 2_805, Config::default());

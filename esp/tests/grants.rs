@@ -21,13 +21,13 @@ fn with_grants(spacing: Nanos, config: Config) -> Pair {
     pair.establish()
 }
 
-/// Returns the grants that B has sent so far: start and window.
+/// Returns the `start` and the `window` of each grant that B has sent so far.
 fn grants(pair: &Pair) -> Vec<[u8; 2]> {
     let all = pair.sent_by(B, |sent| sent.header.is_grant());
     all.iter().map(|header| header.len.to_be_bytes()).collect()
 }
 
-/// A sends packets, and all arrive.
+/// Sends packets from A until all have arrived.
 fn send(pair: &mut Pair, packets: usize) {
     let before = pair.sides[B].received.len();
     pair.send(A, &bytes(100 * packets, 1));
@@ -86,7 +86,7 @@ fn windows_follow_the_rate_within_their_bounds() {
 #[test]
 fn a_window_fits_the_receive_buffer() {
     let mut pair = with_grants(US / 10, Config::default());
-    // of 200 bytes for each packet
+    // The buffer holds 90 packets of 200 bytes.
     pair.sides[B].limit = 200 * 90;
     send(&mut pair, 5_000);
     let most = grants(&pair).iter().map(|[_, window]| *window).max();
@@ -138,8 +138,8 @@ fn a_peer_without_the_option_gets_no_grant() {
     }
 }
 
-/// Gives the receiver B of a pair with grown windows these parameters. The first packet that
-/// carries them to A is lost.
+/// Makes the windows grow, and then gives the receiver B the parameters `fixed`. The first grant
+/// that would carry them to A is lost.
 fn fix(pair: &mut Pair, fixed: Config) {
     send(pair, 5_000);
     assert!(largest_burst(pair) > 100);
@@ -225,7 +225,7 @@ fn a_lost_announcement_halves_the_unscheduled_packets() {
     pair.restart_log();
     pair.send(A, &bytes(4_000, 3));
     let unscheduled = pair.data_sent(A).len();
-    // 21, and one for each grant since
+    // The bound is 21 after the loss, and one more for each grant since.
     assert!((21..30).contains(&unscheduled), "{unscheduled}");
     pair.settle();
     pair.assert_intact();
@@ -256,7 +256,7 @@ fn unscheduled_packets_are_shared() {
 
 #[test]
 fn idle_connections_keep_no_share_from_a_new_one() {
-    // They are all connections of the host B, by one device.
+    // All these connections are at host B, by one device.
     let mut device = Device::default();
     let mut now = 5 * S;
     let mut begin = |wait: Nanos| {
@@ -290,7 +290,7 @@ fn a_share_lapses_after_a_second_or_two() {
     assert_eq!(queue.share(&mut busy, begin + LAPSE), 0);
     assert_eq!(queue.share(&mut busy, begin + 2 * LAPSE - 1), 0);
     assert_eq!(queue.share(&mut busy, begin + 2 * LAPSE), 42);
-    // The idle connection has no share left to return.
+    // The idle connection's share has lapsed, so it has none to return.
     let before = queue.clone();
     queue.release(&mut idle);
     assert_eq!(queue, before);

@@ -86,7 +86,7 @@ fn a_half_open_child_is_given_up() {
     pair.cut(A);
     pair.run_until(|p| p.sides[B].closed);
     assert_eq!(pair.sides[B].failed, Some(Failure::TimedOut));
-    // The first SYN|ACK and four retransmissions; the rest answers SYNs.
+    // B sends the SYN|ACK once and retransmits it four times.
     let syn_acks = pair.sent_by(B, |s| s.header.has(flags::SYN));
     assert_eq!(syn_acks.len(), 5, "{pair:?}");
 }
@@ -149,7 +149,8 @@ fn syn_sent_believes_only_an_answer_to_its_syn() {
         let outcome = pair.receive(A, &header, &[]);
         assert_eq!(outcome.drop, Some(reason), "{header:?}");
         assert_eq!(pair.sides[A].state(), State::SynSent);
-        // Another acknowledgement number belongs to a forgotten connection.
+        // A packet with another acknowledgement number belongs to a forgotten connection, and is
+        // answered with RST.
         let resets = reason == DropReason::BadAck && !header.has(flags::RST);
         let sent = pair.sent_by(A, |_| true);
         assert_eq!(sent.len(), usize::from(resets), "{header:?}: {sent:?}");
@@ -161,7 +162,7 @@ fn syn_sent_believes_only_an_answer_to_its_syn() {
     assert_eq!(pair.sides[A].state(), State::Established);
 }
 
-/// Returns two sides that open the same connection at once.
+/// Returns a pair whose sides open the same connection at once.
 fn crossed() -> Pair {
     let mut pair = Pair::new();
     pair.sides[B].listens = false;
@@ -307,7 +308,7 @@ fn closing_an_unanswered_connection_ends_it() {
     pair.close(A);
     assert_eq!(pair.sides[A].state(), State::Closed);
     pair.settle();
-    // The SYN|ACK finds no socket; its RST ends the child.
+    // The SYN|ACK finds no socket. The RST that answers it ends the child.
     assert_eq!(pair.sides[B].failed, Some(Failure::Reset));
 }
 
@@ -353,7 +354,8 @@ fn a_host_that_was_restarted_connects_again() {
 #[test]
 fn a_forged_syn_is_answered_once_and_has_no_effect() {
     let mut pair = Pair::established();
-    // With packets of both sides in flight, some of them lost, and with none.
+    // Without packets in flight, and with packets of both sides in flight, of which none or some
+    // are lost.
     for (busy, losses) in [(false, 0), (true, 0), (true, 5)] {
         if busy {
             pair.lose_matching(A, losses, |h| h.len > 0);

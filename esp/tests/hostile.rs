@@ -7,7 +7,7 @@ use esp::{flags, Config, Connection, Header, Room, Seq, State};
 use esp_testkit::pair::*;
 use proptest::prelude::*;
 
-/// A forged packet, whose numbers differ this much from the expected ones.
+/// A forged packet. `seq` and `ack` are the differences of its numbers from the expected ones.
 #[derive(Clone, Copy, Debug)]
 struct Forged {
     seq: u16,
@@ -29,7 +29,8 @@ fn forged() -> impl Strategy<Value = Forged> {
 
 impl Forged {
     /// Returns the packet sent to `to`. A forged packet with the right numbers can end or fill any
-    /// stream that is not authenticated. So each kind has one wrong number; the other may be right.
+    /// stream that is not authenticated. So one of the numbers of each packet is wrong; the other
+    /// may be right.
     fn towards(self, pair: &mut Pair, to: usize) -> Header {
         let seq = pair.sides[1 - to].conn().cursor();
         let ack = pair.sides[to].conn().first_unacked();
@@ -220,7 +221,7 @@ proptest! {
         }
     }
 
-    /// Forged packets arrive between those of the true peer.
+    /// Forged packets arrive between packets of the true peer.
     #[test]
     fn forged_packets_alter_no_byte(
         forged in prop::collection::vec((forged(), any::<bool>(), 1usize..12), 1..60),

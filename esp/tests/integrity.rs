@@ -29,15 +29,15 @@ fn next_from(pair: &mut Pair, from: usize, flags: u8) -> Header {
     }
 }
 
-/// Returns the connection and its outcome after a packet, on a copy.
+/// Processes a packet on a copy of the connection at `at`. Returns the copy and the outcome.
 fn tried(pair: &mut Pair, at: usize, header: &Header) -> (Connection, Outcome) {
     let mut conn = pair.sides[at].conn().clone();
     let outcome = conn.on_packet(header, pair.sides[at].room(), pair.now);
     (conn, outcome)
 }
 
-/// Returns the numbers of a packet for which `counts` holds: how many, and the least and the
-/// largest distance.
+/// Tries all sequence numbers for a packet. Returns how many `counts` accepts, and the least and
+/// the largest distance of these from the packet's own number.
 fn numbers(header: Header, mut counts: impl FnMut(&Header) -> bool) -> (usize, i32, i32) {
     let found: Vec<i32> = (-0x8000..0x8000)
         .filter(|distance| {
@@ -76,7 +76,7 @@ fn an_empty_packets_number_is_within_two_windows_of_the_expected_one() {
 #[test]
 fn a_stale_acknowledgement_frees_nothing_that_the_peer_lacks() {
     let mut pair = with_options();
-    // Four of a window arrive.
+    // Four packets of a window arrive.
     pair.lose_matching(A, 17, |header| header.seq.distance(Seq(65_535)) > 0x8000);
     pair.send(A, &bytes(2_100, 1));
     pair.run_for(60 * US);

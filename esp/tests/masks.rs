@@ -10,10 +10,10 @@ type Packet = (Header, u32);
 
 const MS: u64 = 1_000_000;
 
-/// One end, whose program reads at once. Each message is one packet.
+/// One end of a connection, whose program reads at once. Each message is one packet.
 struct End {
     conn: Connection,
-    /// Data packets taken.
+    /// Number of data packets that the end has taken.
     taken: u32,
 }
 
@@ -73,7 +73,7 @@ impl End {
         Options::parse(&bytes)
     }
 
-    /// Processes a packet; `None` if its checksum is wrong.
+    /// Processes a packet. Returns `None` if the packet's checksum is wrong.
     fn receive(&mut self, (header, mask): Packet, told: &Options, now: u64) -> Option<Outcome> {
         if !self.conn.takes_mask(&header, mask) {
             return None;
@@ -92,7 +92,7 @@ impl End {
 struct Wire {
     ends: [End; 2],
     now: u64,
-    /// All packets sent, by sender.
+    /// All packets that each end has sent.
     log: [Vec<Packet>; 2],
 }
 
@@ -130,7 +130,7 @@ impl Wire {
         }
     }
 
-    /// `from` sends `packets` messages, one by one.
+    /// Sends `packets` messages from the end `from`, one by one.
     fn send(&mut self, from: usize, packets: u32) {
         let before = self.ends[1 - from].taken;
         for _ in 0..packets {
@@ -176,8 +176,8 @@ fn a_nonce_is_an_option_of_four_bytes() {
 
 #[test]
 fn masks_are_as_documented() {
-    // Another program computed these from docs/protocol.md, for the last packets of client and
-    // server.
+    // Another program, written from docs/protocol.md, computed these masks of the last packets of
+    // client and server.
     let last = |wire: &Wire| [0, 1].map(|from| wire.last(from, |_| true).1);
     for (from, packets, masks) in [
         (0, 1, [0x0f22_1ade, 0x6114_e9ef]),
@@ -235,7 +235,7 @@ fn a_packet_of_an_earlier_connection_fails_its_checksum() {
     for nonces in [
         [BOTH[0], Some(1)],
         [Some(1), BOTH[1]],
-        // The same with swapped nonces.
+        // The same nonces, but swapped.
         [BOTH[1], BOTH[0]],
     ] {
         let mut new = Wire::new([100, 200], nonces);
@@ -281,7 +281,7 @@ fn a_handshake_has_no_masks() {
 
 #[test]
 fn the_reset_of_a_host_that_has_forgotten_has_the_mask_of_what_it_answers() {
-    // For the last number before a wrap, the first one after it, and others.
+    // Covers the last number before a wrap, the first number after it, and others.
     for isn in [100, 0xfffb, 0xfffc, 0xfffd] {
         let mut wire = Wire::new([isn, 200], BOTH);
         wire.send(0, 3);
@@ -341,8 +341,8 @@ fn crossed_syns_exchange_both_nonces() {
         for from in 0..2 {
             let told = ends[from].options();
             let mut sent: Vec<_> = ends[from].send_all(now);
-            // Both ends connect with the same ports in the harness; make them ends of one
-            // connection.
+            // Both ends are clients with the same ports, so swap the ports of one to make them ends
+            // of one connection.
             for (header, _) in &mut sent {
                 (header.src, header.dst) = if from == 0 { (1, 2) } else { (2, 1) };
             }

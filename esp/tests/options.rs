@@ -52,7 +52,7 @@ fn the_ends_of_a_mapped_connection_are_as_documented() {
     let mut longer = [&bytes[..], &[0]].concat();
     longer[1] = 37;
     assert_eq!(Options::parse(&longer).mapped, None);
-    // In a SYN they follow the other options.
+    // In a SYN the ends follow the other options.
     let all = [&Options::emit(1489, &Config::default())[..], &bytes].concat();
     assert!(all.len() <= OPTIONS_MAX);
     let told = Options::parse(&all);
@@ -180,8 +180,8 @@ fn a_syn_may_have_options_and_a_fin_or_reset_no_payload() {
     }
 }
 
-/// How long a stream takes if its sender has a window of 8 and its receiver acknowledges every 32
-/// packets.
+/// Returns how long a stream takes if its sender has a window of 8 and its receiver acknowledges
+/// every 32 packets.
 fn unequal(tells: bool) -> u64 {
     let mut pair = Pair::new();
     pair.sides[A].tells = tells;

@@ -5,7 +5,7 @@
 use esp::{flags, Config, DropReason, Header, Seq};
 use esp_testkit::pair::*;
 
-/// Returns a side that does not read, with room for `packets`.
+/// Returns a pair whose side B does not read, and has room for this number of packets.
 fn sleeping(packets: u32) -> Pair {
     let mut pair = Pair::established();
     pair.sides[B].reads = false;
@@ -129,7 +129,7 @@ fn probes(pair: &Pair) -> Vec<Header> {
 #[test]
 fn late_packets_are_probed_for_and_not_retransmitted() {
     let mut pair = Pair::established();
-    // A hundred times the round trip of the handshake: all probes are too early.
+    // The round trip is a hundred times that of the handshake, so all probes are too early.
     pair.latency = 2 * MS;
     pair.send(A, &bytes(20_000, 1));
     pair.settle();
@@ -153,7 +153,7 @@ fn a_lost_tail_is_found_though_probes_and_answers_are_lost() {
     pair.send(A, &bytes(2_000, 1));
     pair.run_until(|p| !probes(p).is_empty());
     let start = pair.now;
-    // Lost are the answer to the first probe, the second probe, and the answer to the third.
+    // The wire loses the answer to the first probe, the second probe, and the answer to the third.
     pair.lose_matching(B, 1, |h| !h.has(flags::RRQ));
     pair.lose_matching(A, 2, |h| h.len == 0);
     pair.run_until(|p| p.sides[B].received.len() == 2_000);
@@ -247,7 +247,7 @@ fn acknowledgements_are_never_acknowledged() {
 
 #[test]
 fn without_room_for_a_burst_acknowledgements_are_withheld() {
-    // R3: room for 25 packets, so from the fifth on a burst does not fit.
+    // R3: there is room for 25 packets, so once five are queued, a burst no longer fits.
     let mut pair = sleeping(25);
     pair.send(A, &bytes(10_000, 1));
     pair.run_for(900 * MS);
@@ -267,7 +267,7 @@ fn without_room_for_a_burst_acknowledgements_are_withheld() {
 
 #[test]
 fn a_buffer_smaller_than_a_burst_has_room_while_a_quarter_of_it_is_in_use() {
-    // R3: room for 8 packets, with bursts of 21.
+    // R3: there is room for 8 packets, but bursts have 21.
     let mut pair = sleeping(8);
     let withheld: Vec<bool> = (0..3)
         .map(|_| {
@@ -281,8 +281,8 @@ fn a_buffer_smaller_than_a_burst_has_room_while_a_quarter_of_it_is_in_use() {
 
 #[test]
 fn a_small_packet_does_not_fill_what_a_burst_of_full_ones_needs() {
-    // After seven full packets there is room for a burst of 21 and a small packet, but for no other
-    // full one.
+    // After seven full packets, there is room for a burst of 21 and a small packet, but not for a
+    // burst and another full packet.
     for (arriving, withheld) in [(None, true), (Some(50), false)] {
         let mut pair = sleeping(28);
         pair.sides[B].limit += 60;
@@ -341,7 +341,7 @@ fn a_reader_that_sleeps_for_minutes_keeps_the_connection() {
     assert_eq!(pair.sides[B].conn().stats.pkt_rx_drop, 0);
     let limit = pair.sides[B].limit + 22 * pair.sides[B].packet_cost();
     assert!(pair.sides[B].most_queued <= limit, "at most a burst more");
-    // One probe per second, and the announcement's timer.
+    // The log has one probe per second, and retransmissions of the announcement.
     assert!(pair.log.len() < 1_400, "{}", pair.log.len());
     pair.sides[B].reads = true;
     pair.read(B);
@@ -401,7 +401,7 @@ fn packets_beyond_the_room_are_requested_later() {
 
 #[test]
 fn a_large_burst_does_not_outgrow_a_small_buffer() {
-    // Holds acknowledge messages of one packet, so their sender continues to the end of its window.
+    // Holds acknowledge messages of one packet, so the sender continues to the end of its window.
     for (limit, most) in [(6, 6 + 64), (100, 100 + 100), (5_000, 5_000)] {
         let mut pair = Pair::new();
         for side in &mut pair.sides {
@@ -600,7 +600,7 @@ fn wrong_packets_are_dropped_and_counted() {
     assert_eq!((answers[0].flags, answers[0].ack), (flags::ACK, seq));
     let outcome = pair.receive(B, &good, &[7]);
     assert!(outcome.deliver);
-    // 0x80 is ignored.
+    // The engine ignores the flag 0x80 (CRC).
     let next = Header {
         seq: seq.add(1),
         flags: good.flags | 0x80,
@@ -612,7 +612,7 @@ fn wrong_packets_are_dropped_and_counted() {
 
 #[test]
 fn data_without_an_ack_is_taken() {
-    // A thesis' sender sets ACK only when an acknowledgement is pending.
+    // The sender of Reinhardt 2006 and Treydte 2007 sets ACK only if an acknowledgement is pending.
     let mut pair = Pair::established();
     let seq = pair.sides[A].conn().first_unacked();
     for n in 0..30 {
@@ -626,7 +626,7 @@ fn data_without_an_ack_is_taken() {
             dst: PORTS[B],
             len: 1,
             seq: seq.add(n),
-            // Must be ignored.
+            // The receiver must ignore this number.
             ack: Seq(12_345),
             flags: marks,
         };
@@ -682,7 +682,7 @@ fn data_beyond_every_window_is_dropped() {
         }
     }
     assert!(pair.sides[B].conn().stats.pkt_rx_drop > 0);
-    // The turn comes, and the stream continues.
+    // B gets its turn, and the stream continues.
     pair.sides[B].device.held = false;
     pair.sides[B].conn().take_turn();
     pair.transmit(B);

@@ -14,7 +14,7 @@ const STARTS: u8 = flags::ACK | flags::TXS;
 const ENDS: u8 = flags::ACK | flags::TXF;
 const WHOLE: u8 = flags::ACK | flags::TXS | flags::TXF;
 
-/// Returns two sides with records, which they do not read on their own.
+/// Returns a pair whose sides have records and do not read on their own.
 fn pair() -> Pair {
     let mut pair = Pair::new();
     for side in &mut pair.sides {
@@ -84,7 +84,7 @@ fn the_option_is_as_documented() {
     }
     assert_eq!(Options::parse(&[9, 3, 1, 2, 3]).records, None);
     assert_eq!(Options::parse(&[9, 5, 1, 2, 3, 4, 5]).records, None);
-    // Every host accepts records of that length.
+    // Every host accepts records of `LEAST_RECORD` bytes, so a shorter length counts as that.
     let short = Options::emit_records(7);
     assert_eq!(Options::parse(&short).records, Some(LEAST_RECORD));
     assert_eq!(largest_record(0), LEAST_RECORD);
@@ -165,7 +165,8 @@ fn a_record_longer_than_the_receive_buffer_arrives() {
                 }
             });
         }
-        // The second record is sent only after the first was read: before, there is no room for it.
+        // The second record is sent only after the first was read, because there is no room for it
+        // before.
         let records = [bytes(60_000, 1), bytes(50_000, 2)];
         for record in &records {
             assert!(send(&mut pair, A, record));
@@ -234,7 +235,7 @@ fn syns_with_records_that_cross_open_a_connection() {
     converse(&mut pair, &[300, 1, 70], MS);
 }
 
-/// A host that does not know the option answers without it.
+/// A host that does not know the option for records answers without it.
 #[test]
 fn a_peer_that_does_not_know_records_is_refused() {
     let mut pair = pair();
@@ -258,7 +259,8 @@ fn a_peer_that_does_not_know_records_is_refused() {
     assert_eq!((sent[0].seq, sent[0].ack), (answer.ack, Seq(8)));
 }
 
-/// B gets these packets in a row, with the right numbers: flags and bytes of each.
+/// Sends B these packets in a row, with the right numbers. Each is given by its flags and its
+/// number of bytes.
 fn hostile(packets: &[(u8, usize)]) -> Pair {
     let mut pair = established();
     let seq = pair.sides[A].conn().cursor();

@@ -38,8 +38,8 @@ fn unsent_packets_are_split_without_a_pause() {
     let mut pair = with_options();
     pair.sides[A].mss = 30;
     pair.send(A, &bytes(90, 1));
-    // The announcement and one more packet were sent, both small; larger writes are appended to the
-    // one that waits.
+    // The announcement and one more packet were sent, both small. A third packet waits, to which
+    // the larger write is appended.
     pair.sides[A].mss = 100;
     pair.send(A, &bytes(900, 2));
     let then = pair.now;
@@ -154,7 +154,7 @@ fn a_dead_peer_is_noticed_during_a_pause() {
 fn a_device_that_shrinks_at_any_time_loses_no_byte() {
     for round in 0..300u64 {
         let mut pair = with_options();
-        // Losses here and there, in both directions.
+        // The wire loses some packets, in both directions.
         let mut state = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut random = move || {
             state ^= state << 13;
@@ -227,7 +227,7 @@ fn late_frames_from_before_the_split_alter_no_byte() {
 #[test]
 fn a_long_path_alters_no_byte() {
     // Frames from before and after the split are in flight together, with acknowledgements of
-    // earlier ones.
+    // earlier frames.
     for latency in [200 * MS, 300 * MS, 600 * MS, S] {
         for part in 0..24 {
             let mut pair = with_options();
@@ -267,8 +267,8 @@ fn only_the_answer_to_a_skip_acknowledges() {
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));
     pair.run_for(50 * MS);
-    // The first answers are lost. B's other packets acknowledge everything sent, because B has
-    // skipped it.
+    // The first answers to the skip are lost. B's other packets acknowledge everything that A sent,
+    // because B has skipped it.
     pair.lose_matching(B, 3, Header::is_skipped);
     pair.shrink(A, 60);
     pair.send(B, &bytes(40, 2));
@@ -300,7 +300,7 @@ fn a_connection_ends_rather_than_reuse_numbers_if_the_peer_accepts_no_skips() {
     pair.shrink(A, 60);
     pair.settle();
     pair.assert_intact();
-    // Lost packets cannot.
+    // Lost packets cannot arrive, so the connection ends.
     let mut pair = Pair::established();
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));

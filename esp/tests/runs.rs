@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A run of packets is equivalent to its packets: an engine that receives or sends several at once
-//! is afterwards in exactly the state of one that received or sent them one by one.
+//! A run of packets is equivalent to its packets: an engine that receives or sends several packets
+//! at once is afterwards in exactly the state of an engine that received or sent them one by one.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use proptest::prelude::*;
 /// Payload bytes of a full packet.
 const SIZE: u16 = 100;
 
-/// Memory of a packet in the receive queue.
+/// Number of bytes that a packet takes in the receive queue.
 const COST: u32 = 300;
 
 const OURS: u16 = 7;
 const PEERS: u16 = 9;
 
-/// A write queue whose packets were sent with these flags, and form runs of at most `most`.
+/// A write queue whose packets were sent with these flags, and form runs of at most `most` packets.
 #[derive(Clone)]
 struct Kept {
     flags: HashMap<u16, u8>,
@@ -31,7 +31,8 @@ impl WriteQueue for Kept {
     }
 
     fn run(&mut self, seq: Seq) -> u16 {
-        // Runs end at multiples of `most` wherever they begin, as with buffers of `most` packets.
+        // Wherever a run begins, it ends at a multiple of `most`, as with buffers of `most`
+        // packets.
         self.most - seq.0 % self.most
     }
 }
@@ -50,7 +51,7 @@ impl Kept {
     }
 }
 
-/// Returns what an engine sends, packet by packet.
+/// Returns all packets that an engine sends now, one by one, and whether each is a retransmission.
 fn drain(conn: &mut Connection, queue: &mut Kept, now: Nanos) -> Vec<(Header, bool)> {
     let mut sent = Vec::new();
     while let Some(next) = conn.poll_transmit(now, queue) {
@@ -109,11 +110,11 @@ fn established(config: Config) -> Connection {
 /// An arriving run.
 #[derive(Clone, Debug)]
 struct Arrival {
-    /// The distance of its first number from the expected one.
+    /// The distance of the run's first number from the expected one.
     from: i16,
     count: u16,
     flags: u8,
-    /// Packets in the receive queue before it.
+    /// Number of packets in the receive queue before the run.
     queued: u32,
     later: Nanos,
 }
@@ -289,8 +290,8 @@ proptest! {
     }
 }
 
-/// The whole message has arrived, so the acknowledgement that would open its window can wait for
-/// data.
+/// The whole message has arrived, so the acknowledgement that would open a window for its rest can
+/// wait for data.
 #[test]
 fn a_message_that_arrives_whole_is_acknowledged_with_the_answer() {
     let mut conn = established(Config::default());
@@ -333,7 +334,7 @@ fn packets_of(records: &[(u16, u16)], mut seq: Seq) -> Vec<Header> {
     packets
 }
 
-/// Returns a write queue with these records, the first of which has the number `seq`.
+/// Returns a write queue with these records, and with runs of at most `most` packets.
 fn queue_of(records: &[(u16, u16)], most: u16) -> Records {
     let packets = packets_of(records, Seq(65_501));
     let bounds = packets.iter().map(|packet| {
@@ -363,7 +364,7 @@ impl WriteQueue for Records {
 }
 
 proptest! {
-    /// However packets are merged, a buffer has those of one record only.
+    /// However packets are merged into runs, a buffer only has packets of one record.
     #[test]
     fn records_that_arrive_in_runs_are_those_that_were_sent(
         records in prop::collection::vec((1..12_u16, 1..=SIZE), 1..20),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Selective retransmission: packets kept behind a hole, requests that name the missing ones, and
-//! retransmissions of only these.
+//! Selective retransmission: packets kept behind a hole, requests that name the missing packets,
+//! and retransmissions of only these packets.
 
 use esp::{flags, Config, DropReason, Failure, Header, Options, Room, Seq, State, MISSING_MOST};
 use esp_testkit::pair::{bytes, Fate, Pair, A, B, MS, PORTS, S, US};
@@ -27,7 +27,7 @@ fn pair_of(selective: [bool; 2]) -> Pair {
     pair
 }
 
-/// Returns an open connection between two ends of [`pair_of`], with a window of some packets.
+/// Returns an open connection between two ends of [`pair_of`], with the default window.
 fn established(selective: [bool; 2]) -> Pair {
     pair_of(selective).establish()
 }
@@ -36,8 +36,8 @@ fn selective() -> Pair {
     established([true; 2])
 }
 
-/// Sends a message from A. `fate` decides on the first transmission of each packet, by its number
-/// from 0.
+/// Sends a message from A. `fate` gives the fate of each packet's first transmission, by the
+/// packet's index from 0.
 fn send_with(pair: &mut Pair, packets: usize, fate: impl Fn(usize) -> Fate + 'static) {
     let first = pair.sides[A].conn().next_number();
     let mut left = vec![false; packets];
@@ -92,7 +92,7 @@ fn a_packet_overtaken_by_three_others_costs_nothing() {
 fn spurious_requests_make_the_receiver_wait_longer() {
     let mut pair = selective();
     pair.spacing = US / 4;
-    // Twenty packets overtake each late one, which arrives before a retransmission could.
+    // Twenty packets overtake each late packet, which arrives before a retransmission could.
     let needless = |pair: &mut Pair, seed| {
         let before = pair.sides[B].conn().stats.arq_tx;
         let mut n = 0;
@@ -191,7 +191,7 @@ fn a_request_that_is_lost_is_repeated() {
 #[test]
 fn a_missing_packet_is_requested_after_a_quarter_of_the_round_trip() {
     let mut pair = selective();
-    // Two packets arrive after it: too few to show a loss at once.
+    // Two packets arrive after the lost one, which are too few to show the loss at once.
     send_with(&mut pair, 21, |n| match n {
         18 => Fate::Lose,
         _ => Fate::Pass,
@@ -341,7 +341,7 @@ fn packets_that_are_skipped_are_not_kept() {
     let mut pair = selective();
     let first = pair.sides[A].conn().next_number();
     pair.rule(move |from, _, header| {
-        // All but the second one arrive.
+        // All packets but the second one arrive.
         if from == A && header.payload() == MSS as u16 && header.seq == first.add(1) {
             Fate::Lose
         } else {
@@ -372,7 +372,7 @@ fn an_aborted_connection_keeps_nothing() {
     assert!(!pair.sides[B].conn().keeps());
 }
 
-/// Returns a sender with 10 packets in flight, which gets unprovoked requests.
+/// Returns a pair whose sender A has packets in flight, for tests that send it unprovoked requests.
 fn sender() -> Pair {
     let mut pair = selective();
     pair.cut(A);
@@ -629,7 +629,8 @@ fn skipped_numbers_are_not_acknowledged_by_data_of_a_congested_receiver() {
     run(65_215);
 }
 
-/// Runs half a million schedules, or `SCHEDULES` from `FIRST` on.
+/// Runs half a million schedules. The variables `SCHEDULES` and `FIRST` set another number, and the
+/// first seed.
 #[test]
 #[ignore = "takes minutes"]
 fn many_random_schedules_alter_no_byte() {

@@ -7,7 +7,7 @@ use esp_testkit::pair::*;
 
 const TX: u8 = flags::TXS | flags::TXF;
 
-/// TXS and TXF of A's data packets, without retransmissions, in order.
+/// Returns the TXS and TXF flags of A's data packets, in order.
 fn txs_txf(pair: &Pair) -> Vec<u8> {
     pair.data_sent(A).iter().map(|h| h.flags & TX).collect()
 }
@@ -35,8 +35,8 @@ fn a_message_starts_with_txs_and_ends_with_txf() {
 
 #[test]
 fn a_message_joins_one_that_waits() {
-    // S4: the tail of the first message waits for the window; the packets of the second one follow
-    // without a TXS.
+    // S4: the tail of the first message waits for the window. The packets of the second message
+    // follow without a TXS.
     let mut pair = Pair::established();
     pair.send(A, &bytes(400, 1));
     assert_eq!(pair.data_sent(A).len(), 2, "announcement and one more");
@@ -93,8 +93,8 @@ fn nothing_is_delayed_for_a_small_write() {
 
 #[test]
 fn the_last_packet_sent_has_txf_even_if_the_call_has_more() {
-    // S6: a call that could queue only a part releases the last packet; the rest is then a
-    // transmission of its own.
+    // S6: a call that could queue only part of its message releases the last packet. The rest is
+    // then a separate transmission.
     let mut pair = Pair::established();
     pair.send(A, &bytes(200, 1));
     pair.settle();
@@ -175,7 +175,7 @@ fn at_any_time_less_than_a_burst_is_unacknowledged() {
         ..Config::default()
     };
     let mut pair = Pair::with_config(config).establish();
-    // Every message announces itself; together they keep to the window.
+    // Every message announces a transmission, but all messages together stay within the window.
     for i in 0..200 {
         pair.send(A, &[i; 3]);
     }
@@ -214,7 +214,7 @@ fn a_dialogue_needs_no_acknowledgements_of_its_own() {
     pair.assert_intact();
     assert_eq!(pair.log.len(), 200, "{pair:?}");
     assert_eq!(pair.log.iter().filter(|s| s.is_pure_ack()).count(), 0);
-    // Only the very last packet needs an acknowledgement of its own.
+    // Only the very last packet needs an empty acknowledgement.
     pair.settle();
     assert_eq!(pair.log.len(), 201);
 }
@@ -365,8 +365,8 @@ fn a_duplicated_request_is_followed_once() {
 #[test]
 fn a_request_that_crosses_its_packet_is_ignored() {
     // A busy sender processes two packets at once: an acknowledgement of everything it sent, and
-    // the request that the receiver made when nothing more arrived. The first one causes new
-    // packets to be sent, and the request names exactly these.
+    // the request that the receiver made when nothing more arrived. The acknowledgement makes the
+    // sender send new packets, and the request asks for exactly these.
     let mut pair = Pair::established();
     pair.latency = 100 * US;
     let mut answers = 0;
@@ -466,8 +466,8 @@ fn a_lost_final_acknowledgement_of_a_long_message_is_noticed_soon() {
 
 #[test]
 fn a_lost_request_for_messages_costs_one_timeout() {
-    // The other messages arrived too early. When the first one arrives, the receiver acknowledges
-    // it at once, because it knows that there are more.
+    // The other messages arrived before the first one. When the first one arrives, the receiver
+    // acknowledges it at once, because it knows that there are more.
     let mut pair = Pair::established();
     let start = pair.now;
     pair.lose(A, 0);
@@ -507,7 +507,8 @@ fn retransmissions_measure_no_round_trip() {
     pair.latency = 30 * MS;
     let mut pair = pair.establish();
     let first = timeout_of(&mut pair);
-    // One sample: the round trip and four times a variation of half of it.
+    // There is one sample, so the timeout is the round trip plus four times a variation of half the
+    // round trip.
     assert!((180 * MS..185 * MS).contains(&first), "{first}");
     for _ in 0..10 {
         assert_eq!(timeout_of(&mut pair), first);
@@ -548,7 +549,7 @@ fn delayed_acknowledgements_measure_no_round_trip() {
         pair.send(A, b"x");
         pair.settle();
     }
-    // A's request timer follows its round trip time.
+    // A's request timer follows A's round trip time.
     let start = pair.now;
     let first = pair.sides[B].conn().first_unacked();
     pair.lose_matching(B, 3, move |h| h.len > 0 && first.distance(h.seq) >= 17);
@@ -569,7 +570,7 @@ fn a_smaller_window_does_not_stop_packets_in_flight() {
         ..Config::default()
     };
     pair.sides[A].conn().set_config(smaller);
-    // A request for the first packet, though all are in flight.
+    // B requests the first packet, although all packets are in flight.
     let request = Header {
         src: PORTS[B],
         dst: PORTS[A],

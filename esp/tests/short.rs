@@ -16,7 +16,7 @@ fn pair(crowded: bool, config: Config) -> Pair {
     pair.establish()
 }
 
-/// Returns the packets that A sends of a message before B answers, as bytes of each.
+/// Returns the number of bytes of each packet that A sends of a message before B answers.
 fn before_an_answer(pair: &mut Pair, packets: usize) -> Vec<u16> {
     pair.restart_log();
     pair.cut(B);

@@ -35,7 +35,7 @@ fn converse(pair: &mut Pair, amounts: [usize; 2], most: usize, rng: &mut fastran
                 pair.sleep(from);
             }
         }
-        // Programs are never slower than timers here; otherwise only timers would be tested.
+        // Programs act more often than timers expire; otherwise only timers would be tested.
         pair.run_for(rng.u64(1..200) * US);
         if idle && pair.sides.iter().all(|s| s.closed) {
             break;
@@ -158,7 +158,7 @@ proptest! {
         ..ProptestConfig::with_cases(150)
     })]
 
-    /// The wire has faults from the first SYN on, and later none.
+    /// The wire has faults from the first SYN on, but only finitely many.
     #[test]
     fn no_finite_pattern_of_faults_hangs_or_alters(
         from_a in prop::collection::vec(fate(), 0..60),

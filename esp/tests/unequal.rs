@@ -60,7 +60,7 @@ fn a_window_smaller_than_packets_to_ack_does_not_stop_the_stream() {
     }
 }
 
-/// How long B waited before each of its probes, in microseconds.
+/// Returns how long B waited before each of its probes, in microseconds.
 fn waits(pair: &Pair) -> Vec<u64> {
     let next = pair.sides[B]
         .conn
@@ -147,7 +147,7 @@ fn a_window_that_shrinks_is_acknowledged_more_often() {
 
 #[test]
 fn a_line_that_is_slow_is_not_taken_for_a_small_window_for_long() {
-    // 6 ms for a packet, where the handshake has measured 40 us.
+    // A packet takes 6 ms, although the handshake has measured a round trip of 40 us.
     let mut pair = Pair::established();
     pair.spacing = 6 * MS;
     duration(&mut pair, 1_000);

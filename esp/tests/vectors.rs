@@ -115,7 +115,7 @@ impl Station {
         self.now = until;
     }
 
-    /// Executes a line, or compares with it.
+    /// Executes a line of the vectors, or compares a packet with it.
     fn line(&mut self, line: &str) {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         match verb {
