@@ -95,7 +95,7 @@ statistics! {
     EdpInQueriesRefused,
     /// Queries that the module sent.
     EdpOutQueries,
-    /// Answers to these queries.
+    /// Answers received to queries that the module sent.
     EdpInAnswers,
     /// Dropped: sent to a group, to another host, or by a group.
     EdpInNotOurs,

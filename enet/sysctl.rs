@@ -19,23 +19,24 @@ use core::sync::atomic::{
 };
 use kernel::{str::CStr, sync::Arc};
 
-/// Packets. Above 32767, serial numbers could not be compared.
+/// Range of the window, in packets. Above 32767, serial numbers could not be compared.
 const BURST_LENGTH: RangeInclusive<u16> = 1..=0x7fff;
-/// Packets. A grant is a byte on the wire.
+/// Maximum of `burst_length_max`, in packets, if it exceeds the window: a grant is a byte on the
+/// wire.
 const MOST_GRANTED: u16 = 0xff;
-/// Microseconds. Below 10, every packet would be requested again while in flight; after 1 s, the
-/// peer may be considered dead.
+/// Range of `round_trip_time`, in microseconds. Below 10, every packet would be requested again
+/// while it is in flight. After 1 s, the peer may be considered dead.
 const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
-/// Microseconds: at least twice the delay of an acknowledgement that waits for data, and at most a
-/// second.
+/// Range of `retransmission_time_min`, in microseconds: at least twice the delay of an
+/// acknowledgement that waits for data, and at most a second.
 const RETRANSMISSION_TIME_MIN: RangeInclusive<u32> = 2_000..=1_000_000;
 /// A value of `checksum`: the link speed of a connection's device decides whether it asks for
 /// checksums.
 const BY_SPEED: u32 = 2;
-/// Mbit/s. From this speed on, 16-bit sequence numbers wrap within less than 80 ms, and a frame may
-/// be delayed for longer.
+/// Link speed in Mbit/s from which on [`BY_SPEED`] selects checksums. At this speed, 16-bit
+/// sequence numbers wrap within less than 80 ms, and a frame may be delayed for longer.
 const FAST: u32 = 10_000;
-/// Milliseconds, up to a day.
+/// Range of `user_timeout`, in milliseconds, up to a day.
 pub(crate) const USER_TIMEOUT: RangeInclusive<u32> = 100..=86_400_000;
 
 /// The settings of a namespace.

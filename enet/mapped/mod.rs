@@ -177,7 +177,8 @@ impl Streams for Mapped {
                         .is_some_and(|companion| companion.sock().shared().unread.count() > 0)
             });
             match waited {
-                // Disconnected: the socket no longer listens, which the next iteration reports.
+                // The socket was disconnected and no longer listens. The next iteration reports
+                // that.
                 Err(EPIPE) => {}
                 other => other?,
             }
@@ -213,7 +214,7 @@ impl Streams for Mapped {
                 .on(companion)
                 .wait(&mut left, || !is_connecting(sock.tcp_state()));
             match waited {
-                // Another call has ended the attempt, which the next iteration reports.
+                // Another call has ended the attempt. The next iteration reports that.
                 Err(EPIPE) => {}
                 other => other?,
             }

@@ -490,7 +490,8 @@ impl Operations for Esp {
                     || present(call.net(), tie(call)).is_err()
             });
             match waited {
-                // Disconnected: the socket no longer listens, which the next iteration reports.
+                // The socket was disconnected and no longer listens. The next iteration reports
+                // that.
                 Err(EPIPE) => {}
                 other => other?,
             }

@@ -137,7 +137,7 @@ fn program(groups: RawFd) -> Vec<Instruction> {
         if_not_equal(0, 1, 2),
         set(0, IPPROTO_ENET),
         EXIT,
-        // All jumps for other sockets lead here.
+        // For sockets that are not to be mapped, the program jumps here.
         set(0, 0),
         EXIT,
     ]
