@@ -15,7 +15,7 @@ mod zero_copy;
 
 use crate::Behaviour;
 
-/// All of them, by theme.
+/// All behaviours of datagram sockets, by theme.
 pub const ALL: &[&[Behaviour]] = &[
     dialogue::ALL,
     readiness::ALL,

@@ -22,7 +22,7 @@ pub mod events {
     pub const EDGE: u32 = libc::EPOLLET as u32;
     /// One event, then none until the entry is re-armed.
     pub const ONCE: u32 = libc::EPOLLONESHOT as u32;
-    /// Only one of several instances is woken.
+    /// An event wakes only one of several instances.
     pub const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 }
 
@@ -31,14 +31,14 @@ pub mod events {
 pub struct Epoll(OwnedFd);
 
 impl Epoll {
-    /// `epoll_create1(2)`.
+    /// Makes an instance: `epoll_create1(2)`.
     ///
     /// # Errors
-    /// The call's errno, as for every function here.
+    /// The call's errno.
     pub fn new() -> Result<Self> {
-        // SAFETY: `epoll_create1` takes an integer.
+        // SAFETY: `epoll_create1` takes an integer and no pointer.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: The kernel just returned this descriptor and nothing else owns it.
+        // SAFETY: The kernel has just returned this descriptor, and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
     }
 
@@ -52,17 +52,17 @@ impl Epoll {
         Ok(epoll)
     }
 
-    /// `epoll_ctl(2)`.
+    /// Adds, changes or removes an entry: `epoll_ctl(2)`.
     ///
     /// # Errors
     /// The call's errno.
     pub fn control(&self, operation: c_int, fd: RawFd, events: u32, key: u64) -> Result<()> {
         let mut event = libc::epoll_event { events, u64: key };
-        // SAFETY: `event` is readable; the kernel checks the descriptors.
+        // SAFETY: `event` is readable during the call; the kernel checks both descriptors.
         check(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd, &mut event) }).map(drop)
     }
 
-    /// Adds a descriptor with the key `key`.
+    /// Adds a descriptor, with `key` to recognize its events.
     ///
     /// # Errors
     /// The call's errno.
@@ -70,7 +70,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, socket.as_raw_fd(), events, key)
     }
 
-    /// Changes the events that a descriptor is watched for.
+    /// Changes the events for which a descriptor is watched, and its key.
     ///
     /// # Errors
     /// The call's errno.
@@ -84,7 +84,7 @@ impl Epoll {
     /// The call's errno.
     pub fn wait(&self, timeout: Duration) -> Result<Vec<(u64, u32)>> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
-        // SAFETY: There is room for the four events that the call may return.
+        // SAFETY: `events` has room for the four events that the call may return.
         let count = check(unsafe {
             libc::epoll_wait(
                 self.0.as_raw_fd(),
@@ -130,7 +130,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Notes the first events that `epoll_wait` returns, if need be after a wait.
+    /// Notes the first events that `epoll_wait` returns; waits for them if there are none yet.
     ///
     /// # Errors
     /// The errno of `epoll_wait`.
@@ -139,9 +139,9 @@ impl Trace {
         Ok(())
     }
 
-    /// Waits until events have brought all of `wanted` for the socket with the key 0, in any number
-    /// of edges, and notes all bits that they brought. For changes that wake more than once: the
-    /// number of edges depends on timing.
+    /// Waits until events have brought all bits of `wanted` for the socket with the key 0, in any
+    /// number of edges. Notes all bits that the events brought. Use this for changes that wake more
+    /// than once, since their number of edges depends on timing.
     ///
     /// # Errors
     /// The errno of `epoll_wait`.
@@ -166,24 +166,25 @@ impl Trace {
     /// The errno of `select`.
     pub fn select(&self, what: &str, socket: &impl AsRawFd) -> Outcome {
         let fd = socket.as_raw_fd();
-        // SAFETY: All-zero is a valid fd_set, which is plain data.
+        // SAFETY: All-zero bytes are a valid `fd_set`, which is plain data.
         let mut sets: [libc::fd_set; 3] = unsafe { std::mem::zeroed() };
         let mut none = libc::timeval {
             tv_sec: 0,
             tv_usec: 0,
         };
         for set in &mut sets {
-            // SAFETY: The process has few descriptors, so the number is below FD_SETSIZE.
+            // SAFETY: `set` is writable. The process has few descriptors, so `fd` is below
+            // FD_SETSIZE.
             unsafe { libc::FD_SET(fd, set) };
         }
         let [read, write, except] = &mut sets;
-        // SAFETY: Three sets and a time, alive and writable for the call.
+        // SAFETY: The three sets and the time are alive and writable during the call.
         check(unsafe { libc::select(fd + 1, read, write, except, &mut none) })?;
         let names = ["readable", "writable", "exceptional"];
         let found: Vec<&str> = sets
             .iter()
             .zip(names)
-            // SAFETY: The number is below FD_SETSIZE, as for FD_SET.
+            // SAFETY: `set` is readable, and `fd` is below FD_SETSIZE as for FD_SET.
             .filter(|(set, _)| unsafe { libc::FD_ISSET(fd, *set) })
             .map(|(_, name)| name)
             .collect();

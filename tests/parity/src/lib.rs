@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compares ESP and EDP with the kernel's own TCP and UDP: each behaviour is written once and runs
-//! over both, and the program must see the same results.
+//! Compares ESP and EDP with the kernel's own TCP and UDP. Each behaviour is written once and runs
+//! over both protocols, and the program must see the same results.
 //!
 //! A behaviour notes the result of each call in its [`Trace`]: numbers, errnos, readiness, bytes.
 //! The harness compares the two traces note by note. A deliberate difference is declared with the
-//! behaviour, and `docs/sockets.md` gives its reason. An undeclared difference fails the scenario,
-//! and so does a declared one that does not occur.
+//! behaviour, and `docs/sockets.md` gives its reason. The scenario fails if a difference is not
+//! declared, or if a declared difference does not occur.
 
 mod datagrams;
 mod epoll;
@@ -42,14 +42,14 @@ pub enum Kind {
     Stream,
     /// UDP and EDP.
     Datagram,
-    /// Records of `AF_UNIX` and of ESP, `SOCK_SEQPACKET`.
+    /// Records of `SOCK_SEQPACKET` sockets: those of `AF_UNIX`, and those of ESP.
     Record,
-    /// Messages of SCTP, and ESP's records.
+    /// Messages of SCTP, and records of ESP.
     Message,
 }
 
 impl Kind {
-    /// Whether the sockets are connected and accepted.
+    /// Returns whether the sockets are connected and accepted.
     pub fn connects(self) -> bool {
         self != Self::Datagram
     }
@@ -62,11 +62,11 @@ pub enum Family {
     Inet,
     /// The module's: ESP, EDP.
     Enet,
-    /// Streams of `AF_INET` that the module serves, `IPPROTO_ENET`.
+    /// Streams of `AF_INET` that the module carries: `IPPROTO_ENET`.
     Mapped,
 }
 
-/// A deliberate difference in one note; `docs/sockets.md` gives the reason.
+/// A deliberate difference in one note; `docs/sockets.md` gives its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The note's label.
@@ -78,7 +78,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// The note `what` has the value `inet` over TCP or UDP, and `enet` over ESP or EDP.
+    /// Declares that the note `what` has the value `inet` over TCP or UDP, and `enet` over ESP or
+    /// EDP.
     const fn new(what: &'static str, inet: &'static str, enet: &'static str) -> Self {
         Self { what, inet, enet }
     }
@@ -88,7 +89,7 @@ impl Difference {
 #[derive(Clone, Copy, Debug)]
 pub struct Behaviour {
     name: &'static str,
-    /// The time that the comparison may take, in seconds.
+    /// How long the comparison may take, in seconds.
     limit: u64,
     kind: Kind,
     play: Play,
@@ -106,32 +107,32 @@ impl Behaviour {
         }
     }
 
-    /// A behaviour of streams, over TCP and over ESP.
+    /// Returns a behaviour of streams, over TCP and over ESP.
     pub const fn stream(name: &'static str, play: PlayOnSide) -> Self {
         Self::new(name, Kind::Stream, Play::OnSide(play))
     }
 
-    /// A behaviour of datagram sockets, over UDP and over EDP.
+    /// Returns a behaviour of datagram sockets, over UDP and over EDP.
     pub const fn datagram(name: &'static str, play: PlayOnSide) -> Self {
         Self::new(name, Kind::Datagram, Play::OnSide(play))
     }
 
-    /// A behaviour of the two ends of a stream.
+    /// Returns a behaviour of the two ends of a stream.
     pub const fn connected_streams(name: &'static str, play: PlayConnected) -> Self {
         Self::new(name, Kind::Stream, Play::Connected(play))
     }
 
-    /// A behaviour of two datagram sockets that are connected to each other.
+    /// Returns a behaviour of two datagram sockets that are connected to each other.
     pub const fn connected_datagrams(name: &'static str, play: PlayConnected) -> Self {
         Self::new(name, Kind::Datagram, Play::Connected(play))
     }
 
-    /// A behaviour of records, of `AF_UNIX` and of ESP.
+    /// Returns a behaviour of records, over `AF_UNIX` and over ESP.
     pub const fn record(name: &'static str, play: PlayOnSide) -> Self {
         Self::new(name, Kind::Record, Play::OnSide(play))
     }
 
-    /// A behaviour of records, messages of SCTP and records of ESP.
+    /// Returns a behaviour of messages, over SCTP and as records over ESP.
     pub const fn message(name: &'static str, play: PlayOnSide) -> Self {
         Self::new(name, Kind::Message, Play::OnSide(play))
     }
@@ -150,7 +151,7 @@ impl Behaviour {
     }
 }
 
-/// Defines `ALL`, the list of a file's behaviours, as [`guest::scenarios`] does for scenarios:
+/// Defines `ALL`, the list of a file's behaviours, like [`guest::scenarios`] for scenarios:
 /// `stream stream_connect = connect, within(90), differs(&[...]);`
 macro_rules! behaviours {
     ($($lines:tt)*) => {
@@ -159,7 +160,8 @@ macro_rules! behaviours {
 }
 pub(crate) use behaviours;
 
-/// Returns all behaviours as scenarios; those of streams a second time for mapped sockets.
+/// Returns all behaviours as scenarios. Behaviours of streams occur a second time, for mapped
+/// sockets.
 pub fn all() -> Vec<&'static Scenario> {
     comparisons().map(Comparison::scenario).collect()
 }
@@ -186,9 +188,9 @@ fn comparisons() -> impl Iterator<Item = Comparison> {
 /// The protocol that carries the connections of mapped sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Path {
-    /// TCP: the hosts do not use ESP.
+    /// TCP, because the hosts do not use ESP.
     Tcp,
-    /// ESP: each host knows that the other takes it.
+    /// ESP, because each host knows that the other one accepts it.
     Esp,
 }
 
@@ -218,13 +220,13 @@ fn mapped(behaviour: &'static Behaviour, path: Path) -> Option<Comparison> {
 struct Comparison {
     name: String,
     behaviour: &'static Behaviour,
-    /// Of mapped sockets: what carries the connections.
+    /// The protocol that carries the connections of mapped sockets; `None` for other sockets.
     path: Option<Path>,
     differences: &'static [Difference],
 }
 
 impl Comparison {
-    /// The comparison as a scenario, which lives as long as the program.
+    /// Returns the comparison as a scenario, which lives as long as the program.
     fn scenario(self) -> &'static Scenario {
         let comparison: &'static Self = Box::leak(Box::new(self));
         let scenario = Scenario::work(&comparison.name, comparison);
@@ -262,7 +264,7 @@ impl Work for Comparison {
 /// A behaviour that makes its own sockets.
 pub type PlayOnSide = fn(&Side<'_>, &Trace) -> Outcome;
 
-/// Two connected sockets. The first is on host `a`, which connected if they are streams.
+/// Two connected sockets. The first is on host `a`; if they are streams, it is the client's.
 pub type Pair = (Socket, Socket);
 
 /// A behaviour that starts with two connected sockets.
@@ -294,11 +296,11 @@ fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) -> Out
     compare_with([lab, lab], kind, Family::Enet, play, differences)
 }
 
-/// Like [`compare`], with TCP and mapped sockets, in a lab for each: TCP keeps a port in use after
-/// its connection has ended.
+/// Like [`compare`], but for TCP and mapped sockets. Each of the two has a lab of its own, since
+/// TCP keeps a port in use after its connection has ended.
 ///
 /// # Errors
-/// As [`compare`].
+/// The errors of [`compare`].
 fn compare_mapped(labs: [&Lab; 2], play: Play, differences: &[Difference]) -> Outcome {
     compare_with(labs, Kind::Stream, Family::Mapped, play, differences)
 }

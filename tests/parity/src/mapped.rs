@@ -53,8 +53,9 @@ pub const DIFFERENCES: &[(&str, &[Difference])] = &[
     ),
 ];
 
-/// Behaviours that never end where ESP is tried first. After ESP was refused, `poll` or another
-/// call on the socket sends TCP's SYN; these behaviours wait for the connection without a call.
+/// Behaviours that never end if ESP is tried first. After a host has refused ESP, `poll` or another
+/// call on the socket sends TCP's SYN. These behaviours wait for the connection without such a
+/// call.
 pub const WITHOUT_CALLS: &[&str] = &["stream_filter_refuses_everybody"];
 
 /// Returns the differences of the behaviour `name`.

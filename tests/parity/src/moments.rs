@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Waits for events that a program cannot see directly: data have arrived, a connection has ended.
+//! Waits for events that a program cannot see directly, such as the arrival of data or the end of a
+//! connection.
 
 use guest::socket::meminfo::RMEM_ALLOC;
 use std::time::Duration;
@@ -13,17 +14,18 @@ use guest::lab::eventually;
 use guest::patience::patience;
 use guest::socket::Socket;
 
-/// Waits until the peer's host has acknowledged everything that was sent.
+/// Waits until the peer's host has acknowledged all bytes sent.
 ///
 /// # Errors
-/// If it has not within [`patience`].
+/// If it has not acknowledged them within [`patience`].
 pub fn acknowledged(socket: &Socket) -> Result<()> {
     eventually("acknowledgement of everything", || {
         Ok(socket.queued(libc::TIOCOUTQ)? == 0)
     })
 }
 
-/// Sends each of `pieces` in its own packet: the next one after the last was acknowledged.
+/// Sends each of `pieces` in a packet of its own: each is sent after the previous one was
+/// acknowledged.
 ///
 /// # Errors
 /// The errno of a call that failed.
@@ -38,7 +40,7 @@ pub fn send_apart(socket: &Socket, pieces: &[&[u8]]) -> Result<()> {
 /// Sends a datagram over a connected pair and waits until it is queued at the other end.
 ///
 /// # Errors
-/// If it was not sent, or is not queued within [`patience`].
+/// If the datagram was not sent, or is not queued within [`patience`].
 pub fn deliver(from: &Socket, to: &Socket, bytes: &[u8]) -> Result<()> {
     let before = to.meminfo()?[RMEM_ALLOC];
     let sent = from.send(bytes, 0)?;
@@ -46,16 +48,16 @@ pub fn deliver(from: &Socket, to: &Socket, bytes: &[u8]) -> Result<()> {
     eventually("a datagram", || Ok(to.meminfo()?[RMEM_ALLOC] > before))
 }
 
-/// Resets a connection: closes it with a linger time of 0.
+/// Resets a connection by closing it with a linger time of 0.
 ///
 /// # Errors
-/// The errno of setting the option.
+/// The errno of `setsockopt(2)`.
 pub fn reset(socket: Socket) -> Result<()> {
     Ok(socket.set_linger(Some(0))?)
 }
 
-/// Notes what each way to learn of a connection's end reports: sending (`s`), receiving (`r`) and
-/// `SO_ERROR` (`e`), in the given order.
+/// Notes what the calls that reveal a connection's end report: sending (`s`), receiving (`r`) and
+/// `SO_ERROR` (`e`), called in the given order.
 pub fn see_end(trace: &Trace, who: &str, socket: &Socket, order: &str) {
     for (index, way) in order.chars().enumerate() {
         let what = |call: &str| format!("{who}, {call} ({})", index + 1);
@@ -70,12 +72,12 @@ pub fn see_end(trace: &Trace, who: &str, socket: &Socket, order: &str) {
 /// Waits until `poll(2)` reports `events`, without noting anything.
 ///
 /// # Errors
-/// If it does not within [`patience`].
+/// If `poll(2)` does not report them within [`patience`].
 pub fn await_poll(socket: &Socket, events: i16) -> Result<()> {
     let found = socket.poll(events, patience())?;
     ensure!(found & events != 0, "poll: {found:#x}, not {events:#x}");
     Ok(())
 }
 
-/// The longest time that a non-blocking call may take, however slow the machine.
+/// The longest time that a non-blocking call may take on a machine of any speed.
 pub const SOON: Duration = Duration::from_secs(30);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Behaviours of records: `SOCK_SEQPACKET` sockets, compared both with those of `AF_UNIX` and with
-//! SCTP's messages.
+//! Behaviours of records. `SOCK_SEQPACKET` sockets of ESP are compared both with those of `AF_UNIX`
+//! and with SCTP's messages.
 
 use super::moments::await_poll;
 use super::{events_text, Family};
 use crate::prelude::*;
 
-/// Records that were received whole: `MSG_EOR` (0x80) marks them, except over `AF_UNIX`.
+/// Records that were received whole. `MSG_EOR` (0x80) marks them, except over `AF_UNIX`.
 const EOR: [Difference; 2] = [
     Difference::new(
         "whole",
@@ -74,8 +74,8 @@ fn receive(trace: &Trace, what: &str, socket: &Socket, room: usize, flags: i32) 
     trace.see(what, received);
 }
 
-/// Waits until `poll(2)` reports `wanted`, and notes which calls are possible then. `AF_UNIX` also
-/// reports a priority band and the end of both halves.
+/// Waits until `poll(2)` reports `wanted`, and notes the calls that are possible then. `AF_UNIX`
+/// also reports a priority band and the end of both halves, which are not noted.
 fn ready(trace: &Trace, what: &str, socket: &Socket, wanted: i16) -> Outcome {
     await_poll(socket, wanted)?;
     let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
@@ -133,7 +133,7 @@ fn cut(side: &Side<'_>, trace: &Trace) -> Outcome {
     send(trace, "long", &client, &long);
     send(trace, "short", &client, b"end");
     if side.is_beside_sctp() {
-        // SCTP delivers a message in parts, and flags only the last one.
+        // SCTP delivers a message in parts, and sets the flag only on the last part.
         let mut room = vec![0; 3_000];
         for what in ["a part", "the next"] {
             let got = server.receive_message(&mut [PieceMut::Good(&mut room)], 0)?;
@@ -288,7 +288,7 @@ fn closed(side: &Side<'_>, trace: &Trace) -> Outcome {
     ready(trace, "the end", &client, libc::POLLRDHUP)?;
     trace.receive("receive", &client, 100, 0);
     if side.family == Family::Enet {
-        // Only the answer to data reveals that no reader is left.
+        // Only the answer to data reveals that the peer has no reader left.
         client.send(b"unread", libc::MSG_NOSIGNAL)?;
     }
     await_poll(&client, libc::POLLHUP)?;

@@ -23,7 +23,7 @@ pub struct SecondWire<'a> {
 }
 
 impl<'a> SecondWire<'a> {
-    /// Creates the wire, unless the first side of the comparison already has.
+    /// Creates the wire, unless the first side of the comparison has already created it.
     ///
     /// # Errors
     /// If the devices cannot be created.
@@ -54,7 +54,7 @@ impl<'a> SecondWire<'a> {
         Address { port, ifindex, mac }.to_bytes().to_vec()
     }
 
-    /// Returns the address of `port` at `b`'s second address, for binding.
+    /// Returns the address of `port` at `b`'s second device, for binding.
     pub fn here_b(&self, port: u16) -> Vec<u8> {
         match self.side.family {
             Family::Inet | Family::Mapped => internet([10, 0, 1, 2], port),
@@ -62,7 +62,7 @@ impl<'a> SecondWire<'a> {
         }
     }
 
-    /// Returns the address of `port` at `b`'s second address, as `a` sees it.
+    /// Returns the address of `port` at `b`'s second device, as `a` sees it.
     pub fn far(&self, port: u16) -> Vec<u8> {
         match self.side.family {
             Family::Inet | Family::Mapped => internet([10, 0, 1, 2], port),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One side of a comparison: makes sockets and addresses of its family on the lab's two hosts.
+//! One side of a comparison, which makes sockets and addresses of its family on the lab's two
+//! hosts.
 
 use anyhow::{Context, Result};
 
@@ -12,16 +13,17 @@ use guest::socket::Socket;
 /// The queueing discipline of a wire that loses every frame.
 const LOSING: &[&str] = &["netem", "loss", "100%"];
 
-/// `AF_UNSPEC` in a name as long as an address; connecting to it disconnects.
+/// A name of `AF_UNSPEC`, as long as an address. Connecting to it disconnects.
 pub const NOTHING: [u8; 16] = [0; 16];
 
-/// The lab as seen by one of the two families. A behaviour may use any port: each has its own lab.
+/// The lab as one of the two families sees it. A behaviour may use any port, since each behaviour
+/// has a lab of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
     /// The two hosts, for operations that do not depend on the family.
     pub lab: &'a Lab,
-    /// The family of this side. A behaviour may ask for it where the code cannot be the same, not
-    /// to hide a difference.
+    /// The family of this side. A behaviour may ask for it only where the code cannot be the same,
+    /// and never to hide a difference.
     pub family: Family,
     kind: Kind,
 }
@@ -67,7 +69,7 @@ impl<'a> Side<'a> {
         (family, kind, protocol)
     }
 
-    /// Whether both ends are on one host, as `AF_UNIX` sockets are.
+    /// Returns whether both ends are on one host, as those of `AF_UNIX` are.
     fn is_local(&self) -> bool {
         (self.kind, self.family) == (Kind::Record, Family::Inet)
     }
@@ -84,17 +86,18 @@ impl<'a> Side<'a> {
             .with_context(|| format!("{} socket", self.name()))
     }
 
-    /// Whether the behaviour compares records with SCTP's messages.
+    /// Returns whether the behaviour compares records with SCTP's messages.
     pub fn is_beside_sctp(&self) -> bool {
         self.kind == Kind::Message
     }
 
-    /// Whether the behaviour is one of streams.
+    /// Returns whether the behaviour is one of streams.
     pub fn is_stream(&self) -> bool {
         self.kind == Kind::Stream
     }
 
-    /// Makes two sockets connected to each other, on `a` and on `b`, of the kind of the behaviour.
+    /// Makes two sockets that are connected to each other, on `a` and on `b`, of the behaviour's
+    /// kind.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -106,7 +109,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Returns an abstract `AF_UNIX` name, which is in no directory.
+    /// Returns an abstract `AF_UNIX` name, which does not exist in any directory.
     fn local(port: u16) -> Vec<u8> {
         let family = (libc::AF_UNIX as u16).to_ne_bytes();
         [&family[..], format!("\0records {port}").as_bytes()].concat()
@@ -166,7 +169,7 @@ impl<'a> Side<'a> {
         self.address(&self.lab.a, &self.lab.b, port)
     }
 
-    /// Returns an address of a station that does not exist, as `a` sees it: nothing ever answers.
+    /// Returns the address of a station that does not exist, as `a` sees it. Nothing ever answers.
     pub fn nobody(&self, port: u16) -> Vec<u8> {
         match self.family {
             Family::Inet | Family::Mapped => Self::inet(99, port),
@@ -233,7 +236,7 @@ impl<'a> Side<'a> {
     /// # Errors
     /// If `tc` fails, with its message, or if `work` fails.
     pub fn losing_frames<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        // The connection attempt must outlast the loss, however long `tc` takes.
+        // TCP's connection attempt must outlast the loss even if `tc` is slow.
         self.lab.a.tcp_tries(6)?;
         self.lab.a.queue("add", LOSING)?;
         let value = work()?;
@@ -241,8 +244,8 @@ impl<'a> Side<'a> {
         Ok(value)
     }
 
-    /// Runs `work` while the frames from `a` stay in its device's queue, of which a few bytes a
-    /// second leave. The frames still queued afterwards are lost.
+    /// Runs `work` while the frames from `a` stay in its device's queue, which sends only a few
+    /// bytes per second. The frames that are still queued afterwards are lost.
     ///
     /// # Errors
     /// If `tc` fails, with its message, or if `work` fails.
@@ -253,14 +256,14 @@ impl<'a> Side<'a> {
         Ok(value)
     }
 
-    /// Keeps the frames from `a` in its device's queue from now on: after the first 1100 bytes, 10
-    /// bytes a second leave. So one frame of a kilobyte leaves, and no other within the next
-    /// minute.
+    /// Keeps the frames from `a` in its device's queue from now on. The queue sends the first 1100
+    /// bytes at once, and then 10 bytes per second. So it sends one frame of a kilobyte, and no
+    /// second one within the next minute.
     ///
     /// # Errors
     /// If `tc` fails, with its message.
     pub fn delay_begins(&self) -> Result<()> {
-        // Not netem, which would uncharge the frames from their sockets.
+        // Not netem, since netem would uncharge the frames from their sockets.
         let slow = ["tbf", "rate", "80bit", "burst", "1100", "limit", "1mb"];
         self.lab.a.queue("add", &slow)
     }
@@ -273,7 +276,7 @@ impl<'a> Side<'a> {
         self.lab.a.queue("del", &[])
     }
 
-    /// Drops all frames that the two hosts send each other, or passes them again.
+    /// Drops all frames between the two hosts if `cut` is true, or passes them again.
     ///
     /// # Errors
     /// If `tc` fails, with its message.
@@ -298,7 +301,8 @@ impl<'a> Side<'a> {
         Ok((client, server))
     }
 
-    /// Makes a datagram socket on each host, bound to `port` and connected to the other.
+    /// Makes a datagram socket on each host. Each is bound to `port` and connected to the other
+    /// one.
     ///
     /// # Errors
     /// The errno of the failing call.

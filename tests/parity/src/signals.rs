@@ -25,11 +25,11 @@ extern "C" fn count(_signal: c_int) {
 /// # Errors
 /// The errno of `sigaction(2)`.
 pub fn catch(restart: bool) -> Result<()> {
-    // SAFETY: All-zero is a valid sigaction with an empty mask, which is plain data.
+    // SAFETY: All-zero bytes are a valid `sigaction` with an empty mask; it is plain data.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = count as extern "C" fn(c_int) as libc::sighandler_t;
     action.sa_flags = if restart { libc::SA_RESTART } else { 0 };
-    // SAFETY: The handler only adds to an atomic number.
+    // SAFETY: `action` is readable during the call, and its handler only adds to an atomic number.
     check(unsafe { libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()) }).map(drop)
 }
 
@@ -41,7 +41,7 @@ pub fn caught() -> u32 {
 /// Waits until `SIGUSR1` was caught more than `before` times.
 ///
 /// # Errors
-/// If it was not within [`patience`].
+/// If it was not caught within [`patience`].
 fn await_caught(before: u32) -> anyhow::Result<()> {
     let end = Instant::now() + patience();
     while caught() <= before {
@@ -58,8 +58,8 @@ fn interrupt(sleeper: &Sleeper) -> anyhow::Result<()> {
     await_caught(before)
 }
 
-/// Plays one case for each combination of signal handling and time limit: `play` gets a name, the
-/// limit and a port.
+/// Plays one case for each combination of signal handling and time limit. `play` gets the case's
+/// name, the limit and a port.
 ///
 /// # Errors
 /// If a case fails.
@@ -75,8 +75,8 @@ pub fn each_way(mut play: impl FnMut(&str, Duration, u16) -> Outcome) -> Outcome
     Ok(())
 }
 
-/// Notes the result of a call that is interrupted. If the call sleeps on, `release` must make it
-/// return.
+/// Notes the result of a call that a signal interrupts. If the call continues to sleep, `release`
+/// must make it return.
 ///
 /// # Errors
 /// If the signal is not caught, or `release` fails.
@@ -100,11 +100,11 @@ pub fn interrupted<T: Shown + Send>(
     Ok(value)
 }
 
-/// The queued signal by which a socket reports readiness.
+/// The real-time signal by which a socket reports readiness.
 const TELLING: c_int = 40;
 
-/// Signal-driven I/O of one socket: its signals are blocked, and wait until they are asked for. The
-/// process has one thread.
+/// Signal-driven I/O of one socket. Its signals are blocked, so they stay pending until a call here
+/// takes them. The process must have only one thread.
 #[derive(Debug)]
 pub struct Driven(libc::sigset_t);
 
@@ -114,18 +114,18 @@ impl Driven {
     /// # Errors
     /// The errno of the failing call.
     pub fn new(socket: &Socket) -> Result<Self> {
-        // SAFETY: All-zero is a valid set, and `sigemptyset` empties it.
+        // SAFETY: All-zero bytes are a valid `sigset_t`, and `sigemptyset` empties it below.
         let mut set: libc::sigset_t = unsafe { zeroed() };
-        // SAFETY: The set is writable; the numbers are signals.
+        // SAFETY: The set is writable, and the numbers are those of signals.
         unsafe {
             libc::sigemptyset(&mut set);
             libc::sigaddset(&mut set, TELLING);
             libc::sigaddset(&mut set, libc::SIGIO);
         }
-        // SAFETY: The set is readable, and the old one is not asked for.
+        // SAFETY: The set is readable, and the null pointer means that the old set is not returned.
         check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut()) })?;
         let fd = socket.as_raw_fd();
-        // SAFETY: These `fcntl` calls take integers; F_SETSIG is 10.
+        // SAFETY: These `fcntl` calls take integers and no pointer; F_SETSIG is 10.
         unsafe {
             check(libc::fcntl(fd, libc::F_SETOWN, libc::getpid()))?;
             check(libc::fcntl(fd, 10, TELLING))?;
@@ -133,27 +133,27 @@ impl Driven {
             check(libc::fcntl(fd, libc::F_SETFL, flags | libc::O_ASYNC))?;
         }
         let driven = Self(set);
-        // Discard the signals of the first side's sockets, which are closed.
+        // Discards signals of the first side's sockets, which are closed by now.
         while driven.next(Duration::ZERO).is_some() {}
         Ok(driven)
     }
 
-    /// Returns the reason of the next signal, or `None` if the time is up.
+    /// Returns the reason of the next signal, or `None` if none comes within `timeout`.
     fn next(&self, timeout: Duration) -> Option<&'static str> {
-        // SAFETY: All-zero is a valid siginfo_t, which is plain data.
+        // SAFETY: All-zero bytes are a valid `siginfo_t`, which is plain data.
         let mut info: libc::siginfo_t = unsafe { zeroed() };
         let timeout = libc::timespec {
             tv_sec: timeout.as_secs() as i64,
             tv_nsec: i64::from(timeout.subsec_nanos()),
         };
-        // SAFETY: All three are alive, and `info` is writable.
+        // SAFETY: The set, `info` and `timeout` are alive during the call, and `info` is writable.
         let signal = unsafe { libc::sigtimedwait(&self.0, &mut info, &timeout) };
         if signal < 0 {
             return None;
         }
         Some(match (signal, info.si_code) {
             (libc::SIGIO, _) => "SIGIO",
-            // The values of POLL_IN and the others in asm-generic/siginfo.h.
+            // The values of `POLL_IN` and the other reasons in asm-generic/siginfo.h.
             (_, 1) => "POLL_IN",
             (_, 2) => "POLL_OUT",
             (_, 4) => "POLL_ERR",
@@ -164,7 +164,8 @@ impl Driven {
 }
 
 impl Trace {
-    /// Waits for a signal with the reason `wanted`, and notes which reasons came, not how often.
+    /// Waits for a signal with the reason `wanted`. Notes the reasons of all signals until then,
+    /// but not how often each came.
     pub fn signals_until(&self, what: &str, driven: &Driven, wanted: &str) {
         let end = Instant::now() + patience();
         let mut reasons = BTreeSet::new();

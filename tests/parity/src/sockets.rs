@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Behaviours of both kinds of socket, each compared over TCP and ESP and over UDP and EDP.
+//! Behaviours of stream and datagram sockets alike. Each is compared over TCP and ESP, and over UDP
+//! and EDP.
 
 mod binding;
 mod filters;
@@ -17,7 +18,7 @@ pub mod waiting;
 
 use crate::Behaviour;
 
-/// All of them, by theme.
+/// All behaviours of both kinds of socket, by theme.
 pub const ALL: &[&[Behaviour]] = &[
     options::ALL,
     properties::ALL,

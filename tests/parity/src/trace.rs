@@ -14,14 +14,14 @@ use guest::patience::patience;
 use guest::socket::{Received, Socket};
 use guest::uring::Completion;
 
-/// The notes of one side, in order. A trace belongs to one thread, so that the order is defined:
-/// results of other threads are noted after they were joined.
+/// The notes of one side, in order. A trace belongs to one thread, so that the order is defined;
+/// results of other threads are noted after these threads were joined.
 #[derive(Debug, Default)]
 pub struct Trace(RefCell<Vec<(String, String)>>);
 
 /// A call's result as text.
 pub trait Shown {
-    /// Returns the text; it is the same for TCP and ESP if a program would see the same.
+    /// Returns the text. It is the same for TCP and ESP if a program would see the same result.
     fn shown(&self) -> String;
 }
 
@@ -50,7 +50,7 @@ impl Shown for Vec<u8> {
     }
 }
 
-/// Descriptors and addresses differ between the sides, so only their presence is noted.
+/// Only the presence is noted, since descriptors and addresses differ between the sides.
 impl Shown for Socket {
     fn shown(&self) -> String {
         "a socket".into()
@@ -110,7 +110,7 @@ impl<T: Shown> Shown for nix::Result<T> {
     }
 }
 
-/// Returns the names of the bits of `poll(2)`, which are the same as those of `epoll(7)`.
+/// Returns the names of the bits of `poll(2)`, which are the same bits as those of `epoll(7)`.
 pub fn events_text(events: i16) -> String {
     const NAMES: &[(i16, &str)] = &[
         (libc::POLLIN, "IN"),
@@ -178,10 +178,10 @@ impl Trace {
         Ok(())
     }
 
-    /// Waits until `poll(2)` reports all of `wanted`, for changes that take a moment; then notes
-    /// all events that it reports, once two polls in a row agree. A timer on another processor may
-    /// be half way through ending a connection at the first poll. After [`patience`] it notes the
-    /// events as they are, which is a difference if the other side got those it waited for.
+    /// Waits until `poll(2)` reports all of `wanted`, for changes that take a moment. Then notes
+    /// all events that `poll` reports, once two polls in a row agree: at the first poll, a timer on
+    /// another processor may be half way through ending a connection. After [`patience`] notes the
+    /// events as they are. That is a difference if the other side got the wanted ones.
     ///
     /// # Errors
     /// The errno of `poll`.
@@ -200,15 +200,16 @@ impl Trace {
         }
     }
 
-    /// Notes `SO_ERROR`; reading clears it.
+    /// Notes `SO_ERROR`, which reading clears.
     pub fn pending_error(&self, what: &str, socket: &Socket) {
         self.see(what, socket.pending_error().map(errno_name));
     }
 
-    /// Notes whether `call` sleeps in the system call `number`, and its result after `meanwhile`.
+    /// Notes whether `call` sleeps in the system call `number`. Then runs `meanwhile`, and notes
+    /// the result of `call`.
     ///
     /// # Errors
-    /// As [`asleep`].
+    /// The errors of [`asleep`].
     pub fn sleeping<T: Shown + Send>(
         &self,
         what: &str,
@@ -222,10 +223,10 @@ impl Trace {
         Ok(value)
     }
 
-    /// Notes whether receiving sleeps, and its result after `meanwhile`.
+    /// Notes whether a receive call sleeps. Then runs `meanwhile`, and notes the call's result.
     ///
     /// # Errors
-    /// As [`asleep`].
+    /// The errors of [`asleep`].
     pub fn sleeping_receive(
         &self,
         socket: &Socket,

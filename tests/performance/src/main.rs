@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Redraws the theses' figures from the results of `make performance`, and writes
-//! `docs/performance.md`.
+//! Redraws the figures of Reinhardt (2006) and Treydte (2007) from the results of `make
+//! performance`, and writes `docs/performance.md`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ fn run(options: &Options) -> Result<bool> {
     let results = Results::load(&options.results)?;
     let page = page::write(&results)?;
     let pictures = options.docs.join(page::PICTURES);
-    // Remove pictures that are no longer drawn.
+    // Pictures that are no longer drawn are removed.
     if pictures.exists() {
         fs::remove_dir_all(&pictures).with_context(|| pictures.display().to_string())?;
     }

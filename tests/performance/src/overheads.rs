@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Figures of processor costs: overheads that a program sees, and those that it does not.
+//! Figures of processor costs: the overhead that a program sees, and the overhead that it does not
+//! see.
 
 use std::fmt::Write as _;
 
@@ -61,7 +62,7 @@ pub fn logp(results: &Results) -> Result<Section> {
 
 /// A cost in instructions, with its parts.
 struct Cost {
-    /// Part of the keys of its numbers.
+    /// The part of the figure's name that its keys in the results share.
     key: &'static str,
     /// The name in the page.
     name: &'static str,
@@ -88,23 +89,24 @@ const COSTS: [Cost; 2] = [
 ];
 
 impl Cost {
-    /// Returns all instructions of both hosts.
+    /// Returns the instructions of both hosts together.
     fn all(&self, results: &Results, series: Series) -> Option<f64> {
         let points = results.points(&self.topic.key(), series, self.path);
         at(&points, self.size)
     }
 
-    /// Returns the share of a part of the kernel.
+    /// Returns the share of the instructions that is executed in `part`, the kernel or its
+    /// softirqs.
     fn share(&self, results: &Results, part: &str, series: Series) -> Option<f64> {
         results.number(&format!("{part}-{}", self.key), series)
     }
 
-    /// Returns the instructions in a part of the kernel.
+    /// Returns the instructions that are executed in `part`, the kernel or its softirqs.
     fn part(&self, results: &Results, part: &str, series: Series) -> Option<f64> {
         Some(self.share(results, part, series)? * self.all(results, series)?)
     }
 
-    /// Returns sentences about the hidden part.
+    /// Returns sentences about the share in softirqs, which the program does not see.
     fn sentences(&self, results: &Results) -> Vec<String> {
         let mut sentences = Vec::new();
         let share = |series| Some(self.share(results, "softirq", series)? * 100.0);
@@ -151,7 +153,7 @@ fn costs(results: &Results) -> String {
     text
 }
 
-/// Section 6.4 of Treydte (2007): overhead that his programs could not see.
+/// Section 6.4 of Treydte (2007): overhead that Treydte's programs could not see.
 pub fn hidden(results: &Results) -> Section {
     Section {
         title: "The hidden overhead".to_owned(),

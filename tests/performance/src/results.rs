@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The results: netgauge's own reports, by topic and by line of the figures.
+//! The results: netgauge's own reports, by topic and by series.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A transport in the comparison.
+/// A transport in the comparison, with or without offloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Series {
     /// The series' key in the results.
@@ -38,7 +38,7 @@ pub const ESP: Series = series("esp", "ESP", "esp");
 pub const EDP: Series = series("edp", "EDP", "edp");
 /// TCP with the kernel's default offloads.
 pub const TCP: Series = series("tcp", "TCP", "tcp");
-/// TCP whose packets pass the kernel one by one.
+/// TCP without offloads, whose packets pass the kernel one by one.
 pub const PLAIN_TCP: Series = Series {
     plain: true,
     ..series("tcp-plain", "TCP without offloads", "tcp")
@@ -58,13 +58,13 @@ pub type Points = Vec<(f64, f64)>;
 pub struct Results {
     /// The kernel's release.
     pub release: String,
-    /// Runs of netgauge's reports, by `topic/series`.
+    /// The runs in netgauge's reports, by `topic/series`.
     pub runs: BTreeMap<String, Vec<Value>>,
     /// Shares of all instructions, by `part-figure/series`.
     pub numbers: BTreeMap<String, f64>,
     /// The cells of netgauge's `esp-params`.
     pub parameters: Vec<Value>,
-    /// Pictures that netgauge draws itself, by name.
+    /// Pictures drawn by netgauge, by name.
     pub pictures: BTreeMap<String, String>,
 }
 
@@ -72,7 +72,7 @@ impl Results {
     /// Reads the file that [`Results::save`] wrote.
     ///
     /// # Errors
-    /// If it does not exist, or another version of this program wrote it.
+    /// If the file does not exist, or another version of this program wrote it.
     pub fn load(path: &Path) -> Result<Self> {
         let text = fs::read(path)
             .with_context(|| format!("{}: measure first, without --redraw", path.display()))?;
@@ -80,10 +80,10 @@ impl Results {
             .with_context(|| format!("{}: measure anew, without --redraw", path.display()))
     }
 
-    /// Writes everything to a file, from which it can be drawn again.
+    /// Writes all results to a file, from which the figures can be drawn again.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
@@ -92,7 +92,8 @@ impl Results {
             .with_context(|| path.display().to_string())
     }
 
-    /// Stores the runs of a report as those of `series`, which say whether offloads were on.
+    /// Stores each run of a report under the one of `series` that has the run's transport. The
+    /// series also tells whether offloads were on.
     pub fn take(&mut self, topic: &str, series: &[Series], report: &Value) {
         for run in report["runs"].as_array().into_iter().flatten() {
             let of = series.iter().find(|one| run["transport"] == one.transport);
@@ -103,7 +104,7 @@ impl Results {
         }
     }
 
-    /// Returns the errors by transport.
+    /// Returns the errors of failed runs, by transport.
     pub fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
         for (key, runs) in &self.runs {
@@ -116,8 +117,8 @@ impl Results {
         failures
     }
 
-    /// Returns the values at `path`, such as `half_rtt_ns.median`, of every row that has it, by
-    /// size.
+    /// Returns the values at `path`, such as `half_rtt_ns.median`, of every row that has this path,
+    /// by size.
     pub fn points(&self, topic: &str, series: Series, path: &str) -> Points {
         self.rows(topic, series)
             .filter_map(|row| {
@@ -134,7 +135,7 @@ impl Results {
         runs.flat_map(|run| run["rows"].as_array().into_iter().flatten())
     }
 
-    /// Returns a share of all instructions.
+    /// Returns the share of all instructions with the key `topic` of a series.
     pub fn number(&self, topic: &str, series: Series) -> Option<f64> {
         self.numbers
             .get(&format!("{topic}/{}", series.key))
@@ -142,7 +143,7 @@ impl Results {
     }
 }
 
-/// Returns the value at `size`.
+/// Returns the value of the point at `size`.
 pub fn at(points: &[(f64, f64)], size: f64) -> Option<f64> {
     points
         .iter()

@@ -22,7 +22,7 @@ pub fn ramp_up(results: &Results) -> Result<Section> {
         }
     }
     let (rate, round_trip) = LONG;
-    // The handshake, then the message and its echo with their time on the cable.
+    // The handshake's round trip, then the message and its echo with their transmission times.
     let least = |size: f64| (2.0 * round_trip + 2.0 * size * 8e9 / rate) / 1e3;
     let mut section = Section {
         title: "Ramp-up".to_owned(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Figures of dialogues and streams: latency, throughput, acknowledgements, losses, parameters, and
-//! many to one.
+//! many senders to one receiver.
 
 use anyhow::Result;
 use netgauge::plot::axis::{Scale, Unit};
@@ -13,10 +13,10 @@ use crate::results::{at, Points, Results, Series, EDP, ESP, PLAIN_TCP, RAW, TCP,
 use crate::topics::{Topic, ACKS, BUFFER, BUFFERS, LOSS, PACKETS, PAYLOAD, RATE};
 use crate::words::{beside, list, number, Better, KIB, MIB};
 
-/// Throughput by the clock that counts instructions.
+/// The unit of throughput on a clock that counts instructions.
 const CLOCKED: &str = "Mbit/s at 10^9 instructions per second";
 
-/// Formats the value of each series at `size`: `ESP 11,238, EDP 11,061`.
+/// Formats the value of each series at `size`, as in `ESP 11,238, EDP 11,061`.
 fn each(results: &Results, topic: &str, path: &str, size: f64) -> String {
     let told: Vec<_> = crate::results::ALL
         .into_iter()
@@ -171,7 +171,7 @@ pub fn buffers(results: &Results) -> Result<Section> {
         let path = format!("half_rtt_ns.{value}");
         let drawn = BUFFERS.iter().map(|kib| {
             let points = results.points(&Topic::Buffers(*kib).key(), ESP, &path);
-            // `size` bytes in half a round trip of `ns` nanoseconds.
+            // Converts `size` bytes in half a round trip of `ns` nanoseconds to Mbit/s.
             let in_mbit = points.into_iter().map(|(size, ns)| (size, size * 8e3 / ns));
             line(format!("{kib} KiB"), ESP, in_mbit.collect())
         });
@@ -218,7 +218,7 @@ pub fn buffers(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Returns the points of ESP with a value of `packets_to_ack`.
+/// Returns the points of ESP with `packets_to_ack` set to `value`.
 fn with_acks(results: &Results, value: u32, path: &str) -> Points {
     results.points(&Topic::Acks(value).key(), ESP, path)
 }
@@ -282,13 +282,13 @@ pub fn acknowledgements(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Treydte's p_rrq (2007, 6.1.1): the share of windows of `packets` packets that end in a run of
-/// lost packets after one that arrived.
+/// Returns p_rrq of Treydte (2007, 6.1.1): the share of windows of `packets` packets that end in a
+/// run of lost packets after a packet that arrived.
 fn tail_lost(loss: f64, packets: f64) -> f64 {
     (loss * (1.0 - loss).powf(packets) - loss.powf(packets + 1.0)) / (1.0 - 2.0 * loss)
 }
 
-/// Formats microseconds, as whole ones from 10 on.
+/// Formats microseconds; values from 10 on are rounded to whole ones.
 fn micros(value: f64) -> String {
     if value < 10.0 {
         format!("{value:.1}")
@@ -297,7 +297,7 @@ fn micros(value: f64) -> String {
     }
 }
 
-/// Returns Treydte's formula for the lossy cable.
+/// Returns the line of Treydte's formula (2007, 6.1.1) for the lossy cable.
 fn formula() -> Line {
     let loss = f64::from(LOSS) / 100.0;
     let packets = PACKETS.map(f64::from).into_iter();
@@ -311,12 +311,13 @@ fn formula() -> Line {
 
 /// Returns the share of messages that stall or are lost.
 fn stalled(row: &Value) -> Option<f64> {
-    // No protocol reports a lost datagram: the message is missing.
+    // No protocol reports a lost datagram as a stall; its message is counted in `lost`.
     let stalls = row["stalls"].as_f64()? + row["lost"].as_f64()?;
     Some(stalls / row["tests"].as_f64()?)
 }
 
-/// Returns the mean time beyond the median, us.
+/// Returns by how much the mean time of an exchange exceeds the median, in us; `None` if the
+/// transport may lose messages.
 fn late(row: &Value) -> Option<f64> {
     let exchange = &row["exchange_ns"];
     let more = exchange["avg"].as_f64()? - exchange["median"].as_f64()?;
@@ -325,7 +326,7 @@ fn late(row: &Value) -> Option<f64> {
         .then_some((more / 1000.0).max(0.0))
 }
 
-/// Returns a line for each series on the lossy cable, by packets instead of bytes.
+/// Returns a line for each series on the lossy cable, over packets instead of bytes.
 fn by_packets(results: &Results, value: fn(&Value) -> Option<f64>) -> Vec<Line> {
     let point = |row: &Value| Some((row["size"].as_f64()? / f64::from(PAYLOAD), value(row)?));
     let drawn = crate::results::ALL.into_iter().map(|series| {

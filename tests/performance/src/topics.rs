@@ -4,12 +4,12 @@
 
 use crate::results::{Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
 
-/// netgauge's option for calls without timeouts: with one, each call that waits starts and stops a
-/// timer.
+/// netgauge's option for calls without timeouts. With a timeout, each call that waits starts and
+/// stops a timer.
 pub const UNLIMITED: &str = "--no-timeouts";
 
-/// Rate of each port of the switch: as `enet-switch` writes it, as netgauge does, and in bits per
-/// second.
+/// Rate of each port of the switch: in the notation of `enet-switch`, in that of netgauge, and in
+/// bits per second.
 pub const RATE: (&str, &str, f64) = ("200mbit", "200M", 200e6);
 /// Buffer of each port of the switch.
 pub const BUFFER: &str = "128k";
@@ -20,7 +20,8 @@ pub const ACKS: [u32; 5] = [1, 2, 5, 10, 15];
 pub const BUFFERS: [u32; 6] = [16, 32, 64, 128, 256, 512];
 /// The delay of a cable in each direction, as `netem` writes it.
 pub const LONG_CABLE: &str = "rate 1gbit delay 100us";
-/// The rate of that cable in bit/s, and its round trip in ns without a packet's transmission time.
+/// The rate of the long cable in bit/s, and its round trip in ns without a packet's transmission
+/// time.
 pub const LONG: (f64, f64) = (1e9, 200_000.0);
 /// Congestion controls of TCP that share a port with a stream of ESP.
 pub const CONGESTIONS: [&str; 3] = ["reno", "cubic", "dctcp"];
@@ -41,7 +42,7 @@ pub const OTHERS: [Series; 5] = [TCP, UDP, RAW, EDP, ESP];
 pub enum Topic {
     /// Dialogues.
     Dialogue,
-    /// Dialogues of messages that only streams support.
+    /// Dialogues of messages so large that only streams support them.
     LargeDialogue,
     /// Dialogues with non-blocking calls, each after `poll`.
     Nonblocking,
@@ -65,7 +66,7 @@ pub enum Topic {
     Loss,
     /// Dialogues over the switch.
     Link,
-    /// Dialogues over the switch of messages that only streams support.
+    /// Dialogues over the switch, of messages so large that only streams support them.
     LargeLink,
     /// Two senders to one receiver over the switch.
     Many,
@@ -74,8 +75,8 @@ pub enum Topic {
 }
 
 impl Topic {
-    /// Returns its key in the results; measurements that only streams support continue the same
-    /// lines.
+    /// Returns the topic's key in the results. Measurements that only streams support have the key
+    /// of the lines that they continue.
     pub fn key(self) -> String {
         match self {
             Self::Dialogue | Self::LargeDialogue => "dialogue".to_owned(),
@@ -95,8 +96,8 @@ impl Topic {
         }
     }
 
-    /// Returns netgauge's arguments, except transports and addresses. Calls have no timeouts where
-    /// no datagram can be lost.
+    /// Returns netgauge's arguments, except transports and addresses. If no datagram can be lost,
+    /// calls have no timeouts.
     pub fn arguments(self) -> String {
         match self {
             Self::Dialogue => format!("-x one-one -s 1-64K -c 30 --warmup 5 {UNLIMITED}"),
@@ -136,12 +137,12 @@ impl Topic {
         }
     }
 
-    /// Returns netgauge's command line between two hosts, for the page.
+    /// Returns netgauge's command line between two hosts, as the page prints it.
     pub fn command(self) -> String {
         format!("netgauge --connect HOST -m TRANSPORTS {}", self.arguments())
     }
 
-    /// Returns whether a series supports it.
+    /// Returns whether a series supports the topic.
     pub fn suits(self, series: Series) -> bool {
         match self {
             Self::Acks(_) | Self::Parameters | Self::Buffers(_) => series == ESP,
@@ -154,7 +155,7 @@ impl Topic {
     }
 }
 
-/// Returns the transports' names, for netgauge.
+/// Returns the transports' names, in netgauge's notation.
 pub fn transports(series: &[Series]) -> String {
     let names: Vec<_> = series.iter().map(|one| one.transport).collect();
     names.join(",")

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Numbers in words: sentences derived from the numbers they describe.
+//! Numbers in words: sentences that are derived from numbers.
 
 /// Two numbers that differ by less than this are described as equal.
 const SAME: f64 = 0.01;
 
-/// Bytes.
+/// Bytes of a KiB.
 pub const KIB: f64 = 1024.0;
-/// Bytes.
+/// Bytes of a MiB.
 pub const MIB: f64 = KIB * KIB;
 
-/// Formats a number with separators of thousands, and with three digits below ten.
+/// Formats a number with separators of thousands. Below ten the number has up to three decimals.
 pub fn number(value: f64) -> String {
     if value != 0.0 && value.abs() < 10.0 && value.fract() != 0.0 {
         let text = format!("{value:.3}");
@@ -40,16 +40,16 @@ pub fn size(bytes: f64) -> String {
     format!("{} {unit}", (value * 100.0).round() / 100.0)
 }
 
-/// Whether less or more is better.
+/// Whether smaller or larger numbers are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Costs.
+    /// Smaller ones are, as for costs.
     Less,
-    /// Gains.
+    /// Larger ones are, as for gains.
     More,
 }
 
-/// Compares `one` with `other`: `9 % less than`, `3.2 times` or `as much as`.
+/// Compares `one` with `other`: returns `9 % less than`, `3.2 times` or `as much as`, for instance.
 pub fn beside(one: f64, other: f64) -> String {
     let ratio = one / other;
     if (ratio - 1.0).abs() < SAME {
@@ -63,13 +63,14 @@ pub fn beside(one: f64, other: f64) -> String {
     }
 }
 
-/// Returns a sentence on where `other` is better than `one`, both over the same sizes.
+/// Returns a sentence about the sizes at which `other` is better than `one`. Only common sizes are
+/// compared.
 pub fn ahead(
     one: (&str, &[(f64, f64)]),
     other: (&str, &[(f64, f64)]),
     better: Better,
 ) -> Option<String> {
-    // At each common size: by how much `other` is better.
+    // By how much `other` is better, at each common size.
     let mut leads = Vec::new();
     for (x, mine) in one.1 {
         let Some(theirs) = crate::results::at(other.1, *x) else {

@@ -2,13 +2,13 @@
 
 //! A model of a processor's data caches: two set-associative levels with LRU replacement.
 //!
-//! A store allocates its line as a load does. Evictions cost nothing, there is no prefetching, and
-//! instruction fetches are not modelled.
+//! A store that misses allocates its line, like a load. Evictions cost nothing, there is no
+//! prefetching, and instruction fetches are not modelled.
 
 /// Bytes of a line.
 const LINE: u64 = 64;
 
-/// An invalid line number.
+/// A line number that no line has.
 const NOTHING: u64 = u64::MAX;
 
 /// A level of the cache.
@@ -37,7 +37,7 @@ impl Cache {
         let start = (line % self.sets) as usize * self.ways;
         let set = &mut self.lines[start..start + self.ways];
         let found = set.iter().position(|other| *other == line);
-        // A missing line replaces the least recently used one.
+        // A line that is not in the cache replaces the least recently used one.
         let position = found.unwrap_or(self.ways - 1);
         set[..=position].rotate_right(1);
         set[0] = line;
@@ -45,7 +45,7 @@ impl Cache {
     }
 }
 
-/// Both levels, with their numbers of misses.
+/// Both levels of the cache, with their numbers of misses.
 #[derive(Debug)]
 pub struct Caches {
     first: Cache,
@@ -57,7 +57,7 @@ pub struct Caches {
 }
 
 impl Default for Caches {
-    /// 32 KiB with 8 ways, and 1 MiB with 16 ways.
+    /// Returns a first level of 32 KiB with 8 ways, and a second level of 1 MiB with 16 ways.
     fn default() -> Self {
         Self {
             first: Cache::new(32 << 10, 8),
@@ -87,7 +87,7 @@ impl Caches {
 mod tests {
     use super::*;
 
-    /// Returns the misses of these accesses in the first level and in both.
+    /// Returns how many of these accesses miss in the first level, and how many in both levels.
     fn misses(caches: &mut Caches, addresses: impl IntoIterator<Item = u64>) -> (u64, u64) {
         let before = (caches.first_misses, caches.second_misses);
         for address in addresses {
@@ -112,7 +112,7 @@ mod tests {
         let mut caches = Caches::default();
         assert_eq!(misses(&mut caches, [60]), (2, 2));
         assert_eq!(misses(&mut caches, [0, 64]), (0, 0));
-        // The last byte of a line, and the first byte of the next.
+        // The last byte of a line, and the first byte of the next line.
         caches.access(191, 1);
         caches.access(192, 1);
         assert_eq!((caches.first_misses, caches.second_misses), (4, 4));
@@ -128,14 +128,14 @@ mod tests {
     #[test]
     fn the_line_that_was_used_longest_ago_makes_room() {
         let mut caches = Caches::default();
-        // Addresses of one set of the first level, and of different sets of the second.
+        // These addresses are in one set of the first level, and in different sets of the second.
         let same_set = |number: u64| number * 4096;
         assert_eq!(misses(&mut caches, (0..8).map(same_set)), (8, 8));
-        // The first line is used again, so the second is the oldest when a ninth is accessed.
+        // The first line is used again, so the second line is the oldest when a ninth is accessed.
         assert_eq!(misses(&mut caches, [same_set(0), same_set(8)]), (1, 1));
         assert_eq!(misses(&mut caches, [same_set(0)]), (0, 0));
         assert_eq!(misses(&mut caches, [same_set(1)]), (1, 0));
-        // The access to the second line has evicted the third.
+        // The access to the second line has evicted the third one.
         assert_eq!(misses(&mut caches, [same_set(2)]), (1, 0));
         assert_eq!(misses(&mut caches, [same_set(8)]), (0, 0));
     }
@@ -148,12 +148,12 @@ mod tests {
             assert_eq!(misses(&mut caches, lines()), (bytes / 64, bytes / 64));
             misses(&mut caches, lines())
         };
-        // Lines that fit hit in the second pass; with one line more in each set, none does.
+        // Lines that fit hit in the second pass. With one line more in each set, no line hits.
         assert_eq!(run(32 << 10), (0, 0));
         assert_eq!(run(36 << 10), (36 << 4, 0));
         assert_eq!(run(1 << 20), (1 << 14, 0));
         assert_eq!(run((1 << 20) + (64 << 10)), (17 << 10, 17 << 10));
-        // 16 lines of one set of the second level; the first level holds 8 of them.
+        // 16 lines of one set of the second level, of which the first level holds 8.
         let mut caches = Caches::default();
         let same_set = |number: u64| number << 16;
         assert_eq!(misses(&mut caches, (0..16).map(same_set)), (16, 16));

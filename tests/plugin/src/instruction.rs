@@ -5,7 +5,7 @@
 /// The kinds of instructions that are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// All others.
+    /// Any other instruction.
     Plain,
     /// The instruction locks the memory that it changes: it has the prefix `lock`, or exchanges a
     /// register with memory.
@@ -24,8 +24,8 @@ const STRINGS: [(u8, [&str; 4]); 5] = [
 ];
 
 impl Kind {
-    /// Returns the kind of the instruction with these bytes. Code in 16 and 32 bits, as during
-    /// boot, may be misread.
+    /// Returns the kind of the instruction with these bytes. May misread code in 16 and 32 bits,
+    /// which runs during boot.
     pub fn of(bytes: &[u8]) -> Self {
         let (mut lock, mut repeat, mut short) = (false, false, false);
         let mut rest = bytes;
@@ -47,7 +47,8 @@ impl Kind {
         }
         match rest {
             _ if lock => Self::Locked,
-            // If the upper two bits of the operand byte are set, two registers are exchanged.
+            // If the upper two bits of the operand byte are set, the instruction exchanges two
+            // registers.
             [0x86 | 0x87, operands, ..] if operands >> 6 != 3 => Self::Locked,
             [code, ..] if repeat => {
                 let element = match (code & 1, wide, short) {

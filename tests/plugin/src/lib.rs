@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A QEMU plugin for `make bench OPTIONS=--memory`. Besides instructions it counts loads and
+//! A QEMU plugin for `make bench OPTIONS=--memory`. Besides instructions, it counts loads and
 //! stores, locked instructions, steps of repeated string instructions, and misses of a modelled
 //! cache with two levels.
 //!
-//! QEMU loads it with `-plugin file=libqemu_memory.so,socket=PATH`. It counts from the guest's
-//! first instruction, and listens at PATH. A line with a hexadecimal address makes the instruction
-//! at that address the mark, if QEMU has not translated it yet. After any line the plugin sends, as
-//! a line of JSON, the totals at each execution of the mark since the previous line. The runner
-//! marks the first instruction of a system call that no other program makes; the guest makes that
-//! call before and after a measurement. So measured programs need no changes, and the time between
-//! measurements does not count, in which the guest's clock runs ahead while the guest waits for the
-//! runner.
+//! QEMU loads the plugin with `-plugin file=libqemu_memory.so,socket=PATH`. The plugin counts from
+//! the guest's first instruction, and listens at PATH. A line with a hexadecimal address makes the
+//! instruction at that address the mark, if QEMU has not translated that instruction yet. After any
+//! line the plugin sends, as a line of JSON, the totals at each execution of the mark since the
+//! previous line. The runner marks the first instruction of a system call that no other program
+//! makes. The guest makes that call before and after a measurement, so the measured programs need
+//! no changes. The time between measurements does not count: in it the guest waits for the runner,
+//! and its clock runs ahead.
 //!
-//! The crate `qemu-plugin` of crates.io has no release for the interface of Debian's QEMU 10.0, and
-//! the later one needs a newer Rust than Debian's. So `qemu.rs` declares the few functions that are
-//! needed.
+//! The crate `qemu-plugin` of crates.io has no release for the plugin interface of Debian's QEMU
+//! 10.0, and its release for the later interface needs a newer Rust than Debian's. So `qemu.rs`
+//! declares the few functions that the plugin needs.
 
-// Only QEMU calls the functions that count; tests do not.
+// Only QEMU calls the functions that count, so they are dead code in tests.
 #![cfg_attr(test, allow(dead_code))]
 
 mod cache;

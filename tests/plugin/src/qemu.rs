@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The part of QEMU's plugin interface that is needed, and the callbacks registered there.
+//! The part of QEMU's plugin interface that this plugin needs, and the callbacks that it registers.
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -16,7 +16,7 @@ use crate::cache::Caches;
 use crate::instruction::Kind;
 use crate::strings::{Entry, Strings};
 
-/// The version of the interface: introduced by QEMU 9.1, and accepted by 10.0.
+/// The version of the plugin interface. QEMU 9.1 introduced it, and QEMU 10.0 accepts it.
 #[no_mangle]
 #[allow(non_upper_case_globals)]
 pub static qemu_plugin_version: c_int = 3;
@@ -53,13 +53,13 @@ struct Number {
     offset: usize,
 }
 
-// SAFETY: the scoreboard is never freed, and QEMU allows any thread to sum the counts of its
-// processors.
+// SAFETY: The scoreboard is never freed, and QEMU allows any thread to sum the counts of the
+// scoreboard's processors.
 unsafe impl Send for Number {}
-// SAFETY: the scoreboard is never freed, and shared references only read it.
+// SAFETY: The scoreboard is never freed, and shared references to a `Number` only read it.
 unsafe impl Sync for Number {}
 
-/// `qemu_info_t`, up to the numbers of processors.
+/// The fields of `qemu_info_t` up to the numbers of processors.
 #[repr(C)]
 pub struct Info {
     target: *const c_char,
@@ -126,7 +126,7 @@ struct Counter {
     marked: Mutex<Vec<Totals>>,
 }
 
-/// Counters of memory accesses of all processors.
+/// Numbers of memory accesses, summed over all processors.
 #[derive(Debug, Default)]
 struct Memory {
     loads: u64,
@@ -134,7 +134,7 @@ struct Memory {
     caches: Caches,
 }
 
-/// The totals up to a mark.
+/// The totals at an execution of the mark.
 #[derive(Debug, Serialize)]
 struct Totals {
     instructions: u64,
@@ -148,7 +148,7 @@ struct Totals {
 
 static COUNTER: OnceLock<Counter> = OnceLock::new();
 
-/// Locks; a poisoned lock is usable, since the numbers are consistent one by one.
+/// Locks `mutex`. A poisoned lock is usable, since each number is consistent by itself.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -156,8 +156,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Counter {
     fn new() -> Self {
         let number = || Number {
-            // SAFETY: QEMU has loaded this plugin and not created its processors yet. An element is
-            // one u64.
+            // SAFETY: QEMU has loaded this plugin and has not created its processors yet. An
+            // element of the scoreboard is one u64.
             score: unsafe { qemu_plugin_scoreboard_new(size_of::<u64>()) },
             offset: 0,
         };
@@ -171,12 +171,12 @@ impl Counter {
         }
     }
 
-    /// Makes QEMU count an instruction at each execution.
+    /// Makes QEMU count `instruction` each time that it is executed.
     fn register(&self, instruction: *mut Instruction) {
-        // The maximum length of an x86 instruction.
+        // 15 bytes are the maximum length of an x86 instruction.
         let mut bytes = [0_u8; 15];
-        // SAFETY: the handle is that of an instruction of the block that is being translated; QEMU
-        // writes at most as many bytes as the array has.
+        // SAFETY: `instruction` belongs to the block that is being translated. QEMU writes at most
+        // as many bytes as the array has.
         let (length, address) = unsafe {
             (
                 qemu_plugin_insn_data(instruction, bytes.as_mut_ptr().cast(), bytes.len()),
@@ -184,8 +184,8 @@ impl Counter {
             )
         };
         let count = |number| {
-            // SAFETY: the instruction's block is being translated; the scoreboard lives as long as
-            // QEMU.
+            // SAFETY: The block of `instruction` is being translated, and the scoreboard of
+            // `number` lives as long as QEMU.
             unsafe {
                 qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, ADD, number, 1);
             }
@@ -197,15 +197,16 @@ impl Counter {
             Kind::String(name) => {
                 let position = lock(&self.strings).position(address, name);
                 let data = ptr::without_provenance_mut(position);
-                // SAFETY: the instruction's block is being translated; the callback takes the data
-                // for a number and never for a pointer.
+                // SAFETY: The block of `instruction` is being translated. The callback `step` uses
+                // `data` as a number and never as a pointer.
                 unsafe {
                     qemu_plugin_register_vcpu_insn_exec_cb(instruction, step, NO_REGISTERS, data);
                 }
             }
         }
         if address == self.mark.load(Ordering::Relaxed) {
-            // SAFETY: the instruction's block is being translated; the callback ignores its data.
+            // SAFETY: The block of `instruction` is being translated, and the callback `mark`
+            // ignores its data.
             unsafe {
                 qemu_plugin_register_vcpu_insn_exec_cb(
                     instruction,
@@ -215,7 +216,8 @@ impl Counter {
                 );
             }
         }
-        // SAFETY: the instruction's block is being translated; the callback ignores its data.
+        // SAFETY: The block of `instruction` is being translated, and the callback `accessed`
+        // ignores its data.
         unsafe {
             qemu_plugin_register_vcpu_mem_cb(
                 instruction,
@@ -228,7 +230,7 @@ impl Counter {
     }
 
     fn totals(&self) -> Totals {
-        // SAFETY: the scoreboards live as long as QEMU.
+        // SAFETY: The scoreboard of `number` lives as long as QEMU.
         let sum = |number| unsafe { qemu_plugin_u64_sum(number) };
         let memory = lock(&self.memory);
         Totals {
@@ -243,28 +245,29 @@ impl Counter {
     }
 }
 
-/// Called when QEMU has translated a block, which it may then execute many times.
+/// Makes QEMU count the instructions of a block. QEMU calls this function when it has translated
+/// the block, which it may then execute many times.
 extern "C" fn translated(_id: u64, block: *mut Block) {
     let Some(counter) = COUNTER.get() else {
         return;
     };
-    // SAFETY: QEMU passes the block to this callback, and it is valid until the callback returns.
+    // SAFETY: QEMU passes `block` to this callback, and `block` is valid until the callback
+    // returns.
     let length = unsafe { qemu_plugin_tb_n_insns(block) };
     for index in 0..length {
-        // SAFETY: QEMU passes the block to this callback, and `index` is below its number of
-        // instructions.
+        // SAFETY: `block` is valid as above, and `index` is below its number of instructions.
         counter.register(unsafe { qemu_plugin_tb_get_insn(block, index) });
     }
 }
 
-/// Called at each step of a repeated string instruction.
+/// Counts a step of a repeated string instruction; QEMU calls this function at each step.
 extern "C" fn step(_processor: c_uint, position: *mut c_void) {
     if let Some(counter) = COUNTER.get() {
         lock(&counter.strings).step(position.addr());
     }
 }
 
-/// Called when the mark is executed.
+/// Records the totals; QEMU calls this function when the mark is executed.
 extern "C" fn mark(_processor: c_uint, _data: *mut c_void) {
     if let Some(counter) = COUNTER.get() {
         let totals = counter.totals();
@@ -272,12 +275,12 @@ extern "C" fn mark(_processor: c_uint, _data: *mut c_void) {
     }
 }
 
-/// Called at each load or store.
+/// Counts a memory access; QEMU calls this function at each load or store.
 extern "C" fn accessed(_processor: c_uint, access: u32, address: u64, _data: *mut c_void) {
     let Some(counter) = COUNTER.get() else {
         return;
     };
-    // SAFETY: QEMU passes the access and its address to this callback, and they are valid until the
+    // SAFETY: QEMU passes `access` and `address` to this callback, and they are valid until the
     // callback returns. So is the object for the physical address, which may be null.
     let (is_store, bytes, physical) = unsafe {
         let physical = qemu_plugin_get_hwaddr(access, address);
@@ -300,8 +303,8 @@ extern "C" fn accessed(_processor: c_uint, access: u32, address: u64, _data: *mu
     }
 }
 
-/// Answers each line: sets the mark to the address in it, or sends the totals at the executed
-/// marks.
+/// Answers each line. If the line has an address, sets the mark to that address. Sends the totals
+/// recorded at the mark since the previous line.
 fn answer(stream: UnixStream) -> std::io::Result<()> {
     let mut to = stream.try_clone()?;
     for line in BufReader::new(stream).lines() {
@@ -320,7 +323,7 @@ fn answer(stream: UnixStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Prepares everything except the registration.
+/// Sets up the counter and the socket; only the registration of the callbacks is missing.
 fn prepare(target: &[u8], arguments: &[&CStr]) -> Result<(), String> {
     if target != b"x86_64" {
         return Err("locked and string instructions are known of x86_64 alone".to_owned());
@@ -346,10 +349,10 @@ fn prepare(target: &[u8], arguments: &[&CStr]) -> Result<(), String> {
     Ok(())
 }
 
-/// Called when QEMU has loaded the plugin.
+/// Starts the plugin; QEMU calls this function when it has loaded the plugin.
 ///
 /// # Safety
-/// QEMU must call it, with `info` and `count` arguments.
+/// Only QEMU may call this function, with a valid `info`, and with `count` strings in `arguments`.
 #[no_mangle]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: u64,
@@ -358,8 +361,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
     arguments: *const *const c_char,
 ) -> c_int {
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: QEMU's documentation says that `info` and its name are valid during this call, and
-    // that there are `count` arguments, which are strings.
+    // SAFETY: By QEMU's documentation, `info` and the name in it are valid during this call.
+    // `arguments` has `count` elements, which are strings.
     let (target, arguments): (_, Vec<_>) = unsafe {
         (
             CStr::from_ptr((*info).target),
@@ -370,8 +373,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
     };
     match prepare(target.to_bytes(), &arguments) {
         Ok(()) => {
-            // SAFETY: the identifier is the one that QEMU has just passed; the callback exists as
-            // long as the plugin, which is never unloaded.
+            // SAFETY: `id` is the identifier that QEMU has just passed. The callback exists as long
+            // as the plugin, which QEMU never unloads.
             unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, translated) };
             0
         }

@@ -13,7 +13,7 @@ pub struct Entry {
     pub address: u64,
     /// The instruction's name.
     pub name: &'static str,
-    /// Number of its steps, each of which QEMU counts as an instruction.
+    /// Number of steps, each of which QEMU counts as an instruction.
     pub steps: u64,
 }
 
@@ -25,7 +25,8 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Returns the position of the instruction `name` at `address`, which is added if it is new.
+    /// Returns the position of the instruction `name` at `address`. Adds the instruction if it is
+    /// new.
     pub fn position(&mut self, address: u64, name: &'static str) -> usize {
         let entries = &mut self.entries;
         *self.positions.entry((address, name)).or_insert_with(|| {
@@ -45,7 +46,7 @@ impl Strings {
         }
     }
 
-    /// Returns the instructions that were executed.
+    /// Returns the instructions that were executed at least once.
     pub fn executed(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.steps > 0)
     }
@@ -60,7 +61,7 @@ mod tests {
         let mut strings = Strings::default();
         let clear = strings.position(0x1000, "rep stosq");
         let copy = strings.position(0x2000, "rep movsq");
-        // Another program may have another instruction at the same address.
+        // Another program may have a different instruction at the same address.
         let other = strings.position(0x1000, "rep movsb");
         assert_eq!(strings.position(0x1000, "rep stosq"), clear);
         strings.step(clear);

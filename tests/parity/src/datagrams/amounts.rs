@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sizes of datagrams: too large, truncated, empty, in pieces, in bad memory.
+//! Sizes of datagrams: datagrams that are too large, truncated, empty, in pieces, or in bad memory.
 
 use std::io::{IoSlice, IoSliceMut};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Datagrams with files, pipes, `io_uring` and file calls.
+//! Datagram sockets used with files, pipes, `io_uring` and file calls.
 
 use std::io::Write;
 
@@ -121,8 +121,8 @@ fn datagram_uring_sends_and_receives(side: &Side<'_>, trace: &Trace) -> Outcome 
     let receive = |room: &mut [u8]| {
         opcode::Recv::new(Fd(b.as_raw_fd()), room.as_mut_ptr(), room.len() as u32)
     };
-    // SAFETY: The buffers and the address live to the end of this function, and each operation is
-    // waited for.
+    // SAFETY: The buffers and the address live to the end of this function. The function waits for
+    // each operation to complete.
     unsafe {
         trace.see("send", ring.once(send().build())?);
         trace.see("receive", ring.once(receive(&mut room).build())?);
@@ -153,7 +153,8 @@ fn datagram_uring_sends_and_receives(side: &Side<'_>, trace: &Trace) -> Outcome 
 fn datagram_uring_cancels_and_polls(trace: &Trace, (a, b): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let mut room = [0; 10];
-    // SAFETY: The buffer lives to the end of this function, and the operations are waited for.
+    // SAFETY: The buffer lives to the end of this function. The function waits for the operations
+    // to complete.
     unsafe {
         let fd = Fd(b.as_raw_fd());
         ring.start(1, opcode::Recv::new(fd, room.as_mut_ptr(), 10).build())?;
@@ -180,8 +181,8 @@ fn datagram_uring_messages(trace: &Trace, (a, b): Pair) -> Outcome {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
-    // SAFETY: All-zero is a valid msghdr, which is plain data. It points to values that live to the
-    // end of this function, and each operation is waited for.
+    // SAFETY: All-zero bytes are a valid `msghdr`, which is plain data. It points to values that
+    // live to the end of this function. The function waits for each operation to complete.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut vector;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Datagrams sent without copying (`MSG_ZEROCOPY`), as UDP does it.
+//! Datagrams sent without copying (`MSG_ZEROCOPY`), as UDP sends them.
 
 use io_uring::{opcode, types::Fd};
 
@@ -65,7 +65,8 @@ fn datagram_zero_copy_by_uring(trace: &Trace, (a, b): Pair) -> Outcome {
     let bytes = random(1200, 7);
     let fd = Fd(a.as_raw_fd());
     let entry = opcode::SendZc::new(fd, bytes.as_ptr(), bytes.len() as u32).build();
-    // SAFETY: The buffer lives to the end of this function, and the notification is waited for.
+    // SAFETY: The buffer lives to the end of this function. The function waits for the
+    // notification.
     unsafe { ring.start(1, entry) }?;
     let sent = ring.wait(1)?;
     trace.see("sent", sent);

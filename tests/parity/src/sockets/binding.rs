@@ -45,7 +45,7 @@ behaviours! {
     datagram datagram_goes_to_the_last_bound_of_equal_sockets;
 }
 
-/// The addresses to bind to on host `b`.
+/// The names of the addresses to which sockets on host `b` are bound.
 const PLACES: [&str; 3] = ["all", "one", "the other"];
 
 fn name(side: &Side<'_>, second: &SecondWire<'_>, place: &str, port: u16) -> Vec<u8> {
@@ -62,7 +62,7 @@ fn socket(side: &Side<'_>, reuse: bool) -> Result<Socket> {
     Ok(socket)
 }
 
-/// Notes which sockets may share a port, with one port for each combination.
+/// Notes which sockets may share a port. Each combination has a port of its own.
 fn conflicts(side: &Side<'_>, trace: &Trace, reuse: [bool; 2], listens: bool) -> Outcome {
     let second = SecondWire::of(side)?;
     let mut port = 2000;
@@ -282,7 +282,8 @@ fn datagram_bind_to_device(side: &Side<'_>, trace: &Trace) -> Outcome {
     tie(&b, SECOND)?;
     b.bind_bytes(&side.anywhere(7))?;
     let a = side.socket(&side.lab.a)?;
-    // The right device's datagram goes last, so that the wrong one's would have arrived before it.
+    // The datagram to the right device is sent last, so the datagram to the wrong device would have
+    // arrived before it.
     a.send_to_bytes(b"by the wrong device", 0, &side.far(7))?;
     a.send_to_bytes(b"by the right one", 0, &second.far(7))?;
     trace.receive("tied", &b, 100, 0);
@@ -336,7 +337,7 @@ fn datagram_bound_to_one_address(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn datagram_goes_to_the_most_specific_socket(side: &Side<'_>, trace: &Trace) -> Outcome {
     SecondWire::of(side)?;
     let a = side.bound(&side.lab.a, 1999)?;
-    // The more specific socket is bound earlier, because among equals the last one would win.
+    // The more specific sockets are bound earlier, because among equals the last one would win.
     let connected = socket(side, true)?;
     connected.bind_bytes(&side.at_b(7))?;
     connected.connect_bytes(&side.address(&side.lab.b, &side.lab.a, 1999))?;

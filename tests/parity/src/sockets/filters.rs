@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Socket filters: which bytes they see, which packets they pass, and who may change them.
+//! Socket filters: the bytes that they see, the packets that they pass, and the changes that they
+//! allow to a program.
 
 use guest::socket::meminfo::DROPS;
 use libc::SOL_SOCKET;
@@ -49,7 +50,7 @@ fn calls(side: &Side<'_>, trace: &Trace) -> Outcome {
         "attach in its place",
         attach(&socket, &[load_byte(0), KEEP_ALL]),
     );
-    // The option's length is a number of instructions, not of bytes.
+    // The option's length is a number of instructions, not a number of bytes.
     let count = socket.option(SOL_SOCKET, libc::SO_ATTACH_FILTER, 64, 0);
     trace.see("SO_GET_FILTER", count.map(|bytes| bytes.len()));
     trace.see("detach", detach(&socket));
@@ -82,7 +83,7 @@ fn extended(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// Returns the number of bytes in front of the payload that a filter sees.
+/// Returns the number of header bytes that a filter sees before the payload.
 fn header(side: &Side<'_>) -> u32 {
     match side.family {
         Family::Inet | Family::Mapped => 8,
@@ -90,15 +91,15 @@ fn header(side: &Side<'_>) -> u32 {
     }
 }
 
-/// Sends to a socket with a filter; then removes the filter and sends once more, so that the filter
-/// has handled all payloads when the last one arrives.
+/// Sends to a socket with a filter. Then removes the filter and sends once more, so that the filter
+/// has handled all payloads when the last datagram arrives.
 fn probe(trace: &Trace, a: &Socket, b: &Socket, payloads: &[&[u8]]) -> Outcome {
     for payload in payloads {
         a.send(payload, 0)?;
     }
     detach(b)?;
     a.send(b"the end", 0)?;
-    // Frames stay in order, so the payloads are queued in front of the last one.
+    // Frames stay in order, so the payloads that pass are queued before the last datagram.
     for _ in 0..=payloads.len() {
         trace.receive("receive", b, 100, 0);
         if guest::raw_calls::ioctl(b, libc::FIONREAD, &[])?[0] == 0 {
@@ -117,7 +118,7 @@ fn datagram_filter_drops(trace: &Trace, (a, b): Pair) -> Outcome {
 }
 
 fn datagram_filter_sees_the_header(trace: &Trace, (a, b): Pair) -> Outcome {
-    // In both headers the sender's port comes first, the receiver's second.
+    // In both protocols' headers the sender's port comes first, and the receiver's second.
     attach(&b, &[load_half(0), if_equal(7), KEEP_ALL, keep(0)])?;
     a.send(b"from port 7", 0)?;
     trace.receive("the sender's port", &b, 100, 0);
@@ -200,7 +201,7 @@ fn stream_filter_of_a_listener_holds_for_its_connections(
 }
 
 fn stream_filter_refuses_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
-    // On a busy machine the listener may accept only TCP's second SYN.
+    // On a busy machine, TCP may retransmit the SYN more than once before the filter is detached.
     side.lab.a.tcp_tries(6)?;
     let listener = side.listener(7, 4)?;
     attach(&listener, &[keep(0)])?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `ioctl(2)` and `fcntl(2)`, and how the rest of the system sees a descriptor.
+//! `ioctl(2)` and `fcntl(2)` on sockets, and what other system calls report about a socket's
+//! descriptor.
 
 use libc::c_ulong;
 
@@ -8,7 +9,7 @@ use crate::prelude::*;
 use guest::privilege::without_capabilities;
 use guest::raw_calls::{fcntl, ioctl, ioctl_nowhere};
 
-// Requests that the libc crate lacks for this target.
+// Requests that the libc crate does not define for this target.
 const FIOSETOWN: c_ulong = 0x8901;
 const SIOCSPGRP: c_ulong = 0x8902;
 const FIOGETOWN: c_ulong = 0x8903;
@@ -79,7 +80,7 @@ fn nonblocking(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn owner(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
-    // SAFETY: `getpid` takes no arguments.
+    // SAFETY: `getpid` takes no arguments, and always succeeds.
     let own = unsafe { libc::getpid() };
     for (label, set, get) in [
         ("FIOSETOWN", FIOSETOWN, FIOGETOWN),
@@ -113,7 +114,7 @@ fn unknown(side: &Side<'_>, trace: &Trace) -> Outcome {
         1,
         0x1234,
         0xffff_ffff,
-        // The protocol-private range, the device-private range, and numbers outside both.
+        // The protocol-private range, the device-private range, and numbers outside both ranges.
         0x89e0,
         0x89ef,
         0x89f0,
@@ -199,8 +200,8 @@ fn device_questions(side: &Side<'_>, trace: &Trace) -> Outcome {
         "SIOCGIFNAME of none",
         ioctl(&socket, libc::SIOCGIFNAME, &by_index).map(drop),
     );
-    // Without a buffer, SIOCGIFCONF returns the size needed: an ifreq for each device with an IP
-    // address.
+    // Without a buffer, SIOCGIFCONF returns the size of the buffer that it needs: an ifreq for each
+    // device with an IP address.
     let size = ioctl(&socket, libc::SIOCGIFCONF, &[0; 16]);
     trace.see("SIOCGIFCONF", size.map(|bytes| int(&bytes)));
     Ok(())
@@ -257,7 +258,7 @@ fn is_a_socket(side: &Side<'_>, trace: &Trace) -> Outcome {
         .strip_prefix("socket:[")
         .and_then(|rest| rest.strip_suffix(']'));
     trace.see("its name is a socket's", number.is_some());
-    // SAFETY: All-zero is a valid stat, which is plain data; `fstat` writes one.
+    // SAFETY: All-zero bytes are a valid `stat`, which is plain data; `fstat` writes to it.
     let status = unsafe {
         let mut status: libc::stat = std::mem::zeroed();
         check(libc::fstat(fd, &mut status))?;
@@ -300,9 +301,10 @@ fn descriptor_flags(side: &Side<'_>, trace: &Trace) -> Outcome {
     }
     trace.see("O_DIRECT", fcntl(&socket, libc::F_SETFL, libc::O_DIRECT));
     note("F_GETFD", fcntl(&socket, libc::F_GETFD, 0));
-    // A duplicate is the same socket: options set through one descriptor apply to both.
+    // A duplicate refers to the same socket, so options that are set through one descriptor apply
+    // to both.
     let copy = fcntl(&socket, libc::F_DUPFD_CLOEXEC, 0)?;
-    // SAFETY: The kernel just returned this descriptor and nothing else owns it.
+    // SAFETY: The kernel has just returned this descriptor, and nothing else owns it.
     let copy: Socket = unsafe { std::os::fd::FromRawFd::from_raw_fd(copy) };
     copy.set_nonblocking(true)?;
     note(

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Addresses passed to and returned by calls: too short, too long, of another family, unmapped.
+//! Addresses that calls take and return: too short, too long, of another family, or in unmapped
+//! memory.
 
 use super::super::Family;
 use crate::prelude::*;
 use guest::raw_calls::{give_name, own_name_to_nowhere, take_name, Giving, Pointer, Taking};
 
-/// TCP and UDP accept a name without a family as one of their own, as programs of 4.2BSD passed it.
+/// TCP and UDP accept a name whose family is 0 as one of their own, since programs of 4.2BSD passed
+/// such names.
 const NO_FAMILY: &[Difference] = &[Difference::new("bind, family 0", "success", "EAFNOSUPPORT")];
 const NO_FAMILY_OF_DATAGRAMS: &[Difference] = &[
     Difference::new("bind, family 0", "success", "EAFNOSUPPORT"),
@@ -61,7 +63,8 @@ fn lengths(side: &Side<'_>, trace: &Trace) -> Outcome {
         ] {
             let socket = side.socket(&side.lab.a)?;
             let result = take_name(&socket, call, Pointer::Zeroes, length);
-            // sendmsg truncates a length that is too large; another behaviour covers its result.
+            // `sendmsg` truncates a length that is too large; another behaviour covers the result
+            // of that call.
             if !(call == Taking::SendMessage && length == 129)
                 && (call, length) != (Taking::Connect, 0)
             {
@@ -103,7 +106,7 @@ fn nowhere(side: &Side<'_>, trace: &Trace) -> Outcome {
             Taking::SendTo,
             Taking::SendMessage,
         ] {
-            // sendto and sendmsg without an address are a plain send.
+            // Without an address, `sendto` and `sendmsg` are a plain send.
             if pointer == Pointer::Null && matches!(call, Taking::SendTo | Taking::SendMessage) {
                 continue;
             }
@@ -135,7 +138,7 @@ fn little_room(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;
     note_room(trace, &a, Giving::Own, &a.local_name()?);
     note_room(trace, &a, Giving::Peer, &a.peer_name()?);
-    // A stream returns no sender.
+    // Receiving from a stream returns no sender's address.
     let sender = if side.is_stream() {
         Vec::new()
     } else {
@@ -161,7 +164,7 @@ fn little_room(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// Notes the ports in a socket's names; a port that the system chose is only noted as some port.
+/// Notes the ports in a socket's names. A port that the kernel chose is only noted as "some port".
 pub fn see_names(side: &Side<'_>, trace: &Trace, what: &str, socket: &Socket) {
     for (call, name) in [
         ("getsockname", socket.local_name()),
@@ -181,7 +184,7 @@ fn fresh_names(side: &Side<'_>, trace: &Trace) -> Outcome {
     let own = socket.local_name()?;
     trace.see("length", own.len());
     trace.see("port", side.port(&own));
-    // An unbound enet name contains nothing but the length of a hardware address.
+    // An unbound name of `AF_ENET` has only zeroes except for the length of a hardware address.
     let address = match side.family {
         Family::Inet | Family::Mapped => &own[4..8],
         Family::Enet => &own[9..15],

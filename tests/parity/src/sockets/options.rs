@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options of the socket level: which can be set, which value is read afterwards, which are
-//! refused.
+//! Options of the socket level: options that can be set and their values afterwards, and options
+//! that are refused.
 
 use libc::SOL_SOCKET;
 
@@ -9,7 +9,7 @@ use crate::prelude::*;
 use guest::privilege::without_capabilities;
 use guest::raw_calls::{self, Pointer};
 
-// Numbers that the libc crate lacks for this target.
+// Numbers that the libc crate does not define for this target.
 const SO_RCVMARK: i32 = 75;
 const SO_RCVPRIORITY: i32 = 82;
 const SO_RESERVE_MEM: i32 = 73;
@@ -42,7 +42,7 @@ behaviours! {
     datagram datagram_option_privileged = privileged;
 }
 
-/// Sets an integer option of the socket level, and notes the result and the value afterwards.
+/// Sets an integer option of the socket level. Notes the result, and the option's value afterwards.
 pub(super) fn set(trace: &Trace, socket: &Socket, label: &str, name: i32, value: i32) {
     let result = socket.set_so(name, value);
     trace.see(&format!("{label} set to {value}"), result);
@@ -225,7 +225,8 @@ fn linger(side: &Side<'_>, trace: &Trace) -> Outcome {
     }
     let short = socket.option(SOL_SOCKET, libc::SO_LINGER, 8, 4);
     trace.see("SO_LINGER read with 4 bytes", short);
-    // Dropping the sockets, with the linger time set last, must not block: none is connected.
+    // Closing the sockets, with the linger time that was set last, must not block, since none of
+    // them is connected.
     Ok(())
 }
 

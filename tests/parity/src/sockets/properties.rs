@@ -9,7 +9,7 @@ use super::options::{get, set};
 use crate::prelude::*;
 use guest::privilege::without_capabilities;
 
-// Numbers that the libc crate lacks for this target.
+// Numbers that the libc crate does not define for this target.
 const SO_NETNS_COOKIE: i32 = 71;
 const SO_PASSPIDFD: i32 = 76;
 const SO_PEERPIDFD: i32 = 77;
@@ -129,8 +129,8 @@ fn cookies(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// Compares the socket cookies of children. The listener's cookie is read before it has
-/// connections.
+/// Compares the socket cookies of accepted sockets. The listener's cookie is read before the
+/// listener has connections.
 fn cookies_of_children(side: &Side<'_>, trace: &Trace) -> Outcome {
     let cookie = |socket: &Socket| socket.option(SOL_SOCKET, libc::SO_COOKIE, 8, 8);
     let listener = side.listener(8, 4)?;
@@ -238,7 +238,7 @@ fn port_sharing(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.see("SO_REUSEPORT", set);
     let unset = socket.set_so(libc::SO_REUSEPORT, 0);
     trace.see("SO_REUSEPORT off", unset);
-    // These options need a reuseport group, and there is none.
+    // These options need a reuseport group, and the socket is in none.
     for (label, name) in [
         ("SO_ATTACH_REUSEPORT_EBPF", libc::SO_ATTACH_REUSEPORT_EBPF),
         ("SO_DETACH_REUSEPORT_BPF", 68),

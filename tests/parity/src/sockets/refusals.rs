@@ -32,7 +32,7 @@ behaviours! {
 fn stream_refuses_unknown_types_and_protocols(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (family, _, _) = side.numbers();
     let (stream, datagram) = (libc::SOCK_STREAM, libc::SOCK_DGRAM);
-    // IP supports SOCK_SEQPACKET once an SCTP socket was made, which loads the module.
+    // IP supports SOCK_SEQPACKET after a socket of SCTP was made, since that loads SCTP's module.
     let sctp = Socket::new(libc::AF_INET, libc::SOCK_SEQPACKET, libc::IPPROTO_SCTP)?;
     drop(sctp);
     for (label, kind, protocol) in [
@@ -95,7 +95,7 @@ fn bind_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;
     trace.see("one end", a.bind_bytes(&side.at_a(9)));
     trace.see("the other", b.bind_bytes(&side.at_b(9)));
-    // The client got its port by connecting.
+    // The client got its port by connecting, without a call of `bind`.
     let client = side.socket(&side.lab.a)?;
     let listener = side.bound(&side.lab.b, 8)?;
     if side.is_stream() {

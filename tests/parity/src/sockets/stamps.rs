@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Time stamps of sent data (`SO_TIMESTAMPING`): which reports come, for which bytes, and in which
-//! order.
+//! Time stamps of sent data (`SO_TIMESTAMPING`): the reports that the sender gets, the bytes that
+//! they cover, and their order.
 
 use libc::SOL_SOCKET;
 
@@ -52,12 +52,12 @@ fn pair(side: &Side<'_>) -> Result<(Socket, Socket)> {
     side.pair(7)
 }
 
-/// Returns the next report as text, or `None` if the time is up.
+/// Returns the next report as text, or `None` if no report comes within `time`.
 fn in_words(socket: &Socket, time: Duration) -> Result<Option<String>> {
     Ok(report(socket, time)?.map(|report| report.to_string()))
 }
 
-/// Notes the next `count` reports, and whether there is another one.
+/// Notes the next `count` reports, and whether another report follows them.
 fn see(trace: &Trace, what: &str, socket: &Socket, count: usize) -> Outcome {
     for _ in 0..count {
         trace.see(what, in_words(socket, patience())?);
@@ -66,12 +66,12 @@ fn see(trace: &Trace, what: &str, socket: &Socket, count: usize) -> Outcome {
     Ok(())
 }
 
-/// Whether acknowledgements are reported.
+/// Returns whether acknowledgements are reported.
 fn acknowledges(side: &Side<'_>) -> bool {
     side.is_stream()
 }
 
-/// Sends, and waits until the other end has received the bytes.
+/// Sends `bytes`, and waits until the other end has received them.
 fn send(a: &Socket, b: &Socket, bytes: &[u8]) -> Outcome {
     let sent = a.send(bytes, 0)?;
     ensure!(sent == bytes.len(), "{sent} bytes were sent");
@@ -86,7 +86,7 @@ fn each(side: &Side<'_>, trace: &Trace) -> Outcome {
         send(&a, &b, bytes)?;
         see(trace, "report", &a, 1)?;
     }
-    // From here on reports have no numbers.
+    // From here on reports have no numbers, since OPT_ID is not set.
     trace.see("set", set(&a, TX_SOFTWARE | SOFTWARE | OPT_TSONLY));
     send(&a, &b, b"abc")?;
     see(trace, "report without a number", &a, 1)?;
@@ -191,7 +191,7 @@ fn hardware(side: &Side<'_>, trace: &Trace) -> Outcome {
     see(trace, "report", &a, 0)
 }
 
-/// On one host, packets to the peer do not go through the device.
+/// Packets between two sockets on one host do not go through the device.
 fn one_host(side: &Side<'_>, trace: &Trace) -> Outcome {
     side.lab.calm()?;
     let host = &side.lab.a;
@@ -266,7 +266,7 @@ fn accepted(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn bytes(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = pair(side)?;
     trace.see("set", set(&a, TX_SOFTWARE | SOFTWARE | OPT_TSONLY | OPT_ID));
-    // No packet carries bytes of two sends: each send is acknowledged before the next one.
+    // Each send is acknowledged before the next one, so no packet carries bytes of two sends.
     send_apart(&a, &[b"a", b"bcd", b"ef"])?;
     see(trace, "report", &a, 3)?;
     receives(&b, b"abcdef")
@@ -289,8 +289,8 @@ fn many_packets(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// A non-blocking call accepts only part of its bytes. The report covers that part, and comes after
-/// the reader has received it.
+/// A non-blocking call accepts only part of its bytes. Its report covers that part, and comes after
+/// the peer has received that part.
 fn part(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = pair(side)?;
     a.set_so(libc::SO_SNDBUF, 100_000)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a receiver can learn in addition to the data: arrival time, number of lost packets, mark,
-//! priority and processor.
+//! Information that a receiver can get in addition to the data: arrival time, number of lost
+//! packets, mark, priority and processor.
 
 use guest::socket::meminfo::DROPS;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,11 +11,11 @@ use libc::SOL_SOCKET;
 use crate::prelude::*;
 use guest::control::{receive_with_control, send_with_control, Control};
 
-// Numbers that the libc crate lacks for this target.
+// Numbers that the libc crate does not define for this target.
 const SO_RCVMARK: i32 = 75;
 const SO_RCVPRIORITY: i32 = 82;
 
-/// Software receive times.
+/// The flags for software time stamps of received packets.
 const SOFTWARE: i32 = (1 << 4) | (1 << 3);
 
 behaviours! {
@@ -37,11 +37,12 @@ behaviours! {
     datagram datagram_transmit_time;
 }
 
-/// Sends until the receiver, which has `room` for control messages, gets one, or gets `MSG_CTRUNC`
-/// because it does not fit.
+/// Sends until the receiver gets a control message. The receiver has `room` bytes for control
+/// messages; if a message does not fit, it gets `MSG_CTRUNC` instead.
 ///
-/// The kernel starts to take time stamps shortly after the first socket has asked for them, and may
-/// be about to stop on behalf of an earlier socket. Until then any packet of a stream may lack one.
+/// The kernel starts to take time stamps shortly after the first socket has asked for them. It may
+/// also be about to stop taking them on behalf of an earlier socket. Until it has started, any
+/// packet of a stream may lack a time stamp.
 fn told(a: &Socket, b: &Socket, flags: i32, room: usize) -> Result<(usize, i32, Vec<Control>)> {
     let end = Instant::now() + patience();
     loop {
@@ -108,7 +109,8 @@ fn software(side: &Side<'_>, trace: &Trace) -> Outcome {
     times(side, trace, libc::SO_TIMESTAMPING, SOFTWARE)
 }
 
-/// The accepted socket still gets times after the listener, which asked for them first, is closed.
+/// The listener asked for times first. The accepted socket still gets times after the listener is
+/// closed.
 fn accepted(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     trace.see("set", listener.set_so(libc::SO_TIMESTAMPING, SOFTWARE));
@@ -156,7 +158,7 @@ fn processor(side: &Side<'_>, trace: &Trace) -> Outcome {
     a.send(b"x", 0)?;
     trace.receive("receive", &b, 1, 0);
     let number = b.so(libc::SO_INCOMING_CPU)?;
-    // SAFETY: `sysconf` takes an integer.
+    // SAFETY: `sysconf` takes an integer and no pointer.
     let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     trace.see(
         "it is one of the machine's",
@@ -196,7 +198,8 @@ fn datagram_drop_counter(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn datagram_mark_and_priority(side: &Side<'_>, trace: &Trace) -> Outcome {
-    // Within one host, because a packet loses both on the way to another.
+    // Sends within one host, because a packet loses its mark and its priority on the way to another
+    // host.
     let host = &side.lab.a;
     let (from, to) = (side.socket(host)?, side.bound(host, 7)?);
     from.connect_bytes(&side.address(host, host, 7))?;

@@ -21,7 +21,7 @@ behaviours! {
 
 fn ask(ring: &mut Ring, socket: &Socket, operation: u32) -> Result<impl super::super::Shown> {
     let entry = opcode::UringCmd16::new(Fd(socket.as_raw_fd()), operation).build();
-    // SAFETY: The operation has no pointers.
+    // SAFETY: The operation has no pointers to memory.
     unsafe { ring.once(entry) }
 }
 
@@ -85,7 +85,7 @@ fn between(side: &Side<'_>, trace: &Trace) -> Outcome {
         see(trace, "connected", &mut ring, &client)?;
         client.receive_all(3)?;
         client.connect_bytes(&super::super::side::NOTHING)?;
-        // For the other direction, TCP then returns something that is not a number of bytes.
+        // For the other direction, `SIOCOUTQ`, TCP then returns a value that is no number of bytes.
         trace.see("disconnected: in", ask(&mut ring, &client, SIOCINQ)?);
     }
     Ok(())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls that wait on a socket of either kind: several at once, ended by a shutdown, interrupted.
+//! Calls that wait on a socket of either kind: several calls at once, calls that a shutdown ends,
+//! and interrupted calls.
 
 use super::super::events_text;
 use super::super::signals::{each_way, interrupted};

@@ -49,7 +49,7 @@ fn stream_accept_without_blocking(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 /// Notes what `F_GETFL` and `F_GETFD` report about an accepted descriptor.
 fn descriptor_flags(trace: &Trace, what: &str, socket: &impl AsRawFd) -> Outcome {
-    // SAFETY: These `fcntl` calls take integers.
+    // SAFETY: These `fcntl` calls take integers and no pointer.
     let (file, descriptor) = unsafe {
         (
             check(libc::fcntl(socket.as_raw_fd(), libc::F_GETFL))?,
@@ -209,7 +209,8 @@ fn stream_listen_without_a_name(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// Connects `count` clients; each is in the listener's accept queue before the next one connects.
+/// Connects `count` clients. Each connection is in the listener's accept queue before the next
+/// client connects.
 fn waiting(side: &Side<'_>, port: u16, count: usize) -> anyhow::Result<Vec<Socket>> {
     let mut clients = Vec::new();
     for _ in 0..count {
@@ -222,9 +223,9 @@ fn waiting(side: &Side<'_>, port: u16, count: usize) -> anyhow::Result<Vec<Socke
     Ok(clients)
 }
 
-/// Connects to a full accept queue: the SYN is not answered.
+/// Connects to a listener with a full accept queue, which does not answer the SYN.
 fn finds_no_room(side: &Side<'_>, trace: &Trace, what: &str, port: u16) -> anyhow::Result<Socket> {
-    // On a busy machine, the queue may get room only after TCP's second SYN.
+    // On a busy machine, the queue may not have room until TCP has sent its second SYN.
     side.lab.a.tcp_tries(6)?;
     let late = side.socket(&side.lab.a)?;
     late.set_timeout(libc::SO_SNDTIMEO, std::time::Duration::from_millis(200))?;
@@ -261,7 +262,7 @@ fn stream_backlog_overflows_and_recovers(side: &Side<'_>, trace: &Trace) -> Outc
 fn stream_listen_again_with_a_larger_backlog(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(175, 1)?;
     let waiting_first = waiting(side, 175, 2)?;
-    // If it stayed open, it would keep trying and might take one of the places to come.
+    // The client is closed. Otherwise it would keep trying, and might take a place of a later one.
     drop(finds_no_room(side, trace, "the third", 175)?);
     trace.see("listen", listener.listen(8));
     let more = waiting(side, 175, 4)?;
@@ -278,7 +279,7 @@ fn stream_listen_again_with_a_smaller_backlog(side: &Side<'_>, trace: &Trace) ->
     let _waiting = waiting(side, 176, 3)?;
     trace.see("listen", listener.listen(1));
     let late = finds_no_room(side, trace, "the fourth", 176)?;
-    // Connections already in the queue stay.
+    // Connections that are already in the queue stay there.
     for number in 1..=2 {
         trace.see(&format!("accept {number}"), listener.accept(0).map(drop));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How much a receive call takes: `MSG_WAITALL`, `MSG_TRUNC`, no bytes at all.
+//! The number of bytes that a receive call takes: with `MSG_WAITALL`, with `MSG_TRUNC`, and with no
+//! room.
 
 use super::super::moments::send_apart;
 use crate::prelude::*;

@@ -131,7 +131,8 @@ fn stream_close_lingers_no_longer_than_its_timeout(side: &Side<'_>, trace: &Trac
     let start = Instant::now();
     drop(client);
     let took = start.elapsed();
-    // The final tick may notice late that time has passed, and then sees a large step at once.
+    // Half of the time is enough: a tick may notice late that time has passed, and then sees a
+    // large step at once.
     trace.see("a second", took > Duration::from_millis(500));
     trace.see("not for ever", took < SOON);
     side.cut_wire(false)?;
@@ -144,7 +145,7 @@ fn stream_process_end_does_not_linger(side: &Side<'_>, trace: &Trace) -> Outcome
     let (client, server) = side.stream(7)?;
     client.set_linger(Some(50))?;
     let (wait, go) = pipe()?;
-    // The child shares the descriptor, and is the last to close it.
+    // The child shares the descriptor and closes it last.
     let child = start_process(|| i32::from(read(&wait, &mut [0]).is_err()))?;
     side.cut_wire(true)?;
     client.send_all(b"last words")?;

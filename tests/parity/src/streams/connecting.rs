@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `connect(2)`: without blocking, again, after a failure, and with `AF_UNSPEC`, which disconnects.
+//! `connect(2)`: without blocking, called again, after a failure, and with `AF_UNSPEC`, which
+//! disconnects.
 
 use super::super::side::NOTHING;
 use crate::prelude::*;
@@ -117,7 +118,7 @@ fn stream_connect_again_after_a_refusal_without_blocking(
     client.set_nonblocking(true)?;
     trace.see("attempt 1", client.connect_bytes(&side.far(147)));
     trace.poll_until("refused", &client, libc::POLLERR)?;
-    // The next call reports the failure, whatever call it is.
+    // The next call reports the failure; here it is `connect`.
     trace.see("attempt 2 tells", client.connect_bytes(&side.far(147)));
     let listener = side.listener(147, 4)?;
     trace.see("attempt 3", client.connect_bytes(&side.far(147)));
@@ -131,7 +132,7 @@ fn stream_connect_again_after_a_refusal_without_blocking(
 fn stream_failed_connect_releases_its_port(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     trace.see("connect", client.connect_bytes(&side.far(141)));
-    // The name still shows the port, but any socket may bind to it.
+    // `getsockname` still returns the port, but any socket may bind to that port.
     let port = side.port(&client.local_name()?);
     trace.see("a port", port != 0);
     let other = side.socket(&side.lab.a)?;

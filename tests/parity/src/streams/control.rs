@@ -75,8 +75,8 @@ fn stream_error_queue_is_empty(trace: &Trace, (client, server): Pair) -> Outcome
     Ok(())
 }
 
-/// A pause between the two sends may outlast the time for which the first is held back, so the test
-/// tries more than once.
+/// The bytes of the first send are held back only for a limited time. A pause between the two sends
+/// may be longer than that, so the test tries more than once.
 fn stream_msg_more_is_held_back(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut held = false;
     for _ in 0..20 {

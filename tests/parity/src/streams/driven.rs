@@ -109,13 +109,13 @@ fn stream_signal_for_room(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn stream_signal_omitted_for_a_sleeping_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
-    // The softirq wakes the reader before it checks whether the reader sleeps; on another processor
-    // the reader could be awake by then.
+    // The softirq wakes the reader before it checks whether the reader sleeps. On another processor
+    // the reader could already be awake at the time of the check.
     processor::stay()?;
     let (client, server) = side.stream(138)?;
     let driven = Driven::new(&server)?;
     let call = || server.receive(&mut [0; 10], 0);
-    // The sleeping call gets the data; a signal would only interrupt it.
+    // The sleeping call gets the data; a signal would only interrupt that call.
     let _ = trace.sleeping("receive", libc::SYS_recvfrom, call, |_| {
         Ok(client.send_all(b"data")?)
     })?;

@@ -153,7 +153,7 @@ fn stream_epoll_edge_of_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     client.shutdown(libc::SHUT_WR)?;
     trace.epoll_until("the end", &epoll, RDHUP)?;
     trace.receive("it", &server, 10, 0);
-    // A later action of the peer causes an edge here only if it changes this socket's state.
+    // From here on, an action of the peer causes an edge only if it changes this socket's state.
     client.shutdown(libc::SHUT_RD)?;
     trace.see("shutdown", server.shutdown(libc::SHUT_WR));
     trace.epoll_until("both ends", &epoll, libc::EPOLLHUP as u32)
@@ -187,7 +187,7 @@ fn stream_epoll_edge_none_for_acknowledgements(trace: &Trace, (client, server): 
         client.send_all(b"some bytes")?;
         server.receive_all(10)?;
         acknowledged(&client)?;
-        // There was room all the time, so no edge is due.
+        // The send buffer had room all the time, so no edge is due.
         trace.epoll(&format!("acknowledged {round}"), &epoll)?;
     }
     Ok(())
@@ -213,7 +213,8 @@ fn stream_epoll_oneshot(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.epoll("armed for an edge", &epoll)
 }
 
-/// Counts how many of two threads a connection wakes; each sleeps in its own epoll instance.
+/// Counts how many of two threads a new connection wakes. Each thread sleeps in an epoll instance
+/// of its own.
 fn two_instances(side: &Side<'_>, trace: &Trace, port: u16, mode: u32) -> Outcome {
     let listener = side.listener(port, 4)?;
     let epolls = [
@@ -276,8 +277,8 @@ fn stream_epoll_control_errors(trace: &Trace, (client, server): Pair) -> Outcome
     trace.see("once too", epoll.add(&client, IN | EXCLUSIVE | ONCE, 0));
     trace.see("on a socket", {
         let mut event = libc::epoll_event { events: IN, u64: 0 };
-        // SAFETY: `event` is readable; the kernel refuses a descriptor that is not an epoll
-        // instance.
+        // SAFETY: `event` is readable during the call. The kernel refuses a descriptor that is not
+        // an epoll instance.
         guest::socket::check(unsafe {
             libc::epoll_ctl(raw(&client), libc::EPOLL_CTL_ADD, raw(&server), &mut event)
         })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! File calls on sockets, and the old asynchronous I/O (`io_submit`).
+//! File calls on sockets, and asynchronous I/O by `io_submit`.
 
 use nix::sys::stat::fstat;
 use nix::unistd::{lseek, read, write, Whence};
@@ -35,8 +35,9 @@ pub fn see_no_file(trace: &Trace, socket: &Socket) -> Outcome {
         iov_len: bytes.len(),
     };
     let now = libc::RWF_NOWAIT;
-    // SAFETY: The buffer is readable and writable for its length and lives across the calls, as
-    // does the vector. The other calls take integers. `mmap` is refused, so nothing is mapped.
+    // SAFETY: The buffer is readable and writable for its length. The buffer and the vector live
+    // across the calls. The other calls take integers. The kernel refuses `mmap`, so nothing is
+    // mapped.
     unsafe {
         let pointer = bytes.as_mut_ptr().cast();
         trace.see("pread", check(libc::pread(fd, pointer, 4, 0) as i64));
@@ -69,7 +70,7 @@ fn stream_file_calls(trace: &Trace, (_client, server): Pair) -> Outcome {
     see_no_file(trace, &server)
 }
 
-/// `struct iocb` of the kernel's `aio_abi.h`.
+/// `struct iocb` of the kernel's header `aio_abi.h`.
 #[repr(C)]
 #[derive(Default)]
 struct Control {
@@ -90,7 +91,7 @@ struct Control {
 /// Submits one operation and waits for its result.
 ///
 /// # Errors
-/// The errno of a call, not of the operation.
+/// The errno of a failing call; an error of the operation is its result.
 pub fn aio_once(
     socket: &Socket,
     opcode: u16,
@@ -110,8 +111,8 @@ pub fn aio_once(
     let mut event = [0u64; 4];
     let none = std::ptr::null_mut::<libc::timespec>();
     // SAFETY: `io_setup` writes the context and `io_destroy` ends it. The control block, its buffer
-    // and the event live across the calls, and `io_getevents` returns only after the operation has
-    // finished with them.
+    // and the event live across the calls. `io_getevents` returns only after the operation has
+    // finished, so the kernel no longer uses them.
     unsafe {
         check(libc::syscall(libc::SYS_io_setup, 1, &mut context))?;
         let done = check(libc::syscall(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `shutdown`: one half, both, twice, and which calls still work afterwards.
+//! `shutdown` of one half, of both, and twice; and the calls that still work afterwards.
 
 use super::super::moments::send_apart;
 use crate::prelude::*;

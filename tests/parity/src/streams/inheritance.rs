@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What an accepted socket inherits from its listener.
+//! The properties that an accepted socket inherits from its listener.
 
 use libc::SOL_SOCKET;
 
@@ -100,7 +100,7 @@ fn stream_accepted_has_the_listeners_structures(side: &Side<'_>, trace: &Trace) 
 fn stream_accepted_has_flags_of_its_own(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     listener.set_nonblocking(true)?;
-    // SAFETY: `getpid` takes no arguments.
+    // SAFETY: `getpid` takes no arguments, and always succeeds.
     fcntl(&listener, libc::F_SETOWN, unsafe { libc::getpid() })?;
     let flags =
         |socket: &Socket| fcntl(socket, libc::F_GETFL, 0).map(|flags| format!("{flags:#o}"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Signals during a sleeping call: the call fails with `EINTR`, or goes on (`signal(7)`).
+//! Signals during a sleeping call, which then fails with `EINTR` or continues (`signal(7)`).
 
 use super::super::signals::{catch, caught, each_way, interrupted};
 use super::waiting::small_stream;
@@ -56,7 +56,7 @@ fn stream_send_interrupted_half_way(side: &Side<'_>, trace: &Trace) -> Outcome {
             let took = client.send(&large, 0)?;
             Ok(took > 0 && took < large.len())
         };
-        // A call that has accepted bytes returns their number, with or without SA_RESTART.
+        // A call that has already accepted bytes returns their number, with or without SA_RESTART.
         let _ = interrupted(trace, what, libc::SYS_sendto, call, || Ok(()))?;
         Ok(())
     })
@@ -118,28 +118,28 @@ fn stream_poll_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
     each_way(|what, _limit, port| {
         let (_client, server) = side.stream(port)?;
         let call = || server.poll(libc::POLLIN, patience());
-        // The kernel never restarts poll.
+        // The kernel never restarts `poll`, even with SA_RESTART.
         let _ = interrupted(trace, what, POLL, call, || Ok(()))?;
         Ok(())
     })
 }
 
-/// A signal that is blocked except during the call: so programs wait for either a signal or a
+/// A signal that is blocked except during the call. By such a call programs wait for a signal or a
 /// socket without a race.
 fn stream_ppoll_unblocks_a_signal(side: &Side<'_>, trace: &Trace) -> Outcome {
     catch(true)?;
     let (client, server) = side.stream(121)?;
     let waits = |limit: Duration| {
-        // SAFETY: All-zero is a valid set, and `sigemptyset` empties it.
+        // SAFETY: All-zero bytes are a valid `sigset_t`, and `sigemptyset` empties it below.
         let mut blocked: libc::sigset_t = unsafe { std::mem::zeroed() };
         let mut none = blocked;
-        // SAFETY: Both sets are writable; the number is a signal.
+        // SAFETY: Both sets are writable, and the number is that of a signal.
         unsafe {
             libc::sigemptyset(&mut none);
             libc::sigemptyset(&mut blocked);
             libc::sigaddset(&mut blocked, libc::SIGUSR1);
         }
-        // SAFETY: The set is readable; `pthread_kill` targets this very thread.
+        // SAFETY: The set is readable, and `pthread_kill` targets the calling thread itself.
         unsafe {
             libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, std::ptr::null_mut());
             libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1);
@@ -154,12 +154,13 @@ fn stream_ppoll_unblocks_a_signal(side: &Side<'_>, trace: &Trace) -> Outcome {
             tv_sec: limit.as_secs() as i64,
             tv_nsec: 0,
         };
-        // SAFETY: One pollfd, alive and writable for the call; time and set are readable.
+        // SAFETY: `entry` is one pollfd, alive and writable during the call; `limit` and `none` are
+        // readable.
         let found = check(unsafe { libc::ppoll(&mut entry, 1, &limit, &none) });
         let found = found.map(|_| super::super::events_text(entry.revents));
         let caught_now = caught() > before;
-        // SAFETY: The set is readable, and the old one is not asked for. A pending signal is caught
-        // now.
+        // SAFETY: The set is readable, and the null pointer means that the old set is not returned.
+        // A pending signal is caught during this call.
         unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &blocked, std::ptr::null_mut()) };
         (found, caught_now)
     };
@@ -168,7 +169,7 @@ fn stream_ppoll_unblocks_a_signal(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.see("the signal", signal);
     client.send_all(b"data")?;
     trace.poll_until("data", &server, libc::POLLIN)?;
-    // Readiness takes precedence over the signal.
+    // If the socket is readable and a signal is pending, `ppoll` reports the socket.
     let (found, _) = waits(patience());
     trace.see("ppoll with data", found);
     Ok(())

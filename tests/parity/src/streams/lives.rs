@@ -176,7 +176,7 @@ fn stream_same_pair_of_ports_again(side: &Side<'_>, trace: &Trace) -> Outcome {
         let (server, _) = listener.accept(0)?;
         client.send_all(round.as_bytes())?;
         trace.receive(round, &server, 100, 0);
-        // A reset leaves no connection behind, so the port pair is free at once.
+        // After a reset no connection is left, so its pair of ports is free at once.
         reset(client)?;
         await_poll(&server, libc::POLLHUP)?;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What `poll(2)` and `select(2)` report for a stream in each of its states.
+//! The events that `poll(2)` and `select(2)` report for a stream in each of its states.
 
 use super::super::moments;
 use crate::prelude::*;
@@ -162,7 +162,7 @@ fn stream_poll_when_reading_was_shut_down(trace: &Trace, (client, server): Pair)
     trace.poll("the other end", &client)?;
     trace.receive("receive", &server, 100, 0);
     trace.see("the peer sends", client.send(b"data", 0));
-    // No event announces the data, since the socket was readable before.
+    // No event announces the data, since the socket was already readable.
     moments::arrived(&server, 4)?;
     trace.poll("with data", &server)?;
     trace.receive("the data", &server, 100, 0);
@@ -229,7 +229,7 @@ fn stream_poll_reports_only_requested_events(trace: &Trace, (client, server): Pa
         );
     }
     moments::reset(client)?;
-    // poll reports errors without being asked for them.
+    // `poll` reports errors even if no event is requested.
     let found = server.poll(0, patience())?;
     trace.see(
         "asked for nothing after a reset",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Records: a call with `MSG_EOR` keeps the next one's bytes out of its last packet.
+//! Records of streams: after a call with `MSG_EOR`, the bytes of the next call start a new packet.
 
 use super::super::Family;
 use crate::prelude::*;
@@ -17,8 +17,9 @@ const EOR: i32 = libc::MSG_EOR;
 /// The offset of `tcpi_data_segs_out` in `struct tcp_info` (`linux/tcp.h`).
 const DATA_SEGS_OUT: usize = 156;
 
-/// Returns how many packets `socket` has sent so far. For ESP this counts all packets: a socket
-/// that only receives acknowledgements sends none in addition to its data.
+/// Returns how many data packets `socket` has sent so far. For ESP this is the number of all
+/// packets, which is the same here: a socket that only receives acknowledgements sends nothing
+/// besides its data.
 fn packets(side: &Side<'_>, socket: &Socket) -> anyhow::Result<u32> {
     match side.family {
         Family::Mapped if socket.counters(1).is_ok() => Ok(socket.counters(1)?[0]),
@@ -34,9 +35,9 @@ fn packets(side: &Side<'_>, socket: &Socket) -> anyhow::Result<u32> {
     }
 }
 
-/// Returns how many packets the bytes of these calls leave in. All calls but the last announce
-/// more, so that bytes share a packet where they may. A pause between two calls may outlast the
-/// time for which bytes are held back, so the function returns the least of several tries.
+/// Returns the number of packets that carry the bytes of these calls. All calls but the last have
+/// `MSG_MORE`, so that their bytes share a packet where they may. A pause between two calls may be
+/// longer than bytes are held back, so the function returns the least of several tries.
 fn packets_of(side: &Side<'_>, port: u16, calls: &[(&[u8], i32)]) -> anyhow::Result<u32> {
     let (client, server) = side.stream(port)?;
     let length = calls.iter().map(|(bytes, _)| bytes.len()).sum();
@@ -75,7 +76,7 @@ fn stream_record_in_several_calls(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// A call without bytes has no last packet that it could close.
+/// A call without bytes has no last packet that `MSG_EOR` could close.
 fn stream_record_of_0_bytes(side: &Side<'_>, trace: &Trace) -> Outcome {
     let calls: &[(&[u8], i32)] = &[(b"a", MORE), (b"", MORE | EOR), (b"b", 0)];
     trace.see("packets", packets_of(side, 7, calls)?);

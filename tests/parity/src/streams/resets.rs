@@ -88,7 +88,7 @@ fn stream_reset_after_own_end(trace: &Trace, (client, server): Pair) -> Outcome 
     Ok(())
 }
 
-/// The peer shuts down its sending half, and then resets the connection by closing with unread
+/// The peer shuts down its sending half. Then it resets the connection by closing it with unread
 /// data.
 fn after_peers_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, order) in [(7, "rrsse"), (8, "srs"), (9, "ers")] {
@@ -122,7 +122,7 @@ fn before_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.dial(7)?;
     await_poll(&listener, libc::POLLIN)?;
     reset(client)?;
-    // The second connection proves that the reset has arrived, since packets stay in order.
+    // Packets stay in order, so the second connection proves that the reset has arrived.
     let second = side.dial(7)?;
     second.send_all(b"second")?;
     acknowledged(&second)?;
@@ -170,7 +170,8 @@ fn stream_data_before_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn stream_listener_closed_with_connections_waiting(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let clients = [side.dial(7)?, side.dial(7)?];
-    // The last acknowledgement of the handshake may still be in flight.
+    // The last acknowledgement of the handshake may still be in flight, so data are sent and
+    // acknowledged.
     for client in &clients {
         client.send_all(b"x")?;
         acknowledged(client)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Room in the send buffer: when a stream is writable, and when that is an edge.
+//! Room in the send buffer: when a stream becomes writable, and when that causes an edge.
 
 use super::super::epoll::{events, Epoll};
 use super::waiting::small_stream;
@@ -49,7 +49,8 @@ fn stream_not_writable_when_the_peer_has_read_a_byte(side: &Side<'_>, trace: &Tr
     let edge = Epoll::of(&client, OUT | EDGE)?;
     trace.epoll("full", &edge)?;
     server.receive_exact(&mut [0; 1])?;
-    // A window of one byte counts as none. No event is expected, so the test can only sleep.
+    // A window of one byte counts as none. No event is expected, so the test can only sleep for a
+    // while.
     thread::sleep(Duration::from_millis(50));
     trace.poll("a byte was read", &client)?;
     trace.epoll("no edge", &edge)?;
@@ -62,7 +63,7 @@ fn stream_writable_edge_after_a_refused_send(side: &Side<'_>, trace: &Trace) -> 
     let edge = Epoll::of(&client, IN | OUT | RDHUP | EDGE)?;
     trace.epoll("at first", &edge)?;
     let mut total = 0;
-    // Fills and empties the buffer three times: no edge may get lost.
+    // Fills and empties the buffer three times. No edge may get lost.
     for round in 1..=3 {
         let full = fill(&client)?;
         total += full;
@@ -82,7 +83,7 @@ fn stream_writable_edge_after_a_refused_send(side: &Side<'_>, trace: &Trace) -> 
 fn stream_writable_edge_after_a_poll_of_a_full_stream(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 183)?;
     let full = fill(&client)?;
-    // Polling is enough: a socket that was added while it was full gets the edge.
+    // Adding the full socket to an instance polls it, which is enough for an edge later.
     let edge = Epoll::of(&client, OUT | EDGE)?;
     trace.epoll("full", &edge)?;
     read_all(&server, full)?;
@@ -133,7 +134,7 @@ fn stream_full_and_shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
     let edge = Epoll::of(&client, OUT | EDGE)?;
     trace.epoll("full", &edge)?;
     trace.see("shutdown", client.shutdown(libc::SHUT_WR));
-    // There is no room, but the socket is writable: send fails at once.
+    // The buffer has no room, but the socket is writable, since send fails at once.
     trace.poll("then", &client)?;
     trace.epoll("an edge", &edge)?;
     trace.see(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Several descriptors of one connection: `dup`, `fork`, `exec`, `SCM_RIGHTS`, threads.
+//! Several descriptors of one connection, by `dup`, `fork`, `exec` and `SCM_RIGHTS`, and several
+//! threads.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -138,7 +139,7 @@ fn stream_exec_closes_or_keeps(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, keep, what) in [(7, false, "close-on-exec"), (8, true, "kept")] {
         let (client, server) = side.stream(port)?;
         keep_open(&client, keep)?;
-        // `cat` ends when its input does.
+        // `cat` ends when its input ends.
         let mut child = Command::new("cat")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -159,7 +160,7 @@ fn stream_exec_closes_or_keeps(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// As inetd does it: the connection is the standard input and output of another program.
+/// The connection is the standard input and output of another program, as inetd starts its servers.
 fn stream_served_by_another_program(trace: &Trace, (client, server): Pair) -> Outcome {
     let server = OwnedFd::from(server);
     let output = server.try_clone()?;
@@ -208,7 +209,7 @@ fn stream_descriptor_passed_on(trace: &Trace, (client, server): Pair) -> Outcome
             _ => None,
         })
         .context("no descriptor came")?;
-    // SAFETY: The kernel just made this descriptor and nothing else owns it.
+    // SAFETY: The kernel has just made this descriptor, and nothing else owns it.
     let server = unsafe { OwnedFd::from_raw_fd(number) };
     let mut got = [0; 20];
     trace.see("what came meanwhile", read(&server, &mut got));

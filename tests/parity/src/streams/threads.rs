@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many threads and processes at one stream.
+//! Many threads and processes that use one stream.
 
 use super::super::sockets::waiting::receives_shut_down;
 use super::super::Shown;
@@ -24,7 +24,8 @@ behaviours! {
     stream stream_fork_shares_a_listener;
 }
 
-/// Receives to the end of the stream; returns the number of bytes, and how often each value came.
+/// Receives to the end of the stream. Returns the number of bytes, and how often each byte value
+/// came.
 fn drain(socket: &Socket) -> Result<(usize, [usize; 256])> {
     let mut buffer = vec![0; 5000];
     let (mut total, mut counts) = (0, [0; 256]);
@@ -92,7 +93,7 @@ fn stream_threads_work_both_ways(side: &Side<'_>, trace: &Trace) -> Outcome {
         let totals = threads(4, |number| {
             if number % 2 == 0 {
                 socket.send_all(&vec![9; EACH])?;
-                // The last writer shuts down the sending half.
+                // The last writer to finish shuts down the sending half.
                 if running.fetch_sub(1, Ordering::SeqCst) == 1 {
                     socket.shutdown(libc::SHUT_WR)?;
                 }
@@ -173,7 +174,8 @@ fn stream_threads_open_and_close(side: &Side<'_>, trace: &Trace) -> Outcome {
         })
     };
     let call = || {
-        // Making a socket enters the host's namespace, so the threads get theirs ready-made.
+        // Making a socket enters the host's namespace, so the sockets are made here and not in the
+        // threads.
         let sockets: Vec<Socket> = (0..4 * ROUNDS)
             .map(|_| side.socket(&side.lab.a))
             .collect::<Result<_>>()?;
@@ -266,7 +268,7 @@ fn stream_close_beside_an_accept_that_waits(side: &Side<'_>, trace: &Trace) -> O
     trace.see("it accepts", accepted.shown());
     client.send(b"hello", 0)?;
     trace.receive("which receives", &accepted?.0, 10, 0);
-    // When the call returns, the listener is closed.
+    // The listener is closed once the sleeping `accept` has returned.
     let late = side.socket(&side.lab.a)?;
     trace.see("connect then", late.connect_bytes(&side.far(7)));
     Ok(())
@@ -296,7 +298,7 @@ fn stream_shutdown_beside_accepts_that_wait(side: &Side<'_>, trace: &Trace) -> O
     Ok(())
 }
 
-/// Sends until an error; returns the number of bytes accepted, and the error.
+/// Sends until an error. Returns the number of bytes that were accepted, and the error.
 fn send_on(socket: &Socket) -> (usize, std::io::Error) {
     let chunk = vec![8; 10_000];
     let mut total = 0;
@@ -325,7 +327,7 @@ fn stream_shutdown_amid_a_transfer(trace: &Trace, (a, b): Pair) -> Outcome {
 fn stream_receiver_closes_amid_a_transfer(trace: &Trace, (a, b): Pair) -> Outcome {
     let receive = move || {
         b.receive_all(100_000)?;
-        // The sender has sent more, which is never read.
+        // The sender has sent more bytes, which are never read.
         await_events(&b, libc::POLLIN)?;
         drop(b);
         Ok(())

@@ -119,7 +119,7 @@ fn stream_sigpipe_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// `SIOCOUTQNSD`: bytes that were not sent yet.
+/// `SIOCOUTQNSD` asks for the number of bytes that were not sent yet.
 const SIOCOUTQNSD: libc::c_ulong = 0x894b;
 
 fn queue_lengths(trace: &Trace, (client, server): Pair) -> Outcome {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Streams with `io_uring`.
+//! Streams used with `io_uring`.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -42,7 +42,8 @@ fn receive(socket: &Socket, bytes: &mut [u8], flags: i32) -> squeue::Entry {
 fn stream_uring_sends_and_receives(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let (question, mut room) = (*b"question", [0; 20]);
-    // SAFETY: The buffers live to the end of this function, and each operation is waited for.
+    // SAFETY: The buffers live to the end of this function. The function waits for each operation
+    // to complete.
     unsafe {
         trace.see("send", ring.once(send(&client, &question, 0))?);
         arrived(&server, 8)?;
@@ -65,7 +66,8 @@ fn stream_uring_sends_and_receives(trace: &Trace, (client, server): Pair) -> Out
 fn stream_uring_receive_waits(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let (mut room, mut more) = ([0; 20], [0; 6]);
-    // SAFETY: The buffers live to the end of this function, and each operation is waited for.
+    // SAFETY: The buffers live to the end of this function. The function waits for each operation
+    // to complete.
     unsafe {
         ring.start(1, receive(&server, &mut room, 0))?;
         trace.see("at first", ring.look(1));
@@ -88,7 +90,8 @@ fn stream_uring_receive_at_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     let mut ring = Ring::new()?;
     let mut room = [0; 20];
-    // SAFETY: The buffer lives to the end of this function, and each operation is waited for.
+    // SAFETY: The buffer lives to the end of this function. The function waits for each operation
+    // to complete.
     unsafe {
         ring.start(1, receive(&server, &mut room, 0))?;
         client.shutdown(libc::SHUT_WR)?;
@@ -111,7 +114,8 @@ fn stream_uring_cancels_what_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
     let mut room = [0; 20];
     let accept =
         || opcode::Accept::new(fd(&listener), std::ptr::null_mut(), std::ptr::null_mut()).build();
-    // SAFETY: The buffer lives to the end of this function, and each operation is waited for.
+    // SAFETY: The buffer lives to the end of this function. The function waits for each operation
+    // to complete.
     unsafe {
         ring.start(1, receive(&server, &mut room, 0))?;
         trace.see("cancel", ring.once(opcode::AsyncCancel::new(1).build())?);
@@ -133,7 +137,7 @@ fn stream_uring_polls(trace: &Trace, (client, server): Pair) -> Outcome {
     let poll = |events: i16| opcode::PollAdd::new(fd(&server), events as u32).build();
     let events =
         |completion: guest::uring::Completion| super::super::events_text(completion.result as i16);
-    // SAFETY: A poll operation has no pointers.
+    // SAFETY: A poll operation has no pointers to memory.
     unsafe {
         trace.see("to write", events(ring.once(poll(libc::POLLOUT))?));
         ring.start(1, poll(libc::POLLIN))?;
@@ -150,7 +154,7 @@ fn stream_uring_polls(trace: &Trace, (client, server): Pair) -> Outcome {
 
 /// Takes ownership of the descriptor that an operation returned.
 fn descriptor(completion: guest::uring::Completion) -> Option<OwnedFd> {
-    // SAFETY: The kernel just returned this descriptor and nothing else owns it.
+    // SAFETY: The kernel has just returned this descriptor, and nothing else owns it.
     (completion.result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(completion.result) })
 }
 
@@ -160,7 +164,8 @@ fn stream_uring_accepts_and_connects(side: &Side<'_>, trace: &Trace) -> Outcome 
     let mut ring = Ring::new()?;
     let to = side.far(7);
     let (mut name, mut length) = ([0u64; 16], 128);
-    // SAFETY: The addresses live to the end of this function, and each operation is waited for.
+    // SAFETY: The addresses live to the end of this function. The function waits for each operation
+    // to complete.
     unsafe {
         let accept = opcode::Accept::new(fd(&listener), name.as_mut_ptr().cast(), &mut length);
         ring.start(1, accept.flags(libc::SOCK_CLOEXEC).build())?;
@@ -185,7 +190,7 @@ fn stream_uring_accepts_again_and_again(side: &Side<'_>, trace: &Trace) -> Outco
     let listener = side.listener(7, 4)?;
     let mut ring = Ring::new()?;
     let mut clients = Vec::new();
-    // SAFETY: The operation has no pointers.
+    // SAFETY: The operation has no pointers to memory.
     unsafe { ring.start(1, opcode::AcceptMulti::new(fd(&listener)).build()) }?;
     for _ in 0..3 {
         clients.push(side.dial(7)?);
@@ -193,7 +198,7 @@ fn stream_uring_accepts_again_and_again(side: &Side<'_>, trace: &Trace) -> Outco
         trace.see("accepted", descriptor(completion).is_some());
         trace.see("more will be", io_uring::cqueue::more(completion.flags));
     }
-    // SAFETY: The operation has no pointers.
+    // SAFETY: The operation has no pointers to memory.
     let cancelled = unsafe { ring.once(opcode::AsyncCancel::new(1).build()) }?;
     trace.see("cancel", cancelled);
     trace.see("at last", ring.wait(1)?);
@@ -205,7 +210,8 @@ fn stream_uring_connect_refused(side: &Side<'_>, trace: &Trace) -> Outcome {
     let mut ring = Ring::new()?;
     let to = side.far(7);
     let connect = || opcode::Connect::new(fd(&client), to.as_ptr().cast(), to.len() as u32).build();
-    // SAFETY: The address lives to the end of this function, and each operation is waited for.
+    // SAFETY: The address lives to the end of this function. The function waits for each operation
+    // to complete.
     unsafe {
         trace.see("connect", ring.once(connect())?);
         trace.pending_error("pending", &client);
@@ -219,7 +225,7 @@ fn stream_uring_connect_refused(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn stream_uring_shuts_down_and_closes(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     let mut ring = Ring::new()?;
-    // SAFETY: The operations have no pointers.
+    // SAFETY: The operations have no pointers to memory.
     unsafe {
         let shutdown = opcode::Shutdown::new(fd(&client), libc::SHUT_WR).build();
         trace.see("shutdown", ring.once(shutdown)?);
@@ -241,9 +247,9 @@ fn stream_uring_messages(trace: &Trace, (client, server): Pair) -> Outcome {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     });
-    // SAFETY: All-zero is a valid msghdr, which is plain data. It points to the vector, and the
-    // vector to the two buffers; all live to the end of this function, and each operation is waited
-    // for.
+    // SAFETY: All-zero bytes are a valid `msghdr`, which is plain data. It points to the vector,
+    // and the vector to the two buffers. All of these live to the end of this function. The
+    // function waits for each operation to complete.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = vector.as_mut_ptr();
@@ -261,14 +267,16 @@ fn stream_uring_messages(trace: &Trace, (client, server): Pair) -> Outcome {
     Ok(())
 }
 
-/// `IORING_CQE_F_SOCK_NONEMPTY` reports queued data, so that a program reads again at once.
+/// `IORING_CQE_F_SOCK_NONEMPTY` reports that more data are queued, so that a program reads again at
+/// once.
 fn stream_uring_reports_more_data(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let mut room = [0; 4];
     client.send_all(b"hello")?;
     arrived(&server, 5)?;
     for what in ["some", "the rest"] {
-        // SAFETY: The buffer lives to the end of this function, and each operation is waited for.
+        // SAFETY: The buffer lives to the end of this function. The function waits for the
+        // operation to complete.
         let got = unsafe { ring.once(receive(&server, &mut room, 0)) }?;
         trace.see(what, got);
         let more = io_uring::cqueue::sock_nonempty(got.flags);
@@ -277,13 +285,14 @@ fn stream_uring_reports_more_data(trace: &Trace, (client, server): Pair) -> Outc
     Ok(())
 }
 
-/// Sends more than both buffers hold: the operation continues by itself while the reader makes
-/// room.
+/// Sends more bytes than both buffers hold. The operation continues by itself while the reader
+/// makes room.
 fn stream_uring_sends_all(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let bytes = guest::transfer::random(8_000_000, 7);
     let mut got = vec![0; bytes.len()];
-    // SAFETY: The buffer lives to the end of this function, and the operation is waited for.
+    // SAFETY: The buffer lives to the end of this function. The function waits for the operation to
+    // complete.
     unsafe { ring.start(1, send(&client, &bytes, libc::MSG_WAITALL)) }?;
     server.receive_exact(&mut got)?;
     trace.see("sent", ring.wait(1)?);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Calls that wait: time limits, `MSG_DONTWAIT`, and the events that wake them.
+//! Calls that wait: time limits, `MSG_DONTWAIT`, and the events that wake a call.
 
 use super::super::moments::await_poll;
 use super::super::Shown;
@@ -41,13 +41,13 @@ pub fn small_stream(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socke
 
 const LIMIT: Duration = Duration::from_millis(100);
 
-/// Runs `call`; notes its result, and whether it waited for the time limit.
+/// Runs `call`. Notes its result, and whether it waited until the time limit.
 fn timed<T: Shown>(trace: &Trace, what: &str, call: impl FnOnce() -> std::io::Result<T>) {
     let start = Instant::now();
     let result = call();
     let took = start.elapsed();
     trace.see(what, result.shown());
-    // Time limits are counted in ticks, so the last one may be short.
+    // Time limits are counted in ticks, and the last tick may be short.
     trace.see(&format!("{what}: waited"), took >= LIMIT / 2);
 }
 
@@ -216,7 +216,7 @@ fn stream_receive_of_two_threads(trace: &Trace, (client, server): Pair) -> Outco
     Ok(())
 }
 
-/// Notes that a send call sleeps with full buffers, and its result after `meanwhile`.
+/// Notes whether a send call sleeps while the buffers are full, and its result after `meanwhile`.
 fn sleeping_send(
     trace: &Trace,
     socket: &Socket,
@@ -259,7 +259,7 @@ fn stream_send_woken_by_the_own_shutdown(side: &Side<'_>, trace: &Trace) -> Outc
 fn stream_send_woken_by_a_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 97)?;
     fill(&client)?;
-    // Closing with unread data resets the connection.
+    // Closing a socket with unread data resets the connection.
     sleeping_send(trace, &client, || {
         drop(server);
         Ok(())
@@ -305,7 +305,7 @@ fn stream_poll_woken_by_each_change(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// Another thread closes the descriptor: the sleeping calls hold the socket, and go on.
+/// Another thread closes the descriptor. The sleeping calls hold the socket, and continue.
 fn stream_closed_while_calls_sleep(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(101)?;
     let other = alias(&server);
@@ -316,12 +316,12 @@ fn stream_closed_while_calls_sleep(side: &Side<'_>, trace: &Trace) -> Outcome {
     };
     let _ = trace.sleeping("poll", POLL, call, |poller| {
         drop(server);
-        // No packet has gone to the peer.
+        // Closing the descriptor has sent no packet to the peer.
         trace.poll("the peer", &client)?;
         trace.see("asleep still", poller.sleeps()?);
         Ok(client.send_all(b"data")?)
     })?;
-    // The socket ends with the call, and its data were not read.
+    // When the call ends, the socket is closed with unread data, so the connection is reset.
     trace.poll_until("the peer then", &client, libc::POLLERR)?;
     trace.pending_error("its error", &client);
 

@@ -25,7 +25,7 @@ behaviours! {
 
 const ZEROCOPY: i32 = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
 
-/// On a virtual device the receiver gets a copy, over TCP too.
+/// Notes how many sends were copied. On a virtual device the receiver gets a copy, over TCP too.
 fn see(trace: &Trace, what: &str, copies: Copies) {
     trace.see(what, format!("{copies:?} copied"));
 }
@@ -39,8 +39,8 @@ fn stream_zero_copy(trace: &Trace, (client, server): Pair) -> Outcome {
     let bytes = *b"by io_uring";
     let fd = Fd(client.as_raw_fd());
     let entry = opcode::SendZc::new(fd, bytes.as_ptr(), bytes.len() as u32).build();
-    // SAFETY: The buffer lives to the end of this function, and the notification, if there is one,
-    // is waited for.
+    // SAFETY: The buffer lives to the end of this function. The function waits for the
+    // notification, if there is one.
     unsafe { ring.start(1, entry) }?;
     let sent = ring.wait(1)?;
     trace.see("send", sent);
@@ -125,7 +125,8 @@ fn stream_zero_copy_without_the_option(trace: &Trace, (client, server): Pair) ->
     none_left(&client)
 }
 
-/// Alternates copied and zero-copy sends, first while no packet can leave and then while all can.
+/// Alternates copied and zero-copy sends, first while no packet can be sent, and then while all
+/// can.
 fn stream_zero_copy_beside_other_sends(trace: &Trace, (client, server): Pair) -> Outcome {
     switch(&client, 1)?;
     let bytes = random(500_000, 7);
@@ -166,7 +167,7 @@ fn stream_zero_copy_of_small_messages(trace: &Trace, (client, server): Pair) -> 
         for (turn, byte) in bytes.iter().enumerate() {
             let sent = client.send(std::slice::from_ref(byte), ZEROCOPY)?;
             anyhow::ensure!(sent == 1);
-            // The socket has room for the completions of some sends, not of all.
+            // The socket has room for the completions of some sends, but not of all.
             if turn % 50 == 49 {
                 completed_from(&client, done, 50)?;
                 done += 50;
@@ -201,7 +202,8 @@ fn stream_zero_copy_of_part_of_the_message(trace: &Trace, (client, server): Pair
     let bytes = random(1 << 20, 7);
     let (mut sends, mut sent) = (0, Vec::new());
     let (mut refusals, mut refused) = (0, Ok(()));
-    // Packets that leave in the meantime may make room for one more send.
+    // Packets that are sent meanwhile may make room for one more call, so one refusal is not the
+    // last.
     while refusals < 2 {
         match client.send(&bytes, ZEROCOPY) {
             Ok(length) => {
@@ -225,7 +227,7 @@ fn stream_zero_copy_of_part_of_the_message(trace: &Trace, (client, server): Pair
     Ok(())
 }
 
-/// Sends more than the peer accepts; the peer then resets the connection.
+/// Sends more bytes than the peer accepts. Then the peer resets the connection.
 fn stream_zero_copy_ends_with_the_connection(trace: &Trace, (client, server): Pair) -> Outcome {
     let sends = fill(&client)?;
     trace.see("a part is there", sends > 0);
@@ -238,7 +240,7 @@ fn stream_zero_copy_ends_with_the_connection(trace: &Trace, (client, server): Pa
 
 fn stream_zero_copy_ends_with_disconnecting(trace: &Trace, (client, server): Pair) -> Outcome {
     let sends = fill(&client)?;
-    // `AF_UNSPEC`.
+    // The family of this name is `AF_UNSPEC`, which disconnects.
     trace.see("disconnected", client.connect_bytes(&[0; 16]));
     completed(&client, sends)?;
     drop(server);
@@ -246,7 +248,7 @@ fn stream_zero_copy_ends_with_disconnecting(trace: &Trace, (client, server): Pai
 }
 
 /// Makes zero-copy sends until one is refused, and returns their number. The bytes are static, so
-/// no caller has to wait for the completions.
+/// callers need not wait for the completions.
 fn fill(client: &Socket) -> anyhow::Result<u32> {
     static BYTES: [u8; 100_000] = [7; 100_000];
     switch(client, 1)?;
@@ -291,7 +293,8 @@ fn stream_zero_copy_by_uring(trace: &Trace, (client, server): Pair) -> Outcome {
     let entry = opcode::SendZc::new(fd, bytes.as_ptr(), bytes.len() as u32)
         .flags(libc::MSG_WAITALL)
         .build();
-    // SAFETY: The buffer lives to the end of this function, and the notification is waited for.
+    // SAFETY: The buffer lives to the end of this function. The function waits for the
+    // notification.
     unsafe { ring.start(1, entry) }?;
     let got = server.receive_all(bytes.len())?;
     let sent = ring.wait(1)?;
@@ -303,14 +306,14 @@ fn stream_zero_copy_by_uring(trace: &Trace, (client, server): Pair) -> Outcome {
     none_left(&client)
 }
 
-/// The ring, not the packets, holds the pages of a registered buffer. Copied bytes are sent in
-/// between.
+/// The ring, not the packets, holds the pages of a registered buffer. Copied bytes are sent between
+/// two zero-copy sends.
 fn stream_zero_copy_of_a_registered_buffer(trace: &Trace, (connected, accepted): Pair) -> Outcome {
     const PART: usize = 30_000;
     const PARTS: usize = 20;
     let bytes = random(PART * PARTS, 7);
     let mut ring = Ring::new()?;
-    // SAFETY: The buffer outlives the ring, which is dropped first.
+    // SAFETY: The buffer outlives the ring, since the ring is dropped before it.
     unsafe { ring.register(&bytes) }?;
     let fd = Fd(accepted.as_raw_fd());
     let send = || {
@@ -319,8 +322,8 @@ fn stream_zero_copy_of_a_registered_buffer(trace: &Trace, (connected, accepted):
                 .buf_index(Some(0))
                 .flags(libc::MSG_WAITALL)
                 .build();
-            // SAFETY: The buffer lives to the end of this function, and both completions are waited
-            // for.
+            // SAFETY: The buffer lives to the end of this function. The loop waits for both
+            // completions of the operation.
             unsafe { ring.start(1, entry) }?;
             let sent = ring.wait(1)?;
             anyhow::ensure!(sent.result as usize == PART, "{sent:?}");
