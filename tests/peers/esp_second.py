@@ -84,13 +84,15 @@ class Connection:
         # Nonces, and the unwrapped values of una and expected.
         self.nonce = int.from_bytes(os.urandom(4), "big") if "masks" in words else None
         self.other_nonce, self.una_wide, self.expected_wide = None, self.isn, 0
-        # Sending: packets as (payload, flags) from `una` on, how many were sent, the window's end.
+        # Sending: `queue` has packets as (payload, flags) from `una` on, `left` is how many of them
+        # were sent, and `window` is the window's end, counted from `una`.
         self.una, self.queue, self.left = self.isn, [], 0
         self.window, self.announced, self.since_sent, self.tries = 0, False, 0.0, 0
         # Receiving.
         self.expected, self.asked, self.received = None, None, bytearray()
         self.in_transmission, self.unacknowledged, self.quiet = False, 0, 0.0
-        # Out-of-order packets by number, and whether requests name the missing packets.
+        # `kept` has out-of-order packets by number. `names` says whether requests name the missing
+        # packets.
         self.selective, self.names, self.kept = "selective" in words, False, {}
         self.out, self.came = 0, 0
         self.ended, self.opened, self.heard = False, False, time.monotonic()

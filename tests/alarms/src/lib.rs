@@ -69,14 +69,14 @@ const HARMLESS: &[&str] = &[
     "ref_tracker: memory allocation failure, unreliable refcount tracker.",
 ];
 
-/// The line without the space around it, if the kernel reports a fault in it.
+/// Returns the line without the space around it if it reports a fault, and `None` otherwise.
 #[must_use]
 pub fn alarm(line: &str) -> Option<&str> {
     let has = |words: &[&str]| words.iter().any(|word| line.contains(word));
     (has(ALARMS) && !has(HARMLESS)).then(|| line.trim())
 }
 
-/// Hears a kernel's messages one after the other.
+/// A listener that hears a kernel's messages one after the other.
 #[derive(Debug, Default)]
 pub struct Ear {
     /// Whether the last message explains the stack that follows.
@@ -84,10 +84,11 @@ pub struct Ear {
 }
 
 impl Ear {
-    /// Works as [`alarm`], except for the stack that the kernel prints when it has no memory for a
-    /// large allocation or a slab cache: the caller gets an error, and scenarios cause this.
+    /// Works like [`alarm`], but leaves out the stack that the kernel prints when it has no memory
+    /// for a large allocation or a slab cache. Scenarios cause such failures, and the caller of the
+    /// allocator gets an error.
     pub fn alarm<'a>(&mut self, line: &'a str) -> Option<&'a str> {
-        // Without memory for its name the error is EINVAL.
+        // Without memory for the cache's name the error is EINVAL (-22), otherwise ENOMEM (-12).
         let no_kind = line.contains("__kmem_cache_create_args(")
             && (line.ends_with("failed with error -12") || line.ends_with("failed with error -22"));
         if no_kind || line.contains("vmalloc error: ") {

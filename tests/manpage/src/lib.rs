@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A program's options and its manual page, held to each other. For tests.
+//! Checks, for tests, that a program's options and its manual page agree.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,20 +8,20 @@ use std::path::Path;
 
 use clap::Command;
 
-/// The text of a page in `docs/man`.
+/// Returns the text of a page in `docs/man`.
 ///
 /// # Panics
-/// When it cannot be read.
+/// If the page cannot be read.
 pub fn page(name: &str) -> String {
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/man");
     fs::read_to_string(pages.join(name)).unwrap()
 }
 
-/// Demands that `docs/man/name` has every option of `command` and its subcommands, but for hidden
-/// ones, and no other.
+/// Checks that `docs/man/name` has every option of `command` and its subcommands, except for hidden
+/// ones, and no other option.
 ///
 /// # Panics
-/// When it misses some, or has others.
+/// If the page misses an option, or has another one.
 pub fn has_all_options(name: &str, mut command: Command) {
     command.build();
     let mut there = BTreeSet::new();
@@ -41,7 +41,8 @@ pub fn has_all_options(name: &str, mut command: Command) {
     );
 }
 
-/// The options of a command and its subcommands, as the page writes them: `-long` or `s`.
+/// Adds the options of a command and its subcommands to `found`, as the page writes them: `-long`
+/// or `s`.
 fn options(command: &Command, found: &mut BTreeSet<String>) {
     for option in command
         .get_arguments()

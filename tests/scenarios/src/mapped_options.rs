@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Options of TCP and IP on mapped sockets: those of a connection, and those that make it fall back
-//! to TCP. Also addresses of another family.
+//! Options of TCP and IP on mapped sockets: options that a connection of ESP answers, and options
+//! that make a connection fall back to TCP. Also addresses of another family.
 
 use guest::address::{internet, internet6, IPPROTO_ENET};
 use guest::mapped::stream;
@@ -24,7 +24,7 @@ const IPV6_ADDRFORM: i32 = 1;
 const MAPPED6: (i32, i32) = (libc::AF_INET6, IPPROTO_ENET);
 const PLAIN6: (i32, i32) = (libc::AF_INET6, libc::IPPROTO_TCP);
 
-/// 10.0.0.2 as an IPv4-mapped address of IPv6.
+/// Returns 10.0.0.2 as an IPv4-mapped address of IPv6.
 fn far_mapped(port: u16) -> Vec<u8> {
     let mut address = [0; 16];
     address[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 2]);
@@ -94,7 +94,7 @@ fn other_families(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// `struct tcp_md5sig`: a key for the peer 10.0.0.`number`.
+/// Encodes a `struct tcp_md5sig`, a key for the peer 10.0.0.`number`.
 fn key(number: u8) -> Vec<u8> {
     const ADDRESS: usize = 128;
     let mut key = internet([10, 0, 0, number], 0);

@@ -19,7 +19,7 @@ scenarios! {
 const TCP_ULP: (i32, i32) = (libc::IPPROTO_TCP, 31);
 const IPV6_ADDRFORM: i32 = 1;
 
-/// Gives both hosts addresses of either family, and leaves mapped sockets to TCP.
+/// Gives both hosts IPv4 and IPv6 addresses, and leaves mapped sockets to TCP.
 fn by_tcp(lab: &Lab) -> Outcome {
     addresses(lab)?;
     for host in [&lab.a, &lab.b] {

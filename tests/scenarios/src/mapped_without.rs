@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets, and hosts that lack the module or lose it. The wire drops all of the module's
-//! frames, as a kernel without the module would.
+//! Mapped sockets whose peers lack the module or lose it. The wire drops all of the module's
+//! frames, like a kernel without the module.
 //!
 //! These scenarios run where the guest's clock counts instructions, so that they can check times,
 //! too.
@@ -24,11 +24,11 @@ const ETH_P_IP: u16 = 0x0800;
 /// `TCP_USER_TIMEOUT`, milliseconds.
 const PATIENCE: i32 = 3000;
 
-/// By which share a mapped connection to such a host may take longer than a plain one, at most.
+/// The largest share by which a mapped connection to such a host may take longer than a plain one.
 const MOST: f64 = 0.1;
 
-/// Returns two hosts on a switch. They compute TCP's checksums themselves, as the switch does not
-/// complete them.
+/// Returns two hosts on a switch. They compute TCP's checksums themselves, because the switch does
+/// not complete them.
 fn lab() -> Result<Lab> {
     let lab = Lab::new(Wiring::Switched)?;
     for host in [&lab.a, &lab.b] {
@@ -47,7 +47,7 @@ fn connects(lab: &Lab, listener: &Socket, kind: (i32, i32), port: u16) -> Result
     Ok(took.as_secs_f64() * 1e6)
 }
 
-/// Returns the least of `times`: other work of the host only adds to them.
+/// Returns the least of `times`, because other work of the host only adds to a time.
 fn least(times: Vec<f64>) -> f64 {
     times.into_iter().fold(f64::INFINITY, f64::min)
 }
@@ -59,7 +59,7 @@ fn first_connection() -> Outcome {
         addresses(&lab)?;
         lab.relay().set_mode(Mode::Foreign);
         let listener = listener(&lab.b, PLAIN, 950, 4)?;
-        // Resolves the neighbour, which both kinds of connection need.
+        // This connection resolves the neighbour, which both kinds of connection need.
         connects(&lab, &listener, PLAIN, 950)?;
         plain.push(connects(&lab, &listener, PLAIN, 950)?);
         // The first mapped connection sends a query to the host after its handshake.
@@ -128,7 +128,7 @@ fn lost() -> Outcome {
     drop(dial(&lab.a, MAPPED, 951)?);
     let took = start.elapsed();
     ensure!(took < Duration::from_millis(10), "again {took:?}");
-    // The open connection of ESP ends as a TCP connection to a silent host does.
+    // The open connection of ESP ends like a TCP connection to a silent host.
     by_esp
         .send_all(b"nobody hears this")
         .context("the connection of ESP")?;

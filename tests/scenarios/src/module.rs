@@ -41,7 +41,7 @@ fn load_and_unload() -> Outcome {
     Ok(())
 }
 
-/// Whether both protocols are listed.
+/// Returns whether `/proc/net/protocols` lists both protocols.
 fn registered() -> anyhow::Result<bool> {
     let text = std::fs::read_to_string("/proc/net/protocols")?;
     let names: Vec<_> = text
@@ -87,7 +87,7 @@ fn load_often() -> Outcome {
     Ok(())
 }
 
-/// A datagram and a stream of one host through its own address, with the given family number.
+/// Sends a datagram and a stream from a host to its own address, with the given family number.
 fn exchange_on_one_host(host: &Host, family: i32) -> Outcome {
     let here = host.here(700).with_family(family);
     let there = host.to(host, 700).with_family(family);
@@ -163,8 +163,8 @@ fn other_types() -> Outcome {
     Ok(())
 }
 
-/// sysfs shows the given values, and the defaults of other parameters. Every user can read them;
-/// none can be written.
+/// sysfs shows the given values, and the defaults of other parameters. Every user can read the
+/// parameters, and none can be written.
 fn shown_parameters() -> Outcome {
     let _restore = Restore;
     for (given, shown) in [
@@ -186,8 +186,8 @@ fn shown_parameters() -> Outcome {
     Ok(())
 }
 
-/// Connections may outlive their descriptors. The module unloads with or after them, while frames
-/// still arrive.
+/// Connections may outlive their descriptors. The module can be unloaded once they have ended, even
+/// if frames still arrive.
 fn unload_after_cut() -> Outcome {
     let _restore = Restore;
     let lab = Lab::new(Wiring::Switched)?;
@@ -220,8 +220,8 @@ fn clashing_parameters() -> Outcome {
     let _restore = Restore;
     module::unload()?;
     for parameters in [
-        // A family that is in use, one that is out of range, one type for both protocols, a type
-        // that is a length.
+        // A family that is in use, one that is out of range, one Ethernet type for both protocols,
+        // and an Ethernet type that is a length.
         &["family=2"][..],
         &["family=4711"],
         &["edp_type=0x88b5", "esp_type=0x88b5"],

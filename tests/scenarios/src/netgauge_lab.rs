@@ -67,7 +67,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // A failure is harmless: the guest's files end with the guest.
+        // Ignored because the guest's files end with the guest.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -76,7 +76,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Checks the exit status.
+/// Checks that netgauge ended with the exit status `status`.
 fn ended(output: &Output, status: i32) -> Outcome {
     ensure!(
         output.status.code() == Some(status),
@@ -163,7 +163,8 @@ fn patterns() -> Outcome {
 /// A run without root's rights, or without the address family, fails and leaves no lab behind.
 fn missing() -> Outcome {
     let directory = Directory::new()?;
-    // A family that no module has (AF_WANPIPE was never merged), and AF_PACKET's.
+    // The number of a family that no module has (AF_WANPIPE was never merged), and that of
+    // AF_PACKET.
     for (family, remedy) in [(25, "modprobe enet"), (17, "--family")] {
         let line = format!("lab one-many -m esp --family {family} --no-plot");
         let output = directory.run(&line)?;
@@ -205,7 +206,7 @@ fn participant(host: &str) -> Result<u32> {
         let Ok(pid) = entry.file_name().to_string_lossy().parse() else {
             continue;
         };
-        // A process that has ended since then is not the one.
+        // A process that has ended since the directory was read is not the participant.
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         if text(&line).contains(&name) {
             return Ok(pid);
@@ -229,7 +230,7 @@ fn interrupted() -> Outcome {
     nothing_left()
 }
 
-/// The other end of its standard output is closed.
+/// The other end of netgauge's standard output is closed.
 fn unread() -> Outcome {
     let directory = Directory::new()?;
     let (reader, writer) = UnixStream::pair()?;

@@ -15,7 +15,7 @@ scenarios! {
     guest netgauge_measures_by_tipc_without_a_bearer = one_host;
 }
 
-/// Checks that a client has measured `rows` sizes by every transport with either pattern.
+/// Checks that a client has measured `rows` sizes by every transport with each of the two patterns.
 fn complete(output: &Output, rows: usize) -> Outcome {
     let report = report(output)?;
     ensure!(output.status.success(), "not complete: {report}");

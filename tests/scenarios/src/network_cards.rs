@@ -59,7 +59,7 @@ impl Cards {
         Ok([Device::ready(&a.0, &a.1)?, Device::ready(&b.0, &b.1)?])
     }
 
-    /// Packets that the first host's card has sent, by queue.
+    /// Returns the number of packets that the first host's card has sent, by queue.
     fn sent_by_queue(&self) -> Result<Vec<u64>> {
         let (host, name) = &self.hosts[0];
         let text = host.run("ethtool", &["-S", name])?;
@@ -136,7 +136,7 @@ fn spreads() -> Outcome {
     spread
 }
 
-/// The speed of the connecting end's device decides whether it asks for checksums, unless a
+/// The speed of the client's device decides whether the client asks for checksums, unless a
 /// parameter or the program decides.
 fn by_speed() -> Outcome {
     finish(Command::new("modprobe").arg("virtio_pci"), "")?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The order of turns: short messages pass long ones, sockets with a priority come first, and hosts
-//! have equal shares.
+//! The order of turns in the receiver's ACK queue: short messages pass long ones, sockets with a
+//! priority come first, and hosts have equal shares.
 //!
 //! These scenarios run where the guest's clock counts instructions, so that they can check times,
 //! too.
@@ -25,7 +25,7 @@ const MIB: usize = 1 << 20;
 /// The switch of `make incast`.
 const PORTS: &[&str] = &["--rate", "200mbit", "--buffer", "128k"];
 
-/// Receives to the end of a stream, and counts its bytes. It does not compare them, so that the
+/// Receives to the end of a stream, and counts its bytes. Does not compare the bytes, so that the
 /// only processor works for the hosts alone.
 fn drain(socket: &Socket, received: &AtomicUsize) -> Result<()> {
     let mut buffer = vec![0; 64 * KIB];
@@ -176,9 +176,9 @@ fn priorities() -> Outcome {
     switch.down()
 }
 
-/// While `measure` runs, announces a message of `size` bytes on each of `pairs` whenever the last
-/// one is answered. `measure` begins once each pair has had an answer, and gets the numbers of
-/// answered bytes.
+/// While `measure` runs, announces a message of `size` bytes on each of `pairs` whenever the
+/// previous message of that pair has been answered. `measure` begins once each pair has had an
+/// answer, and gets the numbers of answered bytes.
 fn beside_announcers<T>(
     pairs: &[(Socket, Socket)],
     size: usize,

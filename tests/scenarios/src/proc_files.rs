@@ -203,29 +203,28 @@ fn users(text: &str) -> Result<Vec<&str>> {
         .collect()
 }
 
-/// A container's root creates sockets. It is user 1000 on the host and user 0 in the container, and
-/// both read the list.
+/// A container's root creates sockets. This user is 1000 on the host and 0 in the container, and
+/// each of the two reads its own number in the list.
 fn user_ids() -> Outcome {
     well_in_process("the container", contained)
 }
 
 fn contained() -> Outcome {
-    // Opened with the host's credentials, which decide the shown users as long as the files stay
-    // open.
+    // The files are opened with the host's credentials, which decide the shown users as long as the
+    // files stay open.
     unshare(CloneFlags::CLONE_NEWNET).context("a namespace")?;
     let mut hosts = [
         File::open("/proc/self/net/edp")?,
         File::open("/proc/self/net/esp")?,
     ];
-    // SAFETY: the calls take integers.
+    // SAFETY: The calls take integers.
     unsafe {
         check(libc::setresgid(1000, 1000, 1000))
             .and_then(|_| check(libc::setresuid(1000, 1000, 1000)))
     }
     .context("becoming a user")?;
     // A process that has changed its user may not write to its own files of /proc, unless it is
-    // dumpable.
-    // SAFETY: the call takes integers.
+    // dumpable. SAFETY: The call takes integers.
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }).context("prctl")?;
     unshare(CloneFlags::CLONE_NEWUSER).context("a user namespace")?;
     fs::write("/proc/self/uid_map", "0 1000 1").context("uid_map")?;

@@ -12,7 +12,8 @@ scenarios! {
     direct esp_connections_stay_on_one_processor_without_steering = together;
 }
 
-/// So many that the share of random hashes is five standard deviations away from each bound.
+/// The number of connections. With so many, the share of random hashes is five standard deviations
+/// away from each bound.
 const CONNECTIONS: u16 = 256;
 const MESSAGES: usize = 5;
 
@@ -22,8 +23,8 @@ fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
     let before = taken_in()?;
     ensure!(before.len() >= 2, "a guest with one processor");
     run_on(0)?;
-    // A driver that polls hands packets over to other processors, as a network card's does. A veth
-    // device polls only for frames of an end that does not segment TCP.
+    // A driver that polls hands packets over to other processors, like the driver of a network
+    // card. A veth device polls only if its peer does not segment TCP.
     send_single_packets(&lab.a.namespace)?;
     lab.a
         .namespace
@@ -75,8 +76,8 @@ pub fn steer(host: &Netns, device: &str) -> Outcome {
     })
 }
 
-/// Connections from one device to another with steering: no processor takes in more than 40 % of
-/// the frames.
+/// Makes connections from one device to another with steering, and checks that no processor takes
+/// in more than 40 % of the frames.
 pub fn spread_over_four(near: &Device<'_>, far: &Device<'_>, port: u16) -> Outcome {
     let mut pairs = Vec::new();
     for number in 0..CONNECTIONS {

@@ -26,8 +26,8 @@ fn counters(host: &Host) -> Result<BTreeMap<String, u64>> {
         .collect()
 }
 
-/// Returns the counters that a host shares with its only connection: the name, the host's value,
-/// and the connection's.
+/// Returns the counters that a host and its only connection both have: for each, the name, the
+/// host's value and the connection's value.
 fn beside(host: &Host, socket: &Socket) -> Result<[(&'static str, u64, u64); 4]> {
     let of_host = counters(host)?;
     let of_socket = socket.esp_counters()?;

@@ -36,7 +36,7 @@ fn flood(switch: &Switch, count: usize) -> Outcome {
     Ok(())
 }
 
-/// At 1 Mbit/s a frame takes 12 ms, so that the flood is over before the port has sent many.
+/// At 1 Mbit/s a frame takes 12 ms, so the flood is over before the port has sent many frames.
 fn buffer() -> Outcome {
     let switch = Switch::up(2, &["--rate", "1mbit", "--uplink", "none"])?;
     let flooded = 2 * HELD;

@@ -45,14 +45,14 @@ const BUFFERS: [(&str, &str, i32); 2] = [
     ("recv_buff_size", "rmem", libc::SO_RCVBUF),
 ];
 
-/// `net.core.NAME` of the initial namespace, bytes.
+/// Returns `net.core.NAME` of the initial namespace, in bytes.
 fn core(name: &str) -> Result<u32> {
     let path = format!("/proc/sys/net/core/{name}");
     let text = read_to_string(&path).context(path)?;
     text.trim().parse().context("a number of bytes")
 }
 
-/// Changes a number of `net.core` until it is dropped.
+/// A changed number of `net.core`, which is restored when this value is dropped.
 struct CoreSetting {
     path: String,
     before: u32,
@@ -137,7 +137,7 @@ fn ranges() -> Outcome {
     let knobs = Knobs(&namespace);
     knobs.set("packets_to_ack", 1)?;
     spans(knobs, "burst_length", 1, 32767)?;
-    // `burst_length` is checked above; the next two range up to it.
+    // `burst_length` is checked above; the ranges of the next two end at `burst_length`.
     for burst in [32767, 21] {
         knobs.set("burst_length", burst)?;
         spans(knobs, "packets_to_ack", 1, burst)?;
@@ -145,8 +145,8 @@ fn ranges() -> Outcome {
         knobs.set("packets_to_ack", 1)?;
         knobs.set("initial_ack_burst_length", 0)?;
     }
-    // The window is fixed at 21 now, and the host grants no other one until `burst_length_max` is
-    // written.
+    // The window is fixed at 21 now, and the host grants no other window until `burst_length_max`
+    // is written.
     let largest = knobs.get("burst_length_max")?;
     ensure!(largest == 21, "burst_length_max is {largest}");
     spans(knobs, "burst_length_max", 21, 255)?;
@@ -155,7 +155,7 @@ fn ranges() -> Outcome {
     knobs.rejects("burst_length_max", b"255")?;
     knobs.rejects("burst_length_max", b"301")?;
     knobs.set("burst_length", 21)?;
-    // Numbers that 16 bits would truncate to valid ones are rejected.
+    // Numbers that would be valid if they were truncated to 16 bits are rejected.
     for name in ["burst_length", "packets_to_ack", "initial_ack_burst_length"] {
         for number in [65536 + 5, 0xffff, 32768] {
             knobs.rejects(name, format!("{number}").as_bytes())?;
@@ -168,7 +168,7 @@ fn ranges() -> Outcome {
     spans(knobs, "mapped", 0, 1)?;
     spans(knobs, "selective", 0, 1)?;
     for (name, core_name, option) in BUFFERS {
-        // The least value is what the core makes of the smallest size in `setsockopt`.
+        // The least value is the size that the core sets if `setsockopt` asks for the smallest one.
         let socket = namespace.within(Socket::esp)??;
         socket.set_so(option, 1)?;
         let least = socket.so(option)? as u32;
@@ -190,7 +190,7 @@ fn together() -> Outcome {
             knobs.get("packets_to_ack")?,
         ])
     };
-    // The defaults: 21, 1, 10.
+    // By default `burst_length` is 21, `initial_ack_burst_length` 1 and `packets_to_ack` 10.
     knobs.rejects("packets_to_ack", b"22")?;
     knobs.rejects("initial_ack_burst_length", b"22")?;
     knobs.rejects("burst_length", b"9")?;
@@ -281,7 +281,7 @@ fn texts() -> Outcome {
         knobs.rejects(name, text)?;
     }
     // As with all numbers under /proc/sys, an empty write changes nothing, and only a write at the
-    // start counts.
+    // start of the file takes effect.
     knobs.accepts(name, "", 38)?;
     let file = namespace.within(|| fs::OpenOptions::new().write(true).open(path(name)))??;
     ensure!(file.write_at(b"40", 1)? == 2, "a write behind the start");
@@ -331,7 +331,7 @@ fn own_sets() -> Outcome {
 /// Runs `work` as a user without rights, and checks that it succeeds.
 fn as_nobody(work: impl FnOnce() -> Outcome) -> Outcome {
     well_in_process("a user without rights", || {
-        // SAFETY: the calls take integers and pointers that may be null with a count of 0.
+        // SAFETY: The calls take integers, and a pointer that may be null because its count is 0.
         let dropped = unsafe {
             check(libc::setgroups(0, std::ptr::null()))
                 .and_then(|_| check(libc::setresgid(65534, 65534, 65534)))
@@ -410,7 +410,7 @@ fn tool() -> Outcome {
     let file = format!("{directory}/90-esp.conf");
     for (heading, settings) in blocks {
         fs::write(&file, settings.join("\n") + "\n")?;
-        // As at boot: on a host where nothing has been set yet.
+        // The program runs as at boot, on a host where nothing has been set yet.
         let fresh = Netns::create()?;
         fresh
             .run("sysctl", &["--system"])

@@ -75,7 +75,7 @@ fn sender(lab: &Lab) -> Outcome {
 /// The station sends, and counts the acknowledgements.
 fn receiver(lab: &Lab) -> Outcome {
     let knobs = Knobs(&lab.a.namespace);
-    // Only the station's packets may trigger the receiver, and no timer.
+    // Only the station's packets may make the receiver acknowledge, and no timer.
     knobs.set("round_trip_time", 1_000_000)?;
     let (mut station, client) = Station::connect(lab, 78)?;
     let mut next = |flags: u8, acknowledged: bool, what: &str| -> Result<()> {
@@ -135,8 +135,8 @@ fn unequal(lab: &Lab) -> Outcome {
             probes < 50 + bursts / 8,
             "{burst} against {to_ack}: {probes} probes for {bursts} bursts"
         );
-        // A slow machine's acknowledgement may be late once or twice: a window is retransmitted
-        // then.
+        // On a slow machine an acknowledgement may be late once or twice, and then a window is
+        // retransmitted.
         let resent = client.esp_counters()?.pkt_rtx;
         ensure!(resent < 20 + 2 * burst, "{resent} packets were sent again");
     }
@@ -175,7 +175,7 @@ fn changes(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// `SO_SNDBUF` and `SO_RCVBUF`.
+/// Returns `SO_SNDBUF` and `SO_RCVBUF`.
 fn limits(socket: &Socket) -> Result<[i32; 2]> {
     Ok([socket.so(libc::SO_SNDBUF)?, socket.so(libc::SO_RCVBUF)?])
 }
@@ -230,7 +230,7 @@ fn large_burst(lab: &Lab) -> Outcome {
     exchange(&client, &server)?;
     let sent = fill(&client)?;
     let unread = server.queued(libc::FIONREAD)? as usize;
-    // 64 packets are kept in any case; the buffer alone holds fewer.
+    // The receiver keeps 64 packets in any case; the buffer alone holds fewer.
     ensure!(
         unread <= 64 * ESP_MSS,
         "{unread} bytes are unread in a buffer of 32 KiB"

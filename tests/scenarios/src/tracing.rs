@@ -30,8 +30,8 @@ const LOSSY: Faults = Faults {
     ..Faults::NONE
 };
 
-/// Returns the ends of a connection of `host` with port `remote` of `other`, as its events name
-/// them.
+/// Returns the ends of a connection of `host` with port `remote` of `other`, as the connection's
+/// events name them.
 fn between(
     host: &Host,
     local: u16,
@@ -47,12 +47,12 @@ fn between(
     ])
 }
 
-/// Whether `event` has the name `name`, and is about the connection with these `ends`.
+/// Returns whether `event` has the name `name`, and is about the connection with these `ends`.
 fn is(event: &Event, name: &str, ends: &[(&'static str, String)]) -> bool {
     event.name == name && ends.iter().all(|(key, value)| event.get(key) == value)
 }
 
-/// Whether a connection's counters agree with its events.
+/// Returns whether a connection's counters agree with its events.
 fn agrees(events: &[Event], ends: &[(&'static str, String)], socket: &Socket) -> Result<bool> {
     let told = |name: &str, reasons: &[&str]| {
         events
@@ -98,7 +98,7 @@ fn over_losses(lab: &Lab) -> Result<(Socket, Socket)> {
 }
 
 fn requests(lab: &Lab) -> Outcome {
-    // Each event reports a buffer, which is one packet without segmentation.
+    // Each event reports a buffer. Without segmentation, a buffer is one packet.
     for host in [&lab.a, &lab.b] {
         host.namespace
             .run("ip", &["link", "set", DEVICE, "gso_max_segs", "1"])?;
@@ -322,7 +322,7 @@ fn drops(lab: &Lab) -> Outcome {
 fn resets(lab: &Lab) -> Outcome {
     let tracer = Tracer::start(&["enet"])?;
     let client = lab.a.esp()?;
-    // The refusal releases an autobound port, so bind one.
+    // The refusal releases an autobound port, so bind the port explicitly.
     let port = PORT + 1;
     client.bind(&lab.a.here(port))?;
     refused(
@@ -367,8 +367,9 @@ fn resets(lab: &Lab) -> Outcome {
     await_event(&tracer, &lab.b, "esp_receive_reset", &told)
 }
 
-/// On a good wire the core frees as many buffers as dropped as the module reports as dropped. On a
-/// slow machine there may be some, since timers are too short there and processors reorder packets.
+/// On a good wire, the core frees one buffer as dropped for each drop that the module reports. On a
+/// slow machine there may be some drops, because timers are too short there and processors reorder
+/// packets.
 fn no_drops(lab: &Lab) -> Outcome {
     let tracer = Tracer::start(&["enet/esp_drop", "enet/edp_drop", "skb/kfree_skb"])?;
     let (client, server) = lab.esp_pair(PORT)?;
@@ -402,7 +403,8 @@ fn no_drops(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The module can be unloaded while its events are recorded. They exist again when it is loaded.
+/// The module can be unloaded while its events are recorded. The events exist again once the module
+/// is loaded.
 fn unload() -> Outcome {
     let tracer = Tracer::start(&["enet"])?;
     ensure!(tracer.records("enet/esp_drop"), "it does not record");

@@ -23,7 +23,7 @@ scenarios! {
 struct Kind {
     /// The devices that are the stream's ends, at the sender's and at the receiver's host.
     ends: [&'static str; 2],
-    /// Lines for `ip` that set up the sender's `eth0`, which is down, and the receiver's.
+    /// Lines for `ip` that set up the sender's `eth0`, which is down, and the receiver's `eth0`.
     make: [&'static str; 2],
 }
 
@@ -110,7 +110,7 @@ fn hosts(kind: &Kind) -> Result<[Netns; 2]> {
     Ok([a, b])
 }
 
-/// Packets that have left by each of the two queues of `host`'s `eth0`.
+/// Returns the number of packets that have left by each of the two queues of `host`'s `eth0`.
 fn sent_by_queue(host: &Netns) -> Result<[u64; 2]> {
     let text = host.run("tc", &["-statistics", "qdisc", "show", "dev", "eth0"])?;
     let count = |class: &str| {
@@ -126,8 +126,8 @@ fn sent_by_queue(host: &Netns) -> Result<[u64; 2]> {
     Ok([count("1:1")?, count("1:2")?])
 }
 
-/// One of the two queues is slow, and the sender changes its processor between packets: none may
-/// overtake another.
+/// One of the two queues is slow, and the sender changes its processor between packets: no packet
+/// may overtake another.
 fn one_queue(kind: &Kind) -> Outcome {
     const ROUNDS: u32 = 24;
     let [a, b] = hosts(kind)?;
@@ -137,7 +137,7 @@ fn one_queue(kind: &Kind) -> Outcome {
     let before = sent_by_queue(&a)?;
     for round in 0..ROUNDS {
         let byte = round as u8;
-        // The processor of the first packet chooses the queue for those that follow.
+        // The processor of the first packet chooses the queue for the packets that follow.
         let first = round as usize % 2;
         // Each send is a packet of its own, or joins one that has not left yet.
         for processor in [first, 1 - first, first, 1 - first] {
@@ -179,7 +179,7 @@ fn pacing(lab: &Lab) -> Outcome {
     let start = Instant::now();
     transfer(&client, &server, load)?;
     let took = start.elapsed();
-    // A part of the bytes leaves at once: a new flow's credit.
+    // The bytes take 800 ms at this rate, but a new flow has a credit, which leaves at once.
     let least = Duration::from_millis(600);
     ensure!(took >= least, "{BYTES} bytes took only {took:?}");
     Ok(())

@@ -14,8 +14,8 @@ scenarios! {
 /// `ARPHRD_ETHER`, <linux/if_arp.h>.
 const ETHER: u16 = 1;
 
-/// A device that its owner declares to be Ethernet, but whose packets have no Ethernet header.
-/// There is no sender's address in front of them, only foreign memory.
+/// A device that its owner declares to be Ethernet, but whose packets have no Ethernet header. In
+/// front of a packet there is no sender's address, only unrelated memory.
 fn without_header(lab: &Lab) -> Outcome {
     const COUNT: u32 = 500;
     let host = &lab.a;
@@ -48,7 +48,7 @@ fn without_header(lab: &Lab) -> Outcome {
     receives(&datagrams, b"whole")
 }
 
-/// A tap device accepts written frames of any length; the frames that leave fit its MTU.
+/// A tap device accepts written frames of any length; the frames that it transmits fit its MTU.
 fn long_echo(lab: &Lab) -> Outcome {
     const MTU: usize = 600;
     const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];

@@ -80,7 +80,7 @@ fn uncopied(lab: &Lab) -> Outcome {
 }
 
 /// The checksum must match the bytes that leave, and the program may change them at any time. So
-/// they are copied.
+/// the bytes are copied.
 fn summed(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(902, 1)?;
     let client = lab.a.esp()?;
@@ -155,7 +155,7 @@ impl Region {
     fn new(bytes: &[u8]) -> Result<Self> {
         let length = NonZeroUsize::new(bytes.len()).context("nothing")?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: without an address the call replaces no existing mapping.
+        // SAFETY: Without an address the call replaces no existing mapping.
         let start = unsafe { mmap_anonymous(None, length, protection, MapFlags::MAP_PRIVATE) }?;
         let mut region = Self {
             start,
@@ -166,14 +166,15 @@ impl Region {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is this value's own, readable and writable for its length.
+        // SAFETY: The mapping belongs to this value, is initialised, and is readable and writable
+        // for `length` bytes.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.length) }
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and no borrow of `bytes` is left.
+        // SAFETY: The mapping belongs to this value, and no borrow of its bytes is left.
         let _ = unsafe { munmap(self.start, self.length) };
     }
 }
@@ -191,8 +192,8 @@ fn unmapped(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The stream stays in order while its bytes change, also with checksums: none may stay wrong for
-/// ever.
+/// The stream stays in order while the program changes its bytes, also with checksums: no checksum
+/// may stay wrong for ever.
 fn changing(lab: &Lab) -> Outcome {
     for checksum in [0, 1] {
         let port = 905 + checksum as u16;
