@@ -114,7 +114,7 @@ impl Driven {
     /// # Errors
     /// The errno of the failing call.
     pub fn new(socket: &Socket) -> Result<Self> {
-        // SAFETY: All-zero bytes are a valid `sigset_t`, and `sigemptyset` empties it below.
+        // SAFETY: All-zero bytes are a valid `sigset_t`; `sigemptyset` below initializes it.
         let mut set: libc::sigset_t = unsafe { zeroed() };
         // SAFETY: The set is writable, and the numbers are those of signals.
         unsafe {

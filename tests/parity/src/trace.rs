@@ -181,7 +181,8 @@ impl Trace {
     /// Waits until `poll(2)` reports all of `wanted`, for changes that take a moment. Then notes
     /// all events that `poll` reports, once two polls in a row agree: at the first poll, a timer on
     /// another processor may be half way through ending a connection. After [`patience`] notes the
-    /// events as they are. That is a difference if the other side got the wanted ones.
+    /// events as they are, which differ from the other side's if that side reported all of
+    /// `wanted`.
     ///
     /// # Errors
     /// The errno of `poll`.

@@ -57,7 +57,7 @@ struct Snippet {
     path: PathBuf,
     /// The line that the compiler must refuse.
     line: usize,
-    /// The code of its error, such as `E0502`.
+    /// The code of the error that the compiler must report at this line, such as `E0502`.
     code: String,
 }
 

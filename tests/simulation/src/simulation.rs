@@ -150,8 +150,8 @@ pub struct Counts {
     pub duplicates: u64,
     /// Retransmission requests.
     pub requests: u64,
-    /// Requests that the receiver sent although neither the requested packet nor the last packet to
-    /// its sender was lost, and although the receiver had not discarded the requested packet.
+    /// Requests of the receiver for packets that neither the network lost nor the receiver
+    /// discarded, if the receiver's last packet to the same sender was not lost either.
     pub spurious_requests: u64,
     /// How often the ACK queue took the turn from a sender that was silent.
     pub overruns: u32,

@@ -130,7 +130,7 @@ fn stream_ppoll_unblocks_a_signal(side: &Side<'_>, trace: &Trace) -> Outcome {
     catch(true)?;
     let (client, server) = side.stream(121)?;
     let waits = |limit: Duration| {
-        // SAFETY: All-zero bytes are a valid `sigset_t`, and `sigemptyset` empties it below.
+        // SAFETY: All-zero bytes are a valid `sigset_t`; `sigemptyset` below initializes it.
         let mut blocked: libc::sigset_t = unsafe { std::mem::zeroed() };
         let mut none = blocked;
         // SAFETY: Both sets are writable, and the number is that of a signal.
@@ -139,7 +139,7 @@ fn stream_ppoll_unblocks_a_signal(side: &Side<'_>, trace: &Trace) -> Outcome {
             libc::sigemptyset(&mut blocked);
             libc::sigaddset(&mut blocked, libc::SIGUSR1);
         }
-        // SAFETY: The set is readable, and `pthread_kill` targets the calling thread itself.
+        // SAFETY: `blocked` is readable, and `pthread_kill` targets the calling thread itself.
         unsafe {
             libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, std::ptr::null_mut());
             libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1);

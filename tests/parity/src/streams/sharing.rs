@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Several descriptors of one connection, by `dup`, `fork`, `exec` and `SCM_RIGHTS`, and several
+//! Several descriptors or threads that use one connection: `dup`, `fork`, `exec`, `SCM_RIGHTS`,
 //! threads.
 
 use std::io::{IoSlice, IoSliceMut};

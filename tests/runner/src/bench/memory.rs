@@ -250,7 +250,8 @@ impl Row {
 /// calls it.
 const MARK: (&str, &str) = ("__x64_sys_sethostname", "hostname enet");
 
-/// Waits until the kernel has freed the objects of an ended process whose release it deferred.
+/// Waits until the kernel has also freed those objects of an ended process that it frees with a
+/// delay.
 const SETTLE: &str = "usleep 300000";
 
 /// The connection to the plugin.
