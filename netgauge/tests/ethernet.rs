@@ -57,8 +57,8 @@ fn complete(options: &str) -> Report {
     report
 }
 
-/// As [`complete`], with frames: a busy host may drop some or delay them too long, so the run may
-/// fail. Other tests show that they return.
+/// Measures like [`complete`], but over frames. A busy host may drop some frames or delay them too
+/// long, so some tests of each size may be lost, but not as many as were made.
 fn some_come_back(options: &str, rows: usize) {
     let report = complete(options);
     assert_eq!(report.runs[0].rows.len(), rows);

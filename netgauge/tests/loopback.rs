@@ -159,7 +159,7 @@ fn transports_without_records_are_left_out_of_a_flood_of_records() {
         let out = outs.find(|out| out.title() == title);
         let reason = &out.unwrap_or_else(|| panic!("{report:?}")).reason;
         assert!(reason.contains("keeps no records apart"), "{reason}");
-        // The option is not for the other pattern.
+        // The option does not apply to the other pattern, one-one.
         let mut runs = report.runs.iter();
         assert!(runs.any(|run| run.transport == name && run.pattern == "one-one"));
     }
@@ -176,7 +176,7 @@ fn messages_beyond_a_datagram_are_no_flood() {
     assert!(error.contains("lower -s"), "{error}");
 }
 
-/// Keeps the last report of the progress.
+/// Keeps all reports of the progress.
 struct Snapshots(Mutex<Vec<Report>>);
 
 impl Progress for Snapshots {
@@ -203,7 +203,7 @@ fn interrupt_preserves_results() {
     let expected: [&[(bool, usize)]; 4] = [
         &[(false, 0)],
         &[(false, 1)],
-        // There are no results of udp yet, but all of tcp.
+        // All results of tcp, and none of udp yet.
         &[(true, 1), (false, 0)],
         &[(true, 1), (false, 1)],
     ];
@@ -238,7 +238,7 @@ fn connections_are_set_up_over_tcp() {
 
 #[test]
 fn a_clean_path_loses_nothing() {
-    // With enough time on a busy machine.
+    // The time limit is long enough for a busy machine.
     let report = complete("-m tcp,udp -x recovery -c 50 --loss-timeout 60000");
     for run in &report.runs {
         let sizes: Vec<_> = run.rows.iter().map(|row| row.size).collect();
@@ -273,7 +273,7 @@ fn a_transport_that_fails_is_named_and_the_rest_goes_on() {
         }
     }
     let count = Count(AtomicU64::new(0));
-    // Loopback is no Ethernet device, so these two fail on the client's side with any kernel.
+    // Loopback is no Ethernet device, so raw and esp fail on the client's side with any kernel.
     let report = measure_with("", "-m raw,tcp,esp,udp -s 1,2 -c 1", &count);
     assert!(!report.is_complete());
     let failed: Vec<_> = report

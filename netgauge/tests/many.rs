@@ -121,7 +121,7 @@ fn every_number_of_clients_and_every_size_is_measured() {
     let csv = text(&csv.stdout);
     let (comments, lines): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
     assert_eq!(lines.len(), 1 + 3 * 3);
-    // The servers have equal facts, the coordinator has fewer.
+    // The servers have equal facts. The coordinator has fewer facts, so it has a line of its own.
     assert_eq!(comments.len(), 4, "{csv}");
     let table = text(&run(coordinator(&servers, options)).stdout);
     for expected in ["tcp reno", "1 MiB", "median share", "worst fairness"] {
@@ -275,7 +275,7 @@ fn a_coordinator_that_is_interrupted_takes_the_processes_it_started_with_it() {
     server.await_client();
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     let started = loop {
-        // The kernel lists children if it was built to; this one exists before the first round.
+        // The kernel lists children if it was built to. The process exists before the first round.
         match std::fs::read_to_string(&children) {
             Ok(text) if text.trim().is_empty() => thread::yield_now(),
             listed => break listed.unwrap().trim().to_owned(),
@@ -317,7 +317,7 @@ fn many_one_is_measured_as_one_many_is() {
 
 #[test]
 fn all_take_part_in_all_to_all_and_in_bisection() {
-    // An odd number: in a bisection, one pauses.
+    // An odd number, so that one server has no partner in a bisection.
     let servers = servers(5, "");
     for pattern in ["all-to-all", "bisection"] {
         let options = "-s 1,256K -c 4 --seed 3 --rate 1G";
@@ -413,7 +413,7 @@ fn a_run_that_is_interrupted_prints_what_was_measured() {
     }
 }
 
-/// A file of the test, which is removed at its end.
+/// A file of a test, which is removed when dropped.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -426,7 +426,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A failed test has reported its own error.
+        // Ignored because a failed test has reported its own error.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -473,7 +473,7 @@ fn hosts_that_cannot_be_reached_are_named() {
         said.contains("node1: ssh, or netgauge there, ended with status 255"),
         "{said}"
     );
-    // The program writes nothing until it receives something.
+    // This substitute for ssh reads, but never answers.
     let output = run(by_ssh(
         &hosts,
         "exec cat >/dev/null",
@@ -491,7 +491,7 @@ fn hosts_that_cannot_be_reached_are_named() {
 #[test]
 fn a_host_that_dies_is_named() {
     let hosts = Scratch::new("dying", "node0\nnode1\nnode2\n");
-    // The last one is killed after some messages, during the rounds.
+    // The process on node2 is killed after some messages, during the rounds.
     let script = "if [ $0 = node2 ]; then \
         sh -c \"echo \\$\\$; exec \\$0\" \"$1\" | { read pid; sed -u 12q; kill -9 $pid; }; \
         else exec sh -c \"$1\"; fi";

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Pictures, drawn by the same code as SVG or PNG.
+//! Pictures. The same code draws a picture as SVG and as PNG.
 //!
-//! SVG contains its text as text. PNG is drawn larger and averaged, so that edges are smooth. Its
-//! font is part of the program, so no host needs one.
+//! SVG contains its text as text. PNG is drawn larger and averaged, so that edges are smooth. The
+//! font of its text is part of the program, so the host needs none.
 
 mod scaled;
 
@@ -26,11 +26,11 @@ pub const FONT: &str = "sans-serif";
 const DENSITY: u32 = 2;
 /// Dots that are averaged to one pixel of the PNG, in each direction: the factor of [`average`].
 const SMOOTHING: u32 = 2;
-/// The most pixels of a drawing that is written as PNG: a hundred times as many as an ordinary one
-/// has.
+/// The most pixels of a drawing that is written as PNG: a hundred times as many as an ordinary
+/// drawing has.
 const MOST_PIXELS: u64 = 50_000_000;
 
-/// Anchor of a text: its coordinates name the left end of its middle line.
+/// Anchor of a text whose coordinates are those of the left end of its middle line.
 pub const START: Pos = Pos {
     h_pos: HPos::Left,
     v_pos: VPos::Center,
@@ -116,7 +116,7 @@ fn draw<B: DrawingBackend>(drawing: &impl Drawing, area: &Area<B>) -> Result<()>
     result.map_err(|error| anyhow!("drawing: {error}"))
 }
 
-/// Writes a text; `place` is its point that is at `at`.
+/// Writes a text whose point `place` is at the coordinates `at`.
 ///
 /// # Errors
 ///
@@ -137,7 +137,7 @@ pub fn label<B: DrawingBackend>(
 fn know_font() {
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| {
-        // The font is a constant; without it, drawing would fail and report that.
+        // Ignored because the font is a constant. Without it, drawing would fail and report that.
         let _ = plotters::style::register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
     });
 }
@@ -208,7 +208,8 @@ pub(crate) mod tests {
     fn png_is_denser_and_shows_every_element() {
         let (width, height, pixels) = decode(&png(&Sample).unwrap());
         assert_eq!((width, height), (160, 80));
-        // These are the bounds of the pixels with this property: left, top, right, bottom.
+        // Returns whether a pixel between these corners has the property. The corners are in pixels
+        // of the drawing, each of which is two by two pixels of the PNG.
         let any = |from: (u32, u32), to: (u32, u32), is: fn(&[u8]) -> bool| {
             (from.1 * 2..to.1 * 2).any(|y| {
                 (from.0 * 2..to.0 * 2).any(|x| {

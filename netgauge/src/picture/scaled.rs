@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A backend that draws everything larger on another one, including lines and text.
+//! A backend that draws everything larger on another backend, including lines and text.
 
 use plotters::prelude::*;
 use plotters_backend::{

@@ -41,8 +41,8 @@ pub struct Axis {
 const MOST: usize = 9;
 
 impl Axis {
-    /// An axis from 0 to a little above the greatest of these values. The library chooses its
-    /// ticks.
+    /// Returns an axis from 0 to a little above the greatest of these values. The drawing library
+    /// chooses the ticks.
     pub fn from_zero(label: &str, values: impl Iterator<Item = f64>) -> Self {
         let most = values.fold(0.0, f64::max);
         Self {
@@ -55,7 +55,7 @@ impl Axis {
         }
     }
 
-    /// A logarithmic axis that includes these values, all above 0.
+    /// Returns a logarithmic axis that includes these values, which are all above 0.
     pub fn new(label: &str, unit: Unit, values: impl Iterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.collect();
         values.sort_unstable_by(f64::total_cmp);
@@ -79,8 +79,8 @@ impl Axis {
         self.low..self.high
     }
 
-    /// The value whose position is next to that of `value` on a logarithmic axis, by a share of the
-    /// axis's length.
+    /// Returns the value whose position on a logarithmic axis is `share` of the axis's length
+    /// beside the position of `value`.
     pub(super) fn beside(&self, value: f64, share: f64) -> f64 {
         value * (self.high / self.low).powf(share)
     }
@@ -125,7 +125,8 @@ impl Axis {
         }))
     }
 
-    /// The values that get a label: each whose label does not overlap with the previous one shown.
+    /// Returns the values that get a label: those whose label does not overlap with the label
+    /// before it.
     fn readable(&self) -> Vec<f64> {
         let room = match self.unit {
             Unit::Bytes => 0.09,
@@ -163,7 +164,7 @@ fn nice_step(least: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// A number without trailing zeros.
+/// Formats a number without trailing zeros.
 fn number(value: f64) -> String {
     if value >= 1000.0 {
         return format!("{value:.0}");

@@ -37,14 +37,14 @@ const MARK: i32 = 4;
 const EDGES: u32 = 16;
 /// Half the width of a bar's end, pixels.
 const CAP: i32 = 3;
-/// Horizontal distance between lines with bars, so that none hides another, pixels,
+/// Horizontal distance between lines with bars, pixels, so that no bar hides another bar.
 const APART: f64 = 7.0;
-/// and the maximum for all lines together.
+/// The maximum for all these distances together, pixels.
 const TOGETHER: f64 = 50.0;
 
 /// Colours that people with colour blindness can distinguish (Okabe and Ito, 2008), in the order of
 /// the transports. Grey replaces yellow, which does not show on white; brown is for lines that are
-/// no transport.
+/// not of a transport.
 const COLOURS: [RGBColor; 9] = [
     RGBColor(0, 114, 178),
     RGBColor(0, 158, 115),
@@ -113,9 +113,10 @@ struct Style {
 }
 
 impl Style {
-    /// The style of line number `line` of transport number `transport`. All lines of a transport
-    /// have its colour, and no two of them have the same dash and mark. Lines of different
-    /// transports differ without colour as long as each has at most three.
+    /// Returns the style of line number `line` of transport number `transport`. All lines of a
+    /// transport have the transport's colour, and no two of them have the same dash and mark. Lines
+    /// of different transports differ even without colour if each transport has at most three
+    /// lines.
     fn of(transport: usize, line: usize) -> Self {
         let (dashes, marks) = (DASHES.len(), MARKS.len());
         Self {
@@ -184,7 +185,8 @@ impl Chart {
         TITLE * (self.notes.len() as u32 + 1) + TITLE / 2
     }
 
-    /// The labels of the legend: those of the lines, and of the horizontal line.
+    /// Returns the labels of the legend: the labels of the lines, and the label of the horizontal
+    /// line.
     fn labels(&self) -> impl Iterator<Item = &str> {
         let lines = self.lines.iter().map(|line| &line.label[..]);
         lines.chain(self.base.iter().map(|base| &base.label[..]))
@@ -196,8 +198,9 @@ impl Chart {
         STROKE as u32 + 36 + (letters.max().unwrap_or(0) * LETTER) as u32
     }
 
-    /// The lines' styles. A transport's first line looks the same in every picture. Its further
-    /// lines have its colour, unless it is the only transport in the picture.
+    /// Returns the lines' styles. A transport's first line looks the same in every picture. The
+    /// transport's further lines have the same colour, unless it is the only transport in the
+    /// picture.
     fn styles(&self) -> Vec<Style> {
         let kinds = KINDS.iter();
         let mut transports = kinds.map(|kind| kind.name.to_owned()).collect();
@@ -211,7 +214,7 @@ impl Chart {
             let transport = index_of(&mut transports, &line.transport);
             let count = counts.entry(transport).or_default();
             styles.push(match alone {
-                // The first line of a transport looks the same as with other transports.
+                // A transport's first line looks the same as in a picture with other transports.
                 true if *count > 0 => {
                     Style::of((transport + *count) % COLOURS.len(), *count / COLOURS.len())
                 }
@@ -324,7 +327,7 @@ impl Chart {
     }
 }
 
-/// The index of a name in a list, which a new name is added to.
+/// Returns the index of a name in a list. A new name is added to the list.
 pub(super) fn index_of(names: &mut Vec<String>, name: &str) -> usize {
     let known = names.iter().position(|known| known == name);
     known.unwrap_or_else(|| {

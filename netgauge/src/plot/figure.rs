@@ -28,7 +28,7 @@ pub enum PlotKind {
     Comparison,
 }
 
-/// The word in the name of a time that is an overhead, in which a call occupies the processor.
+/// The word in the names of overheads, which are times in which a call occupies the processor.
 const OVERHEAD: &str = "overhead";
 
 /// The name of the time of a whole transfer, which is not a latency if there is another time.
@@ -48,7 +48,7 @@ pub(super) struct Number {
     pub(super) clients: Option<u64>,
     /// The number, in the unit of the vertical axis.
     pub(super) value: f64,
-    /// The range of the value, if it is shown.
+    /// The range of the value, if the picture shows the range.
     pub(super) ends: Option<(f64, f64)>,
 }
 
@@ -73,7 +73,7 @@ const TRANSPORT: usize = 1;
 const ASIDE: usize = 4;
 
 impl Origin {
-    /// An origin whose size the horizontal axis shows.
+    /// Returns an origin of numbers whose sizes the horizontal axis shows.
     pub(super) fn new(rank: usize, file: usize, parts: [&str; PARTS - 1]) -> Self {
         let [of_file, transport, pattern, name] = parts.map(str::to_owned);
         Self {
@@ -88,12 +88,12 @@ impl Origin {
 /// A point of a line: the horizontal and the vertical position, and the range of the value.
 type Place = (f64, f64, Option<(f64, f64)>);
 
-/// The points of all lines, with what the axis can show.
+/// The points of all lines, and the values that the horizontal axis can show.
 pub(super) struct Laid {
     /// Each line's points, from left to right.
     lines: BTreeMap<Origin, Vec<Place>>,
-    /// The numbers of clients. If there are several, they are the horizontal axis; otherwise the
-    /// sizes are.
+    /// The numbers of clients. If there are several, the horizontal axis shows them; otherwise it
+    /// shows the sizes.
     pub(super) clients: BTreeSet<u64>,
     /// The sizes, bytes.
     pub(super) sizes: BTreeSet<u64>,
@@ -161,7 +161,7 @@ pub(super) fn chart(kind: PlotKind, files: &[Results], transports: &[String]) ->
     Ok(chart)
 }
 
-/// The times from one end to the other, or back.
+/// Returns the times from one end to the other, or there and back.
 fn latencies(row: &Row) -> impl Iterator<Item = (&String, &f64)> {
     let only_whole = row.times.keys().all(|name| name == WHOLE);
     row.times.iter().filter(move |(name, _)| {
@@ -173,7 +173,7 @@ fn overheads(row: &Row) -> impl Iterator<Item = (&String, &f64)> {
     row.times.iter().filter(|(name, _)| name.contains(OVERHEAD))
 }
 
-/// The throughput, which needs no name, as there is one kind of it.
+/// Returns the throughput, which needs no name, because there is only one kind of throughput.
 fn rates(row: &Row) -> Vec<(String, f64)> {
     Vec::from_iter(row.mbit_per_s.map(|rate| (String::new(), rate)))
 }
@@ -182,7 +182,7 @@ fn microseconds((name, nanoseconds): (&String, &f64)) -> (String, f64) {
     (name.replace('_', " "), nanoseconds / 1e3)
 }
 
-/// All numbers that `pick` finds in rows, with the names that it gives them.
+/// Returns all numbers that `pick` finds in rows, with the names that `pick` gives them.
 fn numbers(
     files: &[Results],
     transports: &[String],
@@ -245,8 +245,8 @@ impl Laid {
         self.clients.len() > 1
     }
 
-    /// The chart of the lines, without a subtitle; `x` names the sizes, if they are not those of
-    /// messages.
+    /// Returns the chart of the lines, without a subtitle. `x` is the label of the sizes, if they
+    /// are not sizes of messages.
     pub(super) fn draw(self, title: String, x: Option<&str>, y: &str, base: Option<Base>) -> Chart {
         let (x, unit) = match self.is_over_clients() {
             true => ("clients", Unit::Count),
@@ -278,7 +278,8 @@ impl Laid {
     }
 }
 
-/// The names of lines: the parts in which they differ, or the transport.
+/// Returns the names of lines, which consist of the transport and the parts in which the lines
+/// differ.
 fn labels(origins: &[&Origin]) -> Vec<String> {
     let differs = |part: &usize| {
         let mut pairs = origins.windows(2);
@@ -292,8 +293,8 @@ fn labels(origins: &[&Origin]) -> Vec<String> {
     origins.iter().map(label).collect()
 }
 
-/// Pairs every line with the one that it is compared with: with several files, the same line of the
-/// first file; with one file, the same line of the first transport.
+/// Pairs every line with the line that it is compared with: with several files, the same line of
+/// the first file; with one file, the same line of the first transport.
 fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart> {
     let mut laid = lay(numbers);
     let several = files.len() > 1;
@@ -337,7 +338,8 @@ fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart>
     Ok(chart)
 }
 
-/// The hosts and the time of one file's results.
+/// Returns a line with the first host's kernel and device, and the time of the run; no line if
+/// there are several files.
 fn notes(files: &[Results]) -> Vec<String> {
     let [Results {
         record: Some(record),

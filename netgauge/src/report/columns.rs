@@ -47,7 +47,8 @@ impl Value {
         }
     }
 
-    /// A number with this many decimals for programs; no value if it is not finite, as in JSON.
+    /// Returns a number with this many decimals for programs; no value if the number is not finite,
+    /// as in JSON.
     pub(crate) fn decimal(number: f64, decimals: usize) -> Self {
         match number.is_finite() {
             true => Self::Decimal(number, decimals),
@@ -138,7 +139,7 @@ impl<T> Rest<'_, T> {
     }
 }
 
-/// The rows of a run; after those of a failed run, its error.
+/// Returns the rows of a run. The rows of a failed run are followed by its error.
 pub(crate) fn lines<T>(outcome: &Outcome, rows: impl IntoIterator<Item = T>) -> Vec<Rest<'_, T>> {
     let mut lines: Vec<_> = rows.into_iter().map(Rest::Row).collect();
     if let Outcome::Failed { error } = outcome {

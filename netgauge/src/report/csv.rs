@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Comma-separated values (RFC 4180): one line per transport, pattern, size and kind of times,
-//! which column `times` names. A run that failed ends with a line that has its error and no
-//! numbers. The record of the hosts is above them, in lines that begin with `#`.
+//! Comma-separated values (RFC 4180): one line per transport, pattern, size and kind of times.
+//! Column `times` names the kind of times. A run that failed ends with a line that has its error
+//! and no numbers. The record of the hosts is above the values, in lines that begin with `#`.
 
 use std::io::{self, Write};
 

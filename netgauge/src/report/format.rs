@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The forms that a report is printed in.
+//! The forms in which a report is printed.
 
 use std::io::{self, IsTerminal as _, Write};
 
@@ -24,7 +24,7 @@ impl Report {
 /// A function that prints a report in one form.
 type Print<R> = fn(&R, &mut dyn Write) -> io::Result<()>;
 
-/// Prints a report with its record, which is part of the report in JSON.
+/// Prints a report with its record. In JSON, the record is part of the report.
 pub(crate) fn write<R: Serialize>(
     report: &R,
     record: Option<&Record>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::summary::Summary;
 
-/// A pattern's results for one size. In JSON, its fields are among the row's.
+/// A pattern's results for one size. In JSON, the fields are among the fields of the row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Measured {

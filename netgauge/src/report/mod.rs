@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The results, and the [forms](mod@format) they are printed in.
+//! The results, and the [forms](mod@format) in which they are printed.
 
 pub(crate) mod columns;
 mod csv;
@@ -44,7 +44,7 @@ pub struct Report {
 pub struct LeftOut {
     /// The transport's name.
     pub transport: String,
-    /// The pattern's name, if the transport works with others.
+    /// The pattern's name, if the transport works with other patterns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
     /// The reason, and the remedy.
@@ -58,7 +58,8 @@ impl fmt::Display for LeftOut {
 }
 
 impl LeftOut {
-    /// A transport that was left out for this reason, with one pattern or with all.
+    /// Returns a transport that was left out for this reason, with one pattern or with all
+    /// patterns.
     pub(crate) fn new(kind: &Kind, pattern: Option<&str>, reason: &anyhow::Error) -> Self {
         Self {
             transport: kind.name.to_owned(),
@@ -67,12 +68,12 @@ impl LeftOut {
         }
     }
 
-    /// Whether `kind` was left out of all patterns, as it does not work here.
+    /// Returns whether `kind` was left out of all patterns because it does not work here.
     pub(crate) fn is_of(&self, kind: &Kind) -> bool {
         self.pattern.is_none() && self.transport == kind.name
     }
 
-    /// The name of what was left out.
+    /// Returns the name of the transport, and of the pattern if it was left out of one only.
     pub fn title(&self) -> String {
         match &self.pattern {
             None => self.transport.clone(),
@@ -98,8 +99,8 @@ impl Report {
         self.runs.iter().all(|run| run.outcome == Outcome::Ok)
     }
 
-    /// The errors of failed runs, with the runs' names; of successive runs with the same error,
-    /// once.
+    /// Returns the errors of failed runs, with the runs' names. An error that successive runs share
+    /// appears once.
     pub fn errors(&self) -> Vec<String> {
         errors(&self.runs)
     }
@@ -131,7 +132,7 @@ pub struct Run<R = Row> {
     /// Success, or the error that ended the run.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// A row per size, ascending, with those measured before a failure.
+    /// A row per size, ascending. A failed run has the rows measured before the failure.
     pub rows: Vec<R>,
 }
 
@@ -147,7 +148,8 @@ pub struct Cast {
 }
 
 impl<R> Run<R> {
-    /// A run of `kind` with these options of its sockets, and with the pattern of this name.
+    /// Returns a run of `kind` with these options of its sockets, and with the pattern of this
+    /// name.
     pub fn new(
         kind: &Kind,
         sockets: &SocketOptions,
@@ -219,7 +221,8 @@ fn titles<R>(runs: &[Run<R>]) -> String {
     titles.join("; ")
 }
 
-/// The errors of failed runs, with the runs' names; of successive runs with the same error, once.
+/// Returns the errors of failed runs, with the runs' names. An error that successive runs share
+/// appears once.
 pub(crate) fn errors<R>(runs: &[Run<R>]) -> Vec<String> {
     let alike = runs.chunk_by(Run::failed_like);
     let failed = alike.filter_map(|runs| match &runs[0].outcome {
@@ -236,7 +239,8 @@ pub struct Row {
     pub size: u64,
     /// Number of tests measured.
     pub tests: u32,
-    /// Number of tests repeated after a loss; in patterns that repeat none, tests lost.
+    /// Number of tests repeated after a loss; in patterns that repeat no test, number of tests
+    /// lost.
     pub lost: u32,
     /// Throughput in 10^6 bit/s: the size divided by the median, in one direction.
     pub mbit_per_s: f64,

@@ -14,14 +14,14 @@ use crate::machine::Machine;
 
 /// The width of the record above a table, columns.
 const WIDTH: usize = 98;
-/// The width of hosts' names up to which the facts stand next to them, columns.
+/// The greatest width of hosts' names that have the facts next to them, columns.
 const BESIDE: usize = 16;
 
 /// The record of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {
-    /// When the run began: UTC, in the format of RFC 3339.
+    /// The time at which the run began: UTC, in the format of RFC 3339.
     pub started: String,
     /// The command line, quoted for a shell.
     pub command: String,
@@ -69,7 +69,7 @@ impl Record {
         writeln!(out)
     }
 
-    /// The hosts, grouped by equal facts, as network namespaces of one host have them.
+    /// Returns the hosts, grouped by equal facts. Network namespaces of one host have equal facts.
     fn alike(&self) -> Vec<(Vec<String>, &Machine)> {
         let mut alike: Vec<(Vec<String>, &Machine)> = Vec::new();
         for (part, machine) in &self.hosts {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Tables for people: one per transport, and one that compares them.
+//! Tables for people: one per transport, and one that compares the transports.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -101,7 +101,7 @@ fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -
     Ok(())
 }
 
-/// The columns of a pattern's further numbers; for times, the median.
+/// Returns the columns of a pattern's further numbers. A column of times has their medians.
 fn own_columns(measured: &Measured) -> Vec<Column<'static, Row>> {
     let own: &[Own] = match measured {
         Measured::HalfRoundTrip { .. } => &[],
@@ -189,7 +189,7 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// A number with at most five digits: precise enough, and narrow.
+/// Formats a number with at most five digits, which is precise enough, and narrow.
 fn five_digits(number: f64) -> String {
     let decimals = match number {
         ..1e3 => 2,

@@ -22,7 +22,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 
-/// Limits every wait; far longer than anything here takes.
+/// The limit of every wait, far longer than anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the command of the program with these arguments.
@@ -60,12 +60,12 @@ impl Server {
         }
     }
 
-    /// Returns the host's name among participants.
+    /// Returns the server's name among participants.
     pub fn name(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Waits until it says that it has a client.
+    /// Waits until the server says that it has a client.
     pub fn await_client(&mut self) {
         let mut line = String::new();
         self.stderr.read_line(&mut line).unwrap();
@@ -84,14 +84,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The server may have ended by itself.
+        // Errors are ignored because the server may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
 /// Waits for a process to end, and kills it after [`PATIENCE`]. The output is read at the same
-/// time: a pipe may not hold all of it.
+/// time, because a pipe may not hold all of it.
 pub fn finish(child: Child) -> Output {
     let pid = Pid::from_raw(child.id() as i32);
     let (sender, receiver) = mpsc::channel();
