@@ -67,14 +67,14 @@ impl Entry {
         self.is_used() && self.peer == *peer
     }
 
-    /// The last answer, if it is valid at `now`, and its age.
+    /// Returns the last answer, if it is valid at `now`, and its age.
     fn valid_answer(&self, now: u64) -> Option<(Answer, u64)> {
         let (answer, at) = self.answer?;
         let age = now.saturating_sub(at);
         (age < ANSWER_LIFETIME).then_some((answer, age))
     }
 
-    /// Whether the last query may still be answered at `now`.
+    /// Returns whether the last query may still be answered at `now`.
     fn is_pending(&self, now: u64) -> bool {
         self.pending.is_some()
             && now
@@ -83,7 +83,7 @@ impl Entry {
                     .saturating_add(QUERY_INTERVAL + SILENCE_BACKOFF)
     }
 
-    /// Whether another peer may take the entry.
+    /// Returns whether another peer may take the entry.
     fn is_evictable(&self, now: u64) -> bool {
         !self.is_used() || now >= self.queried_at.saturating_add(QUERY_INTERVAL)
     }
@@ -113,7 +113,7 @@ pub enum Known {
 }
 
 impl Known {
-    /// The nonce of the query to send.
+    /// Returns the nonce of the query to send.
     pub fn query(self) -> Option<Nonce> {
         match self {
             Known::Answer(_, nonce) => nonce,
@@ -128,13 +128,13 @@ impl Known {
 pub struct Bucket([Entry; WAYS]);
 
 impl Bucket {
-    /// The answer of `peer`, if it is valid at `now`.
+    /// Returns the answer of `peer`, if it is valid at `now`.
     pub fn answer_of(&self, peer: &Peer, now: u64) -> Option<Answer> {
         let entry = self.0.iter().find(|entry| entry.is_of(peer))?;
         entry.valid_answer(now).map(|(answer, _)| answer)
     }
 
-    /// The largest datagram that `peer` accepts, bytes, if its answer is valid at `now`.
+    /// Returns the largest datagram that `peer` accepts, bytes, if its answer is valid at `now`.
     pub fn largest(&self, peer: &Peer, now: u64) -> Option<u16> {
         self.answer_of(peer, now).map(|answer| answer.largest)
     }

@@ -44,8 +44,8 @@ pub fn pick(offset: u16, next_free: impl Fn(u16) -> Option<u16>) -> Option<u16> 
     pick_in(DYNAMIC).or_else(|| pick_in(REGISTERED))
 }
 
-/// The ports to try for a connection whose socket is not bound, in order: those of [`DYNAMIC`] from
-/// `offset` on, with wrap-around, then those of [`REGISTERED`] in the same way.
+/// Returns the ports to try for a connection whose socket is not bound, in order: those of
+/// [`DYNAMIC`] from `offset` on, with wrap-around, then those of [`REGISTERED`] in the same way.
 ///
 /// `offset` combines a secret for the destination with a counter, which each port taken for this
 /// destination advances (RFC 6056, 3.3.4). So other hosts cannot predict the next port, and a port

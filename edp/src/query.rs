@@ -102,7 +102,7 @@ pub struct Capabilities {
     pub packets_to_ack: Option<u16>,
 }
 
-/// The payload of a query.
+/// Returns the payload of a query.
 pub const fn query(nonce: Nonce) -> [u8; QUERY_LEN] {
     let [n0, n1, n2, n3] = nonce;
     [QUERY, n0, n1, n2, n3]
@@ -116,8 +116,8 @@ pub fn nonce_of_query(payload: &[u8]) -> Option<Nonce> {
     }
 }
 
-/// The header of the answer to a query with the header `query`. Queries from port 0 are answered
-/// too, since answers are never answered.
+/// Returns the header of the answer to a query with the header `query`. Queries from port 0 are
+/// answered too, since answers are never answered.
 pub const fn answer_to(query: &Header) -> Header {
     Header {
         src: 0,
@@ -128,7 +128,7 @@ pub const fn answer_to(query: &Header) -> Header {
 }
 
 impl Host {
-    /// The payload of the answer to a query with `nonce`.
+    /// Returns the payload of the answer to a query with `nonce`.
     pub fn answer(&self, nonce: Nonce) -> [u8; ANSWER_LEN] {
         let short = |number: u32| u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes();
         let [n0, n1, n2, n3] = nonce;

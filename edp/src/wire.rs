@@ -70,8 +70,8 @@ impl Header {
     }
 
     /// Returns how many of the `following` bytes after the header are payload. The rest is the
-    /// checksum, if there is one, and padding to trim. `None` if the frame is shorter than the
-    /// header claims: such a frame is dropped.
+    /// checksum, if there is one, and padding to trim. Returns `None` if the frame is shorter than
+    /// the header claims; such a frame is dropped.
     #[inline]
     pub fn payload_len(&self, following: usize) -> Option<usize> {
         let len = usize::from(self.len);
@@ -89,9 +89,9 @@ pub const fn checksum_len(has_checksum: bool) -> usize {
     }
 }
 
-/// The largest datagram, in bytes, that a device with an MTU of `device_mtu` bytes carries, as
-/// `EDP_SO_MTU` reports it. The length field limits the datagram to [`LARGEST`] bytes, of which a
-/// checksum takes [`CHECKSUM_LEN`].
+/// Returns the largest datagram, in bytes, that a device with an MTU of `device_mtu` bytes carries,
+/// as `EDP_SO_MTU` reports it. The length field limits the datagram to [`LARGEST`] bytes, of which
+/// a checksum takes [`CHECKSUM_LEN`].
 #[inline]
 pub const fn mtu(device_mtu: u32, has_checksum: bool) -> u32 {
     let room = device_mtu.saturating_sub(HEADER_LEN as u32);

@@ -123,7 +123,7 @@ impl List {
     /// examined, and the other collects newcomers; they alternate.
     const BACKLOG: [List; 2] = [List(4), List(5)];
 
-    /// The list's index among the [`LISTS`].
+    /// Returns the list's index among the [`LISTS`].
     #[inline]
     pub fn index(self) -> usize {
         self.0.into()
@@ -228,13 +228,13 @@ pub enum Demand {
 }
 
 impl Demand {
-    /// Whether the demand is for a turn.
+    /// Returns whether the demand is for a turn.
     #[inline]
     pub fn is_turn(self) -> bool {
         matches!(self, Demand::First | Demand::Turn)
     }
 
-    /// Whether the queue is to count the connection.
+    /// Returns whether the queue is to count the connection.
     #[inline]
     pub fn counts(self) -> bool {
         self != Demand::Nothing
@@ -348,8 +348,8 @@ impl AckQueue {
         }
     }
 
-    /// The number of a connection's packets that count as in flight. Packets of expired turns do
-    /// not count.
+    /// Returns the number of a connection's packets that count as in flight. Packets of expired
+    /// turns do not count.
     #[inline]
     fn in_flight(&self, slot: &Slot) -> u16 {
         if slot.counted == self.epoch {
@@ -562,7 +562,7 @@ impl AckQueue {
         self.count(list) == 0
     }
 
-    /// Scheduled connections that are not overdue.
+    /// Returns the number of scheduled connections that are not overdue.
     #[inline]
     fn active(&self) -> u32 {
         self.scheduled.saturating_sub(self.overdue)
@@ -575,7 +575,7 @@ impl AckQueue {
         self.last_device_rx = at;
     }
 
-    /// The time when the current turns expire.
+    /// Returns the time at which the current turns expire.
     #[inline]
     fn turn_limit(&self) -> Nanos {
         let idle = self
@@ -585,7 +585,7 @@ impl AckQueue {
         idle.min(self.last_departure.saturating_add(HOLD))
     }
 
-    /// Whether there is a [`next_turn`](Self::next_turn).
+    /// Returns whether there is a [`next_turn`](Self::next_turn).
     #[inline]
     pub fn is_due(&self, now: Nanos) -> bool {
         self.waiting > 0
@@ -596,8 +596,8 @@ impl AckQueue {
                 || (self.to_move > 0 && self.to_move().is_some()))
     }
 
-    /// The list of the backlog whose head may get a place in a round. The examined list goes first,
-    /// until it is empty.
+    /// Returns the list of the backlog whose head may get a place in a round. The list that is
+    /// being examined goes first, until it is empty.
     #[inline]
     fn to_move(&self) -> Option<List> {
         let lists = [self.backlog(0), self.backlog(1)];
@@ -616,7 +616,7 @@ impl AckQueue {
         }
     }
 
-    /// The list whose head may get a turn concurrently with the last regular one.
+    /// Returns the list whose head may get a turn concurrently with the last regular one.
     #[inline]
     fn concurrent_list(&self, now: Nanos) -> Option<List> {
         let silent = now >= self.last_device_rx.saturating_add(IDLE);
@@ -660,7 +660,7 @@ impl AckQueue {
         })
     }
 
-    /// The waiting classes in their order.
+    /// Returns the list of each waiting class, in order of precedence.
     #[inline]
     fn classes(&self) -> [Option<List>; CLASSES] {
         let waits = |list: List| (!self.is_empty(list)).then_some(list);
@@ -672,7 +672,7 @@ impl AckQueue {
         [waits(List::CONTROL), waits(List::PREFERRED), first, rounds]
     }
 
-    /// The list whose head gets the next turn.
+    /// Returns the list whose head gets the next turn.
     #[inline]
     fn next_list(&self) -> List {
         let classes = self.classes();
@@ -705,7 +705,7 @@ impl AckQueue {
         self.round = self.round_of(chosen).unwrap_or(self.round);
     }
 
-    /// The round that this list stands for, counted from the current one.
+    /// Returns the round that this list stands for, counted from the current one.
     #[inline]
     fn round_of(&self, list: List) -> Option<u32> {
         let place = u32::from(list.0.checked_sub(BEFORE)?);
@@ -734,19 +734,19 @@ impl AckQueue {
         self.budget.link = link_rate(megabits);
     }
 
-    /// Number of counted connections: the protocol's n.
+    /// Returns the number of counted connections: the protocol's n.
     #[inline]
     pub fn scheduled(&self) -> u32 {
         self.scheduled
     }
 
-    /// Number of connections in the lists.
+    /// Returns the number of connections in the lists.
     #[inline]
     pub fn waiting(&self) -> u32 {
         self.waiting
     }
 
-    /// Number of times that turns of silent connections expired; wraps.
+    /// Returns the number of times that turns of silent connections expired; wraps.
     #[inline]
     pub fn overruns(&self) -> u32 {
         self.epoch

@@ -16,19 +16,19 @@ pub(super) const MOST: u16 = 256;
 pub(super) struct Bits([u64; WORDS]);
 
 impl Bits {
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]
     }
 
-    /// Whether the set contains `n`.
+    /// Returns whether the set contains `n`.
     #[inline]
     pub(super) fn has(&self, n: u16) -> bool {
         (self.word(n / 64) >> (n % 64)) & 1 != 0
     }
 
-    /// All numbers below `n`.
+    /// Returns all numbers below `n`.
     pub(super) fn below(n: u16) -> Self {
         let mut left = n;
         Self([(); WORDS].map(|()| {
@@ -40,22 +40,22 @@ impl Bits {
         }))
     }
 
-    /// `count` numbers from `first` on, as far as they are below [`MOST`].
+    /// Returns `count` numbers from `first` on, as far as they are below [`MOST`].
     pub(super) fn run(first: u16, count: u16) -> Self {
         Self::below(first.saturating_add(count)).without(Self::below(first))
     }
 
-    /// The union of both sets.
+    /// Returns the union of both sets.
     pub(super) fn and_also(self, other: Self) -> Self {
         self.by_words(other, |a, b| a | b)
     }
 
-    /// The intersection of both sets.
+    /// Returns the intersection of both sets.
     pub(super) fn within(self, other: Self) -> Self {
         self.by_words(other, |a, b| a & b)
     }
 
-    /// The numbers that `other` does not contain.
+    /// Returns the numbers that `other` does not contain.
     pub(super) fn without(self, other: Self) -> Self {
         self.by_words(other, |a, b| a & !b)
     }
@@ -86,14 +86,14 @@ impl Bits {
         u16::try_from(ones).unwrap_or(MOST)
     }
 
-    /// The lowest number.
+    /// Returns the lowest number.
     pub(super) fn first(&self) -> Option<u16> {
         (0..).zip(self.0).find_map(|(place, word)| {
             (word != 0).then(|| Self::place(place, word.trailing_zeros()))
         })
     }
 
-    /// The highest number.
+    /// Returns the highest number.
     pub(super) fn last(&self) -> Option<u16> {
         let mut last = None;
         for (place, word) in (0..).zip(self.0) {
@@ -107,7 +107,7 @@ impl Bits {
         last
     }
 
-    /// The highest number after the `others` highest ones are removed; 0 if there is none.
+    /// Returns the highest number after the `others` highest ones are removed; 0 if there is none.
     pub(super) fn highest_but(&self, others: u16) -> u16 {
         let mut set = *self;
         for _ in 0..others {
@@ -117,7 +117,7 @@ impl Bits {
         set.last().unwrap_or(0)
     }
 
-    /// The number of consecutive numbers from `first` on that the set contains.
+    /// Returns the number of consecutive numbers from `first` on that the set contains.
     pub(super) fn run_from(&self, first: u16) -> u16 {
         Self::below(MOST)
             .without(self.from(first))

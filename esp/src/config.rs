@@ -53,7 +53,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The window: at least one packet, and at most what serial numbers allow.
+    /// Returns the window: at least one packet, and at most [`LARGEST_WINDOW`].
     #[inline]
     pub(super) fn window(&self) -> u16 {
         self.burst_length.clamp(1, LARGEST_WINDOW)
@@ -76,13 +76,14 @@ impl Config {
         }
     }
 
-    /// Whether windows follow what receivers grant.
+    /// Returns whether windows follow what receivers grant.
     #[inline]
     pub fn is_adaptive(&self) -> bool {
         self.burst_length_max > self.burst_length
     }
 
-    /// The largest granted window that this side accepts as a sender; 0 if it accepts no grants.
+    /// Returns the largest granted window that this side accepts as a sender; 0 if it accepts no
+    /// grants.
     pub(super) fn largest_grant(&self) -> u8 {
         if self.is_adaptive() {
             u8::try_from(self.burst_length_max).unwrap_or(u8::MAX)
@@ -91,13 +92,13 @@ impl Config {
         }
     }
 
-    /// The minimum retransmission timeout.
+    /// Returns the minimum retransmission timeout.
     #[inline]
     pub(super) fn least_timeout(&self) -> Nanos {
         from_micros(self.retransmission_time_min.max(1))
     }
 
-    /// The shortest timer of an idle connection: retransmission or delayed acknowledgement.
+    /// Returns the shortest timer of an idle connection: retransmission or delayed acknowledgement.
     #[inline]
     pub(super) fn shortest_timer(&self) -> Nanos {
         const ACK_DELAY_MICROS: u32 = (ACK_DELAY / MICROSECOND) as u32;
@@ -107,7 +108,7 @@ impl Config {
         self.least_timeout()
     }
 
-    /// The maximum silence of a peer that owes an answer.
+    /// Returns the maximum silence of a peer that owes an answer.
     #[inline]
     pub(super) fn patience(&self) -> Nanos {
         from_millis(self.user_timeout)

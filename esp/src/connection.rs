@@ -303,8 +303,8 @@ impl Connection {
         (self.rtt.smoothed(), timeout)
     }
 
-    /// Whether the write queue may grow: the stream has not ended, and a number is free. Some
-    /// 32,000 packets can be queued.
+    /// Returns whether the write queue may grow: the stream has not ended, and a number is free.
+    /// Some 32,000 packets can be queued.
     #[inline]
     pub fn can_enqueue(&self) -> bool {
         matches!(
@@ -313,13 +313,13 @@ impl Connection {
         ) && self.sender.can_enqueue()
     }
 
-    /// The number that the next queued packet takes.
+    /// Returns the number that the next queued packet takes.
     #[inline]
     pub fn next_number(&self) -> Seq {
         self.sender.tail()
     }
 
-    /// The number of packets by which the write queue may grow.
+    /// Returns the number of packets by which the write queue may grow.
     #[inline]
     pub fn free_numbers(&self) -> u16 {
         if self.can_enqueue() {
@@ -336,8 +336,8 @@ impl Connection {
         self.sender.enqueue(packets.min(self.free_numbers()));
     }
 
-    /// Whether the packets from the number `seq` on were never sent. Then the caller may split them
-    /// again at once: see [`recut`](Self::recut).
+    /// Returns whether the packets from the number `seq` on were never sent. Then the caller may
+    /// split them again at once: see [`recut`](Self::recut).
     pub fn is_unsent(&self, seq: Seq) -> bool {
         self.sender.is_unsent(seq)
     }
@@ -353,19 +353,19 @@ impl Connection {
         }
     }
 
-    /// Whether everything unacknowledged can be retransmitted in smaller packets. Otherwise a
-    /// [`pause`](Self::pause) may end the connection.
+    /// Returns whether everything unacknowledged can be retransmitted in smaller packets. Otherwise
+    /// a [`pause`](Self::pause) may end the connection.
     pub fn may_shrink(&self) -> bool {
         self.sender.may_shrink()
     }
 
-    /// Whether the sender is in a [`pause`](Self::pause).
+    /// Returns whether the sender is in a [`pause`](Self::pause).
     pub fn is_paused(&self) -> bool {
         self.sender.is_paused()
     }
 
-    /// The number that the packet `from` takes when the queue is [split again](Self::recut) from
-    /// there on. Numbers that were sent are not reused.
+    /// Returns the number that the packet `from` takes when the queue is [split again](Self::recut)
+    /// from there on. Numbers that were sent are not reused.
     pub fn number_behind(&self, from: Seq) -> Seq {
         self.sender.number_behind(from)
     }
@@ -387,7 +387,7 @@ impl Connection {
         self.sender.hold_last(hold);
     }
 
-    /// Whether the last queued packet was never sent.
+    /// Returns whether the last queued packet was never sent.
     #[inline]
     pub fn last_is_unsent(&self) -> bool {
         self.sender.last_is_unsent()
@@ -399,9 +399,9 @@ impl Connection {
         self.sender.seal_last();
     }
 
-    /// Whether everything to be sent waits for the window to open. While the caller only appends
-    /// bytes, it need not call [`poll_transmit`](Self::poll_transmit), which would return nothing
-    /// and change nothing.
+    /// Returns whether everything to be sent waits for the window to open. While the caller only
+    /// appends bytes, it need not call [`poll_transmit`](Self::poll_transmit), which would return
+    /// nothing and change nothing.
     #[inline]
     pub fn awaits_window(&self) -> bool {
         matches!(self.state, State::Established | State::CloseWait)
@@ -410,41 +410,41 @@ impl Connection {
             && !self.liveness.has_probe()
     }
 
-    /// Whether a transmission of several packets that begins now should start with a packet of
-    /// [`SHORT`](super::ack_queue::SHORT) bytes, which is [sealed](Self::seal_last), because many
-    /// senders announce transmissions to the same receiver.
+    /// Returns whether a transmission of several packets that begins now should start with a packet
+    /// of [`SHORT`](super::ack_queue::SHORT) bytes, which is [sealed](Self::seal_last), because
+    /// many senders announce transmissions to the same receiver.
     #[inline]
     pub fn announces_short(&self) -> bool {
         self.sender.announces_short(&self.config)
     }
 
-    /// Whether bytes may be appended to the last queued packet (S5): it was never sent, and no
-    /// record ends with it.
+    /// Returns whether bytes may be appended to the last queued packet (S5): it was never sent, and
+    /// no record ends with it.
     #[inline]
     pub fn last_takes_more(&self) -> bool {
         self.sender.last_takes_more()
     }
 
-    /// Number of queued data packets that were never sent.
+    /// Returns the number of queued data packets that were never sent.
     #[inline]
     pub fn unsent(&self) -> u16 {
         self.sender.unsent()
     }
 
-    /// The number of the next packet that [`poll_transmit`](Self::poll_transmit) returns, if the
-    /// window permits.
+    /// Returns the number of the next packet that [`poll_transmit`](Self::poll_transmit) returns,
+    /// if the window permits.
     #[inline]
     pub fn cursor(&self) -> Seq {
         self.sender.cursor()
     }
 
-    /// The number of the first unacknowledged packet, the head of the write queue.
+    /// Returns the number of the first unacknowledged packet, the head of the write queue.
     #[inline]
     pub fn first_unacked(&self) -> Seq {
         self.sender.una()
     }
 
-    /// Number of queued data packets that are not acknowledged, sent or not.
+    /// Returns the number of queued data packets that are not acknowledged, sent or not.
     #[inline]
     pub fn unacked(&self) -> u16 {
         self.sender.queued()
@@ -520,33 +520,34 @@ impl Connection {
         outcome.failed = Some(failure);
     }
 
-    /// Whether an acknowledgement or a request is withheld until the reader makes room. Otherwise
-    /// [`on_read`](Self::on_read) has no effect.
+    /// Returns whether an acknowledgement or a request is withheld until the reader makes room.
+    /// Otherwise [`on_read`](Self::on_read) has no effect.
     #[inline]
     pub fn waits_for_room(&self) -> bool {
         self.receiver.waits_for_room()
     }
 
-    /// The size of the receive buffer, in bytes, that would allow the window which the path needs.
-    /// Returns `None` if the present size does.
+    /// Returns the size of the receive buffer, in bytes, that would allow the window which the path
+    /// needs. Returns `None` if the present size does.
     #[inline]
     pub fn wanted_room(&self) -> Option<u32> {
         self.receiver.wanted_room()
     }
 
-    /// Maximum number of packets that the peer may have sent after the last advertised number.
+    /// Returns the maximum number of packets that the peer may have sent after the last advertised
+    /// number.
     #[inline]
     pub fn granted(&self) -> u16 {
         self.receiver.granted(&self.config)
     }
 
-    /// The sender's window, in packets.
+    /// Returns the sender's window, in packets.
     #[inline]
     pub fn window(&self) -> u16 {
         self.sender.window(&self.config)
     }
 
-    /// Whether an acknowledgement waits for data to carry it. Otherwise
+    /// Returns whether an acknowledgement waits for data to carry it. Otherwise
     /// [`flush_ack`](Self::flush_ack) has no effect.
     #[inline]
     pub fn waits_for_data(&self) -> bool {
@@ -565,14 +566,14 @@ impl Connection {
         self.receiver.flush();
     }
 
-    /// The payload of the [request](super::Transmit::Request) that
+    /// Returns the payload of the [request](super::Transmit::Request) that
     /// [`poll_transmit`](Self::poll_transmit) has just returned: the packets that the request
     /// names.
     pub fn named(&self) -> [u8; super::wire::MISSING_MOST] {
         self.receiver.named().0
     }
 
-    /// Whether the peer owes an answer.
+    /// Returns whether the peer owes an answer.
     #[inline]
     fn is_active(&self) -> bool {
         self.sender.awaits_peer() || self.receiver.is_receiving()

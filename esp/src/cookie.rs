@@ -53,7 +53,7 @@ pub const LIFE: Nanos = 2 << EPOCH;
 /// The largest window, in packets, of a client that gets a cookie.
 pub const MOST_WINDOW: u16 = 256;
 
-/// Whether a SYN with these options may be answered with a cookie.
+/// Returns whether a SYN with these options may be answered with a cookie.
 pub fn suits(options: &Options) -> bool {
     let window = options.window.map(|window| window.burst_length);
     options.version.is_some()
@@ -80,13 +80,13 @@ impl Client {
         one_of(self.block(syn, syn.seq, epoch, hash), syn.seq)
     }
 
-    /// The hash that all first numbers in the block of `isn` share.
+    /// Returns the hash that all first numbers in the block of `isn` share.
     fn block(&self, packet: &Header, isn: Seq, epoch: u64, hash: &impl Fn([u64; 3]) -> u64) -> u64 {
         let [client, here] = self.ends(packet, isn.0 / BLOCK);
         hash([client, here, epoch])
     }
 
-    /// The ends of a connection and a number, as input of the hash.
+    /// Returns the ends of a connection and a number, as input for the hash.
     fn ends(&self, packet: &Header, number: u16) -> [u64; 2] {
         let client = (self.mac << 16) | u64::from(packet.src);
         let here =

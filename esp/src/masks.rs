@@ -63,7 +63,7 @@ impl Masks {
         self.own
     }
 
-    /// Whether packets have masks.
+    /// Returns whether packets have masks.
     #[inline]
     pub(super) fn are_enabled(&self) -> bool {
         self.keys.is_some()
@@ -88,7 +88,7 @@ impl Masks {
         self.other = mask;
     }
 
-    /// The mask of a packet that is sent.
+    /// Returns the mask of a packet that is sent.
     #[inline]
     pub(super) fn tx_mask(&self, header: &Header, wraps: impl FnOnce() -> Wraps) -> u32 {
         match self.keys {
@@ -98,7 +98,7 @@ impl Masks {
         }
     }
 
-    /// The mask that an arriving packet should have, if its sender knows the connection.
+    /// Returns the mask that an arriving packet should have, if its sender knows the connection.
     #[inline]
     pub(super) fn rx_mask(&self, header: &Header, wraps: impl FnOnce() -> Wraps) -> u32 {
         match self.keys {
@@ -107,7 +107,7 @@ impl Masks {
         }
     }
 
-    /// The mask of a packet that was sent and is no SYN.
+    /// Returns the mask of a packet that was sent and is no SYN.
     pub(super) fn of_sent(&self, wraps: Wraps) -> u32 {
         self.keys.map_or(0, |keys| mask(keys.tx, wraps))
     }
@@ -142,14 +142,14 @@ fn key(from: u32, to: u32) -> u32 {
     scramble(scramble(from) ^ to)
 }
 
-/// The mask: a bijection of the wraps.
+/// Returns the mask, which is a bijection of the wraps.
 #[inline]
 fn mask(key: u32, wraps: Wraps) -> u32 {
     scramble(key ^ ((u32::from(wraps.seq) << 16) | u32::from(wraps.ack)))
 }
 
-/// A bijection in which every output bit depends on every input bit: the finaliser of MurmurHash3
-/// (x86, 32 bits).
+/// Computes a bijection in which every output bit depends on every input bit: the finaliser of
+/// MurmurHash3 (x86, 32 bits).
 #[inline]
 const fn scramble(mut x: u32) -> u32 {
     x ^= x >> 16;

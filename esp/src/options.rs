@@ -91,7 +91,7 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// The same connection from the view of its other end.
+    /// Returns the option as the connection's other end sees it.
     pub fn swapped(self) -> Self {
         Self {
             source: self.destination,

@@ -91,8 +91,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the packet belongs to an open connection according to its numbers: it was taken now
-    /// or before.
+    /// Returns whether the packet belongs to an open connection according to its numbers: it was
+    /// taken now or before.
     pub fn is_of_open_connection(&self) -> bool {
         self.failed.is_none()
             && !self.closed
@@ -103,13 +103,13 @@ impl Outcome {
 
 /// The write queue as the engine sees it.
 pub trait WriteQueue {
-    /// The TXS and TXF flags with which the packet `seq` was sent. In a connection with records,
-    /// also those of a packet that was not sent yet: TXS if a record begins with it, TXF if one
-    /// ends.
+    /// Returns the TXS and TXF flags with which the packet `seq` was sent. In a connection with
+    /// records, also those of a packet that was not sent yet: TXS if a record begins with it, TXF
+    /// if one ends.
     fn flags(&mut self, seq: Seq) -> u8;
 
-    /// The number of packets from `seq` on that can be sent as one run, at least 1. All but the
-    /// last are full. With records, they belong to one record.
+    /// Returns the number of packets from `seq` on that can be sent as one run, at least 1. All but
+    /// the last are full. With records, they belong to one record.
     fn run(&mut self, seq: Seq) -> u16;
 }
 
@@ -152,7 +152,7 @@ pub enum Transmit {
 }
 
 impl Transmit {
-    /// The number of packets.
+    /// Returns the number of packets.
     #[inline]
     pub fn count(&self) -> u16 {
         match self {
@@ -161,7 +161,7 @@ impl Transmit {
         }
     }
 
-    /// The packet's header.
+    /// Returns the packet's header.
     #[inline]
     pub fn header(&self) -> &Header {
         match self {

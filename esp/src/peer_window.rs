@@ -55,8 +55,8 @@ impl PeerWindow {
         self.span = self.span.max(window.saturating_mul(2));
     }
 
-    /// The distance, in either direction, that a packet's number may have from the expected one:
-    /// twice the largest window. `None` if the sender's window is unknown.
+    /// Returns the distance, in either direction, that a packet's number may have from the expected
+    /// one: twice the largest window. `None` if the sender's window is unknown.
     #[inline]
     pub(super) fn span(&self) -> Option<u16> {
         (self.span > 0).then_some(self.span)
@@ -82,7 +82,7 @@ impl PeerWindow {
         self.advertised = Some(own);
     }
 
-    /// The number of packets that may follow an unacknowledged announcement.
+    /// Returns the number of packets that may follow an unacknowledged announcement.
     #[inline]
     pub(super) fn unscheduled(&self, config: &Config) -> u16 {
         match &self.advertised {
@@ -116,9 +116,9 @@ impl PeerWindow {
         may_end
     }
 
-    /// The number of packets that make an acknowledgement due. It is at most half of a small or a
-    /// granted window, so that the sender need not wait. For a sender that is `near`, three
-    /// quarters of a granted window work as well and take fewer acknowledgements.
+    /// Returns the number of packets that make an acknowledgement due. It is at most half of a
+    /// small or a granted window, so that the sender need not wait. For a sender that is `near`,
+    /// three quarters of a granted window work as well and take fewer acknowledgements.
     #[inline]
     pub(super) fn packets_to_ack(&self, near: impl FnOnce() -> bool, config: &Config) -> u16 {
         let window = match &self.advertised {
@@ -133,7 +133,7 @@ impl PeerWindow {
         }
     }
 
-    /// The window that an acknowledgement opens.
+    /// Returns the window that an acknowledgement opens.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
         match &self.advertised {

@@ -99,7 +99,7 @@ pub(super) enum AckKind {
 }
 
 impl AckKind {
-    /// The flags of an empty packet of this kind.
+    /// Returns the flags of an empty packet of this kind.
     #[inline]
     pub(super) fn flags(self) -> u8 {
         match self {
@@ -238,25 +238,25 @@ impl Receiver {
         }
     }
 
-    /// The number of the peer's SYN.
+    /// Returns the number of the peer's SYN.
     #[inline]
     pub(super) fn irs(&self) -> Seq {
         self.irs
     }
 
-    /// Whether a transmission is announced and not finished.
+    /// Returns whether a transmission is announced and not finished.
     #[inline]
     pub(super) fn is_receiving(&self) -> bool {
         self.incoming == Incoming::Transmission
     }
 
-    /// Whether the FIN was taken.
+    /// Returns whether the FIN was taken.
     #[inline]
     fn has_ended(&self) -> bool {
         self.incoming == Incoming::Ended
     }
 
-    /// Whether no packet with this number was taken yet.
+    /// Returns whether no packet with this number was taken yet.
     #[inline]
     pub(super) fn is_new(&self, seq: Seq) -> bool {
         !seq.before(self.expected)
@@ -301,7 +301,7 @@ impl Receiver {
         self.last_device_rx = at;
     }
 
-    /// Whether an acknowledgement sent now may open the window.
+    /// Returns whether an acknowledgement sent now may open the window.
     #[inline]
     fn is_open(&self) -> bool {
         !self.congested && self.turn != Turn::Waiting
@@ -582,7 +582,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a read may cause packets to be sent.
+    /// Returns whether a read may cause packets to be sent.
     #[inline]
     pub(super) fn waits_for_room(&self) -> bool {
         self.congested || self.dropped_for_room
@@ -600,7 +600,7 @@ impl Receiver {
         self.grants.max_in_flight(config)
     }
 
-    /// Whether no acknowledgement, request or probe is due.
+    /// Returns whether no acknowledgement, request or probe is due.
     #[inline]
     pub(super) fn has_nothing_to_send(&self) -> bool {
         self.due != Due::Now
@@ -611,8 +611,8 @@ impl Receiver {
     }
 }
 
-/// The flags of a part of a run: without TXS if it lacks the first packet, and without TXF if it
-/// lacks the last.
+/// Returns the flags of a part of a run: without TXS if it lacks the first packet, and without TXF
+/// if it lacks the last.
 #[inline(always)]
 const fn flags_of_part(mut flags: u8, lacks_first: bool, lacks_last: bool) -> u8 {
     if lacks_first {
@@ -624,9 +624,9 @@ const fn flags_of_part(mut flags: u8, lacks_first: bool, lacks_last: bool) -> u8
     flags
 }
 
-/// Whether the receiver is congested (R3): the receive queue with `more` bytes added has no room
-/// for another burst of full packets, and more than a quarter of it is in use. An empty queue is
-/// never congested, whatever its limit.
+/// Returns whether the receiver is congested (R3): the receive queue with `more` bytes added has no
+/// room for another burst of full packets, and more than a quarter of it is in use. An empty queue
+/// is never congested, whatever its limit.
 #[inline]
 fn is_congested(room: Room, more: u32, window: impl FnOnce() -> u16) -> bool {
     let queued = room.queued.saturating_add(more);

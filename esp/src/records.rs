@@ -31,7 +31,7 @@ pub const LEAST_RECORD: u32 = 65_536;
 /// Upper bound of the longest record that a host advertises, bytes.
 const MOST_RECORD: u32 = 1 << 30;
 
-/// The longest record that a host with a receive buffer of `limit` bytes accepts.
+/// Returns the longest record that a host with a receive buffer of `limit` bytes accepts.
 pub fn largest_record(limit: u32) -> u32 {
     limit.clamp(LEAST_RECORD, MOST_RECORD)
 }
@@ -55,7 +55,7 @@ impl Records {
         self.peer = largest;
     }
 
-    /// Whether a record has begun to arrive and has not ended.
+    /// Returns whether a record has begun to arrive and has not ended.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
@@ -94,19 +94,19 @@ impl Connection {
         self.sender.keep_records();
     }
 
-    /// Whether the connection has records.
+    /// Returns whether the connection has records.
     #[inline]
     pub fn has_records(&self) -> bool {
         self.records.is_some()
     }
 
-    /// The longest record that this end accepts, as its SYN or SYN|ACK advertises it; `None`
-    /// without records.
+    /// Returns the longest record that this end accepts, as its SYN or SYN|ACK advertises it;
+    /// `None` without records.
     pub fn records(&self) -> Option<u32> {
         Some(self.records?.own)
     }
 
-    /// The longest record that the peer accepts; 0 if the connection has no records.
+    /// Returns the longest record that the peer accepts; 0 if the connection has no records.
     pub fn largest_record(&self) -> u32 {
         self.records.map_or(0, |records| records.peer)
     }

@@ -26,13 +26,13 @@ struct Estimate {
 }
 
 impl Rtt {
-    /// The smoothed round trip time; 0 before the first measurement.
+    /// Returns the smoothed round trip time; 0 before the first measurement.
     #[inline]
     pub(super) fn smoothed(&self) -> Nanos {
         self.estimate.map_or(0, |estimate| estimate.smoothed)
     }
 
-    /// An upper bound that few round trips exceed; 0 before the first measurement.
+    /// Returns an upper bound that few round trips exceed; 0 before the first measurement.
     #[inline]
     pub(super) fn longest(&self) -> Nanos {
         self.estimate.map_or(0, |estimate| {
@@ -41,7 +41,7 @@ impl Rtt {
         })
     }
 
-    /// Whether a round trip was measured.
+    /// Returns whether a round trip was measured.
     #[inline]
     pub(super) fn is_known(&self) -> bool {
         self.estimate.is_some()
@@ -79,9 +79,9 @@ impl Rtt {
         });
     }
 
-    /// The retransmission timeout, at least `least`, after the given number of tries. In place of
-    /// the clock's granularity in RFC 6298, the minimum margin is [`ACK_DELAY`], by which a sample
-    /// may be wrong.
+    /// Returns the retransmission timeout, at least `least`, after the given number of tries. In
+    /// place of the clock's granularity in RFC 6298, the minimum margin is [`ACK_DELAY`], by which
+    /// a sample may be wrong.
     #[inline]
     pub(super) fn timeout(&self, least: Nanos, tries: u8) -> Nanos {
         let base = match self.estimate {

@@ -72,7 +72,7 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// The FIN.
+    /// Returns the FIN with the number `seq`.
     #[inline]
     const fn fin(seq: Seq, resend: bool) -> Self {
         Self {
@@ -205,50 +205,52 @@ impl Sender {
         self.grants.take(grant);
     }
 
-    /// Maximum number of packets in flight after the last acknowledgement that opened a window.
+    /// Returns the maximum number of packets in flight after the last acknowledgement that opened a
+    /// window.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
         self.grants.window(config)
     }
 
-    /// The number of times that numbers have wrapped at `seq`.
+    /// Returns the number of times that numbers have wrapped at `seq`.
     pub(super) fn wraps_at(&self, seq: Seq) -> u16 {
         self.wrapped.at(self.una, seq)
     }
 
-    /// The first number not acknowledged.
+    /// Returns the first number that is not acknowledged.
     #[inline]
     pub(super) fn una(&self) -> Seq {
         self.una
     }
 
-    /// The number after the highest one ever sent.
+    /// Returns the number after the highest one ever sent.
     #[inline]
     pub(super) fn high(&self) -> Seq {
         self.high
     }
 
-    /// Whether the SYN is acknowledged.
+    /// Returns whether the SYN is acknowledged.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.syn_acked
     }
 
-    /// Whether anything sent is not acknowledged.
+    /// Returns whether anything sent is not acknowledged.
     #[inline]
     pub(super) fn is_outstanding(&self) -> bool {
         self.una != self.high
     }
 
-    /// Whether the peer owes an acknowledgement: of packets that were sent, or the one that opens
-    /// the window for packets that wait.
+    /// Returns whether the peer owes an acknowledgement: of packets that were sent, or the one that
+    /// opens the window for packets that wait.
     #[inline]
     pub(super) fn awaits_peer(&self) -> bool {
         self.is_outstanding() || self.is_blocked()
     }
 
-    /// Whether holds have acknowledged everything that was sent, and packets wait for the window to
-    /// open. The acknowledgement that opens it may be lost, and the peer would not notice.
+    /// Returns whether holds have acknowledged everything that was sent, and packets wait for the
+    /// window to open. The acknowledgement that opens it may be lost, and the peer would not
+    /// notice.
     #[inline]
     fn is_blocked(&self) -> bool {
         let end = self.tail.add(u16::from(self.fin));
@@ -262,7 +264,7 @@ impl Sender {
         self.repeated || (is_data && self.has_sent_fin() && behind == self.high)
     }
 
-    /// Whether a host without this connection may answer one of our packets with a RST that
+    /// Returns whether a host without this connection may answer one of our packets with a RST that
     /// acknowledges `behind`: a probe, the last packet, or any between them.
     pub(super) fn may_be_answered(&self, behind: Seq) -> bool {
         let probe = self.una.sub(1);
@@ -275,7 +277,7 @@ impl Sender {
         self.repeated |= self.has_sent_fin();
     }
 
-    /// Whether everything queued was sent, and no retransmission, probe or FIN is due.
+    /// Returns whether everything queued was sent, and no retransmission, probe or FIN is due.
     #[inline]
     pub(super) fn has_nothing_to_send(&self) -> bool {
         let all_sent = self.next == self.high && self.high == self.tail;
@@ -283,7 +285,7 @@ impl Sender {
         all_sent && self.syn_acked && !(self.fin | self.probe | resends)
     }
 
-    /// Whether packets wait for the window to open, and nothing else is due now.
+    /// Returns whether packets wait for the window to open, and nothing else is due now.
     #[inline]
     pub(super) fn awaits_window(&self, config: &Config) -> bool {
         self.syn_acked
@@ -299,18 +301,18 @@ impl Sender {
         core::mem::take(&mut self.probe)
     }
 
-    /// Whether the packet `seq` was never sent.
+    /// Returns whether the packet `seq` was never sent.
     pub(super) fn is_unsent(&self, seq: Seq) -> bool {
         !seq.before(self.high)
     }
 
-    /// Whether all queued packets are acknowledged.
+    /// Returns whether all queued packets are acknowledged.
     #[inline]
     pub(super) fn is_drained(&self) -> bool {
         self.queued() == 0
     }
 
-    /// Whether the FIN, and so everything before it, was sent at least once.
+    /// Returns whether the FIN, and so everything before it, was sent at least once.
     #[inline]
     pub(super) fn has_sent_fin(&self) -> bool {
         self.fin && self.high.after(self.tail)
@@ -337,19 +339,19 @@ impl Sender {
         }
     }
 
-    /// Whether a number is free for one more packet.
+    /// Returns whether a number is free for one more packet.
     #[inline]
     pub(super) fn can_enqueue(&self) -> bool {
         self.free_numbers() > 0
     }
 
-    /// The number that the next queued packet takes.
+    /// Returns the number that the next queued packet takes.
     #[inline]
     pub(super) fn tail(&self) -> Seq {
         self.tail
     }
 
-    /// The number of packets that may still be queued.
+    /// Returns the number of packets that may still be queued.
     #[inline]
     pub(super) fn free_numbers(&self) -> u16 {
         if self.fin {
@@ -424,16 +426,16 @@ impl Sender {
         self.resend_first = true;
     }
 
-    /// Whether an acknowledgement number is within the packets that were sent, and not before the
-    /// last one that opened a window. Data packets repeat the number that last opened a window
-    /// while the receiver withholds a later one.
+    /// Returns whether an acknowledgement number is within the packets that were sent, and not
+    /// before the last one that opened a window. Data packets repeat the number that last opened a
+    /// window while the receiver withholds a later one.
     #[inline]
     pub(super) fn is_acceptable(&self, ack: Seq) -> bool {
         let advance = self.window_start.distance(ack);
         advance <= self.window_start.distance(self.high) && (self.syn_acked || advance > 0)
     }
 
-    /// Whether an acknowledgement number is at most a window older than an acceptable one.
+    /// Returns whether an acknowledgement number is at most a window older than an acceptable one.
     pub(super) fn is_recent(&self, ack: Seq, config: &Config) -> bool {
         self.syn_acked && ack.distance(self.window_start) <= self.window(config)
     }

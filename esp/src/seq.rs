@@ -8,7 +8,7 @@
 pub struct Seq(pub u16);
 
 impl Seq {
-    /// The number `n` packets later.
+    /// Returns the number `n` packets later.
     // Not `core::ops::Add`, because callers would need that trait in scope.
     #[allow(clippy::should_implement_trait)]
     #[inline]
@@ -17,7 +17,7 @@ impl Seq {
         Self(self.0.wrapping_add(n))
     }
 
-    /// The number `n` packets earlier.
+    /// Returns the number `n` packets earlier.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     #[must_use]
@@ -25,7 +25,7 @@ impl Seq {
         Self(self.0.wrapping_sub(n))
     }
 
-    /// The number of steps forward from `self` to `later`: `a.distance(a.add(n)) == n`.
+    /// Returns the number of steps forward from `self` to `later`: `a.distance(a.add(n)) == n`.
     #[inline]
     pub const fn distance(self, later: Self) -> u16 {
         later.0.wrapping_sub(self.0)
@@ -38,14 +38,14 @@ impl Seq {
         (u16::MAX - self.0).saturating_add(1)
     }
 
-    /// Whether `self` comes earlier than `other`.
+    /// Returns whether `self` comes earlier than `other`.
     #[inline]
     pub const fn before(self, other: Self) -> bool {
         let ahead = self.distance(other);
         ahead != 0 && ahead < 1 << 15
     }
 
-    /// Whether `self` comes later than `other`.
+    /// Returns whether `self` comes later than `other`.
     #[inline]
     pub const fn after(self, other: Self) -> bool {
         other.before(self)

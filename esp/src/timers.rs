@@ -103,13 +103,13 @@ pub(super) fn from_millis(millis: u32) -> Nanos {
     Nanos::from(millis).saturating_mul(MILLISECOND)
 }
 
-/// Whether a timer has expired.
+/// Returns whether a timer has expired.
 #[inline]
 pub(super) fn is_due(at: Option<Nanos>, now: Nanos) -> bool {
     at.is_some_and(|at| at <= now)
 }
 
-/// The earlier of two deadlines.
+/// Returns the earlier of two deadlines.
 #[inline]
 pub(super) fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
     match (a, b) {
@@ -138,8 +138,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// The pace for a peer that owes an answer: after `patience` of silence it counts as dead. With
-    /// a patience of 15 s, it is probed every second.
+    /// Returns the pace for a peer that owes an answer. After `patience` of silence, the peer
+    /// counts as dead. With a patience of 15 s, it is probed every second.
     fn active(patience: Nanos) -> Self {
         let interval = Self::interval(patience);
         let intervals = patience.checked_div(interval).unwrap_or(LEAST_INTERVALS);
@@ -156,9 +156,9 @@ impl Pace {
         (patience.max(LEAST_PATIENCE) / LEAST_INTERVALS).min(SECOND)
     }
 
-    /// The pace for a peer that owes no answer: it is probed half as often, and from the first
-    /// probe on has a third more time. With a patience of 15 s, it counts as dead after 50 s of
-    /// silence.
+    /// Returns the pace for a peer that owes no answer. It is probed half as often, and from the
+    /// first probe on it has a third more time. With a patience of 15 s, it counts as dead after 50
+    /// s of silence.
     fn idle(patience: Nanos) -> Self {
         let active = Self::active(patience);
         Self {
@@ -196,7 +196,7 @@ impl Liveness {
         self.probe = false;
     }
 
-    /// Whether a probe is due.
+    /// Returns whether a probe is due.
     #[inline]
     pub(super) fn has_probe(&self) -> bool {
         self.probe
@@ -216,8 +216,8 @@ impl Liveness {
         }
     }
 
-    /// The time when the next probe, or the end, is due. `active` is set if the peer owes an
-    /// answer.
+    /// Returns the time at which the next probe is due, or the peer counts as dead. `active` is set
+    /// if the peer owes an answer.
     #[inline]
     pub(super) fn deadline(&self, active: bool, patience: Nanos) -> Nanos {
         if self.probes > 0 {

@@ -131,15 +131,16 @@ impl Header {
         bytes
     }
 
-    /// The number of the `following` bytes after the header that are payload; the rest is padding
-    /// to trim. `None` if the frame is shorter than the header claims: such a frame is dropped.
+    /// Returns the number of the `following` bytes after the header that are payload; the rest is
+    /// padding to trim. Returns `None` if the frame is shorter than the header claims; such a frame
+    /// is dropped.
     #[inline]
     pub fn payload_len(&self, following: usize) -> Option<usize> {
         let len = usize::from(self.payload());
         (len <= following).then_some(len)
     }
 
-    /// The number of bytes of payload.
+    /// Returns the number of bytes of payload.
     #[inline]
     pub const fn payload(&self) -> u16 {
         // In a grant or a skip the length field has another meaning.
@@ -150,7 +151,7 @@ impl Header {
         }
     }
 
-    /// Whether a checksum follows the payload.
+    /// Returns whether a checksum follows the payload.
     #[inline]
     pub const fn has_checksum(&self) -> bool {
         self.has(flags::CRC)
@@ -171,25 +172,25 @@ impl Header {
         }
     }
 
-    /// Whether any of the given [`flags`] is set.
+    /// Returns whether any of the given [`flags`] is set.
     #[inline]
     pub const fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    /// Whether the packet takes a sequence number: data, SYN and FIN do.
+    /// Returns whether the packet takes a sequence number: data, SYN and FIN do.
     #[inline]
     pub const fn takes_number(&self) -> bool {
         self.payload() > 0 || self.has(flags::SYN | flags::FIN)
     }
 
-    /// Whether the packet is empty and its length field holds a [`Grant`].
+    /// Returns whether the packet is empty and its length field holds a [`Grant`].
     #[inline]
     pub const fn is_grant(&self) -> bool {
         self.len > 0 && self.flags & !flags::CRC == GRANT
     }
 
-    /// The grant that an empty packet carries.
+    /// Returns the grant that an empty packet carries.
     #[inline]
     pub(super) fn grant(&self) -> Option<Grant> {
         let [start, window] = self.len.to_be_bytes();
@@ -210,27 +211,28 @@ impl Header {
         }
     }
 
-    /// Whether the packet is empty and skips numbers: its length field holds the first of them.
+    /// Returns whether the packet is empty and skips numbers: its length field holds the first of
+    /// them.
     #[inline]
     pub const fn is_skip(&self) -> bool {
         self.flags & !flags::CRC == SKIP
     }
 
-    /// Whether the packet is empty and answers a skip.
+    /// Returns whether the packet is empty and answers a skip.
     #[inline]
     pub const fn is_skipped(&self) -> bool {
         self.len == 0 && self.flags & !flags::CRC == SKIPPED
     }
 
-    /// Whether the payload names missing packets, if the peer has the version option: bit n of byte
-    /// m stands for the packet with the acknowledgement number + 8 m + n. The packet takes no
-    /// number. Pass it to [`Connection::on_named`](super::Connection::on_named).
+    /// Returns whether the payload names missing packets, if the peer has the version option: bit n
+    /// of byte m stands for the packet with the acknowledgement number + 8 m + n. The packet takes
+    /// no number. Pass it to [`Connection::on_named`](super::Connection::on_named).
     #[inline]
     pub const fn names_missing(&self) -> bool {
         self.len > 0 && self.flags & !flags::CRC == NAMING
     }
 
-    /// Whether the packet requests retransmissions.
+    /// Returns whether the packet requests retransmissions.
     #[inline]
     pub const fn is_request(&self) -> bool {
         self.has(flags::RRQ) && !self.is_grant() && !self.is_skip() && !self.is_skipped()
@@ -257,9 +259,9 @@ impl Header {
         }
     }
 
-    /// Whether the packet can begin a run. It must be pure data that fills the `following` bytes
-    /// after the header, without checksum and padding. The last packet of a transmission does not
-    /// begin a run, because it must not wait for others.
+    /// Returns whether the packet can begin a run. It must be pure data that fills the `following`
+    /// bytes after the header, without checksum and padding. The last packet of a transmission does
+    /// not begin a run, because it must not wait for others.
     #[inline]
     pub const fn begins_run(&self, following: usize) -> bool {
         self.len > 0
@@ -293,36 +295,36 @@ impl Header {
         })
     }
 
-    /// Whether two packets between the same hosts belong to one connection.
+    /// Returns whether two packets between the same hosts belong to one connection.
     #[inline]
     pub const fn is_one_flow(&self, other: &Self) -> bool {
         self.src == other.src && self.dst == other.dst
     }
 
-    /// Whether the packet asks to open a connection. A listener passes it to
+    /// Returns whether the packet asks to open a connection. A listener passes it to
     /// [`Connection::accept`](super::Connection::accept).
     #[inline]
     pub const fn opens(&self) -> bool {
         self.has(flags::SYN) && !self.has(flags::ACK) && !self.is_malformed()
     }
 
-    /// Whether the packet is the RST of a host that does not know the connection: see
+    /// Returns whether the packet is the RST of a host that does not know the connection: see
     /// [`reset_for`].
     #[inline]
     pub(super) const fn is_stateless_reset(&self) -> bool {
         self.flags & (flags::RST | flags::ACK) == flags::RST
     }
 
-    /// Whether the packet is a hold: an empty packet that acknowledges receipt
-    /// and opens no window, [`HOLD`].
+    /// Returns whether the packet is a hold: an empty packet that acknowledges receipt and opens no
+    /// window, [`HOLD`].
     #[inline]
     pub(super) const fn is_hold(&self) -> bool {
         self.len == 0 && self.flags == HOLD
     }
 
-    /// Whether no sender forms such a packet: a SYN, FIN or RST combined with each other or with a
-    /// request, a FIN or RST with payload, a request or a FIN without an acknowledgement, or a
-    /// packet without flags and payload. A SYN's payload is its [options](super::options).
+    /// Returns whether no sender forms such a packet: a SYN, FIN or RST combined with each other or
+    /// with a request, a FIN or RST with payload, a request or a FIN without an acknowledgement, or
+    /// a packet without flags and payload. A SYN's payload is its [options](super::options).
     #[inline]
     pub(super) const fn is_malformed(&self) -> bool {
         let control = self.flags & (flags::SYN | flags::FIN | flags::RST);
@@ -366,8 +368,8 @@ pub fn reset_for(header: &Header) -> Option<Header> {
     })
 }
 
-/// The maximum payload, in bytes, of one packet on a device with an MTU of `device_mtu` bytes, as
-/// `ESP_SO_MTU` reports it. The length field limits the payload to [`u16::MAX`].
+/// Returns the maximum payload, in bytes, of one packet on a device with an MTU of `device_mtu`
+/// bytes, as `ESP_SO_MTU` reports it. The length field limits the payload to [`u16::MAX`].
 #[inline]
 pub const fn mss(device_mtu: u32) -> u32 {
     let room = device_mtu.saturating_sub(HEADER_LEN as u32);

@@ -87,7 +87,7 @@ pub(in super::super) fn on_wire(packets: u16, payload: u32) -> u32 {
     frames.max(packets.saturating_mul(SHORTEST))
 }
 
-/// The rate of a link with this speed, bytes in 2^16 ns.
+/// Returns the rate of a link with this speed, bytes in 2^16 ns.
 pub(super) fn link_rate(megabits: u32) -> u32 {
     // 1 Mbit/s is 125 bytes a millisecond.
     rate(megabits.saturating_mul(125), MILLISECOND)
@@ -163,7 +163,7 @@ impl Budget {
         };
     }
 
-    /// Whether one more turn may be given.
+    /// Returns whether one more turn may be given.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.in_flight < self.most.max(self.least()) && self.arrive_in(SLOW) >= FEWEST
@@ -276,7 +276,7 @@ impl Budget {
         self.most = wanted.min(self.ceiling);
     }
 
-    /// The time for which packets may queue in the port.
+    /// Returns the time for which packets may queue in the port.
     fn most_delay(&self) -> Nanos {
         DELAY.saturating_add(self.takes(32))
     }
@@ -286,14 +286,14 @@ impl Budget {
         least_time(self.packet.saturating_mul(packets), self.rate)
     }
 
-    /// The minimum budget: packets that arrive in two round trips.
+    /// Returns the minimum budget: packets that arrive in two round trips.
     #[inline]
     fn least(&self) -> u32 {
         let time = self.round_trip.saturating_mul(2);
         self.arrive_in(time.min(SLOW)).min(self.ceiling)
     }
 
-    /// The number of full packets that arrive in `time` at the port's rate.
+    /// Returns the number of full packets that arrive in `time` at the port's rate.
     #[inline]
     fn arrive_in(&self, time: Nanos) -> u32 {
         let bytes = Nanos::from(self.rate).saturating_mul(time) >> RATE_SHIFT;
@@ -318,7 +318,7 @@ impl Budget {
     }
 }
 
-/// The rate of these bytes in this time, bytes in 2^16 ns.
+/// Returns the rate of these bytes in this time, bytes in 2^16 ns.
 #[inline]
 fn rate(bytes: u32, time: Nanos) -> u32 {
     let scaled = Nanos::from(bytes) << RATE_SHIFT;

@@ -32,7 +32,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// The number of rounds from `round` on in which the host already has a turn.
+    /// Returns the number of rounds from `round` on in which the host already has a turn.
     #[inline]
     fn ahead(&self, round: u32) -> u32 {
         let ahead = self.next.wrapping_sub(round);
@@ -44,7 +44,7 @@ impl Host {
         }
     }
 
-    /// The host's debt in this round.
+    /// Returns the host's debt in this round.
     #[inline]
     fn debt(&self, round: u32) -> u8 {
         if self.ahead(round) > 0 {
@@ -60,7 +60,7 @@ impl Host {
         self.ahead(round) == 0 && self.debt(round) == 0 && self.is_trusted()
     }
 
-    /// Whether the host may delay others.
+    /// Returns whether the host may delay others.
     #[inline]
     pub(super) fn is_trusted(&self) -> bool {
         self.trust == 0
@@ -138,7 +138,7 @@ impl Default for Hosts {
 }
 
 impl Hosts {
-    /// The entry of a host, which is created if necessary; `None` if there is no room.
+    /// Returns the entry of a host, and creates it if necessary; `None` if there is no room.
     #[inline]
     pub(super) fn find(&mut self, key: u64, round: u32) -> Option<&mut Host> {
         // Multiplicative hashing: the upper bits depend on all of the key.

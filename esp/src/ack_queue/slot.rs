@@ -75,13 +75,13 @@ impl Slot {
         self.priority = priority;
     }
 
-    /// Whether the connection is in a list.
+    /// Returns whether the connection is in a list.
     #[inline]
     pub fn is_waiting(&self) -> bool {
         matches!(self.position, Position::Waiting(_))
     }
 
-    /// Whether the connection has a turn from a list.
+    /// Returns whether the connection has a turn from a list.
     #[inline]
     pub(super) fn has_listed_turn(&self) -> bool {
         match self.position {
@@ -90,7 +90,7 @@ impl Slot {
         }
     }
 
-    /// Whether the queue counts the connection.
+    /// Returns whether the queue counts the connection.
     #[inline]
     pub fn is_scheduled(&self) -> bool {
         self.position != Position::Unscheduled

@@ -71,7 +71,7 @@ impl Connection {
         self.receiver.set_kept(bytes);
     }
 
-    /// Whether the caller keeps packets behind a hole.
+    /// Returns whether the caller keeps packets behind a hole.
     #[inline]
     pub fn keeps(&self) -> bool {
         self.receiver.keeps()
@@ -82,8 +82,8 @@ impl Connection {
         self.receiver.drop_kept();
     }
 
-    /// Whether the caller should deliver the first kept packet, which has the number `seq`: no
-    /// packet before it is missing.
+    /// Returns whether the caller should deliver the first kept packet, which has the number `seq`:
+    /// no packet before it is missing.
     #[inline]
     pub fn reaches(&self, seq: Seq) -> bool {
         !seq.after(self.receiver.expected())
@@ -512,7 +512,7 @@ impl Connection {
         stats.pkt_rx_drop = stats.pkt_rx_drop.wrapping_add(dropped.into());
     }
 
-    /// Whether no process will read arriving data.
+    /// Returns whether no process will read arriving data.
     #[inline]
     fn refuses_data(&self) -> bool {
         match self.reader {

@@ -14,20 +14,20 @@ impl Connection {
         self.masks.use_nonce(nonce);
     }
 
-    /// The nonce option of a SYN or SYN|ACK that is sent now. A SYN|ACK has this option if the SYN
-    /// had it.
+    /// Returns the nonce option of a SYN or SYN|ACK that is sent now. A SYN|ACK has this option if
+    /// the SYN had it.
     pub fn nonce(&self) -> Option<u32> {
         let tells = self.state == State::SynSent || self.masks.are_enabled();
         self.masks.own().filter(|_| tells)
     }
 
-    /// Whether checksums have masks, because both sides sent a nonce.
+    /// Returns whether checksums have masks, because both sides sent a nonce.
     #[inline]
     pub fn has_masks(&self) -> bool {
         self.masks.are_enabled()
     }
 
-    /// The checksum mask of the packet, or of each packet of the run, that
+    /// Returns the checksum mask of the packet, or of each packet of the run, that
     /// [`poll_transmit`](Self::poll_transmit) or [`abort`](Self::abort) has just returned.
     #[inline]
     pub fn mask(&self, header: &Header) -> u32 {
@@ -37,9 +37,9 @@ impl Connection {
         })
     }
 
-    /// Whether a packet with `header` and this checksum `mask` may belong to the connection. If
-    /// not, its checksum is wrong. Call this before [`on_packets`](Self::on_packets), for each
-    /// packet with a checksum.
+    /// Returns whether a packet with `header` and this checksum `mask` may belong to the
+    /// connection. If not, its checksum is wrong. Call this before
+    /// [`on_packets`](Self::on_packets), for each packet with a checksum.
     #[inline]
     pub fn takes_mask(&mut self, header: &Header, mask: u32) -> bool {
         if header.is_stateless_reset() {

@@ -57,7 +57,7 @@ impl Connection {
         self.poll_ack(now)
     }
 
-    /// A quick check for the usual case that nothing is to be sent. If true,
+    /// Returns true in the usual case that nothing is to be sent. Then
     /// [`poll_transmit`](Self::poll_transmit) need not be called.
     #[inline]
     pub fn has_nothing_to_send(&self) -> bool {

@@ -8,23 +8,23 @@ use super::super::wire::Header;
 use super::Connection;
 
 impl Connection {
-    /// The connection's demand to the [ACK queue](super::super::AckQueue). The connection wants to
-    /// be counted while a transmission is announced and the receiver is not congested. It wants a
-    /// turn while an acknowledgement, or the request for a hole, is due and opens the window. That
-    /// packet stays due until [`take_turn`](Self::take_turn).
+    /// Returns the connection's demand to the [ACK queue](super::super::AckQueue). The connection
+    /// wants to be counted while a transmission is announced and the receiver is not congested. It
+    /// wants a turn while an acknowledgement, or the request for a hole, is due and opens the
+    /// window. That packet stays due until [`take_turn`](Self::take_turn).
     #[inline]
     pub fn demand(&self) -> Demand {
         self.receiver.demand()
     }
 
-    /// Whether the receiver grants windows to the peer. Then the ACK queue also decides how many
-    /// packets may be sent [unscheduled](Self::set_start).
+    /// Returns whether the receiver grants windows to the peer. Then the ACK queue also decides how
+    /// many packets may be sent [unscheduled](Self::set_start).
     #[inline]
     pub(in super::super) fn grants(&self) -> bool {
         self.receiver.grants(&self.config)
     }
 
-    /// Whether the arriving transmission is long.
+    /// Returns whether the arriving transmission is long.
     #[inline]
     pub(in super::super) fn is_long(&self) -> bool {
         self.receiver.is_long()
@@ -49,7 +49,7 @@ impl Connection {
         self.receiver.wait_turn();
     }
 
-    /// Whether the connection waits for a turn.
+    /// Returns whether the connection waits for a turn.
     #[inline]
     pub(in super::super) fn waits_turn(&self) -> bool {
         self.receiver.waits_turn()
@@ -76,7 +76,7 @@ impl Connection {
         self.receiver.set_port(senders, link);
     }
 
-    /// Whether windows adapt to arriving packets.
+    /// Returns whether windows adapt to arriving packets.
     #[inline]
     pub(in super::super) fn is_adaptive(&self) -> bool {
         self.config.is_adaptive()
@@ -97,14 +97,14 @@ impl Connection {
         self.receiver.take_samples()
     }
 
-    /// The number of packets that the peer may have sent and that have not arrived. `None` while an
-    /// acknowledgement that opens a window is due.
+    /// Returns the number of packets that the peer may have sent and that have not arrived. `None`
+    /// while an acknowledgement that opens a window is due.
     #[inline]
     pub(in super::super) fn in_flight(&self) -> Option<u16> {
         self.receiver.in_flight(&self.config)
     }
 
-    /// The window that the next turn opens, in packets.
+    /// Returns the window that the next turn opens, in packets.
     #[inline]
     pub(in super::super) fn next_window(&self) -> u16 {
         self.receiver.next_window(&self.config)

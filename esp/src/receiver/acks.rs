@@ -61,7 +61,7 @@ impl Receiver {
         self.allowed = self.last_advertised;
     }
 
-    /// The number of packets that make an acknowledgement due.
+    /// Returns the number of packets that make an acknowledgement due.
     #[inline]
     fn packets_to_ack(&self, config: &Config) -> u16 {
         let near = || self.immediate_turn && self.senders <= 1 && self.grants.is_near();
@@ -72,7 +72,7 @@ impl Receiver {
         self.grants.packets_to_ack(self.peer.window(config), least)
     }
 
-    /// Whether an acknowledgement waits for data to carry it.
+    /// Returns whether an acknowledgement waits for data to carry it.
     #[inline]
     pub(in super::super) fn waits_for_data(&self) -> bool {
         self.due != Due::Not
@@ -96,7 +96,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a request, or the answer to a skip, is due.
+    /// Returns whether a request, or the answer to a skip, is due.
     #[inline]
     pub(in super::super) fn has_request_to_send(&self) -> bool {
         match self.request {

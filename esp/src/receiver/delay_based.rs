@@ -64,32 +64,32 @@ impl DelayBased {
         }
     }
 
-    /// The least time from a turn to its first packet; `None` if none was seen.
+    /// Returns the least time from a turn to its first packet; `None` if none was seen.
     #[inline]
     pub(super) fn least(&self) -> Option<Nanos> {
         self.least.into_iter().filter(|time| *time > 0).min()
     }
 
-    /// Whether the path is too long for windows that follow the rate.
+    /// Returns whether the path is too long for windows that follow the rate.
     #[inline]
     pub(super) fn is_long(&self) -> bool {
         self.least() > Some(SHORT_WAY)
     }
 
-    /// Whether a round trip takes at most `time`.
+    /// Returns whether a round trip takes at most `time`.
     #[inline]
     pub(super) fn is_near(&self, time: Nanos) -> bool {
         self.least().is_some_and(|least| least <= time)
     }
 
-    /// The target time from a turn to its first packet.
+    /// Returns the target time from a turn to its first packet.
     #[inline]
     pub(super) fn aim(&self) -> Nanos {
         let least = self.least().unwrap_or(0);
         QUEUE.max(least.saturating_add(least / 2))
     }
 
-    /// The time from the last turn to its first packet.
+    /// Returns the time from the last turn to its first packet.
     #[inline]
     pub(super) fn time(&self) -> Nanos {
         self.time

@@ -222,13 +222,13 @@ impl Grants {
         self.short = options.announces_short;
     }
 
-    /// Whether the sender's announcements are short when nothing may follow them.
+    /// Returns whether the sender's announcements are short when nothing may follow them.
     #[inline]
     pub(super) fn are_short(&self) -> bool {
         self.short
     }
 
-    /// Whether the receiver grants windows to the sender.
+    /// Returns whether the receiver grants windows to the sender.
     #[inline]
     pub(super) fn is_on(&self, config: &Config) -> bool {
         self.own.is_some() && config.is_adaptive()
@@ -282,8 +282,9 @@ impl Grants {
         self.near = false;
     }
 
-    /// Whether at the last turn the round trip was at most a third of [`SPAN`], and no packet was
-    /// missing recently. Then the receiver may acknowledge three quarters of a window at once.
+    /// Returns whether at the last turn the round trip was at most a third of [`SPAN`], and no
+    /// packet was missing recently. Then the receiver may acknowledge three quarters of a window at
+    /// once.
     #[inline]
     pub(super) fn is_near(&self) -> bool {
         self.near
@@ -311,7 +312,7 @@ impl Grants {
         self.delay_based.note(window, time, now);
     }
 
-    /// The least time from a turn to its first packet.
+    /// Returns the least time from a turn to its first packet.
     #[inline]
     pub(super) fn least_time(&self) -> Option<Nanos> {
         self.delay_based.least()
@@ -475,8 +476,8 @@ impl Grants {
         self.window = self.wanted.min(fit).max(floor);
     }
 
-    /// Whether the first packet of the last turn waited longer than its sender's own packets
-    /// explain. Either it queued behind packets of others, or a host was slow.
+    /// Returns whether the first packet of the last turn waited longer than its sender's own
+    /// packets explain. Either it queued behind packets of others, or a host was slow.
     fn is_behind_others(&self, window: u16) -> bool {
         self.twice_the_time(window)
             .is_some_and(|own| self.delay_based.time() > own.saturating_add(self.delay_based.aim()))

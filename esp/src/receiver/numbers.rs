@@ -13,17 +13,17 @@ use super::super::seq::Seq;
 use super::{Receiver, Request};
 
 impl Receiver {
-    /// The next expected number.
+    /// Returns the next expected number.
     #[inline]
     pub(in super::super) fn expected(&self) -> Seq {
         self.expected
     }
 
-    /// Whether the peer may send a packet with this number now. All packets that it has sent lie
-    /// within one window after its first unacknowledged number, and so does the expected number. So
-    /// a packet's number is at most a window ahead of the expected one or, if acknowledgements were
-    /// lost, a window behind it. A probe's number is one less. The span of two windows allows for a
-    /// sender that exceeds its window.
+    /// Returns whether the peer may send a packet with this number now. All packets that it has
+    /// sent lie within one window after its first unacknowledged number, and so does the expected
+    /// number. So a packet's number is at most a window ahead of the expected one or, if
+    /// acknowledgements were lost, a window behind it. A probe's number is one less. The span of
+    /// two windows allows for a sender that exceeds its window.
     #[inline]
     pub(in super::super) fn is_plausible(&self, seq: Seq) -> bool {
         if seq == self.expected {
@@ -36,7 +36,7 @@ impl Receiver {
         u32::from(offset) <= u32::from(span).saturating_mul(2).saturating_add(1)
     }
 
-    /// The number of times that numbers have wrapped at `seq`.
+    /// Returns the number of times that numbers have wrapped at `seq`.
     pub(in super::super) fn wraps_at(&self, seq: Seq) -> u16 {
         self.wrapped.at(self.expected, seq)
     }

@@ -105,7 +105,7 @@ impl OutOfOrder {
             || !self.kept.is_empty();
     }
 
-    /// The lost packets to request.
+    /// Returns the lost packets to request.
     fn wanted(&self) -> Bits {
         self.missing_before(self.lost_below).without(self.awaited)
     }
@@ -114,7 +114,7 @@ impl OutOfOrder {
         Bits::below(end).without(self.kept)
     }
 
-    /// Missing packets that may just be late.
+    /// Returns the missing packets that may just be late.
     fn late(&self) -> Bits {
         self.missing_before(self.late_below)
             .without(Bits::below(self.lost_below))
@@ -183,19 +183,19 @@ impl Receiver {
         self.out_of_order.enabled = true;
     }
 
-    /// Whether both ends support requests that name packets.
+    /// Returns whether both ends support requests that name packets.
     #[inline]
     pub(in super::super) fn is_selective(&self) -> bool {
         self.out_of_order.enabled
     }
 
-    /// Whether the caller keeps packets.
+    /// Returns whether the caller keeps packets.
     #[inline]
     pub(in super::super) fn keeps(&self) -> bool {
         self.out_of_order.active && !self.out_of_order.kept.is_empty()
     }
 
-    /// The number of packets that the caller keeps.
+    /// Returns the number of packets that the caller keeps.
     #[inline]
     pub(super) fn kept_packets(&self) -> u16 {
         if self.out_of_order.active {
@@ -205,7 +205,7 @@ impl Receiver {
         }
     }
 
-    /// Whether the caller keeps the expected packet.
+    /// Returns whether the caller keeps the expected packet.
     #[inline]
     fn has_kept_expected(&self) -> bool {
         self.out_of_order.active && self.out_of_order.kept.has(0)
@@ -216,7 +216,7 @@ impl Receiver {
         self.out_of_order.cost = bytes;
     }
 
-    /// Whether the caller is delivering a kept packet.
+    /// Returns whether the caller is delivering a kept packet.
     #[inline]
     pub(super) fn is_delivering(&self) -> bool {
         self.out_of_order.delivering
@@ -264,7 +264,7 @@ impl Receiver {
         };
     }
 
-    /// Whether packets may be missing.
+    /// Returns whether packets may be missing.
     #[inline]
     pub(in super::super) fn has_hole(&self) -> bool {
         self.out_of_order.active
@@ -460,14 +460,14 @@ impl Receiver {
         (self.out_of_order.last_named.emit(), len)
     }
 
-    /// Whether the request that is sent now asks for the expected packet.
+    /// Returns whether the request that is sent now asks for the expected packet.
     pub(super) fn names_expected(&self) -> bool {
         !self.out_of_order.active
             || self.out_of_order.lost_below == 0
             || self.out_of_order.last_named.has(0)
     }
 
-    /// The time when missing packets become lost, or lost again.
+    /// Returns the time at which missing packets become lost, or lost again.
     #[inline]
     pub(super) fn hole_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         if self.out_of_order.active {
@@ -486,7 +486,7 @@ impl Receiver {
         )
     }
 
-    /// The time when packets that may just be late become lost.
+    /// Returns the time at which packets that may just be late become lost.
     fn late_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let late = !self.out_of_order.late().is_empty();
         let quarter = (self.round_trip(config, rtt).0 / 4).max(MICROSECOND);
@@ -494,7 +494,7 @@ impl Receiver {
         late.then(|| self.out_of_order.late_since.saturating_add(wait))
     }
 
-    /// The time when requested packets become lost again.
+    /// Returns the time at which requested packets become lost again.
     fn awaited_until(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let awaited =
             !self.out_of_order.awaited.is_empty() && self.out_of_order.unanswered < MAX_UNANSWERED;

@@ -172,7 +172,7 @@ impl Receiver {
         earlier(self.probe_timer(config, rtt), self.hole_timer(config, rtt))
     }
 
-    /// The time when the receiver probes for the expected packet.
+    /// Returns the time at which the receiver probes for the expected packet.
     #[inline]
     fn probe_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let runs = self.is_scheduled()
@@ -191,7 +191,7 @@ impl Receiver {
         Some(from.saturating_add(patience))
     }
 
-    /// The time for which the receiver waits for a packet before it probes.
+    /// Returns the time for which the receiver waits for a packet before it probes.
     #[inline]
     pub(super) fn patience(&self, config: &Config, rtt: &Rtt) -> Nanos {
         let least = from_micros(config.round_trip_time);

@@ -10,7 +10,7 @@ use super::super::timers::Nanos;
 use super::{Due, Receiver, Request, Turn, LONG};
 
 impl Receiver {
-    /// Whether a transmission is announced and the receiver is not congested.
+    /// Returns whether a transmission is announced and the receiver is not congested.
     #[inline]
     pub(in super::super) fn is_scheduled(&self) -> bool {
         self.is_receiving() && !self.congested
@@ -30,7 +30,7 @@ impl Receiver {
         }
     }
 
-    /// Whether an acknowledgement or a request needs a turn that was not yet requested.
+    /// Returns whether an acknowledgement or a request needs a turn that was not yet requested.
     #[inline]
     pub(super) fn wants_turn(&self) -> bool {
         self.is_scheduled()
@@ -90,7 +90,8 @@ impl Receiver {
         }
     }
 
-    /// The number after the last unscheduled packet of the announcement with the number `start`.
+    /// Returns the number after the last unscheduled packet of the announcement with the number
+    /// `start`.
     #[inline]
     pub(super) fn unscheduled_end(&self, start: Seq, config: &Config) -> Seq {
         let packets = if self.short_announcement {
@@ -101,13 +102,13 @@ impl Receiver {
         start.add(packets).add(1)
     }
 
-    /// Whether the sender gets grants.
+    /// Returns whether the sender gets grants.
     #[inline]
     pub(in super::super) fn grants(&self, config: &Config) -> bool {
         self.grants.is_on(config)
     }
 
-    /// Whether the transmission is a long one.
+    /// Returns whether the transmission is a long one.
     #[inline]
     pub(in super::super) fn is_long(&self) -> bool {
         self.before_ack.saturating_add(self.since_ack) > LONG

@@ -38,7 +38,8 @@ impl Granted {
         self.most_unscheduled = self.most_unscheduled.saturating_add(1);
     }
 
-    /// Maximum number of packets in flight after the last acknowledgement that opened a window.
+    /// Returns the maximum number of packets in flight after the last acknowledgement that opened a
+    /// window.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
         if self.grant.window > 0 && config.is_adaptive() {
@@ -48,7 +49,7 @@ impl Granted {
         }
     }
 
-    /// Maximum number of packets that may follow an unacknowledged announcement.
+    /// Returns the maximum number of packets that may follow an unacknowledged announcement.
     #[inline]
     pub(super) fn unscheduled(&self, config: &Config) -> u16 {
         let least = config.initial_ack_burst_length;
@@ -66,7 +67,7 @@ impl Granted {
         self.crowded = true;
     }
 
-    /// Whether announcements are short, because nothing may follow them.
+    /// Returns whether announcements are short, because nothing may follow them.
     #[inline]
     pub(super) fn is_short(&self, config: &Config) -> bool {
         let none = if self.grant.window > 0 {

@@ -31,13 +31,13 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// Whether a retransmission is due.
+    /// Returns whether a retransmission is due.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
         self.due
     }
 
-    /// The distance of the first packet to retransmit.
+    /// Returns the distance of the first packet to retransmit from the first unacknowledged one.
     #[inline]
     pub(super) fn first(&self) -> Option<u16> {
         if self.due {

@@ -64,7 +64,7 @@ impl Sender {
         self.pause.is_some()
     }
 
-    /// Whether the sender waits without asking for a skip.
+    /// Returns whether the sender waits without asking for a skip.
     pub(in super::super) fn is_silent(&self) -> bool {
         self.pause == Some(Pause::Silent)
     }
@@ -87,7 +87,7 @@ impl Sender {
         self.pause == Some(Pause::Asking)
     }
 
-    /// Whether a packet answers the skip that was sent.
+    /// Returns whether a packet answers the skip that was sent.
     pub(in super::super) fn is_skipped_by(&self, header: &Header) -> bool {
         self.pause == Some(Pause::Asking)
             && header.seq == self.high

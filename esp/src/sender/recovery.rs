@@ -9,7 +9,7 @@ use super::super::timers::{from_micros, Nanos, WINDOW_PROBE_MIN};
 use super::Sender;
 
 impl Sender {
-    /// The time until the timer's next expiry.
+    /// Returns the time until the timer's next expiry.
     #[inline]
     pub(super) fn timeout(&self, config: &Config, rtt: &Rtt) -> Nanos {
         let timeout = rtt.timeout(config.least_timeout(), self.tries);
@@ -20,7 +20,7 @@ impl Sender {
         }
     }
 
-    /// Whether a packet is outstanding that the peer cannot request (S3).
+    /// Returns whether a packet is outstanding that the peer cannot request (S3).
     #[inline]
     pub(super) fn needs_timer(&self) -> bool {
         !self.syn_acked
@@ -66,7 +66,7 @@ impl Sender {
         mean.min(from_micros(config.round_trip_time)).max(mean / 2)
     }
 
-    /// Whether the first unacknowledged packet was sent within the last `guard`.
+    /// Returns whether the first unacknowledged packet was sent within the last `guard`.
     pub(super) fn was_just_sent(&self, guard: Nanos, now: Nanos) -> bool {
         self.una_sent_at
             .is_some_and(|(seq, at)| seq == self.una && now.saturating_sub(at) < guard)
@@ -79,7 +79,7 @@ impl Sender {
         }
     }
 
-    /// The time when the retransmission timer expires.
+    /// Returns the time at which the retransmission timer expires.
     #[inline]
     pub(in super::super) fn deadline(&self) -> Option<Nanos> {
         self.timer

@@ -94,7 +94,7 @@ impl Sender {
         Some(self.first(seq, most, starts, ends))
     }
 
-    /// The number of new packets that may be sent, at most `room`; `None` if none may.
+    /// Returns the number of new packets that may be sent, at most `room`; `None` if none may.
     #[inline(always)]
     pub(in super::super) fn most_first(
         &self,
@@ -201,8 +201,8 @@ impl Sender {
         }
     }
 
-    /// The number of packets that can be retransmitted as one run, and their flags. In a run only
-    /// the first packet has TXS, and only the last one TXF.
+    /// Returns the number of packets that can be retransmitted as one run, and their flags. In a
+    /// run only the first packet has TXS, and only the last one TXF.
     fn retransmit_run(&self, seq: Seq, room: u16, queue: &mut impl WriteQueue) -> (u16, u8) {
         let end = if self.high.after(self.tail) {
             self.tail

@@ -13,7 +13,7 @@ use crate::wire::{Foreign, Header, Kind, ANSWER, HEADER, TARGET};
 
 /// A message of Open MPI that a link carries.
 pub trait Payload {
-    /// The bytes to send, in at most two parts.
+    /// Returns the bytes to send, in at most two parts.
     fn parts(&self) -> [&[u8]; 2];
 }
 

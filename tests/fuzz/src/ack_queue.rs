@@ -145,7 +145,7 @@ impl Device {
     }
 }
 
-/// The ACK queue of one device.
+/// Fuzzes the ACK queue of one device.
 ///
 /// # Panics If a property does not hold.
 pub fn esp_ack_queue(data: &[u8]) {
