@@ -280,7 +280,7 @@ impl Control {
         Ok(())
     }
 
-    /// The peer's host, if the greeting described it.
+    /// Returns the peer's host, if the greeting described it.
     pub fn peer_machine(&self) -> Option<&Machine> {
         self.peer.as_ref()
     }
@@ -395,7 +395,7 @@ impl Control {
         !self.input.buffer().is_empty()
     }
 
-    /// The peer's name without its port, for error messages.
+    /// Returns the peer's name without its port, for error messages.
     fn host(&self) -> String {
         match self.addresses {
             Some((_, peer)) => peer.ip().to_string(),

@@ -58,14 +58,14 @@ impl Interface {
     }
 }
 
-/// The IP address of an entry, if it has one.
+/// Returns the IP address of an entry, if it has one.
 fn ip_of(entry: &InterfaceAddress) -> Option<IpAddr> {
     let address = entry.address.as_ref()?;
     let v4 = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
     v4.or(address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip())))
 }
 
-/// The name of the interface that has address `ip`.
+/// Returns the name of the interface that has address `ip`.
 fn interface_with(ip: IpAddr) -> Result<String> {
     let owner = getifaddrs()
         .context("listing the interfaces")?
@@ -138,7 +138,7 @@ pub fn wait_readable<const N: usize>(
     }
 }
 
-/// Whether a receiving or sending call timed out.
+/// Returns whether a receiving or sending call timed out.
 pub fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -103,7 +103,7 @@ impl LabArgs {
         Coordinator::new(options, &self.pattern.info, work).map_err(wrong_line)
     }
 
-    /// The options of a coordinator whose participants are the lab's hosts.
+    /// Returns the options of a coordinator whose participants are the lab's hosts.
     fn options(&self) -> Result<Options> {
         let pattern = self.pattern.info.name;
         let hosts = Temporary::hosts(&self.switch).join(",");
@@ -128,7 +128,7 @@ impl LabArgs {
         })
     }
 
-    /// Whether the run needs ESP, for its pattern or for a transport that `-m` names.
+    /// Returns whether the run needs ESP, for its pattern or for a transport that `-m` names.
     fn wants_esp(&self) -> Result<bool> {
         if self.pattern.roles() == Some(Roles::Grid) {
             return Ok(true);

@@ -29,7 +29,7 @@ impl PatternInfo {
         SizeSpec::from(self.sizes)
     }
 
-    /// Whether `name` is the pattern's name or an alias.
+    /// Returns whether `name` is the pattern's name or an alias.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)
     }

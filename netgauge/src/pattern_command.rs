@@ -46,7 +46,7 @@ const FEW: &[&str] = &["eor", "block", "congestion", "pause", "burst", "ack"];
 /// options of a server.
 const OTHERS: &[&str] = &["pattern", "server", "once", "listen"];
 
-/// The options that `pattern` has and some other patterns do not.
+/// Returns the options that `pattern` has and some other patterns do not.
 fn own_options(pattern: &Pattern) -> Vec<&'static str> {
     let name = pattern.info.name;
     let parts: &[&[&str]] = match (pattern.roles(), name) {
@@ -63,7 +63,7 @@ fn own_options(pattern: &Pattern) -> Vec<&'static str> {
     parts.concat()
 }
 
-/// The options that `pattern` does not have.
+/// Returns the options that `pattern` does not have.
 fn foreign_options(pattern: &Pattern) -> Vec<&'static str> {
     let own = own_options(pattern);
     let mut all = [PAIR, SOCKETS, GROUP, CLIENTS, FEW, OTHERS].concat();

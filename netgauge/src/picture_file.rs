@@ -18,7 +18,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form of the picture at `path`.
+    /// Returns the form of the picture at `path`.
     ///
     /// # Errors
     ///

@@ -150,19 +150,20 @@ impl Pattern {
     }
 }
 
-/// The patterns between two hosts.
+/// Returns the patterns between two hosts.
 pub fn of_two() -> impl Iterator<Item = &'static Pattern> {
     let patterns = PATTERNS.iter();
     patterns.filter(|pattern| pattern.roles().is_none())
 }
 
-/// The patterns between more than two hosts.
+/// Returns the patterns between more than two hosts.
 pub fn of_many() -> impl Iterator<Item = &'static Pattern> {
     let patterns = PATTERNS.iter();
     patterns.filter(|pattern| pattern.roles().is_some())
 }
 
-/// The names of patterns between more than two hosts, separated by commas, for error messages.
+/// Returns the names of patterns between more than two hosts, separated by commas, for error
+/// messages.
 pub fn names_of_many() -> String {
     names(of_many())
 }

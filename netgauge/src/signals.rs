@@ -16,7 +16,7 @@ use thiserror::Error;
 #[error("interrupted")]
 pub struct Interrupted;
 
-/// Whether the error says that the user interrupted the run.
+/// Returns whether the error says that the user interrupted the run.
 pub fn is_interrupted(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Interrupted>().is_some()
 }
@@ -67,7 +67,7 @@ impl Signals {
         }
     }
 
-    /// Whether [`check`](Self::check) has reported a signal.
+    /// Returns whether [`check`](Self::check) has reported a signal.
     pub fn came(&self) -> bool {
         self.came
     }

@@ -62,7 +62,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The namespace of this thread.
+    /// Returns the namespace of this thread.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ pub fn wrong_line(error: anyhow::Error) -> anyhow::Error {
     anyhow::Error::new(WrongLine(error))
 }
 
-/// Whether the error is about the command line.
+/// Returns whether the error is about the command line.
 pub fn is_wrong_line(error: &anyhow::Error) -> bool {
     error.is::<WrongLine>()
 }

@@ -128,7 +128,7 @@ pub(super) fn speed(name: &str) -> Option<u32> {
     Some(link.speed).filter(|speed| ![0, SPEED_UNKNOWN].contains(speed))
 }
 
-/// The offloads that are on, among those that change the size of packets.
+/// Returns the offloads that are on, among those that change the size of packets.
 pub(super) fn offloads(name: &str) -> Option<Vec<String>> {
     let is_on = |question| {
         let mut value = Value { question, value: 0 };

@@ -86,7 +86,7 @@ impl Machine {
         }
     }
 
-    /// The host's facts as short texts for people.
+    /// Returns the host's facts as short texts for people.
     pub fn facts(&self) -> Vec<String> {
         let mut facts = Vec::new();
         facts.extend(self.host.clone());
@@ -118,7 +118,7 @@ impl Device {
         }
     }
 
-    /// The device's facts as short texts for people.
+    /// Returns the device's facts as short texts for people.
     pub fn facts(&self) -> Vec<String> {
         let mut facts = vec![match &self.driver {
             Some(driver) => format!("{} ({driver})", self.name),
@@ -134,7 +134,7 @@ impl Device {
     }
 }
 
-/// A file's text without surrounding white space; `None` if there is no text.
+/// Returns a file's text without surrounding white space; `None` if there is no text.
 fn read(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -149,7 +149,7 @@ fn processor() -> Option<String> {
     Some(model.trim().to_owned())
 }
 
-/// The module's version, or a substitute if it has none.
+/// Returns the module's version, or a substitute if the module has no version.
 fn module() -> Option<String> {
     let module = Path::new("/sys/module/enet");
     read(module.join("version"))

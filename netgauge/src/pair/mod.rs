@@ -185,7 +185,7 @@ impl Link<'_> {
         Ok(self.transport.discard_pending()?)
     }
 
-    /// Whether the transport is lossless.
+    /// Returns whether the transport is lossless.
     fn is_reliable(&self) -> bool {
         self.transport.max_datagram().is_none()
     }
@@ -324,7 +324,7 @@ impl Losses {
         }
     }
 
-    /// The reason to end the run, if there is one.
+    /// Returns the reason to end the run, if there is one.
     fn hopeless(&self) -> Option<String> {
         let (total, in_a_row) = (self.total, self.in_a_row);
         // Most parts of a train or transfer may have arrived.
@@ -349,7 +349,7 @@ impl Losses {
     }
 }
 
-/// Whether the run ended because the peer is gone.
+/// Returns whether the run ended because the peer is gone.
 pub fn is_peer_gone(error: &anyhow::Error) -> bool {
     error.downcast_ref::<PeerGone>().is_some()
 }

@@ -44,7 +44,7 @@ pub type Failure<B> = DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>;
 
 /// A drawing.
 pub trait Drawing {
-    /// The drawing's width and height, pixels.
+    /// Returns the drawing's width and height, pixels.
     fn size(&self) -> (u32, u32);
 
     /// Draws on an area of the drawing's size.

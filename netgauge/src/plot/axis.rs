@@ -74,7 +74,7 @@ impl Axis {
         }
     }
 
-    /// The values at both ends.
+    /// Returns the values at both ends.
     pub(super) fn range(&self) -> std::ops::Range<f64> {
         self.low..self.high
     }
@@ -85,7 +85,7 @@ impl Axis {
         value * (self.high / self.low).powf(share)
     }
 
-    /// The ticks of a logarithmic axis, ascending.
+    /// Returns the ticks of a logarithmic axis, ascending.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let inside = |ticks: &mut dyn Iterator<Item = f64>| -> Vec<f64> {
             ticks.filter(|tick| self.range().contains(tick)).collect()
@@ -144,7 +144,7 @@ impl Axis {
         ticks
     }
 
-    /// The label of a tick.
+    /// Returns the label of a tick.
     pub(super) fn text(&self, tick: f64) -> String {
         match self.unit {
             Unit::Bytes => human(tick.round() as u64),
@@ -154,7 +154,7 @@ impl Axis {
     }
 }
 
-/// The smallest number that is 1, 2 or 5 times a power of ten and not below `least`.
+/// Returns the smallest number that is 1, 2 or 5 times a power of ten and not below `least`.
 fn nice_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let parts = [1.0, 2.0, 5.0].map(|part| part * power);

@@ -82,7 +82,7 @@ const MARKS: [Mark; 5] = [
 ];
 
 impl Mark {
-    /// The mark's corners around its middle, pixels; the last one equals the first.
+    /// Returns the mark's corners around its middle, pixels. The last corner equals the first.
     fn corners(self) -> Vec<(i32, i32)> {
         let (near, far) = (MARK, MARK + 1);
         let mut corners = match self {
@@ -225,7 +225,7 @@ impl Chart {
         styles
     }
 
-    /// The horizontal shift of line number `index`, as a share of the axis.
+    /// Returns the horizontal shift of line number `index`, as a share of the axis.
     fn beside(&self, index: usize) -> f64 {
         if self.lines.iter().all(|line| line.bars.is_empty()) {
             return 0.0;

@@ -99,7 +99,7 @@ pub(super) struct Laid {
     pub(super) sizes: BTreeSet<u64>,
 }
 
-/// The kind of picture that suits the files best.
+/// Returns the kind of picture that suits the files best.
 pub(super) fn suitable(files: &[Results]) -> PlotKind {
     let runs = files.iter().flat_map(Results::runs);
     let rows: Vec<_> = runs.flat_map(|run| &run.rows).collect();
@@ -114,7 +114,7 @@ pub(super) fn suitable(files: &[Results]) -> PlotKind {
     }
 }
 
-/// The chart of `kind`, which must not be the heat map.
+/// Returns the chart of `kind`, which must not be the heat map.
 ///
 /// # Errors
 ///
@@ -240,7 +240,7 @@ pub(super) fn lay(numbers: Vec<Number>) -> Laid {
 }
 
 impl Laid {
-    /// Whether the horizontal axis shows clients.
+    /// Returns whether the horizontal axis shows clients.
     pub(super) fn is_over_clients(&self) -> bool {
         self.clients.len() > 1
     }

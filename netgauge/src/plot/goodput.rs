@@ -81,7 +81,7 @@ fn chart_of(report: &GroupReport) -> Chart {
     chart
 }
 
-/// The only value, if there is exactly one.
+/// Returns the only value, if there is exactly one.
 fn only(values: &BTreeSet<u64>) -> Option<u64> {
     values.first().copied().filter(|_| values.len() == 1)
 }

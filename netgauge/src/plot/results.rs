@@ -110,7 +110,7 @@ impl Results {
         })
     }
 
-    /// The runs; none in results of `esp-params`.
+    /// Returns the runs; none in results of `esp-params`.
     pub(super) fn runs(&self) -> &[Run] {
         match &self.measured {
             Measured::Runs(runs) => runs,

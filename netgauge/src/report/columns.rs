@@ -25,7 +25,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The text for people; `-` if there is no value.
+    /// Returns the text for people; `-` if there is no value.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::None => "-".to_owned(),
@@ -37,7 +37,7 @@ impl Value {
         }
     }
 
-    /// The text for programs; empty if there is no value.
+    /// Returns the text for programs; empty if there is no value.
     fn exact(&self) -> String {
         match self {
             Self::None => String::new(),
@@ -56,7 +56,7 @@ impl Value {
         }
     }
 
-    /// A rate, or no value.
+    /// Returns a rate, or no value.
     pub(crate) fn rate(bit_per_s: Option<u64>) -> Self {
         bit_per_s.map_or(Self::None, Self::Rate)
     }
@@ -122,7 +122,7 @@ pub(crate) enum Rest<'a, T> {
 }
 
 impl<T> Rest<'_, T> {
-    /// The row, if the line has one.
+    /// Returns the row, if the line has one.
     pub(crate) fn row(&self) -> Option<&T> {
         match self {
             Self::Row(row) => Some(row),
@@ -130,7 +130,7 @@ impl<T> Rest<'_, T> {
         }
     }
 
-    /// The error, if the line has one.
+    /// Returns the error, if the line has one.
     pub(crate) fn error(&self) -> Option<&str> {
         match self {
             Self::Row(_) => None,

@@ -33,14 +33,14 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     columns::write_csv(&fields(report), &lines, out)
 }
 
-/// All kinds of times of one row.
+/// Returns all kinds of times of one row.
 fn times_of(row: &Row) -> Vec<Times<'_>> {
     let all = row.measured.all_times().into_iter();
     all.map(|(name, times)| Times { row, name, times })
         .collect()
 }
 
-/// The columns.
+/// Returns the columns of the report.
 fn fields(report: &Report) -> Vec<Field<'_, Line<'_>>> {
     let mut fields = vec![
         field("transport", |line: &Line<'_>| &*line.run.transport),
@@ -74,14 +74,14 @@ fn fields(report: &Report) -> Vec<Field<'_, Line<'_>>> {
     fields
 }
 
-/// A column with a number of the row.
+/// Returns a column with a number of the row.
 fn of_row<'a>(name: &'static str, value: impl Fn(&Row) -> Value + 'a) -> Field<'a, Line<'a>> {
     field(name, move |line: &Line<'_>| {
         line.rest.row().map(|times| value(times.row))
     })
 }
 
-/// A column with a number of the summary of the times.
+/// Returns a column with a number of the summary of the times.
 fn of_times<'a>(name: &'static str, value: fn(&Summary) -> u64) -> Field<'a, Line<'a>> {
     field(name, move |line: &Line<'_>| {
         line.rest.row().map(|row| value(row.times))

@@ -69,12 +69,12 @@ pub enum Measured {
 }
 
 impl Measured {
-    /// The pattern's main times, nanoseconds.
+    /// Returns the pattern's main times, nanoseconds.
     pub fn times(&self) -> &Summary {
         self.subject().1
     }
 
-    /// The main times, with their heading for people.
+    /// Returns the main times, with their heading for people.
     pub(super) fn subject(&self) -> (&'static str, &Summary) {
         match self {
             Self::HalfRoundTrip { half_rtt_ns } => ("half round trip", half_rtt_ns),
@@ -90,7 +90,7 @@ impl Measured {
         }
     }
 
-    /// All times of the pattern, with their names in JSON.
+    /// Returns all times of the pattern, with their names in JSON.
     pub(super) fn all_times(&self) -> Vec<(&'static str, &Summary)> {
         match self {
             Self::HalfRoundTrip { half_rtt_ns } => vec![("half_rtt_ns", half_rtt_ns)],

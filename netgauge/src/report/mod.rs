@@ -83,7 +83,7 @@ impl LeftOut {
 }
 
 impl Report {
-    /// A report without runs.
+    /// Returns a report without runs.
     pub fn new(peer: SocketAddr, record: Record) -> Self {
         Self {
             netgauge: env!("CARGO_PKG_VERSION").to_owned(),
@@ -94,7 +94,7 @@ impl Report {
         }
     }
 
-    /// Whether all runs were successful.
+    /// Returns whether all runs were successful.
     pub fn is_complete(&self) -> bool {
         self.runs.iter().all(|run| run.outcome == Outcome::Ok)
     }
@@ -105,7 +105,7 @@ impl Report {
         errors(&self.runs)
     }
 
-    /// The percentiles of all times in the report.
+    /// Returns the percentiles of all times in the report.
     fn percents(&self) -> BTreeSet<Percent> {
         let rows = self.runs.iter().flat_map(|run| &run.rows);
         let percents = rows.flat_map(|row| row.measured.times().percentiles.keys());
@@ -168,12 +168,12 @@ impl<R> Run<R> {
         }
     }
 
-    /// The transport's name, with its congestion control if one was chosen.
+    /// Returns the transport's name, with its congestion control if one was chosen.
     pub fn medium(&self) -> String {
         transport::medium(&self.transport, self.congestion.as_deref())
     }
 
-    /// The run's name in messages.
+    /// Returns the run's name in messages.
     pub fn title(&self) -> String {
         let mut parts = vec![self.medium()];
         parts.extend(Some(self.pattern.clone()).filter(|pattern| !pattern.is_empty()));
@@ -181,7 +181,7 @@ impl<R> Run<R> {
         parts.join(", ")
     }
 
-    /// Whether both runs failed with the same error and without a row.
+    /// Returns whether both runs failed with the same error and without a row.
     fn failed_like(&self, other: &Self) -> bool {
         let empty = self.rows.is_empty() && other.rows.is_empty();
         empty && self.outcome != Outcome::Ok && self.outcome == other.outcome
@@ -208,14 +208,14 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome of a run that failed with this error.
+    /// Returns the outcome of a run that failed with this error.
     pub(crate) fn failed(error: &anyhow::Error) -> Self {
         let error = format!("{error:#}");
         Self::Failed { error }
     }
 }
 
-/// The names of runs.
+/// Returns the names of runs.
 fn titles<R>(runs: &[Run<R>]) -> String {
     let titles: Vec<_> = runs.iter().map(Run::title).collect();
     titles.join("; ")

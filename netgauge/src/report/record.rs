@@ -30,7 +30,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of a run of this process that begins now.
+    /// Returns the record of a run of this process that begins now.
     pub fn begin() -> Self {
         let arguments: Vec<_> = env::args_os()
             .map(|argument| argument.to_string_lossy().into_owned())

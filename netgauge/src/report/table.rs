@@ -243,7 +243,7 @@ fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Re
     writeln!(out)
 }
 
-/// A column that shows each run's text for one size.
+/// Returns a column that shows each run's text for one size.
 fn at(size: u64, (title, text): Column<'_, Row>) -> Column<'_, &Run> {
     column(title, move |run: &&Run| {
         let row = run.rows.iter().find(|row| row.size == size);

@@ -26,7 +26,7 @@ pub const KINDS: &[Kind] = &[
     mpi::KIND,
 ];
 
-/// The transports of `-m all`: all kinds, but mpi only in a job of MPI.
+/// Returns the transports of `-m all`: all kinds, but mpi only in a job of MPI.
 pub fn all() -> Vec<&'static Kind> {
     let suits = |kind: &&Kind| kind.name != mpi::KIND.name || mpi::is_started();
     KINDS.iter().filter(suits).collect()
@@ -54,7 +54,7 @@ fn names_of(which: impl Fn(&Kind) -> bool) -> Vec<&'static str> {
     kinds.map(|kind| kind.name).collect()
 }
 
-/// The names of the kinds for patterns with many connections, separated by commas.
+/// Returns the names of the kinds for patterns with many connections, separated by commas.
 pub fn stream_names() -> String {
     names(|kind| kind.streams.is_some())
 }
@@ -101,7 +101,7 @@ pub fn remarks(options: &SocketOptions) -> Vec<String> {
         .collect()
 }
 
-/// The transports that take an option, as a list in words.
+/// Returns the transports that take an option, as a list in words.
 fn takers(takes: Taken) -> String {
     match &names_of(|kind| takes(&kind.takes))[..] {
         [] => String::new(),

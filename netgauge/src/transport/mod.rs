@@ -125,7 +125,7 @@ pub trait Transport: AsFd {
     }
 }
 
-/// The error of a stream that does not support records.
+/// Returns the error of a stream that does not support records.
 fn no_records() -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
@@ -228,7 +228,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// The Ethernet interface to use.
+    /// Returns the Ethernet interface to use.
     ///
     /// # Errors
     ///
@@ -253,7 +253,7 @@ impl Context {
     }
 }
 
-/// The endpoint of a socket with this port on an Ethernet interface.
+/// Returns the endpoint of a socket with this port on an Ethernet interface.
 fn at_interface(interface: &Interface, port: u16) -> Endpoint {
     Endpoint {
         port,
@@ -262,7 +262,7 @@ fn at_interface(interface: &Interface, port: u16) -> Endpoint {
     }
 }
 
-/// The peer's Ethernet address.
+/// Returns the peer's Ethernet address.
 fn peer_mac(peer: &Endpoint) -> Result<MacAddr> {
     let text = peer
         .mac
@@ -271,7 +271,7 @@ fn peer_mac(peer: &Endpoint) -> Result<MacAddr> {
     Ok(text.parse()?)
 }
 
-/// The peer's PF_ENET address, reached through `interface`.
+/// Returns the peer's PF_ENET address, reached through `interface`.
 fn peer_address(peer: &Endpoint, interface: &Interface) -> Result<Address> {
     Ok(Address::new(peer_mac(peer)?, interface.index, peer.port))
 }

@@ -44,7 +44,7 @@ const TAG: c_int = 0;
 /// `MPI_MAX_LIBRARY_VERSION_STRING`.
 const LONGEST_VERSION: usize = 256;
 
-/// Whether `mpirun` has started this process.
+/// Returns whether `mpirun` has started this process.
 pub(super) fn is_started() -> bool {
     env::var_os("OMPI_COMM_WORLD_SIZE").is_some()
 }

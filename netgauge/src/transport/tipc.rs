@@ -137,7 +137,7 @@ fn make(context: &Context) -> Result<Socket> {
     Ok(socket)
 }
 
-/// The endpoint of `socket`.
+/// Returns the endpoint of `socket`.
 fn endpoint(socket: &Socket) -> Result<Endpoint> {
     Ok(Endpoint {
         place: Some(Place::here()?),

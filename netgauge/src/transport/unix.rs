@@ -119,7 +119,7 @@ fn endpoint(meeting: Option<&Meeting>) -> Result<Endpoint> {
     })
 }
 
-/// The path of the peer's socket, on this host.
+/// Returns the path of the peer's socket, on this host.
 fn path_of(peer: &Endpoint) -> Result<&str> {
     peer.path.as_deref().context("the peer gave no path")
 }

@@ -82,7 +82,7 @@ pub struct Cell {
 }
 
 impl ParamsReport {
-    /// The cell of a pair of parameters.
+    /// Returns the cell of a pair of parameters.
     pub fn cell(&self, burst_length: u32, packets_to_ack: u32) -> Option<&Cell> {
         let wanted = EspParameters {
             burst_length,

@@ -58,7 +58,7 @@ impl Spread {
     }
 }
 
-/// The rate at which `bytes` were sent in `ns` nanoseconds, bit/s.
+/// Returns the rate at which `bytes` were sent in `ns` nanoseconds, bit/s.
 pub fn bit_per_s(bytes: u64, ns: u64) -> f64 {
     bytes as f64 * 8e9 / ns.max(1) as f64
 }
@@ -95,7 +95,7 @@ impl Goodput {
         })
     }
 
-    /// The mean if there is one, else the median, bit/s.
+    /// Returns the mean if there is one, else the median, bit/s.
     pub fn usual(&self) -> u64 {
         self.average.unwrap_or(self.median)
     }
@@ -133,7 +133,7 @@ pub enum Share {
 }
 
 impl Share {
-    /// The slowest round's share; `None` for a host's average.
+    /// Returns the slowest round's share; `None` for a host's average.
     pub fn worst(&self) -> Option<f64> {
         match self {
             Self::OfRounds { worst, .. } => Some(*worst),
@@ -141,7 +141,7 @@ impl Share {
         }
     }
 
-    /// The median share of the rounds; `None` for a host's average.
+    /// Returns the median share of the rounds; `None` for a host's average.
     pub fn median(&self) -> Option<f64> {
         match self {
             Self::OfRounds { median, .. } => Some(*median),
@@ -149,7 +149,7 @@ impl Share {
         }
     }
 
-    /// The fastest round's share; `None` for a host's average.
+    /// Returns the fastest round's share; `None` for a host's average.
     pub fn best(&self) -> Option<f64> {
         match self {
             Self::OfRounds { best, .. } => Some(*best),
@@ -157,7 +157,7 @@ impl Share {
         }
     }
 
-    /// A host's average share; `None` for shares of rounds.
+    /// Returns a host's average share; `None` for shares of rounds.
     pub fn average(&self) -> Option<f64> {
         match self {
             Self::OfRounds { .. } => None,

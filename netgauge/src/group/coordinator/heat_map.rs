@@ -59,7 +59,7 @@ pub struct HeatMap {
 }
 
 impl HeatMap {
-    /// The heat map of a report.
+    /// Returns the heat map of a report.
     ///
     /// # Errors
     ///

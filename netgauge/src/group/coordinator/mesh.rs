@@ -61,7 +61,7 @@ impl<'a> Mesh<'a> {
         self.members.len().saturating_sub(1)
     }
 
-    /// The number of members.
+    /// Returns the number of members.
     fn count(&self) -> Result<u16> {
         u16::try_from(self.members.len()).context("too many members")
     }
@@ -217,7 +217,7 @@ fn dismiss(
     group.settle(members, &Answer::Left, patience, take)
 }
 
-/// The rounds that every member has reported.
+/// Returns the rounds that every member has reported.
 fn rounds(spans: &[Vec<Span>]) -> Vec<MeshRound> {
     let count = spans.iter().map(Vec::len).min().unwrap_or(0);
     (0..count)

@@ -36,10 +36,10 @@ use remotes::Group;
 
 /// A pattern of more than two participants.
 pub trait GroupPattern: Sync + fmt::Debug {
-    /// The roles of the participants.
+    /// Returns the roles of the participants.
     fn roles(&self) -> Roles;
 
-    /// The number of rows that will be measured.
+    /// Returns the number of rows that will be measured.
     fn steps(&self, plan: &Plan) -> usize;
 
     /// Measures everything that is planned, until a participant is gone or the user interrupts the
@@ -62,10 +62,10 @@ pub trait Results {
     /// The error of the writer.
     fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()>;
 
-    /// The errors of failed runs.
+    /// Returns the errors of failed runs.
     fn errors(&self) -> Vec<String>;
 
-    /// The transports that were left out, with the reasons.
+    /// Returns the transports that were left out, with the reasons.
     fn left_out(&self) -> &[LeftOut] {
         &[]
     }
@@ -132,7 +132,7 @@ impl Coordinator {
         })
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

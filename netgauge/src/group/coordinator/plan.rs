@@ -207,7 +207,7 @@ fn of_esp() -> Result<Medium> {
     })
 }
 
-/// The transports of option -m, with the congestion controls to choose.
+/// Returns the transports of option -m, with the congestion controls to choose.
 fn media(options: &Options) -> Result<Vec<Medium>> {
     let chosen = &options.group.many.congestion;
     let all = options.measuring.is_all();

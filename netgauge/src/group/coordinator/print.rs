@@ -78,7 +78,7 @@ fn lines(report: &GroupReport) -> Vec<Line<'_>> {
 
 type GroupField<'a> = Field<'a, Line<'a>>;
 
-/// A column of a run's value.
+/// Returns a column of a run's value.
 fn of_run<'a, V: Into<Value>>(
     name: &'static str,
     value: impl Fn(&GroupRun) -> V + 'a,
@@ -86,7 +86,7 @@ fn of_run<'a, V: Into<Value>>(
     field(name, move |line: &Line<'_>| value(line.run).into())
 }
 
-/// A column of a row's value.
+/// Returns a column of a row's value.
 fn of_row<'a, V: Into<Value>>(
     name: &'static str,
     value: impl Fn(&GroupRow) -> V + 'a,
@@ -96,7 +96,7 @@ fn of_row<'a, V: Into<Value>>(
     })
 }
 
-/// A column of how long remote calls took.
+/// Returns a column of a figure of remote calls.
 fn of_calls<'a, V: Into<Value>>(
     name: &'static str,
     value: impl Fn(&RpcFigures) -> V + 'a,
@@ -106,7 +106,7 @@ fn of_calls<'a, V: Into<Value>>(
     })
 }
 
-/// A column of one of the rates that summarise goodput.
+/// Returns a column of one of the rates that summarise goodput.
 fn of_goodput<'a>(
     name: &'static str,
     rate: impl Fn(&Goodput) -> Option<u64> + 'a,
@@ -151,7 +151,7 @@ fn fields<'a>(rounds: &Rounds, hosts: usize) -> Vec<GroupField<'a>> {
     fields
 }
 
-/// The columns of patterns with clients and a server.
+/// Returns the columns of patterns with clients and a server.
 fn of_clients<'a>() -> Vec<GroupField<'a>> {
     vec![
         of_goodput("worst_bit_per_s", |rates| Some(rates.worst)),
@@ -173,7 +173,7 @@ fn of_clients<'a>() -> Vec<GroupField<'a>> {
     ]
 }
 
-/// The columns of patterns in which all hosts do the same.
+/// Returns the columns of patterns in which all hosts do the same.
 fn of_hosts<'a>() -> Vec<GroupField<'a>> {
     vec![
         of_goodput("worst_bit_per_s", |rates| Some(rates.worst)),
@@ -196,7 +196,7 @@ fn of_hosts<'a>() -> Vec<GroupField<'a>> {
     ]
 }
 
-/// The columns of remote calls, and of the streams that load the server.
+/// Returns the columns of remote calls, and of the streams that load the server.
 fn of_loaded_latency<'a>() -> Vec<GroupField<'a>> {
     vec![
         of_calls("alone_median_ns", |calls| calls.alone_median_ns),
@@ -346,7 +346,7 @@ pub(crate) mod samples {
         json!({"worst": median - 1_000_000, "median": median, "best": median + 2_000_000})
     }
 
-    /// A report of three hosts, whose links have 200 Mbit/s.
+    /// Returns a report of three hosts, whose links have 200 Mbit/s.
     fn of_three(pattern: &str, runs: Value) -> GroupReport {
         let report = json!({
             "netgauge": "0.1.0", "pattern": pattern, "participants": ["h0", "h1", "h2"], "seed": 7,

@@ -133,17 +133,17 @@ impl Group {
         }
     }
 
-    /// Whether the user has interrupted the run.
+    /// Returns whether the user has interrupted the run.
     pub fn was_interrupted(&self) -> bool {
         self.signals.came()
     }
 
-    /// The name of participant `who`.
+    /// Returns the name of participant `who`.
     pub fn name(&self, who: usize) -> &str {
         &self.remotes[who].name
     }
 
-    /// The names of all participants, in order.
+    /// Returns the names of all participants, in order.
     pub fn names(&self) -> Vec<String> {
         let names = self.remotes.iter().map(|one| one.name.clone());
         names.collect()
@@ -161,7 +161,7 @@ impl Group {
         record
     }
 
-    /// Whether participant `who` does not count as gone.
+    /// Returns whether participant `who` does not count as gone.
     pub fn is_there(&self, who: usize) -> bool {
         self.remotes[who].gone.is_none()
     }
@@ -441,7 +441,7 @@ fn patience(location: &Location, options: &Options) -> Duration {
     }
 }
 
-/// The error of a process that does not answer, with a remedy.
+/// Returns the error of a process that does not answer, with a remedy.
 fn unanswered(location: &Location, patience: Duration) -> String {
     let seconds = patience.as_secs();
     match location {

@@ -207,7 +207,7 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Whether a link has something left to write.
+    /// Returns whether a link has something left to write.
     fn is_unsent(&self, link: usize) -> bool {
         let state = &self.states[link];
         state.before.is_some()
@@ -215,7 +215,7 @@ impl<'a> Exchange<'a> {
             || state.after.is_some()
     }
 
-    /// Whether the peer's message has not arrived completely.
+    /// Returns whether the peer's message has not arrived completely.
     fn is_awaited(&self, link: usize) -> bool {
         let state = &self.states[link];
         state.receives && state.received < self.series.size
@@ -225,7 +225,7 @@ impl<'a> Exchange<'a> {
         (0..self.links.len()).any(|link| what(self, link))
     }
 
-    /// Whether this member has received and sent everything.
+    /// Returns whether this member has received and sent everything.
     fn has_all(&self) -> bool {
         self.started.is_some() && !self.any(Self::is_awaited) && !self.any(Self::is_unsent)
     }

@@ -21,7 +21,7 @@ pub enum Flows {
 }
 
 impl Flows {
-    /// Whether member `from` sends to member `to`.
+    /// Returns whether member `from` sends to member `to`.
     pub(super) fn lead(&self, from: u16, to: u16) -> bool {
         from != to
             && match self {

@@ -46,12 +46,12 @@ pub enum End {
     Interrupted,
 }
 
-/// The byte at `offset` of member `number`'s message.
+/// Returns the byte at `offset` of member `number`'s message.
 pub(super) fn pattern(number: u16, offset: u64) -> u8 {
     ((offset + u64::from(number)) % PERIOD) as u8
 }
 
-/// The bytes that member `number` sends in a round of `size` bytes.
+/// Returns the bytes that member `number` sends in a round of `size` bytes.
 pub fn message(number: u16, size: u64) -> Vec<u8> {
     (0..size).map(|offset| pattern(number, offset)).collect()
 }
