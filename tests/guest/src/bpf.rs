@@ -79,7 +79,7 @@ fn attach_as(socket: &Socket, option: c_int, program: &[Instruction]) -> Result<
 }
 
 /// Attaches a program to a reuseport group by `SO_ATTACH_REUSEPORT_CBPF`. For each connection the
-/// program returns the index, in the group, of the socket that gets it.
+/// program returns the index, in the group, of the socket that gets this connection.
 ///
 /// # Errors
 /// The call's errno.

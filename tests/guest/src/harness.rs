@@ -487,10 +487,10 @@ pub fn growth(before: &[u64], after: &[u64]) -> Vec<u64> {
     pairs.map(|(before, after)| after - before).collect()
 }
 
-/// Checks that packets of `socket` carry at most `bytes` of payload.
+/// Checks that the largest payload of `socket`'s packets is `bytes`.
 ///
 /// # Errors
-/// If the option has another value.
+/// If the largest payload is another.
 pub fn carries_at_most(socket: &Socket, bytes: i32, what: &str) -> Outcome {
     let told = socket.largest_payload()?;
     ensure!(

@@ -103,7 +103,8 @@ pub struct Queue {
     memory: NonNull<u8>,
     kick: EventFd,
     call: EventFd,
-    /// Number of buffers that were given to the kernel, and number that it has given back.
+    /// Number of buffers that were given to the kernel, and number of buffers that it has given
+    /// back.
     given: u16,
     back: u16,
 }
@@ -224,7 +225,7 @@ pub struct TransmitQueue {
 }
 
 impl Port {
-    /// Attaches `vhost-net` to `tap`, whose frames have ten bytes in front of them.
+    /// Attaches `vhost-net` to `tap`, whose frames follow a `struct virtio_net_hdr` of ten bytes.
     ///
     /// # Errors
     /// If the driver is missing or refuses something.
@@ -302,7 +303,7 @@ impl Port {
 }
 
 impl ReceiveQueue {
-    /// Returns the next frame with the bytes in front of it, or `None` if there is none within
+    /// Returns the next frame behind its `struct virtio_net_hdr`, or `None` if there is none within
     /// `time`.
     ///
     /// # Errors
@@ -329,8 +330,8 @@ impl ReceiveQueue {
 }
 
 impl TransmitQueue {
-    /// Transmits a frame with the bytes in front of it. While all slots are in use it waits, for at
-    /// most `time`.
+    /// Transmits a frame behind its `struct virtio_net_hdr`. While all slots are in use, waits for
+    /// at most `time`.
     ///
     /// # Errors
     /// If the frame is too long, or no slot comes back.

@@ -112,7 +112,7 @@ fn aggregator(host: &Netns, port: &str) -> Result<Option<String>> {
     Ok(behind("ad_aggregator_id").filter(|_| state & 0x30 == 0x30))
 }
 
-/// With `encap3+4` a bond uses the hash that a socket gives its frames, as it does for TCP.
+/// With `encap3+4` a bond uses the hash that a socket gives its frames, for ESP like for TCP.
 fn lacp() -> Outcome {
     const CONNECTIONS: u16 = 32;
     let (a, b) = (Netns::create()?, Netns::create()?);

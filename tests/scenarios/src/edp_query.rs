@@ -269,7 +269,7 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
         let got = receiver.receive(&mut bytes, 0)?;
         ensure!((got, bytes[0]) == (length, first), "{got} of {}", bytes[0]);
     }
-    // A datagram within the host has the device's limit only, and causes no query.
+    // A datagram to the own host is limited by the device only, and causes no query.
     let own = lab.a.to(&lab.a, 705);
     unconnected.send_to(&[4; 8994], 0, &own)?;
     let queries = lab.a.counter("EdpOutQueries")?;
@@ -277,7 +277,7 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Namespaces do not share what they know of a peer.
+/// Namespaces do not share the limits of a peer that they have learned.
 fn namespaces(lab: &Lab) -> Outcome {
     lab.a.set_mtu(9000)?;
     let peer = lab.a.to(&lab.b, 706);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Streams in encapsulated frames: tunnels, labels, tags. Each runs over a device that segments
-//! everything, one with the offloads of common cards, and one without offloads.
+//! Streams in encapsulated frames: tunnels, labels, tags. Each encapsulation runs over a device
+//! that segments everything, over one with the offloads of common cards, and over one without
+//! offloads.
 
 use guest::harness::tell;
 use guest::patience::factor;
@@ -13,12 +14,12 @@ use super::macsec;
 /// How the frames of a stream are wrapped.
 #[derive(Debug)]
 enum Encapsulation {
-    /// The device `in0` wraps them. These lines for `ip` create it on each host. `OWN` and `OTHER`
-    /// stand for the numbers of the host and of its peer.
+    /// The device `in0` wraps the frames. These lines for `ip` create it on each host. `OWN` and
+    /// `OTHER` stand for the numbers of the host and of its peer.
     Device(&'static str),
-    /// Traffic control pushes a label onto them, and pops it.
+    /// Traffic control pushes a label onto each frame, and pops it.
     Label,
-    /// MACsec encrypts them.
+    /// MACsec encrypts the frames.
     ///
     /// MACsec numbers frames before they reach the device below, and each processor sends to that
     /// device by itself. A processor that sends for a timer may therefore transmit a lower number
@@ -172,7 +173,7 @@ fn set(host: &Host, device: &str, features: &[&str]) -> Outcome {
 /// Makes traffic control push a label onto ESP frames that leave `host`, and pop it from those that
 /// arrive.
 fn label(host: &Host) -> Outcome {
-    // `mpls_gso` is a soft dependency of `act_mpls`, which not every system records.
+    // Load `mpls_gso`, a soft dependency of `act_mpls` that not every system records.
     guest::netns::finish(Command::new("modprobe").arg("mpls_gso"), "")?;
     let esp = format!("{ETH_P_ESP:#06x}");
     let tc = |line: String| {

@@ -27,7 +27,7 @@ scenarios! {
 pub const GROUPS: &str = "/sys/fs/cgroup";
 /// The kernel's type information, which `enet run` needs and the debug kernel lacks.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
-/// The rules for which connections ESP may carry.
+/// The rules that say which connections ESP may carry.
 pub const POLICY: &str = "/proc/net/enet_policy";
 
 /// Mounts the control groups, which nothing else does in a guest.

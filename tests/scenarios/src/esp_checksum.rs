@@ -46,7 +46,7 @@ fn pair(lab: &Lab, port: u16, asks: [Option<bool>; 2]) -> Result<[Socket; 2]> {
     Ok([client, server])
 }
 
-/// Returns whether both ends have checksums, and checks that they agree.
+/// Returns whether both ends have checksums, and checks that the ends agree.
 fn have(ends: &[Socket; 2]) -> Result<bool> {
     let mut have = [false; 2];
     for (end, has) in ends.iter().zip(&mut have) {

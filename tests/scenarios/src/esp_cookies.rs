@@ -212,7 +212,7 @@ fn made_up(lab: &Lab) -> Outcome {
 }
 
 /// Opens a connection by a cookie, and closes it from both sides. Returns the client, which then
-/// behaves as if the last acknowledgement was lost.
+/// behaves as if the last acknowledgement had been lost.
 fn ended<'a>(lab: &'a Lab, listener: &Socket, port: u16) -> Result<Client<'a>> {
     let client = Client::connect(lab, port).context("a client within the flood")?;
     let cookies = lab.a.counter("EspInCookies")?;
@@ -317,7 +317,7 @@ fn no_room(lab: &Lab) -> Outcome {
     for _ in 1..clients.len() {
         servers.push(receive(&listener, b"here")?);
     }
-    // The last client retransmits its data, as a real one would.
+    // The last client retransmits its data, like a client with the module.
     last.send_data(b"here")?;
     servers.push(receive(&listener, b"here")?);
     ensure!(servers.len() == clients.len(), "connections");

@@ -18,7 +18,7 @@ const PORT: u16 = 720;
 /// for the debug kernel.
 const SEND_BUFFER: i32 = 2 << 20;
 
-/// Returns the memory that closed sockets may hold, bytes.
+/// Returns the number of bytes that closed sockets may hold.
 fn limit() -> Result<usize> {
     Ok(usize::try_from(kib("MemTotal")? << 10)? / 32)
 }

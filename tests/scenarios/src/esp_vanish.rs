@@ -84,7 +84,7 @@ fn user_timeout(lab: &Lab) -> Outcome {
     ensure!(took < most, "after {took:?}");
     patient.set_nonblocking(true)?;
     refused(patient.receive(&mut byte, 0), libc::EAGAIN, "the patient")?;
-    // Close with a reset, so that the connection does not last for its minute.
+    // Close with a reset, so that the connection does not last until its timeout of a minute.
     patient.set_linger(Some(0))?;
     Ok(())
 }

@@ -187,7 +187,7 @@ fn silent_sender() -> Outcome {
     let [receiver, senders @ .., silent] = switch.hosts::<5>()?;
     let listener = receiver.esp_listener(811, 8)?;
     let three = || receiver.esp_pairs_from(senders, &listener, 811);
-    // The first run only warms up, and is not measured.
+    // The result of the first run is ignored, because this run only warms up.
     transfer_together(&three()?, MIB)?;
     let alone = transfer_together(&three()?, MIB).context("among themselves")?;
 

@@ -237,7 +237,7 @@ fn wild_resets(lab: &Lab) -> Outcome {
         };
         wire.send_esp(lab.b.mac, lab.a.mac, reset)
     };
-    // All distances, except those near the number that the server expects next.
+    // Send resets at all distances, except near the number that the server expects next.
     for distance in (0x0400..=0xfc00).step_by(0x100) {
         reset(0, distance)?;
     }

@@ -249,7 +249,7 @@ impl Room {
             End::Own => number::GETSOCKNAME,
             End::Peer => number::GETPEERNAME,
         };
-        // SAFETY: The name has 128 bytes, as the length says.
+        // SAFETY: `name` is the address of 128 bytes, and the length at `told` is 128.
         unsafe { self.call(number, socket, [name, told, 0, 0]) }?;
         let length = self.word(told) as usize;
         Ok(self.get(name, length))

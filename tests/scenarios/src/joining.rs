@@ -160,7 +160,7 @@ fn joined(wire: &mut Wire<'_>, stream: &Socket, seen: &PacketSocket) -> Result<u
 fn apart(lab: &Lab, ways: &Ways) -> Outcome {
     processor::stay()?;
     let (mut wire, stream) = Wire::connect(lab, ways)?;
-    // Packets of one way are joined; otherwise the rest would prove nothing.
+    // Check that packets of one way are joined: otherwise the rest would prove nothing.
     let seen = PacketSocket::open(&lab.a.namespace, "in0", ETH_P_ESP)?;
     ensure!(joined(&mut wire, &stream, &seen)? > 0, "nothing is joined");
     for round in 0..ROUNDS {

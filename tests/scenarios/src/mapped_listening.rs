@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped listeners: ESP listens only as long as TCP does, whatever ends TCP's listener. Also:
+//! Mapped listeners: ESP listens only as long as TCP listens, whatever ends TCP's listener. Also:
 //! wake-ups of `accept`, and SYNs whose bytes change.
 
 use std::os::unix::fs::MetadataExt;

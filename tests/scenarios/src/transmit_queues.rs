@@ -19,7 +19,7 @@ scenarios! {
     direct stream_keeps_to_its_pacing_rate = pacing;
 }
 
-/// A device on top of `eth0`, which has two transmit queues.
+/// A device on top of `eth0`. `eth0` has two transmit queues.
 struct Kind {
     /// The devices that are the stream's ends, at the sender's and at the receiver's host.
     ends: [&'static str; 2],
@@ -152,8 +152,8 @@ fn one_queue(kind: &Kind) -> Outcome {
         })?;
     }
     let by_queue = growth(&before, &sent_by_queue(&a)?);
-    // A late packet may be retransmitted, but the receiver never misses one because a later packet
-    // arrived first.
+    // A late packet may be retransmitted. But no packet may arrive before an earlier one: the
+    // receiver would count the earlier one as lost.
     let (sent, received) = (client.esp_counters()?, server.esp_counters()?);
     note(&format!(
         "client {sent:?}, server {received:?}, by queue {by_queue:?}"
