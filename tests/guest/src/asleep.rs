@@ -157,7 +157,7 @@ const LOOKS: u32 = 10;
 
 /// Waits until one of the threads has ended, and counts those that still sleep. An event that wakes
 /// several threads wakes them one by one, so the count is final only if the next [`LOOKS`] checks
-/// find the same.
+/// find the same count.
 ///
 /// # Errors
 /// If no thread ends within [`patience`].

@@ -47,7 +47,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ignored because both calls fail if the server has ended by itself.
+        // Ignored because `kill` may fail if the server has ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

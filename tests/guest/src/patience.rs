@@ -85,7 +85,8 @@ impl Allowance {
 }
 
 /// Returns the part of `passed` that counts, if the processors were busy for `busy` in total. At
-/// most `passed` counts as busy: a single thread that does all the work keeps one processor busy.
+/// most `passed` of it counts as busy: a single thread that does all the work keeps one processor
+/// busy.
 fn counted(passed: Duration, busy: Duration, slowness: u32) -> Duration {
     let busy = busy.min(passed);
     passed - busy + busy * ALONE / slowness
@@ -147,8 +148,8 @@ fn slowness() -> u32 {
     }
 }
 
-/// Number of pieces of work that [`measure`] times. Each takes half a millisecond, so together they
-/// span several time slices of the host's scheduler.
+/// The number of pieces of work whose time [`measure`] takes. Each takes half a millisecond, so
+/// together they span several time slices of the host's scheduler.
 const PIECES: usize = 24;
 
 /// Measures the time of the same computation repeatedly, by the thread's clock. It excludes the

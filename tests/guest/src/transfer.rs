@@ -128,7 +128,7 @@ impl Load {
 /// Waits for a thread to end; returns its result.
 ///
 /// # Errors
-/// If it panicked.
+/// If the thread panicked.
 pub fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> Result<T> {
     thread.join().map_err(|_| anyhow!("a thread panicked"))
 }

@@ -303,8 +303,8 @@ impl Port {
 }
 
 impl ReceiveQueue {
-    /// Returns the next frame behind its `struct virtio_net_hdr`, or `None` if there is none within
-    /// `time`.
+    /// Returns the next frame, preceded by its `struct virtio_net_hdr`, or `None` if there is none
+    /// within `time`.
     ///
     /// # Errors
     /// If the kernel reports more bytes than the buffer has.
@@ -330,8 +330,8 @@ impl ReceiveQueue {
 }
 
 impl TransmitQueue {
-    /// Transmits a frame behind its `struct virtio_net_hdr`. While all slots are in use, waits for
-    /// at most `time`.
+    /// Transmits a frame, preceded by its `struct virtio_net_hdr`. While all slots are in use,
+    /// waits for at most `time`.
     ///
     /// # Errors
     /// If the frame is too long, or no slot comes back.

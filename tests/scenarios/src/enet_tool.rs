@@ -224,7 +224,7 @@ struct Exporter(Child);
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        // Ignored because both calls fail if the program has ended by itself.
+        // Ignored because `kill` may fail if the program has ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

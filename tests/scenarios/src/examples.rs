@@ -39,7 +39,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ignored because both calls fail if the program has ended by itself.
+        // Ignored because `kill` may fail if the program has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(Ok(said)) = self.said.take().map(thread::JoinHandle::join) {
