@@ -159,8 +159,8 @@ pub fn mbit_per_s(bytes: u64, nanoseconds: u64) -> f64 {
     bytes as f64 * 8_000.0 / nanoseconds.max(1) as f64
 }
 
-/// Returns Jain's fairness index of n amounts: 1 if all are equal, 1/n if all but one are 0. The
-/// index of amounts that are all 0 is 1.
+/// Returns Jain's fairness index of n amounts: 1 if all are equal, 1/n if all but one are 0. If all
+/// amounts are 0, the index is 1.
 pub fn jain(amounts: &[u64]) -> f64 {
     let sum: f64 = amounts.iter().map(|amount| *amount as f64).sum();
     let squares: f64 = amounts.iter().map(|amount| (*amount as f64).powi(2)).sum();

@@ -64,7 +64,7 @@ pub struct Device {
     /// Speed of the device's link, Mbit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mbit_per_s: Option<u32>,
-    /// The names of those of the offloads tso, gso and gro that are on.
+    /// The names of the offloads that are on, among tso, gso and gro.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offloads: Option<Vec<String>>,
 }

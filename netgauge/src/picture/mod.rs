@@ -30,7 +30,7 @@ const SMOOTHING: u32 = 2;
 /// drawing has.
 const MOST_PIXELS: u64 = 50_000_000;
 
-/// Anchor of a text whose coordinates are those of the left end of its middle line.
+/// Anchor of a text whose coordinates are at the left end of its middle line.
 pub const START: Pos = Pos {
     h_pos: HPos::Left,
     v_pos: VPos::Center,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Saved results of any pattern. A run has the results of a transport, a row has those of a size,
-//! and a field with a median is a time.
+//! Saved results of any pattern. A run has the results of one transport, a row has the results of
+//! one size, and a field with a median is a time.
 
 use std::collections::BTreeMap;
 use std::fs;

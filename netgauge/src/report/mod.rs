@@ -34,7 +34,7 @@ pub struct Report {
     pub record: Option<Record>,
     /// A run per pattern and transport, in the order measured.
     pub runs: Vec<Run>,
-    /// Transports that were left out, if all transports or all patterns were asked for.
+    /// Transports that were left out, if the user asked for all transports or all patterns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }

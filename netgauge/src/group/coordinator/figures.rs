@@ -68,7 +68,7 @@ pub fn bit_per_s(bytes: u64, ns: u64) -> f64 {
 pub struct Goodput {
     /// The slowest round's rate, bit/s.
     pub worst: u64,
-    /// The arithmetic mean, bit/s, where the rates are those of single hosts.
+    /// The arithmetic mean, bit/s, if the rates are rates of single hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<u64>,
     /// The median, bit/s; of an even number, the mean of the middle two.

@@ -138,8 +138,8 @@ impl<'a> Mesh<'a> {
         (rounds(told), result)
     }
 
-    /// Makes member 1 call member 0. Returns the results of both members, which have the calls so
-    /// far if a later one failed.
+    /// Makes member 1 call member 0. Returns the results of both members. After a failure, these
+    /// are the results of the calls before it.
     pub fn call(&mut self, series: RpcSeries) -> (RpcTimes, Result<()>) {
         let mut all = RpcTimes::default();
         let result = self.series(&Order::Rpc(series), |_, answer| {

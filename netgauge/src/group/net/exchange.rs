@@ -21,11 +21,11 @@ use super::links::{Link, Lost, Member, Watch, CLOCK, PIECE};
 use super::rounds::{message, End, Series};
 use crate::summary::jain;
 
-/// Member 0's byte to another member: the round begins.
+/// Member 0's byte to another member, which says that the round begins.
 const GO: u8 = b'G';
-/// A member's byte to member 0: it has received and sent everything.
+/// A member's byte to member 0, which says that the member has received and sent everything.
 const DONE: u8 = b'D';
-/// A member's byte to member 0: it makes progress, but is not done.
+/// A member's byte to member 0, which says that the member makes progress, but is not done.
 const GOING: u8 = b'S';
 
 /// Bytes that a sender writes before it yields the processor, if all send to member 0. Some packets
@@ -170,7 +170,7 @@ impl<'a> Exchange<'a> {
             }
             for number in 0..ready {
                 let (link, events) = self.watch.ready(number);
-                // Reading finds the end or an error of the connection.
+                // At the end or an error of the connection, the call that reads reports it.
                 if events != EpollFlags::EPOLLOUT {
                     self.read(link)?;
                 }
@@ -215,7 +215,7 @@ impl<'a> Exchange<'a> {
             || state.after.is_some()
     }
 
-    /// Returns whether the peer's message has not arrived completely.
+    /// Returns whether the link's peer sends a message that has not arrived completely.
     fn is_awaited(&self, link: usize) -> bool {
         let state = &self.states[link];
         state.receives && state.received < self.series.size
@@ -416,8 +416,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Returns the bytes that have arrived from each peer, including the unread bytes in the peer's
-    /// link.
+    /// Returns the bytes that have arrived from each peer, including the bytes that are unread in
+    /// the link's socket.
     fn arrived(&self) -> Vec<u64> {
         let links = self.links.iter().zip(&self.states);
         let arrived = links.map(|(link, state)| state.received + unread(link).unwrap_or(0));

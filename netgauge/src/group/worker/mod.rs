@@ -131,7 +131,7 @@ impl Worker {
         ended(end)
     }
 
-    /// Runs this member's part of the calls: it calls, replies, or sends a stream.
+    /// Runs this member's part of the calls: the member calls, replies, or sends a stream.
     fn call(&mut self, series: RpcSeries, control: &mut Control) -> Result<Option<Answer>> {
         let (member, give_up) = self.member(series.series)?;
         control.send(&Message::Answer(Answer::Ready))?;

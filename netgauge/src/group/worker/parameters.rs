@@ -18,7 +18,7 @@ use crate::group::net::orders::EspParameters;
 /// The directory of the parameters' files.
 const DIRECTORY: &str = "/proc/sys/esp";
 
-/// Parameters whose ranges depend on each other: the second and third may not exceed the first.
+/// Parameters whose ranges depend on each other: neither of the others may exceed `burst_length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Values {
     burst_length: u32,
@@ -76,8 +76,8 @@ impl Values {
         })
     }
 
-    /// Writes the values in an order in which each is in range: a longer burst first, a shorter one
-    /// last.
+    /// Writes the values in an order in which each is in range: `burst_length` first if it grows,
+    /// else last.
     fn write(&self, store: &mut dyn Store) -> Result<()> {
         let grows = self.burst_length >= store.read("burst_length")?;
         if grows {
