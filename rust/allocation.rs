@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Flags of memory allocation, by the context that allocates.
+//! The flags for allocating memory, which depend on the context.
 //!
 //! C header: [`include/linux/gfp.h`](srctree/include/linux/gfp.h)
 
@@ -16,7 +16,7 @@ impl Flags {
         Flags(flags | bindings::ENET_GFP_ACCOUNT)
     }
 
-    /// Returns whether the socket's user has left the flags as they are by default.
+    /// Returns whether the flags are the default, which a user in the kernel may change.
     pub(super) const fn is_default(self) -> bool {
         self.0 == bindings::ENET_GFP_TASK
     }
@@ -25,8 +25,8 @@ impl Flags {
 /// The context in which memory is allocated.
 #[derive(Clone, Copy)]
 pub(crate) enum Context {
-    /// A call on a socket, whose user says whether it may sleep. The memory cgroup of its task is
-    /// charged.
+    /// A call on a socket. Its flags state whether it may sleep. The memory is charged to the
+    /// memory cgroup of the calling task.
     Task(Flags),
     /// A softirq, or code with bottom halves disabled or a lock held.
     Softirq,

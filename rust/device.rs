@@ -29,7 +29,7 @@ impl Mac {
     /// Returns the address in the low 48 bits.
     #[inline]
     pub(crate) fn to_bits(self) -> u64 {
-        // A word is copied, not single bytes.
+        // Copies whole words instead of single bytes.
         let mut bytes = [0; 8];
         if let Some(low) = bytes.last_chunk_mut() {
             *low = self.0;
@@ -37,7 +37,7 @@ impl Mac {
         u64::from_be_bytes(bytes)
     }
 
-    /// The inverse of [`Self::to_bits`].
+    /// Returns the address whose [`to_bits`](Self::to_bits) is `bits`.
     #[inline]
     pub(crate) fn from_bits(bits: u64) -> Self {
         let bytes = bits.to_be_bytes();
@@ -46,8 +46,9 @@ impl Mac {
 }
 
 /// A network device. It is only borrowed: from an RCU read section in which it was found, or from
-/// the kernel for the duration of a call. There is no owned reference, since `ip link del` waits
-/// indefinitely for those: a task with one must not fault on user memory or wait for a lock.
+/// the kernel for the duration of a call. There is no owned reference: `ip link del` waits for such
+/// references without a limit, so a task that holds one must not fault on user memory or wait for a
+/// lock.
 #[repr(transparent)]
 pub(crate) struct Device(Opaque<bindings::net_device>);
 
@@ -57,7 +58,8 @@ impl Device {
     /// `dev` must be valid for as long as `'a`.
     #[inline]
     pub(super) unsafe fn from_raw<'a>(dev: *mut bindings::net_device) -> &'a Device {
-        // SAFETY: Transparent over `net_device`; the rest is the caller's promise.
+        // SAFETY: The type is transparent over `net_device`. The caller promises that `dev` is
+        // valid for `'a`.
         unsafe { &*dev.cast() }
     }
 
@@ -76,26 +78,28 @@ impl Device {
         }
     }
 
-    /// Returns whether its namespace lists a device with its index: this one, or one that got the
-    /// index after this one was unlisted.
+    /// Returns whether the device's namespace lists a device with the same index: this device, or
+    /// another that got the index after this device was unlisted.
     fn is_index_listed(&self) -> bool {
         let section = rcu::Read::enter();
         Device::find(self.net(), self.index(), &section).is_some()
     }
 
-    /// Returns the index in its namespace.
+    /// Returns the device's index in its namespace.
     #[inline]
     pub(crate) fn index(&self) -> u32 {
-        // SAFETY: The device is valid; the index changes only when it moves to another namespace.
+        // SAFETY: The device is valid. The index changes only when the device moves to another
+        // namespace.
         unsafe { (*self.as_ptr()).ifindex as u32 }
     }
 
     /// Returns the namespace that the device is in.
     #[inline]
     pub(crate) fn net(&self) -> &Net {
-        // SAFETY: The device is valid; a single load, since it may move to another namespace
-        // at any time. A namespace is there for a grace period after its last device has left, and
-        // what has lent us the device keeps that from ending, or the device from moving.
+        // SAFETY: The device is valid, and the field is read in a single load, since the device may
+        // move to another namespace at any time. A namespace exists until an RCU grace period after
+        // its last device has left. The device is borrowed from a read section, during which that
+        // grace period does not end, or from a kernel call, during which the device does not move.
         unsafe { Net::from_raw(ptr::read_volatile(&raw const (*self.as_ptr()).nd_net.net)) }
     }
 
@@ -117,15 +121,16 @@ impl Device {
     /// Returns whether the device sends Ethernet frames.
     #[inline]
     pub(crate) fn is_ethernet(&self) -> bool {
-        // SAFETY: The device is valid. A bond's type changes with its first port.
+        // SAFETY: The device is valid. The type may change, as that of a bond does with its first
+        // port.
         unsafe { u32::from((*self.as_ptr()).type_) == bindings::ARPHRD_ETHER }
     }
 
     /// Returns the device's Ethernet address.
     #[inline]
     pub(crate) fn address(&self) -> Mac {
-        // SAFETY: An Ethernet device's `dev_addr` has at least six bytes. A change under us gives
-        // a mix of old and new, as it does to every reader in the stack.
+        // SAFETY: An Ethernet device's `dev_addr` has at least six bytes. If the address changes at
+        // the same time, the result may mix old and new bytes, as for every reader in the stack.
         Mac(unsafe { ptr::read((*self.as_ptr()).dev_addr.cast()) })
     }
 
@@ -136,7 +141,7 @@ impl Device {
         unsafe { bindings::dev_has_parent(self.as_ptr()) }
     }
 
-    /// Returns the bytes that a frame for this device needs in front of its payload.
+    /// Returns the number of bytes that a frame for this device needs in front of its payload.
     #[inline]
     pub(crate) fn headroom(&self) -> usize {
         // SAFETY: The device is valid.
@@ -144,7 +149,8 @@ impl Device {
     }
 
     /// Returns how many packets, each as large as a frame, the device accepts in one buffer
-    /// (`gso_max_segs`). As for TCP, the core segments the buffer for a device that cannot.
+    /// (`gso_max_segs`). As for TCP, the core segments the buffer for a device that cannot segment
+    /// it itself.
     #[inline]
     pub(crate) fn most_packets(&self) -> u16 {
         // SAFETY: The device is valid. A single load, as the core does it.
@@ -154,15 +160,15 @@ impl Device {
     /// Returns the length of the device's own header, in bytes.
     #[inline]
     fn header_len(&self) -> usize {
-        // SAFETY: The device is valid. The length changes with a device below it.
+        // SAFETY: The device is valid. The length may change when a device below this one changes.
         unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).hard_header_len)).into() }
     }
 
-    /// Returns whether its frames begin with just an Ethernet header, as the core's function writes
-    /// it.
+    /// Returns whether the device's frames begin with just an Ethernet header, as written by
+    /// `eth_header`.
     #[inline]
     fn has_plain_header(&self) -> bool {
-        // SAFETY: The device is valid, and its table of functions lives as long.
+        // SAFETY: The device is valid, and its table of functions is valid as long as the device.
         let create = unsafe {
             (*self.as_ptr())
                 .header_ops
@@ -184,7 +190,8 @@ impl Device {
         self.send_as(skb, ethertype, None, to)
     }
 
-    /// Sends as [`Self::send`], with the source address `from`, if given, in place of the device's.
+    /// Works like [`Self::send`], but uses the source address `from`, if given, instead of the
+    /// device's.
     ///
     /// # Errors
     ///
@@ -200,7 +207,7 @@ impl Device {
         if !self.is_ethernet() {
             return Err(ENODEV);
         }
-        // The buffer may be older than a change that makes the device, or one below it, need more.
+        // The device, or one below it, may need more headroom than when the buffer was allocated.
         let room = self.header_len();
         if skb.headroom() < room && !skb.make_headroom(self.headroom()) {
             return Err(ENOBUFS);
@@ -209,8 +216,8 @@ impl Device {
         let raw = skb.as_ptr();
         let own = self.address();
         let inside = to == own;
-        // SAFETY: The buffer is ours. The device stays valid over the call, and a queue that keeps
-        // the buffer for longer is flushed before the device goes.
+        // SAFETY: The buffer is ours. The device is valid during the call, and a queue that keeps
+        // the buffer for longer is flushed before the device is freed.
         unsafe { bindings::skb_leave_by(raw, self.as_ptr(), ethertype.to_be()) };
         let plain = room >= ETHERNET_HEADER && skb.headroom() >= room && self.has_plain_header();
         if plain {
@@ -224,13 +231,12 @@ impl Device {
             if let Some(last) = header.last_chunk_mut() {
                 *last = ethertype.to_be_bytes();
             }
-            // SAFETY: There is so much headroom, of a buffer that the device's header is to be
-            // written to.
+            // SAFETY: The headroom was just checked, and no one else uses it.
             unsafe { skb.prepend(&header) };
         } else {
             let from = from.as_ref().map_or(ptr::null(), |mac| mac.0.as_ptr());
-            // SAFETY: The buffer is ours and has room for the header. `from` is null or six bytes,
-            // as `to` is.
+            // SAFETY: The buffer is ours and has room for the header. `to` points to six bytes, and
+            // `from` is null or points to six bytes.
             let written = unsafe {
                 let to = to.0.as_ptr().cast();
                 let from = from.cast();
@@ -249,10 +255,11 @@ impl Device {
         if inside {
             return self.loop_back(skb);
         }
-        // SAFETY: Gives the buffer away, as the function wants, in a context where bottom halves
-        // run or are disabled but hard interrupts are on.
+        // SAFETY: The function takes over the buffer. Hard interrupts are enabled, as it requires;
+        // bottom halves may be enabled or disabled.
         match unsafe { bindings::__dev_queue_xmit(skb.into_raw(), ptr::null_mut()) } {
-            // NET_XMIT_SUCCESS and NET_XMIT_CN: sent, in the second case with a congestion warning.
+            // With NET_XMIT_SUCCESS the frame was sent, with NET_XMIT_CN also, but with a
+            // congestion warning.
             0 | 2 => Ok(()),
             code if code < 0 => Err(Error::from_errno(code)),
             _ => Err(ENOBUFS),
@@ -262,9 +269,10 @@ impl Device {
     /// Passes a complete frame to the receive path, as if the device had received it.
     fn loop_back(&self, skb: Skb) -> Result {
         let raw = skb.into_raw();
-        // SAFETY: We own the buffer and give it away to `netif_rx`. Before that it is stamped, and
-        // loses its sending socket, since a receiver will hold it, and gets what a driver would
-        // have set. The frame starts with the Ethernet header that `eth_type_trans` wants to see.
+        // SAFETY: The buffer is ours, and `netif_rx` takes it over. Before that, the buffer gets
+        // its transmit timestamps, loses its sending socket, since a receiver will hold the buffer,
+        // and gets the protocol, which a driver would have set. The frame starts with the Ethernet
+        // header that `eth_type_trans` reads.
         let verdict = unsafe {
             if !bindings::netif_running(self.as_ptr()) {
                 bindings::kfree_skb(raw);
@@ -272,7 +280,7 @@ impl Device {
             }
             bindings::skb_stamp_inside(raw);
             bindings::skb_orphan(raw);
-            // The field holds the requested send time, if any, and not the time of receipt.
+            // `tstamp` holds the requested send time, if any, and not the time of receipt.
             bindings::skb_clear_tstamp(raw);
             bindings::skb_set_protocol(raw, bindings::eth_type_trans(raw, self.as_ptr()));
             bindings::netif_rx(raw)
@@ -285,15 +293,15 @@ impl Device {
     }
 }
 
-/// Holds the lock of the device configuration (RTNL). While it is held, devices neither come nor
-/// go; [listeners](Listener) are called with it held.
+/// Holds the lock of the device configuration (RTNL). While the lock is held, no device is added or
+/// removed. [Listeners](Listener) are called with the lock held.
 pub(crate) struct Configuration(NotThreadSafe);
 
 impl Configuration {
-    /// Takes the lock; may sleep. Its holder must not take it again, so listeners must not call
-    /// this, nor may the caller hold a lock that nests inside it, such as a socket's.
+    /// Takes the lock; may sleep. The lock's holder must not take it again, so listeners must not
+    /// call this. The caller must not hold a lock that nests inside RTNL, such as a socket lock.
     pub(crate) fn lock() -> Self {
-        // SAFETY: Locks a mutex of the core's.
+        // SAFETY: The function locks a mutex of the core.
         unsafe { bindings::rtnl_lock() };
         Configuration(NotThreadSafe)
     }
@@ -301,8 +309,8 @@ impl Configuration {
     /// Asks the driver of the device with index `ifindex` in `net` for the link speed in Mbit/s.
     /// `None` if there is no such device, or its driver does not know the speed.
     pub(crate) fn link_speed(&self, net: &Net, ifindex: u32) -> Option<u32> {
-        // SAFETY: `self` holds RTNL, so the device stays. The helper takes the device's own lock,
-        // if it has one; a task that holds that lock never waits for RTNL.
+        // SAFETY: `self` holds RTNL, so the device is not removed. The helper takes the device's
+        // own lock, if it has one. A task that holds that lock never waits for RTNL.
         let speed = unsafe { bindings::dev_link_speed(net.as_ptr(), ifindex as c_int) };
         (speed != 0).then_some(speed)
     }
@@ -310,7 +318,8 @@ impl Configuration {
 
 impl Drop for Configuration {
     fn drop(&mut self) {
-        // SAFETY: Locked by `lock`, by this task, for the value cannot go to another one.
+        // SAFETY: `lock` has locked the mutex in this task, since the value cannot be sent to
+        // another task.
         unsafe { bindings::rtnl_unlock() };
     }
 }
@@ -318,7 +327,7 @@ impl Drop for Configuration {
 /// A change of a device that sockets react to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The device has been removed, has left its namespace, or is not Ethernet's any more.
+    /// The device has been removed, has left its namespace, or is no longer an Ethernet device.
     Gone,
     /// The device's MTU has changed.
     Resized,
@@ -334,7 +343,7 @@ pub(crate) trait Listener: 'static {
     fn device_event(event: Event, device: &Device);
 }
 
-/// The registration of a [`Listener`]; dropping it unregisters.
+/// The registration of a [`Listener`]. Dropping it unregisters the listener.
 pub(crate) struct Notifier<L: Listener> {
     block: Listed<bindings::notifier_block>,
     _listener: PhantomData<fn() -> L>,
@@ -343,11 +352,11 @@ pub(crate) struct Notifier<L: Listener> {
 impl<L: Listener> Notifier<L> {
     /// Registers the listener.
     pub(crate) fn register(_module: &'static ThisModule) -> Result<Self> {
-        // SAFETY: All zeroes is a notifier block that is in no chain.
+        // SAFETY: All-zero bytes are a valid value: a notifier block in no chain.
         let mut block: bindings::notifier_block = unsafe { core::mem::zeroed() };
         block.notifier_call = Some(Self::call);
         let block = Listed::new(block)?;
-        // SAFETY: The block stays where it is until `drop` has taken it out of the chain.
+        // SAFETY: The block does not move until `drop` has removed it from the chain.
         let code = unsafe { bindings::register_netdevice_notifier(block.as_ptr()) };
         to_result(code)?;
         Ok(Notifier {
@@ -379,10 +388,11 @@ impl<L: Listener> Notifier<L> {
             CHANGE_MTU => L::device_event(Event::Resized, device),
             CHANGE | UP | DOWN => L::device_event(Event::Linked, device),
             POST_TYPE_CHANGE if !device.is_ethernet() => L::device_event(Event::Gone, device),
-            // The core also reports devices that stay, when a listener unregisters. For a removed
-            // device that still has references it repeats the report every second: another device
-            // may have the index by then. The first report comes with the device configuration
-            // locked, before any other device can get the index.
+            // When a listener unregisters, the core also reports UNREGISTER for devices that stay,
+            // which are still listed. For a removed device that still has references, the core
+            // repeats the report every second. If another device has the index by then, the
+            // repeated report is ignored. The first report comes with the device configuration
+            // locked, before another device can get the index.
             UNREGISTER if !device.is_index_listed() => L::device_event(Event::Gone, device),
             _ => {}
         }
@@ -392,7 +402,8 @@ impl<L: Listener> Notifier<L> {
 
 impl<L: Listener> Drop for Notifier<L> {
     fn drop(&mut self) {
-        // SAFETY: Registered in `register`, once; may sleep here, in module exit.
+        // SAFETY: `register` has registered the block. The function may sleep, and so may module
+        // exit, which calls this.
         unsafe { bindings::unregister_netdevice_notifier(self.block.as_ptr()) };
     }
 }

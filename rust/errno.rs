@@ -16,7 +16,7 @@ pub(crate) struct Error(c_int);
 pub(crate) type Result<T = (), E = Error> = core::result::Result<T, E>;
 
 impl Error {
-    /// Returns the error as a pointer, as C functions return it (`ERR_PTR`).
+    /// Returns the error as a pointer, in the form in which C functions return it (`ERR_PTR`).
     #[inline]
     pub(super) fn to_ptr<T>(self) -> *mut T {
         core::ptr::without_provenance_mut(self.0 as isize as usize)
@@ -77,7 +77,7 @@ errnos! {
     EPROTONOSUPPORT ESOCKTNOSUPPORT ESPIPE ETIMEDOUT
 }
 
-/// Names for the module's files, in place of the kernel crate's prelude, whose errors differ.
+/// Names for the module's files, instead of the kernel crate's prelude, whose error types differ.
 pub(crate) mod prelude {
     pub(crate) use super::*;
     pub(crate) use core::pin::Pin;

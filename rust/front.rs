@@ -76,8 +76,8 @@ impl<P: Protocol> Sock<P> {
     }
 
     /// Returns the page fragment of the running task. Returns null if a user in the kernel has
-    /// marked the socket in front as used by memory reclaim (`sk_use_task_frag`), since then an
-    /// outer call of the same task may be using the fragment.
+    /// marked the socket in front as used by memory reclaim (by clearing `sk_use_task_frag`), since
+    /// then an outer call of the same task may be using the fragment.
     #[inline]
     pub(super) fn task_pages(&self) -> *mut bindings::page_frag {
         // SAFETY: The socket is valid.

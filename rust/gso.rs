@@ -70,7 +70,7 @@ impl Headers {
 /// Segments the data of `whole` into packets of `size` bytes, each with the `headers` that precede
 /// the data. The packets refer to the same pages, if a device with these `features` accepts pages.
 /// Returns the first packet of the list, which the caller owns. Returns null without memory, or if
-/// `whole` has not all its data in pages; the caller then uses `skb_segment`.
+/// `whole` is not one of the common buffers; the caller then uses `skb_segment`.
 pub(super) fn cut(
     whole: &Buffer,
     headers: Headers,

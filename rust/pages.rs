@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Data in pages. A *store* is a buffer that a stream fills and keeps. A clone of it is sent, or a
-//! *view*: a separate buffer that refers to a part of a store. So one copy of the data serves every
-//! transmission of it, and bytes that a device may still read are not written again. A store may
-//! instead refer to pages of other owners: of a file (`sendfile`, `splice`), or of the program,
-//! which then gets a [completion notification](super::zerocopy).
+//! Data in pages. A *store* is a buffer that a stream fills and keeps. The stream sends a clone of
+//! the store or a *view*, a separate buffer that refers to a part of the store. So one copy of the
+//! data serves all its transmissions, and bytes that a device may still read are not overwritten. A
+//! store may instead refer to pages of other owners: of a file (`sendfile`, `splice`), or of the
+//! program, which then gets a [completion notification](super::zerocopy).
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
 //! [`net/core/sock.c`](srctree/net/core/sock.c) (`skb_page_frag_refill`)
@@ -28,11 +28,11 @@ const MSG_SPLICE_PAGES: c_int = bindings::MSG_SPLICE_PAGES as c_int;
 /// Maximum number of page references in a buffer.
 pub(crate) const MOST_FRAGMENTS: usize = bindings::MAX_SKB_FRAGS as usize;
 
-/// Returns the maximum number of page references in a buffer that a program fills; an administrator
-/// may set a lower limit (`net.core.max_skb_frags`).
+/// Returns the maximum number of page references in a buffer that a program fills. An administrator
+/// may set a limit below [`MOST_FRAGMENTS`] (`net.core.max_skb_frags`).
 #[inline]
 pub(crate) fn most_fragments() -> usize {
-    // SAFETY: Reads a number.
+    // SAFETY: The function only reads a number.
     let most = unsafe { bindings::max_skb_frags() } as usize;
     most.clamp(1, MOST_FRAGMENTS)
 }
@@ -51,13 +51,13 @@ impl Skb {
     #[inline]
     pub(crate) fn store(headroom: usize, context: Context) -> Option<Self> {
         let store = Self::alloc(headroom, 0, context)?;
-        // Spliced pages then need no checksum computed.
-        // SAFETY: The buffer is new and ours alone.
+        // The core then computes no checksum over spliced pages. SAFETY: The buffer is new and
+        // exclusively ours.
         unsafe { bindings::skb_set_summed(store.as_ptr()) };
         Some(store)
     }
 
-    /// Creates a buffer without data after `headroom` bytes, to which views are added.
+    /// Creates an empty buffer with `headroom` bytes in front, to which views are added.
     #[inline]
     pub(crate) fn viewer(headroom: usize, context: Context) -> Option<Self> {
         Self::alloc_single(headroom, 0, context)
@@ -72,13 +72,14 @@ impl Buffer {
         unsafe { (*self.shared()).nr_frags.into() }
     }
 
-    /// Returns the number of page references of a view of at most `len` bytes from `offset` on.
+    /// Returns the number of page references that a view of at most `len` bytes from `offset` on
+    /// needs.
     pub(crate) fn fragments_in(&self, offset: usize, len: usize) -> usize {
         let end = offset.saturating_add(len);
         let (mut start, mut count) = (0_usize, 0_usize);
         for i in 0..self.fragments() {
-            // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed; a fragment
-            // below the count is initialised.
+            // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed. Fragments
+            // below `nr_frags` are initialised.
             let frag = unsafe {
                 (*ptr::addr_of!((*self.shared()).frags)
                     .cast::<bindings::skb_frag_t>()
@@ -94,10 +95,10 @@ impl Buffer {
         count
     }
 
-    /// Returns the bytes of the first page fragment of the buffer, 0 if there is none.
+    /// Returns the length of the first page fragment of the buffer in bytes, 0 if there is none.
     pub(super) fn first_fragment_len(&self) -> u32 {
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed; a fragment below
-        // the count is initialised.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed. Fragments below
+        // `nr_frags` are initialised.
         unsafe {
             let info = self.shared();
             if (*info).nr_frags == 0 {
@@ -107,20 +108,20 @@ impl Buffer {
         }
     }
 
-    /// Appends at most `len` bytes that the message of a send call on `sock` has next, and returns
-    /// how many: fewer, or none, if the buffer has as many page references as it can or has a
-    /// clone, and none on a socket that must not use the task's pages. Advances the message by the
-    /// bytes appended.
+    /// Appends at most `len` next bytes of the message of a send call on `sock`, and returns the
+    /// number of bytes appended. This is less than `len`, or 0, if the buffer has no room for
+    /// further page references. It is 0 if the buffer has a clone, or if the socket must not use
+    /// the task's pages. Advances the message by the bytes appended.
     ///
-    /// The bytes are copied into pages of the running task, as TCP does it, unless the call passes
-    /// its own pages (`MSG_SPLICE_PAGES`), or the bytes stay [in place](Message::is_in_place).
-    /// Pages that become full go to the stream's `ring`, which keeps as much as the send buffer
-    /// holds, and are reused later.
+    /// The bytes are copied into pages of the running task, as in TCP, unless the call passes its
+    /// own pages (`MSG_SPLICE_PAGES`) or the bytes stay [in place](Message::is_in_place). Full
+    /// pages go to the stream's `ring`, whose size depends on the limit of the send buffer, and are
+    /// reused later.
     ///
     /// # Errors
     ///
     /// If nothing was appended: `EFAULT` for bytes that cannot be read, `ENOBUFS` without memory.
-    /// Even then the memory of the buffer may have grown.
+    /// Even after an error the memory of the buffer may have grown.
     #[inline]
     pub(crate) fn append<P: Protocol>(
         &mut self,
@@ -139,16 +140,16 @@ impl Buffer {
         if msg.flags() & MSG_SPLICE_PAGES != 0 {
             return self.append_spliced(msg, len);
         }
-        // SAFETY: The result is null, or the page fragment of the task that runs this: only its own
-        // calls use that, and none of them comes in between, since the function yields null for a
-        // socket that memory reclaim uses.
+        // SAFETY: `task_pages` returns null, or the page fragment of the running task, which only
+        // that task's calls use. None of them comes in between, since the function returns null for
+        // a socket that memory reclaim uses.
         let Some(pages) = (unsafe { sock.task_pages().as_mut() }) else {
             return Ok(0);
         };
         let mut taken = 0_usize;
         while taken < len {
-            // SAFETY: `pages` is the page fragment of the task that runs this, which nothing else
-            // uses during the call.
+            // SAFETY: `pages` is the page fragment of the running task, which nothing else uses
+            // during the call.
             if !unsafe { ring.refill(pages, sock.send_limit(), sock.task_context()) } {
                 return if taken > 0 { Ok(taken) } else { Err(ENOBUFS) };
             }
@@ -157,9 +158,9 @@ impl Buffer {
             let Some(place) = self.place_for(page, offset) else {
                 break;
             };
-            // SAFETY: From its offset on the page is the task's alone, and `part` bytes of it are
-            // there. It is no high memory, which the flags of `refill` do not ask for. The message
-            // is that of the running call.
+            // SAFETY: The page has at least `part` bytes from `offset` on, and only the task uses
+            // them. The page is not in high memory, which the flags of `refill` do not request. The
+            // message belongs to the running call.
             let copied = unsafe {
                 let copied = bindings::copy_to_page(page, offset, part, msg.iter());
                 if copied < part {
@@ -179,11 +180,11 @@ impl Buffer {
         Ok(taken)
     }
 
-    /// Works as [`append`](Self::append), by reference to the pages that the call passes.
+    /// Works like [`append`](Self::append), but refers to the pages that the call passes.
     fn append_spliced(&mut self, msg: &mut Message<'_>, len: usize) -> Result<usize> {
-        // SAFETY: The buffer is borrowed exclusively and no clone shares it; the message is that of
-        // the running call. The function takes a reference to each page, and stops at the buffer's
-        // bounds.
+        // SAFETY: The buffer is borrowed exclusively, and no clone shares it. The message belongs
+        // to the running call. The function takes a reference to each page, and stops at the
+        // buffer's maximum number of page references.
         let taken = unsafe {
             bindings::skb_splice_from_iter(
                 self.as_ptr(),
@@ -193,8 +194,8 @@ impl Buffer {
         };
         match usize::try_from(taken) {
             Ok(taken) => {
-                // SAFETY: The buffer is borrowed exclusively. The pages' owner may go on writing to
-                // them.
+                // SAFETY: The buffer is borrowed exclusively. The flag states that the owner of the
+                // pages may still write to them.
                 unsafe { (*self.shared()).flags |= bindings::SKBFL_SHARED_FRAG as u8 };
                 Ok(taken)
             }
@@ -203,13 +204,13 @@ impl Buffer {
         }
     }
 
-    /// Returns where bytes of `page` from `offset` on can be referred to: at the end of the last
-    /// fragment, or in a new one. `None` if there is no room for that.
+    /// Returns where a reference to bytes of `page` from `offset` on can be added: to the last
+    /// fragment, or as a new fragment. `None` if there is no room for a new fragment.
     #[inline]
     fn place_for(&self, page: *mut bindings::page, offset: u32) -> Option<Place> {
         let count = self.fragments();
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed, and the function
-        // looks at the last fragment only.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid and borrowed. The function only
+        // reads the last fragment.
         let joins = unsafe {
             bindings::skb_can_coalesce(self.as_ptr(), count as c_int, page, offset as c_int)
         };
@@ -224,14 +225,14 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// The page is valid and has these bytes, initialised. `place` was just
-    /// [returned](Self::place_for) for them, and no clone shares the buffer.
+    /// The page is valid, and these bytes of it are initialised. [`place_for`](Self::place_for) has
+    /// just returned `place` for them, and no clone shares the buffer.
     #[inline]
     unsafe fn refer(&mut self, place: Place, page: *mut bindings::page, offset: u32, len: u32) {
         let skb = self.as_ptr();
-        // SAFETY: The buffer is borrowed exclusively, and the caller's promises: there is a last
-        // fragment, of this page, or room for one more, which gets a reference to the page of its
-        // own.
+        // SAFETY: The buffer is borrowed exclusively. By the caller's promise, the last fragment is
+        // of this page, or there is room for one more fragment, which gets its own reference to the
+        // page.
         unsafe {
             match place {
                 Place::Last => bindings::skb_grow_last_frag(skb, len as c_int),
@@ -249,7 +250,8 @@ impl Buffer {
     #[inline]
     unsafe fn lengthen(&mut self, len: u32) {
         let skb = self.as_ptr();
-        // SAFETY: The buffer is borrowed exclusively; the rest is the caller's promise.
+        // SAFETY: The buffer is borrowed exclusively. By the caller's promise, it refers to the
+        // bytes.
         unsafe {
             (*skb).len = (*skb).len.wrapping_add(len);
             (*skb).data_len = (*skb).data_len.wrapping_add(len);
@@ -257,9 +259,9 @@ impl Buffer {
         }
     }
 
-    /// Appends a view of `len` bytes of `store` from `offset` on. Returns `false` if not all of
-    /// them are there and in pages, or if this buffer cannot refer to all of them, has a clone, or
-    /// belongs to another completion notification.
+    /// Appends a view of `len` bytes of `store` from `offset` on. Returns `false` if `store` does
+    /// not have all these bytes in pages, or if this buffer has a clone, cannot refer to all the
+    /// bytes, or refers to another completion notification.
     #[inline]
     pub(crate) fn append_view(&mut self, store: &Buffer, offset: usize, len: usize) -> bool {
         let whole = store.span(offset, len).is_some() && store.is_paged();
@@ -268,10 +270,10 @@ impl Buffer {
         }
         let (mut offset, mut left) = (offset as u32, len as u32);
         for i in 0..store.fragments() {
-            // SAFETY: Both buffers are valid, and different ones, as this one is borrowed
-            // exclusively. A fragment below the count is initialised, and refers to a page that the
-            // store keeps. The new one is within the array, and gets a reference of its own before
-            // it counts.
+            // SAFETY: Both buffers are valid, and they are different, since this one is borrowed
+            // exclusively. Fragments of `store` below `nr_frags` are initialised, and refer to
+            // pages that the store keeps. The new fragment is within the array, and gets its own
+            // reference before `nr_frags` counts it.
             unsafe {
                 let frag = *ptr::addr_of!((*store.shared()).frags)
                     .cast::<bindings::skb_frag_t>()

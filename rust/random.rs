@@ -9,13 +9,13 @@ use core::{mem::size_of, mem::MaybeUninit};
 
 /// Returns a number that no one outside the kernel can guess.
 pub(crate) fn u16() -> u16 {
-    // SAFETY: May be called in any context.
+    // SAFETY: The function may be called in any context.
     unsafe { bindings::get_random_u16() }
 }
 
 /// Returns a number that no one outside the kernel can guess.
 pub(crate) fn u32() -> u32 {
-    // SAFETY: May be called in any context.
+    // SAFETY: The function may be called in any context.
     unsafe { bindings::get_random_u32() }
 }
 
@@ -26,7 +26,7 @@ impl Secret {
     /// Creates a new secret.
     pub(crate) fn new() -> Self {
         let mut key = MaybeUninit::<bindings::siphash_key_t>::uninit();
-        // SAFETY: The function fills the key, which is plain data.
+        // SAFETY: The function fills all bytes of the key, and every bit pattern is a valid value.
         unsafe {
             bindings::get_random_bytes(
                 key.as_mut_ptr().cast(),
@@ -39,7 +39,7 @@ impl Secret {
     /// Returns the SipHash of `words`.
     pub(crate) fn hash(&self, words: [u64; 3]) -> u64 {
         let [first, second, third] = words;
-        // SAFETY: The key is valid; nothing else is touched.
+        // SAFETY: The key is valid. The function only reads it.
         unsafe { bindings::siphash_3u64(first, second, third, &self.0) }
     }
 }

@@ -36,7 +36,8 @@ pub(crate) struct SeqQueue<N: Sequenced> {
     _notes: PhantomData<N>,
 }
 
-// SAFETY: Buffers are not tied to the CPU or task that made them, and these belong to the queue.
+// SAFETY: A buffer is not tied to the CPU or task that allocated it, and the queue owns its
+// buffers.
 unsafe impl<N: Sequenced> Send for SeqQueue<N> {}
 
 /// Returns the link to the buffer after `skb`.

@@ -2,30 +2,32 @@
 
 //! Sent buffers that are kept for reuse.
 //!
-//! A buffer consists of two pieces of memory, which the kernel zeroes on allocation. Allocating and
-//! freeing one takes a small message longer than its protocol does. As TCP once did with one buffer
-//! per socket (`sk_tx_skb_cache`), acknowledged buffers become the next packets.
+//! A buffer consists of two pieces of memory, which the kernel zeroes on allocation. For a small
+//! message, allocating and freeing a buffer takes longer than the protocol's own work. So
+//! acknowledged buffers become the next packets, as TCP once did with one buffer per socket
+//! (`sk_tx_skb_cache`).
 
 use super::{bindings, skb::Skb};
 use core::{mem, ptr};
 
-/// By how many bytes a buffer may be larger than requested: the buffer of a full packet must not be
-/// charged for a single byte.
+/// The number of bytes by which a reused buffer may exceed the requested size. The limit keeps a
+/// message of a single byte from being charged for the buffer of a full packet.
 const MOST_SLACK: usize = 1024;
 
 /// A stack of buffers without data, linked by their own fields.
 ///
 /// # Invariants
 ///
-/// `first` is null or a buffer whose `next` is the one below it, and so on; of each the stack holds
-/// the only reference, there are `count` of them, and each was [plain](Skb::renew_plain) when it
-/// came.
+/// `first` is null or the top of a stack of `count` buffers, in which `next` of each buffer points
+/// to the buffer below it. The stack holds the only reference to each buffer. Each buffer was
+/// [plain](Skb::renew_plain) when it was put on the stack.
 pub(crate) struct SkbPool {
     first: *mut bindings::sk_buff,
     count: u16,
 }
 
-// SAFETY: Buffers are not tied to the CPU or task that made them, and these belong to the stack.
+// SAFETY: A buffer is not tied to the CPU or task that allocated it, and the stack owns its
+// buffers.
 unsafe impl Send for SkbPool {}
 
 impl SkbPool {
@@ -37,29 +39,32 @@ impl SkbPool {
         }
     }
 
-    /// Keeps a buffer for reuse. Frees it instead if there are `most` already, if its bytes are
-    /// still shared, or if it has state that plain buffers lack.
+    /// Keeps a buffer for reuse. Frees the buffer instead if the stack already has `most` buffers,
+    /// if the buffer's bytes are still shared, or if it has state that plain buffers lack.
     #[inline]
     pub(crate) fn put(&mut self, mut skb: Skb, most: u16) {
         if self.count >= most || !skb.renew_plain() {
             return skb.consume();
         }
         let raw = skb.into_raw();
-        // SAFETY: The buffer is ours alone and on no list; its reference goes to the stack.
+        // SAFETY: The buffer is exclusively ours and on no list. The stack takes over its
+        // reference.
         unsafe { (*raw).__bindgen_anon_1.__bindgen_anon_1.next = self.first };
         self.first = raw;
         self.count = self.count.wrapping_add(1);
     }
 
-    /// Returns an empty buffer with `headroom` bytes in front and room for `size` bytes of data.
-    /// Frees a buffer that does not fit: those below it were not allocated for that size either.
+    /// Returns an empty buffer with `headroom` bytes in front and room for `size` bytes of data. If
+    /// the top buffer does not fit, frees it and returns `None`. The buffers below it are not
+    /// tried, since they were not allocated for that size either.
     #[inline]
     pub(crate) fn take(&mut self, headroom: usize, size: usize) -> Option<Skb> {
         let skb = self.pop()?;
         let wanted = headroom.checked_add(size)?;
         match skb.capacity().checked_sub(wanted) {
             Some(slack) if slack <= MOST_SLACK => {
-                // SAFETY: The buffer is plain by the invariant, and has at least that much room.
+                // SAFETY: By the invariant, the buffer is plain, and its capacity is at least
+                // `wanted`.
                 unsafe { skb.clear(headroom) };
                 Some(skb)
             }
@@ -70,7 +75,7 @@ impl SkbPool {
         }
     }
 
-    /// Frees all except `most`.
+    /// Frees all buffers except `most`.
     #[inline]
     pub(crate) fn limit(&mut self, most: u16) {
         while self.count > most {
@@ -83,9 +88,10 @@ impl SkbPool {
 
     #[inline]
     fn pop(&mut self) -> Option<Skb> {
-        // SAFETY: By the invariant null, or a buffer whose reference becomes ours.
+        // SAFETY: By the invariant, `first` is null, or a buffer to which the stack holds the only
+        // reference, which the `Skb` takes over.
         let skb = unsafe { Skb::from_raw(self.first) }?;
-        // SAFETY: The buffer is ours, and on no list: its link is the pool's to use.
+        // SAFETY: The buffer is ours and on no other list, so its `next` is the pool's link.
         unsafe {
             let next = ptr::addr_of_mut!((*skb.as_ptr()).__bindgen_anon_1.__bindgen_anon_1.next);
             self.first = mem::replace(&mut *next, ptr::null_mut());

@@ -8,7 +8,7 @@
 //!
 //! A socket may move to another bucket, or to another table, without a grace period in between. A
 //! search that is at this socket then continues on another chain. So the end of a chain identifies
-//! its bucket, and a search that reaches the wrong end starts over.
+//! its bucket, and a search that reaches the end of another bucket starts over.
 //!
 //! C header: [`include/linux/rculist_nulls.h`](srctree/include/linux/rculist_nulls.h)
 
@@ -29,25 +29,26 @@ use core::{
     },
 };
 
-/// One of the two links through which a socket can be in a table: one table at a time for each.
+/// One of the two links through which a socket can be in a table. Through each link it can be in
+/// one table at a time.
 ///
 /// # Safety
 ///
-/// `OFFSET` is the offset of a node in `struct sock` which only tables with this link use, and
-/// `member` is used by this link only.
+/// `OFFSET` is the offset of a node in `struct sock` that only tables with this link use. Only this
+/// link uses the [`Membership`] that `member` returns.
 pub(crate) unsafe trait Link: 'static {
     /// Offset of the node in `struct sock`.
     const OFFSET: usize;
-    /// Returns which table a socket is in by this link.
+    /// Returns the membership of a socket in a table by this link.
     fn member(memberships: &Memberships) -> &Membership;
 }
 
-/// The link of the table in which the socket of a packet is looked up (`skc_nulls_node`).
+/// The link of the table in which the receive path looks up a packet's socket (`skc_nulls_node`).
 pub(crate) struct LookupLink;
 /// The link of the table of ports in use (`skc_bind_node`).
 pub(crate) struct PortLink;
 
-// SAFETY: The core leaves the node to the protocol.
+// SAFETY: The core leaves `skc_nulls_node` to the protocol.
 unsafe impl Link for LookupLink {
     const OFFSET: usize = offset_of!(bindings::sock, __sk_common.__bindgen_anon_6.skc_nulls_node);
 
@@ -57,8 +58,8 @@ unsafe impl Link for LookupLink {
     }
 }
 
-// SAFETY: The core leaves the node to the protocol. It declares the node as one of a list that ends
-// with null; the two kinds have the same layout.
+// SAFETY: The core leaves the node to the protocol. It declares `skc_bind_node` as a node of a list
+// that ends with null (`hlist_node`), which has the same layout.
 unsafe impl Link for PortLink {
     const OFFSET: usize = offset_of!(bindings::sock, __sk_common.__bindgen_anon_4.skc_bind_node);
 
@@ -68,7 +69,7 @@ unsafe impl Link for PortLink {
     }
 }
 
-/// The first bucket of the table that a socket is in, or null. Written with that table locked.
+/// The first bucket of the table that a socket is in, or null. Written with the table locked.
 #[derive(Default)]
 pub(crate) struct Membership(AtomicPtr<Bucket>);
 
@@ -94,7 +95,8 @@ impl Bucket {
     /// Returns the first node of the chain, or its end.
     #[inline]
     fn first(&self) -> *mut bindings::hlist_nulls_node {
-        // SAFETY: The head is a pointer that the lock holder publishes with release semantics.
+        // SAFETY: The head is an aligned pointer, which the lock holder stores with release
+        // semantics.
         unsafe { AtomicPtr::from_ptr(ptr::addr_of_mut!((*self.0.get()).first)).load(Acquire) }
     }
 }
@@ -116,8 +118,8 @@ pub(crate) struct Walk {
 ///
 /// # Invariants
 ///
-/// The nodes in the chains are those of sockets whose [`Membership`] is this table's first bucket;
-/// the table holds one reference to each.
+/// The chains contain only nodes of sockets whose [`Membership`] is this table's first bucket. The
+/// table holds one reference to each of these sockets.
 pub(crate) struct Table<P: Protocol, L: Link> {
     /// The buckets, which must not move.
     buckets: KVVec<Bucket>,
@@ -139,7 +141,8 @@ struct Chain<'a, P: Protocol, L: Link> {
 }
 
 impl<P: Protocol, L: Link> Chain<'_, P, L> {
-    /// Returns whether the search has seen the whole bucket. Valid at the end.
+    /// Returns whether the search has seen the whole bucket. The result is valid only after
+    /// [`next`](Self::next) has returned `None`.
     #[inline]
     fn is_complete(&self) -> bool {
         self.link == self.end
@@ -155,8 +158,9 @@ impl<'a, P: Protocol, L: Link> Iterator for Chain<'a, P, L> {
         if is_end(link) {
             return None;
         }
-        // SAFETY: A node of a chain is inside a socket of `P` that is freed after the read section.
-        // If the socket leaves its table, its `next` stays as it is until it is in another.
+        // SAFETY: A node of a chain is inside a socket of `P`, which is freed only after the read
+        // section. If the socket leaves its table, the node's `next` does not change until the
+        // socket is inserted into another.
         unsafe {
             self.link = AtomicPtr::from_ptr(ptr::addr_of_mut!((*link).next)).load(Acquire);
             Some(&*link.byte_sub(L::OFFSET).cast::<Sock<P>>())
@@ -213,7 +217,7 @@ impl<P: Protocol, L: Link> Table<P, L> {
     }
 
     /// Returns the first socket in the bucket of `hash` for which `matches` returns true. If
-    /// sockets move during the search, `matches` may be called twice for one.
+    /// sockets move during the search, `matches` may be called twice for the same socket.
     #[inline]
     pub(crate) fn find<'a>(
         &self,
@@ -231,8 +235,8 @@ impl<P: Protocol, L: Link> Table<P, L> {
         }
     }
 
-    /// Returns the socket in the bucket of `hash` with the highest `fitness`, among equals the
-    /// latest; ignores sockets whose fitness is `None`.
+    /// Returns the socket with the highest `fitness` in the bucket of `hash`; among sockets with
+    /// the same fitness, the one that was inserted last. Ignores sockets whose fitness is `None`.
     #[inline]
     pub(crate) fn find_best<'a>(
         &self,
@@ -257,8 +261,8 @@ impl<P: Protocol, L: Link> Table<P, L> {
         }
     }
 
-    /// Calls `f` for every socket in the table, in a read section for each bucket. Process context:
-    /// lets other tasks run in between.
+    /// Calls `f` for every socket in the table, in a read section for each bucket. Call this in
+    /// process context: it lets other tasks run in between.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Sock<P>)) {
         for hash in 0..=self.mask {
             let section = rcu::Read::enter();
@@ -271,9 +275,10 @@ impl<P: Protocol, L: Link> Table<P, L> {
         }
     }
 
-    /// Calls `f` for every socket from `from` on, in a read section for each bucket, until it
-    /// fails. `from` is then the socket that it failed for. A socket that comes, goes or moves
-    /// during the walk may be left out, and may cause another to be left out or visited twice.
+    /// Calls `f` for every socket from `from` on, in a read section for each bucket, until `f`
+    /// fails. `from` is then the position of the socket for which `f` failed. A socket that is
+    /// inserted, removed or moved during the walk may be left out, and may cause other sockets to
+    /// be left out or visited twice.
     ///
     /// # Errors
     ///
@@ -323,7 +328,7 @@ impl<P: Protocol, L: Link> Drop for Table<P, L> {
     }
 }
 
-/// A table that no one else changes.
+/// A locked table, which no one else changes.
 pub(crate) struct TableGuard<'a, P: Protocol, L: Link> {
     table: &'a Table<P, L>,
     section: rcu::Read,
@@ -348,22 +353,23 @@ impl<P: Protocol, L: Link> TableGuard<'_, P, L> {
         member
             .compare_exchange(ptr::null_mut(), self.table.id(), Acquire, Relaxed)
             .map_err(|_| EINVAL)?;
-        // The table's reference.
+        // The table keeps this reference.
         forget(held);
-        // SAFETY: The table is locked. The socket was in no table by this link, and `member` keeps
-        // others from using the node from now on.
+        // SAFETY: The table is locked. The socket was in no table by this link, and since `member`
+        // is set, no one else uses the node.
         unsafe { bindings::hlist_nulls_add_head_rcu(Self::link(sock), bucket.0.get()) };
         Ok(())
     }
 
-    /// Removes a socket from the table, and returns the table's reference; `None` if it is not in
-    /// the table.
+    /// Removes a socket from the table and returns the table's reference to it; `None` if the
+    /// socket is not in the table.
     pub(crate) fn remove(&self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let Membership(member) = L::member(&sock.tables);
         if member.load(Relaxed) != self.table.id() {
             return None;
         }
-        // SAFETY: The socket is in this table, which is locked. The reference is the table's.
+        // SAFETY: The socket is in this table, which is locked. The `SockRef` takes over the
+        // table's reference.
         let held = unsafe {
             bindings::hlist_nulls_del_init_rcu(Self::link(sock));
             SockRef::from_raw(sock.as_ptr())
@@ -374,7 +380,8 @@ impl<P: Protocol, L: Link> TableGuard<'_, P, L> {
 
     #[inline]
     fn link(sock: &Sock<P>) -> *mut bindings::hlist_nulls_node {
-        // SAFETY: The offset of a field of `struct sock`, at the start of the socket.
+        // SAFETY: `OFFSET` is the offset of a field of `struct sock`, which is at the start of the
+        // socket.
         unsafe { sock.as_ptr().byte_add(L::OFFSET).cast() }
     }
 }

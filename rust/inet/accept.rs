@@ -4,7 +4,7 @@
 
 use super::{tables::IPPROTO_TCP, *};
 
-/// A descriptor without a socket, for a connection of TCP's or a companion's.
+/// A new descriptor without a socket, for a connection of TCP or of a companion.
 pub(crate) struct NewStream<'a, M: Streams> {
     socket: *mut bindings::socket,
     argument: *mut bindings::proto_accept_arg,
@@ -14,8 +14,8 @@ pub(crate) struct NewStream<'a, M: Streams> {
 impl<M: Streams> NewStream<'_, M> {
     /// # Safety
     ///
-    /// `socket` is a descriptor of `M`'s `tcp_ops`, without a socket, which no one else uses as
-    /// long as this lasts, and `argument` is that of the `accept` call.
+    /// `socket` is a descriptor with `M`'s `tcp_ops` and without a socket, which no one else uses
+    /// as long as this value exists. `argument` belongs to the `accept` call.
     pub(super) unsafe fn new(
         socket: *mut bindings::socket,
         argument: *mut bindings::proto_accept_arg,
@@ -38,12 +38,12 @@ impl<M: Streams> NewStream<'_, M> {
         if !self.is_used() {
             return None;
         }
-        // SAFETY: The descriptor is ours, and so is its socket, which is there.
+        // SAFETY: The descriptor is ours, and so is its socket, which is not null.
         let sock = unsafe { RawSock::from_raw((*self.socket).sk) };
         Some(sock.inode())
     }
 
-    /// Accepts one of TCP's connections; returns `false` if there is none.
+    /// Accepts one of TCP's connections. Returns `false` if there is none.
     ///
     /// # Errors
     ///
@@ -53,8 +53,8 @@ impl<M: Streams> NewStream<'_, M> {
             return Err(EINVAL);
         }
         let call = listener.inet_ops().accept.ok_or(EOPNOTSUPP)?;
-        // SAFETY: The listener is TCP's, the descriptor without a socket, and the argument the
-        // call's.
+        // SAFETY: The listener is TCP's, the new descriptor has no socket, and `argument` belongs
+        // to the call.
         let result = to_result(unsafe {
             (*self.argument).flags |= bindings::O_NONBLOCK as c_int;
             call(listener.socket, self.socket, self.argument)
@@ -71,8 +71,8 @@ impl<M: Streams> NewStream<'_, M> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the descriptor already has a connection, or the child a descriptor; those of
-    /// creating a socket. Then the child is unchanged.
+    /// `EINVAL` if the descriptor already has a connection or the child already has a descriptor,
+    /// and the errors of creating a socket. After an error the child is unchanged.
     pub(crate) fn serve(
         &mut self,
         listener: &StreamCall<'_, M>,
@@ -91,7 +91,7 @@ impl<M: Streams> NewStream<'_, M> {
         )?;
         let front = listener.sock();
         let mut made: *mut bindings::socket = ptr::null_mut();
-        // SAFETY: The listener holds its namespace; `made` is written if the function succeeds.
+        // SAFETY: The listener holds its namespace. The function writes `made` if it succeeds.
         to_result(unsafe {
             bindings::__sock_create(
                 bindings::sock_net(front.as_ptr()),
@@ -102,8 +102,8 @@ impl<M: Streams> NewStream<'_, M> {
                 0,
             )
         })?;
-        // SAFETY: Both descriptors are ours. The socket of TCP's moves from the one to the other,
-        // which is of a table for it; the empty one goes.
+        // SAFETY: Both descriptors are ours. TCP's socket moves from `made` to `self.socket`, whose
+        // table is for such sockets. `made`, then without a socket, is released.
         unsafe {
             let sk = (*made).sk;
             (*made).sk = ptr::null_mut();
@@ -114,8 +114,8 @@ impl<M: Streams> NewStream<'_, M> {
         }
         companion.sock.charge();
         let guard = companion.sock.lock();
-        // SAFETY: The child is locked, so that no other call gives it a descriptor now, and
-        // had none. It is cut off before the descriptor goes, in `release`.
+        // SAFETY: The child is locked, so no other call gives it a descriptor at the same time, and
+        // it had none. `release` detaches it before the descriptor is freed.
         unsafe {
             if !(*companion.sock.as_ptr()).sk_socket.is_null() || companion.sock.is_dead() {
                 return Err(EINVAL);
@@ -126,8 +126,8 @@ impl<M: Streams> NewStream<'_, M> {
         // SAFETY: The descriptor is ours and has a socket now.
         let call = unsafe { StreamCall::<M>::new(self.socket) };
         call.adopt(&companion);
-        // SAFETY: No one else has the descriptor; the companion is complete, and becomes its
-        // inode's.
+        // SAFETY: No one else uses the descriptor. The companion is complete, and the descriptor's
+        // inode takes it over.
         unsafe {
             bindings::socket_set_companion(self.socket, KBox::into_raw(companion).cast());
             (*self.socket).state = bindings::socket_state_SS_CONNECTED;

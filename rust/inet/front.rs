@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The TCP socket in front of a companion: where it listens, its state ordered against calls, and
-//! sleeping on it.
+//! The TCP socket in front of a companion: the address where it listens, its state in order with
+//! other calls, and sleeping on it.
 //!
 //! C header: [`include/net/inet_sock.h`](srctree/include/net/inet_sock.h)
 
@@ -11,49 +11,50 @@ use crate::net::{
     wait::{self, Waiter},
 };
 
-/// Returns the local end of a TCP socket, as far as it is bound.
+/// Returns the local end of a TCP socket. An unbound address is unspecified, and an unbound port is
+/// 0.
 ///
 /// # Safety
 ///
 /// The socket is TCP's.
 unsafe fn own_end(sock: &RawSock) -> InternetEnd {
     let mut end = InternetEnd::default();
-    // SAFETY: The socket is one of TCP's, hence of the Internet; single loads. The address has room
-    // for 16 bytes.
+    // SAFETY: The socket is TCP's, hence of an Internet family. The function makes single loads.
+    // `address` has room for 16 bytes.
     end.port = unsafe { bindings::inet_own_end(sock.as_ptr(), end.address.as_mut_ptr()) };
     end
 }
 
 impl<P: Operations> Sock<P> {
-    /// Returns where the TCP socket in front of this companion listens. `None` if it does not
-    /// listen, or there is no such socket.
+    /// Returns the address and port where the TCP socket in front of this companion listens; `None`
+    /// if it does not listen, or if this is no companion.
     ///
     /// TCP's listener can end without a call of this module: by `ss -K`, or by a `shutdown` that
-    /// began before there was a companion. So each packet that needs a listener asks.
+    /// began before there was a companion. So this is called for each packet that needs a listener.
     pub(crate) fn front_listens_at(&self) -> Option<InternetEnd> {
         let front = self.tcp_front()?;
         if front.tcp_state() != TcpState::Listen as u8 {
             return None;
         }
-        // SAFETY: What is in front of a companion is TCP's.
+        // SAFETY: The socket in front of a companion is TCP's.
         Some(unsafe { own_end(front) })
     }
 }
 
 impl<M: Streams> StreamCall<'_, M> {
-    /// Returns the local end of TCP's socket, as far as it is bound.
+    /// Returns the local end of TCP's socket. An unbound address is unspecified, and an unbound
+    /// port is 0.
     pub(crate) fn own_end(&self) -> InternetEnd {
         // SAFETY: A descriptor's socket is TCP's.
         unsafe { own_end(self.sock()) }
     }
 
-    /// Returns the state of TCP's socket, loaded with the socket locked. So every other section
-    /// under this lock came either before, and its stores are visible here, or comes later, and
-    /// sees the caller's earlier stores.
+    /// Returns the state of TCP's socket, loaded with the socket locked. This orders the caller
+    /// with every other section under this lock: either that section came before and its stores are
+    /// visible here, or it comes later and sees the caller's earlier stores.
     pub(crate) fn ordered_state(&self) -> u8 {
         let sk = self.sock().as_ptr();
-        // SAFETY: Locks and releases a valid socket, in a call that may sleep and has not locked
-        // it.
+        // SAFETY: The socket is valid. The call may sleep and has not locked the socket.
         unsafe { bindings::lock_sock_nested(sk, 0) };
         let state = self.sock().tcp_state();
         // SAFETY: Pairs with the call above.
@@ -61,8 +62,8 @@ impl<M: Streams> StreamCall<'_, M> {
         state
     }
 
-    /// Sleeps until `ready` returns true, for `timeout` at most, as an exclusive waiter: an event
-    /// wakes only one of those.
+    /// Sleeps until `ready` returns true or `timeout` (in jiffies) has elapsed. Waits as
+    /// [`Waiter::Exclusive`].
     ///
     /// # Errors
     ///

@@ -7,20 +7,20 @@
 use super::*;
 use crate::net::sock::TcpState;
 
-/// The information about a connection for programs. Numbers of packets wrap.
+/// The information about a connection that programs get. Numbers of packets wrap around.
 #[derive(Default)]
 pub(crate) struct StreamInfo {
     /// The connection's [state](super::super::sock::TcpState).
     pub(crate) state: u8,
-    /// Payload bytes of a full packet, sent and received.
+    /// Payload bytes of a full packet, in both directions.
     pub(crate) mss: u32,
     /// The device's MTU, in bytes.
     pub(crate) mtu: u32,
     /// The sender's window, in packets.
     pub(crate) window: u32,
-    /// Packets sent and not acknowledged.
+    /// Packets in flight: sent and not acknowledged.
     pub(crate) unacknowledged: u32,
-    /// Payload bytes that were never sent.
+    /// Queued payload bytes that were never sent.
     pub(crate) unsent: u32,
     /// The smoothed round trip time in microseconds, 0 before the first measurement.
     pub(crate) round_trip: u32,
@@ -53,7 +53,7 @@ impl StreamInfo {
     /// The errors of [`OptionBuffer::write`].
     pub(super) fn write(&self, value: OptionBuffer) -> Result {
         let mut info = mem::MaybeUninit::<bindings::tcp_info>::zeroed();
-        // SAFETY: The structure consists of integers, of which zero is a value.
+        // SAFETY: The structure consists of integers, so all-zero bytes are a valid value.
         let fields = unsafe { info.assume_init_mut() };
         fields.tcpi_state = self.state;
         fields.tcpi_rto = self.timeout;
@@ -68,7 +68,8 @@ impl StreamInfo {
         fields.tcpi_segs_out = self.sent;
         fields.tcpi_segs_in = self.received;
         fields.tcpi_total_retrans = self.resent;
-        // SAFETY: All bytes were zeroed, and fields were written since.
+        // SAFETY: All bytes of `info`, including padding, were zeroed before the fields were
+        // written.
         let bytes = unsafe {
             core::slice::from_raw_parts(
                 info.as_ptr().cast::<u8>(),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Decides whether a companion may carry a connection of a TCP socket. Mechanisms that decide about
-//! TCP connections by their packets, or by the calls on their descriptors, do not see a companion's
-//! connections: where such a mechanism is active, TCP carries the connection, and the mechanism
-//! applies.
+//! Decides whether a companion may carry a connection of a TCP socket. Some mechanisms decide about
+//! TCP connections by their packets or by the calls on their descriptors, and so do not see a
+//! companion's connections. Where such a mechanism is active, TCP carries the connection, so the
+//! mechanism applies.
 //!
 //! This is checked when a connection opens, at both ends. A mechanism set up later applies to later
 //! connections.
@@ -20,15 +20,15 @@ use crate::net::{device::Device, rcu};
 pub(crate) enum Objection {
     /// An option that only TCP supports is set.
     Option,
-    /// BPF programs of the control group see the packets or calls of IP.
+    /// The control group has BPF programs attached that see the packets or calls of IP.
     Group,
-    /// IPsec policies exist, of the namespace or of the socket.
+    /// The namespace or the socket has IPsec policies.
     Policy,
     /// A user in the kernel has attached to the socket.
     User,
 }
 
-/// The direction of the packets that an IPsec policy is for.
+/// The direction of the packets that an IPsec policy applies to.
 #[derive(Clone, Copy)]
 enum Direction {
     In = bindings::XFRM_POLICY_IN as isize,
@@ -43,25 +43,28 @@ enum Direction {
 ///
 /// The socket is TCP's.
 unsafe fn has_option_of_tcp(sock: &RawSock) -> bool {
-    // SAFETY: The caller's promise; single loads, of pointers that are not followed.
+    // SAFETY: By the caller's promise, the socket is TCP's. The function makes single loads and
+    // does not dereference the pointers that it loads.
     sock.has_filter() || unsafe { bindings::tcp_is_special(sock.as_ptr()) }
 }
 
-/// Returns whether IPsec would look for a policy for packets of the socket in one direction.
-/// Without an IP packet, no function of the core finds the policy that selects an address.
+/// Returns whether IPsec would look for a policy for packets of the socket in one direction. Any
+/// policy counts, since the core has no function that finds the policy for an address without an IP
+/// packet.
 fn has_policy(sock: &RawSock, direction: Direction) -> bool {
     let direction = direction as c_int;
-    // SAFETY: By the invariant of `RawSock`, the socket is valid and holds its namespace, the
-    // direction is one that policies are counted by; single loads, of pointers that are not
-    // followed.
+    // SAFETY: By the invariant of `RawSock`, the socket is valid and holds its namespace. Policies
+    // are counted by `direction`. The functions make single loads and do not dereference the
+    // pointers that they load.
     unsafe {
         bindings::sk_has_xfrm(sock.as_ptr(), direction)
             || bindings::net_has_xfrm(bindings::sock_net(sock.as_ptr()), direction)
     }
 }
 
-/// Returns why a companion must not carry a connection that a TCP socket opens or accepts. Ignores
-/// policies for packets that the socket sends: `connect` checks the route, which includes them.
+/// Returns the reason why a companion must not carry a connection that a TCP socket opens or
+/// accepts, if any. Ignores policies for packets that the socket sends, since `connect` checks the
+/// route, which includes these policies.
 ///
 /// # Safety
 ///
@@ -71,7 +74,7 @@ unsafe fn objection(sock: &RawSock) -> Option<Objection> {
     if unsafe { has_option_of_tcp(sock) } {
         return Some(Objection::Option);
     }
-    // SAFETY: A single load of a field of a valid socket.
+    // SAFETY: The socket is valid, and the function makes a single load.
     if unsafe { bindings::sk_has_user(sock.as_ptr()) } {
         return Some(Objection::User);
     }
@@ -88,7 +91,8 @@ impl<M: Streams> StreamCall<'_, M> {
         unsafe { has_option_of_tcp(self.sock()) }
     }
 
-    /// Returns why a companion must not carry a connection that the descriptor opens.
+    /// Returns the reason why a companion must not carry a connection that the descriptor opens, if
+    /// any.
     pub(crate) fn objection(&self) -> Option<Objection> {
         // SAFETY: A descriptor's socket is TCP's.
         unsafe { objection(self.sock()) }
@@ -96,23 +100,24 @@ impl<M: Streams> StreamCall<'_, M> {
 }
 
 impl<P: Operations> Sock<P> {
-    /// Returns whether this companion may accept a connection that opens on `device`, for the TCP
-    /// listener in front of it. That listener would get it, as far as devices, VRFs
-    /// (`net.ipv4.tcp_l3mdev_accept`) and BPF programs choose, and there is no objection to a
-    /// companion. IPsec counts for both directions, since no route back has been looked up.
+    /// Returns whether this companion may accept a connection that opens on `device`, in place of
+    /// the TCP listener in front of it. It may if devices, VRFs (`net.ipv4.tcp_l3mdev_accept`) and
+    /// BPF programs would let that listener have the connection, and if there is no objection to a
+    /// companion. IPsec policies count for both directions, since no route back has been looked up.
     ///
-    /// A user in the kernel that has taken over the listener, as the NFS server does, has exchanged
-    /// its callbacks, and a companion calls its own only: that user would never accept the
-    /// connection. Calling the exchanged ones instead needs the lock of TCP's socket, under which
-    /// such users detach.
+    /// A user in the kernel that has taken over the listener, such as the NFS server, has replaced
+    /// the listener's callbacks. A companion calls only its own callbacks, so that user would never
+    /// accept the connection. To call the replaced callbacks would need the lock of TCP's socket,
+    /// under which such users detach.
     pub(crate) fn may_take_for_front(&self, device: &Device, _section: &rcu::Read) -> bool {
         let Some(front) = self.tcp_front() else {
             return false;
         };
-        // SAFETY: Single loads of fields of valid sockets. A companion has the core's callback.
+        // SAFETY: Both sockets are valid, and the function makes single loads. The callback of a
+        // companion is always the core's.
         let usual = unsafe { bindings::sk_wakes_readers_alike(front.as_ptr(), self.as_ptr()) };
-        // SAFETY: What is in front of a companion is TCP's, which holds its namespace. The device
-        // is valid, and in a read section.
+        // SAFETY: The socket in front of a companion is TCP's, and holds its namespace. The device
+        // is valid, and the caller is in a read section.
         unsafe {
             usual
                 && bindings::sk_hears_device(front.as_ptr(), device.as_ptr())

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Functions in the table of TCP's socket (`sk_prot`) while a companion serves the descriptor's
-//! calls: the kernel calls these, or compares them with TCP's, without using the descriptor's
-//! table.
+//! calls. The kernel calls these functions, or compares them with TCP's, without using the
+//! descriptor's table.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h) (`struct proto`)
 
 use super::{tables::served, *};
 
-/// `ioctl` of TCP's socket, by which `io_uring` asks for the number of queued bytes: those of the
-/// companion, if that serves the calls.
+/// Serves `ioctl` on TCP's socket, by which `io_uring` asks for the number of queued bytes. Returns
+/// the companion's number if the companion serves the calls.
 ///
 /// # Safety
 ///
-/// Called by the core, with the socket of a descriptor of this module that it holds for the call,
-/// and memory for an integer.
+/// Called by the core with the socket of a descriptor of this module, which the core holds for the
+/// call, and with memory for an integer at `argument`.
 pub(super) unsafe extern "C" fn answer<M: Streams>(
     sk: *mut bindings::sock,
     command: c_int,
     argument: *mut c_int,
 ) -> c_int {
-    // SAFETY: A single load. The socket keeps its descriptor until that goes.
+    // SAFETY: The field is read in a single load. The socket keeps its descriptor until the
+    // descriptor is released.
     let socket = unsafe { ptr::read_volatile(&raw const (*sk).sk_socket) };
     if !socket.is_null() {
-        // SAFETY: The caller's promise: a call that runs on the descriptor.
+        // SAFETY: By the caller's promise, the core holds the descriptor for the call.
         let call = unsafe { StreamCall::<M>::new(socket) };
         if let (Backend::Companion, Some(companion)) = served(&call) {
             // SAFETY: The caller's promise.
@@ -32,7 +33,8 @@ pub(super) unsafe extern "C" fn answer<M: Streams>(
             });
         }
     }
-    // SAFETY: The socket is TCP's, of the family whose table this is; the rest is the core's own.
+    // SAFETY: The socket is TCP's, and of the family that the table is for. The core passed the
+    // other arguments.
     unsafe {
         let tcp = M::tables().of((*sk).__sk_common.skc_family).tcp_proto();
         match (*tcp).ioctl {
@@ -42,20 +44,23 @@ pub(super) unsafe extern "C" fn answer<M: Streams>(
     }
 }
 
-/// `recvmsg` of TCP's socket, for its remaining caller: `inet_recvmsg` with `MSG_ERRQUEUE`. As it
-/// is not TCP's own function, `io_uring` does not use the socket's queue as that of the connection:
-/// `IORING_OP_RECV_ZC` fails with `EPROTONOSUPPORT`, as on any socket without TCP.
+/// Serves `recvmsg` on TCP's socket, for the only remaining caller, `inet_recvmsg` with
+/// `MSG_ERRQUEUE`. Since this is not TCP's own function, `io_uring` does not receive from the queue
+/// of TCP's socket: `IORING_OP_RECV_ZC` fails with `EPROTONOSUPPORT`, as on any socket that is not
+/// TCP's.
 ///
 /// # Safety
 ///
-/// Called by the core, with a TCP socket whose table this is, and that call's message.
+/// Called by the core, in a call on a TCP socket that has this function in its table, with the
+/// call's message.
 pub(super) unsafe extern "C" fn receive<M: Streams>(
     sk: *mut bindings::sock,
     message: *mut bindings::msghdr,
     len: usize,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: The socket is TCP's, of the family whose table this is; the rest is the core's own.
+    // SAFETY: The socket is TCP's, and of the family that the table is for. The core passed the
+    // other arguments.
     unsafe {
         let tcp = M::tables().of((*sk).__sk_common.skc_family).tcp_proto();
         match (*tcp).recvmsg {

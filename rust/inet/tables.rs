@@ -9,34 +9,35 @@ const AF_INET: c_int = bindings::AF_INET as c_int;
 const SOCK_STREAM: u32 = bindings::sock_type_SOCK_STREAM;
 pub(super) const IPPROTO_TCP: u32 = bindings::IPPROTO_TCP;
 
-/// The kernel's tables for one of the two families, complete before they are registered.
+/// The kernel's tables for one of the two families. They are complete before they are registered.
 pub(crate) struct Table {
-    /// TCP's own.
+    /// TCP's own table.
     tcp: *mut bindings::proto,
-    /// TCP's, except for `init` and the owner. Sockets are allocated with it, and use TCP's own
-    /// from then on.
+    /// A copy of TCP's table, except for `init` and the owner. Sockets are allocated with this
+    /// table, and use TCP's own from [`init`] on.
     ///
-    /// It stays the table that created them (`sk_prot_creator`) until a call [hands them
-    /// over](hand_over): until then the socket holds the module, which nothing else does while the
-    /// core creates the socket. If that fails, the core drops the reference.
+    /// This table stays the `sk_prot_creator` of a socket until a call [hands over](hand_over) the
+    /// socket. Until then the socket holds the module, as nothing else does while the core creates
+    /// the socket. If its creation fails, the core drops the socket's reference to the module.
     proto: bindings::proto,
-    /// TCP's, except for the functions that `io_uring` calls or compares [here](super::serving):
-    /// for a socket whose descriptor's calls the companion serves.
+    /// A copy of TCP's table, except for the functions of [`serving`](super::serving), which
+    /// `io_uring` calls or compares. It is for a socket whose descriptor's calls are served by the
+    /// companion.
     serving: bindings::proto,
-    /// TCP's own: `inet_stream_ops` or `inet6_stream_ops`.
+    /// TCP's own calls: `inet_stream_ops` or `inet6_stream_ops`.
     inet_ops: *const bindings::proto_ops,
-    /// TCP's, except for the owner and the calls that may lead to a companion.
+    /// TCP's calls, except for the owner and the calls that may lead to a companion.
     tcp_ops: bindings::proto_ops,
-    /// TCP's, except for the owner and the calls that ask which socket serves them.
+    /// TCP's calls, except for the owner and the calls that ask which socket serves them.
     mapped_ops: bindings::proto_ops,
     switch: bindings::inet_protosw,
 }
 
 impl Table {
-    /// Returns TCP's functions. They exist, as a descriptor uses this table.
+    /// Returns TCP's own calls. The pointer is set, since a descriptor uses this table.
     pub(super) fn inet_ops(&self) -> &'static bindings::proto_ops {
-        // SAFETY: TCP is no module, and its tables are static. Without them there is no
-        // registration, hence no descriptor that could ask.
+        // SAFETY: TCP is no module, and its tables are static. Without these tables there is no
+        // registration, hence no descriptor whose calls could come here.
         unsafe { &*self.inet_ops }
     }
 
@@ -53,8 +54,8 @@ impl Table {
         &self.mapped_ops
     }
 
-    /// Returns the table for a TCP socket: while its companion [serves](StreamCall::set_served) the
-    /// calls, or before and after.
+    /// Returns the table of a TCP socket, depending on whether its companion
+    /// [serves](StreamCall::set_served) the calls.
     pub(super) fn proto(&self, served: bool) -> *mut bindings::proto {
         if served {
             (&raw const self.serving).cast_mut()
@@ -68,19 +69,19 @@ impl Table {
 pub(crate) struct Tables<M: Streams> {
     inet: UnsafeCell<Table>,
     inet6: UnsafeCell<Table>,
-    /// A registration exists or existed; only that one may write the tables.
+    /// Whether there is or was a registration. Only that registration may write the tables.
     taken: AtomicBool,
     _streams: PhantomData<fn() -> M>,
 }
 
-// SAFETY: The tables are written by the one registration, before the kernel learns of them, and
-// read after.
+// SAFETY: Only the one registration writes the tables, before the kernel learns of them.
 unsafe impl<M: Streams> Sync for Tables<M> {}
 
 impl<M: Streams> Tables<M> {
     /// Creates empty tables.
     pub(crate) const fn new() -> Self {
-        // SAFETY: Pointers, numbers and functions that may be missing: zeroes are values of each.
+        // SAFETY: The tables consist of pointers, numbers and optional functions, so all-zero bytes
+        // are a valid value.
         unsafe {
             Tables {
                 inet: UnsafeCell::new(mem::zeroed()),
@@ -98,9 +99,10 @@ impl<M: Streams> Tables<M> {
         }
     }
 
-    /// Returns the table of a family that some socket has.
+    /// Returns the table of a family of which a socket exists.
     pub(super) fn of(&self, family: u16) -> &Table {
-        // SAFETY: Complete since before the kernel learnt of it; a socket is made after that.
+        // SAFETY: The table was complete before the kernel learnt of it, and a socket is created
+        // only after that.
         unsafe { &*self.place(family) }
     }
 
@@ -115,8 +117,7 @@ impl<M: Streams> Tables<M> {
     /// Called by the one registration, before the kernel knows the table.
     unsafe fn fill(&self, family: c_int, protocol: u16, module: &'static ThisModule) -> Result {
         let mut socket: *mut bindings::socket = ptr::null_mut();
-        // SAFETY: The first namespace is always there; `socket` is written if the function
-        // succeeds.
+        // SAFETY: The initial namespace always exists. The function writes `socket` if it succeeds.
         to_result(unsafe {
             bindings::sock_create_kern(
                 &raw mut bindings::init_net,
@@ -126,11 +127,11 @@ impl<M: Streams> Tables<M> {
                 &mut socket,
             )
         })?;
-        // SAFETY: No one else looks at the table, by the caller's promise.
+        // SAFETY: By the caller's promise, no one else uses the table.
         let table = unsafe { &mut *self.place(family as u16) };
-        // SAFETY: The socket is ours until it is released. TCP's tables, which it names, are
-        // static, since TCP is no module; they consist of numbers and pointers to what is static
-        // too.
+        // SAFETY: The socket is ours until it is released. It points to TCP's tables, which are
+        // static, since TCP is no module. The tables consist of numbers and of pointers to static
+        // objects.
         unsafe {
             table.tcp = (*(*socket).sk).__sk_common.skc_prot;
             table.proto = ptr::read(table.tcp);
@@ -148,11 +149,12 @@ impl<M: Streams> Tables<M> {
         ops.release = Some(release::<M>);
         ops.connect = Some(connect::<M>);
         ops.listen = Some(listen::<M>);
-        // A call that began before there was a companion continues when there is one: TCP's own
-        // `accept` then wakes for a companion's connections in vain, and TCP's own `shutdown` stops
-        // one listener of two.
+        // `accept` and `shutdown` are the module's even without a companion, since a call may begin
+        // before there is one. TCP's own `accept` would then wake up for a companion's connections
+        // in vain, and TCP's own `shutdown` would stop only one of the two listeners.
         ops.accept = Some(accept::<M>);
-        // The core asks the table that `accept` was called by for the new connection's address.
+        // For the new connection's address, the core calls `getname` of the table through which
+        // `accept` was called.
         ops.getname = Some(getname::<M>);
         ops.shutdown = Some(shutdown::<M>);
         ops.setsockopt = Some(setsockopt::<M>);
@@ -161,10 +163,11 @@ impl<M: Streams> Tables<M> {
         ops.bind = Some(bind::<M>);
         ops.poll = Some(poll::<M>);
         ops.ioctl = Some(ioctl::<M>);
-        // TCP's function for compatible calls handles what has another layout there, and leaves the
-        // rest to `ioctl`.
+        // TCP's `compat_ioctl` handles the commands whose arguments have another layout in 32-bit
+        // programs, and passes the others to `ioctl`.
         ops.getsockopt = Some(getsockopt::<M>);
-        // The core would call it in place of the module's function, if TCP ever has one.
+        // If TCP ever has a `getsockopt_iter`, the core would call it instead of the module's
+        // function.
         ops.getsockopt_iter = None;
         ops.sendmsg = Some(sendmsg::<M>);
         ops.recvmsg = Some(recvmsg::<M>);
@@ -180,29 +183,31 @@ impl<M: Streams> Tables<M> {
     }
 }
 
-/// Tables that are complete and not yet registered: everything that can fail without memory is
-/// done. If a module failed to load after it had registered something, it would be freed under the
-/// sockets created since.
+/// Tables that are complete and not yet registered. Everything that can fail for want of memory is
+/// done before registration: if the module failed to load after it had registered the protocol
+/// number, it would be freed while sockets created since then use it.
 pub(crate) struct Prepared<M: Streams> {
     has_inet6: bool,
     _streams: PhantomData<fn() -> M>,
 }
 
 impl<M: Streams> Prepared<M> {
-    /// Creates the tables for streams of `protocol` of `AF_INET` and, if the kernel has it,
-    /// `AF_INET6`; may be called once.
+    /// Creates the tables for streams with the protocol number `protocol` in `AF_INET` and, if the
+    /// kernel has it, `AF_INET6`. May be called once.
     ///
     /// # Errors
     ///
-    /// `EEXIST` on a second call; those of creating a socket.
+    /// `EEXIST` on a second call, and the errors of creating a socket.
     pub(crate) fn new(protocol: u16, module: &'static ThisModule) -> Result<Self> {
         let tables = M::tables();
         if tables.taken.swap(true, Relaxed) {
             return Err(EEXIST);
         }
-        // SAFETY: This is the only registration there ever is.
+        // SAFETY: This is the only registration there ever is, and the kernel does not know the
+        // table yet.
         unsafe { tables.fill(AF_INET, protocol, module)? };
-        // SAFETY: This is the only registration there ever is.
+        // SAFETY: This is the only registration there ever is, and the kernel does not know the
+        // table yet.
         let has_inet6 = match unsafe { tables.fill(AF_INET6.into(), protocol, module) } {
             Ok(()) => true,
             Err(error) if error == EAFNOSUPPORT => false,
@@ -221,12 +226,12 @@ impl<M: Streams> Prepared<M> {
     /// `EEXIST` if the kernel itself uses the number.
     pub(crate) fn register(self) -> Result<Registration<M>> {
         let tables = M::tables();
-        // SAFETY: The table is complete, and static. The value is gone after this, so it is
-        // registered once.
+        // SAFETY: The table is complete and static. It is registered only once, since this function
+        // consumes the value.
         unsafe {
             let switch = &raw mut (*tables.inet.get()).switch;
             bindings::inet_register_protosw(switch);
-            // On failure the function only logs.
+            // `inet_register_protosw` reports a failure only in the log.
             if (*switch).list.next.is_null() {
                 return Err(EEXIST);
             }
@@ -236,8 +241,8 @@ impl<M: Streams> Prepared<M> {
             _streams: PhantomData,
         };
         if self.has_inet6 {
-            // SAFETY: The table is complete, and static. The value is gone after this, so it is
-            // registered once.
+            // SAFETY: The table is complete and static. It is registered only once, since this
+            // function consumes the value.
             let result = to_result(unsafe {
                 bindings::inet6_register(&raw mut (*tables.inet6.get()).switch)
             });
@@ -251,7 +256,7 @@ impl<M: Streams> Prepared<M> {
     }
 }
 
-/// The protocol number, registered for both families; dropping it unregisters.
+/// The registration of the protocol number for both families. Dropping it unregisters the number.
 pub(crate) struct Registration<M: Streams> {
     has_inet6: bool,
     _streams: PhantomData<fn() -> M>,
@@ -260,12 +265,12 @@ pub(crate) struct Registration<M: Streams> {
 impl<M: Streams> Drop for Registration<M> {
     fn drop(&mut self) {
         let tables = M::tables();
-        // SAFETY: Registered by `register`. Both functions wait for those that look for a protocol.
-        // Sockets that were made are TCP's alone, since one that has a descriptor, or is about to
-        // get one, holds the module. A creator that has found the table, and not yet got as far as
-        // that reference, is the core's to deal with, as for each module with a table here:
-        // `inet_create` leaves the read section before `sk_alloc` takes it, and a reference that is
-        // asked for now is refused (`try_module_get`).
+        // SAFETY: `register` has registered the tables. Both functions wait for lookups of a
+        // protocol. The sockets that still exist are entirely TCP's: a socket that has a
+        // descriptor, or is about to get one, would hold the module. A `socket` call may have found
+        // the table but not yet taken its reference to the module, since `inet_create` leaves the
+        // read section before `sk_alloc`. The core deals with this for every module with such a
+        // table: `try_module_get` now refuses the reference.
         unsafe {
             if self.has_inet6 {
                 bindings::inet6_unregister(&raw mut (*tables.inet6.get()).switch);
@@ -275,14 +280,14 @@ impl<M: Streams> Drop for Registration<M> {
     }
 }
 
-/// Turns a new socket into one of TCP's.
+/// Turns a new socket into a TCP socket.
 ///
 /// # Safety
 ///
-/// Called by the core, with a new socket that was allocated with this module's copy of TCP's table.
+/// Called by the core with a new socket that was allocated with this module's copy of TCP's table.
 unsafe extern "C" fn init<M: Streams>(sk: *mut bindings::sock) -> c_int {
-    // SAFETY: No one else has the socket yet. It was allocated as TCP's are, from the same memory,
-    // so it may be TCP's from here on.
+    // SAFETY: No one else has a reference to the socket yet. It was allocated like a TCP socket,
+    // from the same slab cache, so it may become one.
     unsafe {
         let tcp = M::tables().of((*sk).__sk_common.skc_family).tcp;
         (*sk).sk_protocol = IPPROTO_TCP as u16;
@@ -294,19 +299,19 @@ unsafe extern "C" fn init<M: Streams>(sk: *mut bindings::sock) -> c_int {
     }
 }
 
-/// Makes the descriptor's socket entirely TCP's, if it is not yet, so that it may outlive the
-/// module. Once is enough, before anything can outlive the descriptor: `connect`, `listen`,
-/// `setsockopt` (`TCP_REPAIR`) and `release` do it. If a connection is opened by `MSG_FASTOPEN`
-/// instead, its remains in `TIME_WAIT` hold the module.
+/// Makes the descriptor's socket entirely TCP's, unless it already is, so that it may outlive the
+/// module. This must happen before anything can outlive the descriptor, so `connect`, `listen`,
+/// `setsockopt` (`TCP_REPAIR`) and `release` call this. If a connection is opened by `MSG_FASTOPEN`
+/// instead, its `TIME_WAIT` socket holds the module.
 ///
 /// # Safety
 ///
-/// `socket` is a descriptor of `M`'s tables with a socket, during a call on it, so it holds the
-/// module.
+/// `socket` is a descriptor of `M`'s tables with a socket. A running call holds the descriptor,
+/// which holds the module.
 unsafe fn hand_over<M: Streams>(socket: *mut bindings::socket) {
-    // SAFETY: The call holds the descriptor and so its socket, of a family that there is a table
-    // for. The core reads the pointer when the socket's last reference is gone, or when a
-    // connection of it only waits (`TIME_WAIT`).
+    // SAFETY: The call holds the descriptor and so its socket, for whose family there is a table.
+    // The core reads `sk_prot_creator` only after the socket's last reference is gone, or when it
+    // creates a `TIME_WAIT` socket.
     let (creator, table) = unsafe {
         let sk = (*socket).sk;
         (
@@ -318,8 +323,8 @@ unsafe fn hand_over<M: Streams>(socket: *mut bindings::socket) {
     if creator.load(Relaxed) == ours
         && (creator.compare_exchange(ours, table.tcp, Relaxed, Relaxed)).is_ok()
     {
-        // SAFETY: The reference that `sk_alloc` took for the table, which the socket no longer
-        // names. The descriptor has another.
+        // SAFETY: Drops the reference to the module that `sk_alloc` took for `table.proto`, to
+        // which the socket no longer points. The descriptor holds another reference.
         unsafe { bindings::module_put(table.proto.owner) };
     }
 }
@@ -342,16 +347,16 @@ fn count(result: Result<usize>) -> c_int {
 macro_rules! by_tcp {
     ($call:ident, $name:ident($($argument:expr),*)) => {
         match $call.inet_ops().$name {
-            // SAFETY: The descriptor's socket is TCP's, of the family that the function is for, and
-            // the arguments are the core's own.
+            // SAFETY: The descriptor's socket is TCP's, and of the family that the function is for.
+            // The core passed the arguments.
             Some(tcp) => unsafe { tcp($($argument),*) },
             None => EOPNOTSUPP.to_errno(),
         }
     };
 }
 
-/// Returns which socket handles the call: TCP's if there is no companion, as while one is being
-/// created.
+/// Returns the socket that handles the call, and the companion. TCP's socket handles it if there is
+/// no companion yet, for instance while one is being created.
 pub(super) fn served<'a, M: Streams>(
     call: &StreamCall<'a, M>,
 ) -> (Backend, Option<&'a Companion<M>>) {
@@ -361,8 +366,9 @@ pub(super) fn served<'a, M: Streams>(
     }
 }
 
-/// Works as [`served`], after waiting for the decision. Calls that are invalid on listeners go to
-/// TCP, which rejects them.
+/// Works like [`served`], but waits for the decision of `connect`, and returns the companion only
+/// if that handles the call. On listeners such calls are invalid, so they go to TCP, which rejects
+/// them.
 fn awaited<'a, M: Streams>(
     call: &StreamCall<'a, M>,
     timeout: c_long,
@@ -376,24 +382,26 @@ fn awaited<'a, M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, once for a descriptor of this module, which has a socket unless creating or
-/// accepting one failed.
+/// Called by the core, once for a descriptor of this module. The descriptor has a socket unless
+/// creating or accepting the socket failed.
 unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socket) -> c_int {
-    // SAFETY: The last call on the descriptor. What hangs on the inode is ours or nothing.
+    // SAFETY: This is the last call on the descriptor. The pointer in the inode is null or this
+    // module's companion.
     let companion = unsafe { bindings::socket_take_companion(socket) }.cast::<Companion<M>>();
     if !companion.is_null() {
-        // SAFETY: Made by `KBox::into_raw`, and taken off the inode by the one that does.
+        // SAFETY: The pointer comes from `KBox::into_raw`. Only this call has taken it from the
+        // inode.
         let companion = unsafe { KBox::from_raw(companion) };
-        // SAFETY: This is the descriptor's last call, and the companion has its wait queue until it
-        // is closed.
+        // SAFETY: This is the descriptor's last call, and the companion uses the descriptor's wait
+        // queue until it is detached.
         M::Protocol::release(unsafe { Closing::of(&companion.sock, socket) });
         detach(&companion.sock);
-        // SAFETY: The descriptor is there until this call returns. TCP's socket may outlive the
-        // module.
+        // SAFETY: The descriptor is valid until this call returns. TCP's socket, which may outlive
+        // the module, gets TCP's own table again.
         unsafe { StreamCall::<M>::new(socket) }.set_served(false);
     }
-    // SAFETY: The socket, if there is one, is TCP's, and all of the families release it alike:
-    // without one it does nothing.
+    // SAFETY: The socket, if there is one, is TCP's. The function that releases it is that of its
+    // own family.
     unsafe {
         let family = match (*socket).sk.as_ref() {
             Some(sk) => sk.__sk_common.skc_family,
@@ -411,13 +419,13 @@ unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socket) -> c_int
 /// # Safety
 ///
 /// Called by the core, in a `bind` call on a descriptor of this module, with `len` bytes of kernel
-/// memory.
+/// memory at `address`.
 unsafe extern "C" fn bind<M: Streams>(
     socket: *mut bindings::socket,
     address: *mut bindings::sockaddr_unsized,
     len: c_int,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
     match served(&call).0 {
         Backend::Companion | Backend::Pending => EINVAL.to_errno(),
@@ -428,7 +436,7 @@ unsafe extern "C" fn bind<M: Streams>(
 /// # Safety
 ///
 /// Called by the core, in a `connect` call on a descriptor of this module, with `len` bytes of
-/// kernel memory.
+/// kernel memory at `address`.
 unsafe extern "C" fn connect<M: Streams>(
     socket: *mut bindings::socket,
     address: *mut bindings::sockaddr_unsized,
@@ -436,8 +444,8 @@ unsafe extern "C" fn connect<M: Streams>(
     flags: c_int,
 ) -> c_int {
     let nonblocking = flags & bindings::O_NONBLOCK as c_int != 0;
-    // SAFETY: A call that runs on `socket`, with a kernel copy of the address, whose length is not
-    // negative.
+    // SAFETY: The call runs on `socket`, and `address` is a kernel copy of `len` bytes. A negative
+    // length becomes 0.
     unsafe {
         hand_over::<M>(socket);
         let call = StreamCall::<M>::new(socket);
@@ -451,12 +459,12 @@ unsafe extern "C" fn connect<M: Streams>(
 ///
 /// Called by the core, in a `listen` call on a descriptor of this module.
 unsafe extern "C" fn listen<M: Streams>(socket: *mut bindings::socket, backlog: c_int) -> c_int {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     let call = unsafe {
         hand_over::<M>(socket);
         StreamCall::<M>::new(socket)
     };
-    // TCP treats the number as unsigned.
+    // TCP treats `backlog` as unsigned.
     code(M::listen(&call, backlog as u32))
 }
 
@@ -469,11 +477,11 @@ unsafe extern "C" fn accept<M: Streams>(
     new: *mut bindings::socket,
     argument: *mut bindings::proto_accept_arg,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`; the new descriptor is this call's.
+    // SAFETY: The call runs on `socket`, and the new descriptor belongs to this call.
     unsafe {
         let call = StreamCall::<M>::new(socket);
         let nonblocking = (*argument).flags & bindings::O_NONBLOCK as c_int != 0;
-        // Until the companion serves it, if it ever does.
+        // The new descriptor has `tcp_ops` until a companion serves it, if one ever does.
         let table = M::tables().of(call.sock().family());
         bindings::socket_set_ops(new, table.tcp_ops());
         let mut new = NewStream::new(new, argument);
@@ -484,13 +492,13 @@ unsafe extern "C" fn accept<M: Streams>(
 /// # Safety
 ///
 /// Called by the core, in a call that asks for an address of a descriptor of this module, with room
-/// for a `sockaddr_storage`; after `accept` the descriptor may have `tcp_ops`.
+/// for a `sockaddr_storage` at `address`. After `accept` the descriptor may have `tcp_ops`.
 unsafe extern "C" fn getname<M: Streams>(
     socket: *mut bindings::socket,
     address: *mut bindings::sockaddr,
     peer: c_int,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
     let end = match peer {
         0 => End::Own,
@@ -506,8 +514,8 @@ unsafe extern "C" fn getname<M: Streams>(
         return by_tcp!(call, getname(socket, address, peer));
     };
     match M::name(&call, companion, end) {
-        // SAFETY: The core passes room for a `sockaddr_storage`, of which the helper writes the
-        // start.
+        // SAFETY: The core passes room for a `sockaddr_storage`, and the helper writes at most a
+        // `sockaddr_in6`.
         Ok(end) => unsafe {
             bindings::inet_write_name(address.cast(), call.is_v6(), end.address.as_ptr(), end.port)
         },
@@ -524,7 +532,7 @@ unsafe extern "C" fn poll<M: Streams>(
     socket: *mut bindings::socket,
     wait: *mut bindings::poll_table_struct,
 ) -> bindings::__poll_t {
-    // SAFETY: A call that runs on `socket`, with file and table of its own.
+    // SAFETY: The call runs on `socket`, and `file` and `wait` belong to it.
     let call = unsafe {
         bindings::sock_poll_wait(file, socket, wait);
         StreamCall::<M>::new(socket)
@@ -550,7 +558,7 @@ unsafe extern "C" fn ioctl<M: Streams>(
     command: c_uint,
     argument: c_ulong,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
     if let (Backend::Companion, Some(companion)) = served(&call) {
         match M::Protocol::ioctl(&companion.sock, command) {
@@ -565,9 +573,10 @@ unsafe extern "C" fn ioctl<M: Streams>(
 ///
 /// Called by the core, in a `shutdown` call on a descriptor of this module.
 unsafe extern "C" fn shutdown<M: Streams>(socket: *mut bindings::socket, how: c_int) -> c_int {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
-    // SHUT_RD, SHUT_WR and SHUT_RDWR are one less than the bits of the halves they mean.
+    // SHUT_RD, SHUT_WR and SHUT_RDWR are each one less than the corresponding bits of `RCV_SHUTDOWN
+    // | SEND_SHUTDOWN`.
     let halves = match how {
         0..=2 => (how + 1) as u8,
         _ => return EINVAL.to_errno(),
@@ -590,9 +599,9 @@ unsafe extern "C" fn shutdown<M: Streams>(socket: *mut bindings::socket, how: c_
 
 /// # Safety
 ///
-/// Called by the core, in a `setsockopt` call on a descriptor of this module; `value` is the
-/// user's, or kernel memory of `len` bytes. Options of the socket level come here only if there is
-/// a companion.
+/// Called by the core, in a `setsockopt` call on a descriptor of this module; `value` is user
+/// memory, or kernel memory of `len` bytes. Socket-level options come here only if there is a
+/// companion.
 unsafe extern "C" fn setsockopt<M: Streams>(
     socket: *mut bindings::socket,
     level: c_int,
@@ -600,13 +609,13 @@ unsafe extern "C" fn setsockopt<M: Streams>(
     value: bindings::sockptr_t,
     len: c_uint,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     let call = unsafe {
         hand_over::<M>(socket);
         StreamCall::<M>::new(socket)
     };
     if exchanges_table(level, name) {
-        // As on a kernel without TLS: libraries continue without it.
+        // This is the error of a kernel without TLS, so libraries continue without kernel TLS.
         return ENOENT.to_errno();
     }
     if let Some(error) = refusal(level, name, call.is_v6()) {
@@ -629,7 +638,7 @@ unsafe extern "C" fn setsockopt<M: Streams>(
     let before = (backend == Backend::Companion && of_stamps.contains(&(name as u32)))
         .then(|| call.sock().begin_stamp_numbers())
         .flatten();
-    // SAFETY: What the core itself would have called.
+    // SAFETY: The core itself would have called this function, with the same arguments.
     let result = unsafe { bindings::sock_setsockopt(socket, level, name, value, len) };
     if let Some(before) = before.filter(|_| result != 0) {
         call.sock().undo_stamp_numbers(before);
@@ -643,8 +652,8 @@ unsafe extern "C" fn setsockopt<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `getsockopt` call on a descriptor of this module; the two addresses are
-/// the user's.
+/// Called by the core, in a `getsockopt` call on a descriptor of this module; `value` and `len`
+/// point to user memory.
 unsafe extern "C" fn getsockopt<M: Streams>(
     socket: *mut bindings::socket,
     level: c_int,
@@ -652,7 +661,7 @@ unsafe extern "C" fn getsockopt<M: Streams>(
     value: *mut c_char,
     len: *mut c_int,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
     if let (Backend::Companion, Some(companion)) = served(&call) {
         if (level, name) == (SOL_TCP, bindings::TCP_INFO as c_int) {
@@ -682,11 +691,11 @@ unsafe extern "C" fn sendmsg<M: Streams>(
     message: *mut bindings::msghdr,
     len: usize,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`, with its own message.
+    // SAFETY: The call runs on `socket`, and `message` belongs to it.
     let (call, flags) = unsafe { (StreamCall::<M>::new(socket), (*message).msg_flags as c_int) };
     let timeout = call.sock().send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     match awaited(&call, timeout) {
-        // SAFETY: The message is that of the call, which goes on.
+        // SAFETY: The message belongs to the running call.
         Ok(Some(companion)) => count(unsafe {
             M::Protocol::send(&call.on(companion), &mut Message::from_raw(message), len)
         }),
@@ -705,7 +714,7 @@ unsafe extern "C" fn recvmsg<M: Streams>(
     len: usize,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
     if flags & uapi::MSG_ERRQUEUE != 0 {
         return receive_report(&call, message, len, flags);
@@ -713,7 +722,7 @@ unsafe extern "C" fn recvmsg<M: Streams>(
     let timeout = call.sock().receive_timeout(flags & uapi::MSG_DONTWAIT != 0);
     match awaited(&call, timeout) {
         Ok(Some(companion)) => {
-            // SAFETY: The message is that of the call, which goes on.
+            // SAFETY: The message belongs to the running call.
             let mut message = unsafe { Message::from_raw(message) };
             let result = M::Protocol::receive(&call.on(companion), &mut message, len, flags);
             companion.sock.show_arrival();
@@ -724,8 +733,8 @@ unsafe extern "C" fn recvmsg<M: Streams>(
     }
 }
 
-/// Receives a report of an error queue: TCP's socket has those about zero-copy sends, which have no
-/// packet; the companion has those about its frames.
+/// Receives a report from an error queue. The queue of TCP's socket has the reports on zero-copy
+/// sends, which contain no packet. The companion's queue has the reports on its frames.
 fn receive_report<M: Streams>(
     call: &StreamCall<'_, M>,
     message: *mut bindings::msghdr,
@@ -736,7 +745,7 @@ fn receive_report<M: Streams>(
     let code = by_tcp!(call, recvmsg(socket, message, len, flags));
     match call.companion() {
         Some(companion) if code == EAGAIN.to_errno() => {
-            // SAFETY: The message is that of the running call, which has changed nothing in it so
+            // SAFETY: The message belongs to the running call, which has changed nothing in it so
             // far.
             let mut message = unsafe { Message::from_raw(message) };
             count(M::Protocol::receive(
@@ -753,7 +762,7 @@ fn receive_report<M: Streams>(
 /// # Safety
 ///
 /// Called by the core, in a `splice` call out of a descriptor of this module, with the call's own
-/// pipe, which it has locked.
+/// pipe, which the core has locked.
 unsafe extern "C" fn splice_read<M: Streams>(
     socket: *mut bindings::socket,
     position: *mut bindings::loff_t,
@@ -761,7 +770,7 @@ unsafe extern "C" fn splice_read<M: Streams>(
     len: usize,
     flags: c_uint,
 ) -> isize {
-    // SAFETY: A call that runs on `socket`, which has a file then.
+    // SAFETY: The call runs on `socket`, which has a file during the call.
     let (call, nonblocking) = unsafe {
         (
             StreamCall::<M>::new(socket),
@@ -769,12 +778,13 @@ unsafe extern "C" fn splice_read<M: Streams>(
         )
     };
     match awaited(&call, call.sock().receive_timeout(nonblocking)) {
-        // SAFETY: The call goes on, on `socket` with its file, and the pipe is its own.
+        // SAFETY: The call is still running on `socket`, which has a file. The position and the
+        // pipe belong to the call.
         Ok(Some(companion)) => unsafe {
             splice_by(&call.on(companion), socket, position, pipe, len, flags)
         },
         Ok(None) => match call.inet_ops().splice_read {
-            // SAFETY: The socket is TCP's, and the arguments are the core's own.
+            // SAFETY: The socket is TCP's, and the core passed the arguments.
             Some(tcp) => unsafe { tcp(socket, position, pipe, len, flags) },
             None => EINVAL.to_errno() as isize,
         },
@@ -786,7 +796,7 @@ unsafe extern "C" fn splice_read<M: Streams>(
 ///
 /// Called by the core, in a `splice` or `sendfile` call on a descriptor of this module.
 unsafe extern "C" fn splice_eof<M: Streams>(socket: *mut bindings::socket) {
-    // SAFETY: A call that runs on `socket`.
+    // SAFETY: The call runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
     if let (Backend::Companion, Some(companion)) = served(&call) {
         return M::Protocol::no_more(&companion.sock);

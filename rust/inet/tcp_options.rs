@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options that TCP's socket in front cannot accept, or cannot report, for a connection that its
-//! companion carries.
+//! Options that TCP's socket cannot accept or report for a connection that the companion carries.
 
 use super::*;
 
-/// Returns whether an option would exchange the descriptor's function table, and with it the module
+/// Returns whether an option would replace the descriptor's function table, and so also the module
 /// that the descriptor holds.
 pub(super) fn exchanges_table(level: c_int, name: c_int) -> bool {
     const TCP_ULP: (c_int, c_int) = (SOL_TCP, bindings::TCP_ULP as c_int);
@@ -16,9 +15,10 @@ pub(super) fn exchanges_table(level: c_int, name: c_int) -> bool {
     (level, name) == TCP_ULP || (level, name) == IPV6_ADDRFORM
 }
 
-/// Returns the error for an option that is rejected while the companion has the connection, or may
-/// get it: options that only TCP supports, see [`StreamCall::needs_tcp`], and options for sockets
-/// that are not bound, as TCP's socket in front seems to be.
+/// Returns the error for an option that is rejected while the companion has the connection or may
+/// get it. Such options are those that only TCP supports, see [`StreamCall::needs_tcp`], and those
+/// that only an unbound socket accepts: TCP's socket is unbound even if the companion has a
+/// connection.
 pub(super) fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
     const SOL_IPV6: c_int = bindings::SOL_IPV6 as c_int;
     match (level, name as c_uint) {
@@ -36,8 +36,8 @@ pub(super) fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
     }
 }
 
-/// Returns which part of a connection an option reports, for the options with which TCP and IP only
-/// report their own connection.
+/// Returns the function that gets an option's value from the companion's [`StreamInfo`], for
+/// options whose values TCP and IP report only for their own connection.
 pub(super) fn of_connection(
     level: c_int,
     name: c_int,
