@@ -26,7 +26,7 @@ impl Receiver {
         let ends = flags & flags::TXF != 0;
         if ends {
             self.incoming = Incoming::Idle;
-            // The program may not have written the next transmission yet.
+            // The next packet measures no round trip: the program may not have written it yet.
             self.timed = None;
             if starts && count > 1 {
                 self.forget_samples(measured);

@@ -62,7 +62,7 @@ const SHARED_PROOF: u8 = 8;
 /// Number of turns for which missing packets are remembered.
 const LOSS_MEMORY: u8 = 32;
 
-/// Number of consecutive turns with a larger wanted window that raise the minimum window by a
+/// After this many consecutive turns that want a larger window, the minimum window grows by a
 /// packet.
 const PATIENCE: u16 = 8;
 

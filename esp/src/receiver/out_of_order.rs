@@ -400,8 +400,8 @@ impl Receiver {
         }
     }
 
-    /// Chooses the packets that a request sent now names. Returns how many of them are newly lost;
-    /// `None` if it names none.
+    /// Chooses the packets for a request that is sent now. Returns how many of them are newly lost;
+    /// `None` if no packet is to be requested.
     #[cold]
     pub(in super::super) fn name_lost(
         &mut self,

@@ -252,7 +252,7 @@ impl Stage {
         self.check();
     }
 
-    /// Gives the turn back to this side, as other connections no longer have it.
+    /// Gives this side its turn, because other connections no longer have it.
     fn give_turn(&mut self, at: usize) {
         let side = &mut self.pair.sides[at];
         if std::mem::take(&mut side.device.held) {

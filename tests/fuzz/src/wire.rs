@@ -12,7 +12,7 @@ use esp::flags;
 /// Fuzzes EDP's header, its echo, queries and their answers, and the choice of a port.
 ///
 /// # Panics
-/// If a property does not hold, as for all targets.
+/// If a property does not hold.
 pub fn edp_wire(data: &[u8]) {
     let Some(header) = edp::wire::Header::parse(data) else {
         assert!(data.len() < edp::wire::HEADER_LEN);
@@ -152,7 +152,7 @@ fn free_port(rover: u16, runs: &[u8]) {
 /// Fuzzes ESP's header, the RST that answers it, and the options of a SYN.
 ///
 /// # Panics
-/// If a property does not hold, as for all targets.
+/// If a property does not hold.
 pub fn esp_wire(data: &[u8]) {
     let Some(header) = esp::Header::parse(data) else {
         assert!(data.len() < esp::HEADER_LEN);
