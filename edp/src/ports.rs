@@ -31,8 +31,8 @@ pub const fn conflicts(holder: Claim, other: Claim) -> bool {
 }
 
 /// Chooses a free port for a socket that is not bound: the first one in [`DYNAMIC`] from `offset`
-/// on, with wrap-around, and then the same in [`REGISTERED`]. `None` if no port is free in either;
-/// never 0.
+/// on, with wrap-around, and then in [`REGISTERED`] in the same way. Returns `None` if no port is
+/// free in either range; never returns 0.
 ///
 /// * `offset`: a random number.
 /// * `next_free`: the first port without an owner from the given one on.
@@ -44,8 +44,9 @@ pub fn pick(offset: u16, next_free: impl Fn(u16) -> Option<u16>) -> Option<u16> 
     pick_in(DYNAMIC).or_else(|| pick_in(REGISTERED))
 }
 
-/// Returns the ports to try for a connection whose socket is not bound, in order: those of
-/// [`DYNAMIC`] from `offset` on, with wrap-around, then those of [`REGISTERED`] in the same way.
+/// Returns the ports to try for a connection whose socket is not bound, in order: the ports of
+/// [`DYNAMIC`] from `offset` on, with wrap-around, then the ports of [`REGISTERED`] in the same
+/// way.
 ///
 /// `offset` combines a secret for the destination with a counter, which each port taken for this
 /// destination advances (RFC 6056, 3.3.4). So other hosts cannot predict the next port, and a port

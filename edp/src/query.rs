@@ -13,9 +13,9 @@
 //! type (1 byte)  length of the value (1 byte)  value, big-endian
 //!            1                              1  version of the protocols
 //!            2                              2  capabilities, bits
-//!            3                              2  largest datagram of EDP that it takes, bytes
-//!            4                              2  largest payload of an ESP packet that it takes,
-//!            bytes
+//!            3                              2  largest EDP datagram that the host accepts, bytes
+//!            4                              2  largest payload of an ESP packet that the host
+//!                                              accepts, bytes
 //!            5                              4  burst_length, initial_ack_burst_length
 //!            6                              2  packets_to_ack
 //! ```

@@ -94,7 +94,7 @@ const ROUNDS: u32 = 16;
 /// [`List::PREFERRED`] and [`List::FIRST`], and the lists of the rounds.
 const CLASSES: usize = 4;
 
-/// Number of lists before those of the rounds.
+/// Number of lists that precede the lists of the rounds.
 const BEFORE: u8 = 6;
 
 /// Number of lists of waiting connections that the caller keeps.

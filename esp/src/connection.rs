@@ -490,7 +490,7 @@ impl Connection {
     }
 
     /// Ends the connection at once. Returns the RST to send if the peer knows of the connection;
-    /// the caller counts it.
+    /// the caller counts this packet.
     pub fn abort(&mut self) -> Option<Header> {
         let known = !matches!(self.state, State::Closed | State::SynSent);
         let owed = known || self.reset == PendingReset::Unread;
@@ -528,7 +528,7 @@ impl Connection {
     }
 
     /// Returns the size of the receive buffer, in bytes, that would allow the window which the path
-    /// needs. Returns `None` if the present size does.
+    /// needs. Returns `None` if the present size suffices.
     #[inline]
     pub fn wanted_room(&self) -> Option<u32> {
         self.receiver.wanted_room()
@@ -639,7 +639,7 @@ impl Connection {
     }
 
     /// Runs the timers that are due. `last_device_rx` is when a packet of any connection last
-    /// arrived at the device. Packets for this connection may be queued behind those of others in
+    /// arrived at the device. Packets for this connection may be queued behind packets of others in
     /// the switch port, so the wait before a probe starts at that time, within limits.
     pub fn on_deadline(&mut self, last_device_rx: Nanos, now: Nanos) -> Outcome {
         let mut outcome = Outcome::default();

@@ -35,7 +35,7 @@ const BLOCK: u16 = 32;
 /// for four seconds on average.
 pub const MARKS: usize = 4096;
 
-/// Separates the hashes of marks from those of cookies: no epoch is so large.
+/// Separates the hashes of marks from the hashes of cookies, because no epoch is so large.
 const MARK: u64 = 1 << 62;
 
 /// How a packet follows a cookie.
@@ -95,7 +95,7 @@ impl Client {
     }
 
     /// Returns how `packet` follows a [`cookie`](Self::cookie) of this or the last epoch, which the
-    /// packet acknowledges. `None` if there was no such cookie.
+    /// packet acknowledges. Returns `None` if there was no such cookie.
     pub fn answered(
         &self,
         packet: &Header,

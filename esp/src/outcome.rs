@@ -85,8 +85,8 @@ pub struct Outcome {
     pub fin: bool,
     /// The reason, if the connection has just failed.
     pub failed: Option<Failure>,
-    /// Whether the connection is over. It receives nothing more, and sends only what
-    /// [`poll_transmit`](super::Connection::poll_transmit) still returns.
+    /// Whether the connection is over. The connection receives nothing more, and sends only the
+    /// packets that [`poll_transmit`](super::Connection::poll_transmit) still returns.
     pub closed: bool,
 }
 
@@ -104,8 +104,8 @@ impl Outcome {
 /// The write queue as the engine sees it.
 pub trait WriteQueue {
     /// Returns the TXS and TXF flags with which the packet `seq` was sent. In a connection with
-    /// records, also those of a packet that was not sent yet: TXS if a record begins with it, TXF
-    /// if one ends.
+    /// records, also returns the flags of a packet that was not sent yet: TXS if a record begins
+    /// with the packet, TXF if a record ends with it.
     fn flags(&mut self, seq: Seq) -> u8;
 
     /// Returns the number of packets from `seq` on that can be sent as one run, at least 1. All but

@@ -56,7 +56,7 @@ impl PeerWindow {
     }
 
     /// Returns the distance, in either direction, that a packet's number may have from the expected
-    /// one: twice the largest window. `None` if the sender's window is unknown.
+    /// one: twice the largest window. Returns `None` if the sender's window is unknown.
     #[inline]
     pub(super) fn span(&self) -> Option<u16> {
         (self.span > 0).then_some(self.span)
@@ -116,9 +116,9 @@ impl PeerWindow {
         may_end
     }
 
-    /// Returns the number of packets that make an acknowledgement due. It is at most half of a
-    /// small or a granted window, so that the sender need not wait. For a sender that is `near`,
-    /// three quarters of a granted window work as well and take fewer acknowledgements.
+    /// Returns the number of packets that make an acknowledgement due. This number is at most half
+    /// of a small or a granted window, so that the sender need not wait. For a sender that is
+    /// `near`, three quarters of a granted window work as well and take fewer acknowledgements.
     #[inline]
     pub(super) fn packets_to_ack(&self, near: impl FnOnce() -> bool, config: &Config) -> u16 {
         let window = match &self.advertised {

@@ -9,7 +9,7 @@
 //! * The write queue knows the bounds ([`WriteQueue::flags`]). The caller queues records whole, so
 //!   each one that begins also ends.
 //! * Each end advertises the longest record that it accepts, at least [`LEAST_RECORD`]. While a
-//!   receiver has no whole record, it keeps its window open for the one that arrives, since its
+//!   receiver has no whole record, it keeps its window open for the record that arrives, since the
 //!   reader cannot make room. So it must be able to hold one record of the advertised length in
 //!   addition to its receive buffer.
 //! * Packets are taken in order, so no reassembly is needed. A peer breaks the rules if it sends

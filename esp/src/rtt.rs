@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The smoothed round trip time and what follows from it (RFC 6298).
+//! The smoothed round trip time, and the timeouts that follow from it (RFC 6298).
 
 use super::timers::{Nanos, ACK_DELAY, HANDSHAKE_TIMEOUT, RETRANSMIT_INITIAL, RETRANSMIT_MAX};
 
@@ -79,9 +79,9 @@ impl Rtt {
         });
     }
 
-    /// Returns the retransmission timeout, at least `least`, after the given number of tries. In
-    /// place of the clock's granularity in RFC 6298, the minimum margin is [`ACK_DELAY`], by which
-    /// a sample may be wrong.
+    /// Returns the retransmission timeout, at least `least`, after the given number of tries. The
+    /// minimum margin is [`ACK_DELAY`], by which a sample may be wrong; in RFC 6298 it is the
+    /// clock's granularity.
     #[inline]
     pub(super) fn timeout(&self, least: Nanos, tries: u8) -> Nanos {
         let base = match self.estimate {

@@ -264,8 +264,8 @@ impl Sender {
         self.repeated || (is_data && self.has_sent_fin() && behind == self.high)
     }
 
-    /// Returns whether a host without this connection may answer one of our packets with a RST that
-    /// acknowledges `behind`: a probe, the last packet, or any between them.
+    /// Returns whether a RST that acknowledges `behind`, from a host without this connection, may
+    /// answer one of our packets: a probe, the last packet, or a packet between them.
     pub(super) fn may_be_answered(&self, behind: Seq) -> bool {
         let probe = self.una.sub(1);
         probe.distance(behind) <= probe.distance(self.high)

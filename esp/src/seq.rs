@@ -2,8 +2,8 @@
 
 //! Sequence numbers: packets counted modulo 2^16.
 
-/// The number of a packet. Comparisons are those of serial number arithmetic
-/// (RFC 1982): right for numbers less than 2^15 apart.
+/// The number of a packet. Comparisons follow serial number arithmetic (RFC 1982), so they are
+/// right for numbers less than 2^15 apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seq(pub u16);
 

@@ -77,7 +77,7 @@ pub(super) const REQUEST_MAX: Nanos = 100 * MILLISECOND;
 pub(super) const PORT_DELAY: Nanos = 20 * MILLISECOND;
 
 /// Minimum time between challenge ACKs, as in Linux (`tcp_invalid_ratelimit`), so that forged
-/// frames cause no flood of them.
+/// frames cause no flood of challenge ACKs.
 pub(super) const CHALLENGE_INTERVAL: Nanos = 500 * MILLISECOND;
 
 /// The time for which an orphan waits for the peer's FIN after its own is acknowledged.

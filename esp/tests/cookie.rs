@@ -200,7 +200,7 @@ fn packets_after_a_lost_first_one_are_recognised() {
 
 #[test]
 fn the_ends_of_short_connections_match_no_cookie() {
-    // The client's FIN acknowledges the server's data and FIN, so its acknowledgement number is
+    // The client's FIN acknowledges the server's data and FIN, so the acknowledgement number is
     // beyond the cookie.
     let mut known = 0;
     for sent in 0..30 {

@@ -30,7 +30,7 @@ impl Connection {
         self.receiver.is_long()
     }
 
-    /// Returns the part of its window, in [`PARTS`](super::super::ack_queue::PARTS), that the
+    /// Returns the part of the last window, in [`PARTS`](super::super::ack_queue::PARTS), that the
     /// transmission which has just ended did not use.
     #[inline]
     pub(in super::super) fn unused(&self) -> u8 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The numbers that the peer may use now, and those that it skips.
+//! The numbers that the peer may use now, and the numbers that it skips.
 //!
 //! * A packet far from the expected number is stale or forged, and is ignored whole.
 //! * A sender whose packets have become too large *skips* their numbers: see the sender's

@@ -172,8 +172,7 @@ fn hand_over(
 /// The requirements of [`Windows::open`](crate::windows::Windows::open).
 pub unsafe fn open_window(start: *mut u8, length: usize) -> Option<u64> {
     let mut engine = ENGINE.lock().expect("panics abort");
-    // SAFETY: the caller fulfils the requirements of `Windows::open`, which are those of this
-    // function.
+    // SAFETY: this function has the requirements of `Windows::open`, which its caller fulfils.
     unsafe { engine.as_mut()?.windows().open(start, length) }
 }
 

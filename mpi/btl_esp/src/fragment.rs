@@ -247,8 +247,8 @@ impl Message {
         if let Some(put) = put {
             if let Some(callback) = put.callback {
                 let (address, handle) = (put.address, put.handle);
-                // SAFETY: Open MPI passed the callback with these arguments, and module and
-                // endpoint are those of the put.
+                // SAFETY: Open MPI passed the callback with these arguments. `module` and
+                // `endpoint` belong to the put.
                 unsafe {
                     let (context, data) = (put.context, put.data);
                     callback(module, endpoint, address, handle, context, data, status);

@@ -14,8 +14,8 @@ use crate::transport::Interface;
 /// The rate assumed for interfaces that report none, in Mbit/s.
 const UNKNOWN: u32 = 10_000;
 
-/// Returns the Ethernet interfaces that are up: those named in `include`, or all but those named in
-/// `exclude`. Both are lists separated by commas.
+/// Returns the Ethernet interfaces that are up: the interfaces named in `include` or, if it is
+/// empty, all but those named in `exclude`. Both are lists separated by commas.
 ///
 /// # Errors
 ///

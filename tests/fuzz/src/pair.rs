@@ -69,8 +69,8 @@ impl Host {
 /// recovers.
 type Faults = Rc<RefCell<[VecDeque<Fate>; 2]>>;
 
-/// Maximum number of consecutive losses that do not end a connection, which an engine ends when the
-/// peer is silent for too long.
+/// Maximum number of faults in each direction. More consecutive losses could end a connection,
+/// since an engine ends it when the peer is silent for too long.
 const MOST_FAULTS: usize = 60;
 
 /// The window that one side has opened for the other, as the wire shows it.

@@ -108,7 +108,7 @@ impl Program {
 pub enum Sabotage {
     /// Retransmission requests are not sent.
     SwallowRequests,
-    /// Connections never leave the list of those that wait for their turn.
+    /// Waiting connections never leave their list, because the host gives no turns.
     NeverServe,
     /// Connections that need not wait any longer stay in the list.
     KeepInList,
