@@ -87,7 +87,7 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
             return Ok(skb);
         }
         let mut code: c_int = 0;
-        // SAFETY: Process context, in a send call. The buffer is ours on success.
+        // SAFETY: A send call, in process context, calls this. After success the buffer is ours.
         unsafe {
             let skb = bindings::sock_alloc_send_pskb(
                 self.as_ptr(),
@@ -107,8 +107,8 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
         }
     }
 
-    /// Queues a received datagram and wakes a reader, if the receive buffer has room. If not,
-    /// returns the datagram with the reason; the core has counted the drop.
+    /// Queues a received datagram and wakes a reader, if the receive buffer has room. Otherwise
+    /// returns the datagram and the reason; the core has then counted the drop.
     #[inline]
     pub(crate) fn queue_datagram(&self, skb: Skb) -> core::result::Result<(), (Skb, DropReason)> {
         let raw = skb.into_raw();
@@ -163,7 +163,7 @@ impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
         } else {
             0
         };
-        // SAFETY: Process context, in a receive call.
+        // SAFETY: A receive call, in process context, calls this.
         let skb = unsafe {
             bindings::__skb_recv_datagram(
                 self.as_ptr(),

@@ -113,7 +113,7 @@ impl Device {
     /// Returns whether an administrator has set the device up (`IFF_UP`).
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
-        // SAFETY: The device is valid. A single load, as the core does it.
+        // SAFETY: The device is valid, and the field is read in a single load, as by the core.
         let flags = unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).flags)) };
         flags & bindings::net_device_flags_IFF_UP != 0
     }
@@ -153,7 +153,7 @@ impl Device {
     /// it itself.
     #[inline]
     pub(crate) fn most_packets(&self) -> u16 {
-        // SAFETY: The device is valid. A single load, as the core does it.
+        // SAFETY: The device is valid, and the field is read in a single load, as by the core.
         unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).gso_max_segs)) }
     }
 

@@ -439,7 +439,7 @@ unsafe extern "C" fn backlog<P: Protocol>(
             P::backlog(&mut sock.assume_locked(), skb, Softirq::assume());
         }
     }
-    // SAFETY: Pairs with the call above.
+    // SAFETY: This pairs with `local_bh_disable` above.
     unsafe { bindings::local_bh_enable() };
     0
 }
@@ -540,7 +540,7 @@ unsafe extern "C" fn getname<P: Operations>(
 
 /// # Safety
 ///
-/// Called by the core, in a `poll` call on a socket of `P`, with its file and its wait table.
+/// Called by the core, in a `poll` call on a socket of `P`, with the call's file and wait table.
 unsafe extern "C" fn poll<P: Operations>(
     file: *mut bindings::file,
     socket: *mut bindings::socket,
@@ -674,8 +674,8 @@ unsafe extern "C" fn recvmsg<P: Operations>(
     len: usize,
     flags: c_int,
 ) -> c_int {
-    // The message of a receive call has no notice, so there is nothing to drop. SAFETY: `msg`
-    // belongs to the running call.
+    // The message of a receive call has no notice, so there is nothing to drop.
+    // SAFETY: `msg` belongs to the running call.
     let mut message = ManuallyDrop::new(unsafe { Message::from_raw(msg) });
     // SAFETY: The call runs on `socket`.
     let call = unsafe { Call::new(socket) };

@@ -235,8 +235,8 @@ H(bool, copy_from_iter_full, (void *to, size_t len, struct iov_iter *from), retu
 H(bool, copy_to_iter_full, (const void *from, size_t len, struct iov_iter *to), return copy_to_iter_full(from, len, to))
 
 /*
- * timestamps of sent data; txstamp_ack requests a timestamp of the acknowledgement, and follows the
- * 16 bytes of the control block that hold the buffer's note
+ * timestamps of sent data; txstamp_ack requests a timestamp of the acknowledgement, and lies behind
+ * the 16 bytes of the control block that hold the buffer's note
  */
 static_assert(offsetofend(struct tcp_skb_cb, ip_dsfield) >= 16);
 H(void, skb_ask_stamp, (struct sk_buff *skb, u32 flags, u32 number), __sock_tx_timestamp(flags, &skb_shinfo(skb)->tx_flags); skb_shinfo(skb)->tskey = number; TCP_SKB_CB(skb)->txstamp_ack = flags & SOF_TIMESTAMPING_TX_ACK ? TSTAMP_ACK_SK : 0)

@@ -355,7 +355,7 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         } else {
             0
         };
-        // SAFETY: The socket is TCP's; the address is aligned kernel memory with room for an
+        // SAFETY: The socket is TCP's. The address is aligned kernel memory with room for an
         // address of any family, and its first `len` bytes are copied from `address`.
         to_result(unsafe {
             ptr::copy_nonoverlapping(address.as_ptr(), storage.as_mut_ptr().cast(), len);
@@ -412,7 +412,7 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         unsafe { bindings::inet_v6only(self.sock().as_ptr()) }
     }
 
-    /// Returns whether `accept` on TCP's socket would find a connection, or fail.
+    /// Returns whether `accept` on TCP's socket would find a connection or would fail.
     pub(crate) fn tcp_accepts(&self) -> bool {
         // SAFETY: The socket is TCP's, and the function reads its accept queue as TCP's `poll`
         // does.
@@ -434,6 +434,7 @@ unsafe fn attach<P: Operations>(socket: *mut bindings::socket, companion: &Sock<
 
 /// Detaches a companion from the descriptor's wait queue.
 fn detach<P: Operations>(companion: &Sock<P>) {
-    // SAFETY: By the invariant of `RawSock`, the socket is valid; the function may be called again.
+    // SAFETY: By the invariant of `RawSock`, the socket is valid. The function may be called more
+    // than once.
     unsafe { bindings::sock_orphan(companion.as_ptr()) };
 }

@@ -45,7 +45,7 @@ impl Limits {
     }
 
     /// Returns the limits that the core gives a new socket now: `net.core.wmem_default` and
-    /// `net.core.rmem_default`. Process context.
+    /// `net.core.rmem_default`. Must be called in process context.
     ///
     /// The core does not export these, so they are read from a temporary socket of `P`.
     ///
@@ -79,14 +79,14 @@ impl RawSock {
     /// Returns the limit of the receive buffer in bytes (`SO_RCVBUF`).
     #[inline]
     pub(crate) fn receive_limit(&self) -> u32 {
-        // SAFETY: A single load, as the core does it.
+        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
         unsafe { ptr::read_volatile(field!(self, sk_rcvbuf)).max(0) as u32 }
     }
 
     /// Returns the limit of the send buffer in bytes (`SO_SNDBUF`).
     #[inline]
     pub(crate) fn send_limit(&self) -> u32 {
-        // SAFETY: A single load, as the core does it.
+        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
         unsafe { ptr::read_volatile(field!(self, sk_sndbuf)).max(0) as u32 }
     }
 

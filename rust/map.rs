@@ -192,7 +192,8 @@ impl<P: Protocol> Map<P> {
         mut f: impl FnMut(&Sock<P>) -> Result<(), E>,
     ) -> Result<(), E> {
         // `from` is a position in one table, so the walk begins only when no sockets are moving to
-        // another table. SAFETY: The table is initialized, and the task may sleep.
+        // another table.
+        // SAFETY: The table is initialized, and the task may sleep.
         unsafe { bindings::rhashtable_settle(self.table.get()) };
         let mut result = Ok(());
         self.visit(

@@ -73,7 +73,7 @@ impl Message<'_> {
 
     #[inline]
     pub(super) fn iter(&mut self) -> *mut bindings::iov_iter {
-        // SAFETY: The message is valid; only an address is computed.
+        // SAFETY: The message is valid. The code only computes an address.
         unsafe { ptr::addr_of_mut!((*self.raw).msg_iter) }
     }
 
@@ -177,8 +177,8 @@ impl Message<'_> {
             return self.put_short(bytes);
         }
         let (offset, len) = skb.span(offset, len).ok_or(EFAULT)?;
-        // SAFETY: Both are valid, and the span lies in the buffer's data; the function checks the
-        // bounds of the user's memory.
+        // SAFETY: The buffer and the message are valid, and the span lies in the buffer's data. The
+        // function checks the bounds of the user's memory.
         to_result(unsafe {
             bindings::skb_copy_datagram_iter(skb.as_ptr(), offset, self.iter(), len)
         })

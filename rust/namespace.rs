@@ -110,11 +110,11 @@ pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
 pub(crate) struct Registration<T: PerNet>(PhantomData<T>);
 
 impl<T: PerNet> Registration<T> {
-    /// Creates the state of every existing and future namespace; may be called once.
+    /// Creates the state of every existing and future namespace. May be called once.
     ///
     /// # Errors
     ///
-    /// `EEXIST` on a second call; those of [`PerNet::new`].
+    /// `EEXIST` on a second call, and the errors of [`PerNet::new`].
     pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
         // On every architecture the core's memory is aligned for 64-bit words, but not for larger
         // types.
@@ -129,8 +129,8 @@ impl<T: PerNet> Registration<T> {
             ops.init = Some(Self::init);
             ops.pre_exit = Some(Self::pre_exit);
             ops.exit = Some(Self::exit);
-            // The pointer `id` is const in C, but only to be read by others: the core writes `*id`
-            // once.
+            // C declares these fields const for their readers, so they are written through casts.
+            // The core writes the number that `id` points to once.
             ptr::write(ptr::addr_of_mut!(ops.id).cast(), operations.id.get());
             ptr::write(ptr::addr_of_mut!(ops.size).cast(), mem::size_of::<T>());
             to_result(bindings::register_pernet_subsys(ops))?;

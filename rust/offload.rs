@@ -115,7 +115,7 @@ pub(crate) trait Packets: 'static {
     fn has_checksum(header: &[u8]) -> bool;
 
     /// Turns `header`, the header of the whole buffer, into the header of `part`. Each header
-    /// passed to these functions has [`Self::HEADER_LEN`] bytes.
+    /// passed to the functions of this trait has [`Self::HEADER_LEN`] bytes.
     fn cut(header: &mut [u8], part: Part);
 
     /// Returns whether a packet with `header` and `len` bytes of payload or padding is held so that
@@ -137,7 +137,7 @@ pub(crate) struct Registration<P: Packets> {
 }
 
 impl<P: Packets> Registration<P> {
-    /// Registers segmentation of buffers of `ethertype`, host order.
+    /// Registers segmentation and merging of buffers of `ethertype`, which is in host order.
     pub(crate) fn new(ethertype: u16, _module: &'static ThisModule) -> Result<Self> {
         // SAFETY: All-zero bytes are a valid value: an offload without functions, on no list.
         let mut block: bindings::packet_offload = unsafe { core::mem::zeroed() };

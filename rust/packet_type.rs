@@ -33,7 +33,7 @@ pub(crate) struct Registration<H: Handler> {
 }
 
 impl<H: Handler> Registration<H> {
-    /// Registers the handler for frames of `ethertype`, host order.
+    /// Registers the handler for frames of `ethertype`, which is in host order.
     pub(crate) fn new(ethertype: u16, module: &'static ThisModule) -> Result<Self> {
         Self::with_list(ethertype, None, module)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A ring of the pages that a stream has filled, which it reuses.
+//! A ring of the pages that a stream has filled and will reuse.
 //!
 //! The kernel zeroes most pages on allocation (`init_on_alloc`), which costs a stream more than
 //! half of the time that copying its data takes. `skb_page_frag_refill` reuses the page that a task

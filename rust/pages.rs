@@ -51,8 +51,8 @@ impl Skb {
     #[inline]
     pub(crate) fn store(headroom: usize, context: Context) -> Option<Self> {
         let store = Self::alloc(headroom, 0, context)?;
-        // The core then computes no checksum over spliced pages. SAFETY: The buffer is new and
-        // exclusively ours.
+        // The core then computes no checksum over spliced pages.
+        // SAFETY: The buffer is new and exclusively ours.
         unsafe { bindings::skb_set_summed(store.as_ptr()) };
         Some(store)
     }

@@ -24,7 +24,7 @@ unsafe impl<const N: usize> Send for PerCpu<N> {}
 unsafe impl<const N: usize> Sync for PerCpu<N> {}
 
 impl<const N: usize> PerCpu<N> {
-    /// Creates counters at zero. Process context.
+    /// Creates counters at zero. Must be called in process context.
     ///
     /// # Errors
     ///

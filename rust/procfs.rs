@@ -201,7 +201,7 @@ impl<F: Files> Operations<F> {
 pub(crate) struct Registration<F: Files>(#[allow(dead_code)] namespace::Registration<State<F>>);
 
 impl<F: Files> Registration<F> {
-    /// Creates the files of every existing and future namespace; may be called once.
+    /// Creates the files of every existing and future namespace. May be called once.
     ///
     /// # Errors
     ///

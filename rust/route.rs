@@ -72,7 +72,7 @@ pub(crate) fn is_neighbour(device: &Device, ip: [u8; 4], mac: Mac) -> bool {
 
 /// Returns whether `ip` is an address of this host, for packets received by `device`.
 pub(crate) fn is_own(device: &Device, ip: [u8; 4]) -> bool {
-    // SAFETY: The device is valid; the function may be called in any context.
+    // SAFETY: The device is valid. The function may be called in any context.
     unsafe { bindings::inet_is_own(device.as_ptr(), u32::from_ne_bytes(ip)) }
 }
 

@@ -109,7 +109,7 @@ impl<N: Sequenced> SeqQueue<N> {
     /// Returns the buffer at the tail, for writing.
     #[inline]
     pub(crate) fn last_mut(&mut self) -> Option<&mut Buffer> {
-        // SAFETY: As in `last`; the queue is borrowed exclusively.
+        // SAFETY: As in `last`. The queue is borrowed exclusively.
         (!self.last.is_null()).then(|| unsafe { Buffer::from_raw_mut(self.last) })
     }
 
@@ -117,8 +117,8 @@ impl<N: Sequenced> SeqQueue<N> {
     #[inline]
     pub(crate) fn push(&mut self, skb: Skb) {
         let raw = skb.into_raw();
-        // SAFETY: The buffer is ours alone; by the invariant `last` is null or a buffer of the
-        // queue.
+        // SAFETY: The buffer is exclusively ours. By the invariant, `last` is null or a buffer of
+        // the queue.
         unsafe {
             *next_mut(raw) = ptr::null_mut();
             if self.last.is_null() {

@@ -44,7 +44,7 @@ impl RawSock {
         if nonblocking {
             return 0;
         }
-        // SAFETY: A single load, as the core does it.
+        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
         unsafe { ptr::read_volatile(field!(self, sk_rcvtimeo)) as c_long }
     }
 
@@ -54,7 +54,7 @@ impl RawSock {
         if nonblocking {
             return 0;
         }
-        // SAFETY: A single load, as the core does it.
+        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
         unsafe { ptr::read_volatile(field!(self, sk_sndtimeo)) as c_long }
     }
 
@@ -65,7 +65,7 @@ impl RawSock {
         if all {
             return len;
         }
-        // SAFETY: A single load, as the core does it.
+        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
         let mark = unsafe { ptr::read_volatile(field!(self, sk_rcvlowat)) };
         len.min(mark.max(1) as usize)
     }
@@ -81,7 +81,7 @@ impl RawSock {
     /// Returns `SO_BINDTODEVICE`: the index of the only device to use, or 0.
     #[inline]
     pub(crate) fn bound_device(&self) -> u32 {
-        // SAFETY: A single load, as the core does it.
+        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
         unsafe { ptr::read_volatile(field!(self, __sk_common.skc_bound_dev_if)).max(0) as u32 }
     }
 
@@ -111,7 +111,7 @@ impl RawSock {
     /// Returns whether a reader asked for the timestamps of packets (`SO_TIMESTAMP` and the like).
     #[inline]
     pub(crate) fn wants_times(&self) -> bool {
-        // SAFETY: A single load, as the core does it.
+        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
         let times = unsafe { ptr::read_volatile(field!(self, sk_tsflags)) };
         times != 0 || self.has_flag(bindings::sock_flags_SOCK_RCVTSTAMP)
     }
@@ -121,7 +121,7 @@ impl RawSock {
     /// with timestamps need an owner, too, but this does not consider timestamps.
     #[inline]
     pub(crate) fn owns_frames(&self) -> bool {
-        // SAFETY: A single load, as the core does it.
+        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
         let pacing = unsafe { ptr::read_volatile(field!(self, sk_pacing_status)) };
         pacing != 0 || self.has_flag(bindings::sock_flags_SOCK_TXTIME)
     }
@@ -176,7 +176,7 @@ impl RawSock {
         // socket.
         unsafe { bindings::sk_inherit_txtime(self.as_ptr(), other.as_ptr()) };
         for flag in FLAGS {
-            // SAFETY: By the caller's promise.
+            // SAFETY: By the caller's promise, no one else writes the flags.
             unsafe { bindings::sock_valbool_flag(self.as_ptr(), flag, other.has_flag(flag)) };
         }
         // SAFETY: `other` is valid, and the field is read in a single load. Only limits that a user

@@ -311,7 +311,7 @@ impl Buffer {
     #[inline]
     pub(crate) fn set_note<N: Note>(&mut self, note: N) {
         let words = note.to_words();
-        // SAFETY: `cb` has 48 bytes and is aligned to 8; the buffer is borrowed exclusively.
+        // SAFETY: `cb` has 48 bytes and is aligned to 8. The buffer is borrowed exclusively.
         unsafe { ptr::write((*self.as_ptr()).cb.as_mut_ptr().cast::<Words>(), words) }
     }
 
@@ -354,7 +354,7 @@ impl Buffer {
     /// Truncates the data to `len` bytes. Returns `false` without memory for that.
     #[inline]
     pub(crate) fn trim(&mut self, len: usize) -> bool {
-        // SAFETY: The buffer is borrowed exclusively; the function copies data that a clone shares.
+        // SAFETY: The buffer is borrowed exclusively. The function copies data that a clone shares.
         len >= self.len() || unsafe { bindings::pskb_trim_rcsum(self.as_ptr(), len as u32) == 0 }
     }
 
@@ -464,7 +464,7 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// `EFAULT` if not all of them could be read; then neither the buffer nor the message has
+    /// `EFAULT` if not all `len` bytes could be read; neither the buffer nor the message has then
     /// changed. `ENOBUFS` without enough tailroom, or if a clone shares it.
     #[inline]
     pub(crate) fn put_from(&mut self, msg: &mut message::Message<'_>, len: usize) -> Result {
@@ -546,7 +546,7 @@ impl Buffer {
 /// its descriptor, and it is not charged to a socket's receive memory.
 pub(crate) struct Skb(NonNull<bindings::sk_buff>);
 
-// SAFETY: A buffer is not tied to the CPU or task that made it.
+// SAFETY: A buffer is not tied to the CPU or task that allocated it.
 unsafe impl Send for Skb {}
 
 /// The alignment of fragments in a task's page, in bytes: a cache line, so that a buffer's header
@@ -609,9 +609,9 @@ impl Skb {
         unsafe { Self::fresh(bindings::alloc_skb(total, context.gfp()), headroom) }
     }
 
-    /// Allocates a buffer in a fragment of a page, as drivers do for received packets: the kernel
-    /// zeroes memory on allocation (`init_on_alloc`), but fragments are not allocated one by one.
-    /// Also returns `None` if the buffer exceeds a page.
+    /// Allocates a buffer in a fragment of a page, as drivers do for received packets. This is
+    /// faster because the kernel zeroes memory on allocation (`init_on_alloc`), and fragments are
+    /// not allocated one by one. Also returns `None` if the buffer exceeds a page.
     ///
     /// The fragment is charged to no memory cgroup, and keeps its whole page, usually of 32 KiB, in
     /// use. For a task use [`alloc_charged`](Self::alloc_charged).
@@ -716,8 +716,8 @@ impl Skb {
     /// Returns the bytes that the buffer has for headers and linear data.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid; its end is stored as a
-        // distance from its start.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid. `end` is its distance from
+        // `head`.
         unsafe { (*self.as_ptr()).end as usize }
     }
 
@@ -781,7 +781,7 @@ impl Deref for Skb {
 
     #[inline]
     fn deref(&self) -> &Buffer {
-        // SAFETY: By the type's invariant the pointer is valid and ours.
+        // SAFETY: By the invariant of `Skb`, the buffer is valid.
         unsafe { Buffer::from_raw(self.0.as_ptr()) }
     }
 }
@@ -789,7 +789,8 @@ impl Deref for Skb {
 impl DerefMut for Skb {
     #[inline]
     fn deref_mut(&mut self) -> &mut Buffer {
-        // SAFETY: By the type's invariant the pointer is valid and ours alone.
+        // SAFETY: By the invariant of `Skb`, the buffer is valid, and no one else changes its
+        // descriptor.
         unsafe { Buffer::from_raw_mut(self.0.as_ptr()) }
     }
 }

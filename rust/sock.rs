@@ -188,7 +188,7 @@ impl RawSock {
     /// Returns whether packets wait for the task that owns the socket.
     #[inline]
     pub(crate) fn has_backlog(&self) -> bool {
-        // SAFETY: A single load, as the core does it.
+        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
         unsafe { !ptr::read_volatile(field!(self, sk_backlog.tail)).is_null() }
     }
 
@@ -200,7 +200,8 @@ impl RawSock {
 
     #[inline]
     pub(super) fn has_flag(&self, flag: bindings::sock_flags) -> bool {
-        // SAFETY: A single load of a valid socket's flags, which are bits of one word.
+        // SAFETY: The socket is valid. Its flags are bits of one word, which is read in a single
+        // load.
         let flags =
             unsafe { ptr::read_volatile(field!(self, __sk_common.__bindgen_anon_5.skc_flags)) };
         flags & (1 << flag) != 0
@@ -209,7 +210,7 @@ impl RawSock {
     /// Returns the receive memory charged to the socket, in bytes.
     #[inline]
     pub(crate) fn receive_queued(&self) -> u32 {
-        // SAFETY: A single load, as the core does it.
+        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
         unsafe { ptr::read_volatile(field!(self, sk_backlog.rmem_alloc.counter)).max(0) as u32 }
     }
 
@@ -253,8 +254,8 @@ impl RawSock {
     /// Makes receive flow steering direct the socket's packets to the current processor.
     #[inline]
     pub(crate) fn record_flow(&self) {
-        // SAFETY: By the invariant of `RawSock`, the socket is valid; the function writes to the
-        // core's table only.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The function writes only to
+        // the core's table.
         unsafe { bindings::sk_record_flow(self.as_ptr()) };
     }
 
@@ -319,7 +320,7 @@ pub(crate) struct Sock<P: Protocol> {
     state: UnsafeCell<P::State>,
 }
 
-// SAFETY: `raw` and `shared` are `Sync`; `state`, which is `Send`, is reached through the lock
+// SAFETY: `raw` and `shared` are `Sync`. `state`, which is `Send`, is reached through the lock
 // only. The data in its links is reached only through the lists that the socket belongs to.
 unsafe impl<P: Protocol> Sync for Sock<P> {}
 
@@ -521,8 +522,8 @@ impl<P: Protocol> SockRef<P> {
 impl<P: Protocol> Clone for SockRef<P> {
     #[inline]
     fn clone(&self) -> Self {
-        // SAFETY: By the invariant the socket's count is not zero; the new reference is the
-        // clone's.
+        // SAFETY: By the invariant, the reference count is not zero. The clone takes over the new
+        // reference.
         unsafe {
             bindings::sock_hold(self.as_ptr());
             SockRef::from_raw(self.as_ptr())
@@ -535,7 +536,7 @@ impl<P: Protocol> Deref for SockRef<P> {
 
     #[inline]
     fn deref(&self) -> &Sock<P> {
-        // SAFETY: By the type's invariant.
+        // SAFETY: By the invariant of `SockRef`, the pointer is valid.
         unsafe { self.0.as_ref() }
     }
 }
@@ -589,7 +590,7 @@ impl<'a, P: Protocol> Locked<'a, P> {
     /// Wakes writers, if any waits for send buffer space.
     #[inline]
     pub(crate) fn wake_writers(&mut self) {
-        // SAFETY: The lock is held, so `sk_socket` does not change; the helper checks whether it is
+        // SAFETY: The lock is held, so `sk_socket` does not change. The helper checks whether it is
         // null.
         if unsafe { bindings::sk_test_clear_nospace(self.sock.as_ptr()) } {
             self.sock.signal_write_space();
@@ -653,15 +654,15 @@ impl<'a, P: Protocol> Guard<'a, P> {
         self.0
     }
 
-    /// Processes the packets that came while the lock was held, as acknowledgements and windows
+    /// Processes the packets that came while the lock was held, since acknowledgements and windows
     /// must not wait for a long copy. No other task gets the lock in between. Returns `false` if
-    /// there were none.
+    /// there were no packets.
     #[inline]
     pub(crate) fn flush_backlog(&mut self) -> bool {
         let waits = self.0.has_backlog();
         if waits {
-            // SAFETY: Process context, and the guard holds the lock; nothing borrows the state,
-            // since `self` is mutable.
+            // SAFETY: This runs in process context, and the guard holds the lock. Nothing else
+            // borrows the state, since `self` is borrowed exclusively.
             unsafe { bindings::__sk_flush_backlog(self.0.as_ptr()) };
         }
         waits
@@ -670,10 +671,11 @@ impl<'a, P: Protocol> Guard<'a, P> {
     /// Releases the lock, runs `f`, and takes the lock again.
     #[inline]
     pub(super) fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: The guard holds the lock; nothing borrows the state, since `self` is mutable.
+        // SAFETY: The guard holds the lock. Nothing else borrows the state, since `self` is
+        // borrowed exclusively.
         unsafe { bindings::release_sock(self.0.as_ptr()) };
         let result = f();
-        // SAFETY: Process context, as when the guard was made.
+        // SAFETY: This runs in process context, like the call that created the guard.
         unsafe { bindings::lock_sock_nested(self.0.as_ptr(), 0) };
         result
     }
@@ -712,7 +714,7 @@ impl<P: Protocol> BhGuard<'_, P> {
     #[inline]
     pub(crate) fn add_backlog(&mut self, skb: Skb, limit: u32) -> core::result::Result<(), Skb> {
         let raw = skb.into_raw();
-        // SAFETY: The spin lock is held; on success the buffer belongs to the backlog.
+        // SAFETY: The spin lock is held. After success the buffer belongs to the backlog.
         unsafe {
             if bindings::sk_add_backlog(self.sock.as_ptr(), raw, limit) == 0 {
                 return Ok(());
@@ -750,7 +752,7 @@ impl<P: Protocol> NewChild<P> {
         _softirq: Softirq<'_>,
     ) -> Option<Self> {
         let listener = listener.sock().as_ptr();
-        // SAFETY: The listener is locked; the copy's lock is ours.
+        // SAFETY: The listener is locked. The function returns the copy with its lock held.
         let sk = unsafe { bindings::sk_clone(listener, Context::Softirq.gfp(), true) };
         let sk = NonNull::new(sk)?.as_ptr();
         // SAFETY: `sk` is a new socket to which no one else has a reference. It is a byte copy of

@@ -36,7 +36,7 @@ pub(crate) fn disabled<R>(f: impl FnOnce(Softirq<'_>) -> R) -> R {
     unsafe { bindings::local_bh_disable() };
     // SAFETY: The token cannot leave `f`, which is called for any lifetime.
     let result = f(unsafe { Softirq::assume() });
-    // SAFETY: Pairs with the call above.
+    // SAFETY: This pairs with `local_bh_disable` above.
     unsafe { bindings::local_bh_enable() };
     result
 }

@@ -51,9 +51,9 @@ impl Pipe<'_> {
         if sock.task_pages().is_null() {
             return Err(EOPNOTSUPP);
         }
-        // SAFETY: By the invariant of `Buffer`, the buffer is valid, and the span lies in its data;
-        // the function only reads them, and takes references to pages. The pipe is the call's.
-        // Copies go to the task's page fragment, which only its own calls use.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid, and the span lies in its data.
+        // The function only reads the data and takes references to pages. The pipe belongs to the
+        // call. Copies go to the task's page fragment, which only its own calls use.
         let put = unsafe {
             bindings::skb_splice_bits(
                 skb.as_ptr(),

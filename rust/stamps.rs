@@ -116,7 +116,7 @@ impl Message<'_> {
 impl RawSock {
     #[inline]
     fn stamp_flags(&self) -> u32 {
-        // SAFETY: A single load, as the core does it.
+        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
         unsafe { ptr::read_volatile(field!(self, sk_tsflags)) }
     }
 
@@ -160,7 +160,7 @@ impl RawSock {
             self.restart_stamps();
             self.store_stamp_flags(before | ENET_STAMP_NUMBERS);
         }
-        // SAFETY: Locked above.
+        // SAFETY: This function has locked the socket above.
         unsafe { bindings::release_sock(self.as_ptr()) };
         begins.then_some(before)
     }
@@ -172,7 +172,7 @@ impl RawSock {
         if self.stamp_flags() == before | ENET_STAMP_NUMBERS {
             self.store_stamp_flags(before);
         }
-        // SAFETY: Locked above.
+        // SAFETY: This function has locked the socket above.
         unsafe { bindings::release_sock(self.as_ptr()) };
     }
 

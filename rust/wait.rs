@@ -49,7 +49,7 @@ unsafe fn among_waiters<R>(sock: &RawSock, waiter: Waiter, f: impl FnOnce(Entry)
         queue
     };
     let result = f(entry);
-    // SAFETY: The entry is on the queue; the descriptor, and so the queue, is still there.
+    // SAFETY: The entry is on the queue. The descriptor, and so the queue, is still valid.
     unsafe { bindings::remove_wait_queue(queue, entry) };
     result
 }

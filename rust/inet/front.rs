@@ -57,7 +57,7 @@ impl<M: Streams> StreamCall<'_, M> {
         // SAFETY: The socket is valid. The call may sleep and has not locked the socket.
         unsafe { bindings::lock_sock_nested(sk, 0) };
         let state = self.sock().tcp_state();
-        // SAFETY: Pairs with the call above.
+        // SAFETY: This call has locked the socket above.
         unsafe { bindings::release_sock(sk) };
         state
     }

@@ -525,8 +525,8 @@ unsafe extern "C" fn getname<M: Streams>(
 
 /// # Safety
 ///
-/// Called by the core, in a `poll` call on a descriptor of this module, with its file and its wait
-/// table.
+/// Called by the core, in a `poll` call on a descriptor of this module, with the call's file and
+/// wait table.
 unsafe extern "C" fn poll<M: Streams>(
     file: *mut bindings::file,
     socket: *mut bindings::socket,
