@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A CRC32c (Castagnoli, as in iSCSI and SCTP) that follows a packet, big-endian, combined with a
-//! [mask](super::masks) by exclusive or. The kernel's own function computes it, with the
-//! processor's CRC instruction where there is one.
+//! The checksum that follows a packet: the packet's CRC32c (Castagnoli, as in iSCSI and SCTP),
+//! combined with a [mask](super::masks) by exclusive or, in big-endian order. The kernel's own
+//! function computes the CRC, with the processor's CRC instruction where there is one.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_seq_read`;
 //! `skb_crc32c` is not in every kernel), [`include/linux/crc32c.h`](srctree/include/linux/crc32c.h)

@@ -258,8 +258,8 @@ impl Device {
         // SAFETY: The function takes over the buffer. Hard interrupts are enabled, as it requires;
         // bottom halves may be enabled or disabled.
         match unsafe { bindings::__dev_queue_xmit(skb.into_raw(), ptr::null_mut()) } {
-            // With NET_XMIT_SUCCESS the frame was sent, with NET_XMIT_CN also, but with a
-            // congestion warning.
+            // NET_XMIT_SUCCESS: the frame was sent. NET_XMIT_CN: it was sent, with a congestion
+            // warning.
             0 | 2 => Ok(()),
             code if code < 0 => Err(Error::from_errno(code)),
             _ => Err(ENOBUFS),

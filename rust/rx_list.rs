@@ -93,8 +93,8 @@ impl Run {
     }
 }
 
-/// Returns the header of a buffer with a single packet without a checksum, and the number of bytes
-/// after it.
+/// Returns the header of `skb` and the number of bytes after it, if `skb` is a single packet
+/// without a checksum.
 #[inline]
 fn packet<'a, P: Packets>(skb: &Buffer, to: &'a mut [u8; LONGEST]) -> Option<(&'a [u8], usize)> {
     let header = to.get_mut(..P::HEADER_LEN)?;

@@ -171,7 +171,7 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
         won
     }
 
-    /// Returns the socket's links, if it belongs to these lists.
+    /// Returns the socket's links, if the socket belongs to these lists.
     #[inline]
     fn own<'a>(&self, sock: &'a Sock<P>) -> Option<&'a Links<P, L>> {
         let links = L::of(sock);
