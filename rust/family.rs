@@ -565,8 +565,7 @@ unsafe extern "C" fn listen<P: Operations>(socket: *mut bindings::socket, backlo
 ///
 /// Called by the core, in a `shutdown` call on a socket of `P`.
 unsafe extern "C" fn shutdown<P: Operations>(socket: *mut bindings::socket, how: c_int) -> c_int {
-    // SHUT_RD, SHUT_WR and SHUT_RDWR are each one less than the corresponding bits of `RCV_SHUTDOWN
-    // | SEND_SHUTDOWN`.
+    // Each of SHUT_RD, SHUT_WR and SHUT_RDWR is one less than the `*_SHUTDOWN` bits that it means.
     let halves = match how {
         0..=2 => (how + 1) as u8,
         _ => return EINVAL.to_errno(),

@@ -575,8 +575,7 @@ unsafe extern "C" fn ioctl<M: Streams>(
 unsafe extern "C" fn shutdown<M: Streams>(socket: *mut bindings::socket, how: c_int) -> c_int {
     // SAFETY: The call runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
-    // SHUT_RD, SHUT_WR and SHUT_RDWR are each one less than the corresponding bits of `RCV_SHUTDOWN
-    // | SEND_SHUTDOWN`.
+    // Each of SHUT_RD, SHUT_WR and SHUT_RDWR is one less than the `*_SHUTDOWN` bits that it means.
     let halves = match how {
         0..=2 => (how + 1) as u8,
         _ => return EINVAL.to_errno(),
