@@ -35,14 +35,15 @@ use socket2::{SockAddr, SockAddrStorage};
 pub struct Address {
     /// Ethernet address; [`MacAddr::UNSPECIFIED`] in an address for `bind`.
     pub mac: MacAddr,
-    /// Interface number: the one to receive on or to send through.
+    /// Number of the interface to receive on or to send through.
     pub interface: u32,
-    /// Port, host byte order; 0 in `bind` asks for a free one.
+    /// Port, host byte order; 0 in `bind` asks for a free port.
     pub port: u16,
 }
 
 impl Address {
-    /// Port `port` of the host with Ethernet address `mac`, reached through `interface`.
+    /// Returns the address of port `port` of the host with Ethernet address `mac`, reached through
+    /// `interface`.
     pub const fn new(mac: MacAddr, interface: u32, port: u16) -> Self {
         Self {
             mac,
@@ -78,7 +79,8 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// `InvalidData` if the structure is of another family or another address length.
+    /// `InvalidData` if the structure has a family other than [`family`], or an address length
+    /// other than 0 and 6.
     pub fn from_raw(raw: &SockaddrEn) -> io::Result<Self> {
         if raw.sen_family != family() {
             return Err(io::Error::new(
@@ -111,16 +113,16 @@ impl Address {
 impl From<Address> for SockAddr {
     fn from(address: Address) -> Self {
         let mut storage = SockAddrStorage::zeroed();
-        // SAFETY: `SockaddrEn` is plain data, smaller than the storage and no stricter aligned,
-        // and all zero bytes are a value of it.
+        // SAFETY: `SockaddrEn` is plain data, smaller than the storage and no more strictly
+        // aligned, and all-zero bytes are a valid value.
         *unsafe { storage.view_as::<SockaddrEn>() } = address.to_raw();
-        // SAFETY: the storage holds a complete `SockaddrEn`, and the length is that of one.
+        // SAFETY: the storage holds a complete `SockaddrEn`, and the length is its size.
         unsafe { SockAddr::new(storage, size_of::<SockaddrEn>() as libc::socklen_t) }
     }
 }
 
 /// Reads an address of [`socket2`]. Fails with `InvalidData` if it is shorter than an address of
-/// the family, otherwise as [`Address::from_raw`].
+/// this family, and with the errors of [`Address::from_raw`].
 impl TryFrom<&SockAddr> for Address {
     type Error = io::Error;
 
@@ -131,14 +133,15 @@ impl TryFrom<&SockAddr> for Address {
                 format!("a socket address of {} bytes", address.len()),
             ));
         }
-        // SAFETY: the pointer is to a whole `SockAddrStorage`, aligned for any socket address, of
-        // which at least these bytes are initialised; any bytes are a `SockaddrEn`.
+        // SAFETY: the pointer is to a whole `SockAddrStorage`, which is aligned for any socket
+        // address. Its first `address.len()` bytes, at least the size of `SockaddrEn`, are
+        // initialised, and every bit pattern is a valid `SockaddrEn`.
         let raw = unsafe { address.as_ptr().cast::<SockaddrEn>().read() };
         Self::from_raw(&raw)
     }
 }
 
-/// Prints the interface's name, or its number if no interface has the number now.
+/// Prints the interface by name, or by number if no interface has this number now.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let interface = match self.interface {
@@ -155,7 +158,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Parses the text as [`NamedAddress::from_str`] and looks up the interface as
+/// Parses the text with [`NamedAddress::from_str`] and looks up the interface with
 /// [`NamedAddress::resolve`].
 impl FromStr for Address {
     type Err = AddressError;
@@ -193,8 +196,8 @@ impl Interface {
     }
 }
 
-/// A socket address as text. Parsing it asks nothing of the system, so it can name interfaces of
-/// another host.
+/// A socket address as text. Parsing does not look up the interface, so the text can name
+/// interfaces of other hosts.
 ///
 /// ```
 /// use sockaddr_en::{Interface, MacAddr, NamedAddress};
@@ -241,7 +244,7 @@ impl fmt::Display for NamedAddress {
         }
         match (&self.interface, self.mac) {
             (Interface::Any, None) => {}
-            // The text needs an interface to be parsed again.
+            // A text with an Ethernet address is parsed again only if it has an interface.
             (Interface::Any, Some(_)) => write!(f, "%{ENET_INTERFACE_ANY}")?,
             (Interface::Index(index), _) => write!(f, "%{index}")?,
             (Interface::Name(name), _) => write!(f, "%{name}")?,
@@ -250,7 +253,7 @@ impl fmt::Display for NamedAddress {
     }
 }
 
-/// Why a text is no socket address of this family, or cannot be resolved.
+/// The reason why a text is no socket address of this family, or cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The text before `%` is not an Ethernet address.
@@ -305,8 +308,8 @@ impl From<AddressError> for io::Error {
 impl FromStr for NamedAddress {
     type Err = AddressError;
 
-    /// Digits alone are an interface's number; an interface whose name is digits must be given by
-    /// number.
+    /// Digits alone are an interface's number, so an interface whose name is all digits must be
+    /// given by number.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let Some((host, rest)) = text.split_once('%') else {
             return without_interface(text);
@@ -354,7 +357,7 @@ fn parse_interface(interface: &str, text: &str) -> Result<Interface, AddressErro
         text: text.to_owned(),
         interface: interface.to_owned(),
     };
-    // dev_valid_name() of the kernel refuses these names.
+    // The kernel's `dev_valid_name()` refuses these names.
     if interface.is_empty()
         || interface.len() >= libc::IF_NAMESIZE
         || interface
@@ -377,15 +380,15 @@ fn parse_port(port: &str, text: &str) -> Result<u16, AddressError> {
         text: text.to_owned(),
         port: port.to_owned(),
     };
-    // u16::from_str alone would accept `+1`.
+    // The digits are checked because `u16::from_str` would accept `+1`.
     if !port.bytes().all(|b| b.is_ascii_digit()) {
         return Err(bad());
     }
     port.parse().map_err(|_| bad())
 }
 
-/// A value that converts to one [`Address`], as `ToSocketAddrs` of the standard library does to
-/// several.
+/// A value that converts to one [`Address`]. The standard library's `ToSocketAddrs` converts to
+/// several addresses instead.
 pub trait ToAddress {
     /// Returns the address.
     ///
@@ -577,7 +580,7 @@ mod tests {
         assert_eq!((there.len(), there.family()), (16, 28));
         assert_eq!(Address::try_from(&there).unwrap(), address);
         let mut short = there;
-        // SAFETY: a shorter part of the storage is initialised as well.
+        // SAFETY: the first 15 bytes of the storage are part of the initialised address.
         unsafe { short.set_length(15) };
         let error = Address::try_from(&short).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);

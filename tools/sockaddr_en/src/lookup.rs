@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Finds the Ethernet address for a host's name or IP address, as `enet ping` does.
+//! Finds the Ethernet address for a host's name or IP address. `enet ping` uses this.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -12,19 +12,20 @@ use socket2::{Domain, Socket, Type};
 use crate::neighbours::{interface_of, neighbours, Neighbour};
 use crate::{interface_index, interface_mac, interface_name, Address, MacAddr};
 
-/// The discard port (RFC 863); hosts without that service report the port as closed.
+/// The discard port (RFC 863). A host without this service reports the port as closed.
 const DISCARD: u16 = 9;
 
 /// Upper bound for the kernel's address resolution, which asks three times, once a second.
 const PATIENCE: Duration = Duration::from_millis(3500);
 
-/// The kernel has an entry within this time after a packet, unless it sends the packet to a router.
+/// The kernel has a neighbour entry for the destination within this time after a packet, unless it
+/// sends the packet to a router.
 const ENTRY: Duration = Duration::from_millis(300);
 
-/// Interval at which the table is polled.
+/// Interval at which the neighbour table is polled.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Why the lookup found no Ethernet address.
+/// The reason why the lookup found no Ethernet address.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LookupError {
@@ -105,7 +106,8 @@ impl From<LookupError> for io::Error {
 ///
 /// The kernel's neighbour table has the entry of a host that it exchanged packets with lately. For
 /// another host the kernel sends ARP requests or neighbour solicitations, and the call blocks for
-/// up to three seconds if no host answers. Asynchronous programs call it where blocking is allowed.
+/// up to three seconds if no host answers. Asynchronous programs call this function where blocking
+/// is allowed.
 ///
 /// ```no_run
 /// use sockaddr_en::{lookup, EspStream};
@@ -147,12 +149,12 @@ pub fn lookup(host: &str, port: u16) -> Result<Address, LookupError> {
     Err(first.unwrap_or_else(text))
 }
 
-/// Returns the Ethernet address of `ip` and the number of the interface that leads there. With
-/// `interface`, only that one is searched.
+/// Returns the Ethernet address of `ip` and the number of the interface that leads there. If
+/// `interface` is given, only entries of that interface are searched.
 ///
 /// # Errors
 ///
-/// As [`lookup`].
+/// The errors of [`lookup`].
 pub fn lookup_ip(ip: IpAddr, interface: Option<u32>) -> Result<(MacAddr, u32), LookupError> {
     if let Some(own) = interface_of(ip)? {
         let interface = name_of(own);
@@ -205,18 +207,19 @@ fn provoked(ip: IpAddr, interface: Option<u32>) -> Result<Option<Neighbour>, Loo
     }
 }
 
-/// Sends an empty datagram to the discard port of `ip`, through the interface of the given number
-/// if there is one. The socket fails with `ECONNREFUSED` once the host reports the port as closed.
+/// Sends an empty datagram to the discard port of `ip`, through the interface with the number
+/// `interface` if one is given. The returned socket fails with `ECONNREFUSED` once the host reports
+/// the port as closed.
 ///
 /// # Errors
 ///
-/// The errors of `connect(2)` and `send(2)`, as when no route leads to the host.
+/// The errors of `connect(2)` and `send(2)`, for instance if no route leads to the host.
 pub fn poke(ip: IpAddr, interface: Option<u32>) -> io::Result<std::net::UdpSocket> {
     let mut to = SocketAddr::new(ip, DISCARD);
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, None)?;
     if let Some(interface) = interface {
-        // Old kernels require a privilege. Without it the packet follows the routes, which mostly
-        // lead through the same interface.
+        // Ignored because old kernels require a privilege for this. Without it the packet follows
+        // the routes, which mostly lead through the same interface.
         let _ = socket.bind_device(Some(name_of(interface).as_bytes()));
         if let SocketAddr::V6(v6) = &mut to {
             // A link-local address is ambiguous without an interface.
