@@ -46,7 +46,7 @@ const EXAMPLES: &str = include_str!("help/netgauge.txt");
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(group(ArgGroup::new("side").required(true).args(["server", "connect", "peers", "hostfile", "netns", "participant"])))]
 pub struct Cli {
-    /// What to do other than measuring by the options below.
+    /// A subcommand, run instead of measuring by the options below.
     #[command(subcommand)]
     pub command: Option<Command>,
 
@@ -104,7 +104,7 @@ pub struct Cli {
     pub group: GroupArgs,
 }
 
-/// The internal side in the parser's list of sides: users do not choose it.
+/// The text by which the parser's list of sides shows the internal side, which users do not choose.
 const INTERNAL_SIDE: &str = "|--participant[=<NETNS>]";
 
 /// The options by which netgauge starts itself.
@@ -149,7 +149,7 @@ impl Cli {
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
 
-    /// The server's options.
+    /// Returns the server's options.
     pub fn server_options(&self) -> ServerOptions {
         ServerOptions {
             interface: self.interface.clone(),
@@ -158,7 +158,7 @@ impl Cli {
         }
     }
 
-    /// The patterns between two hosts that option -x names.
+    /// Returns the patterns between two hosts that option -x names.
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl Cli {
             .refuse("is the coordinator's to say, not a server's")
     }
 
-    /// The coordinator's options.
+    /// Returns the coordinator's options.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl Cli {
         })
     }
 
-    /// The client's options, for the server on `host`.
+    /// Returns the client's options, for the server on `host`.
     ///
     /// # Errors
     ///
@@ -225,8 +225,8 @@ impl Cli {
             bail!("setup makes its connections as the system does: leave options of sockets out");
         }
         if self.measuring.mode != "all" && self.pattern != "all" {
-            // Without names, a transport and a pattern that do not fit are left out, and the report
-            // has the reason.
+            // With `all`, a transport that does not suit a pattern is left out instead, and the
+            // report has the reason.
             for pattern in &patterns {
                 for kind in &transports {
                     pattern.pair()?.suits(kind)?;

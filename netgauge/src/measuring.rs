@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The options of what is measured and how it is reported, for all kinds of runs.
+//! The options that say what to measure and how to report it, for all kinds of runs.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -33,7 +33,7 @@ const ALL: &str = "all";
 /// The smallest number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).
 const LEAST_ETHERTYPE: u16 = 0x0600;
 
-/// The most sizes per doubling: below a kilobyte these are all sizes.
+/// The highest number of sizes per doubling. With it, a range has every size below a kilobyte.
 const MOST_GRADE: u32 = 1000;
 
 /// Groups of options in the help.
@@ -113,7 +113,7 @@ pub struct Measuring {
 }
 
 impl Measuring {
-    /// The transports of option -m.
+    /// Returns the transports that option -m names.
     ///
     /// # Errors
     ///
@@ -125,19 +125,19 @@ impl Measuring {
         }
     }
 
-    /// The sizes, ascending: those of option -s, or the pattern's.
+    /// Returns the sizes of option -s, or else the default sizes of `pattern`, in ascending order.
     pub fn sizes(&self, pattern: &PatternInfo) -> Vec<u64> {
         let sizes = self.size.clone().unwrap_or_else(|| pattern.sizes());
         sizes.expand(self.grade)
     }
 
-    /// The tests per size: those of option -c, or the pattern's.
+    /// Returns the tests per size of option -c, or else the default number of `pattern`.
     pub fn tests(&self, pattern: &PatternInfo) -> u32 {
         self.tests.map_or(pattern.tests, NonZeroU32::get)
     }
 
-    /// Whether option -m names all transports, so that the run leaves out those that do not work
-    /// here.
+    /// Returns whether option -m names all transports, so that the run leaves out transports that
+    /// do not work here.
     pub fn is_all(&self) -> bool {
         self.mode == ALL
     }
@@ -147,7 +147,7 @@ fn milliseconds(number: u32) -> Duration {
     Duration::from_millis(number.into())
 }
 
-/// A duration in seconds.
+/// Returns a duration in seconds.
 pub(crate) fn seconds(number: u16) -> Duration {
     Duration::from_secs(number.into())
 }

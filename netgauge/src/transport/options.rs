@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Options of a transport's sockets. Those on the client's command line apply at both ends.
+//! Options of a transport's sockets. Options on the client's command line apply at both ends.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use crate::sizes::parse_size;
 /// The options' group in the help.
 const SOCKETS: &str = "Sockets, at both ends";
 
-/// The largest buffer that the kernel takes: it keeps twice the number in an integer.
+/// The largest buffer size that the kernel takes, as it keeps twice the size in an `int`.
 const MOST_BUFFER: u64 = (1 << 30) - 1;
 
 /// Options of sockets. An option that is not given leaves the transport's default.
@@ -97,21 +97,22 @@ pub(super) fn limit_calls(socket: &impl AsFd, most: Option<Duration>) -> io::Res
 }
 
 /// The [`SocketOptions`] that apply to a transport. `--nonblocking` and `--no-timeouts` apply to
-/// all.
+/// all transports.
 #[derive(Clone, Copy, Debug)]
 pub struct Takes {
-    /// `--nodelay`: the protocol gathers small writes without it. The name of its socket option.
+    /// The name of the socket option that `--nodelay` sets; `None` if the protocol never gathers
+    /// small writes.
     pub nodelay: Option<&'static str>,
-    /// `--busy-poll`: the kernel knows the device queue that the packets arrive in.
+    /// Whether `--busy-poll` applies: the kernel knows the device queue that the packets arrive in.
     pub busy_poll: bool,
-    /// `--send-buffer`: `SO_SNDBUF` limits it.
+    /// Whether `--send-buffer` applies: `SO_SNDBUF` limits the socket's send buffer.
     pub send_buffer: bool,
-    /// `--receive-buffer`: `SO_RCVBUF` limits it.
+    /// Whether `--receive-buffer` applies: `SO_RCVBUF` limits the socket's receive buffer.
     pub receive_buffer: bool,
 }
 
 impl Takes {
-    /// The sockets take none of the four options.
+    /// For sockets that take none of the four options.
     pub(super) const NOTHING: Self = Self {
         nodelay: None,
         busy_poll: false,
@@ -119,7 +120,7 @@ impl Takes {
         receive_buffer: false,
     };
 
-    /// The sockets send at once through a device that the kernel can poll.
+    /// For sockets that send at once, through a device that the kernel can poll.
     pub(super) const DEVICE: Self = Self {
         busy_poll: true,
         send_buffer: true,
@@ -128,17 +129,17 @@ impl Takes {
     };
 }
 
-/// Returns whether an option applies to a transport.
+/// A function that returns whether an option applies to a transport.
 pub(super) type Taken = fn(&Takes) -> bool;
 
 impl SocketOptions {
-    /// Whether no option is given.
+    /// Returns whether no option is given.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The given options: the name of each, with a function that returns whether it applies to a
-    /// transport.
+    /// Returns the given options: the name of each, with a function that returns whether the option
+    /// applies to a transport.
     pub(super) fn given(&self) -> impl Iterator<Item = (&'static str, Taken)> {
         let all: [(bool, &str, Taken); 6] = [
             (self.nodelay.is_some(), "--nodelay", |t| t.nodelay.is_some()),
@@ -157,7 +158,7 @@ impl SocketOptions {
             .map(|(_, name, takes)| (name, takes))
     }
 
-    /// The given options, of those that apply to a transport with `takes`.
+    /// Returns those of the given options that apply to a transport with `takes`.
     pub(super) fn taken_by(&self, takes: Takes) -> Self {
         Self {
             nodelay: self.nodelay.filter(|_| takes.nodelay.is_some()),
@@ -169,17 +170,17 @@ impl SocketOptions {
         }
     }
 
-    /// Whether small writes are sent at once.
+    /// Returns whether small writes are sent at once.
     pub(super) fn is_nodelay(&self) -> bool {
         self.nodelay != Some(Switch::Off)
     }
 
-    /// Whether sending calls are non-blocking, and wait in `poll(2)`.
+    /// Returns whether sending calls are non-blocking, and wait in `poll(2)`.
     pub(super) fn polls_to_send(&self) -> bool {
         matches!(self.nonblocking, Some(Calls::Send | Calls::Both))
     }
 
-    /// Whether receiving calls are non-blocking, and wait in `poll(2)`.
+    /// Returns whether receiving calls are non-blocking, and wait in `poll(2)`.
     pub(super) fn polls_to_receive(&self) -> bool {
         matches!(self.nonblocking, Some(Calls::Receive | Calls::Both))
     }
@@ -188,7 +189,7 @@ impl SocketOptions {
     ///
     /// # Errors
     ///
-    /// As [`limit_calls`].
+    /// The errors of [`limit_calls`].
     pub(super) fn unlimit(&self, socket: &impl AsFd) -> io::Result<()> {
         if self.no_timeouts {
             limit_calls(socket, None)?;
@@ -231,7 +232,8 @@ impl SocketOptions {
     }
 }
 
-/// The kernel adds its overhead, and reports twice the requested size.
+/// Checks that the kernel grants the size `asked`. The kernel adds its overhead, and reports twice
+/// the granted size.
 fn ensure_granted(option: &str, asked: u32, reported: usize, limit: &str) -> Result<()> {
     ensure!(
         reported / 2 >= asked as usize,

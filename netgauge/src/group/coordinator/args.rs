@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The options of patterns of more than two.
+//! The options of patterns between more than two hosts.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -19,7 +19,8 @@ use crate::sizes::{parse_ranges, split_unit};
 const MANY: &str =
     "Many participants (one-many, many-one, all-to-all, bisection, loaded-latency, esp-params)";
 
-/// The longest pause, milliseconds: the server gives up after some time without data.
+/// The longest pause, milliseconds. It is limited because the server gives up after some time
+/// without data.
 const MOST_PAUSE: i64 = 1000;
 
 /// The most numbers in one range: far more than a run has time for.
@@ -34,7 +35,7 @@ pub struct Options {
     pub port: u16,
     /// How long to keep trying to reach a server, or a host by ssh.
     pub wait: Duration,
-    /// The interface that processes which the coordinator starts use.
+    /// The interface for the processes that the coordinator starts.
     pub interface: Option<String>,
     /// Options of the measurement and of its report.
     pub measuring: Measuring,
@@ -131,7 +132,7 @@ impl GroupArgs {
     ///
     /// # Errors
     ///
-    /// One of them is given.
+    /// One of these options is given.
     pub fn refuse(&self, why: &str) -> Result<()> {
         let many = &self.many;
         for (given, option) in [
@@ -150,13 +151,13 @@ impl GroupArgs {
         Ok(())
     }
 
-    /// The locations of the participants. With option --connect, the server is on host `connect`,
-    /// and the client here.
+    /// Returns the locations of the participants. With option --connect, the server is on host
+    /// `connect`, and the client is here.
     ///
     /// # Errors
     ///
-    /// A server is named twice: it serves one coordinator at a time. Or the file of hosts cannot be
-    /// used.
+    /// A server is named twice, although a server serves one coordinator at a time; or the file of
+    /// hosts cannot be used.
     pub fn locations(&self, connect: Option<&str>, port: u16) -> Result<Vec<Location>> {
         if let Some(host) = connect {
             let server = Location::Server {
@@ -185,7 +186,7 @@ impl GroupArgs {
 pub struct Numbers(pub Vec<u32>);
 
 impl Numbers {
-    /// The powers of two below `most`, and `most`.
+    /// Returns the powers of two below `most`, and `most`.
     pub fn doubling(most: u32) -> Self {
         let powers = (0..u32::BITS).map(|power| 1 << power);
         let mut numbers: Vec<u32> = powers.take_while(|number| *number < most).collect();
