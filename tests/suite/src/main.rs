@@ -35,7 +35,8 @@ struct Options {
     /// With --list: only those that need a guest with four processors.
     #[arg(long, requires = "list", conflicts_with_all = ["needs_icount", "needs_faults", "needs_cards"])]
     needs_smp: bool,
-    /// Play a short story of both protocols instead, and print its frames in hexadecimal.
+    /// Instead of scenarios: play a short exchange of both protocols, and print its frames in
+    /// hexadecimal.
     #[arg(long, conflicts_with = "list")]
     capture: bool,
     /// Run only every n-th scenario, beginning with the i-th (from 1).
@@ -50,8 +51,8 @@ struct Options {
     /// Instead of scenarios: attack a host in every way there is, and print what it costs.
     #[arg(long, conflicts_with_all = ["list", "shard", "names"])]
     dos: bool,
-    /// With --fuzz-calls, --fuzz or --endurance client: the number that decides what comes; a
-    /// random one otherwise.
+    /// With --fuzz-calls, --fuzz or --endurance client: the seed of the random generator; a random
+    /// seed by default.
     #[arg(long)]
     seed: Option<u64>,
     /// Run the fault matrix instead of the scenarios: its cells are scenarios of their own.
@@ -63,7 +64,8 @@ struct Options {
     fuzz: Option<u64>,
     #[command(flatten)]
     endurance: endurance::Options,
-    /// Run only these; a name that ends with * stands for all that begin so.
+    /// Run only these scenarios; a name that ends with * stands for all that begin with the part
+    /// before it.
     names: Vec<String>,
 }
 
