@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The page: functions that all figures share, then the sections in order.
+//! The page: functions that all figures share, and below them the sections in order.
 
 use std::fmt::Write as _;
 
@@ -29,11 +29,11 @@ pub struct Page {
 pub struct Section {
     /// The title.
     pub title: String,
-    /// The figures of the theses that it redraws.
+    /// The figures of Reinhardt (2006) or Treydte (2007) that the section redraws.
     pub sources: String,
-    /// The commands of the measurement.
+    /// The commands that measured the figures.
     pub commands: Vec<String>,
-    /// File names without extension, alternative texts, and the pictures.
+    /// For each picture its file name without extension, its alternative text, and its contents.
     pub pictures: Vec<(String, String, String)>,
     /// A table in Markdown.
     pub table: Option<String>,
@@ -45,7 +45,7 @@ impl Section {
     /// Adds a picture.
     ///
     /// # Errors
-    /// If nothing was measured for it, or it cannot be drawn.
+    /// If nothing was measured for the picture, or it cannot be drawn.
     pub fn draw(&mut self, name: &str, chart: &Chart) -> Result<()> {
         ensure!(
             !chart.lines.is_empty(),
@@ -60,7 +60,7 @@ impl Section {
     }
 }
 
-/// Returns a chart of those `lines` that have points, over a logarithmic axis.
+/// Returns a chart of the `lines` that have points, over a logarithmic axis.
 pub fn chart(
     title: &str,
     (x, unit): (&str, Unit),
@@ -129,7 +129,7 @@ pub fn table(lines: &[Line], heading: &str, sizes: &[f64]) -> String {
     text
 }
 
-/// Returns sentences on the sizes at which each of `others` is ahead of `one`.
+/// Returns sentences about the sizes at which each of `others` is ahead of `one`.
 pub fn ahead(
     results: &Results,
     (topic, path): (&str, &str),

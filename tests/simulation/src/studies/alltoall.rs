@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! All hosts send to all others: does a port drop packets when each sender has turns of many
-//! receivers at once?
+//! All hosts send to all others. The study shows whether a port drops packets when each sender has
+//! turns from many receivers at once.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,8 @@ use crate::mesh::Mesh;
 use crate::report::{kib, millis, part, Columns};
 use crate::simulation::{Parameters, Setup};
 
-/// Messages longer than this, in bytes, are requested before they are sent, as by MPI libraries.
+/// Messages longer than this, in bytes, are sent only after a request and its answer, as by MPI
+/// libraries.
 const EAGER: u64 = 64 << 10;
 /// Bytes of the request, and of its answer.
 const CONTROL: u64 = 100;
@@ -106,11 +107,11 @@ pub struct Line {
     pub drops: u64,
     /// Retransmitted data packets.
     pub retransmissions: u64,
-    /// How often a turn was taken from a silent sender.
+    /// How often an ACK queue took the turn from a sender that was silent.
     pub overruns: u64,
 }
 
-/// The kinds of parts of a stream.
+/// The kinds of messages that a stream carries.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Question,
@@ -124,17 +125,17 @@ struct Exchange {
     hosts: usize,
     size: u64,
     at_once: bool,
-    /// A message is sent up to this long after it could be, nanoseconds.
+    /// A message is sent at a random time up to this many nanoseconds after it could be sent.
     stagger: Nanos,
-    /// The parts in flight from each host to each other: the position in the stream where each
-    /// ends.
+    /// The messages in flight from each host to each other host: the position in the stream at
+    /// which each message ends, and its kind.
     streams: Vec<VecDeque<(u64, Kind)>>,
     /// Bytes sent since the start, by stream.
     sent: Vec<u64>,
-    /// Each host's progress: messages that it has received, and messages of its own that have
-    /// arrived.
+    /// Each host's progress: the number of messages that it has received, and the number of its own
+    /// messages that have arrived.
     steps: Vec<(usize, usize)>,
-    /// Number of peers with which each host has begun.
+    /// Number of peers to which each host has begun to send.
     begun: Vec<usize>,
 }
 

@@ -15,13 +15,13 @@ use crate::report::{kib, part, Columns};
 use crate::rounds::percentile;
 use crate::simulation::{Counts, Parameters, Setup, Simulation};
 
-/// The least bytes that a stream has queued.
+/// The bytes that a stream has queued at least.
 const AHEAD: u64 = 512 << 10;
-/// Bytes that are queued at a time.
+/// Bytes that a stream adds to its queue at once.
 const PIECE: u64 = 256 << 10;
 
-/// Before the first question, the streams have the port to themselves for the time that this number
-/// of bits takes.
+/// Number of bits that the port could carry before the first question; until then, only streams and
+/// announcers use it.
 const WARM_UP: u64 = 200_000_000;
 
 /// A run that takes longer than this, in nanoseconds, is aborted.
@@ -123,13 +123,13 @@ pub struct Line {
     pub size: u64,
     /// Median time from a question to its answer, nanoseconds.
     pub median: Nanos,
-    /// 99th percentile of this time, nanoseconds.
+    /// 99th percentile of the time from a question to its answer, nanoseconds.
     pub slowest: Nanos,
     /// Median time without other load, nanoseconds.
     pub unloaded: Nanos,
     /// Bytes that the streams received while questions were asked, as a share of the port's rate.
     pub bulk: f64,
-    /// The least stream's share of that, times the number of streams.
+    /// The smallest part of `bulk` that one stream has, times the number of streams.
     pub least: f64,
     /// Bytes received from the connections that announce repeatedly, as a share of the port's rate.
     pub announced: f64,
@@ -137,7 +137,7 @@ pub struct Line {
     pub all: f64,
     /// The longest time that a stream waited for its turn, nanoseconds.
     pub longest_wait: Nanos,
-    /// The most turns of others in such a time.
+    /// The most turns that other connections had during one such wait.
     pub most_turns: u64,
     /// The most bytes in the port.
     pub peak: u32,
@@ -160,7 +160,7 @@ enum Role {
 struct Asker {
     left: u32,
     asked: Nanos,
-    /// Bytes that the receiver must have when the question has arrived.
+    /// Bytes that the receiver has from this asker when the current question has arrived.
     until: u64,
 }
 
@@ -236,8 +236,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Runs the announcers and the streams alone for a while. Returns the end of this time, where
-    /// measuring begins.
+    /// Runs the announcers and the streams alone for a while. Returns the time at which the
+    /// measurement begins.
     fn warm_up(&mut self) -> Nanos {
         let alone = self.streams.end == 0;
         let bits = if alone { 0 } else { WARM_UP };
@@ -269,7 +269,8 @@ impl<'a> Case<'a> {
         self.simulation.send_at(now, sender, bytes);
     }
 
-    /// Schedules the next question of an asker, at `now` or a random time later.
+    /// Schedules the next question of an asker, at a random time from `now` on, or at `now` without
+    /// a pause.
     fn ask(&mut self, id: usize, now: Nanos) {
         let sender = self.streams.end + id;
         let later = -(1.0 - self.simulation.rng().f64()).ln() * self.options.pause as f64;
@@ -319,8 +320,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Returns the results. At `start`, where measuring began, `before` was received and the
-    /// counters were `counts`.
+    /// Returns the results. `before` and `counts` are the received bytes and the counters at
+    /// `start`, the time at which the measurement began.
     fn sum_up(mut self, start: Nanos, before: &[u64], counts: &Counts) -> Line {
         let setup = self.simulation.setup().clone();
         let possible = (self.simulation.now() - start).max(1) as f64 * setup.rate.bits as f64 / 8e9;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Messages of published sizes at random times: their slowdown relative to an idle network.
+//! Messages of published sizes at random times, and their slowdown relative to an idle network.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::simulation::{Counts, Parameters, Setup, Simulation};
 use crate::sizes::Sizes;
 
 /// Maximum bytes in flight of a connection; further messages wait in the application. Sequence
-/// numbers allow 32,000 packets.
+/// numbers allow 32,000 packets in flight.
 const MOST_AHEAD: u64 = 32 << 20;
 
 /// Options of the study.
@@ -32,7 +32,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "10,100,1000", value_parser = senders)]
     pub senders: Vec<usize>,
     /// What all of them send, percent of what the receiver's port can carry
-    // With headers. Stored as a share of one.
+    // Includes headers. Stored as a share of one.
     #[arg(long, default_value = "80", value_parser = percent())]
     pub load: f64,
     /// Bytes in all
@@ -99,7 +99,7 @@ fn times(value: f64) -> String {
 struct Message {
     sender: usize,
     size: u64,
-    /// When the application sent it.
+    /// The time at which the application sent the message.
     at: Nanos,
     /// Position in the stream at which the message ends.
     until: u64,
@@ -124,8 +124,8 @@ pub struct Line {
     pub senders: usize,
     /// Number of messages.
     pub messages: usize,
-    /// Bytes that had arrived when the last message was sent, with headers, as a share of what the
-    /// port could carry.
+    /// The load that the port reached: bytes with headers that had arrived when the last message
+    /// was sent, as a share of what the port could carry.
     pub load: f64,
     /// The slowdown of all messages.
     pub all: Slowdown,
@@ -140,7 +140,8 @@ pub struct Line {
     pub counts: Counts,
 }
 
-/// Returns the time of a message's packets on a link, and of the last packet alone, nanoseconds.
+/// Returns the nanoseconds that all packets of a message take on a link, and those of its last
+/// packet.
 fn on_link(setup: &Setup, size: u64) -> (f64, f64) {
     let mss = u64::from(setup.mss());
     let time = |payload: u64| {
@@ -152,8 +153,8 @@ fn on_link(setup: &Setup, size: u64) -> (f64, f64) {
     (full as f64 * time(mss) + last, last)
 }
 
-/// Returns how long a message takes on an idle network, in nanoseconds: its packets follow each
-/// other on the sender's wire, and the port stores and forwards the last one.
+/// Returns how long a message takes on an idle network, in nanoseconds. Its packets follow each
+/// other on the sender's wire, and the port stores and forwards the last packet.
 fn alone(setup: &Setup, size: u64) -> f64 {
     let (whole, last) = on_link(setup, size);
     let latency = setup.processing + 2 * setup.propagation;
@@ -165,7 +166,7 @@ fn alone(setup: &Setup, size: u64) -> f64 {
 struct Connection {
     /// Messages that wait in the application.
     waiting: VecDeque<Message>,
-    /// Messages that the receiver does not have in full.
+    /// Messages that the application has sent and the receiver does not yet have in full.
     under_way: VecDeque<Message>,
     /// Bytes sent since the start.
     written: u64,
@@ -218,7 +219,7 @@ fn case(common: &Common, options: &Options, sizes: Sizes, senders: usize) -> Lin
     }
 }
 
-/// Returns messages at random times from now on, in the order of time.
+/// Returns messages at random times from now on, ordered by time.
 fn messages(simulation: &mut Simulation, options: &Options, sizes: Sizes) -> VecDeque<Message> {
     let setup = simulation.setup().clone();
     let mean = sizes.mean(|size| size as f64);
@@ -239,8 +240,8 @@ fn messages(simulation: &mut Simulation, options: &Options, sizes: Sizes) -> Vec
     (0..number).map(message).collect()
 }
 
-/// Sends all messages. Returns the size and the slowdown of each, and the load until the last one
-/// was sent.
+/// Sends all messages. Returns the size and the slowdown of each message, and the load up to the
+/// time at which the last one was sent.
 fn deliver(simulation: &mut Simulation, mut to_come: VecDeque<Message>) -> (Vec<(u64, f64)>, f64) {
     let setup = simulation.setup().clone();
     let messages = to_come.len();
