@@ -24,7 +24,7 @@ use crate::server::ServerOptions;
 use crate::transport::kinds;
 
 /// Warm-up rounds of patterns between two hosts.
-const DEFAULT_WARMUP: u32 = 10;
+pub(crate) const DEFAULT_WARMUP: u32 = 10;
 
 /// The heading of this file's options in the help; other headings are in [`crate::measuring`].
 const SIDES: &str = "Two sides";

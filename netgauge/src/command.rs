@@ -13,6 +13,7 @@ use crate::completions::CompletionsArgs;
 use crate::lab::LabArgs;
 #[cfg(feature = "pictures")]
 use crate::plot::PlotArgs;
+use crate::polled::PolledArgs;
 
 /// A subcommand.
 #[derive(Clone, Debug, Subcommand)]
@@ -24,6 +25,8 @@ pub enum Command {
     Completions(CompletionsArgs),
     /// Measure in a lab: a switch and hosts made for it on this machine
     Lab(Box<LabArgs>),
+    /// Measure a dialogue without sleep and wake-up: one thread holds both ends
+    Polled(Box<PolledArgs>),
 }
 
 impl Command {
@@ -38,6 +41,7 @@ impl Command {
             Self::Plot(args) => args.run(),
             Self::Completions(args) => args.run(whole),
             Self::Lab(args) => args.run(),
+            Self::Polled(args) => args.run(),
         }
     }
 }

@@ -9,12 +9,13 @@
 //!
 //! Patterns between more than two hosts are in [`group`]: a coordinator gives orders to
 //! participants, each of which is a server or a process in a network namespace. The [`registry`]
-//! lists all patterns.
+//! lists all patterns. In [`polled`], one thread is
+//! client and server.
 //!
 //! Modules import each other in one direction:
 //!
 //! ```text
-//! main    cli, command, lab, registry, server
+//! main    cli, command, lab, polled, registry, server
 //!         pair/           group/coordinator, group/worker, group/net
 //!         report/, plot/  control
 //!         transport/      wire, host
@@ -42,6 +43,7 @@ pub mod host;
 pub mod lab;
 pub mod machine;
 pub mod measuring;
+pub mod netns;
 pub mod pair;
 pub mod participate;
 pub mod pattern;
@@ -51,6 +53,7 @@ pub mod picture;
 pub mod picture_file;
 #[cfg(feature = "pictures")]
 pub mod plot;
+pub mod polled;
 pub mod progress;
 pub mod registry;
 pub mod report;

@@ -7,14 +7,11 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 
-use anyhow::{Context as _, Result};
-use nix::sched::{setns, CloneFlags};
+use anyhow::Result;
 
 use crate::control::{Control, Message, PeerGone};
+use crate::netns::enter;
 use crate::server::{converse, ServerOptions};
-
-/// Where `ip netns` keeps the names of network namespaces.
-const NAMESPACES: &str = "/run/netns";
 
 /// Runs a participant that a coordinator has started. The control connection is standard input, or
 /// standard input and output with `stdio`.
@@ -40,29 +37,5 @@ pub fn participate(namespace: Option<&str>, stdio: bool, options: &ServerOptions
         // The coordinator itself reports why it closed the connection.
         Err(error) if error.is::<PeerGone>() => Ok(()),
         ended => ended,
-    }
-}
-
-/// Enters a network namespace.
-fn enter(name: &str) -> Result<()> {
-    let path = match name.contains('/') {
-        true => name.to_owned(),
-        false => format!("{NAMESPACES}/{name}"),
-    };
-    let file = File::open(&path)
-        .with_context(|| format!("{path}: `ip netns list` lists the namespaces there are"))?;
-    setns(file, CloneFlags::CLONE_NEWNET)
-        .with_context(|| format!("entering network namespace {name}, which is root's to do"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_absent_namespace_says_what_to_do() {
-        let error = format!("{:#}", enter("absent-namespace").unwrap_err());
-        assert!(error.contains("/run/netns/absent-namespace"), "{error}");
-        assert!(error.contains("ip netns list"), "{error}");
     }
 }

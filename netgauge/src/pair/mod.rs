@@ -83,7 +83,7 @@ impl Plan {
     }
 
     /// Measures all sizes, and calls `rows` with each row as soon as the row is complete.
-    fn each_size(
+    pub(crate) fn each_size(
         &self,
         rows: &mut dyn FnMut(Row),
         mut measure: impl FnMut(u64) -> Result<Row>,
@@ -112,7 +112,7 @@ impl Plan {
     }
 
     /// Returns the row of one size, with the throughput of `size` bytes in `ns` nanoseconds.
-    fn row(&self, size: u64, lost: u32, ns: u64, measured: Measured) -> Row {
+    pub(crate) fn row(&self, size: u64, lost: u32, ns: u64, measured: Measured) -> Row {
         Row {
             size,
             tests: self.tests,
@@ -138,7 +138,7 @@ const RESERVED: u32 = 1 << 20;
 /// Returns a vector for the times of `tests` tests. Memory is reserved for up to [`RESERVED`]
 /// times, so that the vector does not move between two tests. It grows if there are more, because
 /// memory for all of them may not exist.
-fn times(tests: u32) -> Vec<u64> {
+pub(crate) fn times(tests: u32) -> Vec<u64> {
     Vec::with_capacity(tests.min(RESERVED) as usize)
 }
 
@@ -275,9 +275,10 @@ enum Lost {
 }
 
 /// Counts losses, and decides when to end the run.
-struct Losses {
+pub(crate) struct Losses {
     what: Lost,
-    total: u32,
+    /// The losses so far.
+    pub(crate) total: u32,
     in_a_row: u32,
     limit: u32,
 }
@@ -287,7 +288,7 @@ impl Losses {
     const IN_A_ROW: u32 = 5;
 
     /// Counts lost messages in a step of `tests` tests.
-    fn new(tests: u32) -> Self {
+    pub(crate) fn new(tests: u32) -> Self {
         Self::of(Lost::Message, tests)
     }
 
@@ -304,7 +305,7 @@ impl Losses {
     /// lost.
     fn judge(&mut self, link: &mut Link<'_>, result: io::Result<()>) -> Result<bool> {
         match result {
-            Ok(()) => self.in_a_row = 0,
+            Ok(()) => self.arrived(),
             Err(error) if link.is_loss(&error) => {
                 self.count(link)?;
                 return Ok(false);
@@ -315,9 +316,19 @@ impl Losses {
     }
 
     fn count(&mut self, link: &mut Link<'_>) -> Result<()> {
+        link.check_peer()?;
+        self.lost()
+    }
+
+    /// Notes a success.
+    pub(crate) fn arrived(&mut self) {
+        self.in_a_row = 0;
+    }
+
+    /// Counts a loss. Fails if there are too many to go on.
+    pub(crate) fn lost(&mut self) -> Result<()> {
         self.total += 1;
         self.in_a_row += 1;
-        link.check_peer()?;
         match self.hopeless() {
             Some(reason) => bail!(reason),
             None => Ok(()),

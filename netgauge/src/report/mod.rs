@@ -11,7 +11,6 @@ mod table;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +26,7 @@ use crate::transport::{self, SocketOptions};
 pub struct Report {
     /// netgauge's version.
     pub netgauge: String,
-    /// The server's address.
+    /// The server's address; in a dialogue of one thread, the second end.
     pub peer: String,
     /// The time, the command and the hosts of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,7 +83,7 @@ impl LeftOut {
 
 impl Report {
     /// Returns a report without runs.
-    pub fn new(peer: SocketAddr, record: Record) -> Self {
+    pub fn new(peer: impl fmt::Display, record: Record) -> Self {
         Self {
             netgauge: env!("CARGO_PKG_VERSION").to_owned(),
             peer: peer.to_string(),

@@ -57,6 +57,14 @@ impl<S: DatagramSocket> Calls<S> {
     }
 }
 
+/// Takes a datagram as sent, and lost, if the device's queue was full.
+fn lost_if_full(sent: io::Result<usize>) -> io::Result<()> {
+    match sent {
+        Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
+        sent => sent.map(drop),
+    }
+}
+
 /// Messages over a connected datagram socket.
 pub(crate) struct Datagrams<S> {
     calls: Calls<S>,
@@ -104,12 +112,7 @@ impl<S: DatagramSocket> Datagrams<S> {
 impl<S: DatagramSocket> Transport for Datagrams<S> {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         for datagram in message.chunks(self.max_datagram) {
-            match self.calls.send(datagram) {
-                // The device's queue is full: the datagram is lost.
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
-                Err(error) => return Err(error),
-                Ok(_) => {}
-            }
+            lost_if_full(self.calls.send(datagram))?;
         }
         Ok(())
     }
@@ -146,6 +149,17 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
             filled += length;
         }
         Ok(())
+    }
+
+    fn try_send(&mut self, rest: &[u8]) -> io::Result<usize> {
+        let datagram = &rest[..rest.len().min(self.max_datagram)];
+        let flags = MsgFlags::MSG_DONTWAIT;
+        lost_if_full(self.calls.socket.send(datagram, flags))?;
+        Ok(datagram.len())
+    }
+
+    fn try_recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.calls.socket.recv(buffer, MsgFlags::MSG_DONTWAIT)
     }
 
     fn max_datagram(&self) -> Option<usize> {

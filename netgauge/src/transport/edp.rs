@@ -9,11 +9,14 @@ use super::datagram::{DatagramSocket, Datagrams};
 use super::kind::Kind;
 use super::{at_interface, explain_family, peer_address, Context, Prepared};
 
-pub(super) const KIND: Kind = Kind::new(
-    "edp",
-    "PF_ENET datagrams, Ethernet Datagram Protocol",
-    prepare,
-);
+pub(super) const KIND: Kind = Kind {
+    polled: true,
+    ..Kind::new(
+        "edp",
+        "PF_ENET datagrams, Ethernet Datagram Protocol",
+        prepare,
+    )
+};
 
 fn prepare(context: &Context) -> Result<Prepared> {
     let interface = context.ethernet()?;

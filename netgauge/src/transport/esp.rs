@@ -18,6 +18,7 @@ use super::{at_interface, explain_family, peer_address, Context};
 use crate::wire::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
+    polled: true,
     streams: Some(&Esp),
     ..Kind::new(
         "esp",

@@ -20,11 +20,14 @@ use crate::wire::Endpoint;
 /// Bytes of the longest record that every host takes.
 const LONGEST: usize = 65_536;
 
-pub(super) const KIND: Kind = Kind::new(
-    "esp-records",
-    "PF_ENET records, Ethernet Streaming Protocol",
-    |context| pair::<ByRecords>(context, stream::boxed),
-);
+pub(super) const KIND: Kind = Kind {
+    polled: true,
+    ..Kind::new(
+        "esp-records",
+        "PF_ENET records, Ethernet Streaming Protocol",
+        |context| pair::<ByRecords>(context, stream::boxed),
+    )
+};
 
 /// The protocol ESP, read and written by records.
 #[derive(Debug)]

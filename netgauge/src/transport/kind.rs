@@ -24,6 +24,8 @@ pub struct Kind {
     /// Whether the transport supports records
     /// ([`Transport::send_record`](super::Transport::send_record)).
     pub records: bool,
+    /// Whether one thread can hold both ends, and send and receive without waiting.
+    pub polled: bool,
     /// How patterns with many connections open them; `None` if those patterns cannot use the
     /// transport.
     pub streams: Option<&'static dyn StreamKind>,
@@ -45,6 +47,7 @@ impl Kind {
             takes: Takes::DEVICE,
             interface: true,
             records: true,
+            polled: false,
             streams: None,
             congestion: false,
         }

@@ -95,6 +95,27 @@ pub trait Transport: AsFd {
     /// transport means a loss.
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()>;
 
+    /// Sends what the socket takes of `rest`, the rest of a message, without waiting: one datagram,
+    /// or some bytes of a stream. Returns their number. Only kinds that are
+    /// [`polled`](kind::Kind::polled) implement it.
+    ///
+    /// # Errors
+    ///
+    /// The socket's error; `WouldBlock` if there is no room.
+    fn try_send(&mut self, _rest: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Receives without waiting what has arrived, at most one datagram. Returns the number of
+    /// bytes. Only kinds that are [`polled`](kind::Kind::polled) implement it.
+    ///
+    /// # Errors
+    ///
+    /// The socket's error; `WouldBlock` if nothing has arrived; `UnexpectedEof` at a stream's end.
+    fn try_recv(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Returns the bytes of the largest message that is one datagram; `None` for a reliable stream.
     fn max_datagram(&self) -> Option<usize> {
         None

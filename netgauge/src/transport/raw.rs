@@ -16,6 +16,7 @@ use super::options::Takes;
 use super::{at_interface, peer_mac, remedied, Context, Prepared};
 
 pub(super) const KIND: Kind = Kind {
+    polled: true,
     takes: Takes {
         busy_poll: false,
         ..Takes::DEVICE

@@ -79,6 +79,17 @@ impl<S: Connected> Transport for Stream<S> {
         recv_exact(&mut self.socket, message, &self.waits)
     }
 
+    fn try_send(&mut self, rest: &[u8]) -> io::Result<usize> {
+        try_send(&self.socket, &rest[..rest.len().min(S::LONGEST)])
+    }
+
+    fn try_recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match try_recv(&self.socket, buffer)? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            length => Ok(length),
+        }
+    }
+
     fn packets(&self) -> io::Result<Option<Packets>> {
         self.socket.packets()
     }

@@ -19,6 +19,7 @@ use crate::wire::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
     records: true,
+    polled: true,
     streams: Some(&Tcp),
     congestion: true,
     ..kind("tcp", "TCP over IP", |context| {

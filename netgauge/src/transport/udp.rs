@@ -13,7 +13,10 @@ use super::ip::{self, Departure};
 use super::kind::Kind;
 use super::{Context, Prepared, Role};
 
-pub(super) const KIND: Kind = Kind::new("udp", "UDP over IP", prepare);
+pub(super) const KIND: Kind = Kind {
+    polled: true,
+    ..Kind::new("udp", "UDP over IP", prepare)
+};
 
 /// Largest payload of a UDP datagram over IPv4, bytes. The limit over IPv6 is higher, as it does
 /// not count the IP header.

@@ -29,6 +29,7 @@ pub(super) const KIND: Kind = Kind {
     },
     interface: false,
     records: false,
+    polled: true,
     streams: Some(&Unix),
     ..Kind::new("unix", "AF_UNIX streams, within one host", |context| {
         pair::<Unix>(context, stream::boxed)
