@@ -9,8 +9,7 @@
 //!
 //! Patterns between more than two hosts are in [`group`]: a coordinator gives orders to
 //! participants, each of which is a server or a process in a network namespace. The [`registry`]
-//! lists all patterns. In [`polled`], one thread is
-//! client and server.
+//! lists all patterns. In [`polled`], one thread is client and server.
 //!
 //! Modules import each other in one direction:
 //!

@@ -229,7 +229,8 @@ impl Verdict {
 pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
     let mut text = String::from(
         "Instructions of both ends together: message-N is half a round trip of N bytes (median; p99- its 99th percentile),\n\
-         turns-100 one byte on 100 connections in turn, flood-N a message of N bytes in a flood;\n\
+         polled-N the same in one thread that holds both ends and polls, turns-100 one byte on 100 connections in turn,\n\
+         flood-N a message of N bytes in a flood;\n\
          byte is a byte of a stream written in blocks of 64 KiB, byte-1M of 1 MiB.\n\
          jumbo- is with an MTU of 9000; cut- is on a link without segmentation offload, and joined- on one where the receiver\n\
          has GRO; checksum- is with esp.checksum. kernel- is the part that the kernel executes, softirq- the part of that in softirqs. Ratios are to TCP, to\n\

@@ -58,6 +58,12 @@ impl Link {
         format!("--connect {address} --interface {device}")
     }
 
+    /// Returns both ends for one netgauge that holds them, see `guest/init`.
+    pub fn ends(self) -> String {
+        let [client, server] = self.devices();
+        format!("a/{client} b/{server}")
+    }
+
     /// Returns the arguments of `ethtool -K` at the sender and at the receiver.
     fn features(self) -> [&'static str; 2] {
         const WHOLE: &str = "tso on gso on tx-sctp-segmentation on";

@@ -44,6 +44,11 @@ pub fn over(link: Link) -> String {
     format!("{} --format json", link.to_server())
 }
 
+/// Returns the arguments of `netgauge polled` for `link`, whose one thread holds both ends.
+pub fn between_ends(link: Link) -> String {
+    format!("{} --format json", link.ends())
+}
+
 /// Time limit for a measurement; many times as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(900);
 
@@ -112,10 +117,11 @@ pub fn check(layout: &Layout) -> Result<Part> {
 pub fn messages(guest: &mut Commands) -> Result<Vec<(String, f64)>> {
     const TESTS: u32 = 200;
     let arguments = format!(
-        "-m {} -x one-one -s 1 -c {TESTS} --warmup {TESTS}",
-        TRANSPORTS.join(",")
+        "-m {} -x one-one -s 1 -c {TESTS} --warmup {TESTS} {}",
+        TRANSPORTS.join(","),
+        to_server()
     );
-    let report = ask(guest, Link::Usual, &arguments)?;
+    let report = ask(guest, &arguments)?;
     TRANSPORTS
         .iter()
         .map(|transport| {
@@ -157,7 +163,7 @@ fn counted(guest: &mut Commands, wanted: &Wanted) -> Result<Vec<Figure>> {
     // The first execution of code costs more, since it fills caches and touches pages.
     step::say("first runs, not counted");
     for series in chosen.iter().filter(|series| series.link == Link::Usual) {
-        ask(guest, series.link, &series.first_arguments())?;
+        ask(guest, &series.first_arguments())?;
     }
     let mut link = Link::Usual;
     let mut figures = Vec::new();
@@ -198,7 +204,7 @@ fn turns(guest: &mut Commands) -> Result<Vec<Figure>> {
 fn measure(guest: &mut Commands, series: &Series) -> Result<Vec<Figure>> {
     let names: Vec<_> = series.figures.iter().map(|(name, _)| *name).collect();
     step::say(&format!("counting instructions: {}", names.join(", ")));
-    let report = ask(guest, series.link, &series.arguments())?;
+    let report = ask(guest, &series.arguments())?;
     for run in &report.runs {
         if let Some(error) = &run.error {
             eprintln!("{}, {}: {error}", run.transport, run.pattern);
@@ -230,9 +236,8 @@ fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
 }
 
 /// Runs netgauge in the guest and returns its report. The report names the transports that failed.
-fn ask(guest: &mut Commands, link: Link, arguments: &str) -> Result<Report> {
-    let line = format!("{arguments} {} {UNLIMITED}", over(link));
-    let ended = guest.ask(&line)?;
+fn ask(guest: &mut Commands, arguments: &str) -> Result<Report> {
+    let ended = guest.ask(&format!("{arguments} {UNLIMITED}"))?;
     let report: Report = ended.report().context("netgauge")?;
     ensure!(
         !report.runs.is_empty(),

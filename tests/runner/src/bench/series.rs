@@ -4,6 +4,7 @@
 
 use super::figures::Reading;
 use super::link::Link;
+use super::{between_ends, over};
 
 /// Transports of the figures of small messages, by netgauge's names.
 pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
@@ -28,7 +29,7 @@ pub struct Series {
     pub link: Link,
     /// The transports that the run measures.
     pub transports: &'static [&'static str],
-    /// Pattern and sizes, as arguments of netgauge.
+    /// Pattern and sizes, as arguments of netgauge: `polled` is a subcommand, and comes first.
     pub pattern: &'static str,
     /// Number of tests of each size.
     pub tests: u32,
@@ -78,6 +79,17 @@ pub const SERIES: &[Series] = &[
         tests: 10_000,
         warmup: 1000,
         figures: &[("flood-1", Reading::Flood)],
+    },
+    Series {
+        link: Link::Usual,
+        transports: &TRANSPORTS,
+        pattern: "polled -s 1,4K",
+        tests: 1000,
+        warmup: 100,
+        figures: &[
+            ("polled-1", Reading::HalfRoundTrip(1)),
+            ("polled-4K", Reading::HalfRoundTrip(4 << 10)),
+        ],
     },
     Series {
         link: Link::Usual,
@@ -166,7 +178,7 @@ pub const SERIES: &[Series] = &[
 pub const TURNS: &str = "turns-100";
 
 impl Series {
-    /// Returns netgauge's options, besides the addresses.
+    /// Returns netgauge's arguments.
     pub fn arguments(&self) -> String {
         self.with(self.tests)
     }
@@ -177,10 +189,14 @@ impl Series {
     }
 
     fn with(&self, tests: u32) -> String {
+        let way = match self.pattern.starts_with("polled") {
+            true => between_ends(self.link),
+            false => over(self.link),
+        };
         format!(
-            "-m {} {} -c {tests} --warmup {}",
-            self.transports.join(","),
+            "{} -m {} -c {tests} --warmup {} {way}",
             self.pattern,
+            self.transports.join(","),
             self.warmup
         )
     }

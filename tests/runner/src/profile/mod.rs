@@ -43,6 +43,8 @@ enum Work {
     Stream(u64),
     /// Messages of this number of bytes, without waiting for answers.
     Flood(u64),
+    /// Round trips of messages with this number of bytes between the two ends of one thread.
+    Polled(u64),
 }
 
 impl Work {
@@ -60,6 +62,7 @@ impl Work {
                 )
             }
             Self::Flood(size) => format!("-x flood -s {size} -c {} --warmup 200", FLOODS[run]),
+            Self::Polled(size) => format!("polled -s {size} -c {} --warmup 20", ROUNDS[run]),
         }
     }
 
@@ -67,7 +70,7 @@ impl Work {
     fn difference(self) -> f64 {
         let more = |[first, second]: [u64; 2]| second - first;
         let units = match self {
-            Self::Messages(_) => 2 * more(ROUNDS),
+            Self::Messages(_) | Self::Polled(_) => 2 * more(ROUNDS),
             Self::Stream(_) => STREAM * more(STREAMS),
             Self::Flood(_) => more(FLOODS),
         };
@@ -79,7 +82,7 @@ impl Work {
         let run = &report["runs"][0];
         let row = &run["rows"][0];
         let figure = match self {
-            Self::Messages(_) => row["half_rtt_ns"]["median"].as_f64(),
+            Self::Messages(_) | Self::Polled(_) => row["half_rtt_ns"]["median"].as_f64(),
             Self::Stream(_) => row["ns_per_byte"].as_f64().map(|byte| 1024.0 * byte),
             Self::Flood(_) => row["messages_per_s"].as_f64().map(|rate| 1e9 / rate),
         };
@@ -91,6 +94,7 @@ impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Messages(size) => write!(f, "half round trip of {size} B"),
+            Self::Polled(size) => write!(f, "polled half round trip of {size} B"),
             Self::Stream(block) => write!(f, "KiB of a stream in writes of {block} B"),
             Self::Flood(size) => write!(f, "message of {size} B in a flood"),
         }
@@ -112,6 +116,9 @@ pub struct Options {
     /// Profile messages that wait for no answer instead.
     #[arg(long, conflicts_with = "block")]
     flood: bool,
+    /// Profile round trips of one thread that holds both ends, and polls, instead.
+    #[arg(long, conflicts_with_all = ["block", "flood"])]
+    polled: bool,
     /// The link between the hosts, as `make bench` has it.
     #[arg(long, value_enum, default_value_t = Link::Usual)]
     link: Link,
@@ -134,14 +141,16 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let work = match options.block {
         Some(block) => Work::Stream(block),
         None if options.flood => Work::Flood(options.size),
+        None if options.polled => Work::Polled(options.size),
         None => Work::Messages(options.size),
+    };
+    let way = match work {
+        Work::Polled(_) => bench::between_ends(options.link),
+        _ => bench::over(options.link),
     };
     let arguments = |protocol: &str, long| {
         let what = work.arguments(long);
-        format!(
-            "-m {protocol} {} {UNLIMITED} {what}",
-            bench::over(options.link)
-        )
+        format!("{what} -m {protocol} {UNLIMITED} {way}")
     };
     step::say("first runs, not counted");
     for protocol in &options.protocols {
