@@ -13,10 +13,14 @@ scenarios! {
     direct netgauge_measures_by_every_pattern = everything, within(180);
     direct netgauge_flood_shows_the_gain_of_shared_packets = joining, within(180);
     direct netgauge_recovery_counts_losses = losses, within(180);
+    direct netgauge_polls_both_ends_in_one_thread = polled, within(180);
 }
 
 /// The patterns for two hosts.
 const PATTERNS: [&str; 6] = ["one-one", "bulk", "logp", "flood", "setup", "recovery"];
+
+/// Transports whose both ends one thread of netgauge can hold.
+const POLLED: [&str; 7] = ["tcp", "udp", "raw", "edp", "esp", "esp-records", "unix"];
 
 /// Transports whose connections netgauge can set up by the thousand.
 const STREAMS: [&str; 4] = ["tcp", "esp", "unix", "tipc"];
@@ -140,4 +144,42 @@ fn losses(lab: &Lab) -> Outcome {
     ensure!(number(row, "stalls")? > 0.0, "no stalls: {row}");
     ensure!(number(row, "packets_resent")? > 0.0, "none resent: {row}");
     Ok(())
+}
+
+/// Runs `netgauge polled` between two ends, and checks that it has measured `transports`.
+fn between(ends: [&str; 2], transports: &[&str], options: &str) -> Outcome {
+    let mut command = Command::new("netgauge");
+    command.arg("polled").args(ends).args(["--format", "json"]);
+    command.args(["-m", &transports.join(",")]);
+    command.args(options.split_whitespace());
+    let output = command.output().context("starting netgauge")?;
+    let report = report(&output)?;
+    ensure!(output.status.success(), "{ends:?}: not complete: {report}");
+    for transport in transports {
+        for row in rows(&report, transport, "polled")? {
+            ensure!(
+                row["lost"] == 0 && number(&row["half_rtt_ns"], "min")? > 0.0,
+                "{transport}: {row}"
+            );
+        }
+        let measured = rows(&report, transport, "polled")?.len();
+        same(measured, 3, transport)?;
+    }
+    Ok(())
+}
+
+fn polled(lab: &Lab) -> Outcome {
+    lab.give_ip_addresses()?;
+    // Messages of one packet, of several, and of more than a socket's buffer holds.
+    const SIZES: &str = "-s 1,4K,300K -c 20 --warmup 2";
+    let [a, b] = [&lab.a, &lab.b].map(|host| format!("{}/{DEVICE}", host.namespace.path()));
+    between([&a, &b], &POLLED, SIZES)?;
+    // As `make bench` calls it.
+    between([&b, &a], &POLLED, &format!("{SIZES} --no-timeouts"))?;
+    // Two interfaces of one host.
+    lab.a
+        .namespace
+        .ip("link add p0 type veth peer name p1\nlink set p0 up\nlink set p1 up")?;
+    let [p0, p1] = ["p0", "p1"].map(|name| format!("{}/{name}", lab.a.namespace.path()));
+    between([&p0, &p1], &["raw", "edp", "esp"], SIZES)
 }
