@@ -26,7 +26,7 @@ impl Listener for Devices {
             return;
         }
         // A device that is down, but not gone, may come up again. A connection continues if the
-        // device comes up in time. Datagrams are refused until then.
+        // device comes up in time. Until then, sends of datagrams fail.
         device::tell(net_state, ifindex);
         if event != Event::Gone {
             return;
@@ -34,8 +34,8 @@ impl Listener for Devices {
         note_departure();
         net_state.esp_queues.forget(ifindex);
         net_state.edp_peers.forget(ifindex);
-        // The loops miss no socket: one that joins its table later does not find the device, which
-        // was unlisted a grace period ago.
+        // The loops below miss no socket. The device was unlisted a grace period ago, so a socket
+        // that joins its table later cannot find the device.
         net_state.esp_listeners.for_each(|sock| {
             if tie(sock) == ifindex {
                 sock.report_error(ENETDOWN);

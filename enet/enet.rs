@@ -85,7 +85,8 @@ impl kernel::Module for Enet {
             parameters::edp_type(),
             parameters::esp_type(),
         );
-        // Later registrations use earlier ones, so this order is the reverse of the order above.
+        // Later registrations use earlier ones, so this order is the reverse of the order of the
+        // fields.
         let esp = ProtocolRegistration::new(family, module)?;
         let edp = ProtocolRegistration::new(family, module)?;
         let sysctl = net::sysctl::Root::new(module)?;
@@ -97,8 +98,8 @@ impl kernel::Module for Enet {
         let esp_frames =
             packet_type::Registration::with_gro::<stream::runs::Runs>(esp_type, module)?;
         let edp_frames = packet_type::Registration::new(edp_type, module)?;
-        // The last two registrations let programs create sockets, which hold the module. After the
-        // first of them, no step may fail for lack of memory or because of parameters.
+        // The last two registrations let programs create sockets, which hold the module. Once the
+        // first of the two is done, no step may fail for lack of memory or because of parameters.
         let mapped = inet::Prepared::new(uapi::IPPROTO_ENET, module)?;
         let family = FamilyRegistration::new(family, module).inspect_err(|_| {
             pr_err!(

@@ -121,7 +121,7 @@ pub(crate) fn esp_probe_sent(sock: &Sock<Esp>, skb: &Buffer) {
     trace::esp_send_probe(sock.net(), Some(sock), &packet);
 }
 
-/// Reports a reset that is sent without a socket.
+/// Reports a reset that is sent in answer to a packet that no socket receives.
 #[cold]
 pub(crate) fn esp_reset_sent(net: &Net, peer: &Address, header: &esp::Header) {
     counters(net).count(Statistic::EspOutResets);
@@ -148,7 +148,7 @@ pub(crate) fn esp_received(sock: &Sock<Esp>, skb: &Buffer) {
     }
 }
 
-/// The engine's reasons under the names of trace events.
+/// Converts the engine's reason for a drop to the reason that trace events show.
 impl From<esp::DropReason> for DropReason {
     fn from(reason: esp::DropReason) -> Self {
         match reason {

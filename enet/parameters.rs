@@ -14,14 +14,15 @@ parameter! {
     static ESP_TYPE = parameter("esp_type", 0x88b6, "Ethernet type of ESP frames (default 0x88B6)");
 }
 
-/// Smaller Ethernet types are frame lengths (IEEE 802.3, clause 3.2.6).
+/// The least valid Ethernet type. Smaller values are frame lengths (IEEE 802.3, clause 3.2.6).
 const LEAST_ETHERTYPE: u16 = 0x600;
 
 /// Checks the module's parameters.
 ///
 /// # Errors
 ///
-/// `EINVAL` for Ethernet types that are equal or are frame lengths; the log explains the error.
+/// `EINVAL` if the Ethernet types of EDP and ESP are equal, or if one of them is a frame length. A
+/// log message explains the error.
 pub(crate) fn check() -> Result {
     let (edp_type, esp_type) = (edp_type(), esp_type());
     if edp_type == esp_type || edp_type < LEAST_ETHERTYPE || esp_type < LEAST_ETHERTYPE {

@@ -20,24 +20,24 @@ use crate::{
 use core::sync::atomic::AtomicU32;
 use kernel::sync::Arc;
 
-/// Buckets of the table of listeners, as a power of two.
+/// Base-2 logarithm of the number of buckets in the table of listeners.
 const LISTENER_BITS: u32 = 8;
 
 /// The state of a namespace.
 pub(crate) struct NetState {
     /// The settings of `/proc/sys/esp`.
     pub(crate) sysctl: Arc<Settings>,
-    /// EDP sockets by local port, in which received datagrams are looked up.
+    /// EDP sockets by local port. Received datagrams are looked up here.
     pub(crate) edp_ports: Ports<Edp, LookupLink>,
     /// Capabilities that other hosts reported.
     pub(crate) edp_peers: Peers,
     /// ESP sockets that own a local port.
     pub(crate) esp_ports: Ports<Esp, PortLink>,
-    /// Key of the hash that chooses a destination's first port.
+    /// Key of the hash that chooses the port that is tried first for a destination.
     pub(crate) port_secret: Secret,
     /// Key of the SYN cookies.
     pub(crate) cookie_secret: Secret,
-    /// Marks of cookies that have made a connection.
+    /// The marks of SYN cookies from which a connection was created.
     pub(crate) cookie_marks: Marks,
     /// ESP sockets with a peer.
     pub(crate) esp_connections: Map<Esp>,

@@ -15,7 +15,7 @@ use crate::{
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering::Relaxed};
 use kernel::bitmap::BitmapVec;
 
-/// Buckets of a table of ports, as a power of two.
+/// Base-2 logarithm of the number of buckets in a table of ports.
 const BITS: u32 = 10;
 
 /// Number of search offsets. Destinations whose hashes select the same offset skip each other's
@@ -113,7 +113,7 @@ impl Binding {
         self.asked_for.load(Relaxed)
     }
 
-    /// Returns whether the socket owns the port that it shows.
+    /// Returns whether the socket owns the port that `port` returns.
     pub(crate) fn is_taken(&self) -> bool {
         self.port() != 0 && !self.lapsed.load(Relaxed)
     }
@@ -227,7 +227,7 @@ pub(crate) fn take_to_connect<P: Protocol, L: Link>(
     let moved = |taken: &Taken| taken.moved.get(destination).copied().unwrap_or(0);
     let offset = ((hash >> 48) as u16).wrapping_add(moved(&ports.taken.lock()));
     for (tried, port) in rule::candidates(offset).enumerate() {
-        // The lock is released between ports, as many may be tried.
+        // The lock is released between ports because many ports may be tried.
         let guard = ports.sockets.lock();
         let mut taken = ports.taken.lock();
         if !taken.serves(port) {

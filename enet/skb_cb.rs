@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// For a received ESP frame: the sender, and the mask of the checksum if the frame has one.
+/// For a received ESP frame: the sender, and the mask of the checksum if the frame has a checksum.
 #[derive(Clone, Copy)]
 pub(crate) struct Masked {
     pub(crate) peer: Address,
@@ -74,13 +74,14 @@ pub(crate) struct TxCb {
 }
 
 impl TxCb {
-    /// Returns whether the `count` packets from `seq` on are all that the buffer ever had.
+    /// Returns whether the buffer has only ever held the `count` packets from `seq` on.
     #[inline]
     pub(crate) fn is_all(&self, seq: Seq, count: u16) -> bool {
         self.done == 0 && self.seq == seq.0 && self.count == count
     }
 
-    /// Returns the offset in bytes of the packet after `index` others.
+    /// Returns the offset in bytes of the packet that follows the first `index` unacknowledged
+    /// packets.
     #[inline]
     pub(crate) fn offset(&self, index: u16) -> usize {
         let bytes = u32::from(index).saturating_mul(self.size.into());

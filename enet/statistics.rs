@@ -49,7 +49,7 @@ statistics! {
     EspInCookies,
     /// Acknowledgements that had to wait for their turn in the ACK queue.
     EspAckQueueWaited,
-    /// Turns of the ACK queue that were taken from a silent holder.
+    /// Number of turns in the ACK queue that were taken from a holder that sent nothing.
     EspAckQueueOverrun,
     /// Dropped: sent to a group, to another host, or by a group.
     EspInNotOurs,
@@ -73,7 +73,7 @@ statistics! {
     EspInDuplicate,
     /// Dropped: out of order, as earlier packets are missing.
     EspInOutOfSequence,
-    /// Dropped: beyond any window that was opened.
+    /// Dropped: beyond every window that this end has opened.
     EspInBeyondWindow,
     /// Dropped: acknowledges a packet that was never sent.
     EspInBadAck,
@@ -113,7 +113,7 @@ statistics! {
     EdpInCsumErrors,
     /// Connections of mapped sockets over ESP, opened here.
     MappedActiveOpens,
-    /// Connections of mapped sockets over ESP, accepted here.
+    /// SYNs of mapped connections that state a source or destination address of a different host.
     MappedPassiveOpens,
     /// SYNs of mapped connections whose source or destination is another host than they state.
     MappedInForeign,

@@ -19,13 +19,14 @@ use core::sync::atomic::{
 };
 use kernel::{str::CStr, sync::Arc};
 
-/// Range of the window, in packets. Above 32767, serial numbers could not be compared.
+/// Range of the window, in packets. With a window above 32767, sequence numbers could not be
+/// compared.
 const BURST_LENGTH: RangeInclusive<u16> = 1..=0x7fff;
-/// Maximum of `burst_length_max`, in packets, if it exceeds the window: a grant is a byte on the
-/// wire.
+/// The largest value of `burst_length_max`, in packets, that may exceed the window. The limit
+/// exists because a grant takes one byte on the wire.
 const MOST_GRANTED: u16 = 0xff;
 /// Range of `round_trip_time`, in microseconds. Below 10, every packet would be requested again
-/// while it is in flight. After 1 s, the peer may be considered dead.
+/// while it is still in flight. After 1 s, the peer may be considered dead.
 const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
 /// Range of `retransmission_time_min`, in microseconds: at least twice the delay of an
 /// acknowledgement that waits for data, and at most a second.
@@ -75,7 +76,7 @@ pub(crate) struct Live {
 pub(crate) struct Seen(u32);
 
 impl Live {
-    /// Returns the engine's parameters, and updates `seen`, if a setting changed since `seen`.
+    /// If a setting has changed since `seen`, returns the engine's parameters and updates `seen`.
     /// Callable in any context.
     #[inline]
     pub(crate) fn news(&self, seen: &mut Seen) -> Option<esp::Config> {
@@ -87,7 +88,8 @@ impl Live {
         Some(self.config())
     }
 
-    /// Returns the numbers that bound each other, all from the same write.
+    /// Returns the numbers of the window, which bound each other. They all stem from the same
+    /// write.
     fn window(&self) -> Window {
         Window::from_bits(self.window.load(Relaxed))
     }
@@ -107,13 +109,13 @@ impl Live {
     }
 }
 
-/// The setting of a file.
+/// The setting that a file in `/proc/sys/esp` shows.
 #[derive(Clone, Copy)]
 pub(crate) enum Setting {
-    /// The window. Writing it also sets `burst_length_max` to the same number, which stops
+    /// The window. A write to this file also sets `burst_length_max` to the same number, which ends
     /// granting.
     BurstLength,
-    /// One of the numbers that bound each other.
+    /// One of the other numbers of the [`Window`], which bound each other.
     Packets(fn(&mut Window) -> &mut u16),
     RoundTripTime,
     RetransmissionTimeMin,
@@ -235,7 +237,7 @@ impl Settings {
     }
 
     /// Raises the limit of the send buffer to `bytes` if the limit is less, unless the settings or
-    /// the socket's user have set it. `net.core.wmem_max` bounds `bytes`.
+    /// the socket's user have set the limit. `net.core.wmem_max` bounds `bytes`.
     pub(crate) fn grow_send_buffer(&self, sock: &RawSock, bytes: u32) {
         let bytes = bytes.min(Limits::most().send);
         if self.send_buffer.load(Relaxed) == 0 && sock.send_limit() < bytes {
@@ -252,7 +254,7 @@ impl Settings {
         }
     }
 
-    /// Sets a number of the window if the resulting set is valid.
+    /// Sets a number of the window if the resulting numbers are valid together.
     fn set_packets(&self, number: u32, set: impl Fn(&mut Window, u16)) -> Result {
         let packets = u16::try_from(number).map_err(|_| EINVAL)?;
         self.live

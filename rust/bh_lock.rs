@@ -18,8 +18,8 @@ use kernel::{sync::LockClassKey, types::NotThreadSafe};
 /// Data behind a lock that is taken with bottom halves disabled.
 pub(crate) struct BhLock<T>(KBox<Locked<T>>);
 
-/// A lock and its data, pinned in memory. They do not share a cache line with another lock, so
-/// processors that take different locks do not contend.
+/// A lock and its data, pinned in memory. The pair does not share a cache line with another lock,
+/// so processors that take different locks do not contend.
 #[repr(C, align(64))]
 struct Locked<T> {
     lock: UnsafeCell<bindings::spinlock_t>,

@@ -23,7 +23,8 @@ pub(crate) const CHECKSUM_LEN: usize = 4;
 ///
 /// # Safety
 ///
-/// `skb` is valid, no one else changes its descriptor, and these bytes are data.
+/// `skb` is valid, no one else changes its descriptor, and its data have `len` bytes from offset
+/// `from` on.
 unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     let mut crc = !0;
     let mut done = 0;
@@ -56,9 +57,9 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     !crc
 }
 
-/// Returns the mask of the checksum that follows the first `len` bytes of the data from offset
-/// `from`. The result differs from the sender's mask if any bit of the packet has changed. Returns
-/// `None` if the checksum cannot be read.
+/// Returns the exclusive or of the CRC32c of `len` bytes of data from offset `from`, and of the
+/// checksum behind these bytes. If no bit of the packet has changed, the result is the sender's
+/// mask. Returns `None` if the checksum cannot be read.
 ///
 /// # Safety
 ///
@@ -76,8 +77,8 @@ pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> O
     }
 }
 
-/// Appends the checksum of the data from offset `from`, with `mask`. Returns `false` without
-/// memory.
+/// Appends the checksum of the data from offset `from` on, combined with `mask`. Returns `false` if
+/// there is no memory.
 ///
 /// # Safety
 ///
@@ -115,10 +116,10 @@ pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -
 }
 
 impl Buffer {
-    /// Returns a clone of the data with `header` in front, like [`with_header`](Self::with_header),
-    /// and with the checksum of both, combined with `mask`, behind the data. Also returns `None` if
-    /// the tailroom is too short for the checksum, if the data are not linear, or if a clone shares
-    /// them.
+    /// Works like [`with_header`](Self::with_header), but also writes the checksum of header and
+    /// data, combined with `mask`, behind the clone's data. Returns `None` if `with_header` does,
+    /// if the tailroom is too short for the checksum, if the data are not linear, or if a clone
+    /// shares them.
     ///
     /// The clone's checksum is in the memory behind this buffer's data. This buffer does not grow
     /// into that memory while a clone shares it.
@@ -145,8 +146,8 @@ impl Buffer {
 }
 
 impl Skb {
-    /// Appends the checksum of all the data, with `mask`. Returns `false` without memory, or if a
-    /// clone shares the data.
+    /// Appends the checksum of all the data, combined with `mask`. Returns `false` if there is no
+    /// memory, or if a clone shares the data.
     #[cold]
     #[inline(never)]
     pub(crate) fn append_sum(&mut self, mask: u32) -> bool {
@@ -156,9 +157,9 @@ impl Skb {
 }
 
 impl Buffer {
-    /// Returns the mask of the checksum that follows the first `len` bytes of the data. The result
-    /// differs from the sender's mask if any bit of the packet has changed. Returns `None` if there
-    /// is no checksum.
+    /// Returns the exclusive or of the CRC32c of the first `len` bytes of the data, and of the
+    /// checksum behind these bytes. If no bit of the packet has changed, the result is the sender's
+    /// mask. Returns `None` if there is no checksum.
     #[cold]
     #[inline(never)]
     pub(crate) fn mask_behind(&self, len: usize) -> Option<u32> {

@@ -61,9 +61,9 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
     ///
     /// # Errors
     ///
-    /// `EAGAIN` without room, `EPIPE` after shutdown, `ENOBUFS` without memory, `EINTR` and
-    /// `ERESTARTSYS` after a signal, `ENODEV` while the module is unloaded, and the socket's own
-    /// pending error.
+    /// `EAGAIN` if the send buffer is full, `EPIPE` after shutdown, `ENOBUFS` if there is no
+    /// memory, `EINTR` and `ERESTARTSYS` after a signal, `ENODEV` while the module is unloaded, and
+    /// the socket's own pending error.
     #[inline]
     pub(crate) fn alloc_send(
         &self,
@@ -147,8 +147,8 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
 
 impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
     /// Returns the next datagram and the offset to read it from; with `MSG_PEEK` the datagram stays
-    /// queued. Returns `None` if the queue is empty after shutdown. Waits as `flags` and
-    /// `SO_RCVTIMEO` say.
+    /// queued. Returns `None` if the queue is empty after shutdown. `flags` and `SO_RCVTIMEO`
+    /// determine how long the call waits.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
     /// Returns the readiness of a datagram socket, as `EPOLL*`.
     pub(crate) fn datagram_readiness(&self) -> u32 {
         let mut ready = self.error_readiness();
-        // Only datagram sockets do this: TCP ignores the option.
+        // Only datagram sockets respect `SO_SELECT_ERR_QUEUE`; TCP ignores this option.
         if self.has_flag(bindings::sock_flags_SOCK_SELECT_ERR_QUEUE) && self.has_reports() {
             ready |= uapi::EPOLLPRI;
         }

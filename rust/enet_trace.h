@@ -76,7 +76,7 @@ enum enet_drop_reason { ENET_DROP_REASONS };
 	ST(TCP_LISTEN, "listen")					\
 	STe(TCP_CLOSING, "closing")
 
-/* Tools do not know enums: export their numbers. */
+/* Tools do not know the kernel's enums, so the numbers are exported to them. */
 #undef DR
 #undef DRe
 #undef ST
@@ -193,10 +193,13 @@ DEFINE_EVENT(esp_packet, name,						\
 
 /* A packet is retransmitted. */
 ESP_PACKET_EVENT(esp_retransmit);
-/* A retransmission request (RRQ): the peer should retransmit from ack on. */
+/*
+ * A retransmission request (RRQ): asks the peer to retransmit everything from sequence number
+ * `ack` on.
+ */
 ESP_PACKET_EVENT(esp_send_request);
 ESP_PACKET_EVENT(esp_receive_request);
-/* A probe: an empty packet with an earlier number, which the peer answers. */
+/* A probe: an empty packet with an earlier sequence number, to which the peer must reply. */
 ESP_PACKET_EVENT(esp_send_probe);
 /*
  * A reset. The event has no socket if the sent reset answers a packet for a port without a socket.

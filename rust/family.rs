@@ -47,9 +47,9 @@ pub(crate) const ADDRESS_LEN: usize = 16;
 pub(crate) enum End {
     /// `getsockname`.
     Own,
-    /// `getpeername`: only of an established connection.
+    /// `getpeername`, which succeeds only if the connection is established.
     Peer,
-    /// `accept`: of a connection that may already have ended.
+    /// `accept` or `SO_PEERNAME`, which also succeed if the connection has ended.
     Accepted,
 }
 
@@ -255,7 +255,7 @@ impl<'a> NewSocket<'a> {
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` without memory, `EINVAL` for a socket of the kernel itself.
+    /// `ENOBUFS` if there is no memory, `EINVAL` for a socket of the kernel itself.
     pub(crate) fn attach<P: Operations>(
         self,
         protocol: i32,
@@ -293,7 +293,7 @@ impl<'a> NewSocket<'a> {
 ///
 /// # Errors
 ///
-/// `ENOBUFS` without memory, `ENODEV` if the protocol is not registered.
+/// `ENOBUFS` if there is no memory, `ENODEV` if the protocol is not registered.
 pub(super) fn without_descriptor<P: Operations>(
     other: &RawSock,
     protocol: i32,
@@ -423,7 +423,8 @@ unsafe fn address<'a>(address: *const bindings::sockaddr_unsized, len: c_int) ->
 
 /// # Safety
 ///
-/// Called by the core with a socket of `P`, whose lock is held, and with a buffer to give away.
+/// Called by the core with a socket of `P`, whose lock is held, and with a buffer that the core
+/// gives away.
 unsafe extern "C" fn backlog<P: Protocol>(
     sk: *mut bindings::sock,
     skb: *mut bindings::sk_buff,
@@ -620,8 +621,8 @@ unsafe extern "C" fn sendmsg<P: Operations>(
     // SAFETY: The call runs on `socket`, and `msg` belongs to it.
     let (call, mut message) = unsafe { (Call::new(socket), Message::from_raw(msg)) };
     let sent = P::send(&call, &mut message, len);
-    // The message is dropped before `sent` is examined, so that the function keeps no other value
-    // until then.
+    // The message is dropped before `sent` is examined, so that the function need not preserve any
+    // other value across the drop.
     drop(message);
     count(sent)
 }

@@ -67,7 +67,7 @@ impl<P: Protocol> Sock<P> {
     }
 
     /// Returns how a call on the socket allocates memory (`sk_allocation` of the socket in front).
-    /// A user in the kernel sets this field on the socket that it knows.
+    /// A user in the kernel knows only the socket in front, and sets the field there.
     #[inline]
     pub(crate) fn task_context(&self) -> Context {
         // SAFETY: The socket is valid, and the field is read in a single load.

@@ -2,8 +2,8 @@
 
 //! Merges received packets (generic receive offload): a driver passes on many packets at a time,
 //! and those that follow each other become one buffer before the protocol sees them, without a
-//! copy. Here every packet also gets its connection's hash, by which receive packet steering
-//! chooses a processor.
+//! copy. On this path, every packet also gets its connection's hash, by which receive packet
+//! steering chooses a processor.
 //!
 //! C headers: [`include/net/gro.h`](srctree/include/net/gro.h),
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
@@ -25,7 +25,7 @@ use core::{
 };
 use kernel::ffi::c_int;
 
-// The following statics are only read while packets come, so every processor may have a copy of
+// The following statics are only read while packets arrive, so every processor may have a copy of
 // their cache line.
 
 /// Whether the module is being unloaded, so that no further packet is held.
@@ -38,7 +38,7 @@ static HELD: AtomicPtr<PerCpu<1>> = AtomicPtr::new(ptr::null_mut());
 /// The seed that makes the hashes of connections unpredictable.
 static SEED: AtomicU32 = AtomicU32::new(0);
 
-/// The Ethernet type of the packets, network order.
+/// The Ethernet type of the packets, in network order.
 static TYPE: AtomicU16 = AtomicU16::new(0);
 
 /// The number of times that [`Joining::stop`] polls the drivers, once a jiffy, unless they hold
@@ -91,8 +91,8 @@ impl Joining {
         // SAFETY: Called without locks, in a task.
         unsafe { bindings::synchronize_net() };
         for _ in 0..POLLS {
-            // From now on [`count_held`] only subtracts, so a sum of 0 is right even if it does so
-            // during the addition.
+            // From now on [`count_held`] only subtracts, so a sum of 0 is right even if
+            // `count_held` runs while the sum is computed.
             if self.0.sum(0) == 0 {
                 break;
             }
@@ -208,17 +208,17 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
 struct Found {
     /// The buffer, or null.
     held: *mut bindings::sk_buff,
-    /// Whether the packet may be merged into it. If not, the buffer is only flushed, so that the
-    /// packet does not overtake it.
+    /// Whether the packet may be merged into `held`. If not, the buffer is only flushed, so that
+    /// the packet does not overtake it.
     alike: bool,
 }
 
 /// Finds the held buffer of the connection that `skb` belongs to.
 ///
-/// If the core's comparison (`same_flow`) is true, it is right. If it is false, perhaps only the
-/// hashes differ: this module sets the hash of a packet that came through no tunnel, but the core
-/// compares the hashes before [`receive`] is called for `skb`. So for a `plain` packet the headers
-/// in front are compared here.
+/// If the core's comparison (`same_flow`) is true, the flow is the same. If it is false, perhaps
+/// only the hashes differ, because this module sets the hash of a packet that came through no
+/// tunnel, but the core compares the hashes before [`receive`] is called for `skb`. So this
+/// function compares the headers in front of a `plain` packet itself.
 ///
 /// # Safety
 ///
@@ -233,8 +233,8 @@ unsafe fn find<P: Packets>(
 ) -> Found {
     // SAFETY: By the caller's promise, the list links buffers by their first field. The linear part
     // of a held buffer begins with the headers that were pulled. `gro_compare` has checked that
-    // this buffer came the same way and has pulled as much as a buffer of this module, so it is
-    // one, and its header is readable.
+    // this buffer came the same way and has pulled as much as a buffer of this module, so the
+    // buffer is one of this module's, and its header is readable.
     unsafe {
         let header = slice::from_raw_parts(front.add(at as usize), P::HEADER_LEN);
         let mut place = (*list).next;
@@ -335,8 +335,8 @@ unsafe fn join<P: Packets>(
 ///
 /// # Safety
 ///
-/// The buffers are valid and the core has them exclusively, with a header at `at`. Each buffer with
-/// one packet ends with a checksum.
+/// The buffers are valid and the core has them exclusively. Each has a header at offset `at`. Each
+/// buffer with one packet ends with a checksum.
 #[cold]
 #[inline(never)]
 unsafe fn common_mask(
@@ -397,7 +397,7 @@ unsafe fn cut_sum(skb: *mut bindings::sk_buff) {
 }
 
 /// Returns how the `len` bytes of payload of `skb`, from offset `from`, can move to `held`; `None`
-/// if they cannot, or if a clone shares one of the two.
+/// if they cannot, or if a clone shares one of the two buffers.
 ///
 /// # Safety
 ///

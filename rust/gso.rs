@@ -18,8 +18,8 @@ use super::{
 };
 use core::{ptr, slice};
 
-/// Packets linked by `next`. The `prev` of the first packet points to the last, as in a list that
-/// `skb_segment` returns.
+/// A list of packets linked by `next`. The `prev` of the first packet points to the last, as in a
+/// list that `skb_segment` returns.
 struct Packets {
     first: *mut bindings::sk_buff,
     last: *mut bindings::sk_buff,
@@ -53,10 +53,10 @@ impl Drop for Packets {
 /// Lengths of the headers in front of the data of a buffer, in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Headers {
-    /// Headers that stay part of each packet's data.
+    /// The headers that stay part of each packet's data.
     pub(super) own: usize,
-    /// Outer headers in front of `own`, from a tunnel or a label switch. Each packet gets a copy of
-    /// them in its headroom, where the outer layer adds them to the packet.
+    /// The outer headers in front of `own`, from a tunnel or a label switch. Each packet gets a
+    /// copy of these headers in its headroom, where the outer layer adds them to the packet.
     pub(super) outer: usize,
 }
 
@@ -69,8 +69,8 @@ impl Headers {
 
 /// Segments the data of `whole` into packets of `size` bytes, each with the `headers` that precede
 /// the data. The packets refer to the same pages, if a device with these `features` accepts pages.
-/// Returns the first packet of the list, which the caller owns. Returns null without memory, or if
-/// `whole` is not one of the common buffers; the caller then uses `skb_segment`.
+/// Returns the first packet of the list, which the caller owns. Returns null if there is no memory,
+/// or if `whole` is not one of the common buffers; the caller then uses `skb_segment`.
 pub(super) fn cut(
     whole: &Buffer,
     headers: Headers,
@@ -91,7 +91,7 @@ pub(super) fn cut(
     let mut start = 0_usize;
     while start < all {
         let len = size.min(all.wrapping_sub(start));
-        // A checksum may follow the data.
+        // Room for the copied data, and for a checksum that may follow them.
         let room = if refers {
             0
         } else {
@@ -118,7 +118,8 @@ pub(super) fn cut(
 }
 
 /// Creates a packet with the `headers` and all metadata of `whole`, and with `room` for data
-/// instead of the data. Returns `None` without memory, or if the packet's head exceeds a page.
+/// instead of the data. Returns `None` if there is no memory, or if the packet's head exceeds a
+/// page.
 fn part(whole: &Buffer, headers: Headers, room: usize) -> Option<Skb> {
     let all = headers.all()?;
     let before = whole.headroom().checked_sub(all)?;

@@ -166,8 +166,8 @@ H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return false)
 H(bool, net_looks_up_by_program, (const struct net *net), return rcu_access_pointer(net->bpf.run_array[NETNS_BPF_SK_LOOKUP]))
 H(bool, sk_group_has_program, (const struct sock *sk), guard(rcu)(); const struct sock_reuseport *group = rcu_dereference(sk->sk_reuseport_cb); return group && rcu_access_pointer(group->prog))
 /*
- * Compares like TCP after l3mdev_ip_rcv(): a packet from a device in a VRF has come by the VRF and
- * by that device.
+ * Compares like TCP after l3mdev_ip_rcv(): a packet from a device in a VRF has come through the
+ * VRF and through that device.
  */
 H(bool, sk_hears_device, (const struct sock *sk, const struct net_device *dev), int master = l3mdev_master_ifindex_rcu(dev); return inet_sk_bound_dev_eq(sock_net(sk), READ_ONCE(sk->sk_bound_dev_if), master ?: dev->ifindex, master && master != dev->ifindex ? dev->ifindex : 0))
 

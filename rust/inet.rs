@@ -343,7 +343,7 @@ impl<'a, M: Streams> StreamCall<'a, M> {
     ///
     /// # Errors
     ///
-    /// TCP's.
+    /// The errors of TCP's `connect`.
     pub(crate) fn connect(&self, address: &[u8], nonblocking: bool) -> Result {
         const SOCKADDR_STORAGE: usize = 128;
         let mut storage = [0_u64; SOCKADDR_STORAGE / 8];
@@ -381,7 +381,7 @@ impl<'a, M: Streams> StreamCall<'a, M> {
     ///
     /// # Errors
     ///
-    /// TCP's.
+    /// The errors of TCP's `listen`.
     pub(crate) fn listen(&self, backlog: u32) -> Result {
         let call = self.inet_ops().listen.ok_or(EOPNOTSUPP)?;
         // SAFETY: The socket is TCP's.

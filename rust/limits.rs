@@ -90,8 +90,9 @@ impl RawSock {
         unsafe { ptr::read_volatile(field!(self, sk_sndbuf)).max(0) as u32 }
     }
 
-    /// Sets the limits of the buffers. `None` leaves a limit unchanged; so does a limit that a user
-    /// has set (`SO_SNDBUF`, `SO_RCVBUF`), which a child inherits from its listener.
+    /// Sets the limits of the buffers. A limit stays unchanged if the argument is `None`, or if a
+    /// user has set the limit (`SO_SNDBUF`, `SO_RCVBUF`). A child inherits such a limit from its
+    /// listener.
     pub(crate) fn set_limits(&self, send: Option<u32>, receive: Option<u32>) {
         let sk = self.as_ptr();
         let size = |bytes: u32| c_int::try_from(bytes).unwrap_or(c_int::MAX);

@@ -181,7 +181,7 @@ impl<P: Protocol> Map<P> {
     /// Calls `f` in a read section for every socket from `from` on, until `f` fails. `from` is then
     /// the position of the socket for which `f` failed. A socket that is inserted or removed during
     /// the walk may be left out. If the map grows or shrinks, other sockets may be left out or
-    /// visited twice. Call this in process context: it lets other tasks run in between.
+    /// visited twice. Call this in process context, because it lets other tasks run in between.
     ///
     /// # Errors
     ///
@@ -231,7 +231,8 @@ impl<P: Protocol> Map<P> {
     }
 
     /// Calls `look` in a read section for every socket from `from` on, and calls `act` outside of
-    /// it with each result. `from` moves past each socket for which `look` returned `None`.
+    /// the section with each result. `from` moves past each socket for which `look` returned
+    /// `None`.
     fn visit<T>(
         &self,
         from: &mut Walk,

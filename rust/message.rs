@@ -19,8 +19,8 @@ use core::{
 };
 use kernel::ffi::c_int;
 
-/// Copies of at most this many bytes go through the stack. The kernel checks every copy from or to
-/// a user whose length varies (`CONFIG_HARDENED_USERCOPY`), and a check of the stack takes far less
+/// Copies of at most this many bytes go through the stack. The kernel checks every copy of variable
+/// length from or to user memory (`CONFIG_HARDENED_USERCOPY`). A check of the stack takes far less
 /// time than a search for the slab of a heap object.
 pub(super) const SHORT: usize = 64;
 
@@ -77,7 +77,8 @@ impl Message<'_> {
         unsafe { ptr::addr_of_mut!((*self.raw).msg_iter) }
     }
 
-    /// Returns the address passed to a send call, which may be empty; `None` without one.
+    /// Returns the address passed to a send call, which may be empty, or `None` if no address was
+    /// passed.
     #[inline]
     pub(crate) fn name(&self) -> Option<&[u8]> {
         // SAFETY: The core has copied `msg_namelen` bytes of address into kernel memory.
@@ -205,8 +206,8 @@ impl Message<'_> {
     }
 
     /// Delivers the report at the head of the socket's error queue (`MSG_ERRQUEUE`): at most `len`
-    /// bytes of the packet that the report is about, and the error as a control message `kind` of
-    /// `level`. Returns the number of bytes delivered.
+    /// bytes of the packet that the report is about, and the error as a control message of type
+    /// `kind` and level `level`. Returns the number of bytes delivered.
     ///
     /// The packet's headers are not parsed. A companion's reports have the form of TCP's, in which
     /// the address of an offender follows the error. There is no offender, so the address is all

@@ -71,7 +71,7 @@ impl<T: PerNet> Operations<T> {
 /// sockets, packet handlers, device listeners and files that do so are gone by then, or
 /// [`PerNet::end`] ends them.
 pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
-    /// Returns where the registration lives.
+    /// Returns the static structure with which the state is registered.
     fn operations() -> &'static Operations<Self>;
 
     /// Creates the state of a new namespace.

@@ -20,11 +20,11 @@ use crate::{
     statistics::Statistic,
 };
 
-/// Handles a message for port 0. The header is removed from `skb`.
+/// Handles a message for port 0. Its header is already removed from `skb`.
 ///
 /// # Errors
 ///
-/// The message and the reason, if the message is not accepted.
+/// The message, and the reason for dropping it, if the message is not accepted.
 #[cold]
 #[inline(never)]
 pub(super) fn receive(
@@ -107,7 +107,8 @@ fn answer(
     Ok(())
 }
 
-/// Handles an answer, if the module has asked for it from its port 0.
+/// Handles an answer to a query. Refuses an answer that this host has not asked for, or that does
+/// not come from the sender's port 0.
 fn learn(
     device: &Device,
     header: &Header,

@@ -76,7 +76,8 @@ pub(super) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
     })
 }
 
-/// Number of attempts to bind a datagram's socket to a port while other threads release each port.
+/// Number of attempts to take a free port for a socket that sends. An attempt fails if another
+/// thread releases the port before the datagram uses it.
 const BINDINGS: usize = 16;
 
 impl Edp {
@@ -143,8 +144,9 @@ impl Edp {
     }
 
     /// Returns the device that leads to `to`, and sets the interface of `to`. The device is valid
-    /// during the read section. A call that sleeps ends the section, so that the device can be
-    /// removed, and looks the device up again. The socket has a port afterwards.
+    /// only during the read section. A call that sleeps must end the section first, so that the
+    /// device can be removed, and must look the device up again afterwards. On return, the socket
+    /// has a port.
     pub(super) fn way<'a>(
         sock: &Sock<Self>,
         to: &mut Address,
@@ -202,8 +204,7 @@ impl Edp {
         let (mut to, with_checksum, headroom) = Self::prepare(sock, msg, len)?;
         let cookie = msg.cookie(sock)?;
         let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
-        // The calls below may sleep until there is buffer space, and while they copy from user
-        // memory.
+        // The calls below may sleep to wait for buffer space, or while they copy from user memory.
         let room = edp::wire::HEADER_LEN + len + checksum_len(with_checksum);
         let mut skb = sock.alloc_send(headroom, room, nonblocking)?;
         if !skb.put(&Self::header(sock, &to, len, with_checksum)?.emit()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The answers of other hosts to this host's queries, and the rate limit of this host's answers to
-//! theirs: per network namespace, in bounded memory.
+//! The state that a network namespace keeps about queries, in bounded memory: the answers that
+//! other hosts have sent to this host's queries, and the rate limit for this host's own answers.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -30,7 +30,8 @@ pub(crate) struct Peers {
     secret: Secret,
     /// The peers, by bucket. No other lock is taken with this one held.
     buckets: BhLock<KVec<Bucket>>,
-    /// The time at which the next answer would be due at the steady rate.
+    /// The state of the rate limit for this host's answers: the time at which the next answer would
+    /// be due at the steady rate.
     answers: AtomicU64,
 }
 
@@ -70,14 +71,14 @@ impl Peers {
         buckets.get_mut(place).map(|bucket| f(bucket, &peer, now))
     }
 
-    /// Returns the largest datagram that `to` reported to accept, in bytes.
+    /// Returns the length in bytes of the largest datagram that `to` has reported that it accepts.
     pub(super) fn largest(&self, to: &Address) -> Option<u16> {
         self.with(to.mac, to.ifindex, |bucket, peer, now| {
             bucket.largest(peer, now)
         })?
     }
 
-    /// Looks up `to`, before sending a datagram that not every host accepts.
+    /// Looks up what is known of `to`, before a datagram is sent that not every host accepts.
     pub(crate) fn look_up(&self, to: &Address) -> Known {
         let nonce = || random::u32().to_be_bytes();
         self.with(to.mac, to.ifindex, |bucket, peer, now| {
@@ -86,8 +87,8 @@ impl Peers {
         .unwrap_or(Known::Nothing)
     }
 
-    /// Stores the answer that came from address `source` through `device`. Returns `false` if no
-    /// such query was sent.
+    /// Stores the answer that came from address `source` through `device`. Returns `false` if this
+    /// host has sent no query that matches the answer.
     pub(super) fn answer(
         &self,
         source: Mac,

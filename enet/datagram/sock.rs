@@ -75,7 +75,7 @@ pub(super) type LockedEdp<'a> = Locked<'a, Edp>;
 pub(crate) struct Pending {
     pub(super) skb: Skb,
     pub(super) to: Address,
-    /// Payload of the largest datagram in bytes.
+    /// The payload in bytes of the largest datagram that the buffer can hold.
     pub(super) room: usize,
 }
 

@@ -145,8 +145,8 @@ impl Operations for Edp {
         let mut guard = call.lock();
         guard.locked().add_shutdown(halves);
         call.state_change();
-        // Without a peer, `shutdown` fails, but it still ends the directions and wakes sleeping
-        // calls. Programs use it to get a thread out of a call.
+        // Without a peer, `shutdown` fails, but it still shuts the directions down and wakes
+        // sleeping calls. Programs use it to get a thread out of a call.
         call.shared().peer.get().map(drop).ok_or(ENOTCONN)
     }
 
@@ -161,7 +161,8 @@ impl Operations for Edp {
                     let device = Device::find(sock.net(), tie(sock), &section).ok_or(ENODEV)?;
                     largest(sock, device)
                 };
-                // The write may wait for the user's memory; no read section is open here.
+                // No read section is open here, because the write may sleep until the user's memory
+                // is paged in.
                 value.write_u32(bytes)
             }
             EDP_SO_STATS => {

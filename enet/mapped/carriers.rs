@@ -2,8 +2,8 @@
 
 //! The protocol that carries the connection of each mapped socket, and the reason for it.
 //!
-//! TCP's tables lack this information, so it is kept here by the descriptor's inode, from the
-//! decision until the descriptor is closed or disconnected.
+//! TCP's tables lack this information. The table here keeps it under the inode number of the
+//! descriptor, from the choice of the protocol until the descriptor is closed or disconnected.
 
 use crate::net::errno::prelude::*;
 use crate::{esp, statistics::Statistic};
@@ -26,7 +26,7 @@ pub(super) enum Carrier {
 }
 
 impl Carrier {
-    /// Returns the word for the reason.
+    /// Returns the word for the reason that `/proc/net/enet_mapped` shows.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Carrier::Esp(..) => "-",
@@ -79,7 +79,7 @@ impl Connections {
         drop(node);
     }
 
-    /// Returns the first entry from `inode` on.
+    /// Returns the first entry whose inode number is at least `inode`.
     pub(super) fn from(&self, inode: u64) -> Option<(u64, Carrier)> {
         let tree = self.0.lock();
         let cursor = tree.cursor_lower_bound(&inode)?;

@@ -3,9 +3,10 @@
 //! Chooses the protocol for a connection that a mapped socket opens.
 //!
 //! ESP is tried if the peer is on the local Ethernet and has reported that it accepts mapped
-//! connections. Until the choice is certain, neither protocol serves calls: the program is still
-//! connecting. If the peer refuses ESP, or does not answer for some round trips, the next call on
-//! the socket sends TCP's SYN: `connect`, `poll`, or another call that waits for the connection.
+//! connections. Until the choice is certain, neither protocol serves calls, because the program is
+//! still connecting. If the peer refuses ESP, or does not answer for some round trips, the next
+//! call on the socket sends TCP's SYN: `connect`, `poll`, or another call that waits for the
+//! connection.
 
 use super::{
     carriers::Carrier,
@@ -142,8 +143,8 @@ pub(super) fn connect<M: Mapped>(
     if let Some(companion) = call.companion() {
         M::look_at_listener(call, companion);
         match companion.record.phase() {
-            // `io_uring` polls, then calls `connect` again, and takes only `EINPROGRESS` for an
-            // attempt that continues.
+            // After polling, `io_uring` calls `connect` again. It takes the attempt as still in
+            // progress only if the call returns `EINPROGRESS`.
             Phase::Tcp
                 if is_connecting(call.sock().tcp_state()) && companion.record.take_switch() =>
             {
@@ -215,7 +216,7 @@ fn attempt<M: Mapped>(
     let record = &companion.record;
     let sock = companion.sock();
     if sock.shared().front.is_some() {
-        // The socket has listened before.
+        // The socket has listened before, so its companion cannot open a connection.
         return Err(Statistic::MappedTcpOption);
     }
     let net_state = NetState::of(sock.net());
@@ -316,7 +317,7 @@ pub(super) fn advance<M: Mapped>(call: &StreamCall<'_, M>) -> Backend {
     let net_state = NetState::of(call.sock().net());
     let reason = match Esp::connect(&call.on(companion), &[], true) {
         Ok(()) => {
-            // Options set since the SYN was sent apply, too.
+            // Options that the program has set since the SYN was sent apply to the connection, too.
             call.adopt(companion);
             record.set_phase(Phase::Esp);
             call.set_served(true);

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const PLACES: usize = 256;
 
-/// Lifetime of an entry, nanoseconds.
+/// Lifetime of an entry, in nanoseconds.
 const LASTS: u64 = 10_000_000_000;
 
 /// The bits of an entry that identify its destination. The other bits are the end of the entry's
@@ -43,7 +43,7 @@ impl Refusals {
         Some((place, (hash >> 32) & TAG))
     }
 
-    /// Notes that `to` has refused.
+    /// Adds `to`, which has refused a connection.
     pub(super) fn add(&self, to: &Address) {
         if let Some((place, tag)) = self.place(to) {
             let end = timer::now().saturating_add(LASTS);
@@ -51,8 +51,8 @@ impl Refusals {
         }
     }
 
-    /// Returns whether `to` has refused recently. In rare cases, the destination that refused is
-    /// another one with the same hash.
+    /// Returns whether `to` has refused recently. In rare cases, a different destination has
+    /// refused, whose hash selects the same entry and tag.
     pub(super) fn contains(&self, to: &Address) -> bool {
         self.place(to).is_some_and(|(place, tag)| {
             let word = place.load(Relaxed);

@@ -71,8 +71,8 @@ impl Streams for Mapped {
         let result = match call.companion() {
             None => call.connect(address, nonblocking),
             Some(companion) => {
-                // The phase is read with the decision locked because TCP's SYN may replace ESP's
-                // until then.
+                // The phase is read only after the decision is locked, because TCP's SYN may
+                // replace ESP's until then.
                 let mut attempt = companion.record.decide();
                 if is_taken(companion) {
                     disconnect(call, companion, &mut attempt)
@@ -116,7 +116,7 @@ impl Streams for Mapped {
                 record: Record::new(false)?,
             })
         });
-        // Without memory for a companion, only TCP listens.
+        // If there is no memory for a companion, only TCP listens.
         let Ok(companion) = made else {
             return Ok(());
         };
@@ -128,8 +128,8 @@ impl Streams for Mapped {
         }
         // If the companion was not created for this listener, only TCP listens. That is so if the
         // socket has tried to connect before, or has listened on another address. The listener may
-        // have ended, too: a `shutdown` before the companion existed has ended only TCP's. A later
-        // `shutdown` waits for the decision lock and stops the companion.
+        // have ended, too: a `shutdown` before the companion existed has ended only TCP's listener.
+        // A later `shutdown` waits for the decision lock and stops the companion.
         let own = call.own_end();
         let front = companion.sock().shared().front.as_ref();
         if front.is_none_or(|front| front.own != own)
@@ -316,8 +316,8 @@ fn disconnect<'a>(
     const NOTHING: [u8; 16] = [0; 16];
     give_up(attempt);
     let result = Esp::connect(&call.on(companion), &NOTHING, true);
-    // Cleared first: once the phase has changed, a call that does not lock the decision can find
-    // that TCP has the connection.
+    // `set_served` comes first: once the phase has changed, a call that does not lock the decision
+    // can find that TCP has the connection.
     call.set_served(false);
     companion.record.set_phase(Phase::Tcp);
     call.set_asked(false);

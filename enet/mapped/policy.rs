@@ -30,7 +30,7 @@ pub(super) struct Rule {
 impl Rule {
     fn is_about(&self, peer: Ipv4Addr, port: u16) -> bool {
         let rest = 32_u32.saturating_sub(self.bits.into());
-        // A shift by 32 bits gives zero, so all addresses match.
+        // If `bits` is 0, this shift by 32 bits yields zero on both sides, so all addresses match.
         let network = |address: Ipv4Addr| u32::from(address).checked_shr(rest).unwrap_or(0);
         network(peer) == network(self.network) && self.ports.contains(&port)
     }
@@ -130,7 +130,7 @@ impl Rules {
         self.0.lock().retain(|rule| rule.group != group);
     }
 
-    /// Returns a rule, in storage order.
+    /// Returns the rule with number `index` in storage order, if there is one.
     pub(super) fn get(&self, index: usize) -> Option<Rule> {
         self.0.lock().get(index).cloned()
     }

@@ -73,8 +73,8 @@ impl Show for MappedFile {
             place.next_part();
         }
         let connections = &NetState::of(net).mapped_connections;
-        // `place.part` is the next inode number. The inode numbers of sockets fit its 32 bits, and
-        // none is 0, which stands for the header.
+        // `place.part` is the next inode number, or 0 before the header is written. The inode
+        // numbers of sockets fit into 32 bits and are never 0.
         while let Some((inode, carrier)) = connections.from(place.part.into()) {
             Self::row(inode, &carrier, out)?;
             match u32::try_from(inode)

@@ -140,7 +140,8 @@ impl Record {
         self.accepted
     }
 
-    /// Sets that `connect` has reported the connection, and returns whether it had before.
+    /// Sets `told`, which states that `connect` has reported the connection. Returns whether it was
+    /// set before.
     pub(super) fn tell(&self) -> bool {
         self.told.swap(true, Relaxed)
     }
@@ -151,7 +152,7 @@ impl Record {
         self.switched.store(false, Relaxed);
     }
 
-    /// Notes that TCP's SYN was sent instead of ESP's.
+    /// Sets `switched`, because TCP's SYN was sent instead of ESP's.
     pub(super) fn note_switch(&self) {
         self.switched.store(true, Relaxed);
     }

@@ -22,7 +22,7 @@ pub(super) trait Offspring: Protocol {
     fn note_ready(listener: &Sock<Self>, connections: u32);
 }
 
-/// The queue, as the listener and the children hold it.
+/// A reference to the queue. The listener and each child hold one.
 pub(super) type SharedQueue<P> = Arc<BhLock<Queue<P>>>;
 
 /// The list of children in SYN_RECV.
@@ -30,13 +30,13 @@ const HALF_OPEN: usize = 0;
 /// The list of established connections, in the order of establishment.
 const READY: usize = 1;
 
-/// The time for which half-open children must have filled the backlog before SYNs are answered with
-/// cookies, nanoseconds. Clients that connect in a burst complete the handshake sooner, and
+/// The time, in nanoseconds, for which half-open children must have filled the backlog before SYNs
+/// are answered with cookies. Clients that connect in a burst complete the handshake sooner, and
 /// retransmit their SYNs.
 const GRACE: u64 = 10_000_000;
 
-/// The time after a cookie during which [`GRACE`] is not required because a flood continues,
-/// nanoseconds.
+/// The time after a cookie, in nanoseconds, during which [`GRACE`] is not required because the
+/// flood is assumed to continue.
 const ALERT: u64 = 1_000_000_000;
 
 /// The treatment of a SYN.
@@ -62,7 +62,8 @@ pub(super) struct Queue<P: Offspring> {
     full_since: Option<u64>,
     /// The time of the last cookie.
     last_cookie: Option<u64>,
-    /// The maximum number of half-open children, and the maximum number of established ones.
+    /// The limit of each list: the maximum number of half-open children, and also of established
+    /// ones.
     limit: usize,
 }
 
@@ -102,7 +103,7 @@ impl<P: Offspring> Queue<P> {
     }
 
     /// Decides the treatment of a SYN at the time `now`. As in TCP, a SYN is only answered if the
-    /// accept queue has room: otherwise the client would wait in vain.
+    /// accept queue has room, because otherwise the client would wait in vain.
     pub(super) fn admit(&mut self, now: u64) -> Admission {
         if self.listener.is_none() || !self.has_room() {
             return Admission::Refused;
@@ -141,7 +142,7 @@ impl<P: Offspring> Queue<P> {
         self.listener.is_some() && self.has_room() && children < self.limit.saturating_mul(2)
     }
 
-    /// Accounts for a half-open child that leaves.
+    /// Updates the counters for a half-open child that leaves its list.
     fn leave_half_open(&mut self) {
         self.half_open = self.half_open.saturating_sub(1);
         self.full_since = None;
@@ -164,8 +165,8 @@ impl<P: Offspring> Queue<P> {
         Some(held)
     }
 
-    /// Moves the half-open child `sock`, now established, to the accept queue. Returns the listener
-    /// to wake, `None` if it has closed.
+    /// Moves the half-open child `sock`, now established, to the accept queue. Returns the
+    /// listener, which must be woken, or `None` if the listener has closed.
     pub(super) fn complete(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let listener = self.listener.clone()?;
         let held = self.children.remove(sock)?;

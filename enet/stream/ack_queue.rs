@@ -98,7 +98,7 @@ impl Due {
         self.0
     }
 
-    /// Returns whether a turn is due by `self` or by `other`.
+    /// Combines two results: a turn is due if it is due by `self` or by `other`.
     #[inline]
     pub(super) fn or(self, other: Due) -> Due {
         Due(self.0 || other.0)
@@ -250,7 +250,7 @@ impl<P: Scheduled> QueueEntry<P> {
         self.queue.waits.load(Relaxed)
     }
 
-    /// Passes changed parameters to the engine before it decides anything.
+    /// Passes changed parameters to the engine. Called before the engine decides anything.
     #[inline]
     pub(super) fn refresh(&mut self, engine: &mut Connection) {
         if let Some(config) = self.queue.live.news(&mut self.seen) {
@@ -326,7 +326,8 @@ impl<P: Scheduled> QueueEntry<P> {
         let now = timer::now();
         if let Some(slot) = waiting.sockets.slot(sock) {
             queue.connections.fetch_sub(1, Relaxed);
-            // This also removes the socket from its list, if it is in one.
+            // The result is ignored because the connection leaves. The update also removes the
+            // socket from its list, if the socket is in one.
             let _ = waiting.order.update(slot, Demand::Nothing, now);
             waiting.order.release(slot);
         }
@@ -344,7 +345,8 @@ impl<P: Scheduled> QueueEntry<P> {
 /// The times at which ESP packets were last received from a namespace's devices. The sockets may
 /// not have processed these packets yet: a task may own a socket and not be running.
 ///
-/// Devices with congruent indices share an entry, so a silent sender may be noticed a little later.
+/// Devices whose indices are congruent modulo 16 share an entry, so a silent sender may be noticed
+/// a little later.
 ///
 /// An entry may be up to [`GRAIN`] older than the last packet, which is precise enough because
 /// silence is measured in milliseconds. Fewer writes keep the processors that serve a device from
@@ -352,17 +354,18 @@ impl<P: Scheduled> QueueEntry<P> {
 #[derive(Default)]
 pub(super) struct Arrivals([Arrival; 16]);
 
-/// A packet that arrives sooner than this after the last noted packet is not noted, nanoseconds.
+/// The least time between two arrivals that are both stored, in nanoseconds. A packet that arrives
+/// sooner after the last stored arrival is not stored.
 const GRAIN: u64 = 20_000;
 
-/// The time of the last packet. Each is on a cache line of its own, since different processors
-/// serve different devices.
+/// The time at which the last packet arrived. Each `Arrival` has a cache line of its own, since
+/// different processors serve different devices.
 #[derive(Default)]
 #[repr(align(64))]
 struct Arrival(AtomicU64);
 
 impl Arrivals {
-    /// Notes a packet at the time `now`, in nanoseconds of the monotonic clock.
+    /// Stores that a packet arrived at the time `now`, in nanoseconds of the monotonic clock.
     #[inline]
     pub(super) fn pass(&self, ifindex: u32, now: u64) {
         if let Some(arrival) = self.0.get(ifindex as usize % 16) {

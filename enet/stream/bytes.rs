@@ -27,11 +27,12 @@ use crate::{
 use core::{mem, sync::atomic::Ordering::Relaxed};
 use kernel::ffi::c_long;
 
-/// Number of windows that the send buffer holds. TCP's holds twice the data in flight (the
-/// congestion window). ESP has two windows in flight.
+/// Number of windows that the send buffer holds. Like TCP's send buffer, it holds twice the data in
+/// flight: TCP has one congestion window in flight, ESP has two windows.
 const WINDOWS_IN_BUFFER: u32 = 4;
 
-/// Sends the packet that `MSG_MORE` holds back: no more data follow, since a file has ended.
+/// Sends the packet that `MSG_MORE` holds back. No more data follow, because the file that the
+/// program sends has ended.
 pub(super) fn no_more(sock: &Sock<Esp>) {
     let mut guard = sock.lock();
     let mut esp = guard.locked();
@@ -51,7 +52,7 @@ pub(super) fn unsent(sock: &Sock<Esp>) -> u32 {
 }
 
 /// Serves `sendmsg`. Each call is a message (rule S1 in `docs/protocol.md`). Sends as much of the
-/// message as fits, or as fits before the timeout.
+/// message as fits into the send buffer before the timeout.
 pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
     let flags = msg.flags();
     if flags & uapi::MSG_OOB != 0 {
@@ -68,8 +69,8 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     let mut result = ready_to_send::<false>(call, &mut guard, &mut timeout);
     let mut wish = Wish::default();
     if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
-        // Control messages are checked as in TCP. Those that are not for timestamps are ignored,
-        // since packets belong to the socket and not to one call.
+        // Control messages are checked as in TCP. All except those for timestamps are then ignored,
+        // because packets get their attributes from the socket and not from one call.
         let wanted = msg.stamp_wish(call).and_then(Wish::of_bytes);
         result = wanted.map(|wanted| wish = wanted);
     }
@@ -113,7 +114,7 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
 #[cold]
 #[inline(never)]
 fn begin_in_place(esp: &mut LockedEsp<'_>, msg: &mut Message<'_>, len: usize) -> Result {
-    // As in TCP, a call without bytes is not reported.
+    // As in TCP, a call without bytes gets no completion notification.
     if len == 0 {
         return Ok(());
     }
@@ -123,8 +124,8 @@ fn begin_in_place(esp: &mut LockedEsp<'_>, msg: &mut Message<'_>, len: usize) ->
 }
 
 /// Appends a short message to the last packet, if that packet waits for the window and has room.
-/// Nothing is sent then: this is the fast path of a program that sends without waiting for answers.
-/// Returns `false` if the message is untouched.
+/// Nothing is sent in this case. This is the fast path of a program that sends without waiting for
+/// answers. Returns `false`, and leaves the message untouched, if nothing was appended.
 #[inline]
 fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, flags: i32) -> bool {
     const USUAL: i32 = uapi::MSG_DONTWAIT | uapi::MSG_NOSIGNAL;
@@ -175,8 +176,8 @@ pub(super) fn failed(call: &Call<'_, Esp>, flags: i32, error: Error) -> Error {
 }
 
 /// Ends a send call: holds the last packet back if `more` was announced. Returns `true` if there is
-/// nothing to transmit because the packet must wait for the window, behind packets that were
-/// `queued` before.
+/// nothing to transmit because the packet must wait for the window, behind earlier packets
+/// (`queued`).
 #[inline]
 fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
     let Some((_, connection)) = parts(esp) else {
@@ -495,9 +496,9 @@ pub(super) fn poll_device(call: &Call<'_, Esp>, once: bool) {
     call.poll_device(once);
 }
 
-/// Sleeps before the socket is locked, if the call would only lock it to sleep: nothing is queued,
-/// and no acknowledgement waits for the reader. A call that waits for more than a byte does not
-/// sleep here, but in [`sleep`], where it counts as a reader.
+/// Sleeps before the socket is locked, if the call would lock the socket only to sleep. That is so
+/// if nothing is queued and no acknowledgement waits for the reader. A call that waits for more
+/// than one byte does not sleep here, but in [`sleep`], where it counts as a reader.
 #[inline]
 fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -> Result {
     let sock = call.sock();
@@ -516,7 +517,7 @@ fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -
     waited
 }
 
-/// Returns the call's result if nothing more can come.
+/// Returns the call's result if no more data can arrive.
 pub(super) fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
     let esp = guard.locked();
     let sock = esp.sock();
@@ -595,7 +596,8 @@ fn peek(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
     Ok(())
 }
 
-/// Copies up to `there` bytes from `start`. As in TCP, `MSG_TRUNC` discards them instead.
+/// Copies up to `there` bytes from offset `start`. With `MSG_TRUNC`, discards the bytes instead, as
+/// in TCP.
 #[inline]
 fn copy(
     sock: &Sock<Esp>,
@@ -614,8 +616,8 @@ fn copy(
     Ok(n)
 }
 
-/// Releases acknowledgements that wait for room. If `sleeping`, also releases those that wait for
-/// data to carry them.
+/// Releases acknowledgements that wait until the reader makes room. If `sleeping`, also releases
+/// those that wait for data to carry them.
 #[inline(always)]
 pub(super) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     let waits = parts(&mut guard.locked()).is_some_and(|(_, connection)| {

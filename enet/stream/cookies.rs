@@ -28,14 +28,14 @@ impl Marks {
         Ok(Marks(marks))
     }
 
-    /// Returns whether the cookie with this mark has made a connection.
+    /// Returns whether a connection was created from the cookie with this mark.
     pub(super) fn contains(&self, (place, tag): (usize, u32)) -> bool {
         self.0
             .get(place)
             .is_some_and(|mark| mark.load(Relaxed) == tag)
     }
 
-    /// Notes that the cookie with this mark has made a connection.
+    /// Stores the mark of a cookie from which a connection was created.
     pub(super) fn add(&self, (place, tag): (usize, u32)) {
         if let Some(mark) = self.0.get(place) {
             mark.store(tag, Relaxed);

@@ -34,8 +34,9 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// Returns the packets of `skb` with `header`; `None` if they are foreign. The count is
-    /// computed because the buffer may have been segmented or merged on its way.
+    /// Returns the packets of `skb` with `header`; `None` if the buffer's contents are
+    /// [foreign](Contents::Foreign). The count is computed because the buffer may have been
+    /// segmented or merged on its way.
     #[inline]
     pub(super) fn of(skb: &Skb, header: &Header) -> Option<Self> {
         match skb.contents() {
@@ -51,7 +52,7 @@ impl Packets {
         }
     }
 
-    /// Returns the payload bytes before the packet after `n` others.
+    /// Returns the number of payload bytes in the first `n` packets.
     #[inline]
     fn bytes(self, n: u16) -> u32 {
         u32::from(n).saturating_mul(self.size.into())

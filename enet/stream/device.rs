@@ -62,7 +62,7 @@ pub(super) fn begin(sock: &Sock<Esp>) {
     sock.shared().set_told(changes);
 }
 
-/// Examines the connection's device after a change, with bottom halves disabled.
+/// Examines the connection's device after a change. The caller has disabled bottom halves.
 pub(super) fn look(esp: &mut LockedEsp<'_>) {
     let Some((sock, connection)) = parts(esp) else {
         return;
@@ -152,7 +152,7 @@ fn fit(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
     }
 }
 
-/// Gives packets checksums from now on. The caller must transmit afterwards.
+/// Adds a checksum to each later packet. The caller must transmit afterwards.
 #[cold]
 #[inline(never)]
 pub(crate) fn sum(esp: &mut LockedEsp<'_>, now: u64) {

@@ -152,8 +152,8 @@ impl Handler for Frames {
     }
 }
 
-/// Queues a packet that exceeds the least limit of the backlog for the task that owns `sock`, if
-/// the peer may have been allowed to send the packet.
+/// Handles a packet that exceeds the least limit of the backlog while a task owns `sock`. Queues
+/// the packet for the task if the peer may have been allowed to send it.
 #[cold]
 #[inline(never)]
 fn keep_promise(guard: &mut BhGuard<'_, Esp>, sock: &Sock<Esp>, skb: Skb, packets: Packets) {
@@ -319,8 +319,8 @@ fn process(
             outcome::abort(esp);
             return Due::NOT;
         }
-        // The packet may be dropped: for a while, the child still answers the SYN and the peer
-        // retransmits.
+        // The packet may be dropped because, for a while, the child still answers the SYN and the
+        // peer still retransmits.
         if !connection.life.can_be_accepted() {
             drop_packet(sock, skb, DropReason::ListenQueue);
             return Due::NOT;
@@ -432,8 +432,8 @@ fn mismatch(
     Due::NOT
 }
 
-/// Traces a packet that needs more than delivery as the next of the stream, and delivers, keeps or
-/// frees it.
+/// Handles a packet that is not simply the next one in the stream: traces the packet, and delivers,
+/// keeps or frees it.
 #[inline(never)]
 fn examine(
     esp: &mut LockedEsp<'_>,
@@ -525,7 +525,8 @@ fn answer(
             push(&mut esp, now);
             Ok(())
         }
-        // A cookie has no room for the ends in the SYN. The sender of the SYN can fall back to TCP.
+        // A cookie has no room for the ends that the SYN of a mapped connection states. The sender
+        // of the SYN can fall back to TCP.
         Admission::Cookie if is_companion || !esp::cookie::suits(options) => {
             listener.count_drop();
             Err(DropReason::ListenQueue)
@@ -636,7 +637,7 @@ fn take_answer(
     }
 }
 
-/// Creates a child of a listener that has room for one. Fails without memory, or if the peer
+/// Creates a child of a listener that has room for one. Fails if there is no memory, or if the peer
 /// already has a child.
 fn spawn(
     esp: &mut LockedEsp<'_>,
@@ -676,7 +677,8 @@ fn spawn(
         }));
     }
     outcome::set_state(sock, TcpState::SynRecv);
-    // The device's properties are read only now, when the connection is informed of changes.
+    // The device's properties are read only here, because the connection is informed of changes
+    // from now on.
     let mut connection = Connection::new(sock, engine, device, waiting);
     connection.life.set_parent(Parent::new(queue.clone()));
     esp.state.role = Role::Connection(connection);

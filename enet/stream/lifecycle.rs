@@ -8,14 +8,14 @@ use crate::net::errno::prelude::*;
 use crate::net::limits;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Memory of a connection without the data in its write queue, in bytes, rounded up.
+/// Memory of a connection in bytes, rounded up, apart from the data in its write queue.
 const CONNECTION: usize = 4096;
 
 /// Memory of all orphans (connections without a descriptor), in bytes. As in TCP, the limit applies
 /// to the whole machine, so further namespaces do not raise it.
 static ORPHANED: AtomicUsize = AtomicUsize::new(0);
 
-/// The queue of a half-open child, until it is established or over.
+/// The listener's queue that a half-open child is in, until the child is established or has ended.
 pub(super) struct Parent<P: Offspring>(SharedQueue<P>);
 
 impl<P: Offspring> Parent<P> {

@@ -125,7 +125,7 @@ fn apply_user_timeout(sock: &Sock<Esp>, millis: u32) {
     if let Some(connection) = esp.state.connection() {
         let config = NetState::of(sock.net()).sysctl.config();
         connection.engine.set_user_timeout(millis, config);
-        // The timer may be due earlier now.
+        // With the new timeout, the timer may be due earlier.
         softirq::disabled(|_| push(&mut esp, timer::now()));
     }
 }

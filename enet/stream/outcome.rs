@@ -132,9 +132,9 @@ fn free_acknowledged(esp: &mut LockedEsp<'_>, count: u16) {
     }
 }
 
-/// Splits the packets from `from` on so that none exceeds the MSS. Without memory for all new
-/// packets, [pauses](esp::Connection::pause) the engine, which later asks for the rest to be split.
-/// Ends the connection if there would be too many packets.
+/// Splits the packets from `from` on so that none exceeds the MSS. If there is no memory for all
+/// new packets, [pauses](esp::Connection::pause) the engine, which later asks for the rest to be
+/// split. Ends the connection if there would be too many packets.
 pub(crate) fn cut(esp: &mut LockedEsp<'_>, from: Seq) {
     let Some((sock, connection)) = parts(esp) else {
         return;

@@ -10,8 +10,8 @@ use crate::{
 };
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU8, Ordering::Relaxed};
 
-/// Bit of [`Unread`]: an acknowledgement waits for outgoing data that can carry it, or until the
-/// reader sleeps.
+/// Bit of [`Unread`]: an acknowledgement waits until outgoing data can carry it or the reader
+/// sleeps.
 const FALL_ASLEEP: u8 = 1;
 /// Bit of [`Unread`]: an acknowledgement that opens the peer's window is withheld until the reader
 /// makes room.
@@ -79,7 +79,7 @@ impl Unread {
         self.awaited.load(Relaxed) != 0
     }
 
-    /// Returns whether an acknowledgement waits for data, or until the reader sleeps.
+    /// Returns whether an acknowledgement waits until data can carry it or the reader sleeps.
     #[inline]
     pub(super) fn awaits_sleep(&self) -> bool {
         self.awaited.load(Relaxed) & FALL_ASLEEP != 0
@@ -101,9 +101,9 @@ impl Unread {
         new & MAKE_ROOM != 0
     }
 
-    /// Returns whether poll reports the socket readable: as much data is unread as `SO_RCVLOWAT`
-    /// requires, or no more can come. No more can come if the receive buffer is half full, or if
-    /// the peer has no window until the reader makes room.
+    /// Returns whether poll reports the socket readable: at least as much data is unread as
+    /// `SO_RCVLOWAT` requires, or some is unread and no more may arrive. No more may arrive if the
+    /// receive buffer is half full, or if the peer has no window until the reader makes room.
     #[inline]
     pub(super) fn is_readable(&self, sock: &RawSock) -> bool {
         let unread = self.count() as usize;
@@ -202,7 +202,7 @@ impl Receiving {
         self.packet_cost = mss.saturating_add(BUFFER_OVERHEAD);
     }
 
-    /// Notes that a received packet takes `truesize` bytes of memory.
+    /// Updates the estimates for a received packet that takes `truesize` bytes of memory.
     #[inline]
     pub(super) fn note_cost(&mut self, promise: &Promise, truesize: u32) {
         if truesize > self.largest_seen {
@@ -244,7 +244,7 @@ impl Receiving {
         }
     }
 
-    /// Notes that the peer has shut down its sending direction.
+    /// Stores that the peer has shut down its sending direction.
     pub(super) fn end(&mut self) {
         self.peer_ended = true;
     }

@@ -49,8 +49,8 @@ pub(super) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     let mut result = ready_to_send::<true>(call, &mut guard, &mut timeout);
     let mut wish = Wish::default();
     if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
-        // Control messages are checked as in TCP. Those that are not for timestamps are ignored,
-        // since packets belong to the socket and not to one call.
+        // Control messages are checked as in TCP. All except those for timestamps are then ignored,
+        // because packets get their attributes from the socket and not from one call.
         result = msg.stamp_wish(call).map(|wanted| wish = wanted);
     }
     if result.is_ok() {
@@ -129,7 +129,8 @@ fn queue(
     Ok(())
 }
 
-/// Serves `recvmsg`: returns one record, or as much of the record as fits, and discards the rest.
+/// Serves `recvmsg`: returns one record. If the record does not fit into the program's buffer,
+/// returns as much of it as fits and discards the rest.
 pub(super) fn receive(
     call: &Call<'_, Esp>,
     msg: &mut Message<'_>,

@@ -125,7 +125,7 @@ impl Shared {
         self.deferred.load(Relaxed) != 0
     }
 
-    /// Returns whether `what` is deferred, and clears it.
+    /// Returns whether `what` is deferred, and clears the event.
     pub(super) fn take_deferred(&self, what: Deferred) -> bool {
         self.deferred.fetch_and(!(what as u8), Relaxed) & what as u8 != 0
     }
@@ -135,7 +135,7 @@ impl Shared {
         self.deferred.store(0, Relaxed);
     }
 
-    /// Notes that the connection was informed of device change number `change`.
+    /// Stores that the connection was informed of device change number `change`.
     pub(super) fn set_told(&self, change: u32) {
         self.told.store(change, Relaxed);
     }
@@ -208,8 +208,8 @@ impl Connection {
         }
     }
 
-    /// Returns `header` for a packet that is not in the write queue, and the mask of its checksum.
-    /// If the connection uses checksums, the header is marked accordingly.
+    /// Prepares a packet that is not in the write queue: returns its `header`, marked if the
+    /// connection uses checksums, and the mask of its checksum.
     #[inline]
     pub(super) fn sums(&self, header: esp::Header) -> (esp::Header, u32) {
         let with_checksum = self.sending.has_checksum();
@@ -250,7 +250,7 @@ impl Connection {
         }
     }
 
-    /// Notes that the timer has expired.
+    /// Stores that the timer has expired, so that it is not armed.
     pub(super) fn expired(&mut self) {
         self.armed = u64::MAX;
     }
@@ -290,8 +290,8 @@ impl Chosen {
     }
 
     /// Returns whether a listener's connection has checksums if the peer does not ask for them. The
-    /// link speed decides nothing here: the peer's device is as fast, and the peer has decided by
-    /// it.
+    /// link speed does not matter here, because the peer's device is as fast as this host's, and
+    /// the peer has already taken the speed into account.
     pub(super) fn sums(&self, settings: &Settings) -> bool {
         self.sums_at(settings, 0)
     }
@@ -303,7 +303,8 @@ pub(crate) struct State {
     pub(super) chosen: Chosen,
     /// The ends of the TCP connection that the socket's connection stands for.
     pub(crate) mapped: Option<esp::Mapped>,
-    /// Number of calls on the socket that sleep until data arrive, on whichever connection.
+    /// Number of calls on the socket, for its present or an earlier connection, that sleep until
+    /// data arrive.
     readers: u32,
 }
 
@@ -347,7 +348,7 @@ impl State {
         self.readers = self.readers.wrapping_add(1);
     }
 
-    /// Counts a call that sleeps no more.
+    /// Counts off a call that no longer sleeps.
     pub(super) fn remove_reader(&mut self) {
         self.readers = self.readers.saturating_sub(1);
     }
@@ -373,11 +374,12 @@ pub(super) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
 }
 
 /// Returns the interface that a socket is tied to, or 0 if it is tied to none. A connection is tied
-/// to the interface of its packets. The children of a listener that is bound to a VRF are bound to
-/// it, too, and use a device in the VRF.
+/// to the interface of its packets. If a listener is bound to a VRF, its children are bound to the
+/// VRF, too, and use a device in the VRF.
 pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
     let shared = sock.shared();
-    // Like TCP's listener, a companion is tied to no device: it waits on if one is removed.
+    // Like TCP's listener, a companion is tied to no device, so it continues to listen if one is
+    // removed.
     if shared.front.is_some() {
         return INTERFACE_ANY;
     }

@@ -45,8 +45,8 @@ use crate::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Number of times that the SYN of a mapped connection is sent. With 2, an attempt to connect ends
-/// after 0.6 s.
+/// Number of times that the SYN of a mapped connection is sent. With the value 2, an attempt to
+/// connect ends after 0.6 s.
 const MAPPED_SYN_TRIES: u8 = 2;
 
 static VTABLE: Vtable<Esp> = Vtable::new(b"ESP");
@@ -182,8 +182,8 @@ impl Esp {
         let shared = sock.shared();
         peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
         // The removal of a device unlists it, then waits for readers, then searches for its
-        // connections. So the search does not miss a connection that is listed in a read section
-        // that finds the device.
+        // connections. So the search does not miss a connection that was listed in the same read
+        // section in which the device was found.
         let section = rcu::Read::enter();
         let device = Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?;
         usable(device)?;
@@ -228,7 +228,8 @@ impl Esp {
         let now = timer::now();
         engine.use_nonce(random::u32());
         engine.connect(Seq(random::u16()), now);
-        // The device's properties are read only now, when the connection is informed of changes.
+        // The device's properties are read only here, because the connection is informed of changes
+        // from now on.
         let mut connection = Connection::new(sock, engine, device, queue);
         connection.mapped = mapped;
         esp.state.role = Role::Connection(connection);
@@ -318,8 +319,7 @@ fn is_connected(state: u8) -> bool {
     state != TcpState::Close as u8 && state != TcpState::Listen as u8 && !is_connecting(state)
 }
 
-/// Makes the socket of `call` listen as the companion of a TCP socket. The caller created it as
-/// such.
+/// Makes the socket of `call`, which the caller created as a companion, listen for a TCP socket.
 pub(crate) fn listen_as_companion(call: &Call<'_, Esp>, backlog: u32) -> Result {
     let front = call.sock().shared().front.as_ref().ok_or(EINVAL)?;
     start_listening(call, backlog, |sock| {
@@ -514,8 +514,8 @@ impl Operations for Esp {
     fn name(sock: &Sock<Self>, end: End) -> Result<[u8; ADDRESS_LEN]> {
         if end != End::Own {
             let peer = sock.shared().peer();
-            // If the peer has closed the connection before `accept`, `accept` and `SO_PEERNAME`
-            // still return its address.
+            // If the peer closed the connection before `accept`, `accept` and `SO_PEERNAME` still
+            // return the peer's address.
             let missing = match end {
                 End::Accepted => peer == Address::default(),
                 _ => !is_connected(sock.tcp_state()),
@@ -574,7 +574,7 @@ impl Operations for Esp {
 
     fn ioctl(sock: &Sock<Self>, command: u32) -> Result<u32> {
         match command {
-            // There is no urgent data, so there is no mark of it either.
+            // There is no urgent data, so `SIOCATMARK` reports that no mark is reached.
             uapi::SIOCATMARK => return Ok(0),
             uapi::SIOCINQ | uapi::SIOCOUTQ | uapi::SIOCOUTQNSD => {}
             _ => return Err(ENOIOCTLCMD),

@@ -16,8 +16,8 @@ use crate::{
     skb_cb::Unread,
 };
 
-/// Serves `splice` from a stream like TCP: moves up to `len` queued bytes, and blocks if there are
-/// none.
+/// Serves `splice` from a stream, as TCP does: moves up to `len` queued bytes, and blocks if none
+/// are queued.
 pub(super) fn splice(
     call: &Call<'_, Esp>,
     pipe: &mut Pipe<'_>,
@@ -70,7 +70,8 @@ pub(super) fn splice(
     result.map(|()| 0)
 }
 
-/// Moves up to `len` queued bytes into the pipe, as many as it takes, and returns their number.
+/// Moves up to `len` queued bytes into the pipe, as many as the pipe takes, and returns the number
+/// of bytes moved.
 fn take(guard: &mut Guard<'_, Esp>, pipe: &mut Pipe<'_>, len: usize) -> Result<usize> {
     let sock = guard.sock();
     let mut taken = 0_usize;
@@ -84,8 +85,8 @@ fn take(guard: &mut Guard<'_, Esp>, pipe: &mut Pipe<'_>, len: usize) -> Result<u
         let wanted = there.min(len.saturating_sub(taken));
         let put = match pipe.put(sock, skb, bytes.start as usize, wanted) {
             Err(error) if taken == 0 => return Err(error),
-            // Bytes outside of pages could not be copied for lack of memory. This is not the end of
-            // the stream.
+            // No memory was left for copies of bytes outside of pages. This is not the end of the
+            // stream.
             Ok(0) if taken == 0 && wanted > 0 => return Err(ENOBUFS),
             put => put.unwrap_or(0),
         };

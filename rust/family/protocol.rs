@@ -11,8 +11,8 @@
 //!
 //! The core drops the socket's reference to the module (`sk_prot_free`) in its own code, since the
 //! module's code may be unloaded right after. The core finds the owner through `sk_prot_creator`,
-//! the table that created the socket. So a socket that begins to hold the module gets another table
-//! there ([`Vtable::pin`]).
+//! the table that created the socket. So when a socket begins to hold the module, [`Vtable::pin`]
+//! replaces the table in `sk_prot_creator`.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h) (`struct proto`)
 
@@ -36,11 +36,12 @@ impl<P: Protocol> Vtable<P> {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if the protocol is not registered, `ENOBUFS` without memory.
+    /// `ENODEV` if the protocol is not registered, `ENOBUFS` if there is no memory.
     ///
     /// # Safety
     ///
-    /// `net` is a valid namespace. A socket created for the kernel (`kern`) does not hold it.
+    /// `net` is a valid namespace. A socket created for the kernel (`kern`) does not hold its
+    /// namespace.
     pub(in crate::net) unsafe fn alloc(
         &self,
         net: *mut bindings::net,
@@ -172,7 +173,8 @@ impl<P: Operations> Drop for ProtocolRegistration<P> {
             // SAFETY: Module exit runs in process context.
             unsafe { bindings::schedule_timeout_uninterruptible(1) };
         }
-        // The last socket may have decremented `live` in an RCU callback that has yet to free it.
+        // The last socket may have decremented `live` in an RCU callback that has yet to free the
+        // socket.
         rcu::barrier();
         // SAFETY: `new` has registered the table, and no socket is left.
         unsafe { bindings::proto_unregister(vtable.proto.get()) };

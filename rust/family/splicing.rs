@@ -32,7 +32,7 @@ pub(super) unsafe extern "C" fn splice_read<P: Operations>(
     unsafe { splice_by(&Call::<P>::new(socket), socket, position, pipe, len, flags) }
 }
 
-/// Makes `P` serve a `splice` call on `socket`; `call` names the socket of `P`.
+/// Makes `P` serve a `splice` call on the descriptor `socket`, with the socket of `call`.
 ///
 /// # Safety
 ///

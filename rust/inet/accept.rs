@@ -47,7 +47,8 @@ impl<M: Streams> NewStream<'_, M> {
     ///
     /// # Errors
     ///
-    /// TCP's, except `EAGAIN`; `EINVAL` if the descriptor already has a connection.
+    /// The errors of TCP's `accept`, except `EAGAIN`. `EINVAL` if the descriptor already has a
+    /// connection.
     pub(crate) fn accept_of_tcp(&mut self, listener: &StreamCall<'_, M>) -> Result<bool> {
         if self.is_used() {
             return Err(EINVAL);

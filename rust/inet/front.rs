@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The TCP socket in front of a companion: the address where it listens, its state in order with
-//! other calls, and sleeping on it.
+//! Operations on the TCP socket in front of a companion: they return the address at which it
+//! listens, return its state in order with other calls, and sleep on it.
 //!
 //! C header: [`include/net/inet_sock.h`](srctree/include/net/inet_sock.h)
 
@@ -62,7 +62,7 @@ impl<M: Streams> StreamCall<'_, M> {
         state
     }
 
-    /// Sleeps until `ready` returns true or `timeout` (in jiffies) has elapsed. Waits as
+    /// Sleeps until `ready` returns true or `timeout` (in jiffies) has elapsed. The call is a
     /// [`Waiter::Exclusive`].
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 use super::*;
 use crate::net::sock::TcpState;
 
-/// The information about a connection that programs get. Numbers of packets wrap around.
+/// The information that programs get about a connection. The packet counters wrap around.
 #[derive(Default)]
 pub(crate) struct StreamInfo {
     /// The connection's [state](super::super::sock::TcpState).
@@ -18,24 +18,24 @@ pub(crate) struct StreamInfo {
     pub(crate) mtu: u32,
     /// The sender's window, in packets.
     pub(crate) window: u32,
-    /// Packets in flight: sent and not acknowledged.
+    /// Number of packets in flight, that is, sent and not acknowledged.
     pub(crate) unacknowledged: u32,
     /// Queued payload bytes that were never sent.
     pub(crate) unsent: u32,
-    /// The smoothed round trip time in microseconds, 0 before the first measurement.
+    /// The smoothed round-trip time in microseconds; 0 before the first measurement.
     pub(crate) round_trip: u32,
     /// The retransmission timeout, in microseconds.
     pub(crate) timeout: u32,
-    /// Packets sent.
+    /// Number of packets sent.
     pub(crate) sent: u32,
-    /// Packets received.
+    /// Number of packets received.
     pub(crate) received: u32,
-    /// Packets retransmitted.
+    /// Number of packets retransmitted.
     pub(crate) resent: u32,
 }
 
 impl StreamInfo {
-    /// Returns whether there is a connection, which the peer has answered.
+    /// Returns whether there is a connection that the peer has answered.
     pub(super) fn is_connected(&self) -> bool {
         const NOT: [u8; 4] = [
             0,

@@ -107,8 +107,8 @@ impl<P: Operations> Sock<P> {
     ///
     /// A user in the kernel that has taken over the listener, such as the NFS server, has replaced
     /// the listener's callbacks. A companion calls only its own callbacks, so that user would never
-    /// accept the connection. To call the replaced callbacks would need the lock of TCP's socket,
-    /// under which such users detach.
+    /// accept the connection. Calling the replaced callbacks would require the lock of TCP's
+    /// socket, under which such users detach.
     pub(crate) fn may_take_for_front(&self, device: &Device, _section: &rcu::Read) -> bool {
         let Some(front) = self.tcp_front() else {
             return false;

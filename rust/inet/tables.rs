@@ -17,8 +17,9 @@ pub(crate) struct Table {
     /// table, and use TCP's own from [`init`] on.
     ///
     /// This table stays the `sk_prot_creator` of a socket until a call [hands over](hand_over) the
-    /// socket. Until then the socket holds the module, as nothing else does while the core creates
-    /// the socket. If its creation fails, the core drops the socket's reference to the module.
+    /// socket. Until then the socket holds the module, because nothing else holds it while the core
+    /// creates the socket. If the creation fails, the core drops the socket's reference to the
+    /// module.
     proto: bindings::proto,
     /// A copy of TCP's table, except for the functions of [`serving`](super::serving), which
     /// `io_uring` calls or compares. It is for a socket whose descriptor's calls are served by the
@@ -41,7 +42,7 @@ impl Table {
         unsafe { &*self.inet_ops }
     }
 
-    /// Returns TCP's own table of its sockets.
+    /// Returns TCP's own table for its sockets.
     pub(super) fn tcp_proto(&self) -> *mut bindings::proto {
         self.tcp
     }
@@ -110,7 +111,8 @@ impl<M: Streams> Tables<M> {
     ///
     /// # Errors
     ///
-    /// `EAFNOSUPPORT` if the kernel does not have the family, `ENOMEM` and the like without memory.
+    /// `EAFNOSUPPORT` if the kernel does not have the family, `ENOMEM` or a similar error if there
+    /// is no memory.
     ///
     /// # Safety
     ///
@@ -163,8 +165,8 @@ impl<M: Streams> Tables<M> {
         ops.bind = Some(bind::<M>);
         ops.poll = Some(poll::<M>);
         ops.ioctl = Some(ioctl::<M>);
-        // TCP's `compat_ioctl` handles the commands whose arguments have another layout in 32-bit
-        // programs, and passes the others to `ioctl`.
+        // TCP's `compat_ioctl` handles the commands whose arguments have a different layout in
+        // 32-bit programs, and passes the others to `ioctl`.
         ops.getsockopt = Some(getsockopt::<M>);
         // If TCP ever has a `getsockopt_iter`, the core would call it instead of the module's
         // function.
@@ -183,7 +185,7 @@ impl<M: Streams> Tables<M> {
     }
 }
 
-/// Tables that are complete and not yet registered. Everything that can fail for want of memory is
+/// Tables that are complete and not yet registered. Everything that can fail for lack of memory is
 /// done before registration: if the module failed to load after it had registered the protocol
 /// number, it would be freed while sockets created since then use it.
 pub(crate) struct Prepared<M: Streams> {
@@ -367,8 +369,8 @@ pub(super) fn served<'a, M: Streams>(
 }
 
 /// Works like [`served`], but waits for the decision of `connect`, and returns the companion only
-/// if that handles the call. On listeners such calls are invalid, so they go to TCP, which rejects
-/// them.
+/// if the companion handles the call. The calls that use this function are invalid on listeners, so
+/// they go to TCP, which rejects them.
 fn awaited<'a, M: Streams>(
     call: &StreamCall<'a, M>,
     timeout: c_long,
@@ -400,8 +402,8 @@ unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socket) -> c_int
         // the module, gets TCP's own table again.
         unsafe { StreamCall::<M>::new(socket) }.set_served(false);
     }
-    // SAFETY: The socket, if there is one, is TCP's. The function that releases it is that of its
-    // own family.
+    // SAFETY: The socket, if there is one, is TCP's. The function that releases the socket belongs
+    // to the socket's own family.
     unsafe {
         let family = match (*socket).sk.as_ref() {
             Some(sk) => sk.__sk_common.skc_family,

@@ -38,7 +38,8 @@ pub(super) use records::takes_record;
 /// The longest time for which `MSG_MORE` holds the last packet back, in nanoseconds, as in TCP.
 const CORK_NANOS: u64 = 200_000_000;
 
-/// Maximum number of acknowledged packets kept for reuse. A single acknowledgement frees fewer.
+/// Maximum number of acknowledged packets kept for reuse. A single acknowledgement frees fewer
+/// packets than that.
 const MOST_SPARES: u16 = 32;
 
 /// Maximum number of packets in a write queue, as in the engine's `can_enqueue`.
@@ -62,7 +63,7 @@ const MOST_IN_RUN: usize = 65_536 - 128;
 pub(crate) struct Unacknowledged(AtomicU32);
 
 impl Unacknowledged {
-    /// Returns the number of these bytes.
+    /// Returns the number of unacknowledged bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> u32 {
         self.0.load(Relaxed)
@@ -130,7 +131,7 @@ fn unacknowledged_in(buffer: &Buffer) -> usize {
         .saturating_sub(buffer.note::<TxCb>().done as usize)
 }
 
-/// Returns the number of packets of at most `size` bytes that `bytes` make.
+/// Returns the number of packets that `bytes` bytes of payload need, at `size` bytes a packet.
 #[inline]
 fn packets_in(bytes: usize, size: usize) -> u16 {
     u16::try_from(bytes.div_ceil(size.max(1))).unwrap_or(u16::MAX)
@@ -199,7 +200,7 @@ impl Sending {
         self.processor
     }
 
-    /// Notes the headroom that `device` needs, and how many packets it accepts at once.
+    /// Stores the headroom that `device` needs, and the number of packets that it accepts at once.
     #[inline]
     pub(super) fn note_device(&mut self, device: &Device) {
         self.headroom = device.headroom();
@@ -226,7 +227,7 @@ impl Sending {
         self.with_checksum
     }
 
-    /// Returns the bytes of a packet's checksum, 0 without checksums.
+    /// Returns the length of a packet's checksum in bytes, or 0 if the packets have no checksums.
     #[inline]
     fn checksum_len(&self) -> usize {
         if self.with_checksum {
@@ -236,15 +237,15 @@ impl Sending {
         }
     }
 
-    /// Returns whether a timestamp was ever requested for a packet. The socket then owns all
-    /// packets, so that those without a request do not overtake those with one.
+    /// Returns whether a timestamp was ever requested for a packet. If so, the socket owns all
+    /// packets, so that packets without a request do not overtake packets with one.
     #[inline]
     pub(super) fn is_stamped(&self) -> bool {
         self.stamped
     }
 
-    /// Requests a timestamp for the byte queued last. Nothing is appended to its packet, so that
-    /// each send has reports of its own.
+    /// Requests a timestamp for the byte queued last. Nothing more is appended to the packet with
+    /// that byte, so that each send call gets reports of its own.
     pub(super) fn stamp_last(&mut self, engine: &mut Connection, stamp: &Stamp) {
         if let Some(last) = self.queue.last_mut() {
             last.ask_stamp(stamp);
@@ -292,11 +293,11 @@ impl Sending {
     }
 
     /// Takes at most `rest` bytes of the message into the last packet (S5) or a new one, and
-    /// returns their number.
+    /// returns the number of bytes taken.
     ///
     /// # Errors
     ///
-    /// `EFAULT`; `ENOBUFS` without memory.
+    /// `EFAULT`, or `ENOBUFS` if there is no memory.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -351,8 +352,8 @@ impl Sending {
         if is_store(last) {
             return fill(sock, &mut self.pages, last, engine, msg, rest);
         }
-        // A packet that was split may share its bytes with a clone that was sent before. Bytes that
-        // stay in place go to a new store.
+        // A packet that was split may share its bytes with a clone that was sent before. A message
+        // whose bytes stay in place goes to a new store.
         if last.is_cloned() || msg.is_in_place() {
             return Ok(0);
         }
@@ -420,7 +421,8 @@ impl Sending {
         rest: usize,
     ) -> Result<usize> {
         let take = rest.min(self.mss as usize);
-        // A packet that cannot be sent at once gets room for what may be appended to it.
+        // A packet that cannot be sent at once gets room for bytes that later calls may append to
+        // it.
         let size = if engine.last_is_unsent() && !ends_record(msg) {
             self.mss as usize
         } else {
@@ -457,13 +459,13 @@ impl Sending {
         charge(sock, buffer.truesize());
     }
 
-    /// Returns the `count` packets that `header` names, of a [run](esp::WriteQueue::run), for
-    /// transmission. The write queue keeps their payload and their flags. `mask` is the mask of
-    /// each packet's checksum, if packets have checksums.
+    /// Returns `count` packets of a [run](esp::WriteQueue::run) for transmission, from the packet
+    /// with the sequence number of `header` on. The write queue keeps their payload and their
+    /// flags. `mask` is the mask of each packet's checksum, if packets have checksums.
     ///
     /// # Errors
     ///
-    /// `ENOENT` if there are no such packets, `ENOBUFS` without memory.
+    /// `ENOENT` if there are no such packets, `ENOBUFS` if there is no memory.
     #[inline]
     pub(super) fn packets(&mut self, mut header: Header, count: u16, mask: u32) -> Result<Skb> {
         let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
@@ -486,7 +488,8 @@ impl Sending {
         // If a device, or a receiver on this host, still holds an earlier transmission, the kernel
         // copies the data for this clone.
         //
-        // One branch tells that a packet has neither checksum nor timestamp, as most packets do.
+        // A single branch finds that a packet has neither checksum nor timestamp, which is the case
+        // for most packets.
         #[allow(clippy::needless_bitwise_bool)]
         let is_plain = clones & !self.with_checksum & !self.stamped;
         if is_plain {
@@ -517,9 +520,9 @@ impl Sending {
         Ok(skb)
     }
 
-    /// Like [`packets`](Self::packets), but returns one packet outside of stores as a copy: a
-    /// tunnel's headers do not fit in front of the queued packet, or an earlier clone still has its
-    /// checksum behind that packet.
+    /// Like [`packets`](Self::packets), but copies one packet outside of stores. A copy is needed
+    /// if a tunnel's headers do not fit in front of the queued packet, or if an earlier clone still
+    /// has its checksum behind that packet.
     #[cold]
     #[inline(never)]
     fn copy(&mut self, header: Header, mask: u32) -> Result<Skb> {
@@ -570,7 +573,7 @@ impl Sending {
             cursor.advance();
         }
         header.len = view.len() as u16;
-        // The checksums of several packets are computed when the buffer is segmented.
+        // If there are several packets, their checksums are computed when the buffer is segmented.
         let told = count == 1 || view.set_packets(size, count);
         if self.with_checksum && count > 1 {
             view.set_mask_of_run(mask);
@@ -582,7 +585,8 @@ impl Sending {
     }
 
     /// Stores whether the packet `seq` is sent with `flag`, which is `TXS` or `TXF` and may be set
-    /// in `flags`. Does nothing if the buffer has no `flag` of this packet: see [`flags_in`].
+    /// in `flags`. Does nothing if the buffer does not store `flag` for this packet (see
+    /// [`flags_in`]).
     #[inline]
     fn keep(&mut self, seq: Seq, flag: u8, flags: u8) {
         let Some(buffer) = self.queue.seek(seq.0) else {
@@ -610,8 +614,8 @@ impl Sending {
         engine: &Connection,
         count: u16,
     ) {
-        // The pool keeps at most as many packets as are still unacknowledged, or one, so that an
-        // idle sender holds little memory.
+        // The pool keeps at most one packet for each packet that is still unacknowledged, but
+        // may always keep one, so that an idle sender holds little memory.
         let most = engine.unacked().clamp(1, MOST_SPARES);
         self.skb_pool.limit(most);
         let mut count = count;
@@ -728,7 +732,7 @@ impl esp::WriteQueue for Sending {
     }
 }
 
-/// Fills a store with at most `rest` bytes of the message, as many as the store, the send buffer
+/// Fills a store with at most `rest` bytes of the message: as many as the store, the send buffer
 /// and the free sequence numbers permit. Reports the packets to the engine. Returns the number of
 /// bytes taken.
 #[inline(never)]
@@ -764,7 +768,8 @@ fn fill(
     Ok(taken)
 }
 
-/// Returns `TXS` and `TXF` as stored for the packet `seq` of a buffer.
+/// Returns `TXS` and `TXF` as they are stored in `note`, the note of a buffer, for the packet
+/// `seq`.
 #[inline]
 fn flags_in(note: &TxCb, seq: Seq) -> u8 {
     let index = Seq(note.seq).distance(seq);

@@ -22,8 +22,8 @@ use core::sync::atomic::Ordering::Relaxed;
 pub(super) const BOUNDS: u8 = flags::TXS | flags::TXF;
 
 impl Sending {
-    /// Returns the number of packets of a record of `len` bytes; `None` if there are too few
-    /// sequence numbers for them.
+    /// Returns the number of packets of a record of `len` bytes; `None` if there are not enough
+    /// sequence numbers for the record.
     pub(in crate::stream) fn packets_of(&self, len: usize) -> Option<u16> {
         Some(packets_in(len, self.mss as usize)).filter(|&packets| packets <= MOST_QUEUED)
     }
@@ -32,7 +32,7 @@ impl Sending {
     ///
     /// # Errors
     ///
-    /// `EFAULT`; `ENOBUFS` without memory.
+    /// `EFAULT`, or `ENOBUFS` if there is no memory.
     pub(in crate::stream) fn take_record(
         &mut self,
         sock: &Sock<impl Protocol>,
@@ -61,7 +61,7 @@ impl Sending {
         }
     }
 
-    /// Builds the buffers of a record. Returns the number of their packets.
+    /// Builds the buffers of a record. Returns the number of packets in them.
     fn make_record(
         &mut self,
         sock: &Sock<impl Protocol>,
@@ -96,8 +96,8 @@ impl Sending {
             bounds = 0;
             packets = packets.saturating_add(count);
         }
-        // The record may have more packets than expected: a store that could not take all of a
-        // packet leaves the rest for another packet.
+        // The record may have more packets than expected, because a store that could not take all
+        // bytes of a packet leaves the rest for another packet.
         if packets > engine.free_numbers() {
             return Err(ENOBUFS);
         }
@@ -123,7 +123,7 @@ impl Sending {
         Ok((taken > 0).then_some(store))
     }
 
-    /// Builds a packet with the first `size` bytes.
+    /// Builds a packet with the next `size` bytes of the record.
     fn packet_of_record(
         &mut self,
         sock: &Sock<impl Protocol>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Splits the write queue's packets again when they have become too large: the limit of the device
-//! or the peer has decreased, or each packet gets a checksum.
+//! Splits the write queue's packets again when they have become too large, because the limit of the
+//! device or the peer has decreased, or because each packet gets a checksum.
 
 use super::{
     charge, is_store, packet_payload, packets_in, records, unacknowledged_in, Sending, MOST_QUEUED,
@@ -14,14 +14,14 @@ use crate::{
 };
 
 impl Sending {
-    /// Fits later packets to a device MTU of `mtu` bytes. Returns the first packet of a queued
+    /// Adapts later packets to a device MTU of `mtu` bytes. Returns the first packet of a queued
     /// buffer with oversized packets, if there is one.
     pub(in crate::stream) fn resize(&mut self, mtu: u32) -> Option<Seq> {
         self.device_payload = packet_payload(mtu);
         self.fit()
     }
 
-    /// Fits later packets to a peer that accepts at most `payload` bytes per packet. Returns the
+    /// Adapts later packets to a peer that accepts at most `payload` bytes per packet. Returns the
     /// same as [`Self::resize`].
     pub(in crate::stream) fn limit(&mut self, payload: u16) -> Option<Seq> {
         self.peer_payload = payload.into();
@@ -51,8 +51,9 @@ impl Sending {
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` without memory for all new packets: some packets keep their size. `EMSGSIZE` if
-    /// there would be more packets than sequence numbers: nothing is reported to the engine.
+    /// `ENOBUFS` if there is no memory for all new packets; some packets then keep their size.
+    /// `EMSGSIZE` if there would be more packets than sequence numbers; nothing is then reported to
+    /// the engine.
     pub(in crate::stream) fn cut(
         &mut self,
         sock: &RawSock,
@@ -101,7 +102,8 @@ impl Sending {
             let mut parts = 0_usize;
             while left > mss {
                 room = room.checked_sub(1).ok_or(EMSGSIZE)?;
-                // The remainder after the full packets, or the last full packet.
+                // The size of the part: the remainder after the full packets or, if there is none,
+                // a full packet.
                 let rest = left.checked_rem(mss).filter(|&rest| rest > 0);
                 let part = rest.unwrap_or(mss);
                 left = left.saturating_sub(part);
@@ -128,7 +130,8 @@ impl Sending {
     }
 
     /// Sets the sizes and sequence numbers of the packets from `from` on, as if none had been sent.
-    /// The numbers start at `first`. The flags in `kept` are left. Returns the number of packets.
+    /// The numbers start at `first`. The flags in `kept` are not changed. Returns the number of
+    /// packets.
     fn renumber(&mut self, from: Seq, first: Seq, kept: u8) -> u16 {
         let mss = self.mss as usize;
         let mut seq = first;
