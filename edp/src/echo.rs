@@ -12,9 +12,9 @@ pub const REQUEST: u8 = 1;
 /// Type of an echo reply (`EDP_ECHO_REPLY`).
 pub const REPLY: u8 = 2;
 
-/// Returns the header of the answer to a control message. Returns `None` for another destination or
-/// type. Also returns `None` for a request from port 0, because two hosts could otherwise answer
-/// each other for ever.
+/// Returns the header of the answer to a control message, or `None` if the message is not an echo
+/// request to port 0. A request from port 0 is not answered either, because two hosts could
+/// otherwise answer each other for ever.
 ///
 /// `first_payload_byte` is `None` for an empty datagram.
 #[inline]

@@ -46,7 +46,7 @@ pub struct Answer {
     pub mapped: bool,
 }
 
-/// An entry without a query and without an answer is unused.
+/// The cached state of one peer. An entry without a query and without an answer is unused.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     peer: Peer,
@@ -88,8 +88,9 @@ impl Entry {
         !self.is_used() || now >= self.queried_at.saturating_add(QUERY_INTERVAL)
     }
 
-    /// Returns the key for eviction, which takes the entry with the lowest one. Entries with a
-    /// valid answer are worth more; otherwise the entry that was queried later is.
+    /// Returns the entry's worth. Eviction takes the entry that is worth least. An entry with a
+    /// valid answer is worth more than one without; between two alike, the one queried later is
+    /// worth more.
     fn worth(&self, now: u64) -> (bool, u64) {
         (self.valid_answer(now).is_some(), self.queried_at)
     }
@@ -123,7 +124,7 @@ impl Known {
     }
 }
 
-/// A set of the cache, for a few peers.
+/// One set of the cache, with entries for a few peers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bucket([Entry; WAYS]);
 
@@ -139,8 +140,8 @@ impl Bucket {
         self.answer_of(peer, now).map(|answer| answer.largest)
     }
 
-    /// Looks `peer` up at `now`. If a query is due, `nonce` returns the nonce for it, and the query
-    /// counts as sent.
+    /// Looks `peer` up at `now`. If a query is due, this takes the query's nonce from `nonce` and
+    /// counts the query as sent.
     pub fn look_up(&mut self, peer: &Peer, now: u64, nonce: impl FnOnce() -> Nonce) -> Known {
         let entries = &mut self.0;
         if let Some(entry) = entries.iter_mut().find(|entry| entry.is_of(peer)) {

@@ -48,9 +48,9 @@ pub fn pick(offset: u16, next_free: impl Fn(u16) -> Option<u16>) -> Option<u16> 
 /// [`DYNAMIC`] from `offset` on, with wrap-around, then the ports of [`REGISTERED`] in the same
 /// way.
 ///
-/// `offset` combines a secret for the destination with a counter, which each port taken for this
-/// destination advances (RFC 6056, 3.3.4). So other hosts cannot predict the next port, and a port
-/// is reused for a destination only after all other ports.
+/// `offset` combines a secret for the destination with a counter, which advances with each port
+/// that is taken for this destination (RFC 6056, 3.3.4). So other hosts cannot predict the next
+/// port, and a port is reused for a destination only after all other ports.
 pub fn candidates(offset: u16) -> impl Iterator<Item = u16> {
     let around = move |range: RangeInclusive<u16>| {
         let first = start(&range, offset);

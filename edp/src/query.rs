@@ -34,7 +34,7 @@ pub const ANSWER: u8 = 4;
 /// The version of the protocols that this code speaks.
 pub const VERSION: u8 = 1;
 
-/// Meaningful bytes of a query; more may follow.
+/// Number of meaningful bytes of a query; more bytes may follow.
 pub const QUERY_LEN: usize = 5;
 /// Bytes of the answer that [`Host::answer`] returns.
 pub const ANSWER_LEN: usize = 30;
@@ -61,25 +61,25 @@ mod kind {
     pub const PACKETS_TO_ACK: u8 = 6;
 }
 
-/// Payload of a datagram that every Ethernet device carries: MTUs are at least 68 bytes
-/// (`ETH_MIN_MTU`).
+/// Payload, in bytes, of a datagram that every Ethernet device can carry, because every MTU is at
+/// least 68 bytes (`ETH_MIN_MTU`).
 const LEAST_DATAGRAM: u16 = 62;
 
 /// Random bytes of a query. The answer repeats them; an answer with other bytes is dropped.
 pub type Nonce = [u8; 4];
 
-/// This host's limits and settings, as answers by one device report them.
+/// This host's limits and settings, as reported by the answers that it sends by one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The largest datagram that the device carries, without a checksum, bytes.
     pub largest_datagram: u32,
     /// The largest payload of an ESP packet that the device carries, without a checksum, bytes.
     pub largest_payload: u32,
-    /// ESP's setting.
+    /// The host's value of ESP's `burst_length`.
     pub burst_length: u16,
-    /// ESP's setting.
+    /// The host's value of ESP's `initial_ack_burst_length`.
     pub initial_ack_burst_length: u16,
-    /// ESP's setting.
+    /// The host's value of ESP's `packets_to_ack`.
     pub packets_to_ack: u16,
     /// Whether the host accepts mapped connections, which stand for TCP ones.
     pub mapped: bool,
@@ -108,7 +108,8 @@ pub const fn query(nonce: Nonce) -> [u8; QUERY_LEN] {
     [QUERY, n0, n1, n2, n3]
 }
 
-/// Returns the nonce of a query with this `payload`, whose first [`QUERY_LEN`] bytes suffice.
+/// Returns the nonce of a query with this `payload`. The first [`QUERY_LEN`] bytes of the payload
+/// suffice.
 pub fn nonce_of_query(payload: &[u8]) -> Option<Nonce> {
     match *payload {
         [QUERY, n0, n1, n2, n3, ..] => Some([n0, n1, n2, n3]),

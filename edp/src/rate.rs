@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The rate limit of answers to queries: [`BURST`] at once, and one every [`INTERVAL`] in the long
-//! run, like the kernel's limit of ICMP.
+//! The rate limit of answers to queries: at most [`BURST`] answers at once, and in the long run one
+//! answer per [`INTERVAL`]. The kernel limits ICMP in the same way.
 //!
 //! The generic cell rate algorithm needs one number: the time at which the next answer would be due
-//! if answers were sent at exactly that rate. This time may be ahead of the clock by a burst.
+//! if answers were sent at exactly that rate. This time may be ahead of the clock by as much as a
+//! burst takes at that rate.
 
 /// Nanoseconds between two answers: 1000 per second.
 pub const INTERVAL: u64 = 1_000_000;

@@ -79,7 +79,7 @@ impl Header {
     }
 }
 
-/// Bytes of the checksum after a payload, 0 unless `has_checksum`.
+/// Returns the number of bytes of the checksum after a payload: 0 unless `has_checksum`.
 #[inline]
 pub const fn checksum_len(has_checksum: bool) -> usize {
     if has_checksum {

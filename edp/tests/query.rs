@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(told.packets_to_ack, Some(packets_to_ack));
     }
 
-    /// Options have the same meaning with more bytes after them.
+    /// Options keep their meaning if more bytes follow them.
     #[test]
     fn any_bytes_are_options(front in prop::collection::vec(any::<u8>(), 0..40)) {
         let answer = [&[query::ANSWER, 1, 2, 3, 4], &front[..]].concat();

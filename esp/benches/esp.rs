@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The time of ESP's decisions, without kernel and network: the engine's part of the cost that
-//! `make bench` counts, with the queues of `tests/testkit` around the engine.
+//! Benchmarks of ESP's engine, without kernel and network. They measure the engine's part of the
+//! cost that `make bench` counts. The queues around the engine are those of `tests/testkit`.
 
 // `criterion_group!` makes a function without a description.
 #![allow(missing_docs)]
@@ -25,13 +25,13 @@ const BURST: u16 = 21;
 const STEP: Nanos = 1_000;
 const PORTS: [u16; 2] = [49_152, 2_805];
 
-/// One end, the only one of its host.
+/// One end of a connection. Its host has no other connection.
 struct End {
     socket: Socket<Span>,
     device: Device,
     /// Bytes that were written.
     written: u64,
-    /// Packets that the end has sent and the other has not yet received.
+    /// Packets that this end has sent and the other end has not yet received.
     out: VecDeque<Packet<Span>>,
 }
 
@@ -86,7 +86,8 @@ impl Host for End {
 struct Pair {
     now: Nanos,
     ends: [End; 2],
-    /// Data packets that arrived and were acknowledged, at each end.
+    /// For each end, the number of data packets that have arrived there (`delivered`), and the
+    /// number of its own packets that were acknowledged (`acked`).
     delivered: [u32; 2],
     acked: [u32; 2],
 }

@@ -25,8 +25,8 @@
 //!   all others. Short transmissions need at most one turn, and so do not wait behind long ones. A
 //!   class that was passed over [`PASSES`] times in a row is next, so no class starves.
 //! * **Concurrent turns.** A first turn need not wait for the end of a long transmission's turn:
-//!   one of each may be in progress. So a short transmission delays the long ones by the time of
-//!   its packets, not by a round trip. A port has no room for a third window in addition to
+//!   one of each may be in progress. So a short transmission delays the long ones by the time that
+//!   its packets take, not by a round trip. A port has no room for a third window in addition to
 //!   unscheduled packets. So the next concurrent turn waits until the connection with the last
 //!   concurrent turn has asked again, the device was silent, or [`HOLD`] has passed. After the
 //!   first turn of a transmission that turns out long, [`IN_LINE`] short transmissions get their
@@ -40,7 +40,7 @@
 //!   get turns concurrently with the turns of other hosts, until it has used some of its own.
 //!
 //! The queue also shares [`UNSCHEDULED`] packets among the senders. While fewer granted packets are
-//! in flight than its `budget` allows, it gives more turns at a time.
+//! in flight than the queue's `budget` allows, it gives more turns at a time.
 
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};
@@ -62,32 +62,32 @@ mod slot;
 
 /// The longest silence of the device, in nanoseconds, while an acknowledgement waits.
 ///
-/// The packets of the sender that has the turn begin to arrive one round trip after the turn. A gap
-/// that is longer than this, the time of a full packet at 6 Mbit/s, counts as silence.
+/// The packets of the sender that has the turn begin to arrive one round trip after the turn. A
+/// longer gap than this counts as silence. At 6 Mbit/s, a full packet takes this time.
 pub const IDLE: Nanos = 2 * MILLISECOND;
 
 /// The longest time between two turns, in nanoseconds, while an acknowledgement waits, even if the
 /// sender that has the turn sends slowly.
 ///
-/// Long enough for a burst of 21 full packets at 20 Mbit/s.
+/// This time is long enough for a burst of 21 full packets at 20 Mbit/s.
 pub const HOLD: Nanos = 20 * MILLISECOND;
 
-/// Maximum consecutive turns for which a waiting class may be passed over.
+/// The maximum number of consecutive turns for which a waiting class may be passed over.
 pub const PASSES: u8 = 3;
 
 /// Number of first turns that a host may have in advance, beyond its turn in each round.
 pub const CREDIT: u8 = 8;
 
-/// After the first turn of a long transmission, first turns are given in line until this many have
-/// ended their transmissions.
+/// After the first turn of a transmission that turns out long, first turns are given in line until
+/// this many transmissions have ended in their first turns.
 pub const IN_LINE: u8 = 8;
 
-/// Number of parts of a turn. A transmission that ends returns the parts of its turn that it did
-/// not use.
+/// Number of parts into which a turn is divided. A transmission that ends returns the parts of its
+/// last turn that it did not use.
 pub(super) const PARTS: u8 = 16;
 
-/// Number of rounds that have a list. If a host has more waiting connections, they wait in the
-/// backlog for a place in a round.
+/// Number of rounds that have a list. If a host has more waiting connections than this, the others
+/// wait in the backlog for a place in a round.
 const ROUNDS: u32 = 16;
 
 /// Number of classes. In order of precedence, these are the lists [`List::CONTROL`],
@@ -100,10 +100,12 @@ const BEFORE: u8 = 6;
 /// Number of lists of waiting connections that the caller keeps.
 pub const LISTS: usize = BEFORE as usize + ROUNDS as usize;
 
-/// Number of connections of the backlog that each turn examines for a place in a round.
+/// After each turn, up to this many connections are taken from the backlog and, if possible, given
+/// a place in a round.
 const MOVES: u8 = 2;
 
-/// The time, in nanoseconds, after which the last turn of a transmission is late.
+/// If a transmission ends later than this after its last turn was given, the turn counts as unused.
+/// In nanoseconds.
 const LATE_END: Nanos = 2 * IDLE;
 
 /// A list of waiting connections.
@@ -119,8 +121,9 @@ impl List {
     const FIRST: List = List(2);
     /// The list of connections of untrusted hosts.
     const UNTRUSTED: List = List(3);
-    /// The backlog: connections whose hosts already have a place in every round. One list is being
-    /// examined, and the other collects newcomers; they alternate.
+    /// The two lists of the backlog, for connections whose hosts already have a place in every
+    /// round. Connections are taken from one list while the other collects newcomers, and then the
+    /// lists change roles.
     const BACKLOG: [List; 2] = [List(4), List(5)];
 
     /// Returns the list's index among the [`LISTS`].
@@ -147,22 +150,25 @@ pub struct AckQueue {
     scheduled: u32,
     /// Number of `scheduled` connections that are in the lists.
     waiting: u32,
-    /// Number of `scheduled` connections, not in the lists, that do not count: their turn expired,
-    /// or is concurrent.
+    /// Number of `scheduled` connections that are in no list and do not count, because their turn
+    /// has expired or is concurrent.
     overdue: u32,
     /// Number of times that turns have expired; wraps.
     epoch: u32,
-    /// The time when the last regular turn was given, or the lists became non-empty.
+    /// The time when the last regular turn was given or, if this was later, the lists became
+    /// non-empty.
     last_departure: Nanos,
     /// The time when a packet last arrived at the device.
     last_device_rx: Nanos,
     shares: Shares,
     /// The current round.
     round: u32,
-    /// For each class, the number of times in a row that it was passed over. First turns that were
-    /// requested before a round began do not count as passing over it.
+    /// For each class, the number of consecutive turns for which it was passed over. A first turn
+    /// that was requested before the current round began does not count as passing over the rounds
+    /// after it.
     passed: [u8; CLASSES],
-    /// Number of first turns that were requested before the round began and are still to be given.
+    /// Number of first turns that were requested before the current round began and are still to be
+    /// given.
     firsts_before_round: u32,
     /// Number of connections in the lists of rounds.
     in_rounds: u32,
@@ -173,12 +179,12 @@ pub struct AckQueue {
     /// The time at which the last concurrent turn was given; `None` once its connection has asked
     /// again.
     concurrent_since: Option<Nanos>,
-    /// First turns are given in line, not concurrently, until this many of them have ended their
-    /// transmissions.
+    /// First turns are given in line, not concurrently, until this many more transmissions have
+    /// ended in their first turns.
     in_line: u8,
-    /// Number of connections of the backlog still to be examined.
+    /// Number of connections that may still be taken from the backlog after the last turn.
     to_move: u8,
-    /// The lowest bit selects the list of the backlog that is being examined.
+    /// The lowest bit selects the list of the backlog from which connections are taken.
     current_backlog: u8,
     /// Number of connections in each list.
     lists: [u32; LISTS],
@@ -213,7 +219,7 @@ impl Default for AckQueue {
     }
 }
 
-/// A connection's demand to the ACK queue.
+/// A connection's demand on the ACK queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
     /// No demand: no transmission is announced, or its receiver is congested.
@@ -240,9 +246,10 @@ impl Demand {
         self != Demand::Nothing
     }
 
-    /// Returns whether the caller has to call [`AckQueue::schedule`]: for a turn, and if the queue
-    /// should count the connection but has not `counted` it, or the reverse. While any connection
-    /// `waits` for its turn, it always has to, since each packet may make room in the budget.
+    /// Returns whether the caller has to call [`AckQueue::schedule`]. It has to if the demand is
+    /// for a turn, and if the queue should count the connection but does not (`counted`), or the
+    /// reverse. While any connection of the device waits for its turn (`waits`), it always has to,
+    /// because each packet may make room in the budget.
     #[inline]
     pub fn needs_schedule(self, counted: bool, waits: bool) -> bool {
         self.is_turn() || self.counts() != counted || waits
@@ -315,7 +322,8 @@ impl AckQueue {
         verdict
     }
 
-    /// Processes a demand like [`schedule`](Self::schedule), but does not tell the connection.
+    /// Processes a demand like [`schedule`](Self::schedule), but leaves it to the caller to tell
+    /// the connection of its turn.
     #[inline]
     pub fn update(&mut self, slot: &mut Slot, demand: Demand, now: Nanos) -> Verdict {
         match (slot.position, demand) {
@@ -394,7 +402,7 @@ impl AckQueue {
 
     /// Gives a connection a new share of [`UNSCHEDULED`], and returns its packets: an equal part,
     /// or what the other shares leave if that is less. Unlike [`schedule`](Self::schedule), this
-    /// does not tell the connection.
+    /// does not tell the connection of its share.
     pub fn share(&mut self, slot: &mut Slot, now: Nanos) -> u16 {
         self.shares.give(&mut slot.share, now)
     }
@@ -434,7 +442,8 @@ impl AckQueue {
         Verdict::Joins(list)
     }
 
-    /// Ends a turn: its connection asks again, or its transmission `ends`.
+    /// Ends a turn, either because its transmission has ended (`ends`) or because its connection
+    /// has asked for the next turn.
     #[inline]
     fn end_turn(&mut self, host: u64, turn: Turn, ends: bool, now: Nanos) {
         let overdue = turn.epoch != self.epoch;
@@ -462,7 +471,8 @@ impl AckQueue {
         }
     }
 
-    /// Chooses the list for a connection that begins to wait, or `moves` from the backlog.
+    /// Chooses the list for a connection that begins to wait or, if `moves` is set, comes from the
+    /// backlog.
     #[inline]
     fn choose_list(&mut self, slot: &Slot, first: bool, moves: bool) -> List {
         let round = self.round;
@@ -486,7 +496,8 @@ impl AckQueue {
         }
     }
 
-    /// Moves a connection that has left this `list` of the backlog to another list.
+    /// Moves a connection that the caller has removed from `list`, one of the backlog's, to the
+    /// next list.
     #[inline]
     fn move_from_backlog(&mut self, slot: &mut Slot, list: List) -> List {
         self.to_move = self.to_move.saturating_sub(1);
@@ -596,16 +607,16 @@ impl AckQueue {
                 || (self.to_move > 0 && self.to_move().is_some()))
     }
 
-    /// Returns the list of the backlog whose head may get a place in a round. The list that is
-    /// being examined goes first, until it is empty.
+    /// Returns the list of the backlog whose head may get a place in a round: the current list or,
+    /// if that is empty, the list of newcomers.
     #[inline]
     fn to_move(&self) -> Option<List> {
         let lists = [self.backlog(0), self.backlog(1)];
         lists.into_iter().find(|list| !self.is_empty(*list))
     }
 
-    /// Returns a list of the backlog: the one that is being examined if `place` is 0, the one for
-    /// newcomers if `place` is 1.
+    /// Returns a list of the backlog: the current list if `place` is 0, the list of newcomers if
+    /// `place` is 1.
     #[inline]
     fn backlog(&self, place: u8) -> List {
         let [one, other] = List::BACKLOG;
@@ -635,8 +646,8 @@ impl AckQueue {
         }
     }
 
-    /// Returns the next turn, if one is due. If the turn is due only because the limit of the
-    /// current turns has passed, giving it expires these turns.
+    /// Returns the next turn, if one is due. If the turn is due only because the time limit of the
+    /// current turns has passed, those turns expire when this one is given.
     #[inline]
     pub fn next_turn(&mut self, now: Nanos) -> Option<NextTurn<'_>> {
         if !self.is_due(now) {
@@ -682,7 +693,8 @@ impl AckQueue {
         next.next().or(self.to_move()).unwrap_or(List::UNTRUSTED)
     }
 
-    /// Counts how often classes are passed over, as the head of `chosen` gets the turn.
+    /// Updates the number of times that each class was passed over, for a turn of the head of
+    /// `chosen`.
     #[inline]
     fn count_passes(&mut self, chosen: List) {
         let classes = self.classes();
@@ -713,7 +725,7 @@ impl AckQueue {
         Some(self.round.wrapping_add(ahead))
     }
 
-    /// Expires turns that have not ended otherwise: their connections become overdue.
+    /// Expires the turns that have not ended. Their connections become overdue.
     #[inline]
     fn expire_turns(&mut self) {
         if self.waiting < self.active() {

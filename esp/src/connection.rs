@@ -12,17 +12,18 @@
 //!
 //! Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
-//! * Both sides may open the same connection simultaneously, as in TCP. If the peer's SYN|ACK has
-//!   another number than its SYN, the SYN|ACK's number counts, because its sender has seen our SYN.
+//! * Both sides may open the same connection simultaneously, as in TCP. If the number of the peer's
+//!   SYN|ACK differs from the number of its SYN, the SYN|ACK's number counts, because its sender
+//!   has seen our SYN.
 //! * There is no TIME-WAIT. The side that is last to acknowledge the other's FIN forgets the
 //!   connection. If that acknowledgement is lost, the FIN is retransmitted, finds no socket and is
 //!   answered with RST. So once the peer's FIN has arrived and ours was sent, a RST is a clean end
-//!   in two cases: if only our FIN is unacknowledged, or if the RST comes from a host that does not
-//!   know the connection ([`reset_for`](super::reset_for)), not from a peer that gives up, and that
-//!   host may have received everything. The host may have received everything if we have
-//!   retransmitted or probed since our FIN was first sent. It also may if the RST answers the FIN,
-//!   which may have been duplicated, and no packet before the FIN: a host that never had the data
-//!   would have answered the data.
+//!   in two cases. In the first case, only our FIN is unacknowledged. In the second, the RST comes
+//!   from a host that does not know the connection ([`reset_for`](super::reset_for)) rather than
+//!   from a peer that gives up, and that host may have received everything. This is possible if we
+//!   have retransmitted or probed since our FIN was first sent. It is also possible if the RST
+//!   answers the FIN, which may have been duplicated, and no packet before the FIN: a host that
+//!   never had the data would have answered the data.
 //! * A packet whose acknowledgement number is out of bounds is dropped with its data. If such a
 //!   packet arrives instead of the answer to our SYN, it belongs to a connection that our side has
 //!   forgotten. As in TCP (RFC 9293, 3.10.7.3), it is then answered with RST.
@@ -242,8 +243,8 @@ impl Connection {
     }
 
     /// Creates a listener's connection once a packet has answered its SYN|ACK, if the listener kept
-    /// no state of the SYN: see [`cookie`](super::cookie). `syn` stands for that SYN. Pass in the
-    /// packet that answered next.
+    /// no state of the SYN: see [`cookie`](super::cookie). `syn` stands for that SYN. After this
+    /// call, pass in the packet that answered.
     pub fn accept_forgotten(
         local_port: u16,
         syn: &Header,
@@ -380,8 +381,9 @@ impl Connection {
     }
 
     /// Withholds the last queued packet while `hold` is set. A send call that still copies, or one
-    /// with `MSG_MORE`, will queue more behind it, so the packet need not carry TXF. Release the
-    /// packet before a call sleeps, and within a time that the peer can wait for the data.
+    /// with `MSG_MORE`, will queue more packets behind it, so this packet need not carry TXF.
+    /// Release the packet before the send call sleeps, and soon enough for the peer, which waits
+    /// for the data.
     #[inline]
     pub fn hold_last(&mut self, hold: bool) {
         self.sender.hold_last(hold);
@@ -527,8 +529,8 @@ impl Connection {
         self.receiver.waits_for_room()
     }
 
-    /// Returns the size of the receive buffer, in bytes, that would allow the window which the path
-    /// needs. Returns `None` if the present size suffices.
+    /// Returns the size, in bytes, that the receive buffer should have to allow the window that the
+    /// path needs. Returns `None` if the present size suffices.
     #[inline]
     pub fn wanted_room(&self) -> Option<u32> {
         self.receiver.wanted_room()
@@ -554,7 +556,8 @@ impl Connection {
         self.receiver.waits_for_data()
     }
 
-    /// Handles a read that left `room`: a withheld acknowledgement may become due.
+    /// Handles a read, after which the receive queue is as `room` says. A withheld acknowledgement
+    /// may become due.
     #[inline]
     pub fn on_read(&mut self, room: Room, now: Nanos) {
         self.receiver.on_read(room, &self.config, now);

@@ -4,9 +4,10 @@
 //! SYN|ACK.
 //!
 //! The SYN|ACK's number is a hash of the connection's ends, the client's first number, a secret and
-//! the time. The client's next packet carries its first number and acknowledges the hash. This is
-//! all the state that the listener would have kept. Every SYN|ACK of a listener has such a number,
-//! so the listener need not know in advance which connections it will forget.
+//! the time. The client's next packet carries its first number and acknowledges the hash. Together,
+//! these two numbers are all the state that the listener would have kept. Every SYN|ACK of a
+//! listener has such a number, so the listener need not know in advance which connections it will
+//! forget.
 //!
 //! The options of the SYN are forgotten. So only a client that speaks this version, accepts skips,
 //! and has a window of at most [`MOST_WINDOW`] gets a cookie: these facts hold for each connection
@@ -31,8 +32,8 @@ const MOST_BEHIND: u16 = 32;
 /// for a packet are in at most two blocks, so a forged packet costs four hashes.
 const BLOCK: u16 = 32;
 
-/// Number of entries for marks. With a thousand connections by cookies per second, each entry stays
-/// for four seconds on average.
+/// Number of entries in the caller's table of [marks](Client::mark). With a thousand connections by
+/// cookies per second, each entry stays for four seconds on average.
 pub const MARKS: usize = 4096;
 
 /// Separates the hashes of marks from the hashes of cookies, because no epoch is so large.

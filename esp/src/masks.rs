@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checksum masks: a packet from another wrap of the numbers, or from an earlier connection between
-//! the same ports, fails its checksum.
+//! Checksum masks. They make the checksum of a packet fail if the packet is from another wrap of
+//! the numbers, or from an earlier connection between the same ports.
 //!
 //! Numbers have 16 bits and wrap in 8 ms at 100 Gbit/s, so a late or repeated frame may carry the
 //! number that is expected next. If both ends of a connection sent a *nonce*, the connection's
@@ -58,7 +58,7 @@ impl Masks {
         self.own = Some(nonce);
     }
 
-    /// This end's nonce.
+    /// Returns this end's nonce.
     pub(super) fn own(&self) -> Option<u32> {
         self.own
     }
@@ -78,7 +78,7 @@ impl Masks {
         });
     }
 
-    /// Ends the use of masks, as the peer does not know our nonce.
+    /// Ends the use of masks, because the peer does not know our nonce.
     pub(super) fn end(&mut self) {
         self.keys = None;
     }

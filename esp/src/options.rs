@@ -25,7 +25,7 @@
 //!
 //! A receiver skips unknown types. An option that is truncated, or has another length than listed,
 //! ends the list. If a side omits its payload limit or its window, the other side assumes the
-//! values that it uses itself. Without the other options the side has no grants, records,
+//! values that it uses itself. A side that omits one of the other options has no grants, records,
 //! capabilities or nonce.
 
 use super::config::{Config, LARGEST_WINDOW};
@@ -137,8 +137,8 @@ impl Mapped {
 /// this version too.
 pub const VERSION: u8 = 1;
 
-/// Payload of a packet that every Ethernet device carries: MTUs are at least 68 bytes
-/// (`ETH_MIN_MTU`). Smaller values in an option are raised to this.
+/// Payload, in bytes, of a packet that every Ethernet device can carry, because every MTU is at
+/// least 68 bytes (`ETH_MIN_MTU`). Smaller values in an option are raised to this.
 const LEAST_PAYLOAD: u16 = 57;
 
 /// Payload of a packet for a peer whose SYN was not kept. It fits an MTU of 1500 bytes, which every
@@ -174,7 +174,7 @@ pub struct Options {
     /// Whether the sender supports requests that name packets: see
     /// [`Header::names_missing`](super::Header::names_missing).
     pub selective: bool,
-    /// Whether the sender's announcements are short if it is granted nothing behind them.
+    /// Whether the sender's announcements are short while it may send no packets behind them.
     pub announces_short: bool,
     /// Whether many connections send to this host: announcements to it are short until it grants
     /// more.

@@ -56,9 +56,9 @@ impl Room {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Outcome {
-    /// Queue the payload of `taken` packets after the first `skip` ones, which is next in the
-    /// stream. In a connection with records, call [`take_part`](super::Connection::take_part)
-    /// first.
+    /// Queue the payload of the `taken` packets that follow the first `skip` packets of the run.
+    /// This payload is next in the stream. In a connection with records, call
+    /// [`take_part`](super::Connection::take_part) first.
     pub deliver: bool,
     /// Number of packets at the front of a run that were received before.
     pub skip: u16,

@@ -6,9 +6,9 @@
 //! has no options. Both parameters may change later. A receiver that acknowledges every
 //! `packets_to_ack` packets relies on a larger window. If the window is smaller, the sender stops
 //! before the next acknowledgement is due. Then the receiver probes, the probe's acknowledgement
-//! opens the window, and the sender continues. A packet that was merely late looks like such a
-//! stop. But a window ends at the same distance from the last advertised number each time, and no
-//! packets arrive from beyond it.
+//! opens the window, and the sender continues. A packet that is merely late looks like such a stop.
+//! But the end of a window is at the same distance from the last advertised number each time, and
+//! no packets arrive from beyond it.
 
 use super::config::Config;
 use super::options::Window;
@@ -91,7 +91,7 @@ impl PeerWindow {
         }
     }
 
-    /// Notes data packets that were taken, the last one at this distance.
+    /// Notes that `packets` data packets were taken, the last one at this distance.
     #[inline]
     pub(super) fn take(&mut self, distance: u16, packets: u16) {
         self.farthest = self.farthest.max(distance);
@@ -117,8 +117,9 @@ impl PeerWindow {
     }
 
     /// Returns the number of packets that make an acknowledgement due. This number is at most half
-    /// of a small or a granted window, so that the sender need not wait. For a sender that is
-    /// `near`, three quarters of a granted window work as well and take fewer acknowledgements.
+    /// of a small or a granted window, so that the sender need not wait. For a sender with a short
+    /// round trip (`near`), three quarters of a granted window work as well and take fewer
+    /// acknowledgements.
     #[inline]
     pub(super) fn packets_to_ack(&self, near: impl FnOnce() -> bool, config: &Config) -> u16 {
         let window = match &self.advertised {

@@ -2,9 +2,10 @@
 
 //! The receiving half: order, acknowledgements and requests.
 //!
-//! The receiver takes packets in order only. The sender goes back to the first missing packet, or
-//! retransmits the packets that a request names: see [`out_of_order`]. Choices beyond Reinhardt
-//! 2006 and Treydte 2007:
+//! R1 to R4 in the comments are the receiver's rules in `docs/protocol.md`. The receiver takes
+//! packets in order only. The sender goes back to the first missing packet, or retransmits the
+//! packets that a request names: see [`out_of_order`]. Choices beyond Reinhardt 2006 and Treydte
+//! 2007:
 //!
 //! * An acknowledgement has one of three urgencies. It is sent *now* if it opens a window that the
 //!   sender waits for (announcement, `packets_to_ack`) or answers a packet (duplicate, FIN). The
@@ -17,8 +18,8 @@
 //!   acknowledgement numbers unless the connection waits for a turn. Such a number does not replace
 //!   a turn: the connection still asks for the next one.
 //! * Receipt and permission are separate. A *hold* reports packets whose acknowledgement is
-//!   withheld or waits for its turn. The receiver sends one for the first and the last packet of a
-//!   transmission, which the sender would otherwise retransmit, and in answer to duplicates.
+//!   withheld or waits for its turn. The receiver sends a hold for the first and the last packet of
+//!   a transmission, which the sender would otherwise retransmit, and in answer to duplicates.
 //! * The receiver never drops a packet within one burst of the last advertised number for lack of
 //!   room. So a receive queue exceeds its limit by at most one burst. Of a larger burst, the
 //!   receiver keeps 64 packets, or as many as the limit holds, because a burst must not outgrow the
@@ -26,7 +27,7 @@
 //!   later.
 //! * A sender's window is its own `burst_length`, which may be larger than ours. So the receiver
 //!   treats a packet as out of the window only if it is farther from the last advertised number
-//!   than any window reaches, because such a number could not be told from an earlier one.
+//!   than any window reaches. Such a number could not be told from an earlier one.
 //! * A request for a hole is withheld and waits for its turn like any acknowledgement, since the
 //!   request's acknowledgement number opens a window.
 //! * An empty packet carries the number of the next packet that takes one. If this reveals a new
@@ -78,7 +79,8 @@ enum Request {
     Skipped,
 }
 
-/// The connection's turn in the ACK queue, in which it opens the sender's window.
+/// The state of the connection's turn in the ACK queue. In its turn, the connection opens the
+/// sender's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Turn {
     /// The turn is not needed, or not yet requested.
@@ -153,9 +155,10 @@ pub(super) struct Receiver {
     incoming: Incoming,
     /// Whether due acknowledgements are withheld (R3).
     congested: bool,
-    /// Number of packets taken since the last acknowledgement in a turn.
+    /// Number of packets taken since the last acknowledgement that used a turn.
     since_ack: u16,
-    /// Number of packets of the transmission taken before the last acknowledgement in a turn.
+    /// Number of packets of the transmission taken before the last acknowledgement that used a
+    /// turn.
     before_ack: u16,
     due: Due,
     turn: Turn,
@@ -307,9 +310,9 @@ impl Receiver {
         !self.congested && self.turn != Turn::Waiting
     }
 
-    /// Processes `count` packets with `header` (R1 to R3). The packets are in order and full,
-    /// except for the last one. Since they arrive together, one acknowledgement covers them. Sets
-    /// `lost` to the number of packets newly found missing.
+    /// Processes `count` packets with `header`, by the rules R1 to R3. The packets are in order and
+    /// full, except for the last one. Because the packets arrive together, one acknowledgement
+    /// covers all of them. Sets `lost` to the number of packets newly found missing.
     #[inline]
     pub(super) fn on_packets(
         &mut self,
@@ -354,8 +357,8 @@ impl Receiver {
         self.take_data(header, count, skip, room, config, now)
     }
 
-    /// Takes `count` data packets with `header`, the first `skip` of which were received before.
-    /// The rest is next in order.
+    /// Takes `count` data packets with `header`. The first `skip` of them were received before, and
+    /// the others are next in order.
     #[inline(always)]
     fn take_data(
         &mut self,
@@ -428,7 +431,7 @@ impl Receiver {
         if self.has_hole() {
             self.close_hole(packets, now);
         } else if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
-            // Otherwise a request waits for its turn, and asks for the rest of the hole then.
+            // If a request waits for its turn, it stays, and will ask for the rest of the hole.
             self.request = Request::Not;
         }
         self.dropped_for_room = false;
@@ -522,14 +525,14 @@ impl Receiver {
         } else {
             Request::Hole
         };
-        // The packets that fill the hole will answer the request, not the acknowledgement that is
-        // being measured.
+        // The packets that fill the hole will answer the request, and not the acknowledgement whose
+        // round trip is being measured.
         self.timed = None;
     }
 
-    /// Returns how many of `count` packets the receive queue takes: those that fit, and those that
-    /// were granted. The first packet's number is `distance` after the last advertised one, and
-    /// each packet adds `each` bytes to the queue.
+    /// Returns how many of `count` packets the receive queue takes: the packets that fit, and those
+    /// that were granted. The first packet's number is `distance` after the last advertised one,
+    /// and each packet adds `each` bytes to the queue.
     #[inline]
     fn fitting(
         &mut self,
@@ -557,7 +560,7 @@ impl Receiver {
         fitting
     }
 
-    /// Handles a read, which left `room`.
+    /// Handles a read, after which the receive queue is as `room` says.
     #[inline]
     pub(super) fn on_read(&mut self, room: Room, config: &Config, now: Nanos) {
         if self.has_ended() {
@@ -611,8 +614,8 @@ impl Receiver {
     }
 }
 
-/// Returns the flags of a part of a run: without TXS if it lacks the first packet, and without TXF
-/// if it lacks the last.
+/// Returns the flags of a part of a run. They lack TXS if the part lacks the run's first packet,
+/// and TXF if the part lacks the last one.
 #[inline(always)]
 const fn flags_of_part(mut flags: u8, lacks_first: bool, lacks_last: bool) -> u8 {
     if lacks_first {

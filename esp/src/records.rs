@@ -60,7 +60,7 @@ impl Records {
         self.open
     }
 
-    /// Processes data that is next in order. `None` if the peer breaks the rules.
+    /// Processes data that is next in order. Returns `None` if the peer breaks the rules.
     fn take(&mut self, starts: bool, ends: bool, bytes: u32) -> Option<Part> {
         let length = self.arrived.saturating_add(bytes);
         if starts == self.open || length > self.own {
@@ -112,8 +112,9 @@ impl Connection {
     }
 
     /// Processes the record bounds of the `bytes` that [`Outcome::deliver`] says to queue, from a
-    /// run of `count` packets with `header_flags`. Returns their position in the record. `None` if
-    /// the peer broke the rules: then nothing is queued, and the connection has failed.
+    /// run of `count` packets with `header_flags`. Returns the position of these bytes in their
+    /// record, or `None` if the peer broke the rules. In that case nothing is to be queued, and the
+    /// connection has failed.
     pub fn take_part(
         &mut self,
         header_flags: u8,
@@ -133,9 +134,9 @@ impl Connection {
 }
 
 impl Sender {
-    /// Chooses new packets of a record to send, at most `room`, and their flags, which the queue
-    /// knows.
-    // Out of line, so that connections without records only pay for one branch.
+    /// Chooses new packets of a record to send, at most `room`, and gets their flags from the
+    /// queue.
+    // This function is not inlined, so that connections without records only pay for one branch.
     #[cold]
     #[inline(never)]
     pub(super) fn first_of_record(

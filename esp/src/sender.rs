@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sending half: windows, announcements and retransmission.
+//! The sending half: windows, announcements and retransmission. S1 to S8 in the comments are the
+//! sender's rules in `docs/protocol.md`.
 //!
 //! The caller owns the write queue. The sender keeps only the numbers that divide it:
 //!
@@ -22,7 +23,7 @@
 //! * No packet is sent beyond one window from the last acknowledgement that opened one, however
 //!   many announcements there are.
 //! * In a connection with records, the queue knows before the first transmission which packets
-//!   begin and end a record. These carry TXS and TXF.
+//!   begin and end a record. The first packet of a record carries TXS, and the last one TXF.
 //! * The FIN is not part of the queue. It takes the number after the last packet and obeys the same
 //!   window.
 //! * The retransmission timer retransmits the first unacknowledged packet, not the last one with
@@ -31,9 +32,10 @@
 //!   timeout is acknowledged, a partial acknowledgement makes the sender go back, like a request,
 //!   and a partial hold makes it retransmit the next packet at once. So a row of lost messages
 //!   costs one timeout, not one each.
-//! * Packets that were never sent may be split again at any time, and take other numbers. Packets
-//!   that were sent may be split again only once the receiver has skipped their numbers: it rejects
-//!   these numbers from then on and reports which packets it had received. See [`Pause`].
+//! * Packets that were never sent may be split again at any time, and take new numbers. Packets
+//!   that were sent may be split again only once the receiver has skipped their numbers: the
+//!   receiver rejects these numbers from then on, and reports which packets it had received. See
+//!   [`Pause`].
 
 use super::config::Config;
 use super::masks::Wrapped;
@@ -121,7 +123,7 @@ pub(super) struct Sender {
     sealed: bool,
     /// Whether the newest packet that was sent had no TXF.
     in_transmission: bool,
-    /// Whether each transmission is a record; the queue knows its bounds.
+    /// Whether each transmission is a record. The write queue knows the bounds of records.
     records: bool,
     /// The last packet with TXS, until an acknowledgement of it opens a window.
     announced: Option<Seq>,
@@ -241,16 +243,16 @@ impl Sender {
         self.una != self.high
     }
 
-    /// Returns whether the peer owes an acknowledgement: of packets that were sent, or the one that
-    /// opens the window for packets that wait.
+    /// Returns whether the peer owes an acknowledgement, either of packets that were sent or one
+    /// that opens the window for packets that wait.
     #[inline]
     pub(super) fn awaits_peer(&self) -> bool {
         self.is_outstanding() || self.is_blocked()
     }
 
     /// Returns whether holds have acknowledged everything that was sent, and packets wait for the
-    /// window to open. The acknowledgement that opens it may be lost, and the peer would not
-    /// notice.
+    /// window to open. The acknowledgement that opens the window may be lost, and the peer would
+    /// not notice the loss.
     #[inline]
     fn is_blocked(&self) -> bool {
         let end = self.tail.add(u16::from(self.fin));
@@ -413,14 +415,14 @@ impl Sender {
         self.hold = false;
     }
 
-    /// Sends the SYN again, now as a SYN|ACK, with a full number of tries.
+    /// Sends the SYN again, now as a SYN|ACK, which may be sent the full number of times.
     pub(super) fn restart_syn(&mut self) {
         self.resend_first = true;
         self.tries = 0;
         self.timer = None;
     }
 
-    /// Retransmits the SYN or SYN|ACK: the peer has retransmitted its own.
+    /// Retransmits the SYN or SYN|ACK, because the peer has retransmitted its own.
     #[inline]
     pub(super) fn repeat_syn(&mut self) {
         self.resend_first = true;
@@ -440,7 +442,8 @@ impl Sender {
         self.syn_acked && ack.distance(self.window_start) <= self.window(config)
     }
 
-    /// Processes an acceptable acknowledgement (S7). It is a hold if `opens` is false.
+    /// Processes an acceptable acknowledgement (S7). If `opens` is false, the acknowledgement is a
+    /// hold.
     #[inline]
     pub(super) fn on_ack(
         &mut self,
@@ -502,7 +505,7 @@ impl Sender {
         acked
     }
 
-    /// Ends a round-trip measurement whose packet `ack` acknowledges.
+    /// Ends the round-trip measurement if `ack` acknowledges its packet.
     #[inline(always)]
     fn measure(&mut self, ack: Seq, rtt: &mut Rtt, now: Nanos) {
         if let Some(timed) = self.timed.filter(|t| t.seq.before(ack)) {

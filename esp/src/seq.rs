@@ -9,7 +9,7 @@ pub struct Seq(pub u16);
 
 impl Seq {
     /// Returns the number `n` packets later.
-    // Not `core::ops::Add`, because callers would need that trait in scope.
+    // This is not `core::ops::Add`, because callers would need that trait in scope.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     #[must_use]

@@ -17,7 +17,7 @@ pub enum Timer {
     Request,
     /// A delayed acknowledgement is sent without data to carry it.
     DelayedAck,
-    /// The peer is silent: it is probed, or considered dead.
+    /// The peer is silent, so it is probed or considered dead.
     Liveness,
     /// An orphan's peer does not end the connection.
     Orphan,
@@ -39,9 +39,9 @@ pub(super) const MILLISECOND: Nanos = 1_000_000;
 pub(super) const SECOND: Nanos = 1_000_000_000;
 
 /// The time, in nanoseconds, for which the last acknowledgement of a transmission, which opens no
-/// window, waits for data to carry it. A round of a hundred dialogues, one after the other, takes
-/// less. The delay is well below the minimum retransmission timeout of 10 ms, after which a sender
-/// assumes that its last packet was lost.
+/// window, waits for data to carry it. A hundred dialogues, one after the other, take less time
+/// than this. The delay is well below the minimum retransmission timeout of 10 ms, after which a
+/// sender assumes that its last packet was lost.
 pub(super) const ACK_DELAY: Nanos = 4 * MILLISECOND;
 
 /// Retransmission timeout before the first measured round trip.
@@ -49,8 +49,8 @@ pub(super) const RETRANSMIT_INITIAL: Nanos = 200 * MILLISECOND;
 /// Upper bound of the retransmission timeout; the lower bound is configured.
 pub(super) const RETRANSMIT_MAX: Nanos = 2 * SECOND;
 
-/// Minimum time after which a sender probes a closed window, if everything it sent is acknowledged,
-/// because the packet that opened the window may be lost.
+/// Minimum time after which a sender probes a closed window if everything that it sent is
+/// acknowledged. The packet that opened the window may be lost.
 pub(super) const WINDOW_PROBE_MIN: Nanos = 50 * MILLISECOND;
 
 /// The time for which a frame may be in flight, including queues of switches. A sender whose
@@ -59,13 +59,14 @@ pub(super) const FRAME_LIFE: Nanos = 500 * MILLISECOND;
 
 /// Timeout of the first SYN and SYN|ACK.
 pub(super) const HANDSHAKE_TIMEOUT: Nanos = 200 * MILLISECOND;
-/// The number of times that a SYN is sent; as timeouts double, the last one ends after 12.6 s.
+/// The number of times that a SYN is sent. Because timeouts double, the last timeout ends after
+/// 12.6 s.
 pub(super) const SYN_TRIES: u8 = 6;
-/// The number of times that a SYN|ACK is sent; the last timeout ends after 6.2 s.
+/// The number of times that a SYN|ACK is sent. The last timeout ends after 6.2 s.
 pub(super) const SYN_ACK_TRIES: u8 = 5;
 
-/// Minimum time before the first probe for a missing packet, as long as no packet was seen to
-/// follow an acknowledgement: the time of a full packet at 12 Mbit/s.
+/// Minimum time before the first probe for a missing packet, until a packet was first seen to
+/// follow an acknowledgement. A full packet takes this time at 12 Mbit/s.
 pub(super) const REQUEST_INITIAL: Nanos = MILLISECOND;
 
 /// Maximum time between two probes for a missing packet, unless twice the measured or the
@@ -156,9 +157,9 @@ impl Pace {
         (patience.max(LEAST_PATIENCE) / LEAST_INTERVALS).min(SECOND)
     }
 
-    /// Returns the pace for a peer that owes no answer. It is probed half as often, and from the
-    /// first probe on it has a third more time. With a patience of 15 s, it counts as dead after 50
-    /// s of silence.
+    /// Returns the pace for a peer that owes no answer. The peer is probed half as often as an
+    /// active one, and has a third more time from the first probe on. With a patience of 15 s, the
+    /// peer counts as dead after 50 s of silence.
     fn idle(patience: Nanos) -> Self {
         let active = Self::active(patience);
         Self {
@@ -172,9 +173,9 @@ impl Pace {
 ///
 /// Retransmission cannot do this: a sender with a full window and a receiver between two packets
 /// wait for the peer and send nothing on their own. So the time of silence itself is measured, and
-/// the peer is probed after [`Pace::interval`]. Probes are counted rather than time, because after
-/// a suspend the first timers see a long silence. A peer that answers is alive, however long it
-/// keeps its window closed.
+/// the peer is probed after [`Pace::interval`]. The limit is a number of probes rather than a time,
+/// because after a suspend the first timers see a long silence. A peer that answers is alive,
+/// however long it keeps its window closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Liveness {
     /// The time when the silence began.
@@ -188,7 +189,8 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    /// Restarts the silence: a packet of the peer arrived, or the peer begins to owe an answer.
+    /// Restarts the measurement of silence, because a packet of the peer has arrived or the peer
+    /// begins to owe an answer.
     #[inline]
     pub(super) fn restart(&mut self, now: Nanos) {
         self.since = now;

@@ -8,9 +8,9 @@
 //!  | port    | port    | length  | number   | ledgement|       |
 //! ```
 //!
-//! Numbers are big-endian; the first six bytes are as in an EDP header. With [`flags::CRC`] a
-//! checksum of [`CHECKSUM_LEN`] bytes follows the payload. The engine never sees that flag: its
-//! caller verifies and computes checksums.
+//! Numbers are big-endian, and the first six bytes have the same layout as an EDP header. With
+//! [`flags::CRC`] a checksum of [`CHECKSUM_LEN`] bytes follows the payload. The engine never sees
+//! that flag: its caller verifies and computes checksums.
 
 use super::seq::Seq;
 
@@ -31,11 +31,11 @@ pub mod flags {
     pub const FIN: u8 = 0x04;
     /// The connection does not exist any more.
     pub const RST: u8 = 0x08;
-    /// Retransmission request, from the acknowledgement number on.
+    /// Requests retransmission of all packets from the acknowledgement number on.
     pub const RRQ: u8 = 0x10;
-    /// First packet of a transmission.
+    /// The packet is the first of a transmission.
     pub const TXS: u8 = 0x20;
-    /// Last packet of a transmission.
+    /// The packet is the last of a transmission.
     pub const TXF: u8 = 0x40;
     /// A checksum follows the payload.
     pub const CRC: u8 = 0x80;
@@ -46,8 +46,8 @@ pub mod flags {
 /// the receiver has a turn or room. Without payload and `RRQ`, `TXS` has no other meaning.
 pub(super) const HOLD: u8 = flags::ACK | flags::TXS;
 
-/// The flags of an empty packet that acknowledges, opens the window and sets its size: its length
-/// field holds a [`Grant`]. No other packet with a length has these flags.
+/// The flags of an empty packet that acknowledges, opens the window and sets the window's size. The
+/// packet's length field holds a [`Grant`]. No other packet with a length has these flags.
 pub(super) const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
 
 /// The flags of a skip, an empty packet whose sender skips numbers: from the first unacknowledged
@@ -211,8 +211,8 @@ impl Header {
         }
     }
 
-    /// Returns whether the packet is empty and skips numbers: its length field holds the first of
-    /// them.
+    /// Returns whether the packet is empty and skips numbers. The first skipped number is in the
+    /// packet's length field.
     #[inline]
     pub const fn is_skip(&self) -> bool {
         self.flags & !flags::CRC == SKIP
@@ -239,7 +239,7 @@ impl Header {
     }
 
     /// Returns the header of one packet of the run with this header: the packet behind the first
-    /// `index` ones, with `len` bytes of payload. `last` is set for the last packet of the run.
+    /// `index` packets, with `len` bytes of payload. `last` is set for the last packet of the run.
     /// Only the first packet keeps TXS, and only the last one keeps TXF.
     #[inline]
     #[must_use]
@@ -261,7 +261,7 @@ impl Header {
 
     /// Returns whether the packet can begin a run. It must be pure data that fills the `following`
     /// bytes after the header, without checksum and padding. The last packet of a transmission does
-    /// not begin a run, because it must not wait for others.
+    /// not begin a run, because it must not wait for other packets.
     #[inline]
     pub const fn begins_run(&self, following: usize) -> bool {
         self.len > 0
@@ -269,10 +269,10 @@ impl Header {
             && self.flags & !(flags::TXS | flags::CRC) == flags::ACK
     }
 
-    /// Returns the header of a run that gets one more packet: this run has `count` packets of
-    /// `size` bytes each, and `next` is the header of a packet with `following` bytes after it,
-    /// without its checksum. Returns `None` if `next` is not the run's next packet, or if the
-    /// longer run could not be split into the same packets again.
+    /// Returns the header of this run with one more packet. The run has `count` packets of `size`
+    /// bytes each. `next` is the header of the packet, and `following` is the number of bytes after
+    /// that header, without the checksum. Returns `None` if the packet is not the run's next one,
+    /// or if the longer run could not be split into the same packets again.
     #[inline]
     pub fn joined(&self, count: u16, size: u16, next: &Self, following: usize) -> Option<Self> {
         let continues = self.is_one_flow(next)
@@ -315,8 +315,8 @@ impl Header {
         self.flags & (flags::RST | flags::ACK) == flags::RST
     }
 
-    /// Returns whether the packet is a hold: an empty packet that acknowledges receipt and opens no
-    /// window, [`HOLD`].
+    /// Returns whether the packet is a hold ([`HOLD`]): an empty packet that acknowledges receipt
+    /// and opens no window.
     #[inline]
     pub(super) const fn is_hold(&self) -> bool {
         self.len == 0 && self.flags == HOLD

@@ -2,14 +2,15 @@
 
 //! The budget: how many granted packets may be in flight to a device at once.
 //!
-//! A turn ends when its connection asks for the next one. If its packets arrive slowly, or in less
-//! than a round trip, the port idles. So the queue gives more turns while the number of packets in
-//! flight (granted, but not arrived) is below the budget. The budget follows the port's
-//! utilisation:
+//! A turn ends when its connection asks for the next one. If the turn's packets arrive slowly, or
+//! all within less than a round trip, the port idles. So the queue gives more turns while the
+//! number of packets in flight (granted, but not arrived) is below the budget. The budget follows
+//! the port's utilisation:
 //!
 //! * The port's rate is the highest recent rate of the packets of one turn. The queue counts bytes
-//!   over spans of at least [`SPAN`] in which a connection always waited. If the bytes of a span
-//!   arrived more slowly than the port's rate, the port idled, and the budget grows.
+//!   over spans of at least [`SPAN`], during which at least one connection always waits. If the
+//!   bytes of a span arrived more slowly than the port's rate, the port idled, and the budget
+//!   grows.
 //! * While the port is fully used, the budget shrinks slowly, down to the packets that arrive in
 //!   two round trips.
 //! * If the first packet of every turn of a span took [`DELAY`] longer than its least time, packets
@@ -18,7 +19,7 @@
 //!   quarters of the packets in flight. The ceiling rises again while the port idles, but slowly
 //!   for the first [`LEASE`] spans.
 //!
-//! The budget counts packets, since turns do, and rates count bytes: many packets are small.
+//! The budget counts packets, because turns do. Rates count bytes, because many packets are small.
 
 use super::super::timers::{Nanos, MICROSECOND, MILLISECOND};
 
@@ -27,11 +28,11 @@ use super::super::timers::{Nanos, MICROSECOND, MILLISECOND};
 const SPAN: Nanos = 100 * MICROSECOND;
 const LEAST_COUNT: u32 = 16;
 
-/// The first packet of a turn may arrive later than the least round trip by this time and by the
-/// time of 32 packets.
+/// The first packet of a turn may arrive later than the least round trip by this time plus the time
+/// that 32 full packets take.
 const DELAY: Nanos = 50 * MICROSECOND;
 
-/// A gap between packets that is longer than this is not counted.
+/// A gap between packets that is longer than this is not counted as a part of a span.
 const PAUSE: Nanos = 2 * MILLISECOND;
 
 /// Number of packets for which a port with a buffer of 128 KiB has room, in addition to
@@ -64,7 +65,7 @@ const RATE_SHIFT: u32 = 16;
 const FRAMING: u32 = 49;
 const SHORTEST: u32 = 84;
 
-/// Measurements of a connection's packets since the queue last took them.
+/// Measurements of a connection's packets since the queue last took such measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(in super::super) struct Samples {
     /// The packets that arrived last: their number, their bytes on the wire, and their arrival
@@ -79,7 +80,8 @@ pub(in super::super) struct Samples {
     pub(in super::super) time: Option<(Nanos, Nanos)>,
 }
 
-/// Bytes on the wire of `packets` with this payload in total.
+/// Returns the number of bytes that `packets` packets take on the wire, with `payload` bytes of
+/// payload in total.
 #[inline]
 pub(in super::super) fn on_wire(packets: u16, payload: u32) -> u32 {
     let packets = u32::from(packets);
@@ -106,7 +108,7 @@ pub(in super::super) fn least_time(bytes: u32, rate: u32) -> Nanos {
 pub(super) struct Budget {
     /// Number of granted packets that have not arrived.
     pub(super) in_flight: u32,
-    /// The budget: additional turns are given while fewer packets are in flight.
+    /// The budget: additional turns are given while fewer packets than this are in flight.
     most: u32,
     ceiling: u32,
     lease: u16,
@@ -124,7 +126,7 @@ pub(super) struct Budget {
     last: Nanos,
     /// Whether a connection waited when packets last arrived.
     waits: bool,
-    /// The length of the current span, in which a connection always waited.
+    /// The length of the current span.
     elapsed: Nanos,
     /// Number of bytes that arrived in the span.
     count: u32,
@@ -154,7 +156,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Resets the budget because windows are fixed; the queue gives one turn at a time then.
+    /// Resets the budget because windows are fixed. The queue then gives one turn at a time.
     pub(super) fn end(&mut self) {
         *self = Self {
             in_flight: self.in_flight,
@@ -303,8 +305,8 @@ impl Budget {
             .unwrap_or(0)
     }
 
-    /// Lowers the ceiling after a loss: the port, or another queue on the path, holds less than was
-    /// in flight.
+    /// Lowers the ceiling after a loss, because the port, or another queue on the path, holds fewer
+    /// packets than were in flight.
     fn on_loss(&mut self) {
         if self.lease == LEASE {
             return;

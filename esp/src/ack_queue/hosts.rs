@@ -12,7 +12,7 @@ const SETS: usize = HOSTS / WAYS;
 /// The debt, in [`PARTS`], beyond which a host gets no first turns in advance.
 const MOST_DEBT: u8 = (CREDIT - 1) * PARTS;
 
-/// Trust that an unused turn costs a host. A used turn restores 1.
+/// The trust that a host loses with an unused turn. A used turn restores 1.
 const PASSED: i8 = 4;
 /// The minimum trust.
 const LEAST_TRUST: i8 = -32;
@@ -27,7 +27,8 @@ pub(super) struct Host {
     /// First turns that the host had in advance, in [`PARTS`]. Each round without a turn repays one
     /// such turn.
     debt: u8,
-    /// Below 0, the host is untrusted, and its connections wait in a separate list.
+    /// The host's trust. If it is below 0, the host is untrusted, and its connections wait in a
+    /// separate list.
     trust: i8,
 }
 

@@ -19,7 +19,8 @@ pub(super) enum Step {
     Move,
 }
 
-/// A turn for the connection at the head of a list. Nothing changes before it is given.
+/// A turn for the connection at the head of a list. Nothing changes until the turn is
+/// [given](Self::give).
 #[derive(Debug)]
 #[must_use]
 pub struct NextTurn<'a> {
@@ -37,8 +38,8 @@ impl NextTurn<'_> {
     }
 
     /// Gives the turn to the connection with this slot, which the caller has removed from the head
-    /// of the list. If this returns a list, append the connection to that; otherwise call its
-    /// [`take_turn`](super::super::Connection::take_turn).
+    /// of the list. If this returns a list, append the connection to that list. Otherwise call
+    /// [`take_turn`](super::super::Connection::take_turn) on the connection.
     #[inline]
     pub fn give(self, slot: &mut Slot) -> Option<List> {
         let queue = self.queue;

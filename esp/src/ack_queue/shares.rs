@@ -16,8 +16,8 @@ use super::super::timers::{Nanos, SECOND};
 /// that fit a port with a buffer of 128 KiB.
 pub const UNSCHEDULED: u16 = 42;
 
-/// If a device has more connections than this, it tells the peer of a new connection, which then
-/// announces its first transmission with a [short](SHORT) packet.
+/// If a device has more connections than this, it says so to each peer that opens a new one. The
+/// peer then announces its first transmission with a [short](SHORT) packet.
 pub const CROWD: usize = 8;
 
 /// Number of payload bytes of the packet with which a connection without a share announces a longer

@@ -11,10 +11,10 @@ use super::List;
 pub struct Slot {
     pub(super) position: Position,
     pub(super) share: Option<Share>,
-    /// The number of the peer's host.
+    /// A number that identifies the peer's host.
     pub(super) host: u64,
     pub(super) priority: u32,
-    /// Number of packets that the budget counts as in flight, in the epoch `counted`.
+    /// Number of packets that the budget counted as in flight in the epoch `counted`.
     pub(super) in_flight: u16,
     pub(super) counted: u32,
     /// The window that the next turn opens, in packets.

@@ -82,8 +82,8 @@ impl Connection {
         self.receiver.drop_kept();
     }
 
-    /// Returns whether the caller should deliver the first kept packet, which has the number `seq`:
-    /// no packet before it is missing.
+    /// Returns whether the caller should deliver the first kept packet, which has the number `seq`,
+    /// because no packet before it is missing.
     #[inline]
     pub fn reaches(&self, seq: Seq) -> bool {
         !seq.after(self.receiver.expected())
@@ -207,8 +207,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles crossed SYNs (RFC 9293, 3.5): each side answers with a SYN|ACK, with a full number
-    /// of tries.
+    /// Handles crossed SYNs (RFC 9293, 3.5). Each side answers with a SYN|ACK, which it may send
+    /// the full number of times.
     fn cross(&mut self, irs: Seq, now: Nanos) {
         self.receiver = Receiver::new(irs, now);
         self.sender.restart_syn();
@@ -301,8 +301,8 @@ impl Connection {
     }
 
     /// Handles a repeated SYN or SYN|ACK. If it has the same number as before, our answer was lost.
-    /// With another number, the packet does not belong to this connection, which its sender may not
-    /// know.
+    /// If the packet has a different number, it does not belong to this connection, and its sender
+    /// may not know the connection.
     fn on_repeated_syn(
         &mut self,
         header: &Header,
@@ -411,8 +411,8 @@ impl Connection {
     }
 
     /// Extends an orphan's life after an acknowledgement. Progress restarts the wait that ends at
-    /// `until`, and moves its latest end, `held`. An acknowledgement that opens no window only
-    /// restarts the wait.
+    /// `until`, and postpones `held`, the latest end of the orphan. An acknowledgement that opens
+    /// no window only restarts the wait.
     #[cold]
     fn hold_orphan(
         &mut self,

@@ -13,8 +13,8 @@ use super::{Connection, Handshake, PendingReset};
 
 impl Connection {
     /// Returns the next packets to send. Call this until it returns `None`, also after the
-    /// connection has closed. It asks `queue` for the flags of retransmitted data, and for how many
-    /// packets form one run.
+    /// connection has closed. It asks `queue` for the flags of retransmitted data, and for the
+    /// number of packets that form one run.
     #[inline]
     pub fn poll_transmit(&mut self, now: Nanos, queue: &mut impl WriteQueue) -> Option<Transmit> {
         if self.has_nothing_to_send() {

@@ -55,7 +55,7 @@ impl Connection {
         self.receiver.waits_turn()
     }
 
-    /// Gives the connection its turn: [`poll_transmit`](Self::poll_transmit) returns the
+    /// Gives the connection its turn, so that [`poll_transmit`](Self::poll_transmit) returns the
     /// acknowledgement.
     #[inline]
     pub fn take_turn(&mut self) {
@@ -97,8 +97,8 @@ impl Connection {
         self.receiver.take_samples()
     }
 
-    /// Returns the number of packets that the peer may have sent and that have not arrived. `None`
-    /// while an acknowledgement that opens a window is due.
+    /// Returns the number of packets that the peer may have sent and that have not arrived. Returns
+    /// `None` while an acknowledgement that opens a window is due.
     #[inline]
     pub(in super::super) fn in_flight(&self) -> Option<u16> {
         self.receiver.in_flight(&self.config)

@@ -51,7 +51,7 @@ impl Receiver {
         }
     }
 
-    /// Begins a transmission that has more packets than this one.
+    /// Begins a transmission with its first packet, which more packets follow.
     #[inline(never)]
     fn begin(&mut self, header: &Header) {
         self.before_ack = 0;
@@ -107,8 +107,8 @@ impl Receiver {
         }
     }
 
-    /// Returns the kind of the acknowledgement that is due, in an empty packet unless data carries
-    /// it.
+    /// Returns the kind of the acknowledgement that is due. If no data packet carries it, it is
+    /// sent in an empty packet.
     #[inline]
     pub(in super::super) fn ack_to_send(&self) -> Option<AckKind> {
         let due = self.due == Due::Now;

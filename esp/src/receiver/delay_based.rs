@@ -11,8 +11,8 @@
 //! packets.
 //!
 //! * The target for that time is [`QUEUE`], or one and a half times the least measured time if that
-//!   is more. The window changes in proportion to target and time, and grows by one more packet, so
-//!   that streams which share a link get equal parts.
+//!   is more. The window is multiplied by the ratio of target and measured time, and grows by one
+//!   more packet, so that streams which share a link get equal parts.
 //! * The least time is forgotten after [`MEMORY`], since paths change.
 
 use super::super::timers::{Nanos, MICROSECOND, SECOND};
@@ -26,7 +26,7 @@ const SHORT_WAY: Nanos = 90 * MICROSECOND;
 /// The minimum time for which a measured round trip stays valid.
 const MEMORY: Nanos = 10 * SECOND;
 
-/// Measurements of the turns of a sender that is alone.
+/// Measurements of a sender's turns, while no other connection waits for one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct DelayBased {
     /// The least time from a turn to its first packet, in the current [`MEMORY`] and in the one
@@ -70,7 +70,7 @@ impl DelayBased {
         self.least.into_iter().filter(|time| *time > 0).min()
     }
 
-    /// Returns whether the path is too long for windows that follow the rate.
+    /// Returns whether the round trip is too long for windows that follow the rate.
     #[inline]
     pub(super) fn is_long(&self) -> bool {
         self.least() > Some(SHORT_WAY)

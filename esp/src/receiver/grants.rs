@@ -2,12 +2,12 @@
 
 //! The windows that a receiver grants. Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
-//! * A window holds the packets that arrive in [`SPAN`]. This covers a round trip and the reaction
-//!   of both hosts, and fits the buffer of a slow port. The rate at which they arrive is measured
-//!   on the packets of the last turn, from the first arrival to the last. So the result is the
-//!   line's rate even if the turns of many senders alternate. Several senders share [`SPAN`], so
-//!   that their turns fit the [budget](super::super::ack_queue). A window doubles or halves at
-//!   most.
+//! * A window holds the packets that arrive in [`SPAN`]. This time covers a round trip and the
+//!   reaction of both hosts, and these packets fit the buffer of a slow port. The rate at which
+//!   packets arrive is measured on the packets of the last turn, from the first arrival to the
+//!   last. So the result is the line's rate even if the turns of many senders alternate. Several
+//!   senders share [`SPAN`], so that their turns fit the [budget](super::super::ack_queue). A
+//!   window doubles or halves at most.
 //! * A sender whose turns come at once may need a larger window, or one below the configured
 //!   [`Floor`]: see [`DelayBased`].
 //! * A loss shows that a queue on the path, of a device or a port, is too small for the window. So
@@ -43,14 +43,14 @@ const HANDOVER: Nanos = 300 * MICROSECOND;
 /// Number of packets that a switch and a sender store before they forward the first one.
 const STORED: u16 = 2;
 
-/// Number of packets after the first arrival that suffice to measure a rate.
+/// Minimum number of packets after the first arrival that can show a rate.
 const LEAST_TRAIN: u16 = 4;
 
-/// Number of packets that suffice to measure how closely packets follow each other.
+/// Number of packets over which the time from one packet to the next is measured.
 const PACE_PACKETS: u16 = 16;
 
-/// Number of windows that stay below the window that was too large for the path. After these,
-/// larger windows are tried again, since packets of others may have filled the buffers.
+/// Number of windows, after one that was too large for the path, that stay smaller. Then larger
+/// windows are tried again, because packets of other connections may have filled the buffers.
 const LEASE: u32 = 256;
 
 /// The minimum window, in packets, once losses have shown that the path is shared.
@@ -97,7 +97,8 @@ impl Floor {
         self.turns = 0;
     }
 
-    /// Updates the minimum for a turn with this `wanted` window, and returns it.
+    /// Updates the minimum window for a turn that wants the window `wanted`, and returns the
+    /// minimum.
     #[inline]
     fn follow(&mut self, wanted: u16, config: &Config) -> u16 {
         if self.below > 0 {
@@ -119,7 +120,7 @@ impl Floor {
 /// Packets that arrive one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Train {
-    /// The time at which the first packets arrived. The rate does not count these packets.
+    /// The time at which the first packets arrived. These packets are not counted in the rate.
     first: Nanos,
     /// The time when the last packets arrived.
     last: Nanos,
@@ -151,7 +152,8 @@ impl Train {
     }
 }
 
-/// A measurement of the pace, over [`PACE_PACKETS`] packets after the first one.
+/// A measurement of the pace, the time from one packet to the next, over [`PACE_PACKETS`] packets
+/// after the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct PaceSample {
     /// The time when the first packet arrived.
@@ -181,7 +183,8 @@ pub(super) struct Grants {
     ceiling: u16,
     /// Number of packets for which `ceiling` remains valid.
     lease: u32,
-    /// Half of the receive buffer, bytes: a larger burst would keep the receiver congested.
+    /// Half of the size of the receive buffer, in bytes. A larger burst would keep the receiver
+    /// congested.
     half: u32,
     /// Number of bytes that a packet takes in the receive buffer.
     packet: u32,
@@ -325,7 +328,7 @@ impl Grants {
         self.rate_sample.take()
     }
 
-    /// Notes packets that were taken.
+    /// Notes that `packets` data packets were taken.
     #[inline]
     pub(super) fn take(&mut self, packets: u16, payload: u16, room: Room, now: Nanos) {
         if self.own.is_none() {
@@ -415,7 +418,7 @@ impl Grants {
 
     /// Adapts the window to the measurements of the last turn, when the next turn comes. `alone` is
     /// set if no other connection wanted a turn. If the packets were `unscheduled`, they show no
-    /// rate, since they arrived between packets of others.
+    /// rate, because they arrived between packets of other connections.
     #[inline]
     pub(super) fn adapt(&mut self, unscheduled: bool, alone: bool, senders: u16, config: &Config) {
         let train = self.train.take();
@@ -483,8 +486,8 @@ impl Grants {
             .is_some_and(|own| self.delay_based.time() > own.saturating_add(self.delay_based.aim()))
     }
 
-    /// Returns whether packets of others arrived between the packets of this train, too. A slow
-    /// host does not explain that.
+    /// Returns whether packets of other connections also arrived between the packets of this train,
+    /// which a slow host would not explain.
     fn has_others_between(&self, train: Train) -> bool {
         let elapsed = train.last.saturating_sub(train.first);
         self.twice_the_time(train.packets)
@@ -514,8 +517,8 @@ impl Grants {
     fn by_rate(&mut self, train: Train, senders: u16, window: u16) -> Option<u16> {
         let elapsed = train.last.saturating_sub(train.first);
         if elapsed == 0 {
-            // All packets arrived at once, too fast to measure. If they are at least half a window,
-            // they show a rate that needs the largest window.
+            // All packets arrived at once, too fast to measure. If these are at least half a
+            // window, the rate needs the largest window.
             let tells = train.head >= window / 2;
             return tells.then_some(u16::MAX);
         }
@@ -526,8 +529,8 @@ impl Grants {
             let packets = u64::from(train.packets).saturating_mul(time);
             u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
         };
-        // Packets of others in between lower the measured rate, and nothing raises it. So
-        // `handover` falls slowly.
+        // Packets of other connections that arrive in between lower the measured rate, and nothing
+        // raises it. So `handover` falls slowly.
         let handover = arrive(HANDOVER.max(self.delay_based.aim())).saturating_add(STORED);
         let before = self.handover.unwrap_or(window).saturating_sub(1);
         self.handover = Some(handover.max(before));

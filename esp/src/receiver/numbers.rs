@@ -4,9 +4,9 @@
 //!
 //! * A packet far from the expected number is stale or forged, and is ignored whole.
 //! * A sender whose packets have become too large *skips* their numbers: see the sender's
-//!   [pause](super::super::sender). From then on the receiver takes none of these numbers. Its
-//!   answer carries the number that it expected before the skip. It answers each repeated skip,
-//!   until a packet shows that the sender has the answer.
+//!   [pause](super::super::sender). From then on the receiver takes none of these numbers. The
+//!   receiver's answer carries the number that it expected before the skip. The receiver answers
+//!   each repeated skip, until a packet shows that the sender has the answer.
 
 use super::super::config::LARGEST_WINDOW;
 use super::super::seq::Seq;
@@ -46,8 +46,8 @@ impl Receiver {
         self.peer.widen_span(window);
     }
 
-    /// Handles a skip of the numbers before `to` that were not received. `una` is the sender's
-    /// first unacknowledged number, which a forger does not know.
+    /// Handles a skip: the sender skips those numbers before `to` that were not received. `una` is
+    /// the sender's first unacknowledged number, which a forger does not know.
     #[cold]
     pub(super) fn on_skip(&mut self, una: Seq, to: Seq) {
         if self.skipped.is_some_and(|(_, last)| last == to) {

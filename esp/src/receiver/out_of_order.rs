@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets kept behind a hole, if both ends support [requests that name
+//! Out-of-order packets, which are kept behind a hole if both ends support [requests that name
 //! packets](super::super::wire::Header::names_missing). The caller stores the packets. This file
 //! records which packets are kept and which are missing, and decides when to request the missing
 //! ones.
 //!
 //! * The caller keeps a packet whose number is within a window and less than 256 after the expected
 //!   one, if the receive buffer has room. A kept packet is not acknowledged, so it may be dropped
-//!   at any time. When the hole closes, the caller delivers it as if it had just arrived: TXS, TXF,
-//!   records and the FIN take effect in order.
-//! * A missing packet counts as *lost* once [`REORDERING`] later packets have arrived, a quarter of
-//!   a round trip after it was found missing, or once the answer to a probe shows the loss. Only
-//!   then does the receiver request it and count a loss. So reordering costs nothing.
-//! * A packet that arrives less than half the least round trip after its request was late, and the
-//!   request was spurious. Each spurious request makes the receiver wait longer, up to more than a
-//!   round trip, and for more later packets, up to sixteen times as many. Real losses undo that.
+//!   at any time. When the hole is filled, the caller delivers the packet as if it had just
+//!   arrived, so that TXS, TXF, records and the FIN take effect in order.
+//! * A missing packet counts as *lost* in three cases: [`REORDERING`] later packets have arrived, a
+//!   quarter of a round trip has passed since the packet was found missing, or the answer to a
+//!   probe shows the loss. Only then does the receiver request the packet and count a loss. So
+//!   reordering costs nothing.
+//! * If a packet arrives less than half the least round trip after its request, the packet was
+//!   late, and the request was spurious. Each spurious request makes the receiver wait longer, up
+//!   to more than a round trip, and for more later packets, up to sixteen times as many. Real
+//!   losses undo these changes.
 //! * A request names lost packets that no earlier request named. The request waits for its turn
 //!   like any acknowledgement that opens a window. A named packet is lost again if it does not
 //!   arrive within a round trip and its usual variation, or if a packet arrives that a later
@@ -38,7 +40,7 @@ const REORDERING: u16 = 4;
 /// Maximum number of steps by which spurious requests lengthen the wait.
 const MAX_SLACK: u8 = 4;
 
-/// Number of real losses that undo one such step.
+/// Number of real losses that undo one step of [`MAX_SLACK`].
 const LOSSES_PER_STEP: u8 = 16;
 
 /// Maximum number of requests in a row without any response. After that, only the other timers of
@@ -55,7 +57,7 @@ pub(super) struct OutOfOrder {
     enabled: bool,
     /// Whether the caller is delivering a kept packet.
     delivering: bool,
-    /// Whether a retransmission has closed the hole, and the packets kept behind it are being
+    /// Whether a retransmission has filled the hole, and the packets kept behind it are being
     /// delivered.
     hole_filled: bool,
     /// Whether any packet behind the expected one was seen. The fast path reads no other field.
@@ -86,7 +88,7 @@ pub(super) struct OutOfOrder {
     late_below: u16,
     /// The time when `late_below` was set.
     late_since: Nanos,
-    /// Number of steps by which the receiver waits longer, for reordering.
+    /// Number of steps by which the receiver waits longer because packets were reordered.
     slack: u8,
     /// Number of losses since the last step.
     real_losses: u8,
@@ -235,8 +237,8 @@ impl Receiver {
         }
     }
 
-    /// Drops all kept packets if the receive buffer does not have room for the arriving packet,
-    /// which is in order, in addition to them.
+    /// Drops all kept packets if the receive buffer has no room for them and for the arriving
+    /// packet, which is in order.
     #[cold]
     #[inline(never)]
     pub(super) fn make_room(&mut self, room: Room) {
@@ -270,9 +272,9 @@ impl Receiver {
         self.out_of_order.active
     }
 
-    /// Returns whether a retransmission has closed a hole and all packets behind it were delivered,
-    /// and clears that mark. The window has been closed for a round trip, so the acknowledgement
-    /// does not wait for more packets.
+    /// Returns whether a retransmission has filled a hole and all packets behind it were delivered,
+    /// and clears `hole_filled` in that case. The sender's window has been shut for a round trip,
+    /// so the acknowledgement does not wait for more packets.
     #[inline]
     pub(super) fn take_hole_filled(&mut self) -> bool {
         self.out_of_order.active && self.clear_hole_filled()
@@ -305,8 +307,7 @@ impl Receiver {
         let first = self.expected.distance(header.seq);
         let end = first.saturating_add(count);
         let run = Bits::run(first, count);
-        // Beyond a window there are only forged packets, and packets that were sent before the
-        // window shrank.
+        // All packets beyond a window are forged, or were sent before the window shrank.
         let most = self.peer.span().map_or(MOST, |span| (span / 2).min(MOST));
         if end <= most && run.without(self.out_of_order.kept).is_empty() {
             return Err(DropReason::Duplicate);
@@ -335,7 +336,8 @@ impl Receiver {
         Ok(Taken::Kept)
     }
 
-    /// Advances past `packets` taken ones, and ends a request that became unnecessary.
+    /// Advances past `packets` packets that were taken, and cancels a request that became
+    /// unnecessary.
     #[cold]
     #[inline(never)]
     pub(super) fn close_hole(&mut self, packets: u16, now: Nanos) {

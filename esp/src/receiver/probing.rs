@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The request timer, which probes for a missing packet, and the round trips that it is based on.
-//! Choices beyond Reinhardt 2006 and Treydte 2007:
+//! The request timer, which makes the receiver probe for a missing packet, and the round trips on
+//! which the timer is based. Choices beyond Reinhardt 2006 and Treydte 2007:
 //!
 //! * The request timer (R4) does not request missing packets: they may be queued in a switch, and a
 //!   retransmitted burst would lengthen that queue. Instead, the timer makes the receiver *probe*
 //!   with an empty packet that has an earlier number. The peer sends the answer after all its
 //!   earlier packets, and Ethernet does not reorder. So a packet that the answer shows to be
-//!   missing is lost, and the receiver requests it. A packet that arrives before the answer was
-//!   late, and lengthens the measured round trip.
+//!   missing is lost, and the receiver requests it. If the missing packet arrives before the
+//!   answer, it was late, and the measured round trip becomes longer.
 //! * The round trip on which the request timer is based is the time from an acknowledgement to the
 //!   first packet that it allowed, or from a request to the requested packet. Each probe doubles
 //!   the wait, up to [`REQUEST_MAX`] or the measured time, until the next measurement. A probe
@@ -19,8 +19,8 @@
 //!   at the same distance from the last advertised number, that distance is its window. From then
 //!   on the receiver acknowledges in time ([`PeerWindow`](super::super::peer_window::PeerWindow)).
 //! * While packets of other connections arrive at the device, packets of this one may be queued
-//!   behind them in the switch port. So the timer starts at the last arrival, at most
-//!   [`PORT_DELAY`] later than otherwise.
+//!   behind them in the switch port. So the timer starts at the last arrival of any packet, but at
+//!   most [`PORT_DELAY`] later than it would otherwise.
 
 use super::super::config::Config;
 use super::super::rtt::{doubled, Rtt};
@@ -56,7 +56,8 @@ pub(super) struct Probing {
 }
 
 impl Receiver {
-    /// Ends a measurement with the arrival of its packet. Returns whether the exact time is known.
+    /// Ends the measurement `timed`, because the packet that it waits for has arrived. Returns
+    /// whether the exact round trip is known.
     #[inline]
     pub(super) fn measure(&mut self, timed: Timed, now: Nanos) -> bool {
         self.timed = None;

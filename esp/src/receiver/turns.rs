@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A receiver's side of the ACK queue: its demands, its turns, and the samples it reports.
+//! A receiver's interface to the ACK queue: its demands, its turns, and the samples that it
+//! reports.
 
 use super::super::ack_queue::{on_wire, Demand, Samples, PARTS};
 use super::super::config::Config;
@@ -70,9 +71,9 @@ impl Receiver {
         self.grants.set_link(link);
     }
 
-    /// Requests unscheduled packets that have not arrived, if the turn of their announcement comes
-    /// after a silence, because they are lost by then or were never sent. If the sender has no
-    /// unacknowledged packets, it treats the request as an acknowledgement.
+    /// Requests the unscheduled packets that have not arrived, if the turn of their announcement
+    /// comes after a silence. By then these packets are lost, or they were never sent. If the
+    /// sender has no unacknowledged packets, it treats the request as an acknowledgement.
     #[inline]
     pub(in super::super) fn request_unscheduled(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if self.turn != Turn::Granted || self.request != Request::Not || self.keeps() {
@@ -108,7 +109,7 @@ impl Receiver {
         self.grants.is_on(config)
     }
 
-    /// Returns whether the transmission is a long one.
+    /// Returns whether the arriving transmission is long.
     #[inline]
     pub(in super::super) fn is_long(&self) -> bool {
         self.before_ack.saturating_add(self.since_ack) > LONG

@@ -10,7 +10,7 @@
 use super::super::config::Config;
 use super::super::wire::Grant;
 
-/// The last grant, and how much of it the sender uses.
+/// The last grant, and the part of it that the sender uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Granted {
     grant: Grant,

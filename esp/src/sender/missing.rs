@@ -3,8 +3,8 @@
 //! Selective retransmission: only the packets that the peer names as missing are retransmitted.
 //!
 //! Requests are untrusted. Numbers that were not sent, or are outside the window, are ignored, and
-//! no packet is retransmitted twice within a round trip. So a forged request costs no more than one
-//! that goes back to the first packet.
+//! no packet is retransmitted twice within a round trip. So a forged request of this kind costs no
+//! more than a forged request that makes the sender go back to the first packet.
 
 use super::super::bits::Bits;
 use super::super::config::Config;
@@ -47,7 +47,7 @@ impl Missing {
         }
     }
 
-    /// Shifts the sets, as `packets` were acknowledged.
+    /// Shifts the sets, because `packets` packets were acknowledged.
     #[inline]
     pub(super) fn shift(&mut self, packets: u16) {
         if self.active {

@@ -10,8 +10,8 @@
 //! acknowledged, and later ones take new numbers. Until the answer arrives, the sender ignores
 //! other acknowledgement numbers, because they may count skipped packets.
 //!
-//! A receiver that does not support skips may have received everything and acknowledge it. If it
-//! does not within [`FRAME_LIFE`], the connection ends.
+//! A receiver that does not support skips may still acknowledge everything, if it has received
+//! everything. If it does not do so within [`FRAME_LIFE`], the connection ends.
 
 use super::super::config::Config;
 use super::super::rtt::Rtt;
@@ -23,10 +23,10 @@ use super::{Missing, Sender};
 /// The reason why no packet is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Pause {
-    /// The sender only waits: the receiver does not support skips, or everything is acknowledged
-    /// and memory to split the queue was lacking.
+    /// The sender only waits, because the receiver does not support skips, or because everything is
+    /// acknowledged but there was no memory to split the queue.
     Silent,
-    /// The sender asks the receiver to skip, until it answers.
+    /// The sender asks the receiver to skip numbers, and repeats this until the receiver answers.
     Asking,
 }
 

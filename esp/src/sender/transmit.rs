@@ -103,7 +103,8 @@ impl Sender {
         config: &Config,
         queue: &mut impl WriteQueue,
     ) -> Option<u16> {
-        // The distance from the announcement, which is this packet if no transmission is open.
+        // The distance from the announcement. If no transmission is open, this packet is the
+        // announcement.
         let behind = if self.in_transmission {
             self.announced.map(|announced| announced.distance(seq))
         } else {
@@ -152,7 +153,7 @@ impl Sender {
     }
 
     /// Starts the timer for new packets that the peer cannot request (S3). The peer answers such
-    /// packets soon, so one of them measures the round trip.
+    /// packets soon, so the round trip is measured on one of them.
     #[inline]
     fn on_first_transmit(&mut self, outgoing: &Outgoing, config: &Config, rtt: &Rtt, now: Nanos) {
         if outgoing.kind == Kind::Data && outgoing.flags == 0 {
@@ -177,8 +178,8 @@ impl Sender {
         }
     }
 
-    /// Retransmits at most `room` packets. Acknowledgements of later packets may have waited for
-    /// these, so the current measurement of the round trip ends (Karn's rule).
+    /// Retransmits at most `room` packets. The acknowledgement of a later packet may have waited
+    /// for these packets, so the current measurement of the round trip ends (Karn's rule).
     #[cold]
     pub(super) fn retransmit(
         &mut self,
