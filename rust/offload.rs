@@ -95,7 +95,7 @@ impl Buffer {
 pub(crate) struct Part {
     /// Number of packets before this one.
     pub(crate) index: u16,
-    /// Payload bytes.
+    /// Number of payload bytes.
     pub(crate) len: u16,
     /// Whether this is the last packet.
     pub(crate) last: bool,
@@ -124,7 +124,8 @@ pub(crate) trait Packets: 'static {
 
     /// Adds one packet with `header` and `len` bytes of payload or padding to `whole`, the header
     /// of the packets counted in `held`. Returns `None`, and leaves `whole` unchanged, if the
-    /// packet does not follow them. Segmenting the merged buffer must give the same packets again.
+    /// packet does not follow these packets. Segmenting the merged buffer must give the same
+    /// packets again.
     fn join(whole: &mut [u8], header: &[u8], held: Held, len: usize) -> Option<More>;
 }
 

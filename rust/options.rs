@@ -31,7 +31,8 @@ impl OptionBuffer {
         }
     }
 
-    /// Writes as many of `bytes` as the user memory has room for, and their number.
+    /// Writes as many of `bytes` as the user memory has room for, and writes the number of bytes
+    /// written to the user's length.
     ///
     /// # Errors
     ///

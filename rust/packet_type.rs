@@ -14,8 +14,9 @@ use kernel::ffi::c_int;
 
 /// Receives the frames of one Ethernet type.
 pub(crate) trait Handler: 'static {
-    /// Handles a frame that came by `device`, of any namespace. The data of `skb` start after the
-    /// Ethernet header. The device keeps its namespace and index during the read section.
+    /// Handles a frame that came through `device`, which may be in any namespace. The data of `skb`
+    /// start after the Ethernet header. The device keeps its namespace and index during the read
+    /// section.
     fn receive(skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>);
 }
 
@@ -39,7 +40,7 @@ impl<H: Handler> Registration<H> {
     }
 
     /// Works like [`Self::new`], but for a protocol whose packets are [merged](rx_list) if several
-    /// come at once.
+    /// arrive at once.
     pub(crate) fn with_gro<P: Packets>(
         ethertype: u16,
         module: &'static ThisModule,
@@ -68,8 +69,8 @@ impl<H: Handler> Registration<H> {
 
     /// # Safety
     ///
-    /// Called by the core in a softirq and a read section, with a buffer to give away and the
-    /// device that the buffer came by.
+    /// Called by the core in a softirq and a read section, with a buffer that the core gives away,
+    /// and with the device that the buffer came through.
     unsafe extern "C" fn call(
         skb: *mut bindings::sk_buff,
         dev: *mut bindings::net_device,
@@ -86,14 +87,14 @@ impl<H: Handler> Registration<H> {
 
     /// # Safety
     ///
-    /// The requirements of [`Self::call`] hold, with a list of buffers to give away.
+    /// The requirements of [`Self::call`] hold, with a list of buffers that the core gives away.
     unsafe extern "C" fn call_list<P: Packets>(
         list: *mut bindings::list_head,
         _block: *mut bindings::packet_type,
         _original: *mut bindings::net_device,
     ) {
-        // SAFETY: By the caller's promise, the list is ours, and links buffers that each name the
-        // device that they came by.
+        // SAFETY: By the caller's promise, the list is ours. Each buffer in the list names the
+        // device that it came through.
         unsafe {
             let take = |skb: Skb| {
                 let device = bindings::skb_device(skb.as_ptr());
@@ -105,7 +106,8 @@ impl<H: Handler> Registration<H> {
                 if raw.is_null() {
                     return None;
                 }
-                // A buffer without memory for a private copy was freed; the next one follows.
+                // If there was no memory for a private copy, `own` has freed the buffer, and the
+                // next one follows.
                 if let Some(skb) = own(raw) {
                     return Some(skb);
                 }
@@ -138,8 +140,8 @@ impl<H: Handler> Registration<H> {
 }
 
 /// Exchanges a received buffer, which other handlers may share, for one that no one else changes.
-/// Returns `None` without memory. Also clears a send time that a sender on this host has set, since
-/// it is not the time of receipt.
+/// Returns `None` if there is no memory. Also clears a send time that a sender on this host has
+/// set, since the send time is not the time of receipt.
 ///
 /// # Safety
 ///

@@ -94,7 +94,7 @@ impl PageRing {
     /// Makes `pages` offer bytes that are free to be written: the rest of its page, a page of the
     /// ring without other references, or a new page. A full page is added to the ring, which keeps
     /// at most twice `bytes`: the bytes in flight, and as many again that a receiver on this host
-    /// still holds or that are free. Returns `false` without memory. The task may sleep.
+    /// still holds or that are free. Returns `false` if there is no memory. The task may sleep.
     ///
     /// # Safety
     ///
@@ -142,7 +142,8 @@ impl PageRing {
             }
         }
         if count < most {
-            // Ignored because a page without memory for its entry is simply freed.
+            // Ignored because a full page is simply freed if there is no memory for its entry in
+            // the ring.
             let _ = self.pages.push(full, GFP_KERNEL_ACCOUNT);
         } else {
             // The next search begins further on, so that pages that a receiver keeps do not hide

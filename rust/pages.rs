@@ -51,7 +51,7 @@ impl Skb {
     #[inline]
     pub(crate) fn store(headroom: usize, context: Context) -> Option<Self> {
         let store = Self::alloc(headroom, 0, context)?;
-        // The core then computes no checksum over spliced pages.
+        // This mark keeps the core from computing a checksum over spliced pages.
         // SAFETY: The buffer is new and exclusively ours.
         unsafe { bindings::skb_set_summed(store.as_ptr()) };
         Some(store)
@@ -108,8 +108,8 @@ impl Buffer {
         }
     }
 
-    /// Appends at most `len` next bytes of the message of a send call on `sock`, and returns the
-    /// number of bytes appended. This is less than `len`, or 0, if the buffer has no room for
+    /// Appends the next bytes of the message of a send call on `sock`, at most `len`, and returns
+    /// the number of bytes appended. This is less than `len`, or 0, if the buffer has no room for
     /// further page references. It is 0 if the buffer has a clone, or if the socket must not use
     /// the task's pages. Advances the message by the bytes appended.
     ///
@@ -120,8 +120,8 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// If nothing was appended: `EFAULT` for bytes that cannot be read, `ENOBUFS` without memory.
-    /// Even after an error the memory of the buffer may have grown.
+    /// If nothing was appended: `EFAULT` for bytes that cannot be read, `ENOBUFS` if there is no
+    /// memory. Even after an error the memory of the buffer may have grown.
     #[inline]
     pub(crate) fn append<P: Protocol>(
         &mut self,

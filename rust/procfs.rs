@@ -66,13 +66,14 @@ impl<const N: usize> Write for Text<N> {
 /// The longest line, in bytes; longer ones are truncated.
 const LONGEST: usize = 192;
 
-/// The error for a line without room in this record. The core asks for the line again.
+/// The error for a line that does not fit into the current record. The core then asks for the line
+/// again, for a new record.
 pub(crate) struct Full;
 
 /// The destination of a file's lines; it also knows the file's reader.
 pub(crate) struct Output {
     file: *mut bindings::seq_file,
-    /// Whether a line of this record has been written.
+    /// Whether a line of the current record has been written.
     begun: bool,
 }
 
@@ -89,8 +90,9 @@ impl Output {
         let bytes = line.as_bytes();
         // SAFETY: `file` is valid while it is being shown.
         let fits = bytes.len() < unsafe { bindings::seq_room(self.file) };
-        // A record without room for its first line reports this to the core by writing the line
-        // that does not fit. A record that has lines must not do so, since it would lose them.
+        // If the first line of a record does not fit, it is passed to the core all the same, which
+        // tells the core that the record needs more room. This must not be done for a later line,
+        // because the record would lose the lines that it already has.
         if fits || !self.begun {
             // SAFETY: `file` is valid while it is being shown, and `bytes` is borrowed.
             unsafe { bindings::seq_write(self.file, bytes.as_ptr().cast(), bytes.len()) };
@@ -176,7 +178,7 @@ impl<S: Show> Table<S> {
 
 /// All files that a module has in a namespace.
 pub(crate) trait Files: Sized + 'static {
-    /// Returns where the registration lives.
+    /// Returns the static structure with which the files are registered.
     fn operations() -> &'static Operations<Self>;
 
     /// Creates the files of a new namespace.
@@ -239,7 +241,7 @@ unsafe impl<F: Files> PerNet for State<F> {
 }
 
 /// `/proc/net` of one namespace, and the files created there. Dropping the value removes the files.
-/// [`Files::make`] borrows it to create them.
+/// [`Files::make`] borrows the value to create the files.
 ///
 /// # Invariants
 ///
@@ -257,7 +259,7 @@ unsafe impl Send for Directory {}
 unsafe impl Sync for Directory {}
 
 /// Data that the core keeps with an open file. All-zero bytes are a valid value: a reader at the
-/// beginning.
+/// beginning of the file.
 #[repr(C)]
 struct Reader {
     /// The core's own part.
@@ -309,7 +311,8 @@ impl Directory {
         self.keep(entry, S::NAME)
     }
 
-    /// Stores the name of a file that was just created, unless creation failed.
+    /// Stores the name of a file that was just created. Fails if `entry` is null because the
+    /// creation failed.
     fn keep(&mut self, entry: *mut bindings::proc_dir_entry, name: &'static CStr) -> Result {
         if entry.is_null() {
             return Err(ENOMEM);

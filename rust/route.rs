@@ -82,7 +82,8 @@ impl RawSock {
     ///
     /// # Errors
     ///
-    /// The destination is not on a local Ethernet, or its Ethernet address is unknown.
+    /// [`NoHop`] if the destination is not on a local Ethernet, or if its Ethernet address is
+    /// unknown.
     pub(crate) fn next_hop(&self, from: [u8; 4], to: [u8; 4], port: u16) -> Result<Hop, NoHop> {
         let mut source = u32::from_ne_bytes(from);
         // SAFETY: By the invariant of `RawSock`, the socket is valid. The function reads only

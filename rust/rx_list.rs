@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Merges received packets that the core passes on as one list, as it does for a driver with NAPI
-//! whose packets GRO does not merge (`ethtool -K DEVICE gro off`). Neighbours in the list that
-//! follow each other in one connection become one buffer, as in [`gro`], so that the connection
-//! processes them at once.
+//! whose packets GRO does not merge (`ethtool -K DEVICE gro off`). Packets that are neighbours in
+//! the list and follow each other in one connection become one buffer, as in [`gro`], so that the
+//! connection processes them at once.
 //!
 //! C headers: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h) (`list_func`),
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)

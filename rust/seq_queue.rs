@@ -22,7 +22,7 @@ pub(crate) trait Sequenced: Note {
     fn count(&self) -> u16;
 }
 
-/// Buffers with notes of type `N`, and the position `place` where the last search ended.
+/// A queue of buffers with notes of type `N`, and the position `place` where the last search ended.
 ///
 /// # Invariants
 ///

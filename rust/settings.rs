@@ -215,7 +215,7 @@ impl RawSock {
     }
 
     /// Returns whether the socket's filter (`SO_ATTACH_FILTER`) and the security modules accept
-    /// `skb`. A filter may truncate it, but keeps its first `header` bytes.
+    /// `skb`. A filter may truncate `skb`, but keeps its first `header` bytes.
     #[inline]
     pub(crate) fn filter(&self, skb: &mut Skb, header: usize) -> bool {
         // SAFETY: The socket and the buffer are valid. A filter may trim the buffer, which is

@@ -315,8 +315,8 @@ impl Buffer {
         unsafe { ptr::write((*self.as_ptr()).cb.as_mut_ptr().cast::<Words>(), words) }
     }
 
-    /// Returns the first `N` bytes of the data, made linear if they are not. `None` if there are
-    /// fewer.
+    /// Makes the first `N` bytes of the data linear, if they are not, and returns them. Returns
+    /// `None` if there are fewer than `N` bytes, or if there is no memory.
     #[inline]
     pub(crate) fn header<const N: usize>(&mut self) -> Option<[u8; N]> {
         // SAFETY: The buffer is borrowed exclusively, so its head may be reallocated.
@@ -327,7 +327,7 @@ impl Buffer {
     }
 
     /// Copies the first `n` bytes of data into the linear part, which is never a sender's page.
-    /// Returns `false` without memory for that, or if there are fewer bytes.
+    /// Returns `false` if there is no memory for the copy, or if there are fewer than `n` bytes.
     pub(crate) fn gather(&mut self, n: usize) -> bool {
         let Ok(n) = u32::try_from(n) else {
             return false;
@@ -351,15 +351,16 @@ impl Buffer {
         }
     }
 
-    /// Truncates the data to `len` bytes. Returns `false` without memory for that.
+    /// Truncates the data to `len` bytes. Returns `false` if there is no memory for the copy that
+    /// this needs while a clone shares the data.
     #[inline]
     pub(crate) fn trim(&mut self, len: usize) -> bool {
         // SAFETY: The buffer is borrowed exclusively. The function copies data that a clone shares.
         len >= self.len() || unsafe { bindings::pskb_trim_rcsum(self.as_ptr(), len as u32) == 0 }
     }
 
-    /// Prepends `bytes` to the data. Returns `false` without enough headroom, or if a clone may use
-    /// the headroom.
+    /// Prepends `bytes` to the data. Returns `false` if the headroom is too short, or if a clone
+    /// may use it.
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let skb = self.as_ptr();
@@ -394,10 +395,10 @@ impl Buffer {
         }
     }
 
-    /// Returns a buffer of the same data with `header` in front: a clone, or a copy while an
-    /// earlier clone exists, which may use the headroom. `None` without memory or enough headroom,
-    /// or if a clone is needed and this buffer has not given up the right to its headroom
-    /// (`nohdr`).
+    /// Returns a buffer of the same data with `header` in front. The buffer is a clone or, while an
+    /// earlier clone exists that may use the headroom, a copy. Returns `None` if there is no
+    /// memory, if the headroom is too short, or if a clone is needed and this buffer has not given
+    /// up the right to its headroom (`nohdr`).
     #[inline]
     pub(crate) fn with_header(&self, header: &[u8], context: Context) -> Option<Skb> {
         // SAFETY: By the invariant of `Buffer`, the buffer is valid.
@@ -416,8 +417,8 @@ impl Buffer {
         Some(clone)
     }
 
-    /// Appends `bytes` to the linear data. Returns `false` without enough tailroom, or if a clone
-    /// shares it.
+    /// Appends `bytes` to the linear data. Returns `false` if the tailroom is too short, or if a
+    /// clone shares the tailroom.
     // Inlined, so that a header is a few stores and not a call.
     #[inline(always)]
     pub(crate) fn put(&mut self, bytes: &[u8]) -> bool {
@@ -464,8 +465,8 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// `EFAULT` if not all `len` bytes could be read; neither the buffer nor the message has then
-    /// changed. `ENOBUFS` without enough tailroom, or if a clone shares it.
+    /// `EFAULT` if not all `len` bytes could be read; the buffer and the message are then
+    /// unchanged. `ENOBUFS` if the tailroom is too short, or if a clone shares it.
     #[inline]
     pub(crate) fn put_from(&mut self, msg: &mut message::Message<'_>, len: usize) -> Result {
         if !self.takes(len) {
@@ -493,7 +494,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// Clears the device that the frame came by, which may be removed while the buffer is queued.
+    /// Clears the device that the frame came through, which may be removed while the buffer is
+    /// queued.
     #[inline]
     pub(crate) fn forget_device(&mut self) {
         // SAFETY: The buffer is borrowed exclusively. Lists link buffers by other fields.
@@ -525,7 +527,7 @@ impl Buffer {
     }
 
     /// Provides at least `headroom` bytes in front of the data that only this descriptor may write
-    /// to. Returns `false` without memory.
+    /// to. Returns `false` if there is no memory.
     #[cold]
     pub(super) fn make_headroom(&mut self, headroom: usize) -> bool {
         u32::try_from(headroom).is_ok_and(|headroom| {
@@ -588,7 +590,7 @@ impl Skb {
     }
 
     /// Allocates a buffer with `headroom` bytes in front and room for `size` bytes of data. One
-    /// clone of it needs no further allocation.
+    /// clone of the buffer needs no further allocation.
     #[inline]
     pub(crate) fn alloc(headroom: usize, size: usize, context: Context) -> Option<Self> {
         let total = u32::try_from(headroom.checked_add(size)?).ok()?;
@@ -598,7 +600,8 @@ impl Skb {
     }
 
     /// Works like [`alloc`](Self::alloc), but for a buffer that will not be cloned. Such a buffer
-    /// is smaller, and is a [fragment](Self::alloc_fragment) of a page if it fits into one.
+    /// is smaller, and is a [fragment](Self::alloc_fragment) of a page if the buffer fits into a
+    /// page.
     #[inline]
     pub(crate) fn alloc_single(headroom: usize, size: usize, context: Context) -> Option<Self> {
         if let Some(skb) = Self::alloc_fragment(headroom, size) {
@@ -609,9 +612,10 @@ impl Skb {
         unsafe { Self::fresh(bindings::alloc_skb(total, context.gfp()), headroom) }
     }
 
-    /// Allocates a buffer in a fragment of a page, as drivers do for received packets. This is
-    /// faster because the kernel zeroes memory on allocation (`init_on_alloc`), and fragments are
-    /// not allocated one by one. Also returns `None` if the buffer exceeds a page.
+    /// Allocates a buffer in a fragment of a page, as drivers do for received packets. This takes
+    /// less time than an allocation from a slab, because the kernel zeroes every slab object on
+    /// allocation (`init_on_alloc`), but does not allocate fragments one by one. Returns `None` if
+    /// there is no memory, or if the buffer exceeds a page.
     ///
     /// The fragment is charged to no memory cgroup, and keeps its whole page, usually of 32 KiB, in
     /// use. For a task use [`alloc_charged`](Self::alloc_charged).
@@ -636,7 +640,8 @@ impl Skb {
 
     /// Works like [`alloc_fragment`](Self::alloc_fragment), but for a send call on `sock`: the
     /// buffer is a fragment of the running task's page, which is charged to the task's memory
-    /// cgroup. Also returns `None` for a socket that must not use that page. The task may sleep.
+    /// cgroup. Returns `None` if there is no memory, if the buffer exceeds a page, or if the socket
+    /// must not use the task's page. The task may sleep.
     #[inline]
     pub(super) fn alloc_charged<P: Protocol>(
         sock: &Sock<P>,

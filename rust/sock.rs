@@ -58,7 +58,7 @@ pub(crate) enum Stream {}
 /// functions for datagrams take.
 pub(crate) enum Datagram {}
 
-/// A protocol: what its sockets have in addition to `struct sock`.
+/// A protocol. It defines what its sockets have in addition to `struct sock`.
 pub(crate) trait Protocol: Sized + 'static {
     /// [`Stream`] or [`Datagram`].
     type Kind;
@@ -68,11 +68,12 @@ pub(crate) trait Protocol: Sized + 'static {
     type State: Send;
     /// The value that [`SockLists`](super::sock_list::SockLists) store with a socket.
     type Slot: Default + Send;
-    /// Whether the protocol wakes writers itself: then a packet that leaves its device does not
+    /// Whether the protocol wakes writers itself. If so, a packet that leaves its device does not
     /// wake them (`SOCK_USE_WRITE_QUEUE`).
     const WAKES_WRITERS: bool;
     /// Whether a socket may continue without a descriptor. Module exit ends such sockets, so they
-    /// do not hold the module. Otherwise each socket holds it until its memory is freed.
+    /// do not hold the module. Otherwise each socket holds the module until the socket's memory is
+    /// freed.
     const OUTLIVES_DESCRIPTOR: bool;
 
     /// Returns the tables through which the kernel calls the protocol.
@@ -242,8 +243,8 @@ impl RawSock {
         unsafe { bindings::may_bind_port(bindings::sock_net(self.as_ptr()), port) }
     }
 
-    /// Stores the processor that `skb` came on (`SO_INCOMING_CPU`), its device queue
-    /// (`SO_BUSY_POLL`), and its flow (receive flow steering).
+    /// Stores the processor on which `skb` arrived (`SO_INCOMING_CPU`), the device queue through
+    /// which it arrived (`SO_BUSY_POLL`), and its flow (receive flow steering).
     #[inline]
     pub(crate) fn note_arrival(&self, skb: &Buffer) {
         // SAFETY: Both pointers are valid. The function makes single stores, as the core does
@@ -259,7 +260,7 @@ impl RawSock {
         unsafe { bindings::sk_record_flow(self.as_ptr()) };
     }
 
-    /// Stores the device queue that `skb` came by (`SO_BUSY_POLL`).
+    /// Stores the device queue through which `skb` arrived (`SO_BUSY_POLL`).
     #[inline]
     pub(crate) fn note_queue(&self, skb: &Buffer) {
         // SAFETY: As in `note_arrival`.
@@ -313,8 +314,8 @@ pub(crate) struct Sock<P: Protocol> {
     pub(super) child_links: Links<P, ChildLink>,
     /// The socket is no longer counted in `/proc/net/protocols`.
     retired: AtomicBool,
-    /// Received buffers that are out of order: a list like `sk_receive_queue`, guarded and purged
-    /// like it.
+    /// Received buffers that are out of order. They form a list that is guarded and purged like
+    /// `sk_receive_queue`.
     waiting: UnsafeCell<bindings::sk_buff_head>,
     shared: P::Shared,
     state: UnsafeCell<P::State>,
@@ -459,8 +460,8 @@ impl<P: Protocol> Sock<P> {
         Guard(self, NotThreadSafe)
     }
 
-    /// Locks a child for the task that has its listener locked. A child's holder never locks the
-    /// listener, so the order is fixed.
+    /// Locks a child for the task that has its listener locked. A task that holds a child's lock
+    /// never locks the listener, so the order is fixed.
     pub(crate) fn lock_child(&self) -> Guard<'_, P> {
         const SINGLE_DEPTH_NESTING: i32 = 1;
         // SAFETY: As in `lock`. The nested class tells lockdep of the order.
@@ -632,8 +633,8 @@ impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
     }
 }
 
-/// A socket locked by the calling task. Dropping the guard processes the packets that came while it
-/// was held.
+/// A socket locked by the calling task. Dropping the guard processes the packets that arrived while
+/// the lock was held.
 ///
 /// # Invariants
 ///
@@ -654,9 +655,9 @@ impl<'a, P: Protocol> Guard<'a, P> {
         self.0
     }
 
-    /// Processes the packets that came while the lock was held, since acknowledgements and windows
-    /// must not wait for a long copy. No other task gets the lock in between. Returns `false` if
-    /// there were no packets.
+    /// Processes the packets that arrived while the lock was held, since acknowledgements and
+    /// windows must not wait for a long copy. No other task gets the lock in between. Returns
+    /// `false` if there were no packets.
     #[inline]
     pub(crate) fn flush_backlog(&mut self) -> bool {
         let waits = self.0.has_backlog();
@@ -710,7 +711,7 @@ impl<P: Protocol> BhGuard<'_, P> {
         (!self.owned).then(|| unsafe { self.sock.assume_locked() })
     }
 
-    /// Queues `skb` for the task that owns the socket. Returns it if the backlog is full.
+    /// Queues `skb` for the task that owns the socket. Returns `skb` if the backlog is full.
     #[inline]
     pub(crate) fn add_backlog(&mut self, skb: Skb, limit: u32) -> core::result::Result<(), Skb> {
         let raw = skb.into_raw();

@@ -62,14 +62,14 @@ unsafe impl<P: Protocol> Link<P> for ChildLink {
 }
 
 /// A socket's links and slot. The socket belongs to at most one [`SockLists`] for this set of
-/// links, and only that accesses the links and the slot.
+/// links, and only that value accesses the links and the slot.
 #[repr(C)]
 pub(crate) struct Links<P: Protocol, L: Link<P>> {
-    /// The socket's node, which is in a list while `held` is a socket.
+    /// The socket's node, which is in a list while `held` is not `None`.
     node: UnsafeCell<bindings::list_head>,
     /// The first head of the lists that the socket belongs to, or null.
     owner: AtomicPtr<bindings::list_head>,
-    /// The list's reference to the socket, while it is in one of the lists.
+    /// The list's reference to the socket, while the socket is in one of the lists.
     held: UnsafeCell<Option<SockRef<P>>>,
     slot: UnsafeCell<L::Slot>,
 }
@@ -230,7 +230,7 @@ impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
     }
 
     /// Makes the socket belong to no lists. Returns the list's reference to the socket, if the
-    /// socket was in one.
+    /// socket was in a list.
     pub(crate) fn dismiss(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let links = self.own(sock)?;
         let held = self.unlink(links);

@@ -11,9 +11,9 @@ use kernel::types::NotThreadSafe;
 /// Evidence that the code runs in a softirq, or has disabled bottom halves: no softirq can
 /// interrupt it and wait for a lock that it holds.
 ///
-/// It does not exclude other softirqs on this processor: on PREEMPT_RT softirqs run in tasks, and a
-/// softirq of another task may preempt the code. So even data of a single processor needs a lock or
-/// an atomic instruction if several softirqs change it.
+/// The evidence does not exclude other softirqs on this processor. On PREEMPT_RT, softirqs run in
+/// tasks, and a softirq of another task may preempt the code. So even data of a single processor
+/// needs a lock or an atomic instruction if several softirqs change it.
 #[derive(Clone, Copy)]
 pub(crate) struct Softirq<'a>(PhantomData<&'a ()>, NotThreadSafe);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Timestamps of sent data (`SO_TIMESTAMPING`). A request for a timestamp is in the part that a
-//! buffer shares with its clones, as in TCP. The core takes a timestamp before the queueing
-//! discipline, the driver when the frame is sent, and both queue a report for the buffer's socket.
-//! The protocol reports acknowledgements.
+//! buffer shares with its clones, as in TCP. The core takes a timestamp before the frame enters the
+//! queueing discipline, and the driver takes one when the frame is sent. Both queue a report for
+//! the buffer's socket. The protocol reports acknowledgements.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`SKBTX_*`),
 //! [`net/core/skbuff.c`](srctree/net/core/skbuff.c) (`__skb_tstamp_tx`)
@@ -66,8 +66,8 @@ impl Wish {
         self.stamp(number)
     }
 
-    /// Returns the request for a timestamp of a message that a call on `sock` has sent, if any, and
-    /// counts such a message.
+    /// Returns the request for a timestamp of a message that a call on `sock` has sent, if there is
+    /// a request. In this case, also counts the message.
     pub(crate) fn stamp_message(self, sock: &RawSock) -> Option<Stamp> {
         if self.flags & STAGES == 0 {
             return None;

@@ -25,7 +25,7 @@ use kernel::{
 pub(crate) trait Numbers: Send + Sync + 'static {
     /// The directory under `/proc/sys`.
     const DIRECTORY: &'static CStr;
-    /// Identifies the setting behind a file.
+    /// A value that identifies the setting behind a file.
     type File: Copy + 'static;
     /// The names of the files, and the setting of each.
     const FILES: &'static [(&'static CStr, Self::File)];
@@ -48,7 +48,7 @@ pub(crate) trait Numbers: Send + Sync + 'static {
 
 /// Numbers that each namespace has.
 pub(crate) trait PerNamespace: Numbers + Sized {
-    /// Returns where the registration of the files lives.
+    /// Returns the static structure with which the files are registered.
     fn operations() -> &'static Operations<Self>;
 
     /// Returns the numbers of a namespace whose files are being created.
@@ -76,8 +76,8 @@ impl<N: PerNamespace> Registration<N> {
     ///
     /// # Errors
     ///
-    /// `EEXIST` on a second call. `ENOMEM` without memory, or if the core rejects the files, which
-    /// the core logs.
+    /// `EEXIST` on a second call. `ENOMEM` if there is no memory, or if the core rejects the files.
+    /// The core logs a rejection.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         namespace::Registration::new(module).map(Registration)
     }
@@ -110,7 +110,7 @@ impl<N: Numbers> Root<N> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` without memory, or if the core rejects the name, which the core logs.
+    /// `ENOMEM` if there is no memory, or if the core rejects the name. The core logs a rejection.
     pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
         // SAFETY: All-zero bytes are a valid value: an entry without name, data and handler.
         let table = KBox::new(unsafe { mem::zeroed::<bindings::ctl_table>() }, GFP_KERNEL)?;
@@ -135,13 +135,14 @@ impl<N: Numbers> Drop for Root<N> {
 }
 
 /// The files of one namespace and the numbers behind them. Dropping the value removes the files.
-/// Only the registration creates and drops it, so that no file outlives the namespace's own tree of
-/// such files.
+/// Only the registration creates and drops the value, so that no file outlives the namespace's own
+/// tree of such files.
 ///
 /// # Invariants
 ///
 /// `header` is a registration of `_table`, whose entries point to `_numbers` and contain an index
-/// into `N::FILES`. Neither `_table` nor the allocation of `_numbers` moves while it lasts.
+/// into `N::FILES`. Neither `_table` nor the allocation of `_numbers` moves while the registration
+/// lasts.
 struct Directory<N: PerNamespace> {
     header: NonNull<bindings::ctl_table_header>,
     _numbers: Arc<N>,

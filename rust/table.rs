@@ -262,7 +262,7 @@ impl<P: Protocol, L: Link> Table<P, L> {
     }
 
     /// Calls `f` for every socket in the table, in a read section for each bucket. Call this in
-    /// process context: it lets other tasks run in between.
+    /// process context, because it lets other tasks run in between.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Sock<P>)) {
         for hash in 0..=self.mask {
             let section = rcu::Read::enter();

@@ -5,7 +5,7 @@
 //! The timer holds no reference: if it is started while its callback runs, the references held for
 //! expiries cannot be counted. Instead the socket's destructor waits for the callback, after the
 //! last reference and an RCU grace period. The lock holder decides the expiry time. Others may arm
-//! the timer to have the socket processed; the lock holder may postpone that.
+//! the timer to have the socket processed; the lock holder may postpone the expiry.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 

@@ -3,8 +3,8 @@
 //! Trace events, and the reasons for dropping packets.
 //!
 //! The kernel crate's `declare_trace!` only finds the tracepoints of the kernel's own Rust code, so
-//! each event is reached through a C function that tests its static branch. None of them is on a
-//! packet's fast path.
+//! each event is reached through a C function that tests its static branch. None of the events is
+//! on a packet's fast path.
 //!
 //! C headers: `rust/enet_trace.h`,
 //! [`include/net/dropreason-core.h`](srctree/include/net/dropreason-core.h)
@@ -16,8 +16,8 @@ use super::{
 };
 use core::ptr;
 
-/// A packet as events report it: `sport` is the local port, `dport` and `peer` the remote end,
-/// numbers in host byte order.
+/// A packet as events report it. `sport` is the local port, and `dport` and `peer` are the remote
+/// end. Numbers are in host byte order.
 pub(crate) use bindings::enet_trace_packet as Packet;
 
 /// Why a received packet is dropped.
@@ -31,9 +31,9 @@ pub(crate) enum DropReason {
     Malformed = bindings::enet_drop_reason_ENET_DROP_MALFORMED,
     /// The packet is for a port without a socket.
     NoSocket = bindings::enet_drop_reason_ENET_DROP_NO_SOCKET,
-    /// No memory.
+    /// There is no memory for the packet.
     NoMemory = bindings::enet_drop_reason_ENET_DROP_NO_MEMORY,
-    /// The socket's filter rejected it.
+    /// The socket's filter rejected the packet.
     Filter = bindings::enet_drop_reason_ENET_DROP_FILTER,
     /// The receive buffer is full.
     ReceiveBuffer = bindings::enet_drop_reason_ENET_DROP_RECEIVE_BUFFER,
@@ -58,8 +58,8 @@ pub(crate) enum DropReason {
 }
 
 impl DropReason {
-    /// Returns the networking core's closest reason. For sequence numbers and flags it only has
-    /// TCP's.
+    /// Returns the networking core's closest reason. For sequence numbers and flags, the core only
+    /// has TCP's reasons.
     pub(super) fn of_skb(self) -> bindings::skb_drop_reason {
         match self {
             DropReason::NotOurs => bindings::skb_drop_reason_SKB_DROP_REASON_OTHERHOST,

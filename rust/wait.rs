@@ -137,9 +137,9 @@ impl<P: Protocol> Call<'_, P> {
         unsafe { bindings::sk_can_busy_loop(self.as_ptr()) }
     }
 
-    /// Processes frames from the device queue that the socket's last packet came by. If `once`,
-    /// polls the queue only once; otherwise until a packet is in the receive queue or the time of
-    /// `SO_BUSY_POLL` has elapsed.
+    /// Processes frames from the device queue that the socket's last packet came through. If
+    /// `once`, polls the queue only once; otherwise until a packet is in the receive queue or the
+    /// time of `SO_BUSY_POLL` has elapsed.
     pub(crate) fn poll_device(&self, once: bool) {
         // SAFETY: By the invariant of `RawSock`, the socket is valid. The function finds the device
         // queue by the number in the socket, and keeps the queue until it returns.

@@ -41,8 +41,8 @@ pub(super) struct Notice {
 }
 
 impl Notice {
-    /// Ends the call's use of the notice. If the call failed, a notice of its own is never
-    /// reported, and the next call gets the same number.
+    /// Ends the call's use of the notice. If the call failed, a notice that this value owns is
+    /// never reported, and the next call gets the notice's number.
     fn end(self, sent: bool) {
         if self.own && sent {
             // SAFETY: By the invariant, this value holds a reference, which the function drops.
@@ -61,7 +61,7 @@ impl Drop for Notice {
     }
 }
 
-/// Identifies the notice that a buffer refers to, if any.
+/// The identity of the notice that a buffer refers to, if any.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoticeId(*const bindings::ubuf_info);
 
@@ -109,8 +109,8 @@ impl Message<'_> {
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` without memory, if the user may not pin more pages (`RLIMIT_MEMLOCK`), or if the
-    /// socket may not have more notices (`net.core.optmem_max`).
+    /// `ENOBUFS` if there is no memory, if the user may not pin more pages (`RLIMIT_MEMLOCK`), or
+    /// if the socket may not have more notices (`net.core.optmem_max`).
     pub(crate) fn begin_in_place<P: Protocol>(
         &mut self,
         sock: &Sock<P>,
@@ -155,8 +155,7 @@ impl Message<'_> {
         self.notice.is_some()
     }
 
-    /// Records that bytes were copied all the same, which the notice will report
-    /// (`SO_EE_CODE_ZEROCOPY_COPIED`).
+    /// Makes the notice report that bytes were copied all the same (`SO_EE_CODE_ZEROCOPY_COPIED`).
     #[inline]
     pub(crate) fn note_copy(&self) {
         if self.notice.is_some() {
@@ -164,7 +163,7 @@ impl Message<'_> {
         }
     }
 
-    /// Records a copy as [`note_copy`](Self::note_copy), where there is a notice.
+    /// Does the work of [`note_copy`](Self::note_copy) if there is a notice.
     #[cold]
     #[inline(never)]
     fn tell_copy(&self) {
@@ -276,7 +275,8 @@ impl Buffer {
         // Undoes the function's change of `sk_wmem_queued`: the caller charges the memory of this
         // buffer like that of every other.
         sock.write_queued().store(queued, Relaxed);
-        // `FULL`: the buffer cannot refer to more pages. `OTHER`: it refers to another notice.
+        // `FULL`: the buffer cannot refer to more pages. `OTHER`: the buffer refers to a different
+        // notice.
         const FULL: c_int = -(bindings::EMSGSIZE as c_int);
         const OTHER: c_int = -(bindings::EEXIST as c_int);
         match taken {
