@@ -23,7 +23,7 @@ use crate::registry::{self, Pattern};
 use crate::server::ServerOptions;
 use crate::transport::kinds;
 
-/// Warm-up rounds of patterns between two hosts.
+/// The default number of warm-up rounds of patterns between two hosts.
 pub(crate) const DEFAULT_WARMUP: u32 = 10;
 
 /// The heading of this file's options in the help; other headings are in [`crate::measuring`].
@@ -36,11 +36,11 @@ const USAGE: &str = include_str!("help/usage.txt");
 
 const EXAMPLES: &str = include_str!("help/netgauge.txt");
 
-/// Measures latency and throughput between two hosts, by several transports in comparison.
+/// Measures latency and throughput between two hosts, and compares transports.
 ///
-/// One netgauge waits as the server, another measures as the client. Patterns of many participants
-/// have a server on each host, or a process there or in each network namespace, and one netgauge
-/// that coordinates them.
+/// One netgauge waits as the server, another measures as the client. For patterns of many
+/// participants, each host runs a server or a process, or each network namespace of this host runs
+/// a process. One netgauge coordinates the participants.
 #[derive(Clone, Debug, Parser)]
 #[command(version, override_usage = USAGE, after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -89,8 +89,8 @@ pub struct Cli {
     #[arg(help_heading = SIDES, long, conflicts_with_all = MEASURING_SIDES)]
     pub once: bool,
 
-    /// Client: seconds to wait for a server that is not up yet; coordinator: also for a host that
-    /// ssh reaches
+    /// Client: seconds to wait for a server that is not up yet; coordinator: also seconds to wait
+    /// for a host to answer through ssh
     #[arg(help_heading = SIDES, long, value_name = "SECONDS", default_value = "10",
           value_parser = clap::value_parser!(u16).map(measuring::seconds))]
     pub wait: Duration,
@@ -104,10 +104,11 @@ pub struct Cli {
     pub group: GroupArgs,
 }
 
-/// The text by which the parser's list of sides shows the internal side, which users do not choose.
+/// The part of the parser's list of missing sides that names the internal side `--participant`,
+/// which is not for users.
 const INTERNAL_SIDE: &str = "|--participant[=<NETNS>]";
 
-/// The options by which netgauge starts itself.
+/// The options that netgauge passes to processes that it starts. They are not for users.
 const INTERNAL: [&str; 2] = ["--participant", "--stdio"];
 
 /// Removes internal options from an error: from the list of missing sides, and from suggestions for
@@ -225,8 +226,8 @@ impl Cli {
             bail!("setup makes its connections as the system does: leave options of sockets out");
         }
         if self.measuring.mode != "all" && self.pattern != "all" {
-            // With `all`, a transport that does not suit a pattern is left out instead, and the
-            // report has the reason.
+            // If `-m all` or `-x all` is given, the run leaves out a transport that does not suit a
+            // pattern, and the report has the reason.
             for pattern in &patterns {
                 for kind in &transports {
                     pattern.pair()?.suits(kind)?;
@@ -331,7 +332,7 @@ mod tests {
         let cli = parse("netgauge incast --clients 1,2 --netns a,b,c").unwrap();
         let pattern = registry::many(&cli.pattern).unwrap().unwrap();
         assert_eq!(pattern.info.name, "one-many");
-        // Options of other patterns are refused, as with -x.
+        // A pattern's subcommand refuses the options of other patterns, like -x does.
         let cli = parse("netgauge one-one --block 1M --connect h").unwrap();
         let error = cli.client_options("h").err().unwrap().to_string();
         assert!(

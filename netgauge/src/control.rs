@@ -59,7 +59,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The longest line that is accepted, bytes: far longer than any message.
 const LINE_LIMIT: u64 = 64 * 1024;
 
-/// A series of messages of one size.
+/// A series of messages that all have the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Bytes of a message, or of the whole stream in a bulk transfer.
@@ -68,7 +68,7 @@ pub struct Step {
     pub chunk: u32,
     /// Number of messages or transfers, not counting repetitions after a loss.
     pub rounds: u32,
-    /// The bytes that fill the messages of a bulk transfer or a flood.
+    /// The value of each byte in the messages of a bulk transfer or a flood.
     pub tag: u8,
 }
 
@@ -129,7 +129,7 @@ pub enum Message {
     Order(Order),
     /// Participant: the result of an order.
     Answer(Answer),
-    /// Server or participant: the error.
+    /// Server or participant: the request failed, with this error.
     Failed(String),
 }
 
@@ -214,7 +214,7 @@ impl Control {
     /// Wraps the pipes to the process called `name` on another host, which has started this process
     /// by ssh.
     pub fn pipes(input: File, output: File, name: &str) -> Self {
-        // "CLIENT PORT SERVER PORT": this host is the server.
+        // SSH_CONNECTION is "CLIENT PORT SERVER PORT", and this host is the server.
         let local = env::var("SSH_CONNECTION").ok().and_then(|connection| {
             let local = connection.split_whitespace().nth(2)?;
             Some(SocketAddr::new(local.parse().ok()?, 0))
@@ -418,8 +418,8 @@ impl Control {
 
 as_fd!([] Control, input.get_ref());
 
-/// Connects to the server at `port` of `host` and greets it. While the server is not up yet, tries
-/// again for `wait`; each attempt takes at most `give_up`.
+/// Connects to the server at `port` of `host` and greets it. While the server is not up yet,
+/// retries until `wait` has passed; each attempt takes at most `give_up`.
 ///
 /// # Errors
 ///
@@ -479,7 +479,8 @@ fn may_come_up(error: &io::Error) -> bool {
 /// Returns an IPv4 address as IPv4, even if a dual-stack socket shows it as a mapped IPv6 address.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
-        // Only mapped addresses change; others keep flow and scope.
+        // Rebuilds only mapped addresses, because a rebuilt address loses its flow label and its
+        // scope.
         ip if ip != address.ip() => SocketAddr::new(ip, address.port()),
         _ => address,
     }

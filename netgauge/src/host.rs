@@ -108,7 +108,8 @@ pub fn interface_ips(name: &str) -> Result<Vec<IpAddr>> {
         !addresses.is_empty(),
         "interface {name} has no IP address: `ip address add` gives it one"
     );
-    // IPv4 sorts before IPv6; the order within a family stays.
+    // IPv4 addresses sort before IPv6 addresses. The sort is stable, so the order within a family
+    // stays.
     addresses.sort_by_key(IpAddr::is_ipv6);
     Ok(addresses)
 }

@@ -69,8 +69,8 @@ impl LabArgs {
         self.ensure_able()?;
         let mut signals = Signals::catch()?;
         let built = Temporary::up(&self.switch);
-        // Checked before `built`: a signal also ends the programs that build the lab, and the
-        // signal is the better error to report.
+        // Checked before `built`, because a signal also ends the programs that build the lab, and
+        // is the better error to report.
         signals.check()?;
         let lab = built.context("the lab could not be built")?;
         if self.measuring.format == Format::Table {
@@ -154,7 +154,8 @@ impl LabArgs {
     }
 }
 
-/// Prints a line of the report; the reader may have closed the pipe.
+/// Prints a line of the report. Returns an error instead of panicking if the reader has closed the
+/// pipe.
 fn say(line: fmt::Arguments<'_>) -> Result<()> {
     writeln!(io::stdout(), "{line}").context("writing the report")
 }

@@ -22,7 +22,7 @@
 //!
 //! Times are from the monotonic clock (`CLOCK_MONOTONIC`, through [`std::time::Instant`]).
 
-/// Implements `AsFd` for a type by one of its fields.
+/// Implements `AsFd` for a type by passing the call on to one of its fields.
 macro_rules! as_fd {
     ([$($generics:tt)*] $type:ty, $($field:tt)+) => {
         impl<$($generics)*> std::os::fd::AsFd for $type {

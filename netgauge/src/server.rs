@@ -28,7 +28,7 @@ pub struct ServerOptions {
     pub interface: Option<String>,
     /// The time after which a silent stream is given up.
     pub give_up: Duration,
-    /// The server ends after one client.
+    /// Whether the server ends after one client.
     pub once: bool,
 }
 

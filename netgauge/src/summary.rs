@@ -92,11 +92,11 @@ pub struct Summary {
     pub median: u64,
     /// Maximum.
     pub max: u64,
-    /// Standard deviation of a sample (by n - 1), rounded; 0 for a single time.
+    /// Standard deviation of a sample (divided by n - 1), rounded; 0 for a single time.
     #[serde(default)]
     pub stddev: u64,
-    /// Percentiles: for each percentage, the time that so many of the samples do not exceed
-    /// (nearest rank).
+    /// Percentiles: for each percentage, the time that this percentage of the samples does not
+    /// exceed (nearest rank).
     #[serde(default)]
     pub percentiles: BTreeMap<Percent, u64>,
     /// The number of outliers, by [`OUTLIER_RULE`].
@@ -230,13 +230,13 @@ pub(crate) mod tests {
 
     #[test]
     fn outliers_are_beyond_the_fences() {
-        // Quartiles 3 and 9, fences -6 and 18.
+        // The quartiles are 3 and 9, so the fences are -6 and 18.
         let mut samples: Vec<u64> = (1..=11).collect();
         samples.push(18);
         assert_eq!(of(&samples).outliers, 0);
         samples[11] = 19;
         assert_eq!(of(&samples).outliers, 1);
-        // Quartiles 100 and 101, fences 98.5 and 102.5.
+        // The quartiles are 100 and 101, so the fences are 98.5 and 102.5.
         assert_eq!(of(&[98, 99, 100, 100, 100, 101, 101, 102, 103]).outliers, 2);
         assert_eq!(of(&[7, 7, 7, 7, 8]).outliers, 1);
     }

@@ -53,8 +53,8 @@ fn one_server_serves_client_after_client_in_every_format() {
     let csv = run(server.client(&format!("{options} --format csv")));
     let csv = text(&csv.stdout);
     let (comments, lines): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
-    // Patterns have one kind of times; setup has two and logp four. udp has no connections to set
-    // up.
+    // Most patterns have one kind of times; setup has two and logp four. udp has no connections to
+    // set up.
     let kinds_of_times = [1, 1, 4, 1, 1, 1].map(|kinds| 4 * kinds);
     assert_eq!(lines.len(), 1 + kinds_of_times.iter().sum::<usize>());
     assert_eq!(comments.len(), 3, "{csv}");
@@ -185,7 +185,7 @@ fn errors_in_the_table_are_not_repeated_on_a_terminal() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.matches("FAILED").count(), 1, "{said}");
     assert!(!said.contains("netgauge: raw, one-one"), "{said}");
-    // If standard output is no terminal, standard error has it.
+    // If standard output is no terminal, standard error has the error.
     let output = run(client);
     let stderr = text(&output.stderr);
     assert!(stderr.starts_with("netgauge: raw, one-one: "), "{stderr}");

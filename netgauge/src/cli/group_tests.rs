@@ -103,7 +103,7 @@ fn all_are_those_that_have_streams() {
         names("-x one-many -m all --netns a,b"),
         ["tcp", "esp", "unix", "tipc"].map(|name| (name, true))
     );
-    // A named transport has to work.
+    // A transport is not optional if its congestion control is named.
     assert_eq!(
         names("-x many-one -m all --congestion reno --netns a,b")[..2],
         [("tcp", false), ("esp", true)]

@@ -4,7 +4,7 @@
 //! message when the next message is always ready (Treydte 2007, 6.6.1 and figure 21).
 //!
 //! Each sending call is timed, including its wait for room. The follower counts the messages and
-//! sends its tally: over a stream after the last message, otherwise on request.
+//! sends its tally: over a stream, after the last message; with datagrams, on request.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -27,8 +27,8 @@ pub(crate) struct Flood;
 
 impl PairPattern for Flood {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
-        // Only half of the values are tags of floods: a request for the tally has the complement of
-        // its flood's tag.
+        // Only half of the byte values are tags of floods, because a request for the tally has the
+        // complement of its flood's tag.
         let mut tags = (1..=u8::MAX / 2).cycle();
         for &size in &plan.sizes {
             if let Some(most) = link.transport.max_datagram() {
@@ -150,8 +150,7 @@ fn receive_tally(transport: &mut dyn Transport, tag: u8) -> io::Result<Tally> {
     Ok(Tally::from_bytes(&bytes))
 }
 
-/// Requests the tally until an answer comes. The follower may have no room for a request, as for
-/// the datagrams before it.
+/// Requests the tally until an answer comes. A request is lost if the follower has no room for it.
 fn ask_for_tally(link: &mut Link<'_>, question: &[u8], tag: u8) -> Result<Tally> {
     let mut losses = Losses::new(0);
     loop {

@@ -132,12 +132,12 @@ impl Plan {
     }
 }
 
-/// The number of times for which memory is reserved before the clock runs.
+/// The number of measured times for which memory is reserved before the clock runs.
 const RESERVED: u32 = 1 << 20;
 
 /// Returns a vector for the times of `tests` tests. Memory is reserved for up to [`RESERVED`]
-/// times, so that the vector does not move between two tests. It grows if there are more, because
-/// memory for all of them may not exist.
+/// times, so that the vector does not move between two tests. If there are more times, the vector
+/// grows, because memory for all of them may not exist.
 pub(crate) fn times(tests: u32) -> Vec<u64> {
     Vec::with_capacity(tests.min(RESERVED) as usize)
 }
@@ -338,7 +338,7 @@ impl Losses {
     /// Returns the reason to end the run, if there is one.
     fn hopeless(&self) -> Option<String> {
         let (total, in_a_row) = (self.total, self.in_a_row);
-        // Most parts of a train or transfer may have arrived.
+        // A train or transfer that counts as lost may have lost only a small part.
         let parts = match self.what {
             Lost::Message => None,
             Lost::Train => Some("trains of messages"),

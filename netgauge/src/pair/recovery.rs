@@ -3,10 +3,11 @@
 //! The cost of a loss: the leader sends messages one after the other, and the follower answers each
 //! with a byte before the next.
 //!
-//! No packet follows the last packet of a message, so only a timer can detect its loss. A small
-//! message stands for a short dialogue, a large one for a transfer with a tail. An exchange that
-//! takes much longer than the median is a stall. On a clean path, it means that a host was busy; on
-//! a lossy path, that a packet was retransmitted. A lost datagram is counted, and not repeated.
+//! No packet follows the last packet of a message, so only a timer can detect the loss of that
+//! packet. A small message stands for a short dialogue, a large message for a transfer with a tail.
+//! An exchange that takes much longer than the median is a stall. On a clean path, a stall means
+//! that a host was busy; on a lossy path, that a packet was retransmitted. A lost datagram is
+//! counted, and not repeated.
 
 use std::time::Instant;
 
@@ -22,7 +23,7 @@ const STALL_FACTOR: u64 = 4;
 /// A stall also exceeds the median by more than this, nanoseconds.
 const STALL_LEAST: u64 = 1_000_000;
 /// The number of successive losses after which the link counts as down. Other patterns allow fewer
-/// losses than this one, which measures them.
+/// losses, because only this pattern measures losses.
 const LOST_IN_A_ROW: u32 = 20;
 
 /// The pattern `recovery`, described above.
@@ -101,8 +102,8 @@ fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u
     Ok((times, lost, resent))
 }
 
-/// Returns the number of stalls in `times`, and the sum of nanoseconds by which they exceed the
-/// median.
+/// Returns the number of stalls in `times`, and the sum of nanoseconds by which the stalls exceed
+/// the median.
 fn stalls(times: &[u64], median: u64) -> (u32, u64) {
     let limit = (median.saturating_mul(STALL_FACTOR)).max(median.saturating_add(STALL_LEAST));
     let stalls = times.iter().filter(|time| **time > limit);
@@ -119,9 +120,11 @@ mod tests {
     fn a_stall_is_long_by_the_median_and_by_the_clock() {
         const MS: u64 = 1_000_000;
         assert_eq!(stalls(&[10_000; 9], 10_000), (0, 0));
-        // Many times the median, but the difference is shorter than a timer.
+        // The long time is many times the median, but exceeds the median by less than a timer
+        // takes.
         assert_eq!(stalls(&[10_000, 900_000], 10_000), (0, 0));
-        // The difference is as long as a timer, but short compared with an exchange.
+        // The long time exceeds the median by as much as a timer takes, but is short relative to
+        // the median.
         assert_eq!(stalls(&[100 * MS, 130 * MS], 100 * MS), (0, 0));
         let times = [10_000, 10_000 + 2 * MS, 10_000 + 40 * MS];
         assert_eq!(stalls(&times, 10_000), (2, 42 * MS));

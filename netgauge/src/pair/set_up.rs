@@ -233,8 +233,8 @@ mod tests {
         assert_eq!(FOUND.load(Ordering::Relaxed), 2);
     }
 
-    /// Returns the leader's error if connecting by `kind` fails and the follower has sent `Failed`
-    /// with the text `said`.
+    /// Returns the leader's error if connecting through `kind` fails and the follower has sent
+    /// `Failed` with the text `said`.
     fn failure(kind: &'static dyn StreamKind, said: Option<&str>) -> String {
         let (mut leader, mut follower) = controls();
         follower.send(&Message::Ready).unwrap();

@@ -2,8 +2,8 @@
 
 //! Pictures. The same code draws a picture as SVG and as PNG.
 //!
-//! SVG contains its text as text. PNG is drawn larger and averaged, so that edges are smooth. The
-//! font of its text is part of the program, so the host needs none.
+//! SVG contains its text as text. A PNG is drawn larger and averaged, so that edges are smooth. The
+//! program contains the font for a PNG's text, so the host needs no font.
 
 mod scaled;
 
@@ -133,7 +133,8 @@ pub fn label<B: DrawingBackend>(
     area.draw(&Text::new(text, at, style))
 }
 
-/// Registers the program's font with plotters, which measures text by it and draws it in PNG.
+/// Registers the program's font with plotters, which measures text by this font and draws the text
+/// of a PNG in it.
 fn know_font() {
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| {
@@ -154,7 +155,7 @@ fn average(dots: &[u8], width: usize) -> Vec<u8> {
                     + u16::from(upper[DOT + colour])
                     + u16::from(lower[colour])
                     + u16::from(lower[DOT + colour]);
-                // The mean of bytes fits a byte.
+                // The mean of bytes fits in a byte.
                 pixels.push((sum / 4) as u8);
             }
         }

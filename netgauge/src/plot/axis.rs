@@ -79,8 +79,8 @@ impl Axis {
         self.low..self.high
     }
 
-    /// Returns the value whose position on a logarithmic axis is `share` of the axis's length
-    /// beside the position of `value`.
+    /// Returns the value whose distance from `value`, on a logarithmic axis, is `share` of the
+    /// axis's length.
     pub(super) fn beside(&self, value: f64, share: f64) -> f64 {
         value * (self.high / self.low).powf(share)
     }

@@ -145,7 +145,7 @@ impl Style {
 pub struct Line {
     /// The line's name.
     pub label: String,
-    /// The name of the line's transport, which decides on its colour.
+    /// The name of the line's transport, which determines the line's colour.
     pub transport: String,
     /// The line's points from left to right, in the axes' units.
     pub points: Vec<(f64, f64)>,

@@ -24,14 +24,15 @@ pub enum PlotKind {
     Overhead,
     /// Goodput over two parameters (esp-params)
     HeatMap,
-    /// Times by those of the first file, or of the first transport
+    /// Times divided by the times of the first file, or of the first transport
     Comparison,
 }
 
 /// The word in the names of overheads, which are times in which a call occupies the processor.
 const OVERHEAD: &str = "overhead";
 
-/// The name of the time of a whole transfer, which is not a latency if there is another time.
+/// The name of the time of a whole transfer. It counts as a latency only if the results have no
+/// other time.
 const WHOLE: &str = "total";
 
 /// The name of the cost of all stalls, which grows with the number of tests.
@@ -40,7 +41,7 @@ const STALLED: &str = "stalled";
 /// A number of the results, with its position and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Number {
-    /// The origin, which decides on the line of the number.
+    /// The origin, which determines the line that the number is on.
     pub(super) of: Origin,
     /// Bytes of the messages.
     pub(super) size: u64,
@@ -212,7 +213,8 @@ fn numbers(
     numbers
 }
 
-/// Puts numbers on lines: over clients if their numbers differ, otherwise over sizes.
+/// Puts numbers on lines. The horizontal axis shows the number of clients if the lines have several
+/// such numbers, otherwise the sizes.
 pub(super) fn lay(numbers: Vec<Number>) -> Laid {
     let mut laid = Laid {
         lines: BTreeMap::new(),

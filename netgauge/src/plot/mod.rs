@@ -3,8 +3,8 @@
 //! Pictures of saved results (`netgauge plot`), and of results of patterns between more than two
 //! hosts.
 //!
-//! The results decide on the picture, and not the pattern's name: a new pattern whose rows have a
-//! size, and times or throughput, can be drawn without changes here.
+//! The picture depends on the results and not on the pattern's name. So a new pattern whose rows
+//! have a size, and times or throughput, can be drawn without changes here.
 
 pub mod axis;
 pub mod chart;
@@ -37,7 +37,7 @@ pub struct PlotArgs {
     #[arg(short = 'o', long, value_name = "PICTURE", value_parser = picture_file::parse_path)]
     output: PathBuf,
 
-    /// What is drawn [default: what suits the results]
+    /// Kind of picture [default: the kind that suits the results]
     #[arg(long, value_enum)]
     kind: Option<PlotKind>,
 
@@ -50,7 +50,7 @@ pub struct PlotArgs {
     )]
     transports: Vec<String>,
 
-    /// What is said above the picture
+    /// Title above the picture
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
 }

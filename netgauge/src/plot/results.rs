@@ -104,7 +104,7 @@ impl Results {
         };
         Ok(Self {
             name: name.to_owned(),
-            // The record of another version may be different, which is no error.
+            // A record of another netgauge version may have another format, which is no error.
             record: record.and_then(|record| serde_json::from_value(record).ok()),
             measured,
         })

@@ -47,8 +47,8 @@ impl Value {
         }
     }
 
-    /// Returns a number with this many decimals for programs; no value if the number is not finite,
-    /// as in JSON.
+    /// Returns `number` with this many decimals for programs. A number that is not finite becomes
+    /// no value, like in JSON.
     pub(crate) fn decimal(number: f64, decimals: usize) -> Self {
         match number.is_finite() {
             true => Self::Decimal(number, decimals),
@@ -139,7 +139,7 @@ impl<T> Rest<'_, T> {
     }
 }
 
-/// Returns the rows of a run. The rows of a failed run are followed by its error.
+/// Returns the rows of a run. The rows of a failed run are followed by the run's error.
 pub(crate) fn lines<T>(outcome: &Outcome, rows: impl IntoIterator<Item = T>) -> Vec<Rest<'_, T>> {
     let mut lines: Vec<_> = rows.into_iter().map(Rest::Row).collect();
     if let Outcome::Failed { error } = outcome {
@@ -178,7 +178,8 @@ pub(crate) fn mbit(bit_per_s: u64) -> String {
     short(bit_per_s as f64 / 1e6, 2, 1)
 }
 
-/// Formats a number with as many decimals as fit: `small` below 100, else `large`.
+/// Formats a number with `small` decimals if the number is below 100, and with `large` decimals
+/// otherwise.
 pub(crate) fn short(number: f64, small: usize, large: usize) -> String {
     let decimals = if number < 100.0 { small } else { large };
     format!("{number:.decimals$}")

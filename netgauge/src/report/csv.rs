@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Comma-separated values (RFC 4180): one line per transport, pattern, size and kind of times.
-//! Column `times` names the kind of times. A run that failed ends with a line that has its error
+//! Column `times` names the kind of times. A failed run ends with a line that has the run's error
 //! and no numbers. The record of the hosts is above the values, in lines that begin with `#`.
 
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use super::columns::{self, field, Field, Rest, Value};
 use super::{Measured, Report, Row, Run};
 use crate::summary::Summary;
 
-/// A line, in the columns of its run.
+/// A line of a run: one kind of times of a row, or the run's error.
 struct Line<'a> {
     run: &'a Run,
     rest: Rest<'a, Times<'a>>,

@@ -14,7 +14,7 @@ use crate::machine::Machine;
 
 /// The width of the record above a table, columns.
 const WIDTH: usize = 98;
-/// The greatest width of hosts' names that have the facts next to them, columns.
+/// The greatest width of the hosts' names, in columns, at which the names stand next to the facts.
 const BESIDE: usize = 16;
 
 /// The record of a run.
@@ -52,7 +52,7 @@ impl Record {
     pub(crate) fn write_head(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}: {}", self.started, self.command)?;
         for (parts, machine) in self.alike() {
-            // A few names stand next to the facts, more names above them.
+            // Short names stand next to the facts, longer names above the facts.
             let names = parts.join(" ");
             let beside = names.len() <= BESIDE;
             if !beside {

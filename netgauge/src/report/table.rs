@@ -200,7 +200,8 @@ fn five_digits(number: f64) -> String {
 }
 
 fn throughput(row: &Row) -> String {
-    // The low throughput of small messages needs decimals, the high one of large messages does not.
+    // The low throughput of small messages needs decimals, the high throughput of large messages
+    // does not.
     short(row.mbit_per_s, 2, 0)
 }
 
@@ -218,7 +219,8 @@ fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Re
     // The cost of a byte is most precise at the largest size; other columns are about messages.
     let own_size = if bulk { largest } else { smallest.size };
     let own = own_columns(&smallest.measured);
-    // One note names the size of several columns, as each title would become too long with it.
+    // One note names the size of several columns, because the size would make each of their titles
+    // too long.
     let (at_size, rest) = match own.len() {
         0 | 1 => (format!(" at {}", human(own_size)), String::new()),
         _ => (String::new(), format!("; the rest at {}", human(own_size))),
@@ -299,7 +301,7 @@ esp: about esp (one-one)
         };
         let failed = |transport| samples::run(transport, "one-one", gone(), Vec::new());
         let mut report = samples::report();
-        // A run with rows, or with another error, is not joined with others.
+        // A run with rows, or with a different error, is not joined with other runs.
         report.runs[0].outcome = gone();
         report.runs.splice(1..2, [failed("udp"), failed("raw")]);
         let text = printed(&report);

@@ -60,8 +60,8 @@ impl Connected for EspStream {
     }
 }
 
-/// Opens a listening socket, whose connections inherit its options. Error messages name the
-/// protocol `by`.
+/// Opens a listening socket, whose connections inherit its options. `by` follows "listening" in
+/// error messages.
 pub(super) fn listen<L: AsFd>(
     context: &Context,
     bind: fn(Address) -> io::Result<L>,

@@ -26,7 +26,7 @@ pub const KINDS: &[Kind] = &[
     mpi::KIND,
 ];
 
-/// Returns the transports of `-m all`: all kinds, but mpi only in a job of MPI.
+/// Returns the transports of `-m all`: all kinds. Mpi is one of them only in a job of MPI.
 pub fn all() -> Vec<&'static Kind> {
     let suits = |kind: &&Kind| kind.name != mpi::KIND.name || mpi::is_started();
     KINDS.iter().filter(suits).collect()

@@ -75,7 +75,7 @@ pub trait Transport: AsFd {
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
 
     /// Sends one message, whose last packet has no data of the next message (`MSG_EOR`). A datagram
-    /// never has.
+    /// never has data of two messages.
     ///
     /// # Errors
     ///
@@ -264,7 +264,8 @@ impl Context {
         }
     }
 
-    /// Returns the context of further connections, which have default options and any peer.
+    /// Returns the context of further connections, which have default options and may be with any
+    /// peer.
     pub fn of_others(&self) -> Self {
         Self {
             peer: None,
@@ -297,7 +298,7 @@ fn peer_address(peer: &Endpoint, interface: &Interface) -> Result<Address> {
     Ok(Address::new(peer_mac(peer)?, interface.index, peer.port))
 }
 
-/// Adds `remedy` to `error` if `is_it`.
+/// Adds `remedy` to `error` if `is_it` says that the remedy fits the error.
 fn remedied(error: io::Error, is_it: bool, remedy: impl FnOnce() -> String) -> anyhow::Error {
     let error = anyhow::Error::new(error);
     match is_it {

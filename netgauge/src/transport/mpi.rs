@@ -96,13 +96,13 @@ struct Calls {
 }
 
 thread_local! {
-    /// The library, once this process has joined the job. The process leaves the job at its end
-    /// ([`leave`]), and cannot join again.
+    /// The library, once this process has joined the job. The process leaves the job ([`leave`])
+    /// before the process ends, and cannot join again.
     static JOINED: OnceCell<Rc<Calls>> = const { OnceCell::new() };
 }
 
 /// Leaves the job, if this thread has joined it, and waits until the other rank leaves. If a
-/// process ends without this call, `mpirun` ends the whole job, as it should after a failure.
+/// process ends without this call, `mpirun` ends the whole job, which is right after a failure.
 pub fn leave() {
     JOINED.with(|joined| {
         if let Some(calls) = joined.get() {
@@ -182,8 +182,8 @@ fn prepare(_: &Context) -> Result<Prepared> {
     waiting(RankOf::here()?)
 }
 
-/// Returns a rank that joins the job only when it is opened: both ranks join at the same time, so
-/// the peer has to be ready by then.
+/// Returns a rank that joins the job only when it is opened, because both ranks join at the same
+/// time, and the peer has to be ready by then.
 fn waiting(here: RankOf) -> Result<Prepared> {
     let endpoint = Endpoint {
         mpi: Some(here.clone()),
@@ -208,7 +208,7 @@ fn waiting(here: RankOf) -> Result<Prepared> {
 struct Mpi {
     calls: Rc<Calls>,
     peer: c_int,
-    /// A socket without a use, because MPI has no descriptor to wait for or to set options of.
+    /// An unused socket: `Transport` requires a descriptor, and MPI has none.
     socket: UnixStream,
 }
 

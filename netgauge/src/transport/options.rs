@@ -73,7 +73,7 @@ pub enum Switch {
     Off,
 }
 
-/// Calls that do not block.
+/// The kinds of calls that do not block in the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Calls {
@@ -103,16 +103,19 @@ pub struct Takes {
     /// The name of the socket option that `--nodelay` sets; `None` if the protocol never gathers
     /// small writes.
     pub nodelay: Option<&'static str>,
-    /// Whether `--busy-poll` applies: the kernel knows the device queue that the packets arrive in.
+    /// Whether `--busy-poll` applies, that is, whether the kernel knows the device queue in which
+    /// the packets arrive.
     pub busy_poll: bool,
-    /// Whether `--send-buffer` applies: `SO_SNDBUF` limits the socket's send buffer.
+    /// Whether `--send-buffer` applies, that is, whether `SO_SNDBUF` limits the socket's send
+    /// buffer.
     pub send_buffer: bool,
-    /// Whether `--receive-buffer` applies: `SO_RCVBUF` limits the socket's receive buffer.
+    /// Whether `--receive-buffer` applies, that is, whether `SO_RCVBUF` limits the socket's receive
+    /// buffer.
     pub receive_buffer: bool,
 }
 
 impl Takes {
-    /// For sockets that take none of the four options.
+    /// The value for sockets that take none of the four options.
     pub(super) const NOTHING: Self = Self {
         nodelay: None,
         busy_poll: false,
@@ -120,7 +123,7 @@ impl Takes {
         receive_buffer: false,
     };
 
-    /// For sockets that send at once, through a device that the kernel can poll.
+    /// The value for sockets that send at once, through a device that the kernel can poll.
     pub(super) const DEVICE: Self = Self {
         busy_poll: true,
         send_buffer: true,
@@ -197,8 +200,8 @@ impl SocketOptions {
         Ok(())
     }
 
-    /// Sets the options of all kinds of sockets: buffers and busy polling. This has to precede
-    /// connecting or listening, when TCP chooses its window scale.
+    /// Sets the options of all kinds of sockets: buffers and busy polling. Must be called before
+    /// the socket connects or listens, because TCP then chooses its window scale.
     ///
     /// # Errors
     ///

@@ -74,7 +74,7 @@ pub(super) fn wait(fd: &impl AsFd, events: PollFlags, timeout: Duration) -> io::
     let mut fds = [PollFd::new(fd.as_fd(), events)];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        // Rounded up: a wait that ends before the deadline would be repeated at once.
+        // Rounded up, because a wait that ends before the deadline would be repeated at once.
         let milliseconds = left.as_nanos().div_ceil(1_000_000);
         let left = PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX);
         match poll(&mut fds, left) {

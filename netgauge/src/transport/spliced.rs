@@ -4,9 +4,10 @@
 //! copies no message.
 //!
 //! The message is in one pipe. Each send duplicates the references to its pages into another pipe
-//! (`tee(2)`), and moves them into the socket. netgauge's messages differ only in length and in the
-//! byte that fills them. If one of the two changes, or the message is larger than the pipe, the
-//! pipe is filled again, by a copy. The old pages stay unchanged while the kernel needs them.
+//! (`tee(2)`), and moves them from there into the socket. netgauge's messages differ only in their
+//! length and in the byte that fills them. If the length or the byte changes, or the message is
+//! larger than the pipe, the pipe is filled again, by a copy. The old pages stay unchanged while
+//! the kernel needs them.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -47,7 +47,7 @@ pub type Way<S> = Box<dyn Fn() -> Result<S>>;
 /// A function that makes a transport of a connection.
 type Wrap<S> = fn(S, &Context) -> Result<Box<dyn Transport>>;
 
-/// Prepares a transport over one connection with the peer. `wrap` makes the transport of the
+/// Prepares a transport over one connection with the peer. `wrap` makes the transport from the
 /// connection.
 pub(super) fn pair<P: Protocol>(context: &Context, wrap: Wrap<P::Stream>) -> Result<Prepared> {
     let context = context.clone();

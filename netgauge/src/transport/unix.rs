@@ -36,7 +36,8 @@ pub(super) const KIND: Kind = Kind {
     })
 };
 
-/// A listening socket in a directory of its own, which is removed with it.
+/// A listening socket in a directory of its own. The directory is removed when the value is
+/// dropped.
 struct Meeting {
     listener: UnixListener,
     path: String,
@@ -84,8 +85,8 @@ impl Protocol for Unix {
 
 impl Meeting {
     fn new() -> Result<Self> {
-        // The ends may belong to different users, so every process on the host may connect, as it
-        // may to a TCP port.
+        // The ends may belong to different users, so every process on the host may connect, like to
+        // a TCP port.
         let directory = tempfile::Builder::new()
             .prefix("netgauge-")
             .permissions(Permissions::from_mode(0o711))

@@ -127,7 +127,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
                     }
                 }
                 // There is no room for a further completion, or the limit of pinned memory is
-                // reached: completions of earlier sends make room.
+                // reached. Completions of earlier sends make room.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) && self.pending > 0 => {
                     self.await_completion()?;
                 }
@@ -292,7 +292,7 @@ fn completion(stream: &impl AsFd) -> io::Result<Option<(u32, bool)>> {
                 return Ok(Some((sends, report.code & CODE_COPIED != 0)));
             }
         }
-        // Another error, such as a timestamp or an ICMP message: not a completion.
+        // The queue had something other than a completion, such as a timestamp or an ICMP error.
     }
 }
 
@@ -316,7 +316,7 @@ impl From<&libc::sock_extended_err> for Report {
 }
 
 impl Report {
-    /// ESP's extended error, which nix does not know.
+    /// Returns ESP's extended error from a control message that nix does not know.
     fn of_esp(message: &UnknownCmsg) -> Option<Self> {
         let header = &message.cmsg_header;
         if (header.cmsg_level, header.cmsg_type) != (SOL_EP, EP_RECVERR) {

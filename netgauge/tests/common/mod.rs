@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Runs of the program, in processes or in the test's process.
+//! Helpers that run the program, as a process or in the test's process.
 
 // Each test program includes this file, and uses only parts of it.
 #![allow(dead_code)]
@@ -129,7 +129,8 @@ pub fn report<R: DeserializeOwned>(command: Command) -> R {
     serde_json::from_slice(&succeed(command)).unwrap()
 }
 
-/// Measures on loopback, with these options of a server for one client, and of the client.
+/// Measures on loopback. `server` has the options of a server for one client, `client` the client's
+/// options.
 pub fn measure_with(server: &str, client: &str, progress: &dyn Progress) -> Report {
     let listener = server::listen(Some(Ipv4Addr::LOCALHOST.into()), 0).unwrap();
     let port = listener.local_addr().unwrap().port();

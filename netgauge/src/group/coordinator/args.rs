@@ -15,7 +15,7 @@ use crate::measuring::Measuring;
 use crate::picture_file;
 use crate::sizes::{parse_ranges, split_unit};
 
-/// The group of options in the help.
+/// The heading of these options in the help.
 const MANY: &str =
     "Many participants (one-many, many-one, all-to-all, bisection, loaded-latency, esp-params)";
 
@@ -33,7 +33,7 @@ pub struct Options {
     pub connect: Option<String>,
     /// The port of servers that are named without one.
     pub port: u16,
-    /// How long to keep trying to reach a server, or a host by ssh.
+    /// The time during which to retry reaching a server, or a host by ssh.
     pub wait: Duration,
     /// The interface for the processes that the coordinator starts.
     pub interface: Option<String>,
@@ -106,8 +106,8 @@ pub struct ManyArgs {
     #[arg(long, value_name = "NUMBERS")]
     pub ack: Option<Numbers>,
 
-    /// Draw the goodput: over clients or sizes, or for esp-params as a heat map; a file name that
-    /// ends in .svg or .png
+    /// Draw the goodput over clients or sizes, or for esp-params as a heat map, into a file whose
+    /// name ends in .svg or .png
     #[arg(long, value_name = "FILE", value_parser = picture_file::parse_path)]
     pub plot: Option<PathBuf>,
 }
@@ -121,7 +121,8 @@ impl GroupArgs {
     pub(crate) fn parse_from<'a>(
         line: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, clap::Error> {
-        // Some of these options conflict with `server` and `connect`, which clap needs to know.
+        // clap needs to know `server` and `connect`, because some of these options conflict with
+        // them.
         let others = ["server", "connect"].map(|name| clap::Arg::new(name).long(name));
         let command = Self::augment_args(Command::new("group").no_binary_name(true).args(others));
         Self::from_arg_matches(&command.try_get_matches_from(line)?)

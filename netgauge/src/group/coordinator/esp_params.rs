@@ -2,8 +2,9 @@
 
 //! Pattern esp-params (Treydte 2007, 6.2): goodput of ESP over `burst_length` and `packets_to_ack`.
 //!
-//! If fewer packets may be in flight than an acknowledgement needs, only the retransmission request
-//! timer makes progress. Such pairs are out of range and left out.
+//! If `burst_length` permits fewer packets in flight than `packets_to_ack`, no acknowledgement
+//! becomes due, and only the retransmission request timer makes progress. Such pairs are out of
+//! range and left out.
 
 use std::time::Duration;
 
@@ -55,8 +56,8 @@ pub struct ParamsReport {
     /// Success, or the error that ended the run.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// A cell per pair in range, in the order measured. A run that failed has the cells measured
-    /// before the failure.
+    /// One cell for each pair in range, in the order of measurement. A failed run has the cells
+    /// measured before the failure.
     pub cells: Vec<Cell>,
     /// The time, the command and the hosts of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +74,7 @@ pub struct Cell {
     pub rounds: u32,
     /// Number of rounds that failed.
     pub errors: u32,
-    /// Payload of all clients per time.
+    /// Payload of all clients per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_bit_per_s: Option<Goodput>,
     /// Goodput as a share of the rate, if the rate was given.
@@ -93,8 +94,8 @@ impl ParamsReport {
 }
 
 /// The pattern `esp-params`. A failure, or an interruption by the user, is reported together with
-/// the cells measured before it. The parameters are restored in any case; if a participant's death
-/// ends the run, the participants restore them.
+/// the cells measured before it. The parameters are restored in any case: on the coordinator's
+/// order, or by each participant when its connection ends.
 #[derive(Debug)]
 pub struct EspParams;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Figures of rounds: goodput, its share of the rate, fairness.
+//! Figures of rounds: the goodput, the goodput's share of the link's rate, and the fairness.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +12,9 @@ use crate::summary::jain;
 pub struct Round {
     /// The time from the byte that starts the first member to the end of the round, nanoseconds.
     pub ns: u64,
-    /// Jain's index of the bytes from each client when the first message was complete, or of the
-    /// times at which the clients had their messages.
+    /// Jain's index. If the clients send, the index of the bytes that the server had received from
+    /// each client when one client's message was complete. If the clients receive, the index of the
+    /// times that they took.
     pub fairness: f64,
 }
 

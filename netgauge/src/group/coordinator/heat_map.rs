@@ -54,7 +54,7 @@ pub struct HeatMap {
     pub columns: Vec<u32>,
     /// Median goodput in bit/s by row and column, where it was measured.
     pub cells: Vec<Vec<Option<u64>>>,
-    /// The value of the last colour, bit/s: the maximum.
+    /// The maximum value, bit/s. The last colour of the scale stands for it.
     pub most: u64,
 }
 
@@ -243,8 +243,8 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
-        // One rectangle for each of the 3 values, for the background and for the frame; 64 for the
-        // scale.
+        // One rectangle for each of the 3 values, one each for the background and the frame, and 64
+        // for the scale.
         assert_eq!(svg.matches("<rect").count(), 3 + 2 + 64);
     }
 

@@ -14,7 +14,7 @@ use super::location::Location;
 /// answer, and notices a host that is gone.
 const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5";
 
-/// The options that name participants which ssh does not reach.
+/// The options that conflict with `--hostfile`, because they choose participants in other ways.
 const OTHERS: [&str; 4] = ["server", "connect", "peers", "netns"];
 
 /// Options of participants on other hosts.
@@ -25,7 +25,8 @@ pub struct HostArgs {
     #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
 
-    /// --hostfile: what to reach a host by; its name and a line for the shell there are appended
+    /// --hostfile: command that reaches a host; the host's name and a command line for its shell
+    /// are appended
     #[arg(long, value_name = "COMMAND", default_value = SSH, value_parser = parse_ssh,
           conflicts_with_all = OTHERS)]
     pub ssh: Ssh,

@@ -15,8 +15,8 @@ use crate::group::net::rounds::Series;
 use crate::group::net::rpc::{RpcSeries, RpcTimes};
 use crate::signals::is_interrupted;
 
-/// The time that members may take to report what they have measured when the user interrupts the
-/// run.
+/// The time that members may take, after the user has interrupted the run, to report what they have
+/// measured.
 const LAST_ROUNDS: Duration = Duration::from_secs(5);
 
 /// The connections of a mesh.
@@ -37,8 +37,8 @@ pub struct MeshRound {
     /// By member: the time from the member's start until it had received everything, nanoseconds; 0
     /// if it received nothing. If all send to member 0, the list has only member 0's time.
     pub received_ns: Vec<u64>,
-    /// If all send to member 0: Jain's index of the bytes from each member when the first message
-    /// was complete.
+    /// If all send to member 0: Jain's index of the bytes that member 0 had received from each
+    /// member when one member's message was complete.
     pub fairness: Option<f64>,
 }
 
@@ -138,8 +138,8 @@ impl<'a> Mesh<'a> {
         (rounds(told), result)
     }
 
-    /// Makes member 1 call member 0. Returns the results of both members. After a failure, these
-    /// are the results of the calls before it.
+    /// Makes member 1 call member 0. Returns the results of both members. If a call fails, these
+    /// are the results of the calls before the failure.
     pub fn call(&mut self, series: RpcSeries) -> (RpcTimes, Result<()>) {
         let mut all = RpcTimes::default();
         let result = self.series(&Order::Rpc(series), |_, answer| {

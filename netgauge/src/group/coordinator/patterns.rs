@@ -57,7 +57,7 @@ pub struct Rounds {
     /// The connections between the members.
     shape: Shape,
     measure: Measure,
-    /// The line above the pattern's table, after its name.
+    /// The rest of the line above the pattern's table, after the pattern's name.
     pub(super) head: &'static str,
     /// The line above the pattern's picture.
     #[cfg_attr(not(feature = "pictures"), allow(dead_code))]
@@ -112,7 +112,7 @@ pub static BISECTION: Rounds = Rounds {
     title: "in random pairs",
 };
 
-/// One client calls a server that the others send streams to.
+/// One client calls a server to which the other clients send streams.
 pub static LOADED_LATENCY: Rounds = Rounds {
     name: pattern::LOADED_LATENCY,
     aliases: &["beside"],
@@ -366,8 +366,8 @@ fn bisection(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<(
     (row, result)
 }
 
-/// Pairs all hosts at random. Returns the partner of each host, by host number; of an odd number of
-/// hosts, one has no partner.
+/// Pairs all hosts at random. Returns the partner of each host, by host number. If the number of
+/// hosts is odd, one host has no partner.
 fn pair(hosts: usize, random: &mut fastrand::Rng) -> Vec<Option<u16>> {
     let mut order: Vec<u16> = (0..).take(hosts).collect();
     random.shuffle(&mut order);

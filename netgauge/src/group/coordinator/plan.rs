@@ -76,9 +76,10 @@ pub struct Plan {
     pub clients: Vec<usize>,
     /// Bytes that each client sends in a round, ascending.
     pub sizes: Vec<u64>,
-    /// Rounds per size; pairings, in a bisection.
+    /// Rounds per size; in a bisection, pairings per size.
     pub tests: u32,
-    /// Warm-up rounds before the tests of each size, or of each pairing.
+    /// Warm-up rounds before the tests of each size; in a bisection, before the test of each
+    /// pairing.
     pub warmup: u32,
     /// ESP's parameters, in pattern esp-params.
     pub grid: Grid,
@@ -88,7 +89,7 @@ pub struct Plan {
     pub seed: u64,
     /// The time from a reply to the next call, milliseconds.
     pub pause_ms: u32,
-    /// Rate of the server's link, or of each host's, bit/s.
+    /// Rate of the server's link, or of each host's link, bit/s.
     pub rate: Option<u64>,
 }
 
@@ -254,7 +255,7 @@ fn server(options: &Options, participants: usize) -> Result<Option<usize>> {
 pub fn cast(server: Option<usize>, seed: u64, clients: usize) -> (usize, Vec<usize>) {
     let server = server.unwrap_or_else(|| {
         // The seed includes the number of clients, so that the choice depends on this number, but
-        // not on the order of the numbers.
+        // not on the order in which numbers of clients are measured.
         fastrand::Rng::with_seed(seed.wrapping_add(clients as u64)).usize(0..=clients)
     });
     let others = (0..).filter(|index| *index != server);

@@ -60,13 +60,13 @@ impl Results for ParamsReport {
     }
 }
 
-/// A line of a report: a row of a run, or its error.
+/// A line of a report: a row of a run, or the run's error.
 struct Line<'a> {
     run: &'a GroupRun,
     rest: Rest<'a, &'a GroupRow>,
 }
 
-/// Returns the rows, each with its run. The rows of a failed run are followed by its error.
+/// Returns the rows, each with its run. The rows of a failed run are followed by the run's error.
 fn lines(report: &GroupReport) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
     for run in &report.runs {
@@ -78,7 +78,7 @@ fn lines(report: &GroupReport) -> Vec<Line<'_>> {
 
 type GroupField<'a> = Field<'a, Line<'a>>;
 
-/// Returns a column of a run's value.
+/// Returns a column whose value comes from the run.
 fn of_run<'a, V: Into<Value>>(
     name: &'static str,
     value: impl Fn(&GroupRun) -> V + 'a,
@@ -86,7 +86,7 @@ fn of_run<'a, V: Into<Value>>(
     field(name, move |line: &Line<'_>| value(line.run).into())
 }
 
-/// Returns a column of a row's value.
+/// Returns a column whose value comes from the row.
 fn of_row<'a, V: Into<Value>>(
     name: &'static str,
     value: impl Fn(&GroupRow) -> V + 'a,
@@ -96,7 +96,7 @@ fn of_row<'a, V: Into<Value>>(
     })
 }
 
-/// Returns a column of a figure of remote calls.
+/// Returns a column whose value is a figure of remote calls.
 fn of_calls<'a, V: Into<Value>>(
     name: &'static str,
     value: impl Fn(&RpcFigures) -> V + 'a,
@@ -117,7 +117,7 @@ fn of_goodput<'a>(
     })
 }
 
-/// Returns the columns of the results of `rounds` among this number of hosts.
+/// Returns the columns for results of the pattern `rounds` among `hosts` hosts.
 fn fields<'a>(rounds: &Rounds, hosts: usize) -> Vec<GroupField<'a>> {
     let cast = |run: &GroupRun| run.cast.clone();
     let mut fields = vec![
@@ -259,8 +259,8 @@ fn write_errors(report: &dyn Results, out: &mut dyn Write) -> io::Result<()> {
     errors.try_for_each(|error| writeln!(out, "  FAILED: {error}"))
 }
 
-/// Prints values for programs. A run that failed ends with a line that has its error and no
-/// numbers.
+/// Prints comma-separated values for programs. A failed run ends with a line that has the run's
+/// error and no numbers.
 fn group_csv(report: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
     let rounds = patterns::named(&report.pattern);
     let fields = fields(rounds, report.participants.len());
@@ -293,7 +293,7 @@ fn params_table(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
     write_errors(report, out)
 }
 
-/// Prints `esp-params` for programs. A run that failed ends with a line that has its error and no
+/// Prints `esp-params` for programs. A failed run ends with a line that has the run's error and no
 /// numbers.
 fn params_csv(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
     type OfCell<'a> = Rest<'a, &'a Cell>;

@@ -89,8 +89,9 @@ impl Group {
                 }
             };
             if process.is_some() {
-                // Greeted at once, because a greeted process exits cleanly in any case. The error
-                // is ignored because `greet` reports a process that has ended already.
+                // Greets at once, because a greeted process exits cleanly even if the coordinator
+                // gives up. The error is ignored because `greet` reports a process that has ended
+                // already.
                 let _ = control.hello();
             }
             group.remotes.push(Remote {
@@ -201,7 +202,8 @@ impl Group {
         self.all_say(whom, wanted, &format!("{order:?}"))
     }
 
-    /// Waits until all of `whom` have answered `wanted` to an order that errors call `told`.
+    /// Waits until all of `whom` have answered `wanted` to an order, which error messages call
+    /// `told`.
     ///
     /// # Errors
     ///
@@ -337,9 +339,10 @@ impl Group {
         }
     }
 
-    /// Returns the error for a failure that `who` reported with the text `first`. If the cause is
-    /// the death of a participant, its connection ends as well, and that end is the error. The
-    /// first of `whom`, which is the server, may still send earlier results.
+    /// Returns the error for a failure that `who` reported with the text `first`. If a
+    /// participant's death is the cause, that participant's connection ends as well, and this end
+    /// is the error. The first of `whom`, which is the server, may still send earlier results; they
+    /// go to `take`.
     fn failure(
         &mut self,
         whom: &[usize],
@@ -464,7 +467,7 @@ impl Drop for Group {
             remote.control.end();
         }
         // Waits for the connections to end, because each participant restores ESP's parameters
-        // before that.
+        // before its connection ends.
         let deadline = Instant::now() + FAREWELL;
         for remote in &mut self.remotes {
             let left = deadline.saturating_duration_since(Instant::now());

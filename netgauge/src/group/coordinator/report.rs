@@ -26,7 +26,8 @@ pub struct GroupReport {
     /// Rate of the server's link, or of each host's link, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bit_per_s: Option<u64>,
-    /// A run per transport, congestion control and number of clients, in the order measured.
+    /// One run for each transport, congestion control and number of clients, in the order of
+    /// measurement.
     pub runs: Vec<GroupRun>,
     /// Transports that do not work here, if `-m` names all transports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -51,8 +52,8 @@ pub struct GroupRow {
     /// With a server: payload of all clients per time, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_bit_per_s: Option<Goodput>,
-    /// Without a server: the rate at which one host receives, bit/s, by rounds in all-to-all, by
-    /// pairs in a bisection.
+    /// Without a server: the rate at which one host receives, bit/s. All-to-all has one value for
+    /// each round, a bisection has one for each pair.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_bit_per_s: Option<Goodput>,
     /// `goodput_bit_per_s` or `host_bit_per_s` as a share of the link's rate, if that was given.
@@ -64,8 +65,9 @@ pub struct GroupRow {
     /// Bisection: the average rate of all pairs together in one direction, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bisection_bit_per_s: Option<u64>,
-    /// Jain's index. In one-many, it is of the bytes from each sender when the first message is
-    /// complete; in other patterns, of the times at which the receivers have everything.
+    /// Jain's index. In one-many, the index of the bytes that the server had received from each
+    /// client when one client's message was complete; in other patterns, of the times that the
+    /// receivers took to receive everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
     /// Loaded-latency: the times of calls, nanoseconds. `goodput_bit_per_s` is then the goodput of

@@ -19,7 +19,7 @@ use crate::control::Control;
 /// The time that a process may take to end after its connection has ended.
 const LAST_BREATH: Duration = Duration::from_secs(1);
 
-/// The interval at which [`Process::wait`] looks whether the process has ended.
+/// The interval at which [`Process::wait`] checks whether the process has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A shell's exit status when there is no such program.
@@ -44,7 +44,7 @@ pub(super) fn start(
     interface: Option<&str>,
     options: &Options,
 ) -> Result<(Control, Process)> {
-    // The file of the running program, even if its name has been given to another file since.
+    // The file of the running program, even if another file has taken its path since.
     let mut command = Command::new("/proc/self/exe");
     let interface = match location {
         Location::Namespace(namespace) => {
@@ -127,8 +127,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Waits for the end of a process whose connection has ended, and kills it if that takes too
-    /// long. Afterwards all of its messages are printed.
+    /// Waits for the end of a process whose connection has ended, and kills the process if the wait
+    /// takes too long. Also waits until the process's standard error has been copied.
     pub(super) fn wait(&mut self) -> Option<ExitStatus> {
         let deadline = Instant::now() + LAST_BREATH;
         let status = loop {
@@ -140,7 +140,7 @@ impl Process {
             }
         };
         if let Some(passing) = self.passing.take() {
-            // A process that ssh left behind may keep the pipe open.
+            // The wait is limited, because a process that ssh left behind may keep the pipe open.
             while !passing.is_finished() && Instant::now() < deadline {
                 thread::sleep(LOOK);
             }

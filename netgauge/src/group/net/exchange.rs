@@ -30,7 +30,7 @@ const GOING: u8 = b'S';
 
 /// Bytes that a sender writes before it yields the processor, if all send to member 0. Some packets
 /// of these bytes still wait for ESP's or TCP's window when the rest of the message is written. The
-/// rest joins those packets and needs no announcement of its own.
+/// rest joins those packets, so the sender does not announce it separately.
 const FIRST_PIECE: usize = 16 * 1024;
 
 /// A member's view of one round.
@@ -42,8 +42,8 @@ pub struct Span {
     /// The time from this member's start until it had received everything, nanoseconds; 0 if it
     /// receives nothing.
     pub received_ns: u64,
-    /// At member 0, if all send to it: Jain's index of the bytes that each member had delivered
-    /// when the first message was complete.
+    /// At member 0, if all send to it: Jain's index of the bytes that had arrived from each member
+    /// when one member's message was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
 }
@@ -64,9 +64,9 @@ struct State {
     /// A byte to write after the message.
     after: Option<u8>,
     /// At member 0: whether the peer has reported that it is done. At other members, on the link
-    /// with member 0: whether this member is done and has reported it.
+    /// with member 0: whether this member has reported that it is done.
     done: bool,
-    /// Whether epoll reports when there is room to write.
+    /// Whether epoll watches the link for room to write.
     wants_room: bool,
 }
 
@@ -88,9 +88,10 @@ pub struct Exchange<'a> {
     started: Option<Instant>,
     /// The time from `started` until this member had received everything.
     got_all: Option<Duration>,
-    /// Jain's index of the bytes from each member when the first message was complete.
+    /// Jain's index of the bytes that had arrived from each member when one member's message was
+    /// complete.
     fairness: Option<f64>,
-    /// The time at which this member began, or last reported progress to member 0.
+    /// The time at which this member began to send, or last reported progress to member 0.
     last_word: Instant,
 }
 
@@ -170,7 +171,8 @@ impl<'a> Exchange<'a> {
             }
             for number in 0..ready {
                 let (link, events) = self.watch.ready(number);
-                // At the end or an error of the connection, the call that reads reports it.
+                // Reads the link also if its connection has ended or failed, because the read call
+                // then reports this.
                 if events != EpollFlags::EPOLLOUT {
                     self.read(link)?;
                 }
@@ -270,7 +272,7 @@ impl<'a> Exchange<'a> {
             let rest = &self.message[state.sent as usize..];
             let most = match (self.gathers, first) {
                 (true, true) => FIRST_PIECE,
-                // A sender has a single link here, so no other link has to wait for its turn.
+                // Here a sender has only one link, so a long write keeps no other link waiting.
                 (true, false) => rest.len(),
                 (false, _) => PIECE,
             };
@@ -294,8 +296,9 @@ impl<'a> Exchange<'a> {
         }
         let more = self.is_unsent(link) && begun;
         if self.gathers && first && more {
-            // Without this, senders that share a processor would each copy their whole message
-            // before the next one begins, and the first would be done before the last begins.
+            // Without this, each of the senders that share a processor would copy its whole message
+            // before the next sender begins, and the first sender would be done before the last
+            // begins.
             thread::yield_now();
         }
         self.want_room(link, more)
@@ -372,7 +375,7 @@ impl<'a> Exchange<'a> {
             self.states[clock].after = Some(DONE);
             return self.write(clock);
         }
-        // A message that is on its way to member 0 shows progress itself.
+        // While a message to member 0 is unsent, its data shows progress without a report.
         if !self.is_unsent(clock) && self.last_word.elapsed() > self.give_up / 4 {
             self.last_word = Instant::now();
             if !self.states[clock].done {
@@ -383,9 +386,9 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Returns the time limit of a wait for events. Member 0, if it only waits for reports, waits
-    /// longer than others: the members that wait for data of a silent member know which it is, and
-    /// need time to report it.
+    /// Returns the time limit of a wait for events. If member 0 only waits for reports, it waits
+    /// longer than the other members: a member that waits for data knows which member is silent,
+    /// and needs time to report that member.
     fn patience(&self) -> EpollTimeout {
         let mine = self.any(Self::is_awaited) || self.any(Self::is_unsent);
         let patience = match (self.started, self.number) {
@@ -396,7 +399,7 @@ impl<'a> Exchange<'a> {
         EpollTimeout::try_from(patience).unwrap_or(EpollTimeout::MAX)
     }
 
-    /// Returns the error after too long a time without an event.
+    /// Returns the error for members that made no progress within the time limit.
     fn silence(&self) -> Lost {
         let of = |what: &dyn Fn(usize) -> bool| -> Vec<u16> {
             let links = (0..self.links.len()).filter(|link| what(*link));

@@ -40,7 +40,7 @@ pub struct Link {
     pub socket: Box<dyn StreamSocket>,
 }
 
-/// A member and its connections. One of them is with member 0; member 0 has one with every member.
+/// A member and its connections. Member 0 is connected with every other member.
 pub struct Member {
     /// The member's number.
     pub number: u16,

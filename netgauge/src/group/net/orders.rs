@@ -96,7 +96,7 @@ impl Order {
 pub enum Answer {
     /// The address of the socket, which listens.
     Listening(Endpoint),
-    /// Ready for member 0's start of the rounds.
+    /// The member is ready for the rounds, which member 0 starts.
     Ready,
     /// The results of the member's next rounds of an exchange, in the order they were done.
     Spans(Vec<Span>),

@@ -2,10 +2,10 @@
 
 //! The traffic of pattern loaded-latency: one client calls the server while others send streams.
 //!
-//! The server starts the streams with one byte to each. When data has arrived from all streams, the
-//! server begins to count, and starts the caller. A request is a message, its reply is one byte.
-//! With the last reply the server ends the streams, with one byte to each. A stream consists of
-//! blocks, each of which begins with a byte that tells whether the block is the last one.
+//! The server starts each stream with one byte. When data has arrived from all streams, the server
+//! begins to count, and starts the caller. A request is a message, its reply is one byte. With the
+//! last reply the server ends each stream with one byte. A stream consists of blocks, each of which
+//! begins with a byte that tells whether the block is the last one.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -49,7 +49,7 @@ pub enum Load {
     Streams,
 }
 
-/// Calls with requests of one size.
+/// A series of remote calls whose requests all have the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RpcSeries {
     /// The number and the size of the requests.
@@ -89,9 +89,9 @@ pub struct RpcFigures {
     pub p99_ns: u64,
     /// With streams: the maximum.
     pub max_ns: u64,
-    /// The median with streams, divided by the median without.
+    /// The median with streams, divided by the median without streams.
     pub median_slowdown: f64,
-    /// The 99th percentile with streams, divided by the median without.
+    /// The 99th percentile with streams, divided by the median without streams.
     pub p99_slowdown: f64,
     /// The longest time in which one of the streams made no progress, nanoseconds.
     pub longest_pause_ns: u64,
@@ -120,8 +120,8 @@ impl RpcFigures {
     }
 }
 
-/// Runs a member: the server (member 0), the caller, or a stream. `times` has the results so far
-/// even after an interruption.
+/// Runs a member: the server (member 0), the caller, or a client that sends a stream. After an
+/// interruption, `times` has the results of the calls before it.
 ///
 /// # Errors
 ///
@@ -201,7 +201,7 @@ fn stream(link: &mut Link, control: BorrowedFd<'_>, number: u16) -> Result<End> 
     }
 }
 
-/// Waits for this byte of the server, or until the coordinator sends something.
+/// Waits for `byte` from the server, or until the coordinator sends something.
 fn expect(socket: &mut dyn StreamSocket, control: BorrowedFd<'_>, byte: u8) -> Result<End> {
     let [data, _] = wait_readable([socket.as_fd(), control], None)?;
     if !data {

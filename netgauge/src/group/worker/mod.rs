@@ -164,7 +164,7 @@ impl Worker {
         }
     }
 
-    /// Returns the member that does these rounds, and the time for which traffic may make no
+    /// Returns the member that does these rounds, and the longest time that its traffic may make no
     /// progress.
     fn member(&mut self, series: Series) -> Result<(&mut Member, Duration)> {
         series.check()?;
@@ -259,8 +259,8 @@ impl Worker {
     }
 }
 
-/// Sends the results to the coordinator. Called after the rounds, because messages would disturb
-/// them.
+/// Sends the results to the coordinator. Called after the rounds, because messages to the
+/// coordinator would disturb the rounds.
 fn tell<T: Clone>(control: &mut Control, all: &[T], answer: fn(Vec<T>) -> Answer) -> Result<()> {
     for some in all.chunks(SPANS_PER_MESSAGE) {
         control.send(&Message::Answer(answer(some.to_vec())))?;
@@ -383,7 +383,7 @@ mod tests {
         let accept = join(Vec::new(), vec![0]);
         assert_eq!(server.say(&[accept, Order::Leave]), left);
 
-        // The peer's connection has ended, so even a client that waits ends soon.
+        // The peer has ended the connection, so the client ends soon even if it waits for the peer.
         let peer = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = Pair::new();
         let connected = client.say(&[join(vec![(0, place(&peer))], Vec::new())]);

@@ -76,8 +76,8 @@ impl Values {
         })
     }
 
-    /// Writes the values in an order in which each is in range: `burst_length` first if it grows,
-    /// else last.
+    /// Writes the values in an order that keeps each of them in range: `burst_length` first if it
+    /// grows, otherwise last.
     fn write(&self, store: &mut dyn Store) -> Result<()> {
         let grows = self.burst_length >= store.read("burst_length")?;
         if grows {
@@ -91,8 +91,8 @@ impl Values {
         Ok(())
     }
 
-    /// Returns these values with other parameters. `initial_ack_burst_length` is lowered if it
-    /// would exceed `burst_length`.
+    /// Returns these values with the given `parameters` in place of their own. Lowers
+    /// `initial_ack_burst_length` if it would exceed `burst_length`.
     fn with(&self, parameters: EspParameters) -> Self {
         Self {
             burst_length: parameters.burst_length,
@@ -102,7 +102,7 @@ impl Values {
     }
 }
 
-/// Values that this process has to restore before it ends, at a signal as well.
+/// The values that this process has to restore before it ends, even if a signal ends it.
 static SAVED: Mutex<Option<Values>> = Mutex::new(None);
 
 fn saved() -> MutexGuard<'static, Option<Values>> {
