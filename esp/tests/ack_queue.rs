@@ -92,8 +92,8 @@ impl Device {
         self.left.iter().filter(|left| **left == id).count()
     }
 
-    /// Makes all senders that have an announced transmission and do not wait request turns, one
-    /// after the other.
+    /// Makes senders request turns, one after the other: all that have an announced transmission
+    /// and do not wait.
     fn take_turns(&mut self, rounds: usize, now: Nanos) {
         for _ in 0..rounds {
             for id in 0..self.slots.len() {
@@ -206,8 +206,8 @@ fn only_one_first_turn_is_concurrent() {
     assert_eq!(device.left, [2]);
     device.announce(2, false, 0);
     assert_eq!(device.left, [2, 3]);
-    // A sender that falls silent in a first turn delays the others' first turns by `IDLE`, as in
-    // any turn.
+    // A sender that falls silent in a first turn delays the first turns of the others by `IDLE`,
+    // like a sender that falls silent in any other turn.
     device.begin(2, 0);
     device.serve(IDLE - 1);
     assert_eq!(device.turns(2), 1);
@@ -403,8 +403,8 @@ proptest! {
         }
     }
 
-    /// In any schedule no connection waits longer than [`HOLD`] after a turn was given. If all
-    /// senders but the silent ones keep requesting turns, they all get turns.
+    /// In any schedule no connection waits longer than [`HOLD`] after the last turn was given. All
+    /// senders that keep requesting turns get turns.
     #[test]
     fn waiting_connections_get_turns_in_bounded_time(
         senders in 2..8_usize,

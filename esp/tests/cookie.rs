@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SYN cookies: which packets a listener without state accepts as an answer to its SYN|ACK, and the
-//! connections that result.
+//! SYN cookies: the packets that a listener without state accepts as an answer to its SYN|ACK, and
+//! the connections that result.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -139,7 +139,7 @@ fn a_peer_without_the_option_gets_no_grant() {
 }
 
 /// Makes the windows grow, and then gives the receiver B the parameters `fixed`. The first grant
-/// that would carry them to A is lost.
+/// that would carry these parameters to A is lost.
 fn fix(pair: &mut Pair, fixed: Config) {
     send(pair, 5_000);
     assert!(largest_burst(pair) > 100);
@@ -237,7 +237,7 @@ fn unscheduled_packets_are_shared() {
     let mut slots = [Slot::default(); 6];
     let now = 5 * S;
     assert_eq!(queue.share(&mut slots[0], now), 42);
-    // The others get a share once the first has had another turn.
+    // The other connections get a share once the first connection has had one more turn.
     assert_eq!(queue.share(&mut slots[1], now), 0);
     assert_eq!(queue.share(&mut slots[0], now), 21);
     assert_eq!(queue.share(&mut slots[1], now), 21);
@@ -290,7 +290,7 @@ fn a_share_lapses_after_a_second_or_two() {
     assert_eq!(queue.share(&mut busy, begin + LAPSE), 0);
     assert_eq!(queue.share(&mut busy, begin + 2 * LAPSE - 1), 0);
     assert_eq!(queue.share(&mut busy, begin + 2 * LAPSE), 42);
-    // The idle connection's share has lapsed, so it has none to return.
+    // The idle connection's share has lapsed, so the connection has no share to return.
     let before = queue.clone();
     queue.release(&mut idle);
     assert_eq!(queue, before);

@@ -149,8 +149,8 @@ fn syn_sent_believes_only_an_answer_to_its_syn() {
         let outcome = pair.receive(A, &header, &[]);
         assert_eq!(outcome.drop, Some(reason), "{header:?}");
         assert_eq!(pair.sides[A].state(), State::SynSent);
-        // A packet with another acknowledgement number belongs to a forgotten connection, and is
-        // answered with RST.
+        // A packet with a different acknowledgement number belongs to a forgotten connection, and
+        // is answered with RST.
         let resets = reason == DropReason::BadAck && !header.has(flags::RST);
         let sent = pair.sent_by(A, |_| true);
         assert_eq!(sent.len(), usize::from(resets), "{header:?}: {sent:?}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Stale and forged packets: which numbers are accepted.
+//! Stale and forged packets, and the numbers that an engine accepts.
 
 use esp::{flags, Connection, DropReason, Failure, Header, Outcome, Seq, State};
 use esp_testkit::pair::*;
@@ -36,8 +36,8 @@ fn tried(pair: &mut Pair, at: usize, header: &Header) -> (Connection, Outcome) {
     (conn, outcome)
 }
 
-/// Tries all sequence numbers for a packet. Returns how many `counts` accepts, and the least and
-/// the largest distance of these from the packet's own number.
+/// Tries all sequence numbers for a packet. Returns the number of sequence numbers that `counts`
+/// accepts, and the least and the largest distance of these numbers from the packet's own.
 fn numbers(header: Header, mut counts: impl FnMut(&Header) -> bool) -> (usize, i32, i32) {
     let found: Vec<i32> = (-0x8000..0x8000)
         .filter(|distance| {
@@ -80,7 +80,7 @@ fn a_stale_acknowledgement_frees_nothing_that_the_peer_lacks() {
     pair.lose_matching(A, 17, |header| header.seq.distance(Seq(65_535)) > 0x8000);
     pair.send(A, &bytes(2_100, 1));
     pair.run_for(60 * US);
-    // An acknowledgement of an earlier connection with the same ports.
+    // This acknowledgement belongs to an earlier connection with the same ports.
     let current = next_from(&mut pair, B, flags::ACK);
     let stale = Header {
         seq: current.seq.add(5_000),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checksum masks: which packets have which mask, and which packets fail their checksum.
+//! Checksum masks: the mask of each packet, and the packets that fail their checksum.
 
 use esp::options::{NONCE_LEN, OPTIONS_LEN};
 use esp::{flags, reset_for, Config, Connection, Header, Options, Outcome, Room, Seq, Transmit};
@@ -111,7 +111,7 @@ impl Wire {
         wire
     }
 
-    /// Lets both ends send until neither has more.
+    /// Lets both ends send until neither has more to send.
     fn settle(&mut self) {
         loop {
             let mut quiet = true;
@@ -163,7 +163,7 @@ fn a_nonce_is_an_option_of_four_bytes() {
     for cut in 0..NONCE_LEN {
         assert_eq!(Options::parse(&bytes[..cut]).nonce, None, "{cut} bytes");
     }
-    // Another length ends the list.
+    // An option with a different length ends the list.
     let longer = [
         &[11, 5, 1, 2, 3, 4, 5][..],
         &Options::emit(1489, &Config::default()),
@@ -176,8 +176,8 @@ fn a_nonce_is_an_option_of_four_bytes() {
 
 #[test]
 fn masks_are_as_documented() {
-    // Another program, written from docs/protocol.md, computed these masks of the last packets of
-    // client and server.
+    // These masks of the last packets of client and server were computed by an independent program,
+    // which was written from docs/protocol.md.
     let last = |wire: &Wire| [0, 1].map(|from| wire.last(from, |_| true).1);
     for (from, packets, masks) in [
         (0, 1, [0x0f22_1ade, 0x6114_e9ef]),

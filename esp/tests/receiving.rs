@@ -119,7 +119,7 @@ fn a_lost_tail_is_found_by_the_timers_probe() {
     pair.assert_intact();
 }
 
-/// Returns the probes of B, which sends no data, for its expected packet.
+/// Returns the probes that B has sent for the packet that it expects. B must not have sent data.
 fn probes(pair: &Pair) -> Vec<Header> {
     let conn = pair.sides[B].conn.as_ref().expect("a connection");
     let next = conn.first_unacked();
@@ -247,7 +247,7 @@ fn acknowledgements_are_never_acknowledged() {
 
 #[test]
 fn without_room_for_a_burst_acknowledgements_are_withheld() {
-    // R3: there is room for 25 packets, so once five are queued, a burst no longer fits.
+    // R3: the queue has room for 25 packets, so once five are queued, no room for a burst is left.
     let mut pair = sleeping(25);
     pair.send(A, &bytes(10_000, 1));
     pair.run_for(900 * MS);

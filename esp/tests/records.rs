@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records: each arrives whole, once and in order; both ends must support them; and a peer that
-//! breaks the rules ends the connection.
+//! Records: each record arrives whole, once and in order. Both ends must support records, and a
+//! peer that breaks the rules ends the connection.
 
 use esp::options::{Options, OPTIONS_LEN, OPTIONS_MAX, RECORDS_LEN};
 use esp::records::{largest_record, LEAST_RECORD};
@@ -84,7 +84,8 @@ fn the_option_is_as_documented() {
     }
     assert_eq!(Options::parse(&[9, 3, 1, 2, 3]).records, None);
     assert_eq!(Options::parse(&[9, 5, 1, 2, 3, 4, 5]).records, None);
-    // Every host accepts records of `LEAST_RECORD` bytes, so a shorter length counts as that.
+    // Every host accepts records of `LEAST_RECORD` bytes, so a shorter length in the option is
+    // raised to `LEAST_RECORD`.
     let short = Options::emit_records(7);
     assert_eq!(Options::parse(&short).records, Some(LEAST_RECORD));
     assert_eq!(largest_record(0), LEAST_RECORD);
@@ -259,8 +260,8 @@ fn a_peer_that_does_not_know_records_is_refused() {
     assert_eq!((sent[0].seq, sent[0].ack), (answer.ack, Seq(8)));
 }
 
-/// Sends B these packets in a row, with the right numbers. Each is given by its flags and its
-/// number of bytes.
+/// Sends these packets to B in a row, with the right numbers. Each packet is given by its flags and
+/// its number of bytes.
 fn hostile(packets: &[(u8, usize)]) -> Pair {
     let mut pair = established();
     let seq = pair.sides[A].conn().cursor();

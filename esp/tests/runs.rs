@@ -51,7 +51,8 @@ impl Kept {
     }
 }
 
-/// Returns all packets that an engine sends now, one by one, and whether each is a retransmission.
+/// Returns all packets that an engine sends now, one by one, each with whether it is a
+/// retransmission.
 fn drain(conn: &mut Connection, queue: &mut Kept, now: Nanos) -> Vec<(Header, bool)> {
     let mut sent = Vec::new();
     while let Some(next) = conn.poll_transmit(now, queue) {
@@ -139,7 +140,7 @@ fn arrival() -> impl Strategy<Value = Arrival> {
 enum Action {
     /// Packets are queued.
     Queue(u16),
-    /// The last packet is withheld, or not.
+    /// The last packet is withheld, or no longer withheld.
     Hold(bool),
     /// More packets are acknowledged, with these flags in addition to ACK.
     Acknowledge(u16, u8),
@@ -364,7 +365,7 @@ impl WriteQueue for Records {
 }
 
 proptest! {
-    /// However packets are merged into runs, a buffer only has packets of one record.
+    /// A buffer only has packets of one record, however packets are merged into runs.
     #[test]
     fn records_that_arrive_in_runs_are_those_that_were_sent(
         records in prop::collection::vec((1..12_u16, 1..=SIZE), 1..20),

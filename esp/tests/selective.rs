@@ -308,7 +308,7 @@ fn data_with_an_older_acknowledgement_is_taken() {
 #[test]
 fn a_receiver_without_room_keeps_nothing() {
     let mut pair = pair_of([true; 2]);
-    // Room for 20 packets.
+    // There is room for 20 packets.
     pair.sides[B].limit = 20 * 200;
     let mut pair = pair.establish();
     pair.sides[B].reads = false;
@@ -629,8 +629,8 @@ fn skipped_numbers_are_not_acknowledged_by_data_of_a_congested_receiver() {
     run(65_215);
 }
 
-/// Runs half a million schedules. The variables `SCHEDULES` and `FIRST` set another number, and the
-/// first seed.
+/// Runs half a million schedules. The environment variable `SCHEDULES` sets a different number of
+/// schedules, and `FIRST` sets the first seed.
 #[test]
 #[ignore = "takes minutes"]
 fn many_random_schedules_alter_no_byte() {

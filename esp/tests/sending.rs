@@ -139,7 +139,7 @@ fn the_end_releases_a_held_packet() {
 
 #[test]
 fn the_announcement_opens_as_much_as_configured() {
-    // S2, before the announcement is acknowledged.
+    // S2: the announcement is not acknowledged yet.
     for initial in [0, 1, 4] {
         let config = Config {
             initial_ack_burst_length: initial,
@@ -466,7 +466,7 @@ fn a_lost_final_acknowledgement_of_a_long_message_is_noticed_soon() {
 
 #[test]
 fn a_lost_request_for_messages_costs_one_timeout() {
-    // The other messages arrived before the first one. When the first one arrives, the receiver
+    // The other messages arrived before the first one. When the first message arrives, the receiver
     // acknowledges it at once, because it knows that there are more.
     let mut pair = Pair::established();
     let start = pair.now;

@@ -52,7 +52,8 @@ fn converse(pair: &mut Pair, amounts: [usize; 2], most: usize, rng: &mut fastran
     pair.assert_intact();
 }
 
-/// Returns a wire that loses, doubles and delays packets with these chances, in percent.
+/// Returns a function that decides the fate of packets: it loses, doubles and delays packets with
+/// these chances, in percent.
 fn noisy(seed: u64, lose: u8, twice: u8, late: u8) -> impl FnMut() -> Fate {
     let mut rng = fastrand::Rng::with_seed(seed);
     move || {
@@ -182,7 +183,7 @@ proptest! {
         converse(&mut pair, [amounts.0, amounts.1], most, &mut rng);
     }
 
-    /// Any two configurations, buffers and wires work together.
+    /// Two hosts with any configurations and buffers work together over any wire.
     #[test]
     fn any_two_hosts_understand_each_other(
         configs in [config(), config()],

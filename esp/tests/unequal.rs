@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hosts whose parameters differ: the sender's window is smaller than the packets after which the
-//! receiver acknowledges.
+//! Hosts whose parameters differ: the sender's window is smaller than the number of packets after
+//! which the receiver acknowledges.
 
 use esp::Config;
 use esp_testkit::pair::*;
@@ -46,7 +46,8 @@ fn a_window_smaller_than_packets_to_ack_does_not_stop_the_stream() {
     ] {
         let mut pair = unequal(burst, to_ack);
         let took = duration(&mut pair, 4_000);
-        // The time with a receiver that has the sender's parameters, or acknowledges every packet.
+        // `best` is the time with a receiver that has the sender's parameters, or acknowledges
+        // every packet.
         let mut equal = unequal(burst, burst.div_ceil(2));
         let best = duration(&mut equal, 4_000);
         assert!(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The parts of Open MPI that the component uses: bindgen reads this header, and shims.c includes
+ * The parts of Open MPI that the component uses. bindgen reads this header, and shims.c includes
  * it.
  */
 #include "opal_config.h"

@@ -34,8 +34,8 @@ pub fn encode(cards: &[Card]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes cards. Returns none if they have another version, because no connection to that process
-/// is possible.
+/// Decodes cards. Returns no cards if they have a different version, because no connection to their
+/// process is possible.
 pub fn decode(bytes: &[u8]) -> Vec<Card> {
     match bytes.split_first() {
         Some((&VERSION, rest)) => rest.chunks_exact(CARD).filter_map(read).collect(),

@@ -35,7 +35,7 @@ const LARGEST: usize = 128 << 10;
 /// Size of a receive buffer, in fragments.
 const BLOCK: usize = 4;
 
-/// The component. Open MPI keeps its address and writes to it.
+/// The component. Open MPI keeps the component's address and writes to the component.
 #[no_mangle]
 #[allow(non_upper_case_globals, missing_docs)]
 pub static mut mca_btl_esp_component: mca_btl_base_component_3_0_0_t =
@@ -68,8 +68,8 @@ pub static mut mca_btl_esp_component: mca_btl_base_component_3_0_0_t =
             reserved: [0; 32],
         },
         btl_init: Some(init),
-        // The component registers its progress function itself: Open MPI would do so when it first
-        // reaches a peer, but an unknown peer may connect earlier.
+        // The component registers its progress function itself. Open MPI would register it only
+        // when this process first reaches a peer, but an unknown peer may connect earlier.
         btl_progress: None,
     };
 
@@ -87,7 +87,7 @@ const fn name<const SIZE: usize>(text: &str) -> [c_char; SIZE] {
 /// The module from which all modules are copied. Open MPI writes parameters into it.
 static mut TEMPLATE: mem::MaybeUninit<mca_btl_base_module_t> = mem::MaybeUninit::zeroed();
 
-/// Whether [`progress`] is registered.
+/// Whether [`progress`] is registered with Open MPI.
 static PROGRESSING: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" fn open() -> c_int {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Runs the engine for Open MPI under one lock; callbacks run after unlock.
+//! Runs the engine for Open MPI under one lock. Callbacks run after the lock is released.
 
 use std::ffi::{c_int, CString};
 use std::ptr;
@@ -18,7 +18,7 @@ use crate::reach::Reach;
 use crate::transport::Interface;
 use crate::wire::Name;
 
-/// The time that the final close waits for the peers.
+/// The time for which the final close waits for the peers.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Maximum size, in bytes, of messages that are copied before delivery, because Open MPI's ob1
@@ -34,7 +34,7 @@ static INTERFACES: OnceLock<Vec<Interface>> = OnceLock::new();
 static MODULES: OnceLock<Vec<AtomicPtr<mca_btl_base_module_t>>> = OnceLock::new();
 static ON_ERROR: Mutex<mca_btl_base_module_error_cb_fn_t> = Mutex::new(None);
 
-/// Stores the engine with the modules of its interfaces.
+/// Stores the engine, its interfaces and their modules.
 pub fn start(
     engine: Engine<Message>,
     interfaces: Vec<Interface>,
@@ -75,15 +75,15 @@ pub fn link_of(endpoint: *mut mca_btl_base_endpoint_t) -> LinkId {
     endpoint.addr() - 1
 }
 
-/// Returns the endpoint for `peer` by interface `module`, if that interface reaches the peer.
-/// `fetch` reads the peer's cards.
+/// Returns the endpoint that stands for `peer` on the interface `module`, if that interface reaches
+/// the peer. `fetch` reads the peer's cards.
 pub fn reach(
     peer: Name,
     module: usize,
     fetch: impl FnOnce() -> Vec<u8>,
 ) -> Option<*mut mca_btl_base_endpoint_t> {
-    // This lock is held while this thread waits for echoes. The engine's lock is not held then, so
-    // messages continue to flow.
+    // The lock of `REACH` is held while this thread waits for echoes. The engine's lock is not held
+    // during this time, so messages continue to flow.
     let mut reach = REACH.lock().expect("panics abort");
     let reach = reach.as_mut()?;
     let (own, known) = {
@@ -119,12 +119,12 @@ pub fn reach(
     engine.as_ref()?.endpoint(peer, module).map(endpoint_of)
 }
 
-/// Sends a message. Returns true if it was sent at once. In that case, the callback that Open MPI
-/// wanted has been made.
+/// Sends a message. Returns true if it was sent at once. In that case, the callback has already
+/// been called if Open MPI wanted it.
 ///
 /// # Errors
 ///
-/// The message, if the peer is lost.
+/// Returns the message if the peer is lost.
 pub fn send(link: LinkId, tag: u8, message: Message) -> Result<bool, Message> {
     hand_over(message, |engine, message| engine.send(link, tag, message))
 }
@@ -133,7 +133,7 @@ pub fn send(link: LinkId, tag: u8, message: Message) -> Result<bool, Message> {
 ///
 /// # Errors
 ///
-/// The message, if the peer is lost.
+/// Returns the message if the peer is lost.
 pub fn put(link: LinkId, message: Message) -> Result<bool, Message> {
     hand_over(message, |engine, message| engine.put(link, message))
 }
@@ -143,7 +143,7 @@ fn hand_over(
     to: impl FnOnce(&mut Engine<Message>, Message) -> Sent<Message>,
 ) -> Result<bool, Message> {
     let callback = message.wants_callback();
-    // If the message is queued, its completion must call Open MPI back.
+    // If the message is queued, Open MPI must be called back when it completes.
     message.set_callback(true);
     let sent = match ENGINE.lock().expect("panics abort").as_mut() {
         Some(engine) => to(engine, message),
@@ -165,7 +165,7 @@ fn hand_over(
     }
 }
 
-/// Opens memory to peers and returns the memory's key. `None` if there is no engine.
+/// Opens memory to peers and returns the memory's key. Returns `None` if there is no engine.
 ///
 /// # Safety
 ///

@@ -56,20 +56,20 @@ pub struct Arrival {
 pub enum Event<P> {
     /// Messages arrived on a link.
     Received {
-        /// The link that received them.
+        /// The link that received the messages.
         link: LinkId,
-        /// The interface that received them.
+        /// The interface that received the messages.
         module: usize,
-        /// The memory that holds them, to be given back.
+        /// The memory that holds the messages. [`Engine::give`] takes it back.
         block: Vec<u8>,
         /// The messages.
         arrivals: Vec<Arrival>,
     },
-    /// A message was sent, or never will be.
+    /// A message was sent, or will never be sent.
     Completed {
         /// The message.
         payload: P,
-        /// Whether it was sent.
+        /// Whether the message was sent.
         sent: bool,
     },
     /// A link broke; other links to the peer remain.
@@ -78,7 +78,7 @@ pub enum Event<P> {
     Lost {
         /// The peer.
         peer: Name,
-        /// The interface of its last link.
+        /// The interface of the peer's last link.
         module: usize,
         /// The cause.
         why: String,
@@ -190,7 +190,7 @@ impl<P: Payload> Engine<P> {
         self.peers[peer].introduced = true;
     }
 
-    /// Returns the link to `peer` for messages that leave by the local interface `module`.
+    /// Returns the link to `peer` for messages that are sent through the local interface `module`.
     pub fn endpoint(&self, peer: Name, module: usize) -> Option<LinkId> {
         let peer = &self.peers[*self.names.get(&peer)?];
         let mut links = peer.links.iter().copied();
@@ -225,7 +225,7 @@ impl<P: Payload> Engine<P> {
         })
     }
 
-    /// Returns another usable link to the peer of `link`.
+    /// Returns a usable link to the peer of `link`, other than `link`.
     fn substitute(&self, link: LinkId) -> Option<LinkId> {
         let usable = |other: &LinkId| *other != link && self.can_carry(*other);
         let others = &self.peers[self.links[link].peer].links;
@@ -349,8 +349,8 @@ impl<P: Payload> Engine<P> {
         self.blocked.retain(|other| *other != link);
     }
 
-    /// Handles a broken link: other links carry the frames that the peer may lack, or the peer is
-    /// lost.
+    /// Handles a broken link. Other links then carry the frames that the peer may lack; if there is
+    /// no other link, the peer is lost.
     fn fail(&mut self, link: LinkId, why: &str) {
         if matches!(self.links[link].state, State::Failed) {
             return;
@@ -387,8 +387,8 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Sends and receives once. Returns true if bytes were received, in which case more may have
-    /// arrived since.
+    /// Sends and receives once. Returns true if bytes were received. In that case, more bytes may
+    /// have arrived in the meantime.
     pub fn poll(&mut self) -> bool {
         self.round = self.round.wrapping_add(1);
         let in_progress = !self.opening.is_empty() || !self.callers.is_empty();
@@ -400,7 +400,7 @@ impl<P: Payload> Engine<P> {
         let (asked, mut progress) = self.ask_blocked();
         if self.ready.len() <= self.settings.polled {
             for place in 0..self.ready.len() {
-                // A link that fails leaves the list.
+                // A link that fails is removed from the list.
                 let Some(link) = self.ready.get(place).copied() else {
                     break;
                 };
@@ -428,9 +428,9 @@ impl<P: Payload> Engine<P> {
         progress
     }
 
-    /// Asks each blocked link with one `poll(2)` whether it can send and has input, which costs
-    /// less than a send and a receive that fail. Then sends and receives accordingly. Returns the
-    /// links that were asked, and whether bytes were received.
+    /// Asks each blocked link with one `poll(2)` whether it can send and has input, then sends and
+    /// receives accordingly. One `poll(2)` costs less than a send and a receive that fail. Returns
+    /// the links that were asked, and whether bytes were received.
     fn ask_blocked(&mut self) -> (Vec<LinkId>, bool) {
         let mut progress = false;
         let asked = std::mem::take(&mut self.blocked);
@@ -518,7 +518,7 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Advances the connections that this process opens.
+    /// Advances the connections that this process is opening.
     fn advance(&mut self) {
         for link in self.opening.clone() {
             if let Err(why) = self.step(link) {
@@ -553,8 +553,8 @@ impl<P: Payload> Engine<P> {
                 }
                 link.state = State::Greeting(stream, Vec::new());
             }
-            // The peer answers at its next call of Open MPI. If the peer dies before, its kernel
-            // closes the connection.
+            // The peer answers when it next calls Open MPI. If the peer dies before that, its
+            // kernel closes the connection.
             State::Greeting(stream, mut bytes) => {
                 match read_greeting(&stream, &mut bytes, ANSWER) {
                     Ok(None) => link.state = State::Greeting(stream, bytes),
@@ -647,8 +647,8 @@ impl<P: Payload> Engine<P> {
         true
     }
 
-    /// Handles a connection that the peer closed in order. Its unsent messages complete as not
-    /// sent.
+    /// Handles a connection that the peer closed in order. The link's unsent messages complete as
+    /// not sent.
     fn part(&mut self, link: LinkId) {
         self.detach(link, State::Idle);
         let payloads = self.links[link].abandon();

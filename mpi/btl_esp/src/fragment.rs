@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Outgoing messages: descriptors that Open MPI and the engine pass to each other, in memory that
-//! is reused.
+//! Outgoing messages. Open MPI and the engine pass their descriptors to each other, and their
+//! memory is reused.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -52,7 +52,7 @@ pub struct Completion {
     pub data: *mut c_void,
 }
 
-/// A fragment that this handle owns exclusively.
+/// A handle that owns a fragment exclusively.
 #[derive(Debug)]
 pub struct Message(NonNull<Fragment>);
 
@@ -185,8 +185,8 @@ impl Message {
         fragment.descriptor.des_segment_count = 2;
     }
 
-    /// Makes the message a put into `target`. Its data is in the program's memory, which Open MPI
-    /// keeps unchanged until the completion callback.
+    /// Makes the message a put into `target`. The data of the put is in the program's memory, which
+    /// Open MPI keeps unchanged until the completion callback.
     pub fn set_put(&mut self, target: &Target, completion: Completion) {
         let bytes = target.encode();
         self.memory()[..bytes.len()].copy_from_slice(&bytes);
@@ -225,7 +225,8 @@ impl Message {
         }
     }
 
-    /// Sets the module and endpoint that the message is sent by, which the callback reports.
+    /// Sets the module and endpoint by which the message is sent. The completion callback reports
+    /// both.
     pub fn set_way(
         &mut self,
         module: *mut mca_btl_base_module_t,
@@ -281,9 +282,9 @@ impl Payload for Message {
             let segment = unsafe { &*descriptor.des_segments.add(number) };
             let length = segment.seg_len as usize;
             if length > 0 {
-                // SAFETY: a segment's bytes are in the fragment's memory, or in the program's,
-                // which stays readable and unchanged until the message is finished; both outlive
-                // this borrow of the message.
+                // SAFETY: a segment's bytes are in the fragment's memory or in the program's
+                // memory, which stays readable and unchanged until the message is finished. Both
+                // outlive this borrow of the message.
                 *part = unsafe { slice::from_raw_parts(segment.seg_addr.pval.cast(), length) };
             }
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Input of a connection: frames go into blocks of memory, data of puts directly to its target.
+//! Input of a connection. Frames are received into blocks of memory, and the data of a put directly
+//! into the put's target.
 
 use std::io;
 
@@ -12,12 +13,12 @@ use crate::wire::{Foreign, Header, Kind, Target, HEADER, TARGET};
 /// Maximum number of free blocks that are kept for reuse.
 const KEPT: usize = 32;
 
-/// Maximum number of bytes that one call receives into a block while a window is open, unless the
-/// current frame lacks more. Data for the window may follow, and would have to be copied from the
-/// block.
+/// Maximum number of bytes that one call receives into a block while a window is open, unless more
+/// bytes of the current frame are missing. Data for the window may follow, and would have to be
+/// copied from the block.
 const NEAR: usize = 4 << 10;
 
-/// Blocks of memory to receive into, which are reused.
+/// A pool of memory blocks into which frames are received.
 #[derive(Debug)]
 pub struct Blocks {
     size: usize,
@@ -45,7 +46,7 @@ impl Blocks {
     }
 }
 
-/// The targets of puts.
+/// The state that decides where the data of a put goes.
 #[derive(Debug)]
 pub struct Room<'a> {
     /// The memory that is open to peers.
@@ -72,12 +73,12 @@ impl Room<'_> {
 /// The result of a receive.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// The memory that holds the bytes; empty if none were received.
+    /// The memory that holds the received bytes; empty if no bytes were received.
     pub block: Vec<u8>,
     /// Headers of complete frames, each with the offset of its bytes in the block. The data of a
     /// put is in its target already.
     pub frames: Vec<(Header, usize)>,
-    /// Whether bytes were received, at least a part of a frame.
+    /// Whether bytes were received, even if they are only a part of a frame.
     pub progress: bool,
     /// Whether the peer has closed the stream.
     pub ended: bool,

@@ -20,11 +20,11 @@ pub trait Payload {
 /// The state of a link.
 #[derive(Debug)]
 pub enum State {
-    /// The link is not connected; the first message connects it.
+    /// The link is not connected. The first message connects the link.
     Idle,
     /// `connect` is in progress since this time.
     Connecting(Stream, Instant),
-    /// The hello is sent; the bytes are the answer as far as it has arrived.
+    /// The hello was sent. The bytes are the part of the answer that has arrived.
     Greeting(Stream, Vec<u8>),
     /// The peer refused, because it is opening a connection itself. The peer's connection will
     /// arrive.
@@ -79,8 +79,8 @@ pub struct Link<P> {
     /// Whether an unprotected frame was written after the last acknowledgement, so that its
     /// delivery is unknown.
     exposed: bool,
-    /// Number of protected frames that have arrived, of which this end has acknowledged
-    /// `confirmed`.
+    /// The number of protected frames that have arrived (`arrived`), and the number of these that
+    /// this end has acknowledged (`confirmed`).
     arrived: u64,
     confirmed: u64,
     input: Input,
@@ -105,7 +105,7 @@ impl<P: Payload> Link<P> {
         }
     }
 
-    /// Resets the counts of an earlier connection; queued output stays.
+    /// Resets the counts of an earlier connection. Queued output is kept.
     pub fn reset(&mut self) {
         self.acknowledged = 0;
         self.exposed = false;
@@ -124,8 +124,8 @@ impl<P: Payload> Link<P> {
         self.has_output() && matches!(self.state, State::Ready(_))
     }
 
-    /// Returns whether there is input, and whether there is room for output. Both are true if this
-    /// is unknown.
+    /// Returns whether there is input, and whether there is room for output. Both values are true
+    /// if they are unknown.
     pub fn readiness(&self) -> (bool, bool) {
         match &self.state {
             State::Ready(stream) => stream.readiness().unwrap_or((true, true)),
@@ -164,7 +164,7 @@ impl<P: Payload> Link<P> {
         });
     }
 
-    /// Queues an acknowledgement if one is due; returns whether it queued one.
+    /// Queues an acknowledgement if one is due. Returns whether an acknowledgement was queued.
     pub fn acknowledge(&mut self) -> bool {
         let due = self.arrived > self.confirmed;
         if due {
@@ -174,7 +174,7 @@ impl<P: Payload> Link<P> {
         due
     }
 
-    /// Sends as much as the kernel accepts; moves completed messages to `done`.
+    /// Sends as much as the kernel accepts, and moves completed messages to `done`.
     ///
     /// # Errors
     ///
@@ -227,7 +227,7 @@ impl<P: Payload> Link<P> {
     ///
     /// # Errors
     ///
-    /// [`Foreign`] if fewer were sent.
+    /// [`Foreign`] if fewer protected frames were sent.
     pub fn acknowledged(&mut self, count: u64, done: &mut Vec<P>) -> Result<(), Foreign> {
         while self.acknowledged < count {
             let frame = self.unacknowledged.pop_front().ok_or(Foreign)?;
@@ -244,7 +244,7 @@ impl<P: Payload> Link<P> {
     }
 
     /// Moves the messages that the peer may lack to `other`. An unprotected message that was sent
-    /// only in part is still queued here, so it is moved too.
+    /// only in part is still queued in this link, so it is moved too.
     pub fn hand_over(&mut self, other: &mut Self) {
         for mut frame in self.unacknowledged.drain(..).chain(self.output.drain(..)) {
             if frame.payload.is_some() {

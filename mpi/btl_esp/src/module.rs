@@ -10,7 +10,7 @@ use crate::ffi::*;
 use crate::fragment::{Completion, Message, Pool};
 use crate::wire::{Name, Target, TARGET};
 
-/// Maximum size of messages in small fragments, in bytes, with Open MPI's headers.
+/// Maximum size of messages in small fragments, in bytes, including Open MPI's headers.
 const SMALL: usize = 4 << 10;
 
 static SMALL_MESSAGES: Pool = Pool::new();
@@ -21,7 +21,7 @@ static LARGE_MESSAGES: Pool = Pool::new();
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Registration {
-    /// Key of the window; 0 if peers do not write into the memory.
+    /// Key of the memory's window; 0 if peers do not write into the memory.
     key: u64,
     /// Address of the memory in this process.
     base: u64,
@@ -127,7 +127,7 @@ fn fetch(peer: &opal_process_name_t) -> Vec<u8> {
     bytes
 }
 
-/// Keeps the connections open until the end, because other communicators may use them.
+/// Does nothing: the connections stay open until the end, because other communicators may use them.
 unsafe extern "C" fn del_procs(
     _module: *mut mca_btl_base_module_t,
     _count: usize,
@@ -173,8 +173,8 @@ unsafe extern "C" fn free(
     OPAL_SUCCESS
 }
 
-/// Packs data of `convertor` into `space` or, without `space`, finds the data where it is. Returns
-/// the data's address and its number of bytes.
+/// Packs data of `convertor` into `space`. If `space` is `None`, finds the address of the data in
+/// the program's memory instead. Returns the data's address and its number of bytes.
 ///
 /// # Safety
 ///
@@ -259,8 +259,8 @@ unsafe extern "C" fn send(
     }
 }
 
-/// Registers memory. Only memory that peers may write into is opened to them; other memory needs
-/// nothing.
+/// Registers memory. If peers may write into the memory, it is opened to them. Other memory needs
+/// no preparation.
 unsafe extern "C" fn register_memory(
     _module: *mut mca_btl_base_module_t,
     _endpoint: *mut mca_btl_base_endpoint_t,

@@ -22,8 +22,8 @@ pub fn choose(reach: &[Vec<bool>]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Finds a partner for interface `row`, and returns whether there is one. May give another partner
-/// to interfaces that have one.
+/// Finds a partner for interface `row`, and returns whether there is one. Interfaces that already
+/// have a partner may get a different one.
 fn place(
     reach: &[Vec<bool>],
     row: usize,

@@ -16,7 +16,7 @@ use crate::ffi::{
     mca_base_var_type_t_MCA_BASE_VAR_TYPE_STRING as STRING,
 };
 
-/// The values, written by Open MPI.
+/// The values of the parameters, which Open MPI writes.
 #[repr(C)]
 struct Values {
     if_include: *mut c_char,
@@ -59,7 +59,8 @@ pub struct Parameters {
     pub quiet: bool,
 }
 
-/// The parameters: name, type, offset of the value, help text.
+/// The table of parameters. For each, it has the name, the type, the offset of the value in
+/// [`Values`], and the help text.
 const TABLE: [(&CStr, mca_base_var_type_t, usize, &CStr); 6] = [
     (
         c"if_include",

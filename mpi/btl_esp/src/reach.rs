@@ -19,7 +19,8 @@ const FIRST: Duration = Duration::from_millis(5);
 /// Number of attempts.
 const TRIES: u32 = 3;
 
-/// Known reachability. Ranks of a host share its Ethernet addresses, which are tested once.
+/// The known reachability of peers. All ranks of a host share the host's Ethernet addresses, and
+/// each address is tested once.
 #[derive(Debug, Default)]
 pub struct Reach {
     known: HashMap<(usize, MacAddr), bool>,

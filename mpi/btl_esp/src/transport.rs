@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Streams and listeners: ESP on an interface or, in the test mode, TCP on the loopback device. All
-//! are non-blocking.
+//! Streams and listeners, which use ESP on an interface or, in the test mode, TCP on the loopback
+//! device. All sockets are non-blocking.
 
 use std::io::{self, ErrorKind, IoSlice, Read};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
@@ -56,7 +56,7 @@ impl Interface {
     }
 }
 
-/// Accepts connections on one interface, and opens connections through it.
+/// A listening socket on one interface, through which connections are also opened.
 #[derive(Debug)]
 pub struct Listener {
     interface: Interface,
@@ -220,7 +220,7 @@ impl Stream {
     }
 
     /// Returns whether there is input, and whether there is room for output. After an error both
-    /// are true.
+    /// values are true.
     ///
     /// # Errors
     ///

@@ -19,8 +19,8 @@ struct Window {
 // SAFETY: the caller of `Windows::open` leaves the memory to the table, whichever thread uses it.
 unsafe impl Send for Window {}
 
-/// The memory that is open to peers, by keys. A peer must know the key, so a stranger that connects
-/// cannot write.
+/// The memory that is open to peers, by key. A peer must know the key of the memory, so a stranger
+/// that connects cannot write.
 #[derive(Debug, Default)]
 pub struct Windows {
     open: HashMap<u64, Window>,
@@ -49,7 +49,7 @@ impl Windows {
         }
     }
 
-    /// Closes a window. Its memory is not written to after this.
+    /// Closes a window. The window's memory is not written to after this.
     pub fn close(&mut self, key: u64) {
         self.open.remove(&key);
     }

@@ -3,8 +3,7 @@
 //! The protocol between two processes on a stream: a greeting in each direction, then frames.
 //!
 //! Numbers are little-endian. The caller sends a [`Hello`] and waits for the [`Answer`]; frames
-//! follow in both directions. A frame is a [`Header`], followed by the number of bytes that the
-//! header states.
+//! follow in both directions. A frame is a [`Header`] and as many bytes as the header states.
 
 use std::fmt;
 
@@ -52,10 +51,10 @@ pub enum Kind {
     Send = 1,
     /// The number of protected frames received on this stream.
     Acknowledgement = 2,
-    /// The sender closes the connection in order; nothing follows.
+    /// The sender closes the connection in order. No frame follows.
     End = 3,
-    /// A [`Target`], which is all that the header's length counts. As many bytes as the target
-    /// states follow, and the receiver writes them there.
+    /// A [`Target`], and as many bytes as it states, which the receiver writes there. The header's
+    /// length counts the target only.
     Put = 4,
 }
 
@@ -75,7 +74,7 @@ pub struct Header {
     pub number: u64,
 }
 
-/// The bytes are no valid greeting or frame.
+/// The bytes are not a valid greeting or frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it speaks another protocol or version")]
 pub struct Foreign;
@@ -217,7 +216,8 @@ impl Hello {
 pub enum Answer {
     /// Frames may follow.
     Accepted = 1,
-    /// The called process is opening a connection itself, which both use instead.
+    /// The called process is opening a connection itself, and both processes use that connection
+    /// instead.
     Refused = 2,
 }
 

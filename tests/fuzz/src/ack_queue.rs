@@ -35,7 +35,7 @@ struct Device {
     slots: [Slot; SENDERS],
     lists: [VecDeque<usize>; LISTS],
     now: Nanos,
-    /// The time at which the lists became non-empty, or a turn was last given.
+    /// The time at which the lists became non-empty or, if this was later, the last turn was given.
     moved: Nanos,
 }
 

@@ -2,8 +2,8 @@
 
 //! One engine, with calls and packets in any order.
 //!
-//! The test tracks the engine as a caller and a neighbour see it: the next number, the number of
-//! queued packets, the window.
+//! The test tracks what a caller and a neighbour know of the engine: the next number, the number of
+//! queued packets, and the window.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use esp::{flags, Config, Demand, DropReason, Header, Nanos, Options, Outcome, Room, Seq, State};
@@ -34,11 +34,11 @@ enum Event {
     Orphan,
     Abort,
     Configure(Parameters),
-    /// The packets of the queue from this one on have become too large.
+    /// The packets from this index of the write queue on have become too large.
     Shrink(u8),
 }
 
-/// A packet, described by its difference from the correct one.
+/// A packet, described by its difference from the correct packet.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub(crate) struct Packet {
     kind: Kind,
@@ -79,8 +79,8 @@ impl Number {
 }
 
 impl Packet {
-    /// Returns the header of the packet, from port to port, for a receiver that expects the number
-    /// `expected` and has sent all numbers before `high`.
+    /// Returns the header of the packet, from port `src` to port `dst`, for a receiver that expects
+    /// the number `expected` and has sent all numbers before `high`.
     pub(crate) fn header(self, [src, dst]: [u16; 2], expected: Seq, high: Seq) -> Header {
         let (bits, len) = match self.kind {
             Kind::Ack => (flags::ACK, 0),
@@ -106,8 +106,8 @@ impl Packet {
         }
     }
 
-    /// Returns the options of a SYN: none if `len` is even. Otherwise `room` gives the window,
-    /// since no SYN needs room in the receive queue, and `len` the largest payload.
+    /// Returns the options of a SYN: none if `len` is even. Otherwise `len` gives the largest
+    /// payload, and `room` gives the window, because no SYN needs room in the receive queue.
     fn options(self) -> Options {
         let told = Config {
             burst_length: u16::from(self.room.queued) << 7,
@@ -160,14 +160,14 @@ impl Parameters {
 }
 
 struct World {
-    /// The engine and its queues. All packets have one byte.
+    /// The engine and its queues. All data packets carry one byte.
     socket: Socket<Span>,
     now: Nanos,
     /// The time at which the device last received another packet.
     last_device_rx: Nanos,
     /// The peer's next number, once its SYN has been received.
     expected: Option<Seq>,
-    /// The number after the highest that was sent.
+    /// The number after the highest number that was sent.
     high: Seq,
     /// The highest acknowledgement, which opens the window.
     granted: Seq,
@@ -296,7 +296,8 @@ impl World {
         if self.socket.state() == State::Closed || keep >= queued {
             return;
         }
-        // If the packets took more than half of the numbers, these could not be distinguished.
+        // If the packets took more than half of the numbers, later numbers could not be told from
+        // earlier ones.
         if queued > 0x1000 {
             return;
         }
@@ -406,7 +407,7 @@ impl World {
         if numbered && !header.seq.before(self.high) {
             assert_eq!(header.seq, self.high, "no number is left out");
             self.high = header.seq.add(1);
-            // The window: a burst from the last acknowledgement.
+            // The window is a burst from the last acknowledgement on.
             let config = self.socket.config;
             let told = self.largest_grant.min(config.burst_length_max);
             let window = config.burst_length.max(told).clamp(1, 0x7fff);
@@ -418,7 +419,7 @@ impl World {
 fn play(input: &mut Unstructured<'_>) -> Result<()> {
     let mut world = World::new(input.arbitrary()?);
     world.transmit();
-    // Limited, so that one input does not take seconds.
+    // The number of events is limited so that one input does not take seconds.
     for _ in 0..400 {
         if input.is_empty() {
             break;

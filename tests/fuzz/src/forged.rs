@@ -2,7 +2,7 @@
 
 //! Two engines on a wire, and a neighbour that forges packets with correct or almost correct
 //! numbers. Forged packets may fill or end the streams. They must not make the two engines send
-//! without end: when the neighbour falls silent, the engines do, too.
+//! without end: when the neighbour falls silent, the engines fall silent, too.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use esp::Nanos;
@@ -26,9 +26,9 @@ enum Event {
     Steps(u8),
 }
 
-/// Maximum number of packets that two ends exchange before they find that their states contradict:
-/// for 15 s, ten requests per second in each direction, each with a burst that is retransmitted in
-/// vain.
+/// Maximum number of packets that two ends exchange before they find that their states contradict
+/// each other. This covers 15 s with ten requests per second in each direction, each of which
+/// causes a burst to be retransmitted in vain.
 const MOST: usize = 10_000;
 
 fn run(pair: &mut Pair, event: Event) {

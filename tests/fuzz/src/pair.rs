@@ -19,7 +19,7 @@ enum Event {
     Read(bool, u8),
     Sleep(bool),
     Close(bool),
-    /// Loses a later packet; `Twice` repeats and `Late` delays one.
+    /// Loses a later packet. `Twice` repeats a later packet, and `Late` delays one.
     Lose(bool, u8),
     Twice(bool, u8),
     Late(bool, u8, u8),
@@ -33,7 +33,7 @@ enum Event {
     Reader(bool, bool),
     /// Sets whether other connections have the turn.
     Turn(bool, bool),
-    /// Makes later packets this much smaller.
+    /// Makes later packets smaller by this amount.
     Shrink(bool, u8),
 }
 
@@ -70,10 +70,10 @@ impl Host {
 type Faults = Rc<RefCell<[VecDeque<Fate>; 2]>>;
 
 /// Maximum number of faults in each direction. More consecutive losses could end a connection,
-/// since an engine ends it when the peer is silent for too long.
+/// because an engine ends its connection when the peer is silent for too long.
 const MOST_FAULTS: usize = 60;
 
-/// The window that one side has opened for the other, as the wire shows it.
+/// The window that one side has opened for the other side, according to the packets on the wire.
 struct Window {
     burst: u16,
     initial: u16,
@@ -81,7 +81,7 @@ struct Window {
     granted: Option<Seq>,
     /// The number after the numbers that the peer last skipped.
     skipped: Option<Seq>,
-    /// The number after the highest that was sent.
+    /// The number after the highest number that was sent.
     high: Option<Seq>,
     /// The last new packet with TXS.
     announced: Option<Seq>,
@@ -252,7 +252,7 @@ impl Stage {
         self.check();
     }
 
-    /// Gives this side its turn, because other connections no longer have it.
+    /// Gives this side its turn, because other connections no longer have the turn.
     fn give_turn(&mut self, at: usize) {
         let side = &mut self.pair.sides[at];
         if std::mem::take(&mut side.device.held) {

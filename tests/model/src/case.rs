@@ -14,7 +14,7 @@ pub const MS: Nanos = 1_000_000;
 /// Payload of a full packet, in bytes.
 pub const MSS: u16 = 10;
 
-/// The condition for a program to begin each message: the number of bytes that it has read.
+/// The condition on which a program begins each message: it has read a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
     /// Number of bytes to read before the first message.
@@ -24,7 +24,7 @@ pub struct Begin {
 }
 
 impl Begin {
-    /// The condition of a program that begins as soon as the connection is open.
+    /// A condition that holds as soon as the connection is open.
     pub const OPEN: Self = Self { first: 0, each: 0 };
 
     /// Returns the number of bytes to read before the message with this index.
@@ -33,7 +33,7 @@ impl Begin {
     }
 }
 
-/// The condition for a program to close its end.
+/// The condition on which a program closes its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     /// The program never closes its end.
@@ -42,7 +42,7 @@ pub enum Close {
     Written,
     /// The program closes when it has written everything and read the end of the peer's stream.
     Ended,
-    /// Like `Written`, but with close(2): received data is no longer read.
+    /// Like `Written`, but the program uses close(2), so received data is no longer read.
     Abandoned,
 }
 
@@ -55,8 +55,8 @@ pub enum Reader {
         /// Whether the program sleeps between reads.
         sleeps: bool,
     },
-    /// The program reads everything that is queued, this many nanoseconds after data arrived. It
-    /// does not sleep but is busy.
+    /// The program reads everything that is queued, this many nanoseconds after data arrived.
+    /// Between reads it does not sleep but is busy.
     Late(Nanos),
     /// The program reads one packet at a time, this many nanoseconds after data arrived or after
     /// the last read.
@@ -71,13 +71,13 @@ pub struct Program {
     pub messages: Vec<u16>,
     /// The condition for the program to begin each message.
     pub begin: Begin,
-    /// Capacity of the write queue in packets; a send call sleeps when it is full.
+    /// Capacity of the write queue in packets. A send call sleeps while the queue is full.
     pub send_room: usize,
-    /// How the program reads.
+    /// The way in which the program reads.
     pub reader: Reader,
     /// The size of the receive buffer in packets.
     pub limit: u32,
-    /// When the program closes.
+    /// The condition on which the program closes its end.
     pub close: Close,
 }
 
@@ -120,9 +120,9 @@ pub enum Sabotage {
     PromiseRoom,
     /// The first request panics.
     PanicAtRequest,
-    /// The host gives a waiting connection its turn at once, but leaves it in the list.
+    /// The host gives a waiting connection its turn at once, but leaves the connection in the list.
     GrantAtOnce,
-    /// The host passes a time to the engine that is far ahead.
+    /// The host passes the engine a time that is far ahead of the clock.
     HastyClock,
     /// Timers of the engine never expire.
     NoTimers,
@@ -137,12 +137,12 @@ pub enum Sabotage {
 pub struct Case {
     /// The parameters of the receiver host and of the senders.
     pub configs: [Config; 2],
-    /// A change of the parameters during the connections: its time in nanoseconds after the start,
-    /// and the new parameters of the receiver host and of the senders.
+    /// A change of the parameters during the connections: the time of the change, in nanoseconds
+    /// after the start, and the new parameters of the receiver host and of the senders.
     pub later: Option<(Nanos, [Config; 2])>,
     /// The programs of the receiver's end and the sender's end of each connection.
     pub programs: Vec<[Program; 2]>,
-    /// Whether the hosts report their windows when a connection is opened.
+    /// Whether the hosts report their windows to each other when a connection is opened.
     pub told: bool,
     /// Whether the connections carry records; each message is one record.
     pub records: bool,
@@ -157,8 +157,8 @@ pub struct Case {
     pub crossed: bool,
     /// The one-way time of a packet through the switch without queueing, in nanoseconds.
     pub latency: Nanos,
-    /// The maximum duration of a run, in nanoseconds of its time. If a host dies, the bound applies
-    /// to the tasks of the other hosts.
+    /// The maximum duration of a run, in nanoseconds of simulated time. If a host dies, the bound
+    /// applies to the tasks of the other hosts.
     pub bound: Nanos,
     /// A deliberate error, if any.
     pub sabotage: Option<Sabotage>,
@@ -174,12 +174,12 @@ impl Case {
         configs[usize::from(host > 0)]
     }
 
-    /// Returns whether without faults the hosts may neither drop a packet nor request one
-    /// needlessly.
+    /// Returns whether, in a run without faults, the hosts must neither drop a packet nor request
+    /// one needlessly.
     ///
     /// A receiver makes room for a burst of its own length. If the peer has reported a larger
-    /// burst, the receiver accepts it if the receive queue has room for everything that is ever
-    /// sent. Without a report, the receiver does not know when the sender stops.
+    /// burst, the receiver accepts that burst if the receive queue has room for everything that is
+    /// ever sent. Without a report, the receiver does not know when the sender stops.
     pub fn is_smooth(&self) -> bool {
         let known = self.configs[0] == self.configs[1] || (self.told && self.all_fits());
         known && self.later.is_none()
@@ -208,8 +208,8 @@ impl Case {
             Some(_) => limit + burst,
             None => limit.max(limit / 4 + burst),
         };
-        // An arriving record has room in addition to the queue. The window after the record's last
-        // packet is open when this packet arrives.
+        // An arriving record has room in addition to the queue. When the record's last packet
+        // arrives, the window behind that packet is open.
         match self.peer(host, endpoint).messages.iter().max() {
             Some(longest) if self.records => most + usize::from(*longest),
             _ => most,

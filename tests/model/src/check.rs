@@ -88,7 +88,8 @@ pub fn check(family: &Family, threads: usize) -> Report {
     }
 }
 
-/// Returns the violation with the fewest faults, and among these with the fewest packets.
+/// Returns the violation with the fewest faults. Of several such violations, returns the one with
+/// the fewest packets.
 fn shortest(cases: &Arc<Vec<Case>>, most: Budget) -> Option<Violation> {
     let counts = (0..=most.losses)
         .flat_map(|losses| (0..=most.duplicates).map(move |twice| (losses, twice)))

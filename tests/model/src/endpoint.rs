@@ -20,7 +20,7 @@ pub struct Endpoint {
     index: u8,
     /// Number of messages whose send call has begun.
     begun: u8,
-    /// The part of the last begun message that is not queued yet.
+    /// The part of the message begun last that is not queued yet.
     rest: Span,
     /// Whether the current send call holds back the last packet.
     holding: bool,
@@ -95,7 +95,8 @@ impl Endpoint {
         scene.case.program(self.host, self.index)
     }
 
-    /// Returns the times at which the engine and the reader must run next.
+    /// Returns the next time at which the engine must run, and the next time at which the reader
+    /// must.
     pub fn deadlines(&self) -> [Option<Nanos>; 2] {
         [self.socket.deadline(), self.read_at]
     }
@@ -155,8 +156,8 @@ impl Endpoint {
         }
     }
 
-    /// Runs the program's next possible action. Returns `true` if there was one. In that case, let
-    /// the engine send, and call this again.
+    /// Runs the program's next action, if one is possible, and returns whether it was. If so, let
+    /// the engine send, and call this function again.
     pub fn run(&mut self, scene: &mut Scene<'_>) -> bool {
         if !scene.awake || !self.socket.established {
             return false;
@@ -322,7 +323,7 @@ impl Endpoint {
     }
 
     /// Returns whether this end has done everything and knows that the peer has received
-    /// everything, and whether the connection is over if both ends close it.
+    /// everything. If both ends close the connection, it must also be over.
     ///
     /// A connection may end properly without the last acknowledgement: the peer discards the
     /// connection once it has everything, and answers later packets with a RST. The check of the

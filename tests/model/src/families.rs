@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The checked families of small cases.
+//! The families of small cases that are checked.
 //!
 //! A family combines a few parameters with a few programs. The family's bound is close to the
 //! duration of its longest run, so that a slower recovery is noticed. Most of the bound is the
@@ -20,17 +20,18 @@ use crate::world::Budget;
 /// The size of the cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scale {
-    /// Some cases of each family, with one loss and one duplicate: seconds, even without
-    /// optimization.
+    /// Some cases of each family, with one loss and one duplicate. Checking them takes seconds,
+    /// even without optimization.
     Quick,
     /// Small cases.
     Small,
-    /// Larger cases, too, which take long.
+    /// Larger cases, too. Checking them takes long.
     Deep,
 }
 
 impl Scale {
-    /// Returns the first values of a list, fewer at the smaller scales.
+    /// Returns the first values of a list: `quick` or `small` of them at the smaller scales, and
+    /// all of them at the largest.
     fn of<T>(self, quick: usize, small: usize, all: &[T]) -> &[T] {
         let n = match self {
             Self::Quick => quick,
@@ -41,7 +42,7 @@ impl Scale {
     }
 }
 
-/// Cases of one kind.
+/// A set of similar cases, which are checked together.
 #[derive(Clone, Debug)]
 pub struct Family {
     /// The family's name.
@@ -50,7 +51,7 @@ pub struct Family {
     pub cases: Vec<Case>,
     /// The faults that may happen in a run.
     pub budget: Budget,
-    /// The events that have to occur in some run; otherwise the family would prove nothing.
+    /// The events that have to occur in some run. Without them the family would prove nothing.
     pub must_see: Sights,
 }
 
@@ -62,17 +63,19 @@ pub const FULL: Budget = Budget {
     death: false,
 };
 
-/// Bound of most runs, in nanoseconds.
+/// Upper bound of the duration of most runs, in nanoseconds.
 const USUAL: Nanos = 100 * MS;
-/// Bound of runs that begin with a handshake, in nanoseconds.
+/// Upper bound of the duration of runs that begin with a handshake, in nanoseconds.
 const WITH_HANDSHAKE: Nanos = 1_500 * MS;
 
-/// Bound of runs whose reader makes room late, and for each packet separately, in nanoseconds.
+/// Upper bound of the duration of runs whose reader makes room late, and for each packet
+/// separately. In nanoseconds.
 const WITH_SLOW_READER: Nanos = 500 * MS;
-/// Bound of runs whose reader is slightly late, in nanoseconds.
+/// Upper bound of the duration of runs whose reader is slightly late, in nanoseconds.
 const WITH_LATE_READER: Nanos = 200 * MS;
 
-/// Bound of the other senders if one sender dies and nothing else goes wrong, in nanoseconds.
+/// The time within which the other senders are done if one sender dies and nothing else goes wrong,
+/// in nanoseconds.
 const AFTER_DEATH: Nanos = IDLE + MS;
 
 const SLEEPS: Reader = Reader::AtOnce { sleeps: true };
@@ -108,7 +111,8 @@ fn writes(messages: &[u16]) -> Program {
     }
 }
 
-/// Returns a program that writes each message after reading a number of bytes.
+/// Returns a program that writes the first message after it has read `first` bytes, and each
+/// further one after `each` more bytes.
 fn answers(first: u16, each: u16, messages: &[u16]) -> Program {
     Program {
         begin: Begin { first, each },

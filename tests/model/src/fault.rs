@@ -25,8 +25,8 @@ pub enum Fault {
     AckQueue(String),
     /// An acknowledgement opened the window of a connection that waits for its turn.
     OutOfTurn,
-    /// A packet was retransmitted or requested although nothing had gone wrong and the hosts agree
-    /// on the parameters.
+    /// A packet was retransmitted or requested although nothing had gone wrong and the hosts have
+    /// the same parameters.
     Needless,
     /// A connection failed although both ends are alive.
     Failed(Failure),

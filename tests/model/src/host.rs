@@ -16,8 +16,8 @@ const LISTENING: u16 = 2_805;
 /// Sender number n has the port `FIRST_PORT` + n.
 const FIRST_PORT: u16 = 40_000;
 
-/// The time, in nanoseconds, by which the clock of [`Sabotage::HastyClock`] is ahead: some
-/// microseconds less than the retransmission timer.
+/// The time, in nanoseconds, by which the clock of [`Sabotage::HastyClock`] is ahead. It is some
+/// microseconds less than the retransmission timeout.
 pub const HASTE: Nanos = 9_990_000;
 
 /// Returns the first sequence number of an endpoint, whose numbers soon wrap.
@@ -194,7 +194,7 @@ impl Host {
     }
 }
 
-/// A host in its scene, where deliberate errors are applied.
+/// A host in its scene. Deliberate errors are applied here.
 struct Act<'a, 's> {
     host: &'a mut Host,
     scene: &'a mut Scene<'s>,
@@ -279,7 +279,7 @@ impl esp_testkit::Host for Act<'_, '_> {
 
     fn arm(&mut self, id: usize) {
         if let Some(conn) = &mut self.socket(id).conn {
-            // Counters influence nothing, but would make equal states differ.
+            // Reset because the counters influence nothing but would make equal states differ.
             conn.stats = esp::Stats::default();
         }
     }

@@ -11,30 +11,31 @@ use esp_model::families::{families, Family, Scale};
 use esp_model::fault::PROPERTIES;
 use esp_model::scene::Sights;
 
-/// Checks the ESP engine: every placement of up to three lost packets and one duplicate in small
-/// worlds.
+/// Checks the ESP engine on small simulated networks, with every placement of up to three lost
+/// packets and one duplicate.
 ///
-/// The exit status is 1 if a property is broken, and then the shortest run that breaks it is
-/// printed. It is also 1 if an event that a family requires did not occur.
+/// The simulated cases form groups of similar cases, which have names. The exit status is 1 if a
+/// property is broken. In that case the shortest run that breaks the property is printed. The exit
+/// status is also 1 if an event that a group requires did not occur.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Options {
-    /// Check larger cases, too, which takes long.
+    /// Also check larger cases, which takes long.
     #[arg(long, conflicts_with = "quick")]
     deep: bool,
     /// Check fewer cases, with fewer faults.
     #[arg(long)]
     quick: bool,
-    /// Check only families whose name contains one of these.
+    /// Check only the groups of cases whose name contains NAME; can be repeated.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Lose at most this many packets in a run, in every family.
+    /// Lose at most this many packets in a run, in every group of cases.
     #[arg(long, value_name = "PACKETS")]
     losses: Option<u8>,
-    /// Let at most this many packets arrive twice in a run, in every family.
+    /// Let at most this many packets arrive twice in a run, in every group of cases.
     #[arg(long, value_name = "PACKETS")]
     duplicates: Option<u8>,
-    /// Number of threads that explore.
+    /// Number of threads that check cases.
     #[arg(long, default_value_t = 1)]
     threads: usize,
 }

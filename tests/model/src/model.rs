@@ -12,7 +12,7 @@ use crate::fault::{Fault, PROPERTIES};
 use crate::scene::Log;
 use crate::world::{Budget, Fate, World};
 
-/// Statistics of a check; not part of any state.
+/// Statistics of a check. They are not part of any state.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Number of distinct runs that reached their end.

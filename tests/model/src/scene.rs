@@ -99,7 +99,7 @@ impl Log {
         self.0.unwrap_or_default()
     }
 
-    /// Adds a line; `line` is only called if the log keeps it.
+    /// Adds a line. `line` is called only if the log keeps its lines.
     pub fn note(&mut self, now: Nanos, line: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.0 {
             lines.push(format!(
@@ -116,9 +116,9 @@ impl Log {
 pub struct Scene<'a> {
     /// The time, in nanoseconds.
     pub now: Nanos,
-    /// Whether the programs run yet.
+    /// Whether the programs already run.
     pub awake: bool,
-    /// Whether nothing has gone wrong so far, so that nothing need be sent twice: see
+    /// Whether nothing has gone wrong so far, so that no packet needs to be sent twice: see
     /// [`Case::is_smooth`].
     pub calm: bool,
     /// Whether a copy of a packet arrives late.

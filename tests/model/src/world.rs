@@ -3,7 +3,7 @@
 //! The hosts, and the switch between them.
 //!
 //! Everything is deterministic except the fate of each packet that a host sends. A world therefore
-//! runs until a host sends a packet, and stops until the packet's fate is decided.
+//! runs until a host sends a packet, and then stops until the packet's fate is decided.
 
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -22,14 +22,14 @@ pub enum Fate {
     Pass,
     /// The packet is lost.
     Lose,
-    /// The packet arrives twice; the copy arrives right behind it.
+    /// The packet arrives twice. The copy arrives right behind the packet.
     Double,
     /// The packet arrives, and a copy arrives when the packet's transmission is long over.
     Echo,
-    /// The packet arrives after packets that are sent later.
+    /// The packet arrives after packets that were sent later.
     Overtaken,
-    /// The packet's sender dies, and the packet is lost. The host neither sends nor receives any
-    /// more.
+    /// The packet's sender dies, and the packet is lost. The dead host neither sends nor receives
+    /// any more.
     Die,
 }
 
@@ -40,7 +40,7 @@ pub struct Budget {
     pub losses: u8,
     /// Number of packets that may arrive twice.
     pub duplicates: u8,
-    /// Number of packets that later ones may overtake.
+    /// Number of packets that later packets may overtake.
     pub reorders: u8,
     /// Whether sender 1 may die.
     pub death: bool,
@@ -69,21 +69,21 @@ impl Budget {
 /// Time that a packet takes in a host's port, in nanoseconds.
 const SPACING: Nanos = US;
 
-/// Delay of the copy in [`Fate::Echo`], in nanoseconds: after this time, everything is recovered,
-/// and the next transmission may be running.
+/// Delay of the copy in [`Fate::Echo`], in nanoseconds. After this time, everything is recovered,
+/// and the next transmission may be in progress.
 const ECHO: Nanos = 15 * MS;
 
-/// Delay of an overtaken packet before it enters the port, in nanoseconds: enough for three
-/// packets, or a timer, in between.
+/// Delay of an overtaken packet before it enters the port, in nanoseconds. During this time three
+/// packets, or the expiry of a timer, can come first.
 const DELAY: Nanos = 7 * SPACING / 2;
 
-/// The host that dies, if one does.
+/// The host that dies, if a host dies.
 const MORTAL: u8 = 1;
 
 /// The time after which a connection to a dead peer has failed, in nanoseconds.
 const GONE: Nanos = 60_000 * MS;
 
-/// If no event occurs for this many nanoseconds, the next one is the keepalive of an idle peer.
+/// If no event occurs for this many nanoseconds, the next event is the keepalive of an idle peer.
 const QUIET: Nanos = 20_000 * MS;
 
 /// A state of the model.

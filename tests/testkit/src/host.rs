@@ -13,9 +13,9 @@ use crate::socket::{Packet, Socket};
 /// A network device: its ACK queue, and the lists of sockets that wait in the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Device {
-    /// Orders the sockets' acknowledgements.
+    /// The ACK queue, which orders the sockets' acknowledgements.
     pub queue: AckQueue,
-    /// The sockets that wait for their turn, by list; each list is first in, first out.
+    /// The lists of sockets that wait for their turn. Each list is first in, first out.
     pub waiting: [VecDeque<usize>; LISTS],
     /// Number of connections that were ever accepted.
     pub connections: usize,
@@ -61,10 +61,11 @@ impl Device {
     }
 }
 
-/// Sockets behind one device, or one device per socket, which drive their engines like the kernel
-/// module.
+/// One or more sockets, behind one device or with a device each, which drive their engines like the
+/// kernel module.
 ///
-/// Most provided methods are events of a host. After each event, no packet is left to send.
+/// Most provided methods are events of a host. After each event, the engine has no more packets to
+/// send.
 pub trait Host {
     /// The payload of packets.
     type Payload: Payload;
@@ -75,18 +76,18 @@ pub trait Host {
     /// Sends a packet on behalf of a socket.
     fn emit(&mut self, id: usize, packet: Packet<Self::Payload>);
 
-    /// Called after the ACK queue has answered a socket's demand.
+    /// This is called after the ACK queue has answered a socket's demand.
     fn scheduled(&mut self, _id: usize, _verdict: Verdict) {}
 
-    /// Called when a waiting socket gets its turn.
+    /// This is called when a waiting socket gets its turn.
     fn turned(&mut self, _id: usize) {}
 
-    /// Arms a socket's timer for its [deadline](Socket::deadline). If the timer expires earlier, it
-    /// stays as it is.
+    /// Arms a socket's timer for its [deadline](Socket::deadline). If the timer already expires
+    /// earlier, it stays as it is.
     fn arm(&mut self, _id: usize) {}
 
     /// Arms the timer of the ACK queue of a socket's device for its [deadline](AckQueue::deadline).
-    /// If the timer expires earlier, it stays as it is.
+    /// If the timer already expires earlier, it stays as it is.
     fn arm_queue(&mut self, _id: usize) {}
 
     /// Returns a socket.
@@ -115,8 +116,8 @@ pub trait Host {
         len - message.len()
     }
 
-    /// Does one send call that queues a whole record or nothing; returns whether it queued the
-    /// record.
+    /// Does one send call, which queues a whole record or nothing. Returns whether the record was
+    /// queued.
     fn send_record(&mut self, id: usize, record: Self::Payload, now: Nanos) -> bool {
         let queued = self.socket(id).queue_record(record);
         self.transmit(id, now);
@@ -162,7 +163,7 @@ pub trait Host {
         outcome
     }
 
-    /// Takes up to `most` packets out of a receive queue; `sleeps` is set if the reader sleeps
+    /// Takes up to `most` packets out of a receive queue. `sleeps` is set if the reader sleeps
     /// afterwards.
     fn read(&mut self, id: usize, most: usize, sleeps: bool, now: Nanos) -> Vec<Self::Payload> {
         let read = self.socket(id).read(most, sleeps, now);

@@ -29,7 +29,7 @@ pub const B: usize = 1;
 /// The ports of both sides.
 pub const PORTS: [u16; 2] = [40_000, 2_805];
 
-/// The payload of packets.
+/// The payload of packets on the wire.
 pub type Bytes = VecDeque<u8>;
 
 /// The fate of a packet on the wire.
@@ -41,7 +41,8 @@ pub enum Fate {
     Lose,
     /// The packet arrives twice.
     Twice,
-    /// The packet arrives this many nanoseconds later; packets sent in the meantime overtake it.
+    /// The packet arrives this many nanoseconds later. Packets that are sent in the meantime
+    /// overtake it.
     Late(Nanos),
 }
 
@@ -145,7 +146,7 @@ pub struct Pair {
     pub log: Vec<Sent>,
     /// The one-way delay without queueing.
     pub latency: Nanos,
-    /// Wire time per packet and direction.
+    /// The time that a packet occupies the wire in its direction.
     pub spacing: Nanos,
     rules: Vec<Rule>,
     sent: [usize; 2],
@@ -260,7 +261,7 @@ impl Pair {
         );
     }
 
-    /// Removes all rules, so that packets arrive from here on.
+    /// Returns this pair without any rules, so that all packets arrive from here on.
     pub fn mended(mut self) -> Self {
         self.rules.clear();
         self
@@ -402,7 +403,7 @@ impl Pair {
         arrival.into_iter().chain(deadline).min()
     }
 
-    /// Executes the next event; returns `false` if there is none.
+    /// Executes the next event. Returns `false` if there is none.
     pub fn step(&mut self) -> bool {
         let arrival = self.flying.peek().map(|f| f.0.arrives);
         let deadline = self.next_deadline();
@@ -429,7 +430,7 @@ impl Pair {
         true
     }
 
-    /// Steps until `done`; panics if that takes more than ten minutes.
+    /// Steps until `done` returns true. Panics if that takes more than ten minutes of virtual time.
     pub fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
         let limit = self.now + 600 * S;
         while !done(self) {
@@ -496,8 +497,8 @@ impl Host for Pair {
         (&mut side.device, &mut side.socket)
     }
 
-    /// Arms the timer. Also checks that a caller misses no expiry if it skips calls of `deadline`
-    /// where `earliest_new_deadline` allows this.
+    /// Arms the timer. Also checks that a caller that skips calls of `deadline` where
+    /// `earliest_new_deadline` allows this misses no expiry.
     fn arm(&mut self, id: usize) {
         let now = self.now;
         let side = &mut self.sides[id];

@@ -22,7 +22,7 @@ pub trait Payload: Clone + Default {
     fn append(&mut self, next: Self);
 }
 
-// Not for `Vec`, which moves all remaining bytes when the first ones are taken.
+// `Vec` does not implement `Payload`, because taking its first bytes moves all remaining bytes.
 impl Payload for VecDeque<u8> {
     fn len(&self) -> usize {
         self.len()

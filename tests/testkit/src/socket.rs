@@ -102,7 +102,8 @@ struct Queued<P> {
     payload: P,
     /// The packet's TXS and TXF flags in its first transmission; `None` before that.
     flags: Option<u8>,
-    /// The record's bounds: TXS for its first packet, TXF for its last.
+    /// The packet's bounds of a record: TXS if the packet is the record's first, TXF if it is the
+    /// last.
     bounds: u8,
 }
 
@@ -113,7 +114,7 @@ pub struct Socket<P> {
     pub conn: Option<Connection>,
     /// The slot in the device's ACK queue.
     pub slot: Slot,
-    /// Whether the ACK queue was to count the connection at its last demand.
+    /// Whether the connection's last demand was to be counted by the ACK queue.
     pub counted: bool,
     /// The parameters of the next connection.
     pub config: Config,
@@ -133,8 +134,8 @@ pub struct Socket<P> {
     pub overhead: u32,
     /// Number of packets that the write queue may hold.
     pub send_room: usize,
-    /// Number of bytes that an arriving packet takes in the receive buffer; `None` for those of a
-    /// full packet.
+    /// Number of bytes that an arriving packet takes in the receive buffer. If this is `None`, it
+    /// takes as many as a full packet.
     pub arriving: Option<u32>,
     /// The largest record that the socket's connections accept, in bytes; `None` if they have no
     /// records.
@@ -149,7 +150,7 @@ pub struct Socket<P> {
     kept: VecDeque<Packet<P>>,
     /// For each whole record in the receive queue, the number of its packets.
     whole: VecDeque<usize>,
-    /// Number of packets that have arrived of the record behind those of `whole`.
+    /// Number of packets that have arrived of the incomplete record behind the records of `whole`.
     begun: usize,
     /// Whether the handshake is complete.
     pub established: bool,
@@ -215,7 +216,8 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Returns the parameters of the next connection: without options, nothing is negotiated.
+    /// Returns the parameters of the next connection. If the socket sends no options, they allow
+    /// nothing that has to be negotiated.
     fn negotiable(&self) -> Config {
         Config {
             selective: self.config.selective && self.tells,
@@ -310,9 +312,9 @@ impl<P: Payload> Socket<P> {
         self.records.is_some() == options.records.is_some()
     }
 
-    /// Moves as much of a message as fits into one packet to the write queue: into the last packet
-    /// or, if that is full or has been sent, into a new one. Returns `false` if the message is
-    /// empty, the queue is full or no sequence number is free.
+    /// Moves a part of a message to the write queue, as much as fits into one packet. The bytes go
+    /// into the last packet or, if that is full or has been sent, into a new one. Returns `false`
+    /// if the message is empty, the queue is full or no sequence number is free.
     pub fn queue_one(&mut self, message: &mut P) -> bool {
         let conn = self.conn.as_mut().expect("a connection");
         if message.is_empty() {
@@ -442,7 +444,7 @@ impl<P: Payload> Socket<P> {
     }
 
     /// Returns the payloads that the last packet caused to be delivered, in order: its own payload,
-    /// and those of the packets that were kept behind it.
+    /// and the payloads of the packets that were kept behind it.
     pub fn take_delivered(&mut self) -> Vec<P> {
         std::mem::take(&mut self.delivered)
     }
@@ -630,8 +632,8 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// If no packet behind the first `keep` was sent, cuts these packets, which are too large.
-    /// Otherwise pauses the engine, which asks for the [cut](Outcome::cut) later.
+    /// If no packet behind the first `keep` packets was sent, cuts the packets behind them, which
+    /// are too large. Otherwise pauses the engine, which asks for the [cut](Outcome::cut) later.
     pub fn cut_or_pause(&mut self, keep: usize, now: Nanos) {
         let from = self.head.add(keep as u16);
         if self.conn().is_unsent(from) {
@@ -641,7 +643,7 @@ impl<P: Payload> Socket<P> {
         }
     }
 
-    /// Cuts the packets behind the first `keep` again, into packets of at most `mss` bytes.
+    /// Cuts the packets behind the first `keep` packets again, into packets of at most `mss` bytes.
     pub fn cut(&mut self, keep: usize) {
         let mss = self.mss;
         self.cut_by(keep, |mut payload| {
@@ -653,7 +655,7 @@ impl<P: Payload> Socket<P> {
         });
     }
 
-    /// Cuts each packet behind the first `keep` into pieces.
+    /// Cuts each packet behind the first `keep` packets into the pieces that `cut` returns.
     pub fn cut_by(&mut self, keep: usize, mut cut: impl FnMut(P) -> Vec<P>) {
         if self.write.is_empty() {
             self.head = self.conn().first_unacked();

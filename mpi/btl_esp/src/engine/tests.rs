@@ -270,8 +270,8 @@ fn a_put_that_came_by_another_link_is_not_written_again() {
     let mut memory = vec![0; data.len()];
     let key = open(&mut b, &mut memory);
     put(&mut a, &mut at_a, 0, key, 0, &data);
-    // The first link carries part of the put. Then it breaks for the sender, but not yet for the
-    // receiver.
+    // The first link carries part of the put. Then the link breaks for the sender, but not yet for
+    // the receiver.
     until(|| {
         at_a.listen(&mut a);
         b.poll();
@@ -286,7 +286,7 @@ fn a_put_that_came_by_another_link_is_not_written_again() {
     });
     b.windows().close(key);
     assert!(memory == data);
-    // The rest of the first link's data is dropped, which is no error until the link ends.
+    // The rest of the first link's data is dropped. This is no error until the link ends.
     memory.fill(0);
     b.ready.push(0);
     until(|| {

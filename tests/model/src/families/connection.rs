@@ -12,7 +12,7 @@ use crate::case::{Case, Close, Program, Reader, MS, US};
 use crate::scene::Sights;
 use crate::world::Budget;
 
-/// Opening, a message in both directions, closing.
+/// Connections that are opened, carry a message in each direction, and are closed.
 pub fn handshake(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let messages: [(&[u16], &[u16]); 5] = [
@@ -34,7 +34,7 @@ pub fn handshake(scale: Scale) -> Family {
     family("handshake", Sights::RESENT | Sights::RESET, cases)
 }
 
-/// Opening by both ends at once, a message in both directions, closing.
+/// Connections that both ends open at once, that carry a message in each direction, and are closed.
 pub fn crossed_handshake(scale: Scale) -> Family {
     let Family { mut cases, .. } = handshake(scale);
     for case in &mut cases {
@@ -43,7 +43,7 @@ pub fn crossed_handshake(scale: Scale) -> Family {
     family("crossed handshake", Sights::RESENT, cases)
 }
 
-/// Messages of 1 to 5 packets: TXS, TXF, RRQ.
+/// Messages of 1 to 5 packets, to test the flags TXS, TXF and RRQ.
 pub fn transfer(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let messages: [&[u16]; 11] = [
@@ -72,7 +72,7 @@ pub fn transfer(scale: Scale) -> Family {
     family("transfer", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// A round trip longer than the delayed acknowledgement.
+/// A round trip that is longer than the delay of an acknowledgement.
 pub fn far(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for config in grid(scale.of(1, 2, &[2, 3, 1, 4]), &[1, 2], &[0, 1]) {
@@ -88,7 +88,8 @@ pub fn far(scale: Scale) -> Family {
     family("far", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// Send calls that sleep for room: one message becomes several transmissions.
+/// Send calls that sleep until the write queue has room, so that one message becomes several
+/// transmissions.
 pub fn short_queue(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for config in grid(scale.of(1, 2, &[2, 4, 3]), &[1, 2], &[0, 1]) {
@@ -105,7 +106,7 @@ pub fn short_queue(scale: Scale) -> Family {
     family("short queue", Sights::RESENT, cases)
 }
 
-/// Receive buffers of 1 to 4 packets, read late or packet by packet.
+/// Receive buffers of 1 to 4 packets, whose reader is late or reads packet by packet.
 pub fn slow_reader(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for config in grid(scale.of(1, 3, &[2, 3, 1, 4]), &[1, 2], &[0, 1]) {
@@ -128,8 +129,9 @@ pub fn slow_reader(scale: Scale) -> Family {
     )
 }
 
-/// Records of 1 to 4 packets in both directions, through buffers shorter than a record, read late
-/// and at once. The connections are opened with the option, and closed.
+/// Records of 1 to 4 packets in both directions, through buffers that are shorter than a record.
+/// The readers read late or at once. The connections are opened with the option for records, and
+/// closed.
 pub fn records(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let messages: [&[u16]; 6] = [&[2, 1], &[3], &[1, 1, 2], &[1, 3], &[4], &[2, 2]];
@@ -187,7 +189,7 @@ pub fn reverse(scale: Scale) -> Family {
     family("reverse data", Sights::REQUEST, cases)
 }
 
-/// Hosts with different parameters, and a request timer shorter than the round trip.
+/// Hosts with different parameters, and a request timer that is shorter than the round trip.
 pub fn unequal(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let hasty = |config| Config {
@@ -195,7 +197,7 @@ pub fn unequal(scale: Scale) -> Family {
         ..config
     };
     let pairs = [
-        // burst_length and packets_to_ack of the receiver, burst_length of the sender
+        // The receiver's burst_length and packets_to_ack, and the sender's burst_length.
         (1, 1, 4),
         (4, 2, 1),
         (2, 1, 4),
@@ -228,7 +230,8 @@ pub fn unequal(scale: Scale) -> Family {
 pub fn told(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [
-        // burst_length, packets_to_ack and initial_ack_burst_length of the receiver; of the sender
+        // The receiver's and then the sender's burst_length, packets_to_ack and
+        // initial_ack_burst_length.
         [(4, 4, 0), (1, 1, 0)],
         [(4, 4, 1), (2, 1, 0)],
         [(1, 1, 0), (4, 2, 1)],
@@ -260,7 +263,7 @@ pub fn told(scale: Scale) -> Family {
     family("told windows", Sights::REQUEST | Sights::RESENT, cases)
 }
 
-/// Hosts whose windows are granted. No wire is slow, so windows grow to their maximum.
+/// Hosts that grant windows. No wire is slow, so the windows grow to their maximum.
 pub fn granted(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for (burst, ack, initial, most) in scale.of(
@@ -315,7 +318,8 @@ pub fn changed(scale: Scale) -> Family {
         [config(2, 1, 1), config(3, 1, 0)],
     ];
     for [before, after] in scale.of(2, 3, &changes) {
-        // From before the arrival of the first acknowledgement to the end.
+        // These times of the change range from before the arrival of the first acknowledgement to
+        // the end.
         for at in scale.of(
             2,
             4,
@@ -344,11 +348,12 @@ pub fn changed(scale: Scale) -> Family {
     family("changed", Sights::REQUEST | Sights::CONGESTED, cases)
 }
 
-/// Closing: by either end first, by both at once, by one end only, and with close(2).
+/// Connections that either end closes first, that both ends close at once, that only one end
+/// closes, and that one end closes with close(2).
 pub fn close(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [
-        // The closing of the receiver, and of the sender.
+        // When the receiver closes its end, and when the sender does.
         [Close::Ended, Close::Written],
         [Close::Written, Close::Ended],
         [Close::Written, Close::Written],
@@ -359,7 +364,7 @@ pub fn close(scale: Scale) -> Family {
         for messages in scale.of(2, 3, &[&[][..], &[1], &[3], &[2, 2]]) {
             for answer in scale.of(2, 2, &[&[][..], &[1], &[3]]) {
                 if sends == Close::Abandoned && !answer.is_empty() {
-                    // The data has no reader, so a RST is correct.
+                    // No program reads the data any more, so a RST is correct.
                     continue;
                 }
                 let programs = [

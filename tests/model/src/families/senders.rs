@@ -79,7 +79,7 @@ pub fn order(scale: Scale) -> Family {
                 });
             }
         }
-        // The second connection begins when the first has had turns.
+        // The second connection begins when the first connection has had turns.
         for together in [false, true] {
             let programs = vec![
                 [late.clone(), writes(&[5])],
@@ -98,7 +98,7 @@ pub fn order(scale: Scale) -> Family {
     )
 }
 
-/// The ACK queue with data in the other direction, and with readers that make room late.
+/// The ACK queue with data in both directions, and with readers that make room late.
 pub fn two_ways(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let late = reads(Reader::Late(2 * MS), limited(2, Program::SILENT));
@@ -126,7 +126,7 @@ pub fn two_ways(scale: Scale) -> Family {
     )
 }
 
-/// Two connections from opening to closing.
+/// Two connections, from opening to closing.
 pub fn lives(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let parameters = [
@@ -151,8 +151,8 @@ pub fn lives(scale: Scale) -> Family {
     )
 }
 
-/// A sender among others that dies at any of its packets. The bound is the time that the other
-/// senders have.
+/// Several senders, one of which dies at any of its packets. The bound is the time within which the
+/// other senders must be done.
 pub fn dying_sender(scale: Scale) -> Family {
     let mut cases = Vec::new();
     for senders in [2, 3] {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Replaces a header that Debian's libopenmpi-dev lacks: mutexes and conditions as in Open MPI's
- * Debian build.
+ * Replaces a header that Debian's libopenmpi-dev lacks. Mutexes and conditions are defined as in
+ * Open MPI's Debian build.
  */
 #ifndef ENET_THREADS_PTHREADS_MUTEX_H
 #define ENET_THREADS_PTHREADS_MUTEX_H
