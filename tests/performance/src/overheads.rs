@@ -62,7 +62,7 @@ pub fn logp(results: &Results) -> Result<Section> {
 
 /// A cost in instructions, with its parts.
 struct Cost {
-    /// The part of the figure's name that its keys in the results share.
+    /// The name that all keys of this cost in the results contain.
     key: &'static str,
     /// The name in the page.
     name: &'static str,

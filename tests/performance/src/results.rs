@@ -135,7 +135,7 @@ impl Results {
         runs.flat_map(|run| run["rows"].as_array().into_iter().flatten())
     }
 
-    /// Returns the share of all instructions with the key `topic` of a series.
+    /// Returns the number with the key `topic` for a series: a share of all instructions.
     pub fn number(&self, topic: &str, series: Series) -> Option<f64> {
         self.numbers
             .get(&format!("{topic}/{}", series.key))

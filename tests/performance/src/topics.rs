@@ -8,8 +8,8 @@ use crate::results::{Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
 /// stops a timer.
 pub const UNLIMITED: &str = "--no-timeouts";
 
-/// Rate of each port of the switch: in the notation of `enet-switch`, in that of netgauge, and in
-/// bits per second.
+/// Rate of each port of the switch: in the notation of `enet-switch`, in the notation of netgauge,
+/// and in bits per second.
 pub const RATE: (&str, &str, f64) = ("200mbit", "200M", 200e6);
 /// Buffer of each port of the switch.
 pub const BUFFER: &str = "128k";
@@ -70,13 +70,13 @@ pub enum Topic {
     LargeLink,
     /// Two senders to one receiver over the switch.
     Many,
-    /// One ESP stream over its parameters.
+    /// One ESP stream, for each pair of ESP's parameters.
     Parameters,
 }
 
 impl Topic {
-    /// Returns the topic's key in the results. Measurements that only streams support have the key
-    /// of the lines that they continue.
+    /// Returns the topic's key in the results. A topic with large messages has the key of the topic
+    /// with small messages, whose lines it continues.
     pub fn key(self) -> String {
         match self {
             Self::Dialogue | Self::LargeDialogue => "dialogue".to_owned(),

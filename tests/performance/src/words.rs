@@ -43,9 +43,9 @@ pub fn size(bytes: f64) -> String {
 /// Whether smaller or larger numbers are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Smaller ones are, as for costs.
+    /// Smaller numbers are better, as for costs.
     Less,
-    /// Larger ones are, as for gains.
+    /// Larger numbers are better, as for gains.
     More,
 }
 
@@ -63,8 +63,8 @@ pub fn beside(one: f64, other: f64) -> String {
     }
 }
 
-/// Returns a sentence about the sizes at which `other` is better than `one`. Only common sizes are
-/// compared.
+/// Returns a sentence about the sizes at which `other` is better than `one`. Compares only the
+/// sizes that both have.
 pub fn ahead(
     one: (&str, &[(f64, f64)]),
     other: (&str, &[(f64, f64)]),

@@ -10,8 +10,8 @@
 //! line the plugin sends, as a line of JSON, the totals at each execution of the mark since the
 //! previous line. The runner marks the first instruction of a system call that no other program
 //! makes. The guest makes that call before and after a measurement, so the measured programs need
-//! no changes. The time between measurements does not count: in it the guest waits for the runner,
-//! and its clock runs ahead.
+//! no changes. The time between measurements does not count, because the guest then waits for the
+//! runner, and the guest's clock runs ahead.
 //!
 //! The crate `qemu-plugin` of crates.io has no release for the plugin interface of Debian's QEMU
 //! 10.0, and its release for the later interface needs a newer Rust than Debian's. So `qemu.rs`

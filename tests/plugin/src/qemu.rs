@@ -281,7 +281,7 @@ extern "C" fn accessed(_processor: c_uint, access: u32, address: u64, _data: *mu
         return;
     };
     // SAFETY: QEMU passes `access` and `address` to this callback, and they are valid until the
-    // callback returns. So is the object for the physical address, which may be null.
+    // callback returns. The object at `physical` is valid as long, unless `physical` is null.
     let (is_store, bytes, physical) = unsafe {
         let physical = qemu_plugin_get_hwaddr(access, address);
         (
@@ -323,7 +323,7 @@ fn answer(stream: UnixStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Sets up the counter and the socket; only the registration of the callbacks is missing.
+/// Sets up the counter and the socket, but does not register the callbacks.
 fn prepare(target: &[u8], arguments: &[&CStr]) -> Result<(), String> {
     if target != b"x86_64" {
         return Err("locked and string instructions are known of x86_64 alone".to_owned());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Loaded latency on the switch of [`incast`](super::incast): how long short messages take while
-//! streams occupy the port.
+//! Loaded latency on the switch of [`incast`](super::incast): the time from a short request, called
+//! a question, to its answer while streams occupy the port.
 
 use std::fmt::Write as _;
 
@@ -13,13 +13,14 @@ use crate::commands::json;
 /// The host that answers the questions; its port is the bottleneck.
 pub const RECEIVER: &str = "h0";
 
-/// For each size of questions in bytes, the largest 99th percentile of ESP's times in microseconds,
-/// while at most `MOST_STREAMS` streams run.
+/// For each size of questions in bytes, the largest 99th percentile of ESP's times in microseconds
+/// that is allowed while at most `MOST_STREAMS` streams run.
 const MOST: [(u64, f64); 2] = [(100, 900.0), (10_000, 2_500.0)];
 const MOST_STREAMS: u32 = 16;
 
-/// The least share of the rate, in payload, that ESP's streams have. Streams and questions together
-/// must also have it if questions follow each other at once. 0.983 is the largest possible share.
+/// The least share of the rate, in payload, that ESP's streams must have. If questions follow each
+/// other at once, streams and questions together must also have this share. 0.983 is the largest
+/// possible share.
 const LEAST_SHARE: f64 = 0.97;
 
 /// A stream's turn comes after at most this many turns of each other stream, including the turns in

@@ -22,7 +22,7 @@ use crate::step;
 
 const SCRIPT: &str = "tools/wireshark/enet.lua";
 
-/// Time limit for the recording; many times as long as it takes.
+/// Time limit for the recording; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Bytes of the Ethernet header.
@@ -165,8 +165,8 @@ fn decode(layout: &Layout, frames: &[Vec<u8>]) -> Result<Vec<Vec<String>>> {
 fn tshark(home: &Path, script: &Path, file: &Path) -> Result<String> {
     const NOBODY: u32 = 65534;
     let mut command = Command::new("tshark");
-    // Two passes, as Wireshark dissects a frame when it reads the frame and when it shows the
-    // frame. Not as root, since Wireshark runs no scripts as root.
+    // Two passes, because Wireshark dissects a frame when it reads the frame and again when it
+    // shows the frame. Not as root, because Wireshark runs no scripts as root.
     command
         .uid(NOBODY)
         .gid(NOBODY)

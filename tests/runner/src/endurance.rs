@@ -29,10 +29,10 @@ const SILENCE: Duration = Duration::from_secs(600);
 /// Options of the endurance run.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// For how long.
+    /// Minutes to run.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     minutes: u64,
-    /// Settles the cuts and what is sent; random if not given, and printed.
+    /// Seed of the cuts and of the data sent; random if not given, and printed.
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -235,8 +235,8 @@ fn follow(layout: &Layout, client: Guest, mut cable: Cable, shared: &Shared) -> 
     })
 }
 
-/// Formats a line for people. For numbers that must be equal at both ends, the line has the
-/// client's.
+/// Formats a line for people. Where the numbers of both ends must be equal, the line has the
+/// client's number.
 fn minute(near: &Figures, far: &Figures) -> String {
     let mut text = format!(
         "{:3}:{:02} min: {} cuts; {} messages, {} MB, {} connections, {} of {} datagrams back, {} packets resent; broken:",

@@ -27,14 +27,14 @@ const END: &str = "<!-- end: made by `make faults` -->";
 
 const DEADLINE: Duration = Duration::from_secs(2 * 3600);
 
-/// Which cells, and how.
+/// Options of the fault matrix.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Only these cells; a name that ends with * stands for all that begin so. The document is left
-    /// alone then.
+    /// Run only these cells, and leave the document alone; a name that ends with * stands for all
+    /// names that begin with the text before the *.
     #[arg(long)]
     only: Vec<String>,
-    /// In a guest with two processors and a clock like any other; the document is left alone then.
+    /// Run in a guest with two processors and an ordinary clock, and leave the document alone.
     #[arg(long)]
     free: bool,
 }

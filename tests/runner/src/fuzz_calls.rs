@@ -17,10 +17,10 @@ const MARGIN: Duration = Duration::from_secs(400);
 /// Options of the call fuzzer.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// How long calls are made.
+    /// Seconds for which calls are made.
     #[arg(long, default_value_t = 300)]
     seconds: u64,
-    /// The number that decides them, to try the same again; a random one otherwise.
+    /// Seed of the calls, to repeat a run; random if not given.
     #[arg(long)]
     seed: Option<u64>,
 }

@@ -15,10 +15,10 @@ use crate::qemu::Clock;
 /// Options of the frame fuzzer.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Hostile frames.
+    /// Number of hostile frames.
     #[arg(long, default_value_t = 1_000_000)]
     frames: u64,
-    /// Settles what is made of valid frames; random if not given, and printed.
+    /// Seed of the changes to valid frames; random if not given, and printed.
     #[arg(long)]
     seed: Option<u64>,
 }

@@ -30,7 +30,7 @@ const HOSTS: &str = "bash /share/hosts";
 /// The prefix of parts that this kernel cannot run, in the list that the script prints.
 const LEFT_OUT: &str = "left out: ";
 
-/// Where to find things.
+/// Options of a run of the script.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The tree with the programs, which becomes the guest's root.
@@ -42,7 +42,7 @@ pub struct Options {
     /// Use one processor whose clock counts instructions.
     #[arg(long)]
     counted: bool,
-    /// Parts of the script; all that are no measurement if there are none.
+    /// Parts of the script to run; without any, all parts that are no measurement.
     parts: Vec<String>,
 }
 

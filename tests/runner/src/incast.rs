@@ -50,7 +50,7 @@ const LEAST_UNDER_LOSS: f64 = 0.95;
 const QUESTIONS: u32 = 300;
 const QUESTIONS_WITH_PAUSES: u32 = 100;
 
-/// Time limit for a measurement; many times as long as it takes.
+/// Time limit for a measurement; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Options of the incast measurement.
@@ -62,8 +62,8 @@ pub struct Options {
     /// Numbers of senders; ESP's drops, goodput and fairness are judged up to 32.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128")]
     senders: Vec<u32>,
-    /// KiB that each sender sends in a round; ESP's goodput is judged at the last, fairness and
-    /// drops at all.
+    /// KiB that each sender sends in a round; ESP's goodput is judged only at the last value, its
+    /// fairness and drops at every value.
     #[arg(long, value_delimiter = ',', default_value = "64,256")]
     kib: Vec<u32>,
     /// Rounds that are counted.
@@ -78,13 +78,14 @@ pub struct Options {
     /// Buffer of each port.
     #[arg(long, default_value = "128k")]
     buffer: String,
-    /// Numbers of streams beside which one more host asks questions; `0` leaves them out.
+    /// Numbers of streams while one more host sends short requests and measures the time until
+    /// their answers; `0` leaves these measurements out.
     #[arg(long, value_delimiter = ',', default_value = "4,16")]
     beside: Vec<u32>,
-    /// Times from an answer to the next question beside them, milliseconds.
+    /// Milliseconds from an answer to the next request.
     #[arg(long, value_delimiter = ',', default_value = "0,50")]
     pause: Vec<u32>,
-    /// Bytes of a question.
+    /// Bytes of a request.
     #[arg(long, value_delimiter = ',', default_value = "100,10000")]
     question: Vec<u32>,
     /// MiB of the stream that is measured with and without loss; 0 leaves it out.
@@ -237,7 +238,7 @@ fn options(arguments: &[&str]) -> Options {
 /// The parameters of the demonstration on a switch.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Bytes of a question.
+    /// Bytes of a question, which is a request to the receiver.
     pub question: u32,
     /// Number of hosts that stream to the asked host while the questions are measured.
     pub streams: u32,

@@ -261,7 +261,8 @@ fn add_programs(layout: &Layout, root: &Path, contents: &Contents) -> Result<()>
     for name in KMOD_NAMES {
         symlink("../bin/kmod", root.join("usr/sbin").join(name))?;
     }
-    // As a shell, Debian's busybox prefers its own ip and modprobe to those in the PATH.
+    // sh is dash, because Debian's busybox, as a shell, prefers its own ip and modprobe to those in
+    // the PATH.
     symlink("dash", root.join("usr/bin/sh"))?;
     // busybox provides the programs that are not in the archive yet.
     for name in step::output(Command::new("busybox").arg("--list"))?.lines() {

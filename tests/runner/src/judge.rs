@@ -98,7 +98,7 @@ impl fmt::Display for Total {
 pub struct Scenarios {
     awaited: BTreeMap<String, Option<Result<(), String>>>,
     unasked: Vec<String>,
-    /// Reports on behaviours that were compared with TCP or UDP.
+    /// The reports on behaviours that were compared with TCP or UDP.
     compared: BTreeMap<String, String>,
 }
 

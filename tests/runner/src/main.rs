@@ -87,7 +87,7 @@ enum Verb {
     Dissector,
     /// Check that misuses of the module's safe interfaces do not compile.
     Misuses,
-    /// Show in a minute what messages cost, and what many senders to one get.
+    /// Show in a minute the cost of a message, and the goodput of many senders to one receiver.
     Demo,
     /// Print instructions per half round trip and per byte; fail if one exceeds its budget in
     /// netgauge/budgets.toml.
@@ -102,7 +102,7 @@ enum Verb {
     Params(params::Options),
     /// Print the cost of many connections over ESP and TCP; fail if ESP's exceeds its limits.
     Scale(scale::Options),
-    /// Measure what the figures of docs/performance.md show, and keep it in build/performance.json.
+    /// Measure the figures of docs/performance.md, and store the results in build/performance.json.
     Performance,
     /// Print the cost of attacks by a host on the same Ethernet; fail if one exceeds its limits.
     Dos,
@@ -130,7 +130,7 @@ enum Verb {
     Mpi(hosts::Options),
     /// Run programs of TCP over mapped sockets between two hosts in a guest.
     Programs(hosts::Options),
-    /// Open a shell in a guest with two hosts, or type there what the pages tell to type.
+    /// Open a shell in a guest with two hosts, or type the documents' commands there.
     Shell(shell::Options),
 }
 

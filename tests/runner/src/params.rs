@@ -18,14 +18,14 @@ use crate::layout::Layout;
 use crate::qemu::Clock;
 use crate::step;
 
-/// Packets that the link carries in a round trip. A frame takes 30 us at 400 Mbit/s, and the hosts
-/// take about as long.
+/// Packets that the link carries in a round trip. At 400 Mbit/s the port takes 30 us for a frame,
+/// and the hosts take about 30 us as well.
 const ROUND_TRIP: u32 = 4;
 
 /// The least goodput on the plateau, as a share of the goodput of the best cell.
 const PLATEAU: f64 = 0.97;
 
-/// Time limit for a measurement; many times as long as it takes.
+/// Time limit for a measurement; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Options of the parameter measurement.

@@ -19,7 +19,7 @@ use crate::profile::Tracer;
 use crate::qemu::Clock;
 use crate::step;
 
-/// Time limit for a measurement; many times as long as it takes.
+/// Time limit for a measurement; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Measures everything, and stores the results in `build/performance.json`.

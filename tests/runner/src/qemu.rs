@@ -34,8 +34,8 @@ pub enum Clock {
     /// One processor whose clock advances one nanosecond per instruction, so that time counts
     /// instructions.
     Instructions,
-    /// As `Instructions`, but the plugin of `tests/plugin` also counts memory accesses, which makes
-    /// the guest several times slower.
+    /// Like `Instructions`, but the plugin of `tests/plugin` also counts memory accesses, which
+    /// makes the guest several times slower.
     Watched,
 }
 
@@ -54,7 +54,7 @@ pub enum Wire {
     },
     /// Both ends belong to this guest, with these addresses.
     Within([&'static str; 2]),
-    /// As `Within`, but with a second wire between cards for the driver igb, which have several
+    /// Like `Within`, but with a second wire between cards for the driver igb, which have several
     /// queues.
     Cards {
         /// Addresses of the virtio-net devices.
@@ -161,8 +161,8 @@ impl Guest {
         );
     }
 
-    /// Waits until the kernel starts init and returns whether it did. A slow kernel may take long
-    /// as long as it makes progress. The kernel's output is kept for [`Guest::next`].
+    /// Waits until the kernel starts init and returns whether it did. A slow kernel has time as
+    /// long as it makes progress. The kernel's output is kept for [`Guest::next`].
     fn comes_up(&mut self) -> bool {
         self.extend(TO_INIT);
         let mut silence = Allowance::new(self.child.id(), SILENCE);
@@ -281,8 +281,7 @@ impl Guest {
         self.allowance = Allowance::new(self.child.id(), time);
     }
 
-    /// Makes the guest's init, if it listens for that, print the tasks that hang to the console's
-    /// log.
+    /// Asks the guest's init to print the hanging tasks to the console's log. Init may not listen.
     fn await_last_words(&mut self) {
         if self.tell("").is_ok() {
             thread::sleep(LAST_WORDS);
@@ -342,7 +341,7 @@ impl Monitor {
     /// Gives QEMU a command that prints nothing if it succeeds.
     ///
     /// # Errors
-    /// If QEMU has ended, or prints anything: then that is an error message.
+    /// If QEMU has ended, or if it prints anything, which is then an error message.
     pub fn tell(&mut self, line: &str) -> Result<()> {
         let said = self.execute(&json!({
             "execute": "human-monitor-command",
@@ -406,11 +405,11 @@ const DEBUG_OPTIONS: &str = concat!(
     "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 sysctl.kernel.hung_task_timeout_secs=600 ",
 );
 
-/// The factor for timeouts, relative to the stock kernel; the kernel passes it to init as an
-/// environment variable.
+/// The environment variable by which the kernel passes init the factor for timeouts, relative to
+/// the stock kernel.
 const PATIENCE: &str = "ENET_PATIENCE";
 
-/// The name of the serial ports without their numbers, which init gets in the same way.
+/// The environment variable by which init gets the name of the serial ports, without their numbers.
 const PORTS: &str = "ENET_PORTS";
 
 /// MiB of memory of a guest whose root is a directory of the host, since such a guest may run any
@@ -501,8 +500,8 @@ fn attach(command: &mut Command, wire: &Wire) {
             let id = format!("{WIRE}{end}");
             let netdev = format!("hubport,id={id},hubid=0");
             // Packets are sent on a timer of the guest's clock. The driver's write to the device
-            // starts this timer at once. Without it, QEMU's other threads would send the packets,
-            // and late when other guests run.
+            // starts this timer at once. Without the timer, QEMU's other threads would send the
+            // packets, and would send them late while other guests run.
             let timer = format!(",ioeventfd=off,tx=timer,x-txtimer={}", SENDING.as_nanos());
             device(&netdev, virtio, &id, mac, &timer);
         }

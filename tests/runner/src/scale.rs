@@ -19,13 +19,13 @@ use crate::step;
 /// All studies, in the order in which they run.
 const STUDIES: [&str; 4] = ["memory", "cost", "ports", "churn"];
 
-/// Time limit for a measurement; many times as long as it takes.
+/// Time limit for a measurement; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Options of the scale measurement.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Which of memory, cost, ports and churn.
+    /// Studies to run: memory, cost, ports or churn.
     #[arg(long, value_delimiter = ',', value_parser = STUDIES, default_values = STUDIES)]
     studies: Vec<String>,
 }

@@ -22,19 +22,19 @@ use crate::shared::Shared;
 use crate::shell_walk;
 use crate::step;
 
-/// Where to find things.
+/// Options of `make shell`.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The tree that becomes the guest's root.
     #[arg(long)]
     tree: PathBuf,
-    /// The directory that becomes its `/usr/local`.
+    /// The directory that becomes the guest's `/usr/local`.
     #[arg(long)]
     local: PathBuf,
     /// The directory for the socket of host b's shell.
     #[arg(long)]
     sockets: PathBuf,
-    /// Type what the pages tell to type, instead of a person.
+    /// Type the documents' commands instead of opening a shell for a person.
     #[arg(long)]
     walk: bool,
 }
@@ -106,8 +106,8 @@ pub fn run(layout: &Layout, options: &Options) -> Result<Option<Part>> {
     Ok(None)
 }
 
-/// Returns columns and rows of this terminal. The guest's terminal gets them as it cannot ask for
-/// them.
+/// Returns columns and rows of this terminal. The guest's terminal gets these numbers, because it
+/// cannot ask this terminal for them.
 fn terminal_size() -> (String, String) {
     let size = Command::new("stty")
         .arg("size")

@@ -19,7 +19,8 @@ pub struct Conditions {
     /// Share of frames, 0 to 1, that arrive late: after 1 to [`MOST_PLACES`] frames that were sent
     /// later.
     pub late: f64,
-    /// How long a host's card collects received frames before it interrupts the host, nanoseconds.
+    /// Time for which a host's card collects received frames before it interrupts the host,
+    /// nanoseconds.
     pub coalescing: Nanos,
     /// Links of each host, used in turn like those of a bond in balance-rr. Each link is a lane
     /// with a switch of its own. The path through a lane takes two full frames' time longer than

@@ -276,7 +276,7 @@ impl Fabric {
     }
 
     /// Handles a packet in a host's card. Without coalescing the card interrupts the host at once;
-    /// otherwise it first collects packets for that time.
+    /// otherwise the card first collects packets for the time of `Conditions::coalescing`.
     fn collect(&mut self, to: End, packet: Packet) {
         let coalescing = self.setup.conditions.coalescing;
         if coalescing == 0 {

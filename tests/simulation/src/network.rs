@@ -43,7 +43,7 @@ impl Rate {
 
     fn duration(self, frame: u32) -> Picos {
         let bits = u64::from(frame + self.framing) * 8;
-        // 16,404 bytes at 1 Mbit/s are 1.3e11 ps, far from the end of u64.
+        // 16,404 bytes at 1 Mbit/s are 1.3e11 ps, far below the limit of u64.
         (u128::from(bits) * 1_000_000_000_000 / u128::from(self.bits)) as Picos
     }
 }

@@ -219,9 +219,9 @@ pub struct Summary {
     pub waiting: usize,
     /// Median time from a sender's start to its message's last byte, nanoseconds.
     pub completion: Nanos,
-    /// 99th percentile of that time, nanoseconds.
+    /// 99th percentile of the time from a sender's start to its message's last byte, nanoseconds.
     pub completion_99: Nanos,
-    /// Maximum of that time, nanoseconds.
+    /// Maximum of the time from a sender's start to its message's last byte, nanoseconds.
     pub completion_worst: Nanos,
     /// The counters of all rounds.
     #[serde(flatten)]

@@ -18,7 +18,7 @@ pub enum Sizes {
     W3,
     /// A Hadoop cluster
     W4,
-    /// Web search, as DCTCP was measured by
+    /// Web search, the workload of DCTCP's own measurements
     W5,
 }
 

@@ -7,7 +7,7 @@ use esp::{Nanos, State};
 use crate::fabric::{End, Fabric};
 use crate::simulation::Setup;
 
-/// The bytes that a stream has queued at least.
+/// The least number of bytes that a stream has queued.
 const AHEAD: u64 = 8 << 20;
 /// Bytes that a sender adds to its queue at once.
 const PIECE: u64 = 4 << 20;
@@ -100,7 +100,7 @@ impl Streams {
 
     fn run(&mut self, time: Nanos) {
         let until = self.fabric.now() + time;
-        // A piece lasts longer than this.
+        // A piece lasts longer than `step`, so a stream always has data queued.
         let step = (time / 256).max(1);
         let mut looked = self.fabric.now();
         self.write();

@@ -17,15 +17,15 @@ pub enum Link {
     /// A veth pair for which the kernel cuts large packets in software, as for a device without
     /// segmentation offload.
     Cut,
-    /// As `Cut`, but the receiver joins the packets again (GRO).
+    /// Like `Cut`, but the receiver joins the packets again (GRO).
     Joined,
-    /// As `Usual`, but ESP has checksums.
+    /// Like `Usual`, but ESP has checksums.
     Summed,
-    /// As `Joined`, but ESP has checksums.
+    /// Like `Joined`, but ESP has checksums.
     SummedJoined,
     /// Two virtio-net devices without offloads, between which QEMU passes frames.
     Virtio,
-    /// As `Virtio`, but the receiver joins packets.
+    /// Like `Virtio`, but the receiver joins packets.
     VirtioJoined,
 }
 

@@ -6,8 +6,8 @@
 //! Two runs differ only in their number of messages or bytes, and the difference of their counts
 //! gives the figure, as for `make profile`. Before and after each run the guest makes a system call
 //! that nothing else makes; at each such call the plugin records its totals. The plugin does not
-//! count while the guest waits for the runner: in that time the guest's clock runs ahead for as
-//! long as the host takes, and the kernel's timers run with it.
+//! count while the guest waits for the runner, because the guest's clock then runs ahead, and the
+//! kernel's timers run with the clock.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -44,7 +44,8 @@ const BLOCKS: [u64; 2] = [2000, 22_000];
 /// The least share of a figure's instructions for which a string instruction is listed.
 const LISTED: f64 = 0.002;
 
-/// Ratios to a number below this are not printed, because the guest's other activity causes more.
+/// Ratios to a number below this are not printed, because the guest's other activity adds more than
+/// such a number.
 const LEAST: f64 = 0.5;
 
 /// Names of the numbers in the table.

@@ -49,7 +49,7 @@ pub fn between_ends(link: Link) -> String {
     format!("{} --format json", link.ends())
 }
 
-/// Time limit for a measurement; many times as long as it takes.
+/// Time limit for a measurement; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// A choice of figures.
@@ -58,8 +58,8 @@ pub struct Options {
     /// Measure only the figures with these names, such as `byte` or `*byte*`; * matches any text.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
-    /// Count loads, stores, locked instructions and the misses of modelled caches instead, beside
-    /// the instructions.
+    /// Count memory accesses instead of measuring the figures: loads, stores, locked instructions
+    /// and misses of modelled caches, beside the instructions.
     #[arg(long, conflicts_with = "only")]
     memory: bool,
 }
@@ -227,7 +227,7 @@ fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
         for (name, shares) in shares::measure(guest, &mut tracer, transport, times)? {
             let mut measured = figures.iter();
             let of = measured.find(|figure| figure.transport == transport && figure.name == name);
-            // `figures` lacks those that were not requested.
+            // `figures` lacks the figures that were not requested.
             found.extend(of.into_iter().flat_map(|of| shares.figures(of)));
         }
     }

@@ -27,7 +27,7 @@ use crate::layout::Layout;
 use crate::qemu::Clock;
 use crate::step;
 
-/// Time limit for a measurement; many times as long as it takes.
+/// Time limit for a measurement; many times the usual duration.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// The stream protocols that share a port: Linux' default TCP, and ESP. Each has the number of

@@ -40,7 +40,7 @@ impl Panel {
         }
     }
 
-    /// Returns the panel with `longest` as the value of a bar of full length.
+    /// Returns this panel, scaled so that a bar of the value `longest` has full length.
     pub fn of(self, longest: f64) -> Self {
         Self { longest, ..self }
     }

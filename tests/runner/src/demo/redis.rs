@@ -16,12 +16,12 @@ use crate::step;
 /// The guest's script that runs redis-benchmark.
 const SCRIPT: &str = "usr/bin/redis-gets";
 
-/// The two runs, over TCP and with `enet run`. Each has the prefix of all its commands, and its
-/// number of requests. The requests take about a second, so that the figures are reproducible.
+/// The two runs, over TCP and with `enet run`. For each run: the prefix of all its commands, and
+/// its number of requests. The requests take about a second, so that the figures are reproducible.
 const RUNS: [(&str, u32); 2] = [("", 300), ("enet run --quiet --require --", 3000)];
 
-/// The least share of its rate that the port of redis' host must carry. Below it, the streams do
-/// not run during the requests.
+/// The least share of its rate that the port of redis' host must carry. If the port carries less,
+/// the streams do not run during the requests.
 const LEAST_BUSY: f64 = 0.9;
 
 /// The results of redis-benchmark.

@@ -325,8 +325,8 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
         for last in ["c3  retq", "e9 00 00 00 00  jmpq     0xffffffff81004000"] {
             assert_eq!(counted(last, kernel), expected(kernel, false), "{last}");
         }
-        // A jump within the handler does not end it, and neither does any other instruction that is
-        // no return. But a program's block shows that the handler has ended.
+        // A jump within the handler does not end the handler, and neither does any other
+        // instruction that is no return. But a program's block shows that the handler has ended.
         for last in ["eb 10  jmp      0xffffffff81001020", "90  nop"] {
             assert_eq!(counted(last, kernel), expected(kernel, true), "{last}");
             assert_eq!(counted(last, 0x4000), expected(0x4000, false), "{last}");

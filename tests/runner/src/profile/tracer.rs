@@ -50,8 +50,8 @@ impl Tracer {
         let pipe = directory.path().join("log");
         let status = Command::new("mkfifo").arg(&pipe).status()?;
         ensure!(status.success(), "mkfifo: {status}");
-        // Opened for reading and writing, so that QEMU never sees an end of the pipe, and never
-        // blocks until a reader opens the pipe.
+        // Opened for reading and writing, so that QEMU never sees the end of the pipe, and never
+        // blocks because the pipe has no reader.
         let log = OpenOptions::new().read(true).write(true).open(&pipe)?;
         let mut monitor = guest.monitor()?;
         monitor.tell(&format!("logfile {}", pipe.display()))?;

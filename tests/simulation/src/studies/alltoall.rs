@@ -15,8 +15,8 @@ use crate::mesh::Mesh;
 use crate::report::{kib, millis, part, Columns};
 use crate::simulation::{Parameters, Setup};
 
-/// Messages longer than this, in bytes, are sent only after a request and its answer, as by MPI
-/// libraries.
+/// Like in MPI libraries, a message longer than this, in bytes, is sent only after a request and
+/// its answer.
 const EAGER: u64 = 64 << 10;
 /// Bytes of the request, and of its answer.
 const CONTROL: u64 = 100;
@@ -29,7 +29,7 @@ pub struct Options {
     /// Numbers of hosts
     #[arg(long, value_delimiter = ',', default_value = "8", value_parser = senders)]
     pub hosts: Vec<usize>,
-    /// Bytes from each host to each other; without it, 1 to 1M
+    /// Bytes from each host to each other host; without this option, 1 to 1M
     #[arg(
         long,
         value_delimiter = ',',

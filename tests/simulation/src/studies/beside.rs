@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Loaded latency: how long short messages take while streams occupy the port.
+//! Loaded latency: the time from a short request, called a question, to its answer while streams
+//! occupy the port.
 
 use std::ops::Range;
 
@@ -15,13 +16,13 @@ use crate::report::{kib, part, Columns};
 use crate::rounds::percentile;
 use crate::simulation::{Counts, Parameters, Setup, Simulation};
 
-/// The bytes that a stream has queued at least.
+/// The least number of bytes that a stream has queued.
 const AHEAD: u64 = 512 << 10;
 /// Bytes that a stream adds to its queue at once.
 const PIECE: u64 = 256 << 10;
 
 /// Number of bits that the port could carry before the first question; until then, only streams and
-/// announcers use it.
+/// announcers use the port.
 const WARM_UP: u64 = 200_000_000;
 
 /// A run that takes longer than this, in nanoseconds, is aborted.
@@ -34,24 +35,24 @@ pub struct Options {
     // Each stream has a host of its own.
     #[arg(long, value_delimiter = ',', default_value = "0,1,4,16,32")]
     pub streams: Vec<usize>,
-    /// Bytes of a question
+    /// Bytes of a request
     #[arg(long, value_delimiter = ',', default_value = "100,10000", value_parser = size)]
     pub sizes: Vec<u64>,
-    /// Hosts that ask
+    /// Hosts that send requests
     // Each host asks one question after the other.
     #[arg(long, default_value_t = 1)]
     pub askers: usize,
-    /// Questions of each
+    /// Number of requests of each of these hosts
     #[arg(long, default_value_t = 300, value_parser = value_parser!(u32).range(1..))]
     pub questions: u32,
-    /// Mean time from an answer to the next question, microseconds; 0: at once
+    /// Mean time from an answer to the next request, microseconds; 0: at once
     // Stored in nanoseconds.
     #[arg(long, default_value = "0", value_parser = value_parser!(u64).map(|pause| pause * 1_000))]
     pub pause: Nanos,
     /// Connections of one more host, each of which sends one message after the other
     #[arg(long, default_value_t = 0)]
     pub announcers: usize,
-    /// Bytes of such a message
+    /// Bytes of a message on these connections
     #[arg(long, default_value = "16K", value_parser = size)]
     pub message: u64,
     /// Rate of every link, Mbit/s
@@ -169,7 +170,8 @@ struct Case<'a> {
     options: &'a Options,
     size: u64,
     simulation: Simulation,
-    /// The connections of the streams; announcers come before them, askers after.
+    /// The connections of the streams. The announcers' connections have lower numbers, the askers'
+    /// connections higher ones.
     streams: Range<usize>,
     /// Bytes queued by each announcer and stream.
     written: Vec<u64>,

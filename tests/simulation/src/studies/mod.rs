@@ -51,22 +51,22 @@ macro_rules! studies {
 studies! {
     /// Goodput and buffer use over links and numbers of senders
     Table: table,
-    /// How buffer use, goodput and fairness grow with the number of senders
+    /// Buffer use, goodput and fairness over the number of senders
     Scale: scale,
-    /// What announcements do to ports: drops and completion times over initial_ack_burst_length
+    /// The effect of announcements on ports: drops and completion times over
+    /// initial_ack_burst_length
     Announce: announce,
-    /// How long senders that fall silent delay the others
+    /// The delay that senders which fall silent cause to the others
     Silent: silent,
-    /// How long questions take beside streams
+    /// Loaded latency: the time from a short request to its answer while streams occupy the port
     Beside: beside,
     /// All hosts send to all others, as MPI's alltoall
     Alltoall: alltoall,
-    /// Messages of published sizes at random times: how much longer they take than on an idle
-    /// network
+    /// Slowdown of messages of published sizes at random times, relative to an idle network
     Workloads: workloads,
     /// Goodput over burst_length and packets_to_ack
     Burst: burst,
-    /// What must hold in a rack: links of 1 to 100 Gbit/s that lose, reorder, delay and are shared
+    /// Requirements in a rack: links of 1 to 100 Gbit/s that lose, reorder, delay and are shared
     Rack: rack,
 }
 
@@ -157,17 +157,17 @@ pub struct Common {
     /// Part of all packets that is lost at random, 0 to 1
     #[arg(long, default_value_t = 0.0, value_parser = probability)]
     pub loss: f64,
-    /// Senders start at random times within so many microseconds; 0: all at once
+    /// Senders start at random times within this many microseconds; 0: all at once
     #[arg(long, default_value = "0", value_parser = microseconds)]
     pub stagger: Nanos,
     /// The parameter round_trip_time, microseconds
     #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(10..=1_000_000))]
     pub round_trip_time: u32,
-    /// Receive buffer of each connection, bytes, of which a packet takes its payload and 768; by
-    /// default never full
+    /// Receive buffer of each connection, bytes, of which a packet takes its payload and 768; the
+    /// default never fills
     #[arg(long, default_value_t = 1 << 30, value_parser = value_parser!(u32).range(1..=1 << 30))]
     pub receive_buffer: u32,
-    /// Beginning of all random numbers
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

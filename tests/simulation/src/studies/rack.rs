@@ -35,10 +35,10 @@ const BUFFERS: [(u64, u32); 4] = [
 /// Options of the study.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Only cases whose name contains one of these
+    /// Run only cases whose name contains one of these texts
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<String>,
-    /// A quarter of the time and of the messages
+    /// Simulate a quarter of the time and of the messages
     #[arg(long)]
     pub quick: bool,
     /// Fail if a case does not hold
@@ -149,7 +149,7 @@ enum Case {
         senders: usize,
         least: f64,
     },
-    /// Questions of 10 kB while 16 streams run.
+    /// The time from a request of 10 kB to its answer while 16 streams run.
     Beside { gigabits: u64 },
     /// Messages of a published distribution, at a load of 0.8.
     Workload { sizes: Sizes, most: f64 },
@@ -175,7 +175,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Returns one stream at this rate.
+    /// Returns the shape of one stream at this rate.
     fn one(gigabits: u64, least: f64) -> Self {
         Self {
             gigabits,
@@ -191,7 +191,7 @@ impl Shape {
         }
     }
 
-    /// Returns one stream at this rate, under these conditions.
+    /// Returns the shape of one stream at this rate, under these conditions.
     fn under(conditions: Conditions, gigabits: u64, least: f64) -> Self {
         Self {
             conditions,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How buffer use, goodput and fairness grow with the number of senders.
+//! Buffer use, goodput and fairness over the number of senders.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::plot::{self, Curve, Panel, SeriesLabelPosition};
 use crate::report::{kib, millis, part, Columns};
 use crate::rounds::Summary;
 
-/// What is scaled.
+/// Options of the study.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub struct Options {
     /// Buffer of every port
     #[arg(long, default_value = "2M", value_parser = buffer)]
     buffer: u32,
-    /// What each sender sends in a round
+    /// Bytes that each sender sends in a round
     #[arg(long, default_value = "4M", value_parser = size)]
     bytes: u64,
     /// The parameter burst_length

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Senders that announce and then fall silent. The study shows how long they delay the others.
+//! The delay that senders cause to other senders if they announce and then fall silent.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use crate::report::{millis, Columns, Table};
 use crate::rounds::{self, Message, Workload};
 use crate::simulation::Simulation;
 
-/// What each sender has to send, bytes.
+/// Bytes that each sender has to send.
 const BYTES: u64 = 256 << 10;
 
 /// Numbers of senders, and how many of these fall silent.

@@ -31,7 +31,8 @@ pub struct Options {
     /// The parameter initial_ack_burst_length
     #[arg(long, default_value_t = 1)]
     initial: u16,
-    /// What each sender sends in a round; without it, 256K to 4M, the more the faster the link
+    /// Bytes that each sender sends in a round; without this option, 256K to 4M, more for faster
+    /// links
     #[arg(long, value_parser = size)]
     bytes: Option<u64>,
 }

@@ -31,7 +31,7 @@ pub struct Options {
     /// Numbers of senders
     #[arg(long, value_delimiter = ',', default_value = "10,100,1000", value_parser = senders)]
     pub senders: Vec<usize>,
-    /// What all of them send, percent of what the receiver's port can carry
+    /// Load of all senders together, percent of what the receiver's port can carry
     // Includes headers. Stored as a share of one.
     #[arg(long, default_value = "80", value_parser = percent())]
     pub load: f64,
@@ -129,9 +129,9 @@ pub struct Line {
     pub load: f64,
     /// The slowdown of all messages.
     pub all: Slowdown,
-    /// The slowdown of the shorter half.
+    /// The slowdown of the shorter half of the messages.
     pub short: Slowdown,
-    /// The slowdown of the longest tenth.
+    /// The slowdown of the longest tenth of the messages.
     pub long: Slowdown,
     /// The most bytes in the receiver's port.
     pub peak: u32,
@@ -140,8 +140,8 @@ pub struct Line {
     pub counts: Counts,
 }
 
-/// Returns the nanoseconds that all packets of a message take on a link, and those of its last
-/// packet.
+/// Returns the nanoseconds that all packets of a message take on a link, and the nanoseconds that
+/// the last packet takes.
 fn on_link(setup: &Setup, size: u64) -> (f64, f64) {
     let mss = u64::from(setup.mss());
     let time = |payload: u64| {
