@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bytes of a packet are read after it was cut, which may move them.
+//! The bytes of a packet are read after the packet was cut, which may have moved the bytes.
 
 use crate::net::skb::Skb;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An unlocked child is grafted, although another descriptor may be getting it at this moment.
+//! An unlocked child is grafted, although it may be grafted to another descriptor at this moment.
 
 use crate::net::family::NewDescriptor;
 use crate::net::sock::{Protocol, SockRef};

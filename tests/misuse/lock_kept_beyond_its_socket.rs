@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The last reference to a socket is dropped while the socket is locked: unlocking would write to
-//! freed memory.
+//! The last reference to a socket is dropped while the socket is locked, so unlocking would write
+//! to freed memory.
 
 use crate::net::sock::{Protocol, SockRef};
 

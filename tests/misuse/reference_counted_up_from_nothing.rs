@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A found socket is treated as held although its reference count may be zero: it would be freed
+//! A found socket is treated as held although its reference count may be zero, so it would be freed
 //! twice.
 
 use crate::net::map::{Key, Map};

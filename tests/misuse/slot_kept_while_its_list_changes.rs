@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The slot that a list stores in a socket is used after the socket may belong to another list.
+//! The slot that a list stores in a socket is used at a time when the socket may belong to another
+//! list already.
 
 use crate::net::sock::{Protocol, Sock};
 use crate::net::sock_list::SockLists;

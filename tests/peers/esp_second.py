@@ -84,8 +84,8 @@ class Connection:
         # Nonces, and the unwrapped values of una and expected.
         self.nonce = int.from_bytes(os.urandom(4), "big") if "masks" in words else None
         self.other_nonce, self.una_wide, self.expected_wide = None, self.isn, 0
-        # Sending: `queue` has packets as (payload, flags) from `una` on, `left` is how many of them
-        # were sent, and `window` is the window's end, counted from `una`.
+        # Sending: `queue` has packets as (payload, flags) from `una` on, `left` is the number of
+        # packets in `queue` that were sent, and `window` is the window's end, counted from `una`.
         self.una, self.queue, self.left = self.isn, [], 0
         self.window, self.announced, self.since_sent, self.tries = 0, False, 0.0, 0
         # Receiving.

@@ -60,12 +60,12 @@ const ALARMS: &[&str] = &[
     "rcu_preempt detected",
 ];
 
-/// Messages of a healthy kernel that contain such words.
+/// Messages of a healthy kernel that contain one of the words in [`ALARMS`] all the same.
 const HARMLESS: &[&str] = &[
     "ODEBUG: selftest passed",
     "kmemleak: Kernel memory leak detector initialized",
     "rcu: \tRCU callback double-/use-after-free debug is enabled.",
-    // The tracker itself could not allocate memory, and counts without owners.
+    // The tracker could not allocate its own memory, so it counts references without their owners.
     "ref_tracker: memory allocation failure, unreliable refcount tracker.",
 ];
 
@@ -79,16 +79,18 @@ pub fn alarm(line: &str) -> Option<&str> {
 /// A listener that hears a kernel's messages one after the other.
 #[derive(Debug, Default)]
 pub struct Ear {
-    /// Whether the last message explains the stack that follows.
+    /// Whether the last message announced a failed allocation, so that the stack behind it is no
+    /// alarm.
     explained: bool,
 }
 
 impl Ear {
-    /// Works like [`alarm`], but leaves out the stack that the kernel prints when it has no memory
-    /// for a large allocation or a slab cache. Scenarios cause such failures, and the caller of the
+    /// Works like [`alarm`], but ignores the stack that the kernel prints when it has no memory for
+    /// a large allocation or a slab cache. Scenarios cause such failures, and the caller of the
     /// allocator gets an error.
     pub fn alarm<'a>(&mut self, line: &'a str) -> Option<&'a str> {
-        // Without memory for the cache's name the error is EINVAL (-22), otherwise ENOMEM (-12).
+        // The error is EINVAL (-22) if there is no memory for the cache's name, and ENOMEM (-12)
+        // otherwise.
         let no_kind = line.contains("__kmem_cache_create_args(")
             && (line.ends_with("failed with error -12") || line.ends_with("failed with error -22"));
         if no_kind || line.contains("vmalloc error: ") {

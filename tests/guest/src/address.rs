@@ -2,8 +2,8 @@
 
 //! Endpoint addresses as the kernel defines them: `struct sockaddr_en`, encoded byte by byte.
 //!
-//! The scenarios encode the layout themselves instead of using the library crate: an error that the
-//! crate shared with the module would go unnoticed.
+//! The scenarios encode the layout themselves and do not use the library crate, because an error
+//! that the crate shared with the module would go unnoticed.
 
 use anyhow::{ensure, Result};
 
@@ -64,7 +64,7 @@ impl Address {
     /// Decodes a structure that the kernel wrote.
     ///
     /// # Errors
-    /// If the length, the family or the length of the hardware address is wrong.
+    /// If the structure's length, its family or the length of its hardware address is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::from_bytes_of(bytes, AF_ENET)
     }
@@ -92,7 +92,7 @@ impl Address {
         })
     }
 
-    /// Returns the same address with another port.
+    /// Returns this address with `port` in place of its port.
     pub fn port(self, port: u16) -> Self {
         Self { port, ..self }
     }

@@ -29,7 +29,7 @@ pub const EPOLL_WAIT: c_long = libc::SYS_epoll_wait;
 #[cfg(not(target_arch = "x86_64"))]
 pub const EPOLL_WAIT: c_long = libc::SYS_epoll_pwait;
 
-/// A thread that is in a call, or was in it when last checked.
+/// A thread that [`begin`] started to make a call which sleeps in the system call `number`.
 #[derive(Clone, Copy, Debug)]
 pub struct Sleeper {
     thread: i32,
@@ -198,7 +198,8 @@ fn own_number() -> i32 {
 }
 
 /// Logs an error before the threads are joined. A thread that sleeps for ever because of the error
-/// keeps the join waiting until the scenario's deadline, and the error would never be reported.
+/// keeps the join waiting until the scenario's deadline, so the error would otherwise never be
+/// reported.
 fn explain<T>(inner: &Result<T>) {
     if let Err(error) = inner {
         note(&format!("beside a sleeping call: {error:#}"));

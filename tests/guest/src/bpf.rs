@@ -35,8 +35,8 @@ pub const fn load_byte(offset: u32) -> Instruction {
     instruction(0x30, 0, 0, offset)
 }
 
-/// An instruction that loads the VLAN tag from the packet's metadata: priority and number.
-/// `SKF_AD_OFF + SKF_AD_VLAN_TAG` of `<linux/filter.h>`.
+/// An instruction that loads the VLAN tag, which is the priority and the number of the VLAN, from
+/// the packet's metadata. The offset is `SKF_AD_OFF + SKF_AD_VLAN_TAG` of `<linux/filter.h>`.
 pub const LOAD_VLAN_TAG: Instruction = load_half((-0x1000_i32 + 44) as u32);
 
 /// Returns an instruction that skips the next one unless the accumulator is `k`.

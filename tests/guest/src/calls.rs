@@ -86,7 +86,7 @@ pub fn control(level: c_int, kind: c_int, data: &[u8], told: isize) -> Vec<u8> {
     bytes
 }
 
-/// Calls `sendmsg(2)` with any bytes as the control data.
+/// Calls `sendmsg(2)` with `control` as the control data, whether or not it is well formed.
 ///
 /// # Errors
 /// The call's errno.
@@ -106,8 +106,8 @@ pub fn send_control(socket: &Socket, bytes: &[u8], control: &[u8]) -> Result<usi
     message.msg_control = aligned.as_mut_ptr().cast();
     message.msg_controllen = control.len();
     let flags = libc::MSG_NOSIGNAL;
-    // SAFETY: The header points to `vector` and `aligned`, both alive for the call and as long as
-    // the header says.
+    // SAFETY: The header points to `vector` and `aligned`, which are alive for the call and have at
+    // least the lengths that the header gives.
     let sent = check(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) as i64 })?;
     Ok(sent as usize)
 }
@@ -122,8 +122,8 @@ fn sigpipe() -> libc::sigset_t {
     }
 }
 
-/// Runs `work` while SIGPIPE is blocked, and not ignored as Rust's runtime sets it. Returns the
-/// result of `work`, and whether SIGPIPE was raised.
+/// Runs `work` while SIGPIPE is blocked and has its default disposition. (Rust's runtime ignores
+/// the signal otherwise.) Returns the result of `work`, and whether SIGPIPE was raised.
 ///
 /// # Panics
 /// If the signal's disposition or the mask cannot be changed.

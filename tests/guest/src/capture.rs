@@ -10,8 +10,8 @@ use crate::station::{self, Station};
 /// Minimum payload of an Ethernet frame; network cards pad shorter ones.
 const LEAST: usize = 46;
 
-/// Plays the exchange and prints its frames in the order in which they pass host `b`'s device: a
-/// line for each, `frame` and the bytes in hexadecimal.
+/// Plays the exchange and prints its frames in the order in which they pass host `b`'s device. Each
+/// frame is printed on a line of its own: the word `frame` and the frame's bytes in hexadecimal.
 ///
 /// # Errors
 /// If a step fails.
@@ -115,7 +115,7 @@ fn by_hand(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Sends frames that no correct host sends, and padding.
+/// Sends malformed frames, and correct frames that are padded to the minimum length.
 fn malformed(a: &Host, b: &Host) -> Result<()> {
     let wire = a.packets(ETH_P_ALL)?;
     let esp = EspHeader {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many connections, over ESP and over TCP: opening them, their cost, and the rate at which they
-//! can be opened and closed.
+//! Opens many connections, over ESP or over TCP, and measures the cost of a round trip over them
+//! and the rate at which they can be opened and closed.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Protocol {
     Tcp,
 }
 
-/// Both protocols, the reference first.
+/// Both protocols. TCP comes first because it is the reference.
 pub const BOTH: [Protocol; 2] = [Protocol::Tcp, Protocol::Esp];
 
 impl fmt::Display for Protocol {
@@ -80,7 +80,8 @@ impl Protocol {
         client.connect_bytes(there).context("connect")?;
         let (server, _) = listener.accept(0).context("accept")?;
         if self == Self::Tcp {
-            // ESP never delays data to wait for more.
+            // Nagle's algorithm is switched off for TCP, because ESP never delays data to wait for
+            // more.
             for end in [&client, &server] {
                 end.set_int_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
             }
@@ -100,7 +101,7 @@ impl Protocol {
     }
 }
 
-/// Open connections and their listener.
+/// A number of open connections and their listener.
 #[derive(Debug)]
 pub struct Crowd {
     listener: Socket,
@@ -169,8 +170,8 @@ impl Crowd {
         Ok(took.as_nanos() as f64 / f64::from(halves))
     }
 
-    /// Returns the same cost as [`Crowd::half_round_trip`], but goes to the next connection after
-    /// each round trip, and passes over all of them `rounds` times.
+    /// Measures the same cost as [`Crowd::half_round_trip`], but changes to the next connection
+    /// after each round trip, and goes through all the connections `rounds` times.
     ///
     /// # Errors
     /// If a call fails.
@@ -185,7 +186,7 @@ impl Crowd {
         Ok(started.elapsed().as_nanos() as f64 / f64::from(halves))
     }
 
-    /// Returns some connections, spread evenly over the open ones.
+    /// Returns `connections` of the open connections, spread evenly over all of them.
     fn spread(&self, connections: usize) -> impl Iterator<Item = &(Socket, Socket)> {
         let step = (self.pairs.len() / connections).max(1);
         self.pairs.iter().step_by(step).take(connections)

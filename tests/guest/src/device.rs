@@ -46,11 +46,11 @@ impl<'a> Device<'a> {
         })
     }
 
-    /// Finds the device `name` and waits until it can send: until the kernel has noticed its
-    /// carrier.
+    /// Finds the device `name` and waits until the device can send, which is when the kernel has
+    /// noticed its carrier.
     ///
     /// # Errors
-    /// If there is none, or it does not become able to send.
+    /// If there is no such device, or it does not become able to send.
     pub fn ready(namespace: &'a Netns, name: &str) -> Result<Self> {
         await_carrier(namespace, name)?;
         Self::named(namespace, name)

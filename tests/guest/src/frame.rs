@@ -38,8 +38,8 @@ pub mod flag {
     pub const TXF: u8 = 0x40;
     /// A checksum follows the payload.
     pub const CRC: u8 = 0x80;
-    /// The bits of an empty packet with a grant, whose length field contains the grant and is not
-    /// 0.
+    /// The flags of an empty packet with a grant. The length field of such a packet is not 0 and
+    /// contains the grant.
     pub const GRANT: u8 = ACK | RRQ | TXF;
 }
 
@@ -70,7 +70,8 @@ pub fn ipv4(from: [u8; 4], to: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8>
     packet
 }
 
-/// Encodes an EDP header and a payload; the length field may be wrong.
+/// Encodes an EDP header, whose length field contains `length` even if that is wrong, and a
+/// payload.
 pub fn edp(source: u16, destination: u16, length: u16, payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::with_capacity(6 + payload.len());
     for field in [source, destination, length] {
@@ -100,12 +101,12 @@ pub struct EspHeader {
     pub source: u16,
     /// Destination port.
     pub destination: u16,
-    /// Number of bytes of payload that follow, or a wrong number; in a packet with a grant, the
-    /// grant.
+    /// The length field: the number of payload bytes that follow, or a wrong number that a scenario
+    /// chooses. In a packet with a grant it contains the grant.
     pub length: u16,
     /// Sequence number of this packet.
     pub sequence: u16,
-    /// Next sequence number expected.
+    /// The next sequence number that the sender expects.
     pub acknowledgement: u16,
     /// Bits of [`flag`].
     pub flags: u8,
@@ -267,7 +268,8 @@ impl PacketSocket {
     }
 
     /// Sends an EDP echo request to `to`, and checks that no other EDP packet comes before the echo
-    /// reply. A reply to an earlier frame would come before. This socket must have EDP's ethertype.
+    /// reply. A reply to an earlier frame would come before the echo reply. This socket must have
+    /// EDP's ethertype.
     ///
     /// # Errors
     /// If another frame comes, or none.

@@ -25,7 +25,7 @@ use crate::module;
 use crate::patience::{self, Allowance};
 use crate::socket::{check, Socket};
 
-/// The result of a scenario: an error gives the reason of the failure.
+/// The result of a scenario. An error says why the scenario failed.
 pub type Outcome = Result<()>;
 
 /// The work of a scenario.
@@ -105,7 +105,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the scenario with another deadline, in seconds.
+    /// Returns this scenario with a deadline of `seconds`.
     pub const fn within(self, seconds: u64) -> Self {
         Self {
             deadline: Duration::from_secs(seconds),
@@ -113,7 +113,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the scenario for a guest whose clock counts instructions.
+    /// Returns this scenario, marked to run only in a guest whose clock counts instructions.
     pub const fn needs_icount(self) -> Self {
         Self {
             needs_icount: true,
@@ -121,7 +121,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the scenario for a kernel with fault injection for allocations.
+    /// Returns this scenario, marked to run only in a kernel with fault injection for allocations.
     pub const fn needs_faults(self) -> Self {
         Self {
             needs_faults: true,
@@ -129,7 +129,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the scenario for a guest with four processors.
+    /// Returns this scenario, marked to run only in a guest with four processors.
     pub const fn needs_smp(self) -> Self {
         Self {
             needs_smp: true,
@@ -137,7 +137,8 @@ impl Scenario {
         }
     }
 
-    /// Returns the scenario for a guest with two network cards, and four processors.
+    /// Returns this scenario, marked to run only in a guest with two network cards and four
+    /// processors.
     pub const fn needs_cards(self) -> Self {
         Self {
             needs_cards: true,
@@ -147,9 +148,10 @@ impl Scenario {
     }
 }
 
-/// Defines `ALL`, the list of a file's scenarios. A line names a constructor of [`Scenario`] and
-/// the scenario. The function has the scenario's name unless the line gives another behind `=`:
-/// `direct edp_to_itself;`, `guest esp_random_loss = random_loss, within(120), needs_icount;`
+/// Defines `ALL`, the list of a file's scenarios. Each line names a constructor of [`Scenario`] and
+/// then the scenario. The scenario's function has the same name unless the line gives a different
+/// one behind `=`: `direct edp_to_itself;`, `guest esp_random_loss = random_loss, within(120),
+/// needs_icount;`
 ///
 /// [`Scenario`]: crate::harness::Scenario
 #[macro_export]
@@ -160,7 +162,8 @@ macro_rules! scenarios {
 }
 
 /// Defines `ALL`, a list of items of a type. A line's first word is a constructor of the type,
-/// which takes the item's name and function; words behind a comma are methods.
+/// which takes the item's name and function. Each word behind a comma is a method that is called on
+/// the item.
 #[macro_export]
 macro_rules! table {
     ($type:ty: $($constructor:ident $name:ident $(= $body:expr)? $(, $also:ident $(($($argument:tt)*))?)*;)*) => {
@@ -222,7 +225,7 @@ pub fn run(scenario: &Scenario) -> bool {
             if let Some(report) = notes.iter().find_map(|line| line.strip_prefix(REPORT)) {
                 println!("{}{}: {report}", REPORT, scenario.name);
             }
-            // This note has the figures of a cell, for the matrix.
+            // This note has the figures of a cell of the fault matrix.
             if let Some(figures) = notes.iter().find_map(|line| line.strip_prefix(FIGURES)) {
                 println!("# {}{figures}", FIGURES);
             }
@@ -255,8 +258,8 @@ fn supervise(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
         outcome = module::await_unused().context("sockets outlived the scenario");
     }
     if outcome.is_err() && matches!(scenario.body, Body::Guest(_)) {
-        // A killed scenario may have left other parameters of the module or fault injection in
-        // force. An error of `reload` is ignored because the next scenario reports it.
+        // A killed scenario may have left the module with parameters of its own, or fault injection
+        // switched on. An error of `reload` is ignored because the next scenario reports it.
         memory::end_failures();
         let _ = module::reload();
     }
@@ -294,8 +297,8 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     if let Ok(false) = ended {
         notes.extend(where_it_hangs(child));
     }
-    // Kill the processes of the scenario that still run. An error is ignored because ESRCH means
-    // that none does.
+    // Kill those processes of the scenario that still run. An error is ignored because ESRCH means
+    // that none is left.
     let _ = killpg(child, Signal::SIGKILL);
     let status = waitpid(child, None).context("waitpid")?;
     let mut text = Vec::new();
@@ -490,7 +493,7 @@ pub fn growth(before: &[u64], after: &[u64]) -> Vec<u64> {
 /// Checks that the largest payload of `socket`'s packets is `bytes`.
 ///
 /// # Errors
-/// If the largest payload is another.
+/// If the largest payload differs from `bytes`.
 pub fn carries_at_most(socket: &Socket, bytes: i32, what: &str) -> Outcome {
     let told = socket.largest_payload()?;
     ensure!(
@@ -548,7 +551,7 @@ pub fn receives(socket: &Socket, bytes: &[u8]) -> Outcome {
 /// Checks that `found` is `wanted`.
 ///
 /// # Errors
-/// If it is not; the message has both.
+/// If they differ; the message has both.
 pub fn same<T: std::fmt::Debug + PartialEq<U>, U: std::fmt::Debug>(
     found: T,
     wanted: U,

@@ -44,7 +44,7 @@ impl Knobs<'_> {
     /// Sets file `name` to `number`, and reads it back.
     ///
     /// # Errors
-    /// If the file refuses it or reads another number.
+    /// If the file refuses `number`, or a different number is read back.
     pub fn set(&self, name: &str, number: u32) -> Result<()> {
         self.accepts(name, &number.to_string(), number)
     }

@@ -23,11 +23,11 @@ use crate::socket::{interface_index, Socket};
 
 /// Name of each host's device.
 pub const DEVICE: &str = "eth0";
-/// Maximum transmission unit of the devices, bytes.
+/// Maximum transmission unit of the devices, in bytes.
 pub const MTU: usize = 1500;
-/// Largest payload of an EDP packet, bytes.
+/// Largest payload of an EDP packet, in bytes.
 pub const EDP_MAX: usize = MTU - EDP_HEADER;
-/// Largest payload of an ESP packet, bytes.
+/// Largest payload of an ESP packet, in bytes.
 pub const ESP_MSS: usize = MTU - 11;
 
 /// Address of a station that does not exist.
@@ -211,8 +211,8 @@ impl Host {
             .context(path)
     }
 
-    /// Runs `tc qdisc VERB`, "add" or "del", at the root of the device; `discipline` is the one to
-    /// add.
+    /// Runs `tc qdisc` at the root of the device. `verb` is "add" or "del", and `discipline` is the
+    /// queueing discipline to add.
     ///
     /// # Errors
     /// If `tc` fails, with its message.
@@ -258,8 +258,8 @@ impl Host {
         }
     }
 
-    /// Returns the counter `name` of `/proc/net/enet`, which counts frames that reached no socket,
-    /// by reason.
+    /// Returns the counter `name` of `/proc/net/enet`. Each counter of this file is the number of
+    /// frames that reached no socket for one reason.
     ///
     /// # Errors
     /// If there is no such counter.
@@ -312,21 +312,22 @@ impl Host {
     }
 }
 
-/// Two hosts, `a` with 02:00:00:00:00:01 and `b` with 02:00:00:00:00:02.
+/// Two hosts: `a` has the Ethernet address 02:00:00:00:00:01, and `b` has 02:00:00:00:00:02.
 #[derive(Debug)]
 pub struct Lab {
     /// The first host.
     pub a: Host,
     /// The second host.
     pub b: Host,
-    // The relay, which is dropped first, while the namespace of the switch still exists.
+    // This field comes before `_switch`, so that the relay is dropped while the namespace of the
+    // switch still exists.
     relay: Option<Relay>,
     _switch: Option<Netns>,
 }
 
 /// Makes a host's device accept only single packets, like a real device. A veth pair accepts GSO
-/// packets whole, and a switch or queue that drops or damages one would affect all its segments at
-/// once.
+/// packets whole, and a switch or queue that drops or damages such a packet would affect all its
+/// segments at once.
 ///
 /// # Errors
 /// If `ethtool` fails, with its message.
@@ -412,7 +413,7 @@ impl Lab {
         self.b.set_mtu(mtu)
     }
 
-    /// Notes the hosts' counters, which may explain why a scenario failed.
+    /// Adds the hosts' counters to the scenario's remarks, because they may explain why it failed.
     pub fn note_counters(&self) {
         for (name, host) in [("a", &self.a), ("b", &self.b)] {
             let Ok(text) = host.namespace.proc_net("enet") else {
@@ -482,9 +483,9 @@ impl Lab {
 
     /// Gives the hosts the addresses 10.0.0.1 and 10.0.0.2, for comparisons with the kernel's own
     /// protocols. 10.0.0.99 belongs to the station of [`Host::to_nobody`]: frames leave for it and
-    /// nothing answers. The neighbour entries are permanent: scenarios lose frames, and a lost ARP
-    /// request would end a connection attempt that must survive them. A TCP connection attempt ends
-    /// after some seconds.
+    /// nothing answers. The neighbour entries are permanent because scenarios lose frames: a
+    /// connection attempt must survive such losses, and a lost ARP request would end it. An
+    /// unanswered TCP connection attempt ends after some seconds.
     ///
     /// # Errors
     /// If the kernel refuses an address, an entry or the setting of TCP.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets: sockets of an Internet family and the protocol `IPPROTO_ENET`, which TCP or ESP
-//! serves. Also IP addresses for the hosts.
+//! Makes mapped sockets, which have an Internet family and the protocol `IPPROTO_ENET` and are
+//! served by TCP or ESP. Also gives the hosts IP addresses.
 
 use crate::address::{internet, internet6, ESP_SO_CHECKSUM, IPPROTO_ENET};
 use crate::prelude::*;
@@ -37,7 +37,7 @@ pub fn stream(host: &Host, family: i32, protocol: i32) -> Result<Socket> {
         .with_context(|| format!("a socket of family {family}, protocol {protocol}"))
 }
 
-/// Makes each host learn that the other takes mapped connections. A host asks another by a query
+/// Makes each host learn that the other takes mapped connections. A host sends the other a query
 /// when it first connects to it.
 ///
 /// # Errors
@@ -96,13 +96,13 @@ pub fn dial(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
     Ok(client)
 }
 
-/// Returns whether ESP carries the connection: only then the socket has ESP's options.
+/// Returns whether ESP carries the connection, which is when the socket has ESP's options.
 pub fn is_esp(socket: &Socket) -> bool {
     socket.int_option(SOL_EP, ESP_SO_CHECKSUM).is_ok()
 }
 
-/// Encodes the option of a SYN that has both ends of a mapped connection: `from` with port 5000,
-/// and `to` with `port`.
+/// Encodes the SYN option that names both ends of a mapped connection. The ends are `from` with
+/// port 5000 and `to` with `port`.
 pub fn option(from: [u8; 4], to: [u8; 4], port: u16) -> Vec<u8> {
     let end = |address: [u8; 4], port: u16| {
         let mut end = vec![0; 10];

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 
 use crate::prelude::*;
 
-/// Returns the value of the line `name`, KiB.
+/// Returns the value of the line `name`, in KiB.
 ///
 /// # Errors
 /// If the file cannot be read or has no such line.
@@ -40,7 +40,7 @@ pub fn slabs() -> Result<BTreeMap<String, i64>> {
     Ok(slabs)
 }
 
-/// Returns the free memory of the guest, bytes.
+/// Returns the free memory of the guest, in bytes.
 ///
 /// # Errors
 /// If `/proc/meminfo` cannot be read.

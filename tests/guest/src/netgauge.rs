@@ -71,7 +71,7 @@ pub fn client(host: &Host, options: &str) -> Result<Output> {
 /// Parses a client's report.
 ///
 /// # Errors
-/// If it printed none, with its standard error.
+/// If the client printed no report; the message has its standard error.
 pub fn report(output: &Output) -> Result<Value> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).with_context(|| format!("no report: {stderr}"))

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A packet socket's transmit ring: the kernel sends frames from pages of this process's memory,
-//! without copying them.
-//!
-//! Only the Ethernet header is copied. The program can change the rest of a frame while the kernel
-//! reads it.
+//! A packet socket's transmit ring. The kernel sends frames from pages of this process's memory and
+//! copies only their Ethernet headers, so the program can change the rest of a frame while the
+//! kernel reads it.
 
 use std::io;
 use std::ptr;

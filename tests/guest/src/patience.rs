@@ -28,8 +28,8 @@ pub fn patience() -> Duration {
 }
 
 /// Scales `time`, a limit for the stock kernel on processors of its own, to this guest now. Use it
-/// for deadlines that only a broken module misses. A time that is compared with another is scaled
-/// by [`factor`] instead.
+/// for deadlines that only a broken module misses. Use [`factor`] instead to scale a time that is
+/// compared with a measured one.
 pub fn allow(time: Duration) -> Duration {
     let usual = time.saturating_mul(factor());
     usual.saturating_mul(slowness()) / ALONE
@@ -84,9 +84,9 @@ impl Allowance {
     }
 }
 
-/// Returns the part of `passed` that counts, if the processors were busy for `busy` in total. At
-/// most `passed` of it counts as busy: a single thread that does all the work keeps one processor
-/// busy.
+/// Returns the part of `passed` that counts against the allowance, if the processors were busy for
+/// `busy` in total. Busy time beyond `passed` is ignored, because a single thread that does all the
+/// work keeps only one processor busy.
 fn counted(passed: Duration, busy: Duration, slowness: u32) -> Duration {
     let busy = busy.min(passed);
     passed - busy + busy * ALONE / slowness
@@ -152,8 +152,8 @@ fn slowness() -> u32 {
 /// together they span several time slices of the host's scheduler.
 const PIECES: usize = 24;
 
-/// Measures the time of the same computation repeatedly, by the thread's clock. It excludes the
-/// guest's other threads, but not other work on the host's processor.
+/// Measures the time of the same computation repeatedly, by the thread's clock. This clock excludes
+/// the guest's other threads, but not other work on the host's processor.
 fn measure() -> [Duration; PIECES] {
     std::array::from_fn(|_| {
         let started = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Processors: pinning the calling thread and the threads it starts later, and the frames that each
-//! processor receives.
+//! Pins the calling thread, and the threads that it starts later, to a processor. Also counts the
+//! frames that each processor receives.
 
 use nix::sched::{sched_getcpu, sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
@@ -20,8 +20,8 @@ pub fn stay() -> Result<()> {
     run_on(sched_getcpu()?)
 }
 
-/// Returns whether softirqs run in tasks. A thread that such a task wakes may preempt it on the
-/// same processor.
+/// Returns whether softirqs run in tasks. A thread that such a task wakes may preempt the task on
+/// the same processor.
 pub fn has_softirq_tasks() -> Result<bool> {
     let version = fs::read_to_string("/proc/version").context("/proc/version")?;
     Ok(version.contains(" PREEMPT_RT "))

@@ -82,7 +82,7 @@ pub fn get_option(
     })
 }
 
-/// Calls that take an address.
+/// The calls that take an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taking {
     /// `bind(2)`.
@@ -133,7 +133,7 @@ pub fn take_name(socket: &Socket, call: Taking, name: Pointer, length: i32) -> R
     })
 }
 
-/// Calls that return an address.
+/// The calls that return an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Giving {
     /// `getsockname(2)`.

@@ -34,7 +34,7 @@ pub struct Faults {
     pub corrupt: f64,
     /// Whether a changed frame is discarded, as by the check sequence of a real Ethernet.
     pub fcs: bool,
-    /// The time that each frame takes.
+    /// The time that each frame takes to cross the wire.
     pub delay: Duration,
     /// The maximum of a random time that is added to `delay`. Frames stay in order nevertheless.
     pub jitter: Duration,
@@ -83,7 +83,7 @@ pub enum Mode {
     Foreign,
 }
 
-/// Counts of what the relay did to frames so far.
+/// The numbers of frames that the relay has forwarded, lost or changed so far.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Number of frames sent to the other side, copies included.
@@ -277,7 +277,7 @@ impl Relay {
         self.shared.settings().mode = mode;
     }
 
-    /// Waits until the relay has handled all earlier frames, by the current mode.
+    /// Waits until the relay has handled all earlier frames as the current mode says.
     ///
     /// # Errors
     /// If frames still come after [`patience`].
@@ -313,8 +313,8 @@ fn is_ours(frame: &[u8]) -> bool {
 }
 
 fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
-    // On a single processor, the relay gets priority: a wire does not wait for its ends. With more
-    // processors a slow kernel would let the relay monopolize one of them.
+    // On a single processor, the relay gets priority, because a wire does not wait for the hosts at
+    // its ends. With more processors a slow kernel would let the relay monopolize one of them.
     if thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
         if let Err(error) = first_of_all() {
             note(&format!("a wire: {error:#}"));
@@ -358,7 +358,7 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
                 if mode == Mode::Forward {
                     way.forward_held(&faults[side], &shared.tally, to);
                 }
-                // A reordered frame without a successor is late, not lost.
+                // A reordered frame without a successor is sent late, so it is not lost.
                 way.depart_late(&faults[side], &shared.tally, to);
             }
             idle_turn &= idle;

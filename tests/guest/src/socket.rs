@@ -28,7 +28,7 @@ pub mod meminfo {
     pub const WMEM_QUEUED: usize = 5;
     /// Bytes charged for packets that came while a task owned the socket.
     pub const BACKLOG: usize = 7;
-    /// Packets dropped.
+    /// The number of packets dropped.
     pub const DROPS: usize = 8;
     /// The number of indices.
     pub const COUNT: usize = 9;

@@ -5,7 +5,7 @@
 //! It sits on host `b`'s device with its own address, and talks to the module of host `a`. To find
 //! out what `a` has sent, the station does not wait for silence: it sends an EDP echo request, and
 //! `a`'s reply arrives behind everything that `a` sent before. Frames sent by different processors
-//! may be reordered, so the station stays on one.
+//! may be reordered, so the station stays on one processor.
 
 use crate::calls::send_many;
 use crate::frame::{edp, ETH_P_ALL};
@@ -15,7 +15,7 @@ use crate::processor;
 /// The station's address.
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 
-/// The address of another station.
+/// The address of a second station, which has no part in the connection.
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x67];
 
 /// The station's end of its only connection.
@@ -30,7 +30,7 @@ pub struct Station {
     /// Sequence number of the next packet that the station expects.
     pub expected: u16,
     echo: u8,
-    /// Frames that arrived while the station waited for another kind.
+    /// Headers of frames that arrived while the station waited for a frame of another kind.
     unread: Vec<EspHeader>,
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::netns::finish;
 use crate::prelude::*;
 
-/// The switch and its hosts; removed when dropped.
+/// The switch and its hosts, which are removed when this value is dropped.
 #[derive(Debug)]
 pub struct Switch {
     /// The hosts, 10.0.0.1 and so on.

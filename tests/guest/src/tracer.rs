@@ -62,7 +62,7 @@ impl Event {
         })
     }
 
-    /// Returns the field `key`, empty if the event has none.
+    /// Returns the field `key`, or an empty string if the event has no such field.
     pub fn get(&self, key: &str) -> &str {
         self.fields.get(key).map_or("", String::as_str)
     }

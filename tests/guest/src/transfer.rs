@@ -75,7 +75,8 @@ pub fn receive_counting(
     }
 }
 
-/// Sends until `enough` is set or a call fails, then ends the stream. An error is noted.
+/// Sends until `enough` is set or a call fails, then ends the stream. The reason of a failure goes
+/// to the scenario's remarks.
 pub fn send_until_enough(socket: &Socket, enough: &AtomicBool) {
     let message = random(64 << 10, 5);
     while !enough.load(Ordering::Relaxed) {
@@ -117,7 +118,7 @@ impl Load {
         Self { total, chunk, seed }
     }
 
-    /// A load of a megabyte, in calls of some packets.
+    /// A load of a megabyte; each call passes the bytes of several packets.
     pub const SMALL: Self = Self {
         total: 1 << 20,
         chunk: 40_000,
@@ -135,8 +136,8 @@ pub fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> Result<T> {
 
 /// Runs `other` in a thread while `here` runs in this one.
 ///
-/// Each closure may block for ever if the other fails. So a failure is noted at once: when the
-/// scenario's deadline expires, the reason would be lost.
+/// Each closure may block for ever if the other fails. So a failure is noted at once; otherwise the
+/// reason would be lost when the scenario's deadline expires.
 ///
 /// # Errors
 /// If either fails; an error of `here` takes precedence.
@@ -232,8 +233,8 @@ fn transfer_until(
 pub fn fill(socket: &Socket) -> Result<usize> {
     let block = [b'x'; 4096];
     let mut total = 0;
-    // The buffers count as full after ten refusals: an acknowledgement in flight may still make
-    // room.
+    // The buffers count as full only after ten refusals, because an acknowledgement in flight may
+    // still make room.
     let mut refusals = 0;
     while refusals < 10 {
         match socket.send(&block, libc::MSG_DONTWAIT) {

@@ -3,7 +3,7 @@
 //! The virtual machine's side of `vhost-net`, without a virtual machine: queues in memory like
 //! those of a virtio-net driver.
 //!
-//! The kernel's threads move frames between these queues and a tap device, like for QEMU with
+//! The kernel's threads move frames between these queues and a tap device, as they do for QEMU with
 //! `vhost=on`. Layouts and numbers are those of <linux/vhost.h> and <linux/virtio_ring.h>.
 
 use std::fs::OpenOptions;
@@ -22,12 +22,12 @@ use crate::tun::Tun;
 
 /// Number of frames that a queue holds.
 const DEPTH: u16 = 64;
-/// Largest number of bytes of a frame and the `struct virtio_net_hdr` in front of it.
+/// Number of bytes of a buffer, which holds a `struct virtio_net_hdr` and the frame behind it.
 const ROOM: usize = 2048;
 /// `VRING_DESC_F_WRITE`: the kernel writes to the buffer.
 const WRITE: u16 = 2;
 
-/// Offsets of the parts of a queue in its memory, and the memory's size, bytes.
+/// Offsets of the parts of a queue in its memory, and the size of that memory, in bytes.
 const DESCRIPTORS: usize = 0;
 const AVAILABLE: usize = 0x1000;
 const USED: usize = 0x2000;

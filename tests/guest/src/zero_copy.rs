@@ -92,7 +92,7 @@ pub fn completion(socket: &Socket) -> anyhow::Result<Option<Completion>> {
 /// some or none of them were copied.
 ///
 /// # Errors
-/// If one of them is not completed, or another send is.
+/// If one of these sends is not completed, or a send with a different number is.
 pub fn completed(socket: &Socket, count: u32) -> anyhow::Result<Copies> {
     completed_from(socket, 0, count)
 }
@@ -132,7 +132,7 @@ pub fn completed_from(socket: &Socket, from: u32, count: u32) -> anyhow::Result<
     )
 }
 
-/// How many of some sends the kernel copied.
+/// Whether the kernel copied all, some or none of a number of sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
     /// The kernel copied none of the sends.

@@ -63,15 +63,15 @@ impl Source {
         text.trim().parse().context("times")
     }
 
-    /// Restricts failures to allocations with a caller within `functions`, or lifts the
-    /// restriction.
+    /// Restricts failures to allocations with a caller within `functions`, or lifts the restriction
+    /// if `functions` is `None`.
     fn require(self, functions: Option<&Range<u64>>) -> Result<()> {
         let Range { start, end } = functions.cloned().unwrap_or(0..u64::MAX);
         self.set("require-start", &start.to_string())?;
         self.set("require-end", &end.to_string())
     }
 
-    /// Returns the function by which the kernel's own checkers allocate. The checkers handle
+    /// Returns the function in which the kernel's own checkers allocate memory. The checkers handle
     /// failures well, so failing their allocations would test nothing.
     fn checker(self) -> &'static str {
         match self {
@@ -163,8 +163,8 @@ impl Injection {
         Ok((result, left.trim() == "0"))
     }
 
-    /// Makes the `n`-th allocation from `source` fail, and no other. All tasks and contexts count,
-    /// from now on.
+    /// Makes the `n`-th allocation from `source` fail, and no other. The allocations of all tasks
+    /// and contexts are counted from now on.
     ///
     /// # Errors
     /// If the kernel refuses the request.

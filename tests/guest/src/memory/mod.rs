@@ -15,7 +15,7 @@ use crate::prelude::*;
 /// A number that is larger than the number of allocations of any operation.
 const MANY: u32 = 2000;
 
-/// Errnos of a call that got no memory; `ENFILE` is the errno for a new socket's inode.
+/// Errnos of a call that got no memory; it fails with `ENFILE` if a new socket's inode gets none.
 const CLEAN: [i32; 3] = [libc::ENOMEM, libc::ENOBUFS, libc::ENFILE];
 
 /// Returns whether an error reports a lack of memory, and nothing else.
@@ -140,7 +140,7 @@ pub fn in_turn<T>(
 /// `refused`.
 ///
 /// # Errors
-/// If it fails for another reason, or too often.
+/// If the call fails for another reason, or too often.
 pub fn insist<T>(refused: &mut u32, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..MANY {
         match call() {
