@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 const DOCUMENT: &str = include_str!("../../../docs/sockets.md");
 
-/// Returns the rows of the table: | `behaviour` | note | TCP or UDP | ESP or EDP | reason |
+/// Returns the rows of the table, without the reasons. The table has these columns: | `behaviour` |
+/// note | TCP or UDP | ESP or EDP | reason |
 fn rows() -> BTreeSet<[String; 4]> {
     DOCUMENT
         .lines()

@@ -26,7 +26,7 @@ pub mod events {
     pub const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 }
 
-/// An epoll instance; closed when dropped.
+/// An epoll instance, which is closed when this value is dropped.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
@@ -121,7 +121,7 @@ fn found_text(found: &[(u64, u32)]) -> String {
 }
 
 impl Trace {
-    /// Notes the events that `epoll_wait` returns at once.
+    /// Adds to the trace the events that `epoll_wait` returns at once.
     ///
     /// # Errors
     /// The errno of `epoll_wait`.
@@ -130,7 +130,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Notes the first events that `epoll_wait` returns; waits for them if there are none yet.
+    /// Waits for events, and adds to the trace the first ones that `epoll_wait` returns.
     ///
     /// # Errors
     /// The errno of `epoll_wait`.
@@ -139,9 +139,9 @@ impl Trace {
         Ok(())
     }
 
-    /// Waits until events have brought all bits of `wanted` for the socket with the key 0, in any
-    /// number of edges. Notes all bits that the events brought. Use this for changes that wake more
-    /// than once, since their number of edges depends on timing.
+    /// Waits until the events of the socket with the key 0 have contained all bits of `wanted`, in
+    /// any number of edges. Adds all bits of these events to the trace. Use this for a change that
+    /// may cause several edges, since their number depends on timing.
     ///
     /// # Errors
     /// The errno of `epoll_wait`.
@@ -160,7 +160,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Notes in which of the three sets `select(2)` finds a descriptor.
+    /// Adds to the trace in which of the three sets `select(2)` finds a descriptor.
     ///
     /// # Errors
     /// The errno of `select`.

@@ -42,9 +42,9 @@ pub enum Kind {
     Stream,
     /// UDP and EDP.
     Datagram,
-    /// Records of `SOCK_SEQPACKET` sockets: those of `AF_UNIX`, and those of ESP.
+    /// The `SOCK_SEQPACKET` sockets of `AF_UNIX`, and those of ESP. Both carry records.
     Record,
-    /// Messages of SCTP, and records of ESP.
+    /// SCTP, which carries messages, and ESP, which carries records.
     Message,
 }
 
@@ -58,11 +58,11 @@ impl Kind {
 /// The family of the sockets that a [`Side`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// The kernel's own: TCP, UDP, `AF_UNIX`, SCTP.
+    /// The families of the kernel's own protocols: TCP, UDP, `AF_UNIX`, SCTP.
     Inet,
-    /// The module's: ESP, EDP.
+    /// The family of the module's protocols: ESP, EDP.
     Enet,
-    /// Streams of `AF_INET` that the module carries: `IPPROTO_ENET`.
+    /// The family `AF_INET` with the protocol `IPPROTO_ENET`: streams that the module carries.
     Mapped,
 }
 
@@ -107,37 +107,37 @@ impl Behaviour {
         }
     }
 
-    /// Returns a behaviour of streams, over TCP and over ESP.
+    /// Makes a behaviour of streams, which is compared over TCP and over ESP.
     pub const fn stream(name: &'static str, play: PlayOnSide) -> Self {
         Self::new(name, Kind::Stream, Play::OnSide(play))
     }
 
-    /// Returns a behaviour of datagram sockets, over UDP and over EDP.
+    /// Makes a behaviour of datagram sockets, which is compared over UDP and over EDP.
     pub const fn datagram(name: &'static str, play: PlayOnSide) -> Self {
         Self::new(name, Kind::Datagram, Play::OnSide(play))
     }
 
-    /// Returns a behaviour of the two ends of a stream.
+    /// Makes a behaviour of the two ends of a stream.
     pub const fn connected_streams(name: &'static str, play: PlayConnected) -> Self {
         Self::new(name, Kind::Stream, Play::Connected(play))
     }
 
-    /// Returns a behaviour of two datagram sockets that are connected to each other.
+    /// Makes a behaviour of two datagram sockets that are connected to each other.
     pub const fn connected_datagrams(name: &'static str, play: PlayConnected) -> Self {
         Self::new(name, Kind::Datagram, Play::Connected(play))
     }
 
-    /// Returns a behaviour of records, over `AF_UNIX` and over ESP.
+    /// Makes a behaviour of records, which is compared over `AF_UNIX` and over ESP.
     pub const fn record(name: &'static str, play: PlayOnSide) -> Self {
         Self::new(name, Kind::Record, Play::OnSide(play))
     }
 
-    /// Returns a behaviour of messages, over SCTP and as records over ESP.
+    /// Makes a behaviour of messages, which is compared over SCTP and, as records, over ESP.
     pub const fn message(name: &'static str, play: PlayOnSide) -> Self {
         Self::new(name, Kind::Message, Play::OnSide(play))
     }
 
-    /// Returns the behaviour with deliberate differences.
+    /// Returns this behaviour with the deliberate `differences`.
     pub const fn differs(self, differences: &'static [Difference]) -> Self {
         Self {
             differences,
@@ -145,7 +145,7 @@ impl Behaviour {
         }
     }
 
-    /// Returns the behaviour with another deadline, in seconds.
+    /// Returns this behaviour with a deadline of `limit` seconds.
     pub const fn within(self, limit: u64) -> Self {
         Self { limit, ..self }
     }
@@ -194,7 +194,8 @@ enum Path {
     Esp,
 }
 
-/// Returns the stream behaviour `behaviour` with mapped sockets in place of ESP's.
+/// Returns the comparison of `behaviour` over TCP and over mapped sockets; `None` if it is not
+/// possible.
 fn mapped(behaviour: &'static Behaviour, path: Path) -> Option<Comparison> {
     let name = behaviour.name;
     if behaviour.kind != Kind::Stream {
@@ -296,8 +297,8 @@ fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) -> Out
     compare_with([lab, lab], kind, Family::Enet, play, differences)
 }
 
-/// Like [`compare`], but for TCP and mapped sockets. Each of the two has a lab of its own, since
-/// TCP keeps a port in use after its connection has ended.
+/// Works like [`compare`], but for TCP and mapped sockets. Each of the two has a lab of its own,
+/// since TCP keeps a port in use after its connection has ended.
 ///
 /// # Errors
 /// The errors of [`compare`].

@@ -24,7 +24,7 @@ pub fn acknowledged(socket: &Socket) -> Result<()> {
     })
 }
 
-/// Sends each of `pieces` in a packet of its own: each is sent after the previous one was
+/// Sends each of `pieces` in a packet of its own, by sending it only after the previous one was
 /// acknowledged.
 ///
 /// # Errors
@@ -56,8 +56,8 @@ pub fn reset(socket: Socket) -> Result<()> {
     Ok(socket.set_linger(Some(0))?)
 }
 
-/// Notes what the calls that reveal a connection's end report: sending (`s`), receiving (`r`) and
-/// `SO_ERROR` (`e`), called in the given order.
+/// Adds to the trace the results of the calls that reveal a connection's end: sending (`s`),
+/// receiving (`r`) and `SO_ERROR` (`e`). `order` gives the order of these calls.
 pub fn see_end(trace: &Trace, who: &str, socket: &Socket, order: &str) {
     for (index, way) in order.chars().enumerate() {
         let what = |call: &str| format!("{who}, {call} ({})", index + 1);
@@ -69,7 +69,7 @@ pub fn see_end(trace: &Trace, who: &str, socket: &Socket, order: &str) {
     }
 }
 
-/// Waits until `poll(2)` reports `events`, without noting anything.
+/// Waits until `poll(2)` reports `events`, without adding to the trace.
 ///
 /// # Errors
 /// If `poll(2)` does not report them within [`patience`].

@@ -7,7 +7,8 @@ use super::moments::await_poll;
 use super::{events_text, Family};
 use crate::prelude::*;
 
-/// Records that were received whole. `MSG_EOR` (0x80) marks them, except over `AF_UNIX`.
+/// The differences for a record that was received whole: ESP marks it with `MSG_EOR` (0x80), as
+/// SCTP does, but `AF_UNIX` does not.
 const EOR: [Difference; 2] = [
     Difference::new(
         "whole",
@@ -61,7 +62,7 @@ fn send(trace: &Trace, what: &str, socket: &Socket, bytes: &[u8]) {
     trace.see(what, socket.send(bytes, libc::MSG_NOSIGNAL));
 }
 
-/// Receives with `recvmsg`, and notes its result and the bytes.
+/// Receives with `recvmsg`, and adds its result and the bytes to the trace.
 fn receive(trace: &Trace, what: &str, socket: &Socket, room: usize, flags: i32) {
     let mut bytes = vec![0; room];
     let received = socket.receive_message(&mut [PieceMut::Good(&mut bytes)], flags);
@@ -74,8 +75,8 @@ fn receive(trace: &Trace, what: &str, socket: &Socket, room: usize, flags: i32) 
     trace.see(what, received);
 }
 
-/// Waits until `poll(2)` reports `wanted`, and notes the calls that are possible then. `AF_UNIX`
-/// also reports a priority band and the end of both halves, which are not noted.
+/// Waits until `poll(2)` reports `wanted`, and adds to the trace the calls that are possible then.
+/// `AF_UNIX` also reports a priority band and the end of both halves, which the trace leaves out.
 fn ready(trace: &Trace, what: &str, socket: &Socket, wanted: i16) -> Outcome {
     await_poll(socket, wanted)?;
     let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
@@ -133,7 +134,7 @@ fn cut(side: &Side<'_>, trace: &Trace) -> Outcome {
     send(trace, "long", &client, &long);
     send(trace, "short", &client, b"end");
     if side.is_beside_sctp() {
-        // SCTP delivers a message in parts, and sets the flag only on the last part.
+        // SCTP delivers a message in parts, and sets `MSG_EOR` only on the last part.
         let mut room = vec![0; 3_000];
         for what in ["a part", "the next"] {
             let got = server.receive_message(&mut [PieceMut::Good(&mut room)], 0)?;

@@ -13,7 +13,7 @@ use guest::socket::Socket;
 /// The queueing discipline of a wire that loses every frame.
 const LOSING: &[&str] = &["netem", "loss", "100%"];
 
-/// A name of `AF_UNSPEC`, as long as an address. Connecting to it disconnects.
+/// A name of the family `AF_UNSPEC`, as long as an address. Connecting to it disconnects a socket.
 pub const NOTHING: [u8; 16] = [0; 16];
 
 /// The lab as one of the two families sees it. A behaviour may use any port, since each behaviour
@@ -69,7 +69,7 @@ impl<'a> Side<'a> {
         (family, kind, protocol)
     }
 
-    /// Returns whether both ends are on one host, as those of `AF_UNIX` are.
+    /// Returns whether both ends are on one host, as the ends of an `AF_UNIX` connection are.
     fn is_local(&self) -> bool {
         (self.kind, self.family) == (Kind::Record, Family::Inet)
     }
@@ -91,13 +91,13 @@ impl<'a> Side<'a> {
         self.kind == Kind::Message
     }
 
-    /// Returns whether the behaviour is one of streams.
+    /// Returns whether the behaviour is about streams.
     pub fn is_stream(&self) -> bool {
         self.kind == Kind::Stream
     }
 
-    /// Makes two sockets that are connected to each other, on `a` and on `b`, of the behaviour's
-    /// kind.
+    /// Makes two sockets of the behaviour's kind, one on `a` and one on `b`, which are connected to
+    /// each other.
     ///
     /// # Errors
     /// The errno of the failing call.
@@ -263,7 +263,7 @@ impl<'a> Side<'a> {
     /// # Errors
     /// If `tc` fails, with its message.
     pub fn delay_begins(&self) -> Result<()> {
-        // Not netem, since netem would uncharge the frames from their sockets.
+        // The discipline is `tbf` because netem would uncharge the frames from their sockets.
         let slow = ["tbf", "rate", "80bit", "burst", "1100", "limit", "1mb"];
         self.lab.a.queue("add", &slow)
     }
@@ -276,7 +276,8 @@ impl<'a> Side<'a> {
         self.lab.a.queue("del", &[])
     }
 
-    /// Drops all frames between the two hosts if `cut` is true, or passes them again.
+    /// Drops all frames between the two hosts if `cut` is true, and passes them again if it is
+    /// false.
     ///
     /// # Errors
     /// If `tc` fails, with its message.

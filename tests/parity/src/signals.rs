@@ -75,8 +75,8 @@ pub fn each_way(mut play: impl FnMut(&str, Duration, u16) -> Outcome) -> Outcome
     Ok(())
 }
 
-/// Notes the result of a call that a signal interrupts. If the call continues to sleep, `release`
-/// must make it return.
+/// Adds to the trace the result of a call that a signal interrupts. If the call continues to sleep,
+/// `release` must make it return.
 ///
 /// # Errors
 /// If the signal is not caught, or `release` fails.
@@ -164,8 +164,8 @@ impl Driven {
 }
 
 impl Trace {
-    /// Waits for a signal with the reason `wanted`. Notes the reasons of all signals until then,
-    /// but not how often each came.
+    /// Waits for a signal with the reason `wanted`. Adds to the trace the reasons of all signals
+    /// until then, but not how often each came.
     pub fn signals_until(&self, what: &str, driven: &Driven, wanted: &str) {
         let end = Instant::now() + patience();
         let mut reasons = BTreeSet::new();
@@ -178,7 +178,7 @@ impl Trace {
         self.note_reasons(what, driven, reasons);
     }
 
-    /// Notes the reasons of the pending signals.
+    /// Adds to the trace the reasons of the pending signals.
     pub fn signals(&self, what: &str, driven: &Driven) {
         self.note_reasons(what, driven, BTreeSet::new());
     }

@@ -50,7 +50,8 @@ impl Shown for Vec<u8> {
     }
 }
 
-/// Only the presence is noted, since descriptors and addresses differ between the sides.
+/// Only the presence of a socket is noted, since descriptors and addresses differ between the
+/// sides.
 impl Shown for Socket {
     fn shown(&self) -> String {
         "a socket".into()
@@ -147,12 +148,12 @@ const EVERYTHING: i16 = libc::POLLIN
     | libc::POLLRDHUP;
 
 impl Trace {
-    /// Notes a value.
+    /// Adds a value to the trace, with the label `what`.
     pub fn see(&self, what: &str, value: impl Shown) {
         self.0.borrow_mut().push((what.to_owned(), value.shown()));
     }
 
-    /// Notes bytes, as text where they are printable.
+    /// Adds bytes to the trace, as text where they are printable.
     pub fn bytes(&self, what: &str, bytes: &[u8]) {
         self.see(
             what,
@@ -160,7 +161,8 @@ impl Trace {
         );
     }
 
-    /// Receives at most `room` bytes and notes the result: the bytes, the end, or the errno.
+    /// Receives at most `room` bytes and adds the result to the trace: the bytes, the end, or the
+    /// errno.
     pub fn receive(&self, what: &str, socket: &Socket, room: usize, flags: i32) {
         let mut bytes = vec![0; room];
         match socket.receive(&mut bytes, flags) {
@@ -169,7 +171,7 @@ impl Trace {
         }
     }
 
-    /// Notes what `poll(2)` reports right now for all events.
+    /// Adds to the trace all events that `poll(2)` reports right now.
     ///
     /// # Errors
     /// The errno of `poll`.
@@ -178,11 +180,11 @@ impl Trace {
         Ok(())
     }
 
-    /// Waits until `poll(2)` reports all of `wanted`, for changes that take a moment. Then notes
-    /// all events that `poll` reports, once two polls in a row agree: at the first poll, a timer on
-    /// another processor may be half way through ending a connection. After [`patience`] notes the
-    /// events as they are, which differ from the other side's if that side reported all of
-    /// `wanted`.
+    /// Waits until `poll(2)` reports all events of `wanted`, and until two polls in a row agree.
+    /// Then adds to the trace all events that `poll` reports. Use this for a change that takes a
+    /// moment: at the first poll, a timer on another processor may still be ending a connection. If
+    /// `wanted` is not reported within [`patience`], adds the events of that moment, which differ
+    /// from the other side's if that side reported all of `wanted`.
     ///
     /// # Errors
     /// The errno of `poll`.
@@ -201,13 +203,13 @@ impl Trace {
         }
     }
 
-    /// Notes `SO_ERROR`, which reading clears.
+    /// Adds the pending error to the trace. Reading it by `SO_ERROR` clears it.
     pub fn pending_error(&self, what: &str, socket: &Socket) {
         self.see(what, socket.pending_error().map(errno_name));
     }
 
-    /// Notes whether `call` sleeps in the system call `number`. Then runs `meanwhile`, and notes
-    /// the result of `call`.
+    /// Adds to the trace whether `call` sleeps in the system call `number`. Then runs `meanwhile`,
+    /// and adds the result of `call`.
     ///
     /// # Errors
     /// The errors of [`asleep`].
@@ -224,7 +226,8 @@ impl Trace {
         Ok(value)
     }
 
-    /// Notes whether a receive call sleeps. Then runs `meanwhile`, and notes the call's result.
+    /// Adds to the trace whether a receive call sleeps. Then runs `meanwhile`, and adds the call's
+    /// result.
     ///
     /// # Errors
     /// The errors of [`asleep`].

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Which sockets may bind to which port, and how `SO_REUSEADDR` and `SO_BINDTODEVICE` change that.
+//! Binding: the sockets that may share a port, and the effects of `SO_REUSEADDR` and
+//! `SO_BINDTODEVICE`.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +63,7 @@ fn socket(side: &Side<'_>, reuse: bool) -> Result<Socket> {
     Ok(socket)
 }
 
-/// Notes which sockets may share a port. Each combination has a port of its own.
+/// Adds to the trace which sockets may share a port. Each combination has a port of its own.
 fn conflicts(side: &Side<'_>, trace: &Trace, reuse: [bool; 2], listens: bool) -> Outcome {
     let second = SecondWire::of(side)?;
     let mut port = 2000;
@@ -337,7 +338,8 @@ fn datagram_bound_to_one_address(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn datagram_goes_to_the_most_specific_socket(side: &Side<'_>, trace: &Trace) -> Outcome {
     SecondWire::of(side)?;
     let a = side.bound(&side.lab.a, 1999)?;
-    // The more specific sockets are bound earlier, because among equals the last one would win.
+    // The more specific sockets are bound earlier, so that only their being specific can make them
+    // win: among equally specific sockets, the one that was bound last would win.
     let connected = socket(side, true)?;
     connected.bind_bytes(&side.at_b(7))?;
     connected.connect_bytes(&side.address(&side.lab.b, &side.lab.a, 1999))?;

@@ -99,7 +99,8 @@ fn probe(trace: &Trace, a: &Socket, b: &Socket, payloads: &[&[u8]]) -> Outcome {
     }
     detach(b)?;
     a.send(b"the end", 0)?;
-    // Frames stay in order, so the payloads that pass are queued before the last datagram.
+    // Frames stay in order, so the payloads that pass the filter are queued before the last
+    // datagram.
     for _ in 0..=payloads.len() {
         trace.receive("receive", b, 100, 0);
         if guest::raw_calls::ioctl(b, libc::FIONREAD, &[])?[0] == 0 {
@@ -214,7 +215,7 @@ fn stream_filter_refuses_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
     )?;
     trace.see("still connecting", client.connect_bytes(&side.far(7)));
     detach(&listener)?;
-    // The next SYN is accepted.
+    // The filter is gone, so the listener accepts the next SYN.
     trace.poll_until("connected in the end", &client, libc::POLLOUT)?;
     trace.see("SO_ERROR", client.pending_error());
     trace.see("accept", listener.accept(0));

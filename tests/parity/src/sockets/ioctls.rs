@@ -9,7 +9,7 @@ use crate::prelude::*;
 use guest::privilege::without_capabilities;
 use guest::raw_calls::{fcntl, ioctl, ioctl_nowhere};
 
-// Requests that the libc crate does not define for this target.
+// The numbers of requests that the libc crate does not define for this target.
 const FIOSETOWN: c_ulong = 0x8901;
 const SIOCSPGRP: c_ulong = 0x8902;
 const FIOGETOWN: c_ulong = 0x8903;
@@ -200,8 +200,8 @@ fn device_questions(side: &Side<'_>, trace: &Trace) -> Outcome {
         "SIOCGIFNAME of none",
         ioctl(&socket, libc::SIOCGIFNAME, &by_index).map(drop),
     );
-    // Without a buffer, SIOCGIFCONF returns the size of the buffer that it needs: an ifreq for each
-    // device with an IP address.
+    // Without a buffer, SIOCGIFCONF returns the size of the buffer that it needs, which has room
+    // for an ifreq for each device with an IP address.
     let size = ioctl(&socket, libc::SIOCGIFCONF, &[0; 16]);
     trace.see("SIOCGIFCONF", size.map(|bytes| int(&bytes)));
     Ok(())

@@ -164,7 +164,8 @@ fn little_room(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// Notes the ports in a socket's names. A port that the kernel chose is only noted as "some port".
+/// Adds to the trace the ports in a socket's names. A port that the kernel chose appears only as
+/// "some port".
 pub fn see_names(side: &Side<'_>, trace: &Trace, what: &str, socket: &Socket) {
     for (call, name) in [
         ("getsockname", socket.local_name()),
@@ -184,7 +185,8 @@ fn fresh_names(side: &Side<'_>, trace: &Trace) -> Outcome {
     let own = socket.local_name()?;
     trace.see("length", own.len());
     trace.see("port", side.port(&own));
-    // An unbound name of `AF_ENET` has only zeroes except for the length of a hardware address.
+    // The `AF_ENET` name of an unbound socket has only zeroes except for the length of a hardware
+    // address.
     let address = match side.family {
         Family::Inet | Family::Mapped => &own[4..8],
         Family::Enet => &own[9..15],

@@ -42,14 +42,15 @@ behaviours! {
     datagram datagram_option_privileged = privileged;
 }
 
-/// Sets an integer option of the socket level. Notes the result, and the option's value afterwards.
+/// Sets an integer option of the socket level. Adds to the trace the result, and the option's value
+/// afterwards.
 pub(super) fn set(trace: &Trace, socket: &Socket, label: &str, name: i32, value: i32) {
     let result = socket.set_so(name, value);
     trace.see(&format!("{label} set to {value}"), result);
     get(trace, socket, &format!("{label} after {value}"), name);
 }
 
-/// Notes the value of an integer option of the socket level.
+/// Adds to the trace the value of an integer option of the socket level.
 pub(super) fn get(trace: &Trace, socket: &Socket, label: &str, name: i32) {
     trace.see(label, socket.so(name));
 }

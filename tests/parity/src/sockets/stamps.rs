@@ -57,7 +57,7 @@ fn in_words(socket: &Socket, time: Duration) -> Result<Option<String>> {
     Ok(report(socket, time)?.map(|report| report.to_string()))
 }
 
-/// Notes the next `count` reports, and whether another report follows them.
+/// Adds to the trace the next `count` reports, and whether another report follows them.
 fn see(trace: &Trace, what: &str, socket: &Socket, count: usize) -> Outcome {
     for _ in 0..count {
         trace.see(what, in_words(socket, patience())?);

@@ -38,11 +38,11 @@ behaviours! {
 }
 
 /// Sends until the receiver gets a control message. The receiver has `room` bytes for control
-/// messages; if a message does not fit, it gets `MSG_CTRUNC` instead.
+/// messages; if a message does not fit, the receiver gets `MSG_CTRUNC` instead.
 ///
 /// The kernel starts to take time stamps shortly after the first socket has asked for them. It may
-/// also be about to stop taking them on behalf of an earlier socket. Until it has started, any
-/// packet of a stream may lack a time stamp.
+/// also be about to stop taking them, because an earlier socket no longer asks for them. Until it
+/// has started, any packet of a stream may lack a time stamp.
 fn told(a: &Socket, b: &Socket, flags: i32, room: usize) -> Result<(usize, i32, Vec<Control>)> {
     let end = Instant::now() + patience();
     loop {
@@ -109,8 +109,8 @@ fn software(side: &Side<'_>, trace: &Trace) -> Outcome {
     times(side, trace, libc::SO_TIMESTAMPING, SOFTWARE)
 }
 
-/// The listener asked for times first. The accepted socket still gets times after the listener is
-/// closed.
+/// The listener is the first socket that asks for time stamps. The accepted socket still gets them
+/// after the listener is closed.
 fn accepted(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     trace.see("set", listener.set_so(libc::SO_TIMESTAMPING, SOFTWARE));
@@ -198,8 +198,8 @@ fn datagram_drop_counter(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn datagram_mark_and_priority(side: &Side<'_>, trace: &Trace) -> Outcome {
-    // Sends within one host, because a packet loses its mark and its priority on the way to another
-    // host.
+    // The datagram is sent within one host, because a packet loses its mark and its priority on the
+    // way to another host.
     let host = &side.lab.a;
     let (from, to) = (side.socket(host)?, side.bound(host, 7)?);
     from.connect_bytes(&side.address(host, host, 7))?;

@@ -33,7 +33,8 @@ fn pollers(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// Notes the results of waiting receive calls after the receiving half of `socket` is shut down.
+/// Adds to the trace the results of waiting receive calls after the receiving half of `socket` is
+/// shut down.
 pub fn receives_shut_down(trace: &Trace, socket: &Socket) -> Outcome {
     let got = crowd(
         libc::SYS_recvfrom,

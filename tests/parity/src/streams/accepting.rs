@@ -47,7 +47,7 @@ fn stream_accept_without_blocking(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// Notes what `F_GETFL` and `F_GETFD` report about an accepted descriptor.
+/// Adds to the trace what `F_GETFL` and `F_GETFD` report about an accepted descriptor.
 fn descriptor_flags(trace: &Trace, what: &str, socket: &impl AsRawFd) -> Outcome {
     // SAFETY: These `fcntl` calls take integers and no pointer.
     let (file, descriptor) = unsafe {
@@ -223,7 +223,7 @@ fn waiting(side: &Side<'_>, port: u16, count: usize) -> anyhow::Result<Vec<Socke
     Ok(clients)
 }
 
-/// Connects to a listener with a full accept queue, which does not answer the SYN.
+/// Connects to a listener that does not answer the SYN, because its accept queue is full.
 fn finds_no_room(side: &Side<'_>, trace: &Trace, what: &str, port: u16) -> anyhow::Result<Socket> {
     // On a busy machine, the queue may not have room until TCP has sent its second SYN.
     side.lab.a.tcp_tries(6)?;
@@ -262,7 +262,8 @@ fn stream_backlog_overflows_and_recovers(side: &Side<'_>, trace: &Trace) -> Outc
 fn stream_listen_again_with_a_larger_backlog(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(175, 1)?;
     let waiting_first = waiting(side, 175, 2)?;
-    // The client is closed. Otherwise it would keep trying, and might take a place of a later one.
+    // The client is closed. Otherwise it would retransmit its SYN, and might take the place of a
+    // later client.
     drop(finds_no_room(side, trace, "the third", 175)?);
     trace.see("listen", listener.listen(8));
     let more = waiting(side, 175, 4)?;

@@ -118,7 +118,7 @@ fn stream_connect_again_after_a_refusal_without_blocking(
     client.set_nonblocking(true)?;
     trace.see("attempt 1", client.connect_bytes(&side.far(147)));
     trace.poll_until("refused", &client, libc::POLLERR)?;
-    // The next call reports the failure; here it is `connect`.
+    // The next call reports the failure; here that call is `connect`.
     trace.see("attempt 2 tells", client.connect_bytes(&side.far(147)));
     let listener = side.listener(147, 4)?;
     trace.see("attempt 3", client.connect_bytes(&side.far(147)));

@@ -213,8 +213,8 @@ fn stream_epoll_oneshot(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.epoll("armed for an edge", &epoll)
 }
 
-/// Counts how many of two threads a new connection wakes. Each thread sleeps in an epoll instance
-/// of its own.
+/// Finds out how many of two threads a new connection wakes. Each thread sleeps in an epoll
+/// instance of its own.
 fn two_instances(side: &Side<'_>, trace: &Trace, port: u16, mode: u32) -> Outcome {
     let listener = side.listener(port, 4)?;
     let epolls = [

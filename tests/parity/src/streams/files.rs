@@ -26,7 +26,7 @@ fn stream_read_and_write(trace: &Trace, (client, server): Pair) -> Outcome {
     Ok(())
 }
 
-/// Notes the results of file calls that no socket supports.
+/// Adds to the trace the results of file calls that no socket supports.
 pub fn see_no_file(trace: &Trace, socket: &Socket) -> Outcome {
     let fd = socket.as_raw_fd();
     let mut bytes = [0u8; 4];
@@ -91,7 +91,8 @@ struct Control {
 /// Submits one operation and waits for its result.
 ///
 /// # Errors
-/// The errno of a failing call; an error of the operation is its result.
+/// The errno of a failing call. An error of the operation itself is returned as the operation's
+/// result.
 pub fn aio_once(
     socket: &Socket,
     opcode: u16,
@@ -112,7 +113,7 @@ pub fn aio_once(
     let none = std::ptr::null_mut::<libc::timespec>();
     // SAFETY: `io_setup` writes the context and `io_destroy` ends it. The control block, its buffer
     // and the event live across the calls. `io_getevents` returns only after the operation has
-    // finished, so the kernel no longer uses them.
+    // finished, so the kernel no longer uses this memory.
     unsafe {
         check(libc::syscall(libc::SYS_io_setup, 1, &mut context))?;
         let done = check(libc::syscall(

@@ -124,7 +124,7 @@ fn stream_poll_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
     })
 }
 
-/// A signal that is blocked except during the call. By such a call programs wait for a signal or a
+/// A signal is blocked except during the call. Programs use such a call to wait for a signal or a
 /// socket without a race.
 fn stream_ppoll_unblocks_a_signal(side: &Side<'_>, trace: &Trace) -> Outcome {
     catch(true)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Names in each state of a socket's life, and the reuse of sockets and ports.
+//! The names of sockets in each state, and the reuse of sockets and ports.
 
 use super::super::moments::await_poll;
 use super::super::side::NOTHING;

@@ -37,7 +37,8 @@ fn packets(side: &Side<'_>, socket: &Socket) -> anyhow::Result<u32> {
 
 /// Returns the number of packets that carry the bytes of these calls. All calls but the last have
 /// `MSG_MORE`, so that their bytes share a packet where they may. A pause between two calls may be
-/// longer than bytes are held back, so the function returns the least of several tries.
+/// longer than the time for which bytes are held back, so the function returns the smallest number
+/// of several tries.
 fn packets_of(side: &Side<'_>, port: u16, calls: &[(&[u8], i32)]) -> anyhow::Result<u32> {
     let (client, server) = side.stream(port)?;
     let length = calls.iter().map(|(bytes, _)| bytes.len()).sum();

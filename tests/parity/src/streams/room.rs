@@ -134,7 +134,7 @@ fn stream_full_and_shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
     let edge = Epoll::of(&client, OUT | EDGE)?;
     trace.epoll("full", &edge)?;
     trace.see("shutdown", client.shutdown(libc::SHUT_WR));
-    // The buffer has no room, but the socket is writable, since send fails at once.
+    // The buffer has no room, but the socket is writable, since a send call fails at once.
     trace.poll("then", &client)?;
     trace.epoll("an edge", &edge)?;
     trace.see(

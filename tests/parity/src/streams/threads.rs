@@ -41,7 +41,7 @@ fn drain(socket: &Socket) -> Result<(usize, [usize; 256])> {
     }
 }
 
-/// Runs `work` in `count` threads, and passes each its number.
+/// Runs `work` in `count` threads, and passes each thread its number.
 fn threads<T: Send>(count: usize, work: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
     thread::scope(|scope| {
         let work = &work;
@@ -268,7 +268,8 @@ fn stream_close_beside_an_accept_that_waits(side: &Side<'_>, trace: &Trace) -> O
     trace.see("it accepts", accepted.shown());
     client.send(b"hello", 0)?;
     trace.receive("which receives", &accepted?.0, 10, 0);
-    // The listener is closed once the sleeping `accept` has returned.
+    // The sleeping `accept` kept the listener open, and has returned. So the listener is closed
+    // now.
     let late = side.socket(&side.lab.a)?;
     trace.see("connect then", late.connect_bytes(&side.far(7)));
     Ok(())
@@ -298,7 +299,7 @@ fn stream_shutdown_beside_accepts_that_wait(side: &Side<'_>, trace: &Trace) -> O
     Ok(())
 }
 
-/// Sends until an error. Returns the number of bytes that were accepted, and the error.
+/// Sends until a call fails. Returns the number of bytes that were accepted, and the error.
 fn send_on(socket: &Socket) -> (usize, std::io::Error) {
     let chunk = vec![8; 10_000];
     let mut total = 0;

@@ -41,7 +41,7 @@ pub fn small_stream(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socke
 
 const LIMIT: Duration = Duration::from_millis(100);
 
-/// Runs `call`. Notes its result, and whether it waited until the time limit.
+/// Runs `call`. Adds to the trace its result, and whether it waited until the time limit.
 fn timed<T: Shown>(trace: &Trace, what: &str, call: impl FnOnce() -> std::io::Result<T>) {
     let start = Instant::now();
     let result = call();
@@ -216,7 +216,8 @@ fn stream_receive_of_two_threads(trace: &Trace, (client, server): Pair) -> Outco
     Ok(())
 }
 
-/// Notes whether a send call sleeps while the buffers are full, and its result after `meanwhile`.
+/// Adds to the trace whether a send call sleeps while the buffers are full, and the call's result
+/// after `meanwhile`.
 fn sleeping_send(
     trace: &Trace,
     socket: &Socket,

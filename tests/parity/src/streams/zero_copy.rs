@@ -25,7 +25,8 @@ behaviours! {
 
 const ZEROCOPY: i32 = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
 
-/// Notes how many sends were copied. On a virtual device the receiver gets a copy, over TCP too.
+/// Adds to the trace whether the sends were copied. On a virtual device the receiver gets a copy
+/// over TCP and over ESP.
 fn see(trace: &Trace, what: &str, copies: Copies) {
     trace.see(what, format!("{copies:?} copied"));
 }
