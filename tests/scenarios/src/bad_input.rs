@@ -107,7 +107,8 @@ fn missing_interface(lab: &Lab) -> Outcome {
         let what = format!("interface {ifindex}");
         refuse_everywhere(&lab.a, &name.to_bytes(), libc::ENODEV, &what)?;
     }
-    // Without an interface the call fails like with an interface that does not exist.
+    // The call fails in the same way with interface index 0 and with an interface that does not
+    // exist.
     let name = Address {
         ifindex: 0,
         ..lab.a.to(&lab.b, 82)

@@ -180,7 +180,7 @@ struct Doomed {
     streams: [(Socket, Socket); 4],
     /// Listeners: one that accepts and one that is polled.
     listeners: [Socket; 2],
-    /// A socket that connects.
+    /// A socket that is connecting.
     attempt: Socket,
     /// Datagram sockets: bound, connected, polled, and tied to the device.
     datagrams: [Socket; 4],
@@ -299,7 +299,7 @@ fn removed(lab: &Lab) -> Outcome {
     gone(readers_peer.receive(&mut got, 0), "the other host's recv")
 }
 
-/// Removing a device does not affect sockets that are tied to no device or to another.
+/// Removing a device does not affect sockets that are tied to no device or to a different one.
 fn others_stay(lab: &Lab) -> Outcome {
     lab.a.namespace.ip("link add eth1 address 02:00:00:00:00:21 type veth peer name far1\nlink set eth1 up\nlink set far1 up\n")?;
     let listener = lab.a.esp()?;
@@ -379,7 +379,7 @@ fn waiting_sender(lab: &Lab) -> Outcome {
     let second = Device::ready(&host.namespace, "second0")?;
     let socket = host.edp()?;
     socket.set_so(libc::SO_SNDBUF, 4608)?;
-    // Less than one packet per minute.
+    // The queue sends less than one packet per minute.
     let slow = ["tbf", "rate", "100bit", "burst", "1600", "limit", "1mb"];
     host.queue("add", &slow)?;
     let there = host.to_nobody(808);

@@ -56,7 +56,7 @@ fn next_owner_is_spared(host: &Host, index: u32) -> Outcome {
     let bound = next.edp(840)?;
     let (client, server) = far.stream_to(&next, 841)?;
     // The repeated notification causes no event that could be waited for, so the test waits longer
-    // than its period.
+    // than the period of the notifications.
     let events = listener.poll(libc::POLLIN, Duration::from_millis(2500))?;
     ensure!(events == 0, "the listener has events {events:#x}");
     quiet(&bound, "a socket of the new device")?;
@@ -79,7 +79,7 @@ fn set_mtu(socket: &Socket, name: &str, mtu: i32) -> Outcome {
 }
 
 /// Returns the shortest time that a change of the MTU of `name` takes. If the guest's clock counts
-/// instructions, this is their number.
+/// instructions, the result is a number of instructions.
 fn change(host: &Host, name: &str) -> Result<Duration> {
     let socket = host.edp()?;
     let one = |mtu| {
@@ -93,10 +93,11 @@ fn change(host: &Host, name: &str) -> Result<Duration> {
     times.into_iter().min().context("no changes")
 }
 
-/// Containers start and stop on hosts with many connections, and each adds and removes devices.
+/// Containers start and stop on hosts with many connections, and each container adds and removes
+/// devices.
 fn unrelated(lab: &Lab) -> Outcome {
-    /// Longer than the variation between runs, and shorter than the time to look at each
-    /// connection.
+    /// This is longer than the variation between runs, and shorter than the time that a look at
+    /// every connection would take.
     const MARGIN: Duration = Duration::from_micros(20);
     let host = &lab.a;
     host.namespace

@@ -126,7 +126,7 @@ fn vlan_priority(lab: &Lab) -> Outcome {
 }
 
 /// Without `reorder_hdr`, and without offload in the lower device, the tag is part of the header
-/// that the device makes.
+/// that the VLAN device makes.
 fn vlan_header(lab: &Lab) -> Outcome {
     for host in [&lab.a, &lab.b] {
         host.namespace
@@ -288,7 +288,7 @@ fn at_port(hub: &Netns, number: u8) -> Result<Netns> {
     Ok(host)
 }
 
-/// A bridge receives the frames of its ports: a socket bound to a port receives none.
+/// A bridge receives the frames of its ports, so a socket that is bound to a port receives none.
 fn ports_hear_nothing(hub: &Netns, center: &Device<'_>, end: &Device<'_>) -> Outcome {
     let on_port = Device::named(hub, "port1")?.edp(869)?;
     let on_bridge = center.edp(868)?;

@@ -17,8 +17,8 @@ scenarios! {
     direct mtu_of_0_does_not_stop_local_streams = of_nothing;
 }
 
-/// Runs `change`, which changes the MTU, after a stream's sender has filled all buffers: packets
-/// are in flight, and more are queued.
+/// Runs `change`, which changes the MTU, after a stream's sender has filled all buffers, so that
+/// packets are in flight and more are queued.
 fn filled(lab: &Lab, port: u16, load: Load, change: impl FnOnce(&Socket) -> Result<()>) -> Outcome {
     let (client, server) = lab.esp_pair(port)?;
     let received = AtomicUsize::new(0);

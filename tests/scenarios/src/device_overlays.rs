@@ -107,7 +107,7 @@ fn aggregator(host: &Netns, port: &str) -> Result<Option<String>> {
         words.get(place + 1).map(|word| (*word).to_owned())
     };
     let partner = behind("ad_partner_oper_port_state").unwrap_or_default();
-    // Both ends collect and distribute: bits 4 and 5.
+    // Bits 4 and 5 say that both ends collect and distribute.
     let state: u32 = partner.parse().unwrap_or(0);
     Ok(behind("ad_aggregator_id").filter(|_| state & 0x30 == 0x30))
 }

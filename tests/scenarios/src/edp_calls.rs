@@ -92,7 +92,7 @@ fn full_buffer(lab: &Lab) -> Outcome {
         kept < 20,
         "{kept} datagrams of 1000 bytes fit into 4096 bytes"
     );
-    // The first ones are kept, the later ones dropped.
+    // The first datagrams are kept, and the later ones are dropped.
     for number in 0..kept as u8 {
         let (bytes, _) = take(&b)?;
         ensure!(bytes == [number; 1000], "datagram {number} is another");
@@ -214,7 +214,8 @@ fn one_host(lab: &Lab) -> Outcome {
         "the other process ended with {ended:?}"
     );
     // A switch would not return a frame to the port that it came from, so the module must not send
-    // a frame for its own host to the wire. The first frame on the wire is the datagram sent next.
+    // a frame for its own host to the wire. So the datagram that is sent here must be the first
+    // frame on the wire.
     lab.a.edp()?.send_to(b"outside", 0, &lab.a.to(&lab.b, 9))?;
     let frame = wire.wait_for(patience(), |_| true)?;
     ensure!(

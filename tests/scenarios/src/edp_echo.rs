@@ -39,7 +39,7 @@ fn echo(lab: &Lab) -> Outcome {
             "{size} bytes: padding {padding:02x?}"
         );
     }
-    // A padded request: the reply follows the length field, not the frame's length.
+    // The request is padded. The reply's length follows the length field, not the frame's length.
     let mut request = edp(4711, 0, 3, &[REQUEST, 7, 8]);
     request.resize(46, 0xee);
     wire.send(&ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, &request))?;

@@ -141,7 +141,7 @@ fn answer(nonce: [u8; 4], options: &[u8]) -> Vec<u8> {
 /// The option of a peer that takes datagrams of up to 1494 bytes.
 const SMALL: &[u8] = &[3, 2, 0x05, 0xd6];
 
-/// Returns frames to host `a` that are not valid answers to its query with this nonce.
+/// Returns frames that are sent to host `a` and are not valid answers to its query with this nonce.
 fn forgeries(lab: &Lab, nonce: [u8; 4]) -> [Vec<u8>; 6] {
     let right = answer(nonce, SMALL);
     let payload = &right[EDP_HEADER..];
@@ -269,7 +269,7 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
         let got = receiver.receive(&mut bytes, 0)?;
         ensure!((got, bytes[0]) == (length, first), "{got} of {}", bytes[0]);
     }
-    // A datagram to the own host is limited by the device only, and causes no query.
+    // A datagram to the sender's own host is limited by the device only, and causes no query.
     let own = lab.a.to(&lab.a, 705);
     unconnected.send_to(&[4; 8994], 0, &own)?;
     let queries = lab.a.counter("EdpOutQueries")?;

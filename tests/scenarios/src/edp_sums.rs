@@ -95,7 +95,7 @@ fn wrong(lab: &Lab) -> Outcome {
     nowhere[7] ^= 4;
     send(&nowhere)?;
     send(&whole)?;
-    // With padding behind the checksum, and without a checksum.
+    // Two datagrams are accepted: one with padding behind the checksum, and one without a checksum.
     send(&[&whole[..], &[0xee; 20]].concat())?;
     send(&edp(5, 713, 5, b"plain"))?;
     let mut bytes = [0; 64];
@@ -116,7 +116,7 @@ fn wrong(lab: &Lab) -> Outcome {
 fn sizes(lab: &Lab) -> Outcome {
     let (a, b) = lab.edp_pair(714)?;
     let mut got = vec![0; 40_000];
-    // In descending order: a host remembers its peer's limit for a minute.
+    // The MTUs are in descending order, because a host remembers its peer's limit for a minute.
     for (mtu, most) in [(65_535, 32_767), (9000, 8994), (1500, 1494)] {
         lab.set_mtu(mtu)?;
         for (summed, most) in [(0, most), (1, most - 4)] {

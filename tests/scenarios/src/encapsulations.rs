@@ -142,7 +142,7 @@ scenarios! {
 
 const PORT: u16 = 880;
 
-/// Loads with several packets per call, and with one.
+/// Two loads: a call of the first fills several packets, and a call of the second fills one.
 const LOADS: [Load; 2] = [Load::of(1 << 20, 40_000, 880), Load::of(1 << 18, 700, 881)];
 
 /// Returns `lines` for the host with the number `own`, whose peer has the number `other`.
@@ -307,8 +307,8 @@ fn labelled(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// A run leaves the tunnel with a validated checksum, and then passes a device that takes single
-/// packets.
+/// A run, which is several packets in one buffer, leaves the tunnel with a validated checksum, and
+/// then passes a device that takes single packets.
 fn bridged(lab: &Lab) -> Outcome {
     let Encapsulation::Device(lines) = &VXLAN else {
         bail!("no device");

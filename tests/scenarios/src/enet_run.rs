@@ -137,7 +137,7 @@ fn own_rules(lab: &Lab) -> Outcome {
         ensure!(by_esp == wanted, "{options}: port {port}: ESP {by_esp}");
     }
     ensure!(lab.a.counter("MappedTcpPolicy")? == 3);
-    // The rules apply to those programs only, and are removed with them.
+    // The rules apply only to the programs that `enet run` started, and are removed with them.
     let rules = || lab.a.namespace.proc_net("enet_policy");
     eventually("the rules go", || Ok(rules()?.is_empty()))?;
     eventually("the control groups go", || Ok(groups_of_runs()? == 0))

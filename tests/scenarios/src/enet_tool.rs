@@ -71,7 +71,7 @@ fn complains(ended: &Ended, code: i32, words: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Runs `enet ping` with two quick requests on `host`, and checks its end with [`complains`].
+/// Runs `enet ping` with two quick requests on `host`, and checks with [`complains`] how it ends.
 fn ping_complains(host: &Host, target: &str, code: i32, words: &[&str]) -> Outcome {
     let arguments = format!("ping -c 2 -i 0.1 -W 0.5 {target}");
     let ended = host.namespace.within(|| enet(&arguments))??;
@@ -98,7 +98,7 @@ fn drop_frames(host: &Host, direction: &str, ethertype: &str) -> Outcome {
     Ok(())
 }
 
-/// Adds the discipline that filters of the host's device attach to.
+/// Adds the queueing discipline that filters of the host's device attach to.
 fn prepare_filters(host: &Host) -> Outcome {
     host.namespace
         .run("tc", &["qdisc", "add", "dev", DEVICE, "clsact"])?;
@@ -384,7 +384,7 @@ fn no_module_here() -> Outcome {
         exported.code == Some(0) && exported.output.ends_with("\nenet_module_loaded 0\n"),
         "without the module: {exported:?}"
     );
-    // The program reports a wrong command line first: loading the module would not help.
+    // The program reports a wrong command line first, because loading the module would not help.
     for (arguments, words) in [
         ("ping 02:00:00:00:00:02:veth0", "02:00:00:00:00:02%veth0"),
         ("ping 02:00:00:00:00:02", "needs an interface"),
@@ -398,14 +398,14 @@ fn no_module_here() -> Outcome {
         )?;
         ensure!(!ended.complaints.contains("not loaded"), "{ended:?}");
     }
-    // The number of AF_MCTP, which no other module registers here.
+    // 45 is the number of AF_MCTP, which no other module registers here.
     module::load(&["family=45"])?;
     let target = format!("{}%{DEVICE}", print_mac(host.mac));
     ping_complains(&host, &target, 2, &["loaded here", "--family"])?;
     printed(&host, &format!("ping -c 1 -W 10 --family 45 {target}")).map(drop)
 }
 
-/// Waits until the device of `host` has a carrier if `wanted`, and none otherwise.
+/// Waits until the device of `host` has a carrier, or, if `wanted` is false, until it has none.
 fn await_carrier(host: &Host, wanted: bool) -> Outcome {
     eventually("the carrier", || {
         let state = host.namespace.run("ip", &["link", "show", DEVICE])?;

@@ -19,7 +19,8 @@ scenarios! {
 const EP_RECVERR: i32 = 3;
 /// Room for control messages.
 const ROOM: usize = 256;
-/// The discipline that reports. It treats packets of a socket that uses another clock as late.
+/// The queueing discipline that reports. It treats packets of a socket that uses a clock other than
+/// `CLOCK_TAI` as late.
 pub const ETF: [&str; 5] = ["etf", "clockid", "CLOCK_TAI", "delta", "0"];
 
 /// Returns whether the kernel has the discipline; only the debug kernel may lack it.
@@ -167,7 +168,7 @@ fn stream(lab: &Lab) -> Outcome {
     a.ip("link del multi0\n")
 }
 
-/// Unread reports fill each socket's receive buffer: some 20 MB in all.
+/// Unread reports fill each socket's receive buffer, which takes some 20 MB in all.
 fn left_behind(lab: &Lab) -> Outcome {
     if !has_etf()? {
         return Ok(());

@@ -106,7 +106,7 @@ fn both_ways(lab: &Lab) -> Outcome {
 
 fn odd_sizes(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(302, 4)?;
-    // Around the largest payload of a packet, and sizes that match no boundary.
+    // Sizes around the largest payload of a packet, and sizes that match no boundary.
     for chunk in [1, 7, 1488, 1489, 1490, 2978, 2979, 4097, 65_537] {
         let (client, server) = lab.esp_pair_through(&listener, 302)?;
         let load = Load {
@@ -194,9 +194,9 @@ fn many_senders(lab: &Lab) -> Outcome {
 }
 
 /// Two threads send on one socket, on one processor. The second thread has the higher priority, and
-/// calls `send` once the first packet of the other message has arrived. The first thread processes
-/// acknowledgements in the middle of its message, and must not let the second message in at that
-/// point.
+/// calls `send` once the first packet of the first thread's message has arrived. The first thread
+/// processes acknowledgements in the middle of its message, and must not let the second message in
+/// at that point.
 fn two_writers(lab: &Lab) -> Outcome {
     const LENGTH: usize = 100_000;
     let (client, server) = lab.esp_pair(650)?;

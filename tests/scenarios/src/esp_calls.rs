@@ -18,7 +18,8 @@ scenarios! {
     direct esp_low_water_beyond_the_window_is_no_deadlock = low_water;
 }
 
-/// A small buffer and a non-blocking socket: the bytes that a send accepted arrive, and no others.
+/// The socket is non-blocking and has a small buffer. The bytes that a send call accepted arrive,
+/// and no others.
 fn nonblocking_sender(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(603)?;
     client.set_so(libc::SO_SNDBUF, 4608)?;

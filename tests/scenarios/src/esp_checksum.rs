@@ -226,8 +226,8 @@ fn wrong_or_missing(lab: &Lab) -> Outcome {
     let mask = first.mask_in(&frame).context("no checksum")?;
     let right = next.masked_packet(b"right", mask);
     for bit in 0..right.len() * 8 {
-        // No bit of the ports or the length is flipped: such a packet would belong to another
-        // socket, or be too short.
+        // No bit of the ports or the length is flipped, because such a packet would belong to
+        // another socket, or be too short.
         if !(0..48).contains(&bit) {
             let mut wrong = right.clone();
             wrong[bit / 8] ^= 1 << (bit % 8);
@@ -262,8 +262,8 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     transfer_both_ways(&ends[0], &ends[1], LOAD)
 }
 
-/// The peer takes no skips, so the client could not retransmit its full packets in smaller ones
-/// with checksums. So the client drops the first packet with a checksum.
+/// The peer does not accept skips, so the client could not retransmit its full packets in
+/// smaller ones with checksums. So the client drops the first packet with a checksum.
 fn too_late(lab: &Lab) -> Outcome {
     let (mut station, client) = Station::connect(lab, 894)?;
     client.send_all(&[7; 3 * (PAYLOAD as usize + 4)])?;

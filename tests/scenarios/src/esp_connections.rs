@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How ESP connections begin and end.
+//! Beginnings and ends of ESP connections.
 
 use guest::meminfo::kib;
 use guest::prelude::*;
@@ -36,7 +36,7 @@ fn simultaneous_connect(lab: &Lab) -> Outcome {
     exchange(&here, &there)?;
     exchange(&there, &here)?;
     for socket in [&here, &there] {
-        // A SYN and a SYN|ACK at least.
+        // Each socket got at least a SYN and a SYN|ACK.
         let received = socket.esp_counters()?.pkt_rx;
         ensure!(received >= 2, "{received} packets came");
     }

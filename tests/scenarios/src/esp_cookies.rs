@@ -145,13 +145,13 @@ pub fn await_cookies(victim: &Host, wire: &PacketSocket, port: u16) -> Outcome {
 fn receive(listener: &Socket, wanted: &[u8]) -> Result<Socket> {
     await_events(listener, libc::POLLIN).context("a connection")?;
     let (server, _) = listener.accept(0)?;
-    // The server's peer does not answer a FIN.
+    // Closing is to reset the connection, because the server's peer does not answer a FIN.
     server.set_linger(Some(0))?;
     comes_next(&server, wanted)?;
     Ok(server)
 }
 
-/// One client connects before the flood, another one during it. Both send their first data only
+/// One client connects before the flood, and one during the flood. Both send their first data only
 /// after a second flood.
 fn slow_clients(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
@@ -294,7 +294,7 @@ fn untold(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Data that would complete a connection is not answered while the accept queue is full. A client
+/// Data that would complete a connection are not answered while the accept queue is full. A client
 /// with a cookie connects once there is room.
 fn no_room(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;

@@ -72,7 +72,8 @@ fn terrible_wire(lab: &Lab) -> Outcome {
     result
 }
 
-/// The kernel's netem, without corruption: no frame check would discard its damaged frames.
+/// Uses the kernel's netem, without corruption, because no frame check would discard the frames
+/// that netem damages.
 fn netem(lab: &Lab) -> Outcome {
     lab.netem(&["limit", "10000", "loss", "5%", "duplicate", "1%"])?;
     let (client, server) = lab.esp_pair(403)?;

@@ -16,7 +16,7 @@ scenarios! {
 fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {
     let reset = EspHeader {
         sequence: last.acknowledgement,
-        // The number behind the packet that the reset answers, data or a FIN.
+        // The number after that of the packet that the reset answers. That packet is data or a FIN.
         acknowledgement: last.sequence.wrapping_add(1),
         ..EspHeader::new(last.destination, last.source, flag::RST)
     };

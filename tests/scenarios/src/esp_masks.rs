@@ -106,8 +106,8 @@ fn earlier_connection(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, Load::SMALL)
 }
 
-/// Sequence numbers wrap while runs leave whole, while the sender's device cuts them, and while the
-/// receiver's device joins packets.
+/// Sequence numbers wrap while runs, which are several packets in one buffer, leave whole, while
+/// the sender's device cuts runs, and while the receiver's device joins packets.
 fn runs_across_wraps(lab: &Lab) -> Outcome {
     lab.set_mtu(SMALL_MTU)?;
     // Numbers wrap after 65,536 packets: twice here, or once on a slow kernel.
@@ -186,8 +186,8 @@ fn forgotten(lab: &Lab) -> Outcome {
     exchange(&again, &other)
 }
 
-/// Counts the frames that `ear` has heard. Returns the number of frames with several packets, and
-/// the number of all frames.
+/// Returns the number of frames with several packets that `ear` has heard, and the number of all
+/// frames.
 fn runs(ear: &PacketSocket) -> (u32, u32) {
     let (mut runs, mut frames) = (0, 0);
     let mut bytes = vec![0; 1 << 17];
@@ -248,7 +248,7 @@ fn bridge() -> Outcome {
     Ok(())
 }
 
-/// Decapsulation discounts the tunnel's own validated checksum.
+/// After decapsulation, the validated checksum of the tunnel no longer counts as one of the packet.
 fn tunnel(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Orphans, connections whose descriptors are closed: only the module's own limit counts them.
+//! Orphans are connections whose descriptors are closed. Only the module's own limit counts them.
 
 use guest::meminfo::kib;
 use guest::prelude::*;
@@ -13,7 +13,7 @@ scenarios! {
 /// The port of the servers that close.
 const PORT: u16 = 720;
 
-/// The size of a server's send buffer, bytes. It is large, so that few connections hold much
+/// The size of a server's send buffer, in bytes. It is large, so that a few connections hold much
 /// memory. Each connection whose peer does not read sends probes, and hundreds of them are too much
 /// for the debug kernel.
 const SEND_BUFFER: i32 = 2 << 20;
@@ -104,7 +104,7 @@ fn shared(lab: &Lab) -> Outcome {
     other.await_no_sockets()
 }
 
-/// Servers that answer and close, and clients that never read the answers.
+/// Servers answer and close, and clients never read the answers.
 fn bounded(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(PORT, 16)?;
     let bytes = random(1 << 16, 720);

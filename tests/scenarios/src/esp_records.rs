@@ -49,7 +49,8 @@ fn pair(lab: &Lab, port: u16) -> Result<(Socket, Socket)> {
     Ok((client, server))
 }
 
-/// Records of random lengths, short ones and some of many packets.
+/// Returns `count` records of random lengths. Most are short. A quarter have up to `most` bytes, so
+/// that some of them fill many packets.
 fn records(count: usize, most: usize, seed: u64) -> Vec<Vec<u8>> {
     let mut rng = Rng::with_seed(seed);
     (0..count)
@@ -179,7 +180,7 @@ fn smaller_mtu(lab: &Lab) -> Outcome {
     }
     let (client, server) = pair(lab, 706)?;
     let records = records(200, 40_000, 5);
-    // Queued packets are transmitted, and lost.
+    // The device's queue loses all packets that the socket transmits.
     lab.a.queue("add", &["netem", "loss", "100%"])?;
     client.set_nonblocking(true)?;
     let mut queued = 0;

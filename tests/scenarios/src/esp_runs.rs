@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Runs are packets that share a buffer. A veth pair passes them whole, for other devices they are
-//! cut, and packets from a driver are joined on arrival.
+//! Runs are packets that share a buffer. A veth pair passes runs whole. For other devices, runs are
+//! cut into packets. Packets from a driver are joined to runs on arrival.
 
 use guest::bpf;
 use guest::frame::ESP_HEADERS;
@@ -36,7 +36,8 @@ fn set(host: &Host, features: &[&str]) -> Result<()> {
     host.namespace.run("ethtool", &arguments).map(drop)
 }
 
-/// Returns the ESP frames with data that `b` hears while `a` sends `LOAD`, with the length of each.
+/// Returns the ESP frames with data that `b` hears while `a` sends `LOAD`, and the length of each
+/// frame.
 fn heard(lab: &Lab) -> Result<Vec<(EspHeader, usize)>> {
     let (client, server) = lab.esp_pair(400)?;
     let ear = lab.b.packets(ETH_P_ESP)?;
@@ -193,7 +194,8 @@ fn polled(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, LOAD)
 }
 
-/// Another host's packet has the stream's next number, and follows a packet of the stream directly.
+/// A packet of a different host has the stream's next number, and follows a packet of the stream
+/// directly.
 fn stranger(lab: &Lab) -> Outcome {
     let _polls = polling::in_a_thread(&lab.a)?;
     let (mut station, client) = Station::connect(lab, 405)?;

@@ -22,7 +22,7 @@ const OPTIONS: [u8; 17] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 200, 0, 1, 10, 2,
 /// The flags of a request that names packets.
 const NAMING: u8 = flag::ACK | flag::RRQ | flag::TXS;
 
-/// Returns the receive memory that is charged to a socket, bytes.
+/// Returns the receive memory that is charged to a socket, in bytes.
 fn charge(socket: &Socket) -> Result<usize> {
     Ok(socket.meminfo()?[RMEM_ALLOC] as usize)
 }
@@ -168,7 +168,7 @@ fn overtaken(lab: &Lab) -> Outcome {
     }
     let stats = socket.esp_counters()?;
     ensure!(stats.pkt_rx_oos >= 3 * u32::from(ROUNDS), "{stats:?}");
-    // A busy machine may send the last of four late.
+    // On a busy machine, the last of four packets may be sent late, which causes a request.
     ensure!(stats.arq_tx < 4, "{stats:?}");
     Ok(())
 }

@@ -33,8 +33,8 @@ struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// Sends until a packet waits that is not the first one and has a single byte. The buffer of
-    /// this packet has room for a whole packet.
+    /// Sends until a packet with a single byte waits behind at least one other packet. The buffer
+    /// of this packet has room for a whole packet.
     fn new(lab: &'a Lab, port: u16) -> Result<Self> {
         let (client, server) = lab.esp_pair(port)?;
         let sent = Vec::new();
@@ -82,7 +82,7 @@ impl<'a> Waiting<'a> {
         self.is_counted()
     }
 
-    /// Returns the memory of the write queue, which each packet adds to.
+    /// Returns the memory that is charged for the write queue. Each new packet adds to it.
     fn memory(&self) -> Result<u32> {
         Ok(self.client.meminfo()?[WMEM_QUEUED])
     }

@@ -98,7 +98,8 @@ fn without_copy(lab: &Lab) -> Outcome {
     })
 }
 
-/// Sends that wait for the window do not join one packet, so that each has its reports.
+/// The bytes of two stamped calls never share a packet, even while they wait for the window. So
+/// each call has reports of its own.
 fn apart(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(213)?;
     set(&client, STAGES | HOW)?;

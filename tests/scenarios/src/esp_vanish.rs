@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Peers that vanish, and peers that only seem to.
+//! Peers that vanish, and peers that only seem to vanish.
 
 use guest::address::ESP_SO_USER_TIMEOUT;
 use guest::patience::factor;
@@ -208,7 +208,7 @@ fn patient(lab: &Lab) -> Outcome {
         let waiting = scope.spawn(|| wait(&waiter));
         let receive = || {
             reader.receive_exact(&mut got[..1000])?;
-            // Longer than the timeouts of a vanished peer, idle or not.
+            // This is longer than the timeouts of a vanished peer, idle or not.
             thread::sleep(Duration::from_secs(60));
             reader
                 .receive_exact(&mut got[1000..])

@@ -63,7 +63,7 @@ fn here(port: u16) -> String {
     format!("*%{DEVICE}:{port}")
 }
 
-/// Writes `bytes` to a child's standard input and closes it, in a thread of its own.
+/// Writes `bytes` to a child's standard input and closes that input, in a thread of its own.
 fn feed(child: &mut Child, bytes: Vec<u8>) -> Result<thread::JoinHandle<std::io::Result<()>>> {
     let mut input = child.stdin.take().context("no input")?;
     Ok(thread::spawn(move || input.write_all(&bytes)))
@@ -227,7 +227,7 @@ fn epoll_echo(lab: &Lab) -> Outcome {
 }
 
 /// The server does not answer the first two questions. It answers the third one, but first sends an
-/// answer to another question.
+/// answer to a different question.
 fn edp_ask(lab: &Lab) -> Outcome {
     let server = lab.b.edp_bound(2825)?;
     let client = program("edp_ask", &[&there(lab, 2825), "how many?"]);

@@ -38,8 +38,8 @@ const OVERRUNS: &str = "EspAckQueueOverrun";
 /// Sends one message of `total` bytes over each of `pairs`, all at the same time. Returns how long
 /// that takes.
 ///
-/// The messages are generated before the transfers and compared after them, so that meanwhile the
-/// only processor works for the hosts alone.
+/// The messages are generated before the transfers and compared after them, so that the only
+/// processor works for the hosts alone during the transfers.
 fn transfer_together(pairs: &[(Socket, Socket)], total: usize) -> Result<Duration> {
     let messages: Vec<_> = (0..pairs.len())
         .map(|seed| random(total, seed as u64))
@@ -107,8 +107,8 @@ fn many_senders() -> Outcome {
 }
 
 /// A station that writes its own frames, and follows the protocol as far as needed. Its address
-/// belongs to no device, because the kernel of that device would reset the connection, which it
-/// does not know.
+/// belongs to no device, because the kernel would not know the connection of a device's address,
+/// and would reset it.
 struct HandMade {
     wire: PacketSocket,
     from: [u8; 6],
@@ -163,8 +163,8 @@ impl HandMade {
     }
 }
 
-/// Compares `together` with `alone`: a turn that is taken from a silent sender costs its holding
-/// time once.
+/// Checks that the silent sender delays the others only once, by the time [`HOLD`] after which the
+/// receiver takes that sender's turn.
 fn judge_delay(receiver: &Host, alone: Duration, together: Duration) -> Outcome {
     let overruns = receiver.counter(OVERRUNS)?;
     tell(&format!(
@@ -194,7 +194,8 @@ fn silent_sender() -> Outcome {
     let mut silent = HandMade::connect(silent, receiver, 811)?;
     let (silents_end, _) = listener.accept(0).context("accepting the silent one")?;
     silent.send(flag::ACK | flag::TXS, b"!")?;
-    // Once that byte has arrived, the receiver expects the rest of the announced transmission.
+    // Once the silent sender's byte has arrived, the receiver expects the rest of the announced
+    // transmission.
     silents_end.receive_exact(&mut [0])?;
     let before = receiver.counter(OVERRUNS)?;
     same(before, 0, "turns taken before anyone was silent")?;
@@ -248,7 +249,7 @@ fn others_finish(
     })
 }
 
-/// A process that sends until it is killed.
+/// One of the senders is a process that is killed while it sends.
 fn killed_sender() -> Outcome {
     let switch = Switch::up(5, &["--rate", "100mbit"])?;
     let [receiver, senders @ .., victim] = switch.hosts::<5>()?;
@@ -280,7 +281,7 @@ fn killed_sender() -> Outcome {
     switch.down()
 }
 
-/// A sender loses its link, which no packet reports to the receiver; later the link returns.
+/// A sender loses its link, and no packet tells the receiver so. Later the link returns.
 fn unlinked_sender() -> Outcome {
     let switch = Switch::up(5, &["--rate", "100mbit"])?;
     let [receiver, senders @ .., victim] = switch.hosts::<5>()?;

@@ -33,7 +33,7 @@ fn edp_frames(lab: &Lab) -> Outcome {
     for (announced, there) in [(1, 0), (100, 99), (0xffff, 40), (1494, 1493)] {
         send(&edp(1, 95, announced, &vec![0x55; there]))?;
     }
-    // To a port without a socket.
+    // A packet to a port without a socket.
     send(&edp(1, 96, 2, b"??"))?;
     // Padding behind the announced length is valid.
     send(&edp(1, 95, 5, b"valid and padded"))?;
@@ -202,7 +202,7 @@ fn no_answer(lab: &Lab) -> Outcome {
     let wire = lab.b.packets(ETH_P_ESP)?;
     let edp_wire = lab.b.packets(ETH_P_EDP)?;
     let listener = lab.a.esp_listener(920, 4)?;
-    // Group addresses, which cannot be a station's.
+    // Group addresses, which no station can have.
     for source in [GROUP, EVERYBODY, [0x33, 0x33, 0, 0, 0, 1]] {
         for header in headers(&[flag::SYN, flag::ACK, !flag::RST, flag::FIN | flag::ACK]) {
             wire.send_esp(lab.a.mac, source, header)?;
@@ -289,8 +289,8 @@ fn aim(packet: &mut [u8], source: u16, destination: u16, header: Option<usize>) 
 }
 
 /// Sends 10,000 random frames of each protocol from a stranger to host `b`, while `client` and
-/// `server` exchange messages. Frames with the peer's address would not do: the module could not
-/// distinguish them from the peer's own packets.
+/// `server` exchange messages. Frames with the peer's address are not used, because the module
+/// could not distinguish them from the peer's own packets.
 fn random_frames_of_a_stranger(
     lab: &Lab,
     wire: &PacketSocket,

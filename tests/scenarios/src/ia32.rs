@@ -43,7 +43,7 @@ pub struct Message {
     pub flags: u32,
 }
 
-/// Which of a socket's two addresses to get.
+/// One of a socket's two addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// `getsockname(2)`.
@@ -107,7 +107,8 @@ impl Room {
         u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
 
-    /// Makes a call and empties the room: the arguments of the next call replace those of this one.
+    /// Makes a call and empties the room, so that the arguments of the next call replace those of
+    /// this call.
     ///
     /// # Safety
     /// The arguments must refer to memory of this room only, with as many bytes as the call uses.

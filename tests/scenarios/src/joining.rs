@@ -23,8 +23,9 @@ const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 /// Bytes in each packet.
 const LENGTH: usize = 100;
 
-/// The number of times that a packet follows another. The core holds a packet until the next tick
-/// of its clock, so some packets are delivered before the next one arrives.
+/// The number of rounds, in each of which two packets follow each other. The core holds a packet
+/// until the next tick of its clock, so in some rounds the first packet is delivered before the
+/// second one arrives.
 const ROUNDS: u8 = 30;
 
 /// Two ways to a host over one wire: the devices `in0` and `in1`.
@@ -160,7 +161,7 @@ fn joined(wire: &mut Wire<'_>, stream: &Socket, seen: &PacketSocket) -> Result<u
 fn apart(lab: &Lab, ways: &Ways) -> Outcome {
     processor::stay()?;
     let (mut wire, stream) = Wire::connect(lab, ways)?;
-    // Check that packets of one way are joined: otherwise the rest would prove nothing.
+    // Check that packets of one way are joined, because otherwise the rest would prove nothing.
     let seen = PacketSocket::open(&lab.a.namespace, "in0", ETH_P_ESP)?;
     ensure!(joined(&mut wire, &stream, &seen)? > 0, "nothing is joined");
     for round in 0..ROUNDS {

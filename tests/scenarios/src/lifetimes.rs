@@ -96,7 +96,8 @@ fn option_waits(host: &Host, socket: &Socket) -> Outcome {
     )
 }
 
-/// A send that waits for its bytes holds the socket's lock, which the option waits for.
+/// A send call that waits for the page with its bytes holds the socket's lock, which the option
+/// waits for.
 fn option_waits_for_send(lab: &Lab) -> Outcome {
     let (client, _server) = lab.esp_pair(701)?;
     let page = HeldPage::new(PAGE, 0)?;

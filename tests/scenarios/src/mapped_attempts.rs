@@ -24,7 +24,7 @@ scenarios! {
     direct mapped_connection_tells_once_that_its_address_is_gone = address_gone;
 }
 
-/// Makes a socket drop packets without payload. A SYN has options, and passes.
+/// Makes a socket drop packets without payload. A SYN has options, so it passes.
 fn ignore_empty(socket: &Socket) -> Outcome {
     let program = [LOAD_LENGTH, if_larger(11), KEEP_ALL, keep(0)];
     attach(socket, &program)?;
@@ -140,7 +140,7 @@ fn ports_in_use(lab: &Lab) -> Outcome {
     ensure!(!is_esp(&client));
     let (accepted, _) = server.accept(0)?;
     exchange(&client, &accepted)?;
-    // ESP carries a connection from another port.
+    // ESP carries a connection from a different port.
     let client = client_from(lab, 5978)?;
     client.set_so(libc::SO_REUSEADDR, 1)?;
     client.connect_bytes(&internet([10, 0, 0, 2], 5976))?;

@@ -59,10 +59,12 @@ fn in_connect(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// One call hands the connection over to TCP, and another one disconnects, at about the same time.
+/// One call hands the connection over to TCP, and at about the same time a second call disconnects
+/// the socket.
 fn while_it_goes_to_tcp(lab: &Lab) -> Outcome {
     let rounds = 600 / factor() as u16;
-    /// The longest delay of the second call, in turns of a loop: some 20 microseconds.
+    /// The longest delay of the second call, in iterations of a loop. They take some 20
+    /// microseconds.
     const LATE: u32 = 20_000;
     known(lab)?;
     let mut rng = 1_u32;

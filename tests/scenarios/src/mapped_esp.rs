@@ -182,7 +182,7 @@ fn silent(lab: &Lab) -> Outcome {
     };
     carried_by_esp([&first, by_esp])?;
     carried_by_tcp([&second, by_tcp])?;
-    // The silent host may have changed, so it gets another query.
+    // The silent host may have changed, so it gets a second query.
     lab.a.await_counter("EdpInAnswers", 1)?;
     let third = dial(&lab.a, MAPPED, 938);
     ensure!(third.is_err(), "nobody listens there");
@@ -393,7 +393,8 @@ fn pacing(lab: &Lab) -> Outcome {
     const RATE: i32 = 500_000;
     const BYTES: usize = 400_000;
     const NONE: i32 = -1;
-    // The bytes take 800 ms at this rate, but a new flow has a credit, which leaves at once.
+    // The bytes take 800 ms at this rate, but `fq` gives a new flow a credit of bytes that leave at
+    // once.
     const PACED: Duration = Duration::from_millis(600);
     known(lab)?;
     let listener = listener(&lab.b, MAPPED, 928, 4)?;
@@ -420,7 +421,8 @@ fn pacing(lab: &Lab) -> Outcome {
         let took = took(before, after)?;
         ensure!(took >= PACED, "limits {before:?}, {after:?}: {took:?}");
     }
-    // A busy machine may be as slow without a limit, so check that `fq` has held nothing back.
+    // On a busy machine, a transfer without a limit may take as long as one with a limit, so check
+    // that `fq` has held nothing back.
     let before = held_back(&lab.a)?;
     ensure!(before > 0, "the queueing discipline counts nothing");
     took(Some(RATE), Some(NONE))?;
@@ -433,7 +435,8 @@ fn pacing(lab: &Lab) -> Outcome {
 fn held_back(host: &Host) -> Result<u64> {
     let show = ["-statistics", "qdisc", "show", "dev", DEVICE];
     let text = host.namespace.run("tc", &show)?;
-    // The number of flows that are throttled now has the same name, and comes before "highprio".
+    // The number of flows that are throttled now has the same name as this counter, and comes
+    // before "highprio".
     let (_, counters) = text.split_once("highprio").context(text.clone())?;
     let mut words = counters
         .split_whitespace()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mapped sockets that the kernel itself uses: for a block device, whose sends memory reclaim may
-//! wait for.
+//! Mapped sockets that the kernel itself uses for a block device. Memory reclaim may wait for the
+//! sends of such a socket.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -25,7 +25,7 @@ fn pair(lab: &Lab, port: u16) -> Result<[Socket; 2]> {
     Ok([client, server])
 }
 
-/// Requests of `linux/nbd.h`.
+/// The requests of `linux/nbd.h`.
 const NBD_SET_SOCK: libc::c_ulong = 0xab00;
 const NBD_SET_BLKSIZE: libc::c_ulong = 0xab01;
 const NBD_DO_IT: libc::c_ulong = 0xab03;
@@ -42,7 +42,8 @@ fn nbd(device: &File, request: libc::c_ulong, number: u64) -> Result<()> {
 }
 
 /// Serves a block device of zeroes until the client disconnects, and then closes the connection,
-/// because the client waits for its end. Returns the number of bytes written to the device.
+/// because the client waits for the connection's end. Returns the number of bytes written to the
+/// device.
 fn serve_blocks(socket: Socket) -> Result<usize> {
     const READ: u16 = 0;
     const WRITE: u16 = 1;

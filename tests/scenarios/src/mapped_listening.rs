@@ -36,7 +36,7 @@ fn destroy(host: &Host, port: u16) -> Outcome {
     Ok(())
 }
 
-/// Returns a listener with `SO_REUSEADDR`. When it has ended, another listener may take its port.
+/// Returns a listener with `SO_REUSEADDR`. When it has ended, a new listener may take its port.
 fn replaceable(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
     let listener = stream(host, kind.0, kind.1)?;
     listener.set_so(libc::SO_REUSEADDR, 1)?;
@@ -160,8 +160,8 @@ fn slept_before(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-/// SYNs are sent from pages of this process. It turns the option for mapped connections into an
-/// unknown one and back while the server reads the option.
+/// SYNs are sent from pages of this process. The process turns the option for mapped connections
+/// into an unknown one and back while the server reads the option.
 fn changing_syn(lab: &Lab) -> Outcome {
     const PORT: u16 = 979;
     const FRAMES: u16 = 100;

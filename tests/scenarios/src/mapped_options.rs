@@ -128,7 +128,7 @@ fn clients(lab: &Lab) -> Outcome {
     ensure!(!is_esp(&client), "TCP_MAXSEG is not honoured");
     let (server, _) = listener.accept(0)?;
     exchange(&client, &server)?;
-    // `TCP_REPAIR` restores a connection from an image: no packet leaves.
+    // `TCP_REPAIR` restores a connection from an image, so no packet leaves.
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
     client.set_int_option(libc::IPPROTO_TCP, TCP_REPAIR, 1)?;
     client.connect_bytes(&internet([10, 0, 0, 2], 804))?;
@@ -154,7 +154,7 @@ fn listeners(lab: &Lab) -> Outcome {
         client.set_nonblocking(true)?;
         let to = internet([10, 0, 0, 2], port);
         refused(client.connect_bytes(&to), libc::EINPROGRESS, "connect")?;
-        // The client has no key: TCP drops its SYNs, and ESP is refused.
+        // The client has no key, so TCP drops its SYNs, and ESP is refused.
         eventually("ESP is refused", || {
             client.poll(libc::POLLOUT, Duration::ZERO)?;
             Ok(lab.a.counter("MappedTcpRefused")? == if before { 1 } else { 2 })

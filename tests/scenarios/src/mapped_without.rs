@@ -21,10 +21,11 @@ scenarios! {
 /// The Ethernet type of IPv4.
 const ETH_P_IP: u16 = 0x0800;
 
-/// `TCP_USER_TIMEOUT`, milliseconds.
+/// `TCP_USER_TIMEOUT`, in milliseconds.
 const PATIENCE: i32 = 3000;
 
-/// The largest share by which a mapped connection to such a host may take longer than a plain one.
+/// The largest share by which a mapped connection to a host without the module may take longer than
+/// a plain one.
 const MOST: f64 = 0.1;
 
 /// Returns two hosts on a switch. They compute TCP's checksums themselves, because the switch does
@@ -37,7 +38,7 @@ fn lab() -> Result<Lab> {
     Ok(lab)
 }
 
-/// Returns the time that `connect` takes, microseconds.
+/// Returns the time that `connect` takes, in microseconds.
 fn connects(lab: &Lab, listener: &Socket, kind: (i32, i32), port: u16) -> Result<f64> {
     let start = Instant::now();
     let client = dial(&lab.a, kind, port)?;
@@ -123,7 +124,7 @@ fn lost() -> Outcome {
     note(&format!("the next connection takes {took:?}"));
     ensure!(took < Duration::from_secs(1), "after {took:?}");
     exchange(&fallen_back, &server).context("the next connection")?;
-    // The connection after it does not wait again.
+    // The next connection does not wait again.
     let start = Instant::now();
     drop(dial(&lab.a, MAPPED, 951)?);
     let took = start.elapsed();

@@ -25,7 +25,7 @@ scenarios! {
     guest netgauge_reaches_hosts_by_ssh = by_ssh, within(120);
 }
 
-/// A directory of the scenario's own, removed on drop.
+/// A directory of the scenario's own, which is removed when this value is dropped.
 struct Directory(PathBuf);
 
 impl Directory {

@@ -100,8 +100,8 @@ fn joining(lab: &Lab) -> Outcome {
             "{transport}: {apart:.2} packets and {slow:.0} messages/s apart, {joined:.3} and {fast:.0} joined"
         ));
         ensure!(apart >= 1.0, "{transport}: {apart} packets for a record");
-        // How many messages TCP joins depends on when its reader reads; on a slow machine it may
-        // join none.
+        // The number of messages that TCP joins depends on when its reader reads. On a slow machine
+        // TCP may join none.
         let most = if transport == "esp" { 0.5 } else { apart };
         ensure!(
             joined <= most,

@@ -135,8 +135,8 @@ fn short_messages() -> Outcome {
     switch.down()
 }
 
-/// Four streams. The receiver's socket of one stream has a priority, which gives it three turns of
-/// four.
+/// One of four streams ends at a socket with a priority, which gives this stream three of four
+/// turns.
 fn priorities() -> Outcome {
     let switch = Switch::up(5, PORTS)?;
     let [receiver, senders @ ..] = switch.hosts::<5>()?;
@@ -206,7 +206,7 @@ fn beside_announcers<T>(
     })
 }
 
-/// 32 connections of one host, and one stream of another host.
+/// One host has 32 connections to the receiver, and another host has one stream.
 fn shares_by_host() -> Outcome {
     const ANNOUNCERS: usize = 32;
     let switch = Switch::up(3, PORTS)?;

@@ -75,7 +75,7 @@ fn sender(lab: &Lab) -> Outcome {
 /// The station sends, and counts the acknowledgements.
 fn receiver(lab: &Lab) -> Outcome {
     let knobs = Knobs(&lab.a.namespace);
-    // Only the station's packets may make the receiver acknowledge, and no timer.
+    // Only the station's packets, and no timer, may make the receiver acknowledge.
     knobs.set("round_trip_time", 1_000_000)?;
     let (mut station, client) = Station::connect(lab, 78)?;
     let mut next = |flags: u8, acknowledged: bool, what: &str| -> Result<()> {
@@ -106,8 +106,8 @@ fn receiver(lab: &Lab) -> Outcome {
     station.reset()
 }
 
-/// Hosts with different settings, as during a roll-out: the sender's window ends before its
-/// receiver acknowledges. At one burst a second the transfer would take minutes.
+/// The hosts have different settings, as during a roll-out, so that the sender's window ends before
+/// the receiver acknowledges. At one burst a second the transfer would take minutes.
 fn unequal(lab: &Lab) -> Outcome {
     let load = Load::of(8 << 20, 1 << 16, 81);
     let (here, there) = (Knobs(&lab.a.namespace), Knobs(&lab.b.namespace));

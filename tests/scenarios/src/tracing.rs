@@ -250,12 +250,13 @@ fn await_drop(
     await_freed(tracer, protocol, reason)
 }
 
-/// Events about drops, with the ethertype of the buffers that the core frees for them.
+/// The events that report drops. Each is listed with the ethertype of the buffers that the core
+/// frees at such a drop.
 const EDP_DROP: (&str, u16) = ("edp_drop", ETH_P_EDP);
 const ESP_DROP: (&str, u16) = ("esp_drop", ETH_P_ESP);
 
-/// Sends a datagram to a port without a socket, and 20 to a socket that does not read. Returns that
-/// socket.
+/// Sends a datagram to a port without a socket, and 20 to a socket that does not read. Returns the
+/// socket that does not read.
 fn dropped_datagrams(lab: &Lab, tracer: &Tracer) -> Result<Socket> {
     let sender = lab.a.edp_bound(95)?;
     sender.send_to(b"anybody?", 0, &lab.a.to(&lab.b, 96))?;
@@ -281,7 +282,8 @@ fn dropped_datagrams(lab: &Lab, tracer: &Tracer) -> Result<Socket> {
     Ok(receiver)
 }
 
-/// Sends packets that are shorter than a header, shorter than announced, and addressed to a group.
+/// Sends a packet that is shorter than a header, one that is shorter than it announces, and one to
+/// a group address.
 fn dropped_packets(lab: &Lab, tracer: &Tracer) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let lie = EspHeader {

@@ -103,7 +103,7 @@ fn hosts(kind: &Kind) -> Result<[Netns; 2]> {
         "tc",
         &["qdisc", "add", "dev", "eth0", "root", "handle", "1:", "mq"],
     )?;
-    // After the first few, each small packet takes some 10 ms.
+    // After the first few packets, each small packet takes some 10 ms.
     let slow = "qdisc add dev eth0 parent 1:2 tbf rate 20kbit burst 104 limit 1000000";
     a.run("tc", &slow.split(' ').collect::<Vec<_>>())?;
     queue_per_processor(&a)?;
@@ -126,8 +126,8 @@ fn sent_by_queue(host: &Netns) -> Result<[u64; 2]> {
     Ok([count("1:1")?, count("1:2")?])
 }
 
-/// One of the two queues is slow, and the sender changes its processor between packets: no packet
-/// may overtake another.
+/// One of the two queues is slow, and the sender changes its processor between packets. No packet
+/// may overtake another one.
 fn one_queue(kind: &Kind) -> Outcome {
     const ROUNDS: u32 = 24;
     let [a, b] = hosts(kind)?;
@@ -139,7 +139,8 @@ fn one_queue(kind: &Kind) -> Outcome {
         let byte = round as u8;
         // The processor of the first packet chooses the queue for the packets that follow.
         let first = round as usize % 2;
-        // Each send is a packet of its own, or joins one that has not left yet.
+        // The byte of each send call is a packet of its own, or joins a packet that has not left
+        // yet.
         for processor in [first, 1 - first, first, 1 - first] {
             run_on(processor)?;
             client.send_all(&[byte])?;
@@ -152,14 +153,14 @@ fn one_queue(kind: &Kind) -> Outcome {
         })?;
     }
     let by_queue = growth(&before, &sent_by_queue(&a)?);
-    // A late packet may be retransmitted. But no packet may arrive before an earlier one: the
-    // receiver would count the earlier one as lost.
+    // A late packet may be retransmitted. But no packet may arrive before an earlier one, because
+    // the receiver would count the earlier one as lost.
     let (sent, received) = (client.esp_counters()?, server.esp_counters()?);
     note(&format!(
         "client {sent:?}, server {received:?}, by queue {by_queue:?}"
     ));
-    // A stream without unacknowledged packets may change its queue: every round begins in the queue
-    // of its first processor.
+    // A stream without unacknowledged packets may change its queue, so every round begins in the
+    // queue of its first processor.
     let least = u64::from(ROUNDS / 2);
     ensure!(
         by_queue.iter().all(|count| *count >= least),
@@ -179,7 +180,8 @@ fn pacing(lab: &Lab) -> Outcome {
     let start = Instant::now();
     transfer(&client, &server, load)?;
     let took = start.elapsed();
-    // The bytes take 800 ms at this rate, but a new flow has a credit, which leaves at once.
+    // The bytes take 800 ms at this rate, but `fq` gives a new flow a credit of bytes that leave at
+    // once.
     let least = Duration::from_millis(600);
     ensure!(took >= least, "{BYTES} bytes took only {took:?}");
     Ok(())

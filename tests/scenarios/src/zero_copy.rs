@@ -192,7 +192,7 @@ fn unmapped(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The stream stays in order while the program changes its bytes, also with checksums: no checksum
+/// The stream stays in order while the program changes its bytes, also with checksums. No checksum
 /// may stay wrong for ever.
 fn changing(lab: &Lab) -> Outcome {
     for checksum in [0, 1] {
