@@ -74,7 +74,7 @@ fn per_byte(mut call: impl FnMut(usize) -> Result<()>) -> Result<f64> {
     Ok((many - few) / (PAGE - FEW) as f64)
 }
 
-/// Returns the median time of a call, nanoseconds.
+/// Returns the median time of a call, in nanoseconds.
 fn median(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut times = Vec::with_capacity(TIMES);
     for _ in 0..TIMES {

@@ -15,51 +15,54 @@ use guest::lab::{Lab, Wiring};
 use guest::{capture, module};
 use stress::{call_fuzz, denial, endurance, faults, fuzz, studies};
 
-/// Proves the behaviour of PF_ENET in a guest booted for it. Run it as root, and never on a machine
-/// of value.
+/// Tests the kernel module enet in a guest that was booted for this test. Run it as root, and never
+/// on a machine of value.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Options {
     /// Print the scenarios' names instead of running them.
     #[arg(long)]
     list: bool,
-    /// With --list: only those that need a guest whose clock counts instructions.
+    /// With --list: print only the scenarios that need a guest whose clock counts instructions.
     #[arg(long, requires = "list")]
     needs_icount: bool,
-    /// With --list: only those that need a kernel that lets allocations fail.
+    /// With --list: print only the scenarios that need a kernel that lets allocations fail.
     #[arg(long, requires = "list", conflicts_with = "needs_icount")]
     needs_faults: bool,
-    /// With --list: only those that need two network cards with the driver igb.
+    /// With --list: print only the scenarios that need two network cards with the driver igb.
     #[arg(long, requires = "list", conflicts_with_all = ["needs_icount", "needs_faults"])]
     needs_cards: bool,
-    /// With --list: only those that need a guest with four processors.
+    /// With --list: print only the scenarios that need a guest with four processors.
     #[arg(long, requires = "list", conflicts_with_all = ["needs_icount", "needs_faults", "needs_cards"])]
     needs_smp: bool,
-    /// Instead of scenarios: play a short exchange of both protocols, and print its frames in
-    /// hexadecimal.
+    /// Play a short exchange of both protocols instead of running scenarios, and print its frames
+    /// in hexadecimal.
     #[arg(long, conflicts_with = "list")]
     capture: bool,
     /// Run only every n-th scenario, beginning with the i-th (from 1).
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// Instead of scenarios: measure many connections, over ESP and TCP, and print a table.
+    /// Measure many connections, over ESP and TCP, instead of running scenarios, and print a table.
     #[arg(long, value_name = "STUDY", conflicts_with_all = ["list", "shard", "names"])]
     scale: Option<studies::Study>,
-    /// Instead of scenarios: make random calls for so many seconds, and print what was done.
+    /// Make random calls for so many seconds instead of running scenarios, and print the number of
+    /// calls of each kind.
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["list", "shard", "names"])]
     fuzz_calls: Option<u64>,
-    /// Instead of scenarios: attack a host in every way there is, and print what it costs.
+    /// Attack a host in every known way instead of running scenarios, and print the cost of each
+    /// attack.
     #[arg(long, conflicts_with_all = ["list", "shard", "names"])]
     dos: bool,
     /// With --fuzz-calls, --fuzz or --endurance client: the seed of the random generator; a random
     /// seed by default.
     #[arg(long)]
     seed: Option<u64>,
-    /// Run the fault matrix instead of the scenarios: its cells are scenarios of their own.
+    /// Run the fault matrix instead of the usual scenarios. It has a scenario for every kind of
+    /// traffic over every kind of faulty wire.
     #[arg(long, conflicts_with = "scale")]
     faults: bool,
-    /// Instead of scenarios: send so many hostile frames to sockets in all states, and print what
-    /// came of it.
+    /// Send so many hostile frames to sockets in all states instead of running scenarios, and print
+    /// the results.
     #[arg(long, value_name = "FRAMES", conflicts_with_all = ["list", "shard", "names", "scale", "capture"])]
     fuzz: Option<u64>,
     #[command(flatten)]

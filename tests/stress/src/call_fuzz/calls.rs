@@ -75,9 +75,9 @@ const LENGTHS: [usize; 16] = [
     0, 1, 2, 6, 11, 15, 16, 17, 128, 1483, 1489, 1494, 1500, 4096, 32768, ROOM,
 ];
 
-/// Requests of `ioctl(2)` that sockets support and that change nothing outside of them. The request
-/// that sets the owner of signals is missing, since a random number would name another process;
-/// `fcntl(2)` sets the owner instead.
+/// The requests of `ioctl(2)` that sockets support and that change nothing outside of the socket.
+/// The request that sets the owner of signals is missing, since a random number would name another
+/// process; `fcntl(2)` sets the owner instead.
 const REQUESTS: [u64; 14] = [
     libc::FIONREAD, // SIOCINQ
     libc::TIOCOUTQ, // SIOCOUTQ
@@ -120,7 +120,7 @@ impl Caller<'_> {
         if self.rng.u8(..64) == 0 {
             return *self.rng.choice(&[-1, 9999, c_int::MIN]).unwrap_or(&-1);
         }
-        // Skip empty slots: most calls should reach the module.
+        // Skip empty slots, because most calls should reach the module.
         let start = self.rng.usize(..SLOTS);
         (start..start + SLOTS)
             .map(|slot| self.common.slots[slot % SLOTS].load(Relaxed))
@@ -279,8 +279,8 @@ impl Caller<'_> {
 
     /// Makes and counts one call.
     pub fn call(&mut self) {
-        // These two kinds are favoured: without sockets no call succeeds, and without listeners
-        // there are no connections.
+        // These two kinds are favoured, because without sockets no call succeeds, and without
+        // listeners there are no connections.
         let kind = match self.rng.u8(..32) {
             0 => Kind::Socket,
             1 => Kind::Accept,

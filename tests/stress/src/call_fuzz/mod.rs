@@ -26,9 +26,10 @@ const WORKERS: usize = 4;
 /// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
-    /// Determines everything except the order in which the kernel schedules threads.
+    /// The seed, which determines everything except the order in which the kernel schedules
+    /// threads.
     pub seed: u64,
-    /// The time in which to make calls.
+    /// The time for which calls are made.
     pub time: Duration,
     /// The smallest number of calls. A run on a busy machine may take up to four times `time` to
     /// reach `calls`, `kills` and a success of every kind of call.
@@ -44,7 +45,7 @@ pub struct Report {
     pub calls: String,
     /// Number of calls of all kinds.
     pub total: u64,
-    /// Kinds that never succeeded.
+    /// The kinds of calls that never succeeded.
     pub never: Vec<calls::Kind>,
     /// Number of processes killed.
     pub killed: u64,
@@ -212,8 +213,8 @@ fn hammer(lab: &Lab, campaign: Campaign) -> Result<Report> {
         while workers.0.len() < WORKERS {
             workers.start(lab, &mut rng, post, tally)?;
         }
-        // Long enough for a few thousand calls. No event marks the worst moment for a kill, so the
-        // time is random.
+        // This time is long enough for a few thousand calls. No event marks the worst moment for a
+        // kill, so the time is random.
         thread::sleep(Duration::from_millis(rng.u64(1..150)));
         match rng.u8(..8) {
             0..=3 => {
@@ -293,8 +294,8 @@ impl Workers {
     }
 }
 
-/// Kills a worker. Fails if the worker has already ended, which it does only if it cannot do its
-/// work.
+/// Kills a worker. Fails if the worker has already ended, because a worker ends only if it cannot
+/// do its work.
 fn end(pid: Pid) -> Result<()> {
     kill(pid, Signal::SIGKILL).context("kill")?;
     match waitpid(pid, Some(WaitPidFlag::empty())).context("waitpid")? {

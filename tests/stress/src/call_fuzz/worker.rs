@@ -16,7 +16,7 @@ use guest::prelude::*;
 /// Number of threads that make calls.
 const THREADS: usize = 3;
 
-/// The interval of the signal that interrupts sleeping calls, microseconds.
+/// The interval of the signal that interrupts sleeping calls, in microseconds.
 const ALARM: i64 = 3_000;
 
 /// The parameters of a worker.
@@ -26,7 +26,7 @@ pub struct Orders<'a> {
     pub host: &'a Host,
     /// The host to talk to.
     pub other: &'a Host,
-    /// Determines the worker's calls.
+    /// The seed, which determines the worker's calls.
     pub seed: u64,
     /// Both ends of the Unix socket pair that all workers share.
     pub post: [c_int; 2],

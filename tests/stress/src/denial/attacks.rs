@@ -17,7 +17,7 @@ use guest::station::Station;
 pub struct Attack {
     /// The attack's name in the printed table.
     pub what: &'static str,
-    /// Makes the attack.
+    /// The function that makes the attack.
     pub make: fn(&Lab) -> Result<Figures>,
     /// The bounds that the figures must keep.
     pub bounds: Bounds,
@@ -172,13 +172,13 @@ pub const MAPPED_SYNS: Attack = Attack {
         let figures = beside_a_stream(lab, &mut syn)?;
         half_open(lab, figures)
     },
-    // Each SYN makes a connection, which the neighbour then resets: 19,000 to 54,000 instructions,
-    // depending on what ran in the guest before.
+    // Each SYN makes a connection, which the neighbour then resets. This costs 19,000 to 54,000
+    // instructions, depending on what ran in the guest before.
     bounds: bounds(100_000.0, 0.6, 160.0, "half-open connections"),
 };
 
-/// Like [`MAPPED_SYNS`], but from hosts that do not own the IP address. Host a answers each SYN
-/// with a reset and keeps no state.
+/// SYNs like those of [`MAPPED_SYNS`], but from hosts that do not own the IP address. Host a
+/// answers each SYN with a reset and keeps no state.
 pub const FOREIGN_SYNS: Attack = Attack {
     what: "SYNs of mapped connections from strangers",
     make: |lab| {
@@ -248,8 +248,8 @@ fn requests(lab: &Lab) -> Result<Figures> {
     const REQUESTS: usize = 1000;
     let (mut station, client) = Station::connect(lab, PORT)?;
     client.set_nonblocking(true)?;
-    // More bytes than a window. After that the window stays closed, since the station acknowledges
-    // nothing new.
+    // The client sends more bytes than a window. Once the window is used up, it stays closed, since
+    // the station acknowledges nothing new.
     client.send(&[7; 60_000], libc::MSG_NOSIGNAL)?;
     station.new_packets()?;
     station.acknowledge()?;
@@ -296,7 +296,8 @@ pub const EDP_UNREAD: Attack = Attack {
             ..figures
         })
     },
-    // The socket accepts a whole datagram while any room is left, so it may exceed its buffer.
+    // The socket accepts a whole datagram while any room is left, so the queued datagrams may
+    // exceed the buffer.
     bounds: bounds(3_000.0, 0.85, 1.1, "receive buffers"),
 };
 

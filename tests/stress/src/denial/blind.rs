@@ -48,13 +48,13 @@ pub struct Guess {
     flags: u8,
     /// Whether both ends are sending.
     busy: bool,
-    /// The numbers of values that the protocol accepts: of the sequence number, and of the
-    /// acknowledgement number.
+    /// How many values of the sequence number, and how many values of the acknowledgement number,
+    /// the protocol accepts.
     expected: [u32; 2],
 }
 
-/// The numbers of values that the host accepted: of the sequence number, and of the acknowledgement
-/// number.
+/// How many values of the sequence number, and how many values of the acknowledgement number, the
+/// host accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted(pub [u32; 2]);
 
@@ -78,14 +78,14 @@ impl fmt::Display for Accepted {
     }
 }
 
-/// The number of acknowledgement numbers from the oldest packet in flight to the number behind the
-/// last one, in the busy connection.
+/// How many acknowledgement numbers there are from the oldest packet in flight to the number behind
+/// the last packet in flight, in the busy connection.
 const IN_FLIGHT: u32 = WINDOW as u32 + 1;
 /// The number of sequence numbers that are plausible in an empty packet: up to twice the largest
 /// window before or behind the expected one, and one more for a probe.
 const PLAUSIBLE: u32 = 4 * LARGEST_WINDOW + 2;
-/// Data without ACK are never accepted, so no sequence number is, whatever the acknowledgement
-/// number.
+/// The counts for data without ACK, which are never accepted: no sequence number is right, and the
+/// acknowledgement number does not matter.
 const NEVER: [u32; 2] = [0, ALL_VALUES];
 
 /// All attacks, in the order of the table. A reset without ACK is accepted with one more
@@ -243,8 +243,8 @@ impl<'a> Stage<'a> {
         Ok(behind)
     }
 
-    /// Waits until the host has processed all frames sent so far, by an echo request after them.
-    /// Returns the packets that the host sent to `peer` before the echo reply.
+    /// Waits until the host has processed all frames sent so far, by sending an echo request after
+    /// them. Returns the packets that the host sent to `peer` before the echo reply.
     fn all_is_taken(&mut self, peer: &Dialed) -> Result<Vec<EspHeader>> {
         self.echo = self.echo.wrapping_add(1);
         let request = edp(peer.port, 0, 2, &[1, self.echo]);
@@ -306,7 +306,8 @@ impl<'a> Stage<'a> {
         Ok(believed)
     }
 
-    /// Counts the accepted values of one number while the other one is right.
+    /// Returns the number of values of `which` that the host accepts while the other number is
+    /// right.
     fn accepted(&mut self, guess: &Guess, which: Number) -> Result<u32> {
         const SAMPLES: u16 = 32;
         const BLOCK: usize = 512;
@@ -346,7 +347,7 @@ impl Guess {
         self.aim
     }
 
-    /// Counts the values of each number that the host accepts.
+    /// Returns how many values of each number the host accepts.
     ///
     /// # Errors
     /// If a call fails, or the host misbehaves.
@@ -362,7 +363,7 @@ impl Guess {
         Ok(Accepted([sequence, acknowledgement]))
     }
 
-    /// Returns the numbers of values that the protocol accepts.
+    /// Returns how many values of each number the protocol accepts.
     pub fn expected(&self) -> Accepted {
         Accepted(self.expected)
     }

@@ -35,7 +35,7 @@ impl Dialed {
         Self::open_telling(lab, wire, number, host_port, &[])
     }
 
-    /// Like [`open`](Self::open), but with these options in the SYN.
+    /// Works like [`open`](Self::open), but with these options in the SYN.
     ///
     /// # Errors
     /// If the host does not answer as expected.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use guest::prelude::*;
 use guest::priority::first_of_all;
 
-/// Makes the frame with a given number of the flood.
+/// A function that makes the frame with a given number in the flood.
 pub type Make<'a> = &'a mut (dyn FnMut(u64) -> Vec<u8> + Send);
 
 /// Opens the attacker's socket: a packet socket on host b that sends, and receives nothing.
@@ -34,7 +34,7 @@ pub fn during<T>(
     during_at(RATE, wire, make, here)
 }
 
-/// Like [`during`], but at `rate`.
+/// Works like [`during`], but sends at `rate`.
 ///
 /// # Errors
 /// If a frame cannot be sent, or `here` fails.
@@ -81,8 +81,8 @@ pub fn cost(lab: &Lab, wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
     Ok(ours - theirs)
 }
 
-/// Returns the median time per frame over groups of frames, nanoseconds. A median, because now and
-/// then the guest has other work, or is idle and its clock runs ahead.
+/// Returns the median time per frame over groups of frames, in nanoseconds. It is a median, because
+/// now and then the guest has other work, or is idle and its clock runs ahead.
 fn each(wire: &PacketSocket, make: Make<'_>) -> Result<f64> {
     const GROUP: usize = 100;
     // The frames are made in advance, so that the figure excludes their making.

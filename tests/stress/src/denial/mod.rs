@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Attacks on a host from its own Ethernet. They measure the cost of one frame, the share of its
-//! goodput that a stream keeps, and the most memory that the host uses. Run them in a guest whose
-//! clock counts instructions.
+//! Attacks on a host from its own Ethernet. Each attack measures the cost of one frame, the share
+//! of its goodput that a stream keeps, and the most memory that the host uses. Run them in a guest
+//! whose clock counts instructions.
 
 use guest::prelude::*;
 
@@ -29,9 +29,9 @@ pub struct Figures {
 /// The bounds of an attack's figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The largest cost, instructions per frame.
+    /// The largest cost, in instructions per frame.
     pub cost: f64,
-    /// The smallest share, 0 to 1.
+    /// The smallest share, from 0 to 1.
     pub share: f64,
     /// The largest amount held.
     pub held: f64,

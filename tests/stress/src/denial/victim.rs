@@ -8,7 +8,7 @@ use guest::socket::meminfo::{BACKLOG, RCVBUF, RMEM_ALLOC, SNDBUF, WMEM_QUEUED};
 /// Bytes that a stream carries in one measurement.
 const TOTAL: usize = 6_000_000;
 
-/// Returns the goodput of an existing connection from host b to host a, bytes per second.
+/// Returns the goodput of an existing connection from host b to host a, in bytes per second.
 ///
 /// # Errors
 /// If a call fails, or bytes are lost.
@@ -67,7 +67,8 @@ pub fn usual_goodput(from: &Socket, to: &Socket) -> Result<f64> {
     Ok(rates[TRANSFERS / 2])
 }
 
-/// Returns the memory of data that the peer has not yet acknowledged, overhead included, bytes.
+/// Returns the number of bytes of memory, overhead included, that hold data which the peer has not
+/// yet acknowledged.
 ///
 /// # Errors
 /// The errno of `getsockopt(2)`.

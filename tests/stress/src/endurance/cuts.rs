@@ -45,16 +45,16 @@ pub struct Cut {
     end: End,
 }
 
-/// Long cuts, milliseconds. A connection that receives nothing for 15 s ends, so a cut of this
-/// length ends all connections with data to send.
+/// The shortest and the longest duration of a long cut, in milliseconds. A connection that receives
+/// nothing for 15 s ends, so a cut of this length ends all connections with data to send.
 const LONG: [u64; 2] = [16_000, 30_000];
 
-/// Short cuts, milliseconds; no connection may break because of one. Between short cuts the link
-/// works for at least as long as the longest of these cuts, so a packet that is retransmitted every
-/// 2 s gets through.
+/// The shortest and the longest duration of a short cut, in milliseconds. No connection may break
+/// because of a short cut. Between cuts the link works for at least as long as the longest of these
+/// cuts lasts, so a packet that is retransmitted every 2 s gets through.
 const SHORT: [u64; 2] = [20, 3_000];
 
-/// How long the link works between cuts, milliseconds.
+/// The shortest and the longest time for which the link works between cuts, in milliseconds.
 const WHOLE: [u64; 2] = [3_000, 20_000];
 
 /// One cut in this many is long.
@@ -107,7 +107,7 @@ struct State {
 }
 
 /// How long after a cut an attempt to connect may still fail because of it. The attempt sends its
-/// six packets within 6.2 s, and then waits about as long again for an answer.
+/// six packets within 6.2 s, and then waits for an answer for about the same time.
 const REFUSES: Duration = Duration::from_secs(30);
 
 /// How long after a long cut a program may still find a connection broken. A program that only

@@ -17,7 +17,7 @@ use guest::prelude::*;
 /// The kind of a lane's sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A connection with messages, each answered before the next.
+    /// A connection with messages, each of which is answered before the next one is sent.
     Dialogue,
     /// A connection with data from the client to the server.
     Bulk,
@@ -77,7 +77,7 @@ impl Road<'_> {
 pub struct Client<'a> {
     /// The hosts.
     pub road: Road<'a>,
-    /// Determines what the sessions do, but not when.
+    /// The seed, which determines what the sessions do, but not the times at which they do it.
     pub seed: u64,
     /// The counters.
     pub ledger: &'a Ledger,
@@ -152,7 +152,7 @@ impl Client<'_> {
         Ok(None)
     }
 
-    /// Counts a connection that succeeded, or that broke if a cut may be the reason.
+    /// Counts a connection that succeeded, or one that broke for a reason that may be a cut.
     fn finish(&self, client: &Socket, ended: Result<()>) -> Result<()> {
         self.ledger.close(client);
         let Err(error) = ended else {
@@ -211,8 +211,8 @@ impl Client<'_> {
     }
 }
 
-/// Returns a random size in bytes, at least 1. Its upper bound is a power of two from 2^8 to 2 to
-/// the power of `bits`, all with equal probability.
+/// Returns a random size in bytes, at least 1. The upper bound is a random power of two: 2^8, 2^9
+/// and so on to 2^`bits` have equal probability.
 fn size(rng: &mut Rng, bits: u32) -> u64 {
     let most = 1 << rng.u32(8..=bits);
     rng.u64(1..=most)

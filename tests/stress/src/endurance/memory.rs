@@ -7,13 +7,13 @@ use guest::patience::factor;
 use guest::prelude::*;
 use serde::Serialize;
 
-/// The tolerance for memory, KiB: from the third quarter of a run to the last one, the median of
+/// The tolerance for memory, in KiB. From the third quarter of a run to the last one, the median of
 /// available memory may fall, and the median of slab memory may grow, by this much. A bound per
 /// connection would depend on the machine's speed; other checks count leaked sockets.
 const BOUND: i64 = 8 << 10;
 
-/// The tolerance from before the traffic to after it. It includes threads, stacks and other memory
-/// that the guest keeps after its first use.
+/// The tolerance for the change from before the traffic to after it, in KiB. It includes threads,
+/// stacks and other memory that the guest keeps after its first use.
 const BOUND_OVER_ALL: i64 = 32 << 10;
 
 /// The number of samples below which no trend is computed.
@@ -130,8 +130,8 @@ impl Samples {
     }
 }
 
-/// Returns the amount of freed memory that a debug kernel may keep, KiB. KASAN's quarantine takes a
-/// 32nd of the memory; the metadata of KASAN and kmemleak may take the same amount again.
+/// Returns the amount of freed memory that a debug kernel may keep, in KiB. KASAN's quarantine
+/// takes a 32nd of the memory; the metadata of KASAN and kmemleak may take the same amount again.
 fn quarantine() -> Result<i64> {
     Ok(match factor() {
         1 => 0,

@@ -53,16 +53,16 @@ pub enum Side {
     Server,
 }
 
-/// The command line's part for one of two guests. It has no group: clap would name that after the
-/// type, as another's.
+/// The options of the command line for one of two guests. They are not a group, because clap would
+/// name the group after this type, and another type has the same name.
 #[derive(Debug, Default, Args)]
 #[group(skip)]
 pub struct Options {
-    /// Instead of scenarios: be one of two guests whose link is cut and restored; the runner is the
-    /// other end.
+    /// Play one of two guests whose link the runner cuts and restores, instead of running
+    /// scenarios.
     #[arg(long, value_name = "SIDE", conflicts_with_all = ["list", "shard", "names"])]
     endurance: Option<Side>,
-    /// With --endurance client: for how long.
+    /// The number of minutes for which the client runs, with --endurance client.
     #[arg(long, default_value_t = 60)]
     minutes: u64,
 }

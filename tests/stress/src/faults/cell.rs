@@ -42,9 +42,9 @@ struct Figures {
     wire: &'static str,
     way: &'static str,
     traffic: &'static str,
-    /// Time from the start to the check of the last byte, seconds.
+    /// Time from the start to the check of the last byte, in seconds.
     seconds: f64,
-    /// Time from the check of the last byte until no socket was left, seconds.
+    /// Time from the check of the last byte until no socket was left, in seconds.
     closing: f64,
     /// Number of packets sent, including retransmissions.
     packets: u64,

@@ -32,13 +32,15 @@ fn many() -> u64 {
 
 /// Number of bytes of each of the connections of [`Traffic::Many`], in each direction.
 const SHARE: u64 = 16 << 10;
-/// A storm's number of connections at once, and how many each of these threads makes in turn.
+/// A storm's number of threads, each with one connection at a time, and the number of connections
+/// that each thread makes one after the other.
 const STORM: (u64, u64) = (10, 10);
 
 /// A kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// One connection with 100 short messages, each answered before the next.
+    /// One connection with 100 short messages, each of which is answered before the next one is
+    /// sent.
     Dialogue,
     /// One connection with 1 MiB from the client to the server.
     Bulk,

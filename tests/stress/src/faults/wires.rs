@@ -34,7 +34,7 @@ impl Way {
 /// A wire and its faults.
 #[derive(Clone, Copy, Debug)]
 pub struct Wire {
-    /// Describes the faults.
+    /// The wire's name, which describes its faults.
     pub name: &'static str,
     /// The faults of each faulty direction.
     pub faults: Faults,

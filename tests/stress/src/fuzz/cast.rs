@@ -246,7 +246,7 @@ impl<'a> Cast<'a> {
                 let how = [libc::SHUT_WR, libc::SHUT_RD, libc::SHUT_RDWR][rng.usize(..3)];
                 ("shutdown", socket.shutdown(how).map(|()| 0))
             }
-            // Does nothing, so the peer waits.
+            // The program does nothing, so its peer waits.
             _ => return Ok(()),
         };
         match result {

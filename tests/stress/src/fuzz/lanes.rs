@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The ways by which hostile frames reach a host. Each way gives the host another kind of packet
-//! buffer.
+//! The ways by which hostile frames reach a host. Each way gives the host a different kind of
+//! packet buffer.
 
 use std::io;
 
@@ -21,7 +21,7 @@ pub enum Lane {
     Cloned,
     /// A clone whose data, including the protocol's header, are in pages of the sender's memory.
     Paged,
-    /// Like `Paged`, but the sender changes the pages meanwhile.
+    /// A buffer like that of `Paged`, but the sender changes the pages while the host uses them.
     Changing,
     /// A clone with a checksum to be filled in at a random position.
     Offloaded,

@@ -32,9 +32,9 @@ use talk::{listen, tell_tags, Memory, Seen, State};
 use world::World;
 use wrap::Wrap;
 
-/// Hostile frames between two steps of the programs.
+/// Number of hostile frames between two steps of the programs.
 const BATCH: usize = 64;
-/// Valid frames forwarded in each direction between two steps.
+/// Number of valid frames that are forwarded in each direction between two steps.
 const CAPTURE: usize = 128;
 /// Number of steps after which a packet socket for all frames on host b is opened or closed.
 const TAP: u64 = 16;
@@ -46,7 +46,7 @@ const JOINING: u64 = 64;
 pub struct Plan {
     /// The number of hostile frames to send.
     pub frames: u64,
-    /// Determines how valid frames are changed.
+    /// The seed, which determines how valid frames are changed.
     pub seed: u64,
 }
 
@@ -203,8 +203,8 @@ impl<'a> Attack<'a> {
                 note(&format!("{told} tenths of the frames are sent"));
             }
             if steps % TAP == 0 {
-                // A packet socket is another receiver of all frames. With it the frames' buffers
-                // are shared, and its queue holds them.
+                // A packet socket also receives all frames. While it is open, the buffers of the
+                // frames are shared, and its queue holds them.
                 tap = match tap {
                     None => Some(PacketSocket::open(
                         &self.world.b.namespace,
@@ -256,7 +256,7 @@ impl<'a> Attack<'a> {
                 let (state, _) = self.memory.target(&seen);
                 self.memory.note(&seen);
                 match self.rng.u8(..64) {
-                    // Discards the frame, as a wire that loses it.
+                    // The frame is discarded, as if the wire had lost it.
                     0 => {}
                     1 => self.late.push((seen, state)),
                     _ => {
@@ -368,8 +368,8 @@ impl<'a> Attack<'a> {
         self.put(wrap.around(&frame, to_b), wrap, to_b);
     }
 
-    /// Changes the source address if it is the honest host's: a frame in that host's name could
-    /// legitimately affect its connections.
+    /// Changes the source address if it is the honest host's, because a frame in that host's name
+    /// could legitimately affect its connections.
     fn not_honest(&self, mut frame: Vec<u8>) -> Vec<u8> {
         if frame.get(6..12) == Some(&self.world.honest.mac) {
             frame[11] ^= 0x80;

@@ -12,33 +12,33 @@ use guest::prelude::*;
 /// A way to make a frame hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mutation {
-    /// Other flags.
+    /// Changed flags.
     Flags,
     /// A wrong length.
     Length,
-    /// Another sequence number.
+    /// A changed sequence number.
     Sequence,
-    /// Another acknowledgement number.
+    /// A changed acknowledgement number.
     Acknowledgement,
     /// A random packet whose numbers are right or nearly right.
     Forged,
-    /// Other ports.
+    /// Changed ports.
     Ports,
     /// A shortened frame.
     Truncated,
     /// Additional bytes at the end.
     Extended,
-    /// Another destination: a group, an absent station, or the sender.
+    /// A changed destination: a group, an absent station, or the sender.
     Destination,
-    /// Another source: a group, an absent station, or the receiver itself.
+    /// A changed source: a group, an absent station, or the receiver itself.
     Source,
-    /// Another ethertype, or a length in its place.
+    /// A changed ethertype, or a length in its place.
     Type,
     /// One or two VLAN tags.
     Tagged,
     /// Some flipped bits.
     Bits,
-    /// Another payload.
+    /// A changed payload.
     Payload,
     /// A frame that passed earlier, unchanged.
     Replayed,
@@ -48,7 +48,7 @@ pub enum Mutation {
     Late,
     /// A SYN or datagram, from the sender or a random source.
     Opening,
-    /// The same frame in other tags or another tunnel.
+    /// The same frame in different tags or a different tunnel.
     Wrapped,
     /// The frame in tags or a tunnel with wrong headers, or in two tunnels.
     Miswrapped,
@@ -272,7 +272,7 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
             }
         }
         Mutation::Opening => open(frame, rng),
-        // `Attack` applies these mutations itself: they repeat, delay or wrap a frame.
+        // `Attack` applies these mutations itself, because they repeat, delay or wrap a frame.
         Mutation::Replayed
         | Mutation::Repeated
         | Mutation::Late
@@ -329,7 +329,7 @@ fn open(frame: &mut Vec<u8>, rng: &mut Rng) {
     let source = [rng.u16(..), rng.u16(..32)][rng.usize(..2)];
     let destination = PORTS[rng.usize(..PORTS.len())];
     if rng.u8(..8) == 0 {
-        // EDP has no opening packet: this is a datagram, which is an echo request if it goes to
+        // EDP has no opening packet, so this is a datagram. It is an echo request if it goes to
         // port 0.
         let payload = garbage(some_length(rng), rng);
         let destination = [0, destination][rng.usize(..2)];

@@ -34,9 +34,9 @@ pub struct Report {
     pub failures: BTreeMap<(&'static str, i32), u64>,
     /// The traffic that the honest host exchanged.
     pub honest: Exchanged,
-    /// The module's counters summed over both attacked hosts, before and after.
+    /// The module's counters summed over both attacked hosts, before and after the run.
     pub counters: BTreeMap<String, [u64; 2]>,
-    /// Number of objects in use in each protocol's slab cache, before and after.
+    /// Number of objects in use in each protocol's slab cache, before and after the run.
     pub slabs: BTreeMap<String, [u64; 2]>,
     /// The duration of the run.
     pub took: Duration,

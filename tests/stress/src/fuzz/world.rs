@@ -146,7 +146,8 @@ impl World {
         }
     }
 
-    /// Returns the frame without its VLAN tag, if that is the tag of the honest host and b.
+    /// Returns the frame without its VLAN tag, if the tag is that of the VLAN of b and the honest
+    /// host.
     pub fn without_honest_tag(mut frame: Vec<u8>) -> Vec<u8> {
         let tag = [[0x81, 0], HONEST_VLAN.to_be_bytes()].concat();
         if frame.get(12..16) == Some(&tag) {

@@ -51,7 +51,7 @@ const IPV4_END: usize = 34;
 /// Number of bytes of two Ethernet addresses.
 const ADDRESSES: usize = 12;
 
-/// MTU of the devices, so that a frame with its outer headers fits the MTU of the wire.
+/// MTU of the devices. It is so small that a frame with its outer headers fits the MTU of the wire.
 const MTU: usize = FRAME_MAX - 14 - 100;
 
 fn mac(number: u8) -> [u8; 6] {
@@ -116,8 +116,8 @@ impl Wrap {
         }
     }
 
-    /// Returns whether the device can send datagrams. The labelled device cannot: its packets are
-    /// taken for ESP.
+    /// Returns whether the device can send datagrams. The labelled device cannot, because its
+    /// packets are taken for ESP.
     pub fn takes_datagrams(self) -> bool {
         self != Self::Mpls
     }

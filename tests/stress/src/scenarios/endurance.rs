@@ -16,7 +16,7 @@ fn half_a_minute(lab: &Lab) -> Outcome {
     ensure!(report.cuts == 5, "{report:?}");
     // On a busy machine, or in the debug kernel, only a twentieth of the usual number may open.
     ensure!(report.connections >= 5, "{report:?}");
-    // The last cut is longer than any connection survives without an answer.
+    // The last cut is longer than the time for which a connection survives without an answer.
     ensure!(report.broken > 0, "{report:?}");
     module::await_unused()?;
     module::reload()

@@ -48,14 +48,14 @@ impl Group {
         fs::write(self.0.join("memory.max"), bytes.to_string()).context("memory.max")
     }
 
-    /// Returns all memory that the group is charged for, bytes. The lines of `memory.stat` add up
-    /// to this number, but they lag by some pages.
+    /// Returns the number of bytes of all memory that the group is charged for. The lines of
+    /// `memory.stat` add up to this number, but they lag by some pages.
     fn all(&self) -> Result<i64> {
         let text = fs::read_to_string(self.0.join("memory.current"))?;
         text.trim().parse().context("memory.current")
     }
 
-    /// Returns the kernel memory that the group is charged for, bytes.
+    /// Returns the number of bytes of kernel memory that the group is charged for.
     fn kernel(&self) -> Result<u64> {
         let text = fs::read_to_string(self.0.join("memory.stat"))?;
         let line = text.lines().find_map(|line| line.strip_prefix("kernel "));
@@ -105,7 +105,8 @@ fn charged(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The results of calls, which keep their memory until they are dropped.
+/// The results of calls. Each result keeps the memory that its call took, until the result is
+/// dropped.
 type Kept = Vec<Box<dyn Any>>;
 
 /// A call that takes memory.
@@ -119,18 +120,18 @@ struct Trial {
     call: fn(&Lab, u16) -> Result<Kept>,
 }
 
-/// The group's limit, bytes.
+/// The group's limit, in bytes.
 const LIMIT: u64 = 64 << 20;
 
 /// The number of devices for connection attempts.
 const DEVICES: u16 = 100;
 
-/// The tolerance for other changes of free memory, bytes: pages that processors keep for the next
-/// allocation, and parts of slabs.
+/// The tolerance for other changes of free memory, in bytes. Such changes come from pages that
+/// processors keep for the next allocation, and from parts of slabs.
 const SLACK: i64 = 1 << 20;
 
-/// The size of a `struct sk_buff`, bytes. The core charges the `sk_buff` to no group if it does not
-/// allocate the data together with it.
+/// The size of a `struct sk_buff`, in bytes. The core charges the `sk_buff` to no group if it does
+/// not allocate the packet's data together with it.
 const DESCRIPTOR: i64 = 256;
 
 const TRIALS: &[Trial] = &[
@@ -255,7 +256,8 @@ fn mapped_listener(lab: &Lab, port: u16) -> Result<Socket> {
     Ok(socket)
 }
 
-/// Makes connection attempts, each by another device of [`devices`]. Returns their sockets.
+/// Makes `count` connection attempts, each through a different device that [`devices`] has created.
+/// Returns their sockets.
 fn attempts(lab: &Lab, count: u16) -> Result<Kept> {
     kept(count, |i| {
         let there = nobody_by(lab, &format!("many{i}"))?;
@@ -286,7 +288,7 @@ fn devices(lab: &Lab, count: u16) -> Outcome {
     lab.a.namespace.run("tc", &words).map(drop)
 }
 
-/// Returns the memory that is free, bytes.
+/// Returns the number of bytes of free memory.
 fn free() -> Result<i64> {
     // Reading this file adds the processors' own counts to the total.
     fs::read("/proc/sys/vm/stat_refresh").context("stat_refresh")?;

@@ -223,7 +223,7 @@ fn stream_receives(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u
     Ok(())
 }
 
-/// Sends with zero copy. A send that fails has no completion, and the next send gets its number.
+/// Sends with zero copy. A send that fails has no completion, and its number goes to the next send.
 fn stream_sends_in_place(
     injection: &Injection,
     (a, b): (&Socket, &Socket),
@@ -511,7 +511,7 @@ fn options_and_files() -> Outcome {
     })
 }
 
-/// Reads and writes files of host `a`. The calling thread is in its namespace.
+/// Reads and writes files of host `a`. The calling thread is in that host's namespace.
 fn settings_and_lists(injection: &Injection, lab: &Lab) -> Outcome {
     let value = Cell::new(30u32);
     let written = Trial {

@@ -88,7 +88,7 @@ fn port_is_free(lab: &Lab) -> Outcome {
     let rested = port_rests(lab, Protocol::Esp, PORT, true, Duration::from_secs(1))?;
     let rested = rested.context("the port was still taken after a second")?;
     note(&format!("free after {rested:?}"));
-    // Beside a peer that never closes, the port stays taken for some seconds; with TCP it stays
+    // If the peer never closes, the port stays taken for some seconds. With TCP the port would stay
     // taken for a minute.
     let rested = port_rests(lab, Protocol::Esp, PORT + 1, false, Duration::from_secs(60))?;
     let rested = rested.context("the port was still taken after a minute")?;
@@ -252,7 +252,7 @@ fn one_port_for_many(lab: &Lab) -> Outcome {
     })
 }
 
-/// The ports to one destination do not reveal the ports to another one.
+/// The ports to one destination do not reveal the ports to a different one.
 fn unforeseen(lab: &Lab) -> Outcome {
     const COUNT: u16 = 64;
     let mut ports = Vec::new();

@@ -61,7 +61,8 @@ impl Ledger {
         self.failures.lock().expect("nobody panics meanwhile")
     }
 
-    /// Records an unexpected failure. Prints it at once, since other threads may now wait for ever.
+    /// Stores an unexpected failure, and prints it at once, since other threads may now wait for
+    /// ever.
     pub fn fail(&self, error: Error) {
         note(&format!("{error:#}"));
         self.failures().push(error);

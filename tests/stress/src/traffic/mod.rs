@@ -24,7 +24,7 @@ const CHUNK: usize = 1 << 16;
 /// Number of bytes of the longest message of a dialogue.
 const LONGEST: usize = 400;
 
-/// The length of a client's order, bytes.
+/// The length of a client's order, in bytes.
 const ORDER: usize = 17;
 
 /// How long either end waits for the other: twice the longest silence of a live connection.
