@@ -56,7 +56,8 @@ enum Verb {
     Stats(StatsArgs),
     /// Serve counters and numbers of sockets to Prometheus
     Exporter(ExporterArgs),
-    /// Run a command whose TCP sockets are mapped: ESP carries connections to hosts that speak it
+    /// Run a command whose TCP sockets are mapped: ESP carries its connections to hosts that have
+    /// ESP
     Run(RunArgs),
     /// Map the TCP sockets of a control group, until enet unmap
     Map(MapArgs),

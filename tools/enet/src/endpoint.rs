@@ -13,7 +13,8 @@ use sockaddr_en::{Interface, MacAddr, NamedAddress};
 pub struct Endpoint {
     /// Ethernet address; `None` for an end on all interfaces.
     pub mac: Option<String>,
-    /// Name of the interface; its number if no interface of this namespace has that number.
+    /// Name of the interface, or its number as text if no interface of this namespace has that
+    /// number.
     pub interface: Option<String>,
     /// Number of the interface.
     pub ifindex: Option<u32>,

@@ -21,7 +21,7 @@ pub struct ExporterArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9817")]
     listen: SocketAddr,
 
-    /// Print the metrics once instead
+    /// Print the metrics once, instead of serving them
     #[arg(long, conflicts_with = "listen")]
     once: bool,
 }

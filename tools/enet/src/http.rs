@@ -150,7 +150,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let client = thread::spawn(move || {
             let mut stream = TcpStream::connect(address).unwrap();
-            // The request is sent in two pieces, as by a slow client.
+            // The request is sent in two pieces, like the request of a slow client.
             stream.write_all(b"GET /metrics HTTP/1.0\r\n").unwrap();
             stream.write_all(b"\r\n").unwrap();
             let mut text = String::new();

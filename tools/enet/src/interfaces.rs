@@ -85,7 +85,8 @@ impl Interface {
     /// # Errors
     /// The errors of [`Interface::named`].
     pub fn beside(ip: IpAddr) -> Result<Option<Self>> {
-        // The kernel removes IPv6 addresses when an interface goes down, so there is none to find.
+        // The kernel removes an interface's IPv6 addresses when it goes down, so no IPv6 address
+        // can match.
         let IpAddr::V4(ip) = ip else { return Ok(None) };
         let owner = list()?.find(|entry| {
             let own = entry.address.as_ref().and_then(|own| own.as_sockaddr_in());
@@ -104,7 +105,7 @@ impl Interface {
         }
     }
 
-    /// Returns why the interface cannot send, if it cannot.
+    /// Returns the reason why the interface cannot send; `None` if it can.
     pub fn fault(&self) -> Option<Fault> {
         let name = self.name.clone();
         if self.mac.is_none() {
@@ -144,17 +145,18 @@ fn all() -> Result<Vec<Interface>> {
 /// Frame counters of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frames {
-    /// Received.
+    /// Number of frames received.
     pub received: u64,
-    /// Sent.
+    /// Number of frames sent.
     pub sent: u64,
 }
 
 impl Frames {
-    /// Reads the counters of interface `name`; `None` if they cannot be read, as they only serve
-    /// explanations.
+    /// Reads the counters of interface `name`. Returns `None` if they cannot be read, which is no
+    /// error because they only serve explanations.
     ///
-    /// `/sys` may show another network namespace; `/proc/net` always shows this one.
+    /// The counters come from `/proc/net`, which always shows this network namespace. `/sys` may
+    /// show a different one.
     pub fn of(name: &str) -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/net/dev").ok()?, name)
     }

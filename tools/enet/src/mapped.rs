@@ -15,7 +15,7 @@ use crate::table::{self, Align};
 /// The module's file.
 pub const FILE: &str = "enet_mapped";
 
-/// A connection.
+/// The connection of a mapped socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mapped {
     /// The protocol that carries the connection: `esp` or `tcp`.

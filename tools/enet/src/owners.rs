@@ -24,7 +24,7 @@ pub struct Owner {
     pub name: String,
     /// The process's number.
     pub pid: i32,
-    /// The descriptor.
+    /// The number of the socket's descriptor in the process.
     pub fd: i32,
 }
 

@@ -20,7 +20,7 @@ use crate::{output, proc_file};
 /// Arguments of `ss`.
 #[derive(Debug, Default, Args)]
 pub struct SsArgs {
-    /// List ESP sockets; both protocols without this and --edp
+    /// List ESP sockets; without this and --edp, both protocols are listed
     #[arg(short = 's', long)]
     esp: bool,
 
@@ -32,11 +32,11 @@ pub struct SsArgs {
     #[arg(short, long, conflicts_with = "state")]
     listening: bool,
 
-    /// List all sockets; without this and -l those that have a peer
+    /// List all sockets; without this and -l, only sockets that have a peer are listed
     #[arg(short, long, conflicts_with_all = ["listening", "state"])]
     all: bool,
 
-    /// List connections of mapped sockets instead: by ESP or TCP, and why by TCP
+    /// List the connections of mapped sockets instead: whether ESP or TCP carries each, and why TCP
     #[arg(short, long, conflicts_with_all = ["esp", "edp", "listening", "all", "state", "interface", "counters"])]
     mapped: bool,
 
@@ -52,7 +52,7 @@ pub struct SsArgs {
     #[arg(short, long, value_name = "NAME")]
     interface: Option<String>,
 
-    /// Print the processes that have each socket, as far as this user may look into them
+    /// Print the processes that have each socket open, as far as this user may examine them
     #[arg(short = 'P', long)]
     processes: bool,
 

@@ -27,7 +27,7 @@ pub extern "C" fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
     };
     let wanted = mapped(family, kind, protocol);
     let result = ask(wanted);
-    // Without the module, fall back to the protocol that was asked for.
+    // Without the module, fall back to the protocol that the program asked for.
     if result < 0 && wanted != protocol {
         return ask(protocol);
     }

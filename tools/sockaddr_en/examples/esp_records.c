@@ -5,8 +5,8 @@
  *   esp_records serve *:2805
  *   esp_records ask 02:00:00:00:00:01%eth0:2805 QUESTION...
  *
- * The server answers each question with its length and its text, one client after the other. The
- * client sends all questions at once, then prints the answers.
+ * The server serves one client after the other, and answers each question with the question's
+ * length and text. The client sends all questions at once, then prints the answers.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ static int new_socket(const char *text, struct sockaddr_en *address)
 	return fd;
 }
 
-/* Receives a record. Returns its length, or 0 at the end, as a record is never empty. */
+/* Receives a record. Returns its length, which is never 0, or 0 at the end of the connection. */
 static size_t receive(int fd)
 {
 	struct iovec room = { .iov_base = record, .iov_len = sizeof(record) };

@@ -24,7 +24,8 @@ const MESSAGE: usize = 1000;
 fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    // Dropped only when the process ends: after a failure the ring may still use the buffers.
+    // The connections are dropped only when the process ends, because after a failure the ring may
+    // still use their buffers.
     let mut connections = Connections::default();
     let done = match arguments[..] {
         ["serve", address] => serve(&mut connections, address),
@@ -75,11 +76,11 @@ struct Connection {
     /// The peer's address, which the ring reads.
     peer: Box<SockaddrEn>,
     buffer: Box<[u8; MESSAGE]>,
-    /// Bytes of `buffer` in use.
+    /// Number of bytes of `buffer` in use.
     length: usize,
-    /// Bytes sent, or received by the client.
+    /// Number of bytes of `buffer` that were sent or, while the client receives, received.
     done: usize,
-    /// Messages that the client has exchanged.
+    /// Number of messages that the client has exchanged.
     messages: u32,
 }
 
@@ -265,7 +266,7 @@ fn serve(connections: &mut Connections, address: &str) -> io::Result<()> {
     }
 }
 
-/// The byte that a message is filled with.
+/// Returns the byte with which a message is filled.
 fn filling(place: usize, messages: u32) -> u8 {
     (place as u32).wrapping_mul(31).wrapping_add(messages) as u8
 }

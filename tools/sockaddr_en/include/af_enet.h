@@ -28,26 +28,30 @@
  */
 #define SOL_EP 0x4550
 
-/* Control message of that level with MSG_ERRQUEUE: struct sock_extended_err */
+/* Control message of level SOL_EP that MSG_ERRQUEUE returns: a struct sock_extended_err */
 #define EP_RECVERR 3
 
-/* Protocols: with SOCK_DGRAM */
+/* Protocols of SOCK_DGRAM sockets */
 #define EPPROTO_EDP 0  /* Ethernet Datagram Protocol */
 #define EPPROTO_EZDP 1 /* EDP that sends without a copy; completions as with MSG_ZEROCOPY */
-/* with SOCK_STREAM; with SOCK_SEQPACKET for records, where each receive returns one send */
+/*
+ * Protocol of SOCK_STREAM sockets, and of SOCK_SEQPACKET sockets, which carry records: each receive
+ * returns the bytes of one send
+ */
 #define EPPROTO_ESP 0 /* Ethernet Streaming Protocol */
 
 /*
- * with SOCK_STREAM of AF_INET and AF_INET6: streams of this module, whose calls behave like TCP's
+ * Protocol of SOCK_STREAM sockets of AF_INET and AF_INET6: streams of this module, whose calls
+ * behave like TCP's
  */
 #define IPPROTO_ENET 259
 
-/* sen_ifindex in bind: receive on every interface */
+/* The sen_ifindex with which bind selects every interface */
 #define ENET_INTERFACE_ANY 0
 
 /*
- * Option of both protocols, with the number of SO_ZEROCOPY: uint32_t, read and write: 1 to honour
- * MSG_ZEROCOPY
+ * Option of both protocols: uint32_t, read and write; 1 to honour MSG_ZEROCOPY. The number is that
+ * of SO_ZEROCOPY.
  */
 #define EP_SO_ZEROCOPY 60
 /* Options of a SOCK_DGRAM socket */

@@ -38,7 +38,7 @@ extern "C" {
 /* Bytes of the longest text that en_ntop() writes, including its NUL. */
 #define EN_ADDRSTRLEN (sizeof("00:00:00:00:00:00%:65535") + IF_NAMESIZE - 1)
 
-/* The value of a hexadecimal digit, or -1. */
+/* Returns the value of a hexadecimal digit, or -1 if the digit is not hexadecimal. */
 static inline int en_hex(char digit)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -238,7 +238,7 @@ static inline int en_neighbour(const struct sockaddr *ip, struct sockaddr_en *ad
 		struct nlmsghdr header;
 		struct ndmsg body;
 	} ask;
-	/* aligned for the messages in it */
+	/* the element type aligns the buffer for the netlink messages in it */
 	struct nlmsghdr answer[2048];
 	size_t length;
 	const void *bytes = en_ip(ip, &length);

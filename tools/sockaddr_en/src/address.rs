@@ -121,8 +121,8 @@ impl From<Address> for SockAddr {
     }
 }
 
-/// Reads an address of [`socket2`]. Fails with `InvalidData` if it is shorter than an address of
-/// this family, and with the errors of [`Address::from_raw`].
+/// Reads an address of [`socket2`]. Fails with `InvalidData` if the address is shorter than an
+/// address of this family, and with the errors of [`Address::from_raw`].
 impl TryFrom<&SockAddr> for Address {
     type Error = io::Error;
 
@@ -264,9 +264,9 @@ pub enum AddressError {
     NoInterfaceGiven {
         /// The text that was parsed.
         text: String,
-        /// The Ethernet address in it.
+        /// The Ethernet address in the text.
         mac: MacAddr,
-        /// The port in it.
+        /// The port in the text.
         port: u16,
     },
     /// The text between `%` and `:` is no valid interface name or number.
@@ -274,7 +274,7 @@ pub enum AddressError {
     BadInterface {
         /// The text that was parsed.
         text: String,
-        /// The interface in it.
+        /// The interface in the text.
         interface: String,
     },
     /// The text does not end with `:` and a port.
@@ -285,7 +285,7 @@ pub enum AddressError {
     BadPort {
         /// The text that was parsed.
         text: String,
-        /// The port in it.
+        /// The port in the text.
         port: String,
     },
     /// This network namespace has no interface of that name.

@@ -3,7 +3,7 @@
 //! The numbers of the family, the same as in the kernel module and `include/af_enet.h`.
 
 /// Address and protocol family that the module registers unless its parameter `family` sets
-/// another. The number is `AF_MPLS` in `linux/socket.h`; Linux registers no sockets for it.
+/// another. `linux/socket.h` calls this number `AF_MPLS`, and Linux registers no sockets for it.
 pub const AF_ENET: u16 = 28;
 /// Protocol family, the same number as [`AF_ENET`].
 pub const PF_ENET: u16 = AF_ENET;

@@ -36,9 +36,9 @@ impl EdpProtocol {
 /// The result of receiving a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Received {
-    /// Bytes stored in the buffer.
+    /// Number of bytes stored in the buffer.
     pub length: usize,
-    /// Bytes of the datagram as it was sent.
+    /// Number of bytes of the datagram that was sent.
     pub whole: usize,
     /// The sender's address.
     pub sender: Address,
@@ -136,8 +136,8 @@ impl EdpSocket {
         self.0.recv_from(buffer, 0)
     }
 
-    /// Receives one datagram. Also returns its sender and its length before truncation. Bytes that
-    /// exceed `buffer` are lost.
+    /// Receives one datagram. Returns its length, its sender and its length before truncation.
+    /// Bytes that exceed `buffer` are lost.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// The errors of `getsockopt(2)`. It fails for a socket that is bound to no interface.
+    /// The errors of `getsockopt(2)`. The call fails for a socket that is bound to no interface.
     pub fn max_datagram(&self) -> io::Result<u32> {
         self.0.option(EDP_SO_MTU)
     }

@@ -46,8 +46,8 @@ impl EspStream {
     /// no socket listens on the port, `TimedOut` if the host does not answer, `ENODEV` if the
     /// interface does not exist or is no Ethernet device, `ENETDOWN` if it is down.
     pub fn connect(address: impl ToAddress) -> io::Result<Self> {
-        // Checked before the socket is opened, so that a wrong address is reported even without the
-        // module.
+        // The address is checked before the socket is opened, so that a wrong address is reported
+        // even without the module.
         let address = peer(address)?;
         EspSocket::new()?.connect(address)
     }
@@ -143,8 +143,8 @@ impl EspStream {
     pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         let millis = match timeout {
             None => 0,
-            // At least 1 ms, since zero would select the default. The kernel refuses 1 ms because
-            // it is too short.
+            // The value is at least 1 ms, because zero would select the default. The kernel refuses
+            // 1 ms, which is too short.
             Some(timeout) => u32::try_from(timeout.as_millis())
                 .unwrap_or(u32::MAX)
                 .max(1),
@@ -223,7 +223,7 @@ pub struct EspListener(pub(crate) Socket);
 common_methods!(EspListener);
 
 impl EspListener {
-    /// Opens a socket, binds it and listens; the accept queue holds up to 128 connections.
+    /// Opens a socket, binds it and listens. The accept queue holds up to 128 connections.
     ///
     /// # Errors
     ///
@@ -237,7 +237,7 @@ impl EspListener {
         socket.listen(BACKLOG)
     }
 
-    /// Waits for a connection; returns it and its peer's address.
+    /// Waits for a connection. Returns the connection and its peer's address.
     ///
     /// # Errors
     ///

@@ -157,7 +157,7 @@ pub struct EspRecordListener(Socket);
 common_methods!(EspRecordListener);
 
 impl EspRecordListener {
-    /// Opens a socket, binds it and listens; the accept queue holds up to 128 connections.
+    /// Opens a socket, binds it and listens. The accept queue holds up to 128 connections.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl EspRecordListener {
         Ok(Self(socket))
     }
 
-    /// Waits for a connection; returns it and its peer's address.
+    /// Waits for a connection. Returns the connection and its peer's address.
     ///
     /// # Errors
     ///

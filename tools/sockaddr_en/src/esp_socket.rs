@@ -61,7 +61,7 @@ impl EspSocket {
     ///
     /// # Errors
     ///
-    /// Those of [`EspStream::connect`], and `EINPROGRESS` if the socket is non-blocking.
+    /// The errors of [`EspStream::connect`], and `EINPROGRESS` if the socket is non-blocking.
     pub fn connect(self, address: impl ToAddress) -> io::Result<EspStream> {
         self.0.connect(address)?;
         Ok(EspStream(self.0))

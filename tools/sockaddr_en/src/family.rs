@@ -33,7 +33,8 @@ pub fn set_family(number: u16) {
     FAMILY.store(number, Ordering::Relaxed);
 }
 
-/// The kernel has no such family: the module is not loaded or was loaded with another number.
+/// The kernel does not know this program's address family, because the module is not loaded or was
+/// loaded with a different number.
 ///
 /// Opening a socket then fails with an [`io::Error`] of kind `Unsupported` that holds this error.
 /// The kernel's own error is `EAFNOSUPPORT`.
@@ -47,7 +48,7 @@ pub struct FamilyMissing {
 }
 
 impl FamilyMissing {
-    /// Returns whether `error` holds this error.
+    /// Returns whether `error` holds a `FamilyMissing`.
     pub fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|inner| inner.is::<Self>())
     }

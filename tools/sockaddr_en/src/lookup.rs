@@ -18,8 +18,8 @@ const DISCARD: u16 = 9;
 /// Upper bound for the kernel's address resolution, which asks three times, once a second.
 const PATIENCE: Duration = Duration::from_millis(3500);
 
-/// The kernel has a neighbour entry for the destination within this time after a packet, unless it
-/// sends the packet to a router.
+/// The time after a packet is sent within which the kernel has a neighbour entry for the packet's
+/// destination, unless the kernel sends the packet to a router.
 const ENTRY: Duration = Duration::from_millis(300);
 
 /// Interval at which the neighbour table is polled.
@@ -105,9 +105,9 @@ impl From<LookupError> for io::Error {
 /// its interface. A `%` may precede the interface to send through, as in `10.0.0.2%eth0`.
 ///
 /// The kernel's neighbour table has the entry of a host that it exchanged packets with lately. For
-/// another host the kernel sends ARP requests or neighbour solicitations, and the call blocks for
-/// up to three seconds if no host answers. Asynchronous programs call this function where blocking
-/// is allowed.
+/// any other host the kernel sends ARP requests or neighbour solicitations. The call then blocks
+/// for up to three seconds if no host answers. Asynchronous programs call this function where
+/// blocking is allowed.
 ///
 /// ```no_run
 /// use sockaddr_en::{lookup, EspStream};
@@ -189,7 +189,7 @@ fn find(ip: IpAddr, interface: Option<u32>) -> io::Result<Option<Neighbour>> {
     Ok(neighbours()?.into_iter().find(fits))
 }
 
-/// Sends a packet to `ip` and returns the neighbour entry that the kernel makes for it.
+/// Sends a packet to `ip` and returns the neighbour entry that the kernel makes for `ip`.
 fn provoked(ip: IpAddr, interface: Option<u32>) -> Result<Option<Neighbour>, LookupError> {
     let poked = poke(ip, interface);
     let _socket = poked.map_err(|source| LookupError::Unreachable { ip, source })?;

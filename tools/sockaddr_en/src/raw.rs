@@ -20,7 +20,7 @@ pub struct SockaddrEn {
     pub sen_addrlen: u8,
     /// Ethernet address.
     pub sen_addr: [u8; ETH_ALEN],
-    /// Zero.
+    /// Padding, which is zero.
     pub sen_zero: u8,
 }
 

@@ -19,7 +19,7 @@ use crate::{family, Address, ToAddress};
 pub(crate) struct Socket(socket2::Socket);
 
 impl Socket {
-    /// Opens a socket that is closed on exec.
+    /// Opens a socket, with its close-on-exec flag set.
     pub(crate) fn new(kind: Type, protocol: i32) -> io::Result<Self> {
         let domain = Domain::from(i32::from(family()));
         socket2::Socket::new(domain, kind, Some(Protocol::from(protocol)))
@@ -196,7 +196,7 @@ impl From<Socket> for OwnedFd {
     }
 }
 
-/// Returns the address to connect or send to; refuses a wildcard.
+/// Returns the address to connect or send to. Fails for a wildcard.
 pub(crate) fn peer(address: impl ToAddress) -> io::Result<Address> {
     let address = address.to_address()?;
     if address.is_wildcard() {
@@ -208,7 +208,7 @@ pub(crate) fn peer(address: impl ToAddress) -> io::Result<Address> {
     Ok(address)
 }
 
-/// Refuses a timeout of zero, which the kernel would take as no timeout.
+/// Fails for a timeout of zero, which the kernel would take as no timeout.
 fn not_zero(timeout: Option<Duration>) -> io::Result<Option<Duration>> {
     match timeout {
         Some(timeout) if timeout.is_zero() => Err(io::Error::new(
@@ -225,7 +225,7 @@ fn uninit(buffer: &mut [u8]) -> &mut [MaybeUninit<u8>] {
     unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) }
 }
 
-/// Values of socket options.
+/// A type in which the kernel stores the value of a socket option.
 ///
 /// # Safety
 ///
@@ -392,7 +392,8 @@ macro_rules! data_methods {
                 self.0.peer_addr()
             }
 
-            /// Returns how long a receiving call waits at most; `None` if it waits without limit.
+            /// Returns the maximum time for which a receiving call waits; `None` if it waits
+            /// without limit.
             ///
             /// # Errors
             ///
@@ -401,7 +402,8 @@ macro_rules! data_methods {
                 self.0.read_timeout()
             }
 
-            /// Returns how long a sending call waits at most; `None` if it waits without limit.
+            /// Returns the maximum time for which a sending call waits; `None` if it waits without
+            /// limit.
             ///
             /// # Errors
             ///

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The sockets for tokio, tested on descriptors of another family, which need no module.
+//! The sockets for tokio, tested on descriptors of a different address family, which need no
+//! module.
 #![cfg(feature = "tokio")]
 
 use std::io;

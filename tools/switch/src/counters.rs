@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Reads the frames that each port sent, dropped and marked from the counters of the kernel's
-//! queues.
+//! Reads how many frames each port sent, dropped and marked. The numbers come from the counters of
+//! the kernel's queues.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::units::{Percent, Rate, Size};
 /// The counters of a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
-    /// The namespace that the port leads to.
+    /// The namespace to which the port leads.
     pub host: String,
     /// Bytes of frames sent to the host, with their Ethernet headers.
     pub sent_bytes: u64,
@@ -66,7 +66,8 @@ pub fn read(settings: &Settings) -> Result<Report> {
     let mut ports = Vec::new();
     for number in 0..settings.hosts {
         let mut port = of_port(&queues, number)?;
-        // Each question starts a process, so hosts are asked only if their links can lose frames.
+        // Each query starts a process, so the hosts are queried only if their links can lose
+        // frames.
         if settings.loss.0 > 0.0 {
             let queues: Vec<Queue> = programs::ask(Program::Tc, &port.host, &show)?;
             let cable = queues.iter().find(|queue| queue.kind == "netem");

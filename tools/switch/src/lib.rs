@@ -10,9 +10,9 @@
 //! ```
 //!
 //! A frame first passes the link of the host that sends it. The link carries one frame after the
-//! other at the port's rate and may lose some. The frame then enters the buffer of the port through
-//! which it leaves the switch. A frame that finds no room in this buffer is dropped and counted.
-//! The crate runs the programs `ip`, `bridge` and `tc` of iproute2.
+//! other, at the port's rate, and may lose frames. The frame then enters the buffer of the port
+//! through which it leaves the switch. A frame that finds no room in this buffer is dropped and
+//! counted. The crate runs the programs `ip`, `bridge` and `tc` of iproute2.
 //!
 //! A machine has one switch at a time. [`up`] makes a switch that stays until [`down`].
 //! [`Temporary`] makes a switch that ends with the process that made it.
@@ -36,8 +36,8 @@ pub use temporary::Temporary;
 /// Creates a switch and its hosts.
 ///
 /// # Errors
-/// If a switch is up, if a namespace with one of the names exists, or if a program fails. Nothing
-/// is left of the new switch then.
+/// If a switch is up, if a namespace with one of the names exists, or if a program fails. In each
+/// case, nothing is left of the new switch.
 pub fn up(settings: &Settings) -> Result<()> {
     state::ensure_none_is_up()?;
     programs::ensure_free(&plan::namespaces(settings.hosts))?;

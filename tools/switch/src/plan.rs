@@ -19,14 +19,15 @@ pub const DEVICE: &str = "eth0";
 /// `linux/if_ether.h`.
 const HEADER: u32 = 14;
 
-/// Maximum number of hosts. The neighbour entries of all hosts grow with the square of their
-/// number, and a guest's memory is small.
+/// Maximum number of hosts. The number of neighbour entries grows with the square of the number of
+/// hosts, and a guest's memory is small.
 const MOST_HOSTS: i64 = 256;
 
 /// Propagation delay of a link, in addition to the serialization time.
 const CABLE: &str = "1us";
 
-/// Frames that may wait for a host's own link: more than any socket has in flight.
+/// Number of frames that may wait for a host's own link. It is larger than the number that any
+/// socket has in flight.
 const CABLE_QUEUE: u32 = 100_000;
 
 /// The switch's settings.
@@ -228,10 +229,10 @@ fn forwarding(settings: &Settings) -> Vec<String> {
 /// Returns the commands that set the rate and buffer of each port towards its host.
 ///
 /// `tbf` sends a frame when it has enough tokens, by a high-resolution timer, and its queue counts
-/// bytes. It has tokens for two frames: `tbf` needs those for one frame to send at all, and those
-/// for the other make up for a late timer. With marking, the queue is `red`. It averages over two
-/// frames, the fewest that it supports. Both thresholds are equal, and `nodrop` keeps `red` from
-/// dropping frames that fit.
+/// bytes. It can save up tokens for two frames: it needs the tokens for one frame to send at all,
+/// and the others make up for a late timer. With marking, the queue is `red`. `red` averages over
+/// two frames, the fewest that it supports. Both thresholds are equal, and `nodrop` keeps `red`
+/// from dropping frames that fit.
 fn buffers(settings: &Settings) -> Vec<String> {
     let Settings { rate, buffer, .. } = settings;
     let (bits, bytes) = (rate.0, buffer.0);

@@ -50,7 +50,7 @@ pub fn run(step: &Step) -> Result<()> {
 /// Runs `program` and parses the JSON that it prints.
 ///
 /// # Errors
-/// The program's error message, or that its output cannot be parsed.
+/// The program's error message, or an error that says that its output cannot be parsed.
 pub fn ask<T: for<'de> Deserialize<'de>>(
     program: Program,
     namespace: &str,

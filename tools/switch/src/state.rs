@@ -31,10 +31,10 @@ pub struct State {
 /// The lifetime of a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Keeping {
-    /// Until `down` removes it.
+    /// The switch lasts until `down` removes it.
     #[default]
     UntilDown,
-    /// While the process that made the switch holds the lock on the state file.
+    /// The switch lasts while the process that made it holds the lock on the state file.
     WhileLocked,
 }
 

@@ -23,7 +23,7 @@ impl Temporary {
     /// Creates a switch.
     ///
     /// # Errors
-    /// Those of [`up`](crate::up).
+    /// The errors of [`up`](crate::up).
     pub fn up(settings: &Settings) -> Result<Self> {
         if state::is_abandoned()? {
             down()?;

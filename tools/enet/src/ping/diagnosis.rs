@@ -21,8 +21,8 @@ const DISCARD: u16 = 9;
 /// Maximum time to wait for the answer to ESP's SYN.
 const ESP: Duration = Duration::from_millis(1500);
 
-/// Maximum time to wait until the device has counted the frames that it sent: some devices count
-/// late.
+/// Maximum time to wait until the device has counted the frames that it sent, because some devices
+/// count late.
 const COUNTING: Duration = Duration::from_millis(1500);
 
 /// Maximum time to wait for the answer to a probe. The kernel asks three times, once a second.

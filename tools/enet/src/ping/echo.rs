@@ -32,22 +32,22 @@ const HEADER: u32 = 6;
 /// ping.
 const MOST_WAITING: u32 = 1 << 16;
 
-/// How long to wait for the answer to the query once all echoes have arrived.
+/// The time to wait for the answer to the query once all echoes have arrived.
 const TOLD: Duration = Duration::from_millis(100);
 
-/// How long to wait for the answer to a query that an error message depends on.
+/// The time to wait for the answer to a query on which an error message depends.
 const ASKED_AGAIN: Duration = Duration::from_secs(2);
 
 /// The parameters of a ping.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Number of requests; 0 for requests without end.
+    /// Number of requests; 0 to send requests without end.
     pub count: u32,
     /// Interval between requests.
     pub interval: Duration,
     /// Bytes of a request.
     pub size: u16,
-    /// How long to wait for the last answer.
+    /// The time to wait for the last answer.
     pub timeout: Duration,
 }
 
@@ -60,7 +60,7 @@ pub struct Tally {
     pub refused: u32,
     /// Number of answers and their round-trip times.
     pub times: Times,
-    /// Answers beyond the first to a request.
+    /// Number of answers that were not the first answer to their request.
     pub duplicates: u32,
 }
 
@@ -118,7 +118,7 @@ fn milliseconds(time: Duration) -> String {
 }
 
 /// The signals that end the ping. They are blocked and read through a descriptor. Dropping this
-/// unblocks them.
+/// value unblocks them.
 struct Interrupts {
     set: SigSet,
     descriptor: SignalFd,
@@ -159,10 +159,10 @@ pub struct Echo<'a> {
 /// The state of the query for the host's capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Query {
-    /// Not sent. The query is sent after the first echo has arrived, so that all frames sent to an
-    /// absent host are requests.
+    /// The query was not sent. It is sent after the first echo has arrived, so that all frames sent
+    /// to an absent host are echo requests.
     NotSent,
-    /// Sent, with this nonce, at this time.
+    /// The query was sent with this nonce at this time.
     Sent(u32, Instant),
     /// The query was answered, or could not be sent.
     Done,
@@ -230,7 +230,7 @@ impl<'a> Echo<'a> {
             Ok(_) => {
                 self.tally.sent += 1;
                 self.waiting.insert(number, now);
-                // A request so old is not expected to be answered any more.
+                // A request that is so old is not expected to be answered any more.
                 self.waiting.remove(&number.wrapping_sub(MOST_WAITING));
                 Ok(())
             }

@@ -24,10 +24,10 @@ use target::{Named, Resolved};
 /// Arguments of `ping`.
 #[derive(Debug, Args)]
 pub struct PingArgs {
-    /// Ethernet address, IP address or name of the host, with %INTERFACE or without
+    /// Ethernet address, IP address or name of the host; %INTERFACE may follow
     host: String,
 
-    /// Requests to send; 0 for endless ones
+    /// Number of requests to send; 0 to send without end
     #[arg(short, long, value_name = "NUMBER", default_value_t = 4)]
     count: u32,
 
@@ -48,7 +48,7 @@ pub struct PingArgs {
     #[arg(short = 'I', long, value_name = "NAME")]
     interface: Option<String>,
 
-    /// Number of the socket family, if the module was loaded with another
+    /// Number of the socket family, if the module was loaded with a different number
     #[arg(long, value_name = "NUMBER", default_value_t = AF_ENET)]
     family: u16,
 }
@@ -57,7 +57,7 @@ pub struct PingArgs {
 const UNANSWERED: u8 = 1;
 
 impl PingArgs {
-    /// Sends the requests; prints the answers and a summary, and the cause if no answer came.
+    /// Sends the requests. Prints the answers and a summary and, if no answer came, the cause.
     ///
     /// # Errors
     /// If the host cannot be pinged: the module is not loaded, an interface cannot send, or a

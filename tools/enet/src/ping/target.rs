@@ -10,7 +10,8 @@ use sockaddr_en::{LookupError, MacAddr};
 
 use crate::interfaces::{Fault, Interface};
 
-/// The port that is passed to the resolver, which requires one. The result ignores it.
+/// The port that is passed to the resolver, which requires a port. The port has no effect on the
+/// result.
 const ANY_PORT: u16 = 0;
 
 /// A host to ping.
@@ -142,7 +143,7 @@ pub fn resolve(named: &Named<'_>) -> Result<Resolved> {
     Ok(Resolved::Silent(reason))
 }
 
-/// Returns the interface called `name`. Fails if it cannot send.
+/// Returns the interface called `name`. Fails if the interface cannot send.
 fn interface(name: &str) -> Result<Interface> {
     let found = Interface::named(name)?;
     let interface = found.with_context(|| Fault::Absent(name.to_owned()))?;

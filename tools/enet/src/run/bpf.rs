@@ -3,8 +3,8 @@
 //! The BPF program that maps the sockets of a control group, and the `bpf(2)` calls that attach it.
 //!
 //! The kernel calls `update_socket_protocol()` in each `socket` call; programs of type `fmod_ret`
-//! can change its result. The program is written as instructions here, which needs neither a
-//! compiler for BPF nor a loader of object files.
+//! can change its result. The program is written as instructions here, so neither a compiler for
+//! BPF nor a loader of object files is needed.
 
 #![allow(unsafe_code)]
 
@@ -102,13 +102,13 @@ const fn call(function: i32) -> Instruction {
     instruction(0x85, 0, 0, 0, function)
 }
 
-/// Returns register 0.
+/// Returns from the program. The result is the value of register 0.
 const EXIT: Instruction = instruction(0x95, 0, 0, 0, 0);
 
-/// Returns the program. It returns `IPPROTO_ENET` if a task in the group opens a stream socket of
-/// `AF_INET` or `AF_INET6` with the protocol number 0, TCP or MPTCP (which Go uses for listeners).
-/// Otherwise the program returns 0, and the kernel runs its own function as if there were no
-/// program. `groups` is the map that holds the group.
+/// Returns the program. The program's result is `IPPROTO_ENET` if a task in the group opens a
+/// stream socket of `AF_INET` or `AF_INET6` with the protocol number 0, TCP or MPTCP (which Go uses
+/// for listeners). Otherwise the result is 0, and the kernel runs its own function as if there were
+/// no program. `groups` is the map that holds the group.
 fn program(groups: RawFd) -> Vec<Instruction> {
     // Offsets of the arguments of `update_socket_protocol()`, 64 bits each. When the program
     // starts, register 1 points to the first argument.
@@ -190,7 +190,7 @@ fn group_map(group: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         value_size: 4,
         max_entries: 1,
     };
-    // SAFETY: plain numbers.
+    // SAFETY: `create` is laid out as the command takes it, and has no pointers.
     let map = owned(unsafe { bpf(uapi::MAP_CREATE, &create) }?);
     let (key, value) = (0_u32, group.as_raw_fd());
     let update = UpdateElement {
@@ -290,7 +290,7 @@ impl Link {
             attach_type: uapi::MODIFY_RETURN,
             flags: 0,
         };
-        // SAFETY: plain numbers.
+        // SAFETY: `create` is laid out as the command takes it, and has no pointers.
         let link = unsafe { bpf(uapi::LINK_CREATE, &create) };
         Ok(Self(owned(link.context("attaching the BPF program")?)))
     }
@@ -298,7 +298,7 @@ impl Link {
     /// Keeps the program attached under a name in the BPF file system, until the name is removed.
     ///
     /// # Errors
-    /// If the BPF file system is not mounted there, or the name exists.
+    /// If `path` is not in a mounted BPF file system, or exists already.
     pub fn pin(&self, path: &Path) -> Result<()> {
         #[repr(C)]
         struct Pin {

@@ -114,7 +114,7 @@ impl Group {
     /// Removes the group, which must be empty.
     ///
     /// # Errors
-    /// If it is not empty.
+    /// If the group is not empty.
     pub fn remove(&self) -> io::Result<()> {
         fs::remove_dir(&self.path)
     }

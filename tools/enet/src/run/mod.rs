@@ -37,13 +37,13 @@ const PINS: &str = "/sys/fs/bpf";
 /// The library that maps sockets without BPF.
 const PRELOAD: &str = "libenet_preload.so";
 
-/// The variable that names a library to use instead of the installed one.
+/// The environment variable that names a library to use instead of the installed library.
 const PRELOAD_VARIABLE: &str = "ENET_PRELOAD";
 
-/// How the sockets of a command are mapped.
+/// The way in which the sockets of a command are mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Way {
-    /// By BPF, for all programs; by a library where the kernel or the user's rights are not enough
+    /// By BPF, for all programs; by a library if the kernel or the user's rights do not allow BPF
     Auto,
     /// By BPF
     Bpf,
@@ -61,7 +61,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "WAY", value_enum, default_value_t = Way::Auto)]
     by: Way,
 
-    /// Fail if the module is not there, instead of running the command over TCP
+    /// Fail if the module is not loaded, instead of running the command over TCP
     #[arg(short, long)]
     require: bool,
 
@@ -196,7 +196,7 @@ pub struct MapArgs {
     #[command(flatten)]
     rules: Rules,
 
-    /// Directory of the control group; without it the one of the caller
+    /// Directory of the control group; default: the caller's group
     group: Option<PathBuf>,
 }
 
@@ -224,7 +224,7 @@ impl MapArgs {
 /// Arguments of `unmap`.
 #[derive(Debug, Args)]
 pub struct UnmapArgs {
-    /// Directory of the control group; without it the one of the caller
+    /// Directory of the control group; default: the caller's group
     group: Option<PathBuf>,
 }
 

@@ -70,13 +70,13 @@ impl fmt::Display for Peers {
 /// The peers and ports that ESP may and may not carry.
 #[derive(Debug, Default, clap::Args)]
 pub struct Rules {
-    /// Let ESP carry connections with these peers and server ports alone, as 10.0.0.0/24:6379 or
-    /// :5432; can be repeated
+    /// Let ESP carry only connections with these peers and server ports, for instance
+    /// 10.0.0.0/24:6379 or :5432; can be repeated
     #[arg(long, value_name = "PEERS", value_parser = Peers::from_str)]
     allow: Vec<Peers>,
 
-    /// Leave connections with these peers and server ports to TCP; can be repeated, and goes before
-    /// --allow
+    /// Leave connections with these peers and server ports to TCP; can be repeated, and takes
+    /// precedence over --allow
     #[arg(long, value_name = "PEERS", value_parser = Peers::from_str)]
     deny: Vec<Peers>,
 }

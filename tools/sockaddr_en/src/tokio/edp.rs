@@ -67,7 +67,7 @@ impl EdpSocket {
         self.writing(|socket| socket.send(datagram)).await
     }
 
-    /// Waits for one datagram; returns its length and its sender. Bytes that exceed `buffer` are
+    /// Waits for one datagram. Returns its length and its sender. Bytes that exceed `buffer` are
     /// lost.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl EdpSocket {
         self.reading(|socket| socket.recv_from(buffer)).await
     }
 
-    /// Waits for one datagram. Also returns its sender and its length before truncation.
+    /// Waits for one datagram. Returns its length, its sender and its length before truncation.
     ///
     /// # Errors
     ///

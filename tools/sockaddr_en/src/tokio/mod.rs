@@ -57,7 +57,7 @@ impl EspStream {
         }
     }
 
-    /// Reads the bytes that are queued; `WouldBlock` if there are none.
+    /// Reads the bytes that are queued. Fails with `WouldBlock` if no bytes are queued.
     ///
     /// # Errors
     ///
@@ -67,7 +67,8 @@ impl EspStream {
         self.0.try_io(Interest::READABLE, io)
     }
 
-    /// Writes as many bytes as the send buffer has room for; `WouldBlock` if it is full.
+    /// Writes as many bytes as the send buffer has room for. Fails with `WouldBlock` if the buffer
+    /// is full.
     ///
     /// # Errors
     ///
@@ -195,7 +196,7 @@ impl EspListener {
         Self::from_std(crate::EspListener::bind(address)?)
     }
 
-    /// Waits for a connection; returns it and its peer's address.
+    /// Waits for a connection. Returns the connection and its peer's address.
     ///
     /// # Errors
     ///

@@ -45,7 +45,7 @@ impl EspRecords {
         }
     }
 
-    /// Sends a record as a whole or not at all; waits for room in the send buffer.
+    /// Sends a record as a whole or not at all. Waits for room in the send buffer.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl EspRecordListener {
         Self::from_std(crate::EspRecordListener::bind(address)?)
     }
 
-    /// Waits for a connection; returns it and its peer's address.
+    /// Waits for a connection. Returns the connection and its peer's address.
     ///
     /// # Errors
     ///

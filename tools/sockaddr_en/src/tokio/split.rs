@@ -16,11 +16,11 @@ use super::EspStream;
 #[derive(Debug)]
 pub struct OwnedReadHalf(Arc<EspStream>);
 
-/// The write half of a stream. Dropping it shuts down its direction.
+/// The write half of a stream. Dropping this half shuts down the stream's sending direction.
 #[derive(Debug)]
 pub struct OwnedWriteHalf {
     stream: Arc<EspStream>,
-    /// Whether dropping this shuts down the direction.
+    /// Whether dropping this half shuts down the sending direction.
     ends: bool,
 }
 
@@ -38,7 +38,7 @@ impl OwnedReadHalf {
     ///
     /// # Errors
     ///
-    /// Both halves, if they belong to different streams.
+    /// Returns both halves if they belong to different streams.
     pub fn reunite(self, mut other: OwnedWriteHalf) -> Result<EspStream, (Self, OwnedWriteHalf)> {
         if !Arc::ptr_eq(&self.0, &other.stream) {
             return Err((self, other));
@@ -64,7 +64,7 @@ impl OwnedWriteHalf {
 impl Drop for OwnedWriteHalf {
     fn drop(&mut self) {
         if self.ends {
-            // The shutdown fails if the connection has ended already.
+            // Ignored because the shutdown fails if the connection has already ended.
             let _ = self.stream.get_ref().shutdown(Shutdown::Write);
         }
     }
