@@ -38,13 +38,13 @@ pub(crate) fn family() -> u16 {
     FAMILY.value()
 }
 
-/// Returns the Ethernet type of EDP frames, host order.
+/// Returns the Ethernet type of EDP frames, in host order.
 #[inline]
 pub(crate) fn edp_type() -> u16 {
     EDP_TYPE.value()
 }
 
-/// Returns the Ethernet type of ESP frames, host order.
+/// Returns the Ethernet type of ESP frames, in host order.
 #[inline]
 pub(crate) fn esp_type() -> u16 {
     ESP_TYPE.value()

@@ -162,8 +162,8 @@ impl Binding {
 }
 
 /// Takes `port` on interface `ifindex` (0 for all) for a socket that has no port. If `port` is 0,
-/// takes a port that is free on every interface. `binding` belongs to the socket; `of` returns any
-/// socket's binding.
+/// takes a port that is free on every interface. `binding` is the binding of this socket; `of`
+/// returns the binding of any socket that it is given.
 ///
 /// # Errors
 ///

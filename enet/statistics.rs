@@ -113,9 +113,9 @@ statistics! {
     EdpInCsumErrors,
     /// Connections of mapped sockets over ESP, opened here.
     MappedActiveOpens,
-    /// SYNs of mapped connections that state a source or destination address of a different host.
+    /// Connections of mapped sockets over ESP, accepted here.
     MappedPassiveOpens,
-    /// SYNs of mapped connections whose source or destination is another host than they state.
+    /// SYNs of mapped connections that state a source or destination address of a different host.
     MappedInForeign,
     /// SYNs of mapped connections that `/proc/net/enet_policy` forbids.
     MappedInPolicy,

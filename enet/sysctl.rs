@@ -45,9 +45,9 @@ pub(crate) struct Settings {
     live: Arc<Live>,
     /// Returns the kernel's buffer limits for a new socket.
     new_limits: fn() -> Result<Limits>,
-    /// The size of a send buffer, bytes; 0 if never written.
+    /// The size of a send buffer, in bytes; 0 if it was never written.
     send_buffer: AtomicU32,
-    /// The size of a receive buffer, bytes; 0 if never written.
+    /// The size of a receive buffer, in bytes; 0 if it was never written.
     receive_buffer: AtomicU32,
     /// Whether mapped sockets use ESP: 0 or 1.
     mapped: AtomicU32,
@@ -59,11 +59,11 @@ pub(crate) struct Live {
     /// change.
     changes: AtomicU32,
     window: AtomicU64,
-    /// The setting `round_trip_time`, microseconds.
+    /// The setting `round_trip_time`, in microseconds.
     round_trip_time: AtomicU32,
-    /// The setting `retransmission_time_min`, microseconds.
+    /// The setting `retransmission_time_min`, in microseconds.
     retransmission_time_min: AtomicU32,
-    /// The setting `user_timeout`, milliseconds.
+    /// The setting `user_timeout`, in milliseconds.
     user_timeout: AtomicU32,
     /// Whether new connections ask for checksums: 0, 1 or [`BY_SPEED`].
     checksum: AtomicU32,

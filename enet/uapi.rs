@@ -7,7 +7,8 @@
 pub(crate) const IPPROTO_ENET: u16 = 259;
 /// Level of socket options of both protocols: "EP" in ASCII.
 pub(crate) const SOL_EP: i32 = 0x4550;
-/// The level in the first C header, of 2006. Linux has since given this number to another protocol.
+/// The level in the first C header, of 2006. Linux has since given this number to a different
+/// protocol.
 const SOL_EP_2006: i32 = 285;
 /// Control message of the level [`SOL_EP`]: a report from the error queue.
 pub(crate) const EP_RECVERR: i32 = 3;

@@ -28,7 +28,7 @@ pub(crate) const CHECKSUM_LEN: usize = 4;
 unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     let mut crc = !0;
     let mut done = 0;
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, `skb` is valid, and no one else changes its descriptor.
     let linear = unsafe { Buffer::from_raw(skb) }.head();
     let end = from.wrapping_add(len) as usize;
     if let Some(bytes) = linear.get(from as usize..end) {
@@ -57,9 +57,9 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     !crc
 }
 
-/// Returns the exclusive or of the CRC32c of `len` bytes of data from offset `from`, and of the
-/// checksum behind these bytes. If no bit of the packet has changed, the result is the sender's
-/// mask. Returns `None` if the checksum cannot be read.
+/// Returns the mask of the checksum that follows the `len` bytes of data from offset `from` on. The
+/// mask is the exclusive or of the checksum and of these bytes' CRC32c. It is the sender's mask if
+/// no bit of the packet has changed. Returns `None` if the checksum cannot be read.
 ///
 /// # Safety
 ///
@@ -157,9 +157,9 @@ impl Skb {
 }
 
 impl Buffer {
-    /// Returns the exclusive or of the CRC32c of the first `len` bytes of the data, and of the
-    /// checksum behind these bytes. If no bit of the packet has changed, the result is the sender's
-    /// mask. Returns `None` if there is no checksum.
+    /// Returns the mask of the checksum that follows the first `len` bytes of the data. The mask is
+    /// the exclusive or of the checksum and of these bytes' CRC32c. It is the sender's mask if no
+    /// bit of the packet has changed. Returns `None` if there is no checksum.
     #[cold]
     #[inline(never)]
     pub(crate) fn mask_behind(&self, len: usize) -> Option<u32> {

@@ -45,11 +45,11 @@ pub(crate) const ADDRESS_LEN: usize = 16;
 /// The end of a connection whose address a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// `getsockname`.
+    /// The socket's own end, for `getsockname`.
     Own,
-    /// `getpeername`, which succeeds only if the connection is established.
+    /// The peer, for `getpeername`, which succeeds only if the connection is established.
     Peer,
-    /// `accept` or `SO_PEERNAME`, which also succeed if the connection has ended.
+    /// The peer, for `accept` and `SO_PEERNAME`, which also succeed if the connection has ended.
     Accepted,
 }
 
@@ -321,7 +321,8 @@ unsafe fn set_up<P: Operations>(
     shared: P::Shared,
     state: P::State,
 ) {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, `sk` was allocated by the table of `P`, and no one else has
+    // a reference to it.
     unsafe {
         (*sk).sk_protocol = protocol as u16;
         // These flags are for the buffers that the core allocates in send calls.
@@ -486,7 +487,7 @@ unsafe extern "C" fn connect<P: Operations>(
     flags: c_int,
 ) -> c_int {
     let nonblocking = flags & bindings::O_NONBLOCK as c_int != 0;
-    // SAFETY: As in `bind`.
+    // SAFETY: The call runs on `socket`, and `addr` is a kernel copy of the address.
     unsafe {
         code(P::connect(
             &Call::new(socket),
@@ -635,7 +636,7 @@ unsafe extern "C" fn send_record<P: Operations>(
     msg: *mut bindings::msghdr,
     len: usize,
 ) -> c_int {
-    // SAFETY: As in `sendmsg`.
+    // SAFETY: The call runs on `socket`, and `msg` belongs to it.
     unsafe {
         count(P::send_record(
             &Call::new(socket),
@@ -654,7 +655,7 @@ unsafe extern "C" fn receive_record<P: Operations>(
     len: usize,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: As in `recvmsg`.
+    // SAFETY: The call runs on `socket`, and `msg` belongs to it.
     unsafe {
         count(P::receive_record(
             &Call::new(socket),

@@ -192,7 +192,7 @@ impl<P: Protocol> Sock<P> {
     #[inline]
     pub(crate) fn move_peek_offset(&self, peeked: bool, n: usize) {
         let sk = self.front();
-        // SAFETY: As in `peek_offset`.
+        // SAFETY: The socket is valid, and the field is read in a single load, as by the core.
         if unsafe { ptr::read_volatile(&raw const (*sk).sk_peek_off) } < 0 {
             return;
         }

@@ -88,7 +88,7 @@ impl Joining {
     /// Stops merging, and waits until drivers hold no merged buffer.
     pub(super) fn stop(&self) {
         STOPPED.store(true, Ordering::Release);
-        // SAFETY: Called without locks, in a task.
+        // SAFETY: `stop` is called without locks, in a task.
         unsafe { bindings::synchronize_net() };
         for _ in 0..POLLS {
             // From now on [`count_held`] only subtracts, so a sum of 0 is right even if
@@ -96,7 +96,7 @@ impl Joining {
             if self.0.sum(0) == 0 {
                 break;
             }
-            // SAFETY: Called without locks, in a task, which may sleep.
+            // SAFETY: `stop` is called without locks, in a task, which may sleep.
             unsafe {
                 bindings::poll_holders();
                 bindings::schedule_timeout_uninterruptible(1);
@@ -344,7 +344,8 @@ unsafe fn common_mask(
     skb: *mut bindings::sk_buff,
     at: u32,
 ) -> Option<u32> {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, the buffer is valid and exclusively the core's, and a
+    // checksum ends its only packet.
     let of_packet = |skb: *mut bindings::sk_buff| unsafe {
         let around = at.wrapping_add(CHECKSUM_LEN as u32);
         checksum::mask(skb, at, (*skb).len.checked_sub(around)?)
@@ -408,7 +409,8 @@ pub(super) unsafe fn movable(
     from: u32,
     len: u32,
 ) -> Option<Move> {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, both buffers are valid, and no one else changes their
+    // descriptors.
     unsafe {
         let most = (*held).len.saturating_add(len);
         bindings::gro_movable(held, skb, most)
@@ -430,7 +432,8 @@ pub(super) unsafe fn append(
     way: Move,
     len: u32,
 ) -> bool {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, `movable` has returned `way` for these buffers, which are
+    // not shared.
     unsafe {
         let whole = (*held).len.wrapping_add(len);
         let (moved, took_head) = match way {
@@ -454,7 +457,8 @@ unsafe fn way(
     skb: *mut bindings::sk_buff,
     from: u32,
 ) -> Option<Move> {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, both buffers are valid, and no one else changes their
+    // descriptors.
     let (held, skb, more, linear) = unsafe {
         let linear = (*skb).len.wrapping_sub((*skb).data_len);
         (
@@ -563,7 +567,8 @@ pub(super) unsafe extern "C" fn complete<P: Packets>(
     skb: *mut bindings::sk_buff,
     at: c_int,
 ) -> c_int {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, the core has the buffer exclusively, and the header starts
+    // `at` bytes into the data. `complete` may call `count_held`.
     unsafe {
         count_held(1_usize.wrapping_neg());
         let protocol = TYPE.load(Ordering::Relaxed);

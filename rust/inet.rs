@@ -151,7 +151,8 @@ pub(crate) trait Streams: Sized + 'static {
     ///
     /// # Errors
     ///
-    /// `EAGAIN` after the timeout, and the other errors of waiting.
+    /// `EAGAIN` after the timeout, and the other errors of
+    /// [`Guard::wait`](super::sock::Guard::wait).
     fn await_backend(
         call: &StreamCall<'_, Self>,
         companion: &Companion<Self>,

@@ -98,7 +98,8 @@ pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
     /// Works like [`Self::of`], but uses the RCU read section that the caller is already in.
     #[inline]
     fn of_within<'a>(net: &'a Net, _section: &rcu::Read) -> &'a Self {
-        // SAFETY: As in `of`. The read section keeps the table that holds the pointer to the state.
+        // SAFETY: The state exists for the reasons given in `of`. The read section keeps the table
+        // that holds the pointer to the state.
         unsafe {
             let id = *Self::operations().id.get();
             &*bindings::net_generic_rcu(net.as_ptr(), id).cast::<Self>()

@@ -42,9 +42,10 @@ const AROUND: u32 = (bindings::SKB_GSO_GRE
 pub(crate) enum Contents {
     /// A single packet.
     Packet,
-    /// Packets with this many bytes of payload each, except the last, after one header.
+    /// Several packets behind one header. Each has this many bytes of payload, except the last,
+    /// which may have fewer.
     Packets(u16),
-    /// Packets of another protocol, or packets that this kernel has not merged.
+    /// Packets of a different protocol, or packets that this kernel has not merged.
     Foreign,
 }
 
@@ -168,7 +169,7 @@ impl<P: Packets> Registration<P> {
         skb: *mut bindings::sk_buff,
         features: bindings::netdev_features_t,
     ) -> *mut bindings::sk_buff {
-        // SAFETY: The caller's promise.
+        // SAFETY: By the caller's promise, the buffer is valid, and the core has it exclusively.
         let whole = unsafe { Buffer::from_raw_mut(skb) };
         let Contents::Packets(size) = whole.contents_within(AROUND) else {
             return EINVAL.to_ptr();

@@ -82,7 +82,7 @@ impl OptionValue {
     ///
     /// # Errors
     ///
-    /// The errors of [`read_u32`](Self::read_u32), and `EINVAL` for another number.
+    /// The errors of [`read_u32`](Self::read_u32), and `EINVAL` for any other number.
     pub(crate) fn read_bool(self) -> Result<bool> {
         match self.read_u32()? {
             0 => Ok(false),

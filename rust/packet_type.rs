@@ -126,7 +126,7 @@ impl<H: Handler> Registration<H> {
     unsafe fn receive(skb: Skb, dev: *mut bindings::net_device) {
         // SAFETY: The core calls handlers in a read section, with bottom halves disabled.
         let (section, softirq) = unsafe { (rcu::Read::within(), Softirq::assume()) };
-        // SAFETY: The caller's promise.
+        // SAFETY: By the caller's promise, the device is valid for the call.
         let device = unsafe { Device::from_raw(dev) };
         // To move a device to another namespace, the core sets the device down and waits for read
         // sections. Then it changes the device's namespace and index, one after the other. A frame
@@ -147,7 +147,7 @@ impl<H: Handler> Registration<H> {
 ///
 /// `skb` is a valid buffer, of which one reference is given away.
 unsafe fn own(skb: *mut bindings::sk_buff) -> Option<Skb> {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, `skb` is valid. The function takes over one reference to it.
     unsafe { Skb::from_raw(bindings::skb_receive(skb)) }
 }
 

@@ -4,9 +4,9 @@
 //!
 //! The kernel zeroes most pages on allocation (`init_on_alloc`), which costs a stream more than
 //! half of the time that copying its data takes. `skb_page_frag_refill` reuses the page that a task
-//! filled last; this ring extends that to further pages. A page is reused when it has no other
-//! references: then its data was acknowledged, and no device or receiver on this host uses the
-//! page.
+//! filled last; this ring also reuses earlier pages. A page is reused when it has no other
+//! references, which means that its data was acknowledged, and that no device or receiver on this
+//! host uses the page.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h), `struct page_frag`
 

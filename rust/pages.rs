@@ -261,7 +261,7 @@ impl Buffer {
 
     /// Appends a view of `len` bytes of `store` from `offset` on. Returns `false` if `store` does
     /// not have all these bytes in pages, or if this buffer has a clone, cannot refer to all the
-    /// bytes, or refers to another completion notification.
+    /// bytes, or refers to a different completion notification.
     #[inline]
     pub(crate) fn append_view(&mut self, store: &Buffer, offset: usize, len: usize) -> bool {
         let whole = store.span(offset, len).is_some() && store.is_paged();

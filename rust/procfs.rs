@@ -296,7 +296,8 @@ impl Directory {
     ///
     /// `ENOMEM`.
     pub(crate) fn add_editable<S: Edit>(&mut self) -> Result {
-        // SAFETY: As in `add`. The function `write` is for files of `S`.
+        // SAFETY: By the invariant, `entry` is valid. The name and the tables are static. The
+        // function `write` is for files of `S`.
         let entry = unsafe {
             bindings::proc_create_net_data_write(
                 S::NAME.as_char_ptr(),

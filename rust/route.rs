@@ -59,8 +59,9 @@ fn neighbour(device: &Device, ip: [u8; 4]) -> Option<Mac> {
 ///
 /// `route` is a valid route.
 unsafe fn device_of(route: *mut bindings::rtable, _section: &rcu::Read) -> &Device {
-    // SAFETY: The caller's promise. The pointer is loaded once, in the read section. A device is
-    // freed only after the end of every read section that may have found it through a route.
+    // SAFETY: By the caller's promise, `route` is valid. The pointer is loaded once, in the read
+    // section. A device is freed only after the end of every read section that may have found it
+    // through a route.
     unsafe { Device::from_raw(bindings::rt_dev_rcu(route)) }
 }
 
@@ -103,7 +104,7 @@ impl RawSock {
         let section = rcu::Read::enter();
         // SAFETY: The route is ours until it is given back below.
         let hop = if unsafe { bindings::rt_is_on_link(route) } {
-            // SAFETY: As above.
+            // SAFETY: The route is ours until it is given back below.
             let device = unsafe { device_of(route, &section) };
             match neighbour(device, to) {
                 Some(mac) => Ok((device.index(), mac)),
@@ -114,7 +115,7 @@ impl RawSock {
             Err(NoHop::NotOnLink)
         };
         drop(section);
-        // SAFETY: Drops the reference to the route that `route_output` has returned.
+        // SAFETY: The function drops the reference to the route that `route_output` has returned.
         unsafe { bindings::rt_put(route) };
         hop.map(|(ifindex, mac)| Hop {
             ifindex,

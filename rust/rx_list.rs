@@ -103,7 +103,7 @@ fn packet<'a, P: Packets>(skb: &Buffer, to: &'a mut [u8; LONGEST]) -> Option<(&'
     (single && !P::has_checksum(header)).then_some((header, len))
 }
 
-/// Passes all buffers that `next` returns to `take`, in order, merged where possible.
+/// Calls `take` with all buffers that `next` returns, in order, and merged where possible.
 pub(super) fn join<P: Packets>(mut next: impl FnMut() -> Option<Skb>, mut take: impl FnMut(Skb)) {
     let mut run: Option<Run> = None;
     while let Some(mut skb) = next() {

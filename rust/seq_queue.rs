@@ -47,7 +47,8 @@ unsafe impl<N: Sequenced> Send for SeqQueue<N> {}
 /// `skb` is a valid buffer that belongs to a queue borrowed exclusively, or only to the caller.
 #[inline]
 unsafe fn next_mut<'a>(skb: *mut bindings::sk_buff) -> &'a mut *mut bindings::sk_buff {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, `skb` is valid and belongs to an exclusively borrowed queue,
+    // or only to the caller.
     unsafe { &mut (*skb).__bindgen_anon_1.__bindgen_anon_1.next }
 }
 
@@ -58,7 +59,7 @@ unsafe fn next_mut<'a>(skb: *mut bindings::sk_buff) -> &'a mut *mut bindings::sk
 /// `skb` is a buffer of a queue that is borrowed.
 #[inline]
 unsafe fn next(skb: *mut bindings::sk_buff) -> *mut bindings::sk_buff {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, `skb` is a buffer of a borrowed queue.
     unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next }
 }
 
@@ -109,7 +110,8 @@ impl<N: Sequenced> SeqQueue<N> {
     /// Returns the buffer at the tail, for writing.
     #[inline]
     pub(crate) fn last_mut(&mut self) -> Option<&mut Buffer> {
-        // SAFETY: As in `last`. The queue is borrowed exclusively.
+        // SAFETY: By the invariant, `last` is null or a buffer of the queue, which is borrowed
+        // exclusively.
         (!self.last.is_null()).then(|| unsafe { Buffer::from_raw_mut(self.last) })
     }
 

@@ -2,8 +2,8 @@
 
 //! Options that users set by `setsockopt`; the core stores them and the protocol reads them.
 //!
-//! The core stores some of them without the socket lock, so they are read in single loads. The
-//! limits of the buffers are in [`super::limits`].
+//! The core stores some of these options without the socket lock, so the options are read in single
+//! loads. The limits of the buffers are in [`super::limits`].
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -166,7 +166,8 @@ impl RawSock {
             sk_rcvtimeo sk_sndtimeo sk_lingertime sk_priority sk_mark sk_ll_usec sk_bind_phc sk_tsflags
             sk_max_pacing_rate sk_pacing_status sk_clockid
         }
-        // SAFETY: As in `copy`.
+        // SAFETY: The pointers are to the same field of two valid sockets. The field is a number,
+        // which the core also reads and writes at any time.
         unsafe {
             let device = ptr::read_volatile(field!(other, __sk_common.skc_bound_dev_if));
             ptr::write_volatile(field!(self, __sk_common.skc_bound_dev_if), device);
@@ -204,7 +205,8 @@ impl RawSock {
     ///
     /// Both are TCP sockets, and no one else has a reference to this one.
     pub(super) unsafe fn inherit_options(&self, listener: &RawSock) {
-        // SAFETY: The caller's promise.
+        // SAFETY: By the caller's promise, both are TCP sockets, and no one else has a reference to
+        // this one.
         unsafe {
             self.copy_options(listener);
             bindings::tcp_inherit(self.as_ptr(), listener.as_ptr());

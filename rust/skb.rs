@@ -91,7 +91,7 @@ impl Buffer {
     /// `skb` is valid, and no one else uses its descriptor, for as long as `'a`.
     #[inline]
     pub(super) unsafe fn from_raw_mut<'a>(skb: *mut bindings::sk_buff) -> &'a mut Buffer {
-        // SAFETY: As in `from_raw`.
+        // SAFETY: `Buffer` has no size, and the address is aligned and not null.
         unsafe { &mut *skb.cast() }
     }
 
@@ -123,7 +123,7 @@ impl Buffer {
     /// Returns the size of the memory that the buffer takes, in bytes.
     #[inline]
     pub(crate) fn truesize(&self) -> u32 {
-        // SAFETY: As in `len`.
+        // SAFETY: A borrow of `Buffer` means that the buffer is valid and not being changed.
         unsafe { (*self.as_ptr()).truesize }
     }
 
@@ -138,14 +138,14 @@ impl Buffer {
     /// Returns the length of the linear part, which excludes data in pages, in bytes.
     #[inline]
     fn linear_len(&self) -> usize {
-        // SAFETY: As in `len`.
+        // SAFETY: A borrow of `Buffer` means that the buffer is valid and not being changed.
         unsafe { (*self.as_ptr()).len.wrapping_sub((*self.as_ptr()).data_len) as usize }
     }
 
     /// Returns whether the frame was addressed to this host alone.
     #[inline]
     pub(crate) fn is_for_this_host(&self) -> bool {
-        // SAFETY: As in `len`.
+        // SAFETY: A borrow of `Buffer` means that the buffer is valid and not being changed.
         let kind = unsafe {
             (*self.as_ptr())
                 .__bindgen_anon_4
@@ -163,7 +163,7 @@ impl Buffer {
     pub(crate) fn source(&self) -> Option<Mac> {
         const UNSET: u16 = !0;
         let skb = self.as_ptr();
-        // SAFETY: As in `len`.
+        // SAFETY: A borrow of `Buffer` means that the buffer is valid and not being changed.
         let (at, head, data) = unsafe {
             let at = (*skb).__bindgen_anon_4.headers.as_ref().mac_header;
             (at, (*skb).head, (*skb).data)
@@ -184,13 +184,14 @@ impl Buffer {
     /// Returns the socket that the buffer is charged to, or null.
     #[inline]
     pub(super) fn owner(&self) -> *mut bindings::sock {
-        // SAFETY: As in `len`.
+        // SAFETY: A borrow of `Buffer` means that the buffer is valid and not being changed.
         unsafe { bindings::skb_owner(self.as_ptr()) }
     }
 
     /// Returns whether the frame has a receive timestamp.
     pub(crate) fn has_time(&self) -> bool {
-        // SAFETY: As in `len`. The function only reads.
+        // SAFETY: A borrow of `Buffer` means that the buffer is valid and not being changed. The
+        // function only reads the buffer.
         unsafe { bindings::skb_has_time(self.as_ptr()) }
     }
 
@@ -212,7 +213,8 @@ impl Buffer {
 
     /// Returns a copy whose header may be written.
     pub(crate) fn copy(&self, context: Context) -> Option<Skb> {
-        // SAFETY: As in `try_clone`.
+        // SAFETY: By the invariant of `Buffer`, the buffer is valid. The function returns null, or
+        // a new buffer that is ours.
         unsafe { Skb::from_raw(bindings::skb_copy(self.as_ptr(), context.gfp())) }
     }
 
@@ -332,7 +334,8 @@ impl Buffer {
         let Ok(n) = u32::try_from(n) else {
             return false;
         };
-        // SAFETY: As in `header`. The function fails if the buffer has fewer than `n` bytes.
+        // SAFETY: The buffer is borrowed exclusively, so its head may be reallocated. The function
+        // fails if the buffer has fewer than `n` bytes.
         unsafe { bindings::pskb_may_pull(self.as_ptr(), n) }
     }
 
@@ -437,7 +440,8 @@ impl Buffer {
     /// The [`tailroom`](Self::tailroom) has room for `bytes`, and no other descriptor uses it.
     #[inline(always)]
     pub(super) unsafe fn extend(&mut self, bytes: &[u8]) {
-        // SAFETY: The caller's promise.
+        // SAFETY: By the caller's promise, the tailroom has room for `bytes`, and no other
+        // descriptor uses it.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.end(), bytes.len());
             self.grow(bytes.len());
@@ -608,7 +612,8 @@ impl Skb {
             return Some(skb);
         }
         let total = u32::try_from(headroom.checked_add(size)?).ok()?;
-        // SAFETY: As in `alloc`.
+        // SAFETY: The function accepts any size, and the flags of `context` state whether it may
+        // sleep. It returns null, or a new buffer with `total` bytes of room.
         unsafe { Self::fresh(bindings::alloc_skb(total, context.gfp()), headroom) }
     }
 

@@ -164,7 +164,8 @@ impl RawSock {
 
     #[inline]
     fn shutdown_cell(&self) -> &AtomicU8 {
-        // SAFETY: As in `state_cell`.
+        // SAFETY: The field is a byte in a valid socket, and all code accesses it in single loads
+        // and stores.
         unsafe { AtomicU8::from_ptr(field!(self, sk_shutdown)) }
     }
 
@@ -263,7 +264,8 @@ impl RawSock {
     /// Stores the device queue through which `skb` arrived (`SO_BUSY_POLL`).
     #[inline]
     pub(crate) fn note_queue(&self, skb: &Buffer) {
-        // SAFETY: As in `note_arrival`.
+        // SAFETY: Both pointers are valid. The function makes single stores, as the core does
+        // without the lock.
         unsafe { bindings::sk_mark_napi_id(self.as_ptr(), skb.as_ptr()) };
     }
 
@@ -464,7 +466,8 @@ impl<P: Protocol> Sock<P> {
     /// never locks the listener, so the order is fixed.
     pub(crate) fn lock_child(&self) -> Guard<'_, P> {
         const SINGLE_DEPTH_NESTING: i32 = 1;
-        // SAFETY: As in `lock`. The nested class tells lockdep of the order.
+        // SAFETY: By the invariant of `RawSock`, the socket is valid. The nested class tells
+        // lockdep of the order.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), SINGLE_DEPTH_NESTING) };
         Guard(self, NotThreadSafe)
     }
@@ -490,7 +493,8 @@ impl<P: Protocol> Sock<P> {
     pub(super) unsafe fn assume_locked<'a>(&'a self) -> Locked<'a, P> {
         Locked {
             sock: self,
-            // SAFETY: The caller's promise.
+            // SAFETY: By the caller's promise, the socket is locked, and no one else accesses
+            // `state`.
             state: unsafe { &mut *self.state.get() },
             _held: NotThreadSafe,
         }

@@ -167,7 +167,7 @@ impl RawSock {
 
     /// Undoes [`begin_stamp_numbers`](Self::begin_stamp_numbers).
     pub(super) fn undo_stamp_numbers(&self, before: u32) {
-        // SAFETY: As in `begin_stamp_numbers`.
+        // SAFETY: This runs in process context. The core also writes the flags under this lock.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
         if self.stamp_flags() == before | ENET_STAMP_NUMBERS {
             self.store_stamp_flags(before);
@@ -226,13 +226,13 @@ impl Buffer {
     /// Gives `to`, which is sent with the last byte of this buffer, this buffer's request for a
     /// timestamp.
     pub(crate) fn pass_stamp(&self, to: &mut Buffer) {
-        // SAFETY: Both are valid, and `to` is borrowed exclusively.
+        // SAFETY: Both buffers are valid, and `to` is borrowed exclusively.
         unsafe { bindings::skb_pass_stamp(to.as_ptr(), self.as_ptr()) };
     }
 
     /// Moves this buffer's request for a timestamp to `to`, which now has the last byte.
     pub(crate) fn hand_on_stamp(&mut self, to: &mut Buffer) {
-        // SAFETY: Both are borrowed exclusively.
+        // SAFETY: Both buffers are borrowed exclusively.
         unsafe { bindings::skb_hand_on_stamp(to.as_ptr(), self.as_ptr()) };
     }
 

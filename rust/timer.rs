@@ -40,7 +40,8 @@ pub(super) type Callback =
 ///
 /// `timer` does not move from here on, is not running, and is of the type that `callback` expects.
 pub(super) unsafe fn setup_raw(timer: *mut bindings::hrtimer, callback: Callback) {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, `timer` does not move, is not running, and is of the type
+    // that `callback` expects.
     unsafe {
         bindings::hrtimer_setup(
             timer,
@@ -57,7 +58,8 @@ pub(super) unsafe fn setup_raw(timer: *mut bindings::hrtimer, callback: Callback
 ///
 /// `timer` was set up by [`setup_raw`] and is cancelled before its memory is freed.
 pub(super) unsafe fn start_raw(timer: *mut bindings::hrtimer, at: u64) {
-    // SAFETY: The caller's promise. A timer may be started while its callback runs.
+    // SAFETY: By the caller's promise, `timer` was set up, and is cancelled before its memory is
+    // freed. A timer may be started while its callback runs.
     unsafe {
         bindings::hrtimer_start_range_ns(
             timer,
@@ -120,10 +122,10 @@ unsafe extern "C" fn fire<P: Protocol>(timer: *mut bindings::hrtimer) -> binding
 ///
 /// Called by the core with the socket's lock held and bottom halves disabled, on a socket of `P`.
 pub(super) unsafe extern "C" fn release_cb<P: Protocol>(sk: *mut bindings::sock) {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, `sk` is a socket of `P`, and stays valid during the call.
     let sock = unsafe { Sock::<P>::from_raw(sk) };
     if sock.timer_missed.load(Relaxed) || P::awaits_release(sock.shared()) {
-        // SAFETY: The caller's promise: the lock is held and bottom halves are disabled.
+        // SAFETY: By the caller's promise, the lock is held and bottom halves are disabled.
         unsafe { catch_up(sock) };
     }
 }
@@ -134,7 +136,7 @@ pub(super) unsafe extern "C" fn release_cb<P: Protocol>(sk: *mut bindings::sock)
 #[cold]
 #[inline(never)]
 unsafe fn catch_up<P: Protocol>(sock: &Sock<P>) {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, bottom halves are disabled.
     let softirq = unsafe { Softirq::assume() };
     // SAFETY: The lock is held, and nothing is borrowed any more from the guard that is being
     // released.

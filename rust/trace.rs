@@ -139,7 +139,8 @@ pub(crate) fn esp_drop<P: Protocol>(
     packet: &Packet,
     reason: DropReason,
 ) {
-    // SAFETY: As in `packet_events`.
+    // SAFETY: The socket is null or valid, the namespace and the packet are valid, and the event
+    // only reads them, during the call.
     unsafe { bindings::trace_esp_drop(raw(sock), net.as_ptr(), packet, reason as i32) };
 }
 
@@ -150,6 +151,7 @@ pub(crate) fn edp_drop<P: Protocol>(
     packet: &Packet,
     reason: DropReason,
 ) {
-    // SAFETY: As in `packet_events`.
+    // SAFETY: The socket is null or valid, the namespace and the packet are valid, and the event
+    // only reads them, during the call.
     unsafe { bindings::trace_edp_drop(raw(sock), net.as_ptr(), packet, reason as i32) };
 }

@@ -117,14 +117,15 @@ pub(super) unsafe fn wait_on(
                 undisturbed(*timeout)?;
             }
             slept = true;
-            // SAFETY: As in `Guard::wait`.
+            // SAFETY: The entry is on the queue with `woken_wake_function`, so that a wake-up
+            // between the test above and the sleep ends the sleep.
             sleep(sock, timeout, |left| unsafe {
                 bindings::wait_woken(entry, left)
             })?;
         }
         Ok(())
     };
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, a running call holds the descriptor that `sock` belongs to.
     unsafe { among_waiters(sock, waiter, wait) }
 }
 

@@ -26,8 +26,8 @@ impl RawSock {
     #[inline]
     pub(crate) fn data_ready(&self) {
         // SAFETY: `sock_init_data` or a user in the kernel has set the callback, which takes the
-        // socket that it belongs to. It is read in a single load, as by the core, since such users
-        // may replace it.
+        // socket that it belongs to. The callback is read in a single load, as by the core, since
+        // such users may replace it.
         unsafe {
             if let Some(ready) = ptr::read_volatile(&raw const (*self.as_ptr()).sk_data_ready) {
                 ready(self.as_ptr());
@@ -37,7 +37,9 @@ impl RawSock {
 
     /// Wakes all waiters, after a change of state.
     pub(crate) fn state_change(&self) {
-        // SAFETY: As in `data_ready`.
+        // SAFETY: `sock_init_data` or a user in the kernel has set the callback, which takes the
+        // socket that it belongs to. The callback is read in a single load, as by the core, since
+        // such users may replace it.
         unsafe {
             if let Some(change) = ptr::read_volatile(&raw const (*self.as_ptr()).sk_state_change) {
                 change(self.as_ptr());
@@ -121,7 +123,7 @@ impl<P: Protocol> Call<'_, P> {
     /// follows.
     #[inline]
     pub(crate) fn want_write_space(&self) {
-        // SAFETY: As in `suppress_data_signals`.
+        // SAFETY: A running call holds the descriptor, and so its wait queue.
         unsafe {
             bindings::sk_set_bit(
                 self.as_ptr(),
@@ -135,7 +137,7 @@ impl<P: Protocol> Call<'_, P> {
     /// sleep and needs no signal.
     #[inline]
     pub(crate) fn await_write_space(&self) {
-        // SAFETY: As in `suppress_data_signals`.
+        // SAFETY: A running call holds the descriptor, and so its wait queue.
         unsafe {
             bindings::sk_clear_bit(
                 self.as_ptr(),

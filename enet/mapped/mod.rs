@@ -127,9 +127,9 @@ impl Streams for Mapped {
             return disconnect(call, companion, &mut attempt);
         }
         // If the companion was not created for this listener, only TCP listens. That is so if the
-        // socket has tried to connect before, or has listened on another address. The listener may
-        // have ended, too: a `shutdown` before the companion existed has ended only TCP's listener.
-        // A later `shutdown` waits for the decision lock and stops the companion.
+        // socket has tried to connect before, or has listened on a different address. The listener
+        // may have ended, too: a `shutdown` before the companion existed has ended only TCP's
+        // listener. A later `shutdown` waits for the decision lock and stops the companion.
         let own = call.own_end();
         let front = companion.sock().shared().front.as_ref();
         if front.is_none_or(|front| front.own != own)

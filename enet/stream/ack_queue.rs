@@ -326,8 +326,7 @@ impl<P: Scheduled> QueueEntry<P> {
         let now = timer::now();
         if let Some(slot) = waiting.sockets.slot(sock) {
             queue.connections.fetch_sub(1, Relaxed);
-            // The result is ignored because the connection leaves. The update also removes the
-            // socket from its list, if the socket is in one.
+            // Ignored because `dismiss` below removes the socket from its list in any case.
             let _ = waiting.order.update(slot, Demand::Nothing, now);
             waiting.order.release(slot);
         }

@@ -598,8 +598,8 @@ fn take_answer(
         None => None,
     };
     let Some((syn, mark)) = first else {
-        // While this packet waited for the listener's lock, another packet may have created its
-        // connection.
+        // While this packet waited for the listener's lock, another packet may have created the
+        // connection that this packet belongs to.
         let section = rcu::Read::enter();
         let connection = net_state
             .esp_connections

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of an ESP connection outside its engine: its listener's queue, how it ended, and its
-//! accounting as an orphan.
+//! The parts of an ESP connection's life that its engine does not know: the listener's queue that
+//! the connection is in, the error with which it ended, and its accounting as an orphan.
 
 use super::accept::{Offspring, SharedQueue};
 use crate::net::errno::prelude::*;
@@ -36,7 +36,7 @@ pub(super) struct Life<P: Offspring> {
     parent: Option<Parent<P>>,
     /// The error that every later call reports, if the connection ended with one.
     ended: Option<Error>,
-    /// The connection's share of [`ORPHANED`], bytes.
+    /// The connection's share of [`ORPHANED`], in bytes.
     orphaned: usize,
 }
 

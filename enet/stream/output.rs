@@ -86,7 +86,7 @@ fn poll(connection: &mut Connection, now: u64) -> Option<Transmit> {
     engine.poll_transmit(now, sending)
 }
 
-/// Sends the result of [`poll`], and continues until the engine wants nothing more sent.
+/// Sends `first`, which [`poll`] returned, and then everything else that the engine wants sent.
 #[inline]
 fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now: u64) {
     let section = rcu::Read::enter();

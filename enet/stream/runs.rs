@@ -23,7 +23,7 @@ fn write(header: &Header, to: &mut [u8]) {
 
 impl Packets for Runs {
     const HEADER_LEN: usize = HEADER_LEN;
-    // The length of the ports at the start of a header, bytes.
+    // The length in bytes of the ports at the start of a header.
     const FLOW_LEN: usize = 4;
 
     #[inline]

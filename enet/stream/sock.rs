@@ -276,7 +276,7 @@ pub(super) enum Role {
 /// them.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Chosen {
-    /// `ESP_SO_USER_TIMEOUT`, milliseconds; 0 if it is not set.
+    /// `ESP_SO_USER_TIMEOUT`, in milliseconds; 0 if it is not set.
     pub(super) user_timeout: u32,
     /// `ESP_SO_CHECKSUM`, if it is set.
     pub(super) checksum: Option<bool>,

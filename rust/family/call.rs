@@ -63,7 +63,7 @@ impl<'a, P: Protocol> Call<'a, P> {
     #[inline]
     pub(super) unsafe fn new(socket: *mut bindings::socket) -> Self {
         Call {
-            // SAFETY: The caller's promise.
+            // SAFETY: By the caller's promise, `socket` is held and has a socket of `P`.
             sock: unsafe { Sock::from_raw((*socket).sk) },
             socket,
         }
@@ -134,7 +134,7 @@ impl<'a, P: Protocol> Closing<'a, P> {
     ///
     /// The requirements of [`Call::of`] hold, in the descriptor's last call.
     pub(in crate::net) unsafe fn of(sock: &'a Sock<P>, socket: *mut bindings::socket) -> Self {
-        // SAFETY: The caller's promise.
+        // SAFETY: By the caller's promise, the requirements of `Call::of` hold.
         Closing(unsafe { Call::of(sock, socket) })
     }
 
@@ -142,7 +142,7 @@ impl<'a, P: Protocol> Closing<'a, P> {
     ///
     /// The requirements of [`Call::new`] hold, in the descriptor's last call.
     pub(super) unsafe fn new(socket: *mut bindings::socket) -> Self {
-        // SAFETY: The caller's promise.
+        // SAFETY: By the caller's promise, the requirements of `Call::new` hold.
         Closing(unsafe { Call::new(socket) })
     }
 }

@@ -30,9 +30,9 @@ pub(super) unsafe extern "C" fn answer<P: Operations>(
     command: c_int,
     argument: *mut c_int,
 ) -> c_int {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, `sk` is a socket of `P` that the core holds for the call.
     let sock = unsafe { Sock::<P>::from_raw(sk) };
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, there is memory for an integer at `argument`.
     answer_by(sock, command, |value| unsafe { *argument = value })
 }
 

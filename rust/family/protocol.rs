@@ -115,7 +115,7 @@ impl<P: Protocol> Vtable<P> {
         let first = creator.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         if first.is_err() {
             // Another processor was faster, and the socket has the reference of that processor.
-            // SAFETY: Drops the reference that `try_module_get` has just taken.
+            // SAFETY: The function drops the reference that `try_module_get` has just taken.
             unsafe { bindings::module_put(module) };
         }
         true

@@ -70,7 +70,7 @@ fn has_policy(sock: &RawSock, direction: Direction) -> bool {
 ///
 /// The socket is TCP's.
 unsafe fn objection(sock: &RawSock) -> Option<Objection> {
-    // SAFETY: The caller's promise.
+    // SAFETY: By the caller's promise, the socket is TCP's.
     if unsafe { has_option_of_tcp(sock) } {
         return Some(Objection::Option);
     }

@@ -27,7 +27,7 @@ pub(super) unsafe extern "C" fn answer<M: Streams>(
         // SAFETY: By the caller's promise, the core holds the descriptor for the call.
         let call = unsafe { StreamCall::<M>::new(socket) };
         if let (Backend::Companion, Some(companion)) = served(&call) {
-            // SAFETY: The caller's promise.
+            // SAFETY: By the caller's promise, there is memory for an integer at `argument`.
             return answer_by(&companion.sock, command, |value| unsafe {
                 *argument = value;
             });

@@ -325,8 +325,9 @@ unsafe fn hand_over<M: Streams>(socket: *mut bindings::socket) {
     if creator.load(Relaxed) == ours
         && (creator.compare_exchange(ours, table.tcp, Relaxed, Relaxed)).is_ok()
     {
-        // SAFETY: Drops the reference to the module that `sk_alloc` took for `table.proto`, to
-        // which the socket no longer points. The descriptor holds another reference.
+        // SAFETY: The function drops the reference to the module that `sk_alloc` took for
+        // `table.proto`, to which the socket no longer points. The descriptor holds another
+        // reference.
         unsafe { bindings::module_put(table.proto.owner) };
     }
 }
